@@ -45,7 +45,7 @@ _NOTES: Final = "import sys; open(sys.argv[1], 'a').write(repr(sys.argv[2:]) + c
 
 
 class DurableRepository(ActionRepository):
-    """A repository in memory that is said to outlast a kill."""
+    """A repository in memory that claims to survive a kill."""
 
     is_kept = True
 
@@ -54,12 +54,12 @@ class DurableRepository(ActionRepository):
 
 
 def noting(file: Path, *words: str) -> tuple[str, ...]:
-    """The command of a program that notes what it was given."""
+    """The command of a program that records its arguments."""
     return (sys.executable, "-IS", "-c", _NOTES, str(file), *words)
 
 
 def action(**facts: Any) -> ActionSettings:
-    """An action on held GPUs that are idle, done at once unless told otherwise."""
+    """An action on held idle GPUs, run immediately by default."""
     usual: dict[str, Any] = {
         "name": "release",
         "reasons": (Reason.IDLE_HELD,),
@@ -71,7 +71,7 @@ def action(**facts: Any) -> ActionSettings:
 
 
 class ActionNode:
-    """The node: GPUs, one each for its holders."""
+    """The node, with one GPU for each holder."""
 
     def __init__(self, repository: ActionRepository, holders: Sequence[Workload]) -> None:
         self.clock, self.accountant = SetClock(), AccountingService(AccountingSettings())
@@ -83,7 +83,7 @@ class ActionNode:
         self.hold()
 
     def hold(self) -> None:
-        """Let every holder hold its GPU and do nothing."""
+        """Let every holder hold its GPU and idle."""
         devices = [gpu(index) for index in range(len(self.holders))]
         seen = snapshot(
             self.clock.time() / 1e9, devices, dict.fromkeys(devices, HELD), interval_seconds=1.0
@@ -121,7 +121,7 @@ class ActionNode:
         peer: SocketPeer | None = ROOT,
         identity: str | None = None,
     ) -> None:
-        """Let someone do something with advice, or something become of it."""
+        """Apply a user's decision or an outcome to advice."""
         now = self.clock.wall_time()
         self.claims.pop(advice_id, None)
         if state is AdviceState.CLAIMED:
@@ -146,7 +146,7 @@ class ActionNode:
         runner: ActionRunner | None = None,
         approvers: tuple[str, ...] = (),
     ) -> ActionController:
-        """A controller as an agent makes it when it starts."""
+        """A controller as constructed at the agent's start."""
         context = ActionContext(
             self.accountant.latest, lambda: self.advice, lambda: self.claims, self._claim
         )
@@ -170,11 +170,11 @@ class ActionNode:
 
     @property
     def outcomes(self) -> list[ActionOutcome]:
-        """What became of each."""
+        """The outcome of each action."""
         return [each.outcome for each in self.records]
 
     def run(self, controller: ActionController, passed_seconds: float = 60.0) -> None:
-        """Let a controller look once, a while later, and what it does come to its end."""
+        """Run a controller once, a while later, and wait for its actions."""
         self.clock.pass_seconds(passed_seconds)
         self.hold()
         controller.run()
@@ -185,7 +185,7 @@ class ActionNode:
 def action_node(
     repository: ActionRepository | None = None, holders: int = 1
 ) -> Iterator[ActionNode]:
-    """The node, whose controllers are stopped in the end."""
+    """The node; its controllers are stopped at the end."""
     names = ["llama", *(f"job-{number}" for number in range(1, holders))]
     node = ActionNode(repository or DurableRepository(), [workload(each) for each in names])
     try:

@@ -29,7 +29,7 @@ NOTEBOOK: Final = workload("ana", WorkloadClass.NOTEBOOK)
 
 @dataclass
 class Sink:
-    """Somewhere that takes events, and looks at what the disk holds when it does."""
+    """A sink that reads the disk when it gets events."""
 
     path: Path
     events: list[AdviceEvent] = field(default_factory=list)
@@ -37,19 +37,19 @@ class Sink:
     deliveries: int = 0
 
     def offer(self, events: Sequence[AdviceEvent]) -> None:
-        """Take events, and look."""
+        """Accept events, and read the disk."""
         storage = Storage(str(self.path), read_only=True)
         self.on_disk.append(storage.ledger(LedgerSettings()).advice())
         storage.close()
         self.events.extend(events)
 
     def deliver(self) -> None:
-        """Count."""
+        """Count the call."""
         self.deliveries += 1
 
 
 class NodeServices:
-    """What an agent runs: the rules, the advice, and the writer of its history."""
+    """The services of an agent: rules, advice, and the writer of its history."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - the parts that an agent brings together.
         self,
@@ -70,7 +70,7 @@ class NodeServices:
 
 @dataclass
 class AdviceNode:
-    """The services of a node with all that they work on."""
+    """The services of a node with all their dependencies."""
 
     path: Path
     clock: FastClock
@@ -79,17 +79,17 @@ class AdviceNode:
     sink: Sink
 
     def __post_init__(self) -> None:
-        """Nothing ran yet."""
+        """Start without a run."""
         self.take(NodeServices(self.accountant, self.storage, self.clock, (self.sink,)))
 
     def take(self, services: NodeServices) -> None:
-        """Go on with other services."""
+        """Continue with other services."""
         self.recommender = services.recommender
         self.advice_service = services.advice_service
         self.history_writer = services.history_writer
 
     def hold_idle(self, first_minute: int, last_minute: int) -> None:
-        """Let a notebook hold a GPU and do nothing with it, minute by minute."""
+        """Let a notebook hold an idle GPU, minute by minute."""
         device = gpu()
         for minute in range(first_minute, last_minute):
             self.accountant.post(
@@ -106,7 +106,7 @@ class AdviceNode:
         self.at(EPOCH + (last_minute - 1) * MINUTE)
 
     def leave_empty(self, first_minute: int, last_minute: int) -> None:
-        """Let no one hold the GPU."""
+        """Leave the GPU without a holder."""
         device = gpu()
         for minute in range(first_minute, last_minute):
             seen = snapshot(minute * 60.0, [device], {device: EMPTY}, interval_seconds=60.0)
@@ -114,14 +114,14 @@ class AdviceNode:
         self.at(EPOCH + (last_minute - 1) * MINUTE)
 
     def at(self, time: Nanoseconds) -> None:
-        """Let it be later."""
+        """Advance the time."""
         self.clock = FastClock(time)
         self.take(NodeServices(self.accountant, self.storage, self.clock, (self.sink,)))
 
 
 @pytest.fixture
 def advice_node(tmp_path: Path) -> Iterator[AdviceNode]:
-    """Everything empty."""
+    """An empty node."""
     path, clock = tmp_path / "history.db", FastClock(EPOCH)
     service, storage, sink = (
         AccountingService(AccountingSettings()),

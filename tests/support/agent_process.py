@@ -1,4 +1,4 @@
-"""A real agent in a process of its own, on a free port of loopback, gone for sure afterwards."""
+"""A real agent in a process of its own, on a free loopback port, always stopped afterwards."""
 
 import json
 import os
@@ -33,7 +33,7 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True, slots=True)
 class AgentProcess:
-    """An agent that listens."""
+    """A listening agent."""
 
     process: "subprocess.Popen[bytes] | ForkedCommand"
     log_file: Path
@@ -41,11 +41,11 @@ class AgentProcess:
 
     @property
     def url(self) -> str:
-        """Where its pages are."""
+        """The address of its pages."""
         return f"http://{self.address}"
 
     def get(self, path: str) -> tuple[int, str]:
-        """The status and the text of an answer."""
+        """The status and text of a response."""
         try:
             with urlopen(f"{self.url}{path}", timeout=10) as answer:
                 return answer.status, answer.read().decode()
@@ -54,12 +54,12 @@ class AgentProcess:
                 return refusal.code, refusal.read().decode()
 
     def json(self, path: str) -> Any:
-        """An answer in JSON."""
+        """A JSON response."""
         return json.loads(self.get(path)[1])
 
     def metrics(self, prefix: str = "") -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
-        """One scrape: values by name and labels, of the names that begin so."""
-        # Most of what a scrape takes is reading what no one wanted to know.
+        """One scrape: values by name and labels, of names with the prefix."""
+        # Parsing unused samples takes most of a scrape.
         wanted = [line for line in self.get("/metrics")[1].splitlines() if line.startswith(prefix)]
         return {
             (sample.name, frozenset(sample.labels.items())): sample.value
@@ -76,7 +76,7 @@ class AgentProcess:
         )
 
     def events(self, name: str) -> list[dict[str, Any]]:
-        """What it has logged under a name."""
+        """Its log entries of a name."""
         return [event for event in _events(self.log_file) if event["event"] == name]
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
@@ -94,21 +94,21 @@ def agent_process(
     answers: Callable[[str], bool] | None = None,
     is_measured: bool = False,
 ) -> Iterator[AgentProcess]:
-    """An agent that has answered; its log is a file in the folder.
+    """An agent after its first response; its log is a file in the folder.
 
     Args:
-        folder: Where its configuration and its log go.
-        flags: Of the command.
-        command: What to run; it logs `agent_started` or `fleet_started`, or prints its page.
+        folder: The place of its configuration and log.
+        flags: Flags of the command.
+        command: The command to run; it logs `agent_started` or `fleet_started`, or prints its page.
         config: The text of its configuration file.
-        answers: Whether it answers at an address; asked in plain HTTP unless told otherwise.
-        is_measured: Whether what it costs is looked at: then it loads its modules itself.
+        answers: Whether it listens on an address; checked in plain HTTP by default.
+        is_measured: Whether its cost is measured: then it loads its modules itself.
     """
     log_file = folder / f"log-{time.monotonic_ns()}"
     if config:
         (folder / "rightsizer.yaml").write_text(config)
         flags = ("--config.file", str(folder / "rightsizer.yaml"), *flags)
-    # Tests look at metrics of every level; a file that names one is not heard.
+    # Tests read metrics of every level; a level in the file takes no effect.
     environment = {**os.environ, "RIGHTSIZER_WEB__METRICS__LEVEL": "full"}
     process: subprocess.Popen[bytes] | ForkedCommand
     with log_file.open("wb") as log, Path(os.devnull).open("rb") as nothing:
@@ -164,7 +164,7 @@ def run_rightsizer(
 def eventually(
     ask: Callable[[], _Answer], timeout_seconds: float = 30.0, every_seconds: float = 0.1
 ) -> _Answer:
-    """The first answer that is true; what costs the asked one much is asked less often.
+    """The first true result; expensive checks are repeated less often.
 
     Raises:
         AssertionError: there was none in time.
@@ -210,10 +210,10 @@ def _events(log_file: Path) -> Iterator[dict[str, Any]]:
             try:
                 yield json.loads(line)
             except ValueError:
-                continue  # The last line may be under way.
+                continue  # The last line may be incomplete.
 
 
 def _dying_with_its_parent() -> tuple[str, ...]:
-    """A prefix under which the agent ends even if the test run is killed."""
+    """A command prefix under which the agent ends even if the test run is killed."""
     has_prefix = os.name == "posix" and shutil.which("setpriv")
     return ("setpriv", "--pdeathsig", "KILL") if has_prefix else ()

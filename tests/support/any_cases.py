@@ -1,4 +1,4 @@
-"""Workloads of any kind, in any trouble, on GPUs of which more or less is known."""
+"""Workloads of any kind and trouble, on GPUs with more or less known data."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -140,7 +140,7 @@ def _windows(draw: st.DrawFn, tier: Tier, days: float) -> Window:
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    """A workload, or a GPU that no one holds, with its past and perhaps the node around it."""
+    """A workload, or a GPU without a holder, with its past and perhaps the node around it."""
     devices, owner = draw(_devices()), draw(_owners())
     tier, days = draw(st.sampled_from(_TIERS)), draw(st.sampled_from([0.05, 1.0, 3.0]))
     if owner is None:
@@ -199,17 +199,17 @@ def _surrounded(draw: st.DrawFn, judged: Case) -> Case:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a service asks of each of its GPUs, in parts of one."""
+    """A service's load on each of its GPUs, as fractions of one."""
 
     by_hour: tuple[float, ...]
-    """Of a day."""
+    """The load by hour of a day."""
     shares: Mapping[Measure, float]
     memory: float
     count: int
     workload_class: WorkloadClass
 
     def times(self, factor: float) -> "Load":
-        """More of it, as far as the GPUs go."""
+        """A multiple of it, up to the GPUs' limit."""
         return replace(
             self,
             by_hour=tuple(min(1.0, each * factor) for each in self.by_hour),
@@ -218,7 +218,7 @@ class Load:
         )
 
     def case(self, days: float) -> Case:
-        """A workload that has had this load for some days, with all that profiling tells."""
+        """A workload after some days of this load, with all profiling signals."""
         total = 80 * GIBIBYTE
 
         def course(number: int) -> dict[Measure, float]:
@@ -256,7 +256,7 @@ class Load:
 
 @st.composite
 def loads(draw: st.DrawFn) -> Load:
-    """Of a service or a notebook, steady or by the hour."""
+    """Loads of a service or a notebook, steady or by the hour."""
     level, night = draw(st.floats(0.02, 0.9)), draw(st.sampled_from([1.0, 0.3, 0.05]))
     return Load(
         by_hour=tuple(level if 8 <= hour < 20 else level * night for hour in range(24)),
@@ -269,7 +269,7 @@ def loads(draw: st.DrawFn) -> Load:
 
 
 def turned(judged: Case) -> Case:
-    """The same, its devices in the other order."""
+    """The same, its devices in reverse order."""
     return replace(
         judged,
         devices=judged.devices[::-1],
@@ -279,7 +279,7 @@ def turned(judged: Case) -> Case:
 
 
 def reordered(judged: Case) -> Case:
-    """The same, every mapping of it in the other order."""
+    """The same, every mapping of it in reverse order."""
     node = judged.node
     return replace(
         judged,
@@ -302,7 +302,7 @@ def reordered(judged: Case) -> Case:
 
 
 def hazier(judged: Case, hours: float) -> Case:
-    """The same after some time of which nothing is known."""
+    """The same after some unknown time."""
     return replace(
         judged,
         windows=tuple(

@@ -1,7 +1,7 @@
-"""A node whose GPUs the broker lends: its boards and links, and what runs there in truth.
+"""A node with a broker: its boards and links, and the processes that really run.
 
-It stands for the agent's look and for the processes: what a job holds is counted on the slots and
-told of by `observations`, as the two readings of one moment.
+It replaces the agent's snapshot and the processes: a job's memory is counted on the slots and
+reported by `observations`, as two readings of one moment.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -25,7 +25,7 @@ _DRIVER_BYTES: Final = 0.5 * GIBIBYTE
 
 
 def hgx(count: int = 8) -> Topology:
-    """GPUs that a switch joins, half of them on each socket."""
+    """GPUs joined by a switch, half of them on each socket."""
     return _machine(count, lambda one, other: (LinkKind.NVLINK, 18))
 
 
@@ -46,7 +46,7 @@ def client(user: str = "ada", pid: int = 1) -> LeaseOwner:
 
 
 def ticket(name: str, gpus: int = 1, user: str = "ada", **facts: object) -> Ticket:
-    """What a user asks for; memory in GiB."""
+    """A user's request; memory in GiB."""
     memory = facts.pop("memory", None)
     request = GpuRequest(
         gpus=gpus,
@@ -69,7 +69,7 @@ class Running:
 
 @dataclass
 class World:
-    """What is there."""
+    """The state of the node."""
 
     topology: Topology
     running: dict[str, Running] = field(default_factory=dict)
@@ -84,16 +84,16 @@ class World:
         return tuple(self.topology.placements)
 
     def observe(self) -> NodeObservation:
-        """What the agent sees."""
+        """The agent's snapshot."""
         slots = (self._slot(index, uuid) for index, uuid in enumerate(self.uuids))
         return NodeObservation(tuple(slots), self.topology)
 
     def observations(self, state: BrokerState) -> Mapping[str, LeaseObservation]:
-        """What the agent sees of each lease that it knows of."""
+        """The agent's observations of each known lease."""
         return {record.id: self._observation(record.id) for record in state.leases}
 
     def outside_bytes(self, uuid: str) -> float:
-        """What no one has a lease for, the driver's own part included."""
+        """Memory without a lease, the driver's own part included."""
         return _DRIVER_BYTES + sum(each.memory_bytes for each in _on(uuid, self.outsiders.values()))
 
     def _observation(self, name: str) -> LeaseObservation:

@@ -1,4 +1,4 @@
-"""Estates whose days are made up, and a source that tells them as a store would."""
+"""Fleets with generated days, and a source that returns them like a store."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def day_frame(  # noqa: PLR0913 - one for each thing that a test may vary.
     """A day of one GPU in which every stretch is alike.
 
     Args:
-        day: Since the epoch.
+        day: Days since the epoch.
         step: Of the grid.
-        state: What it does.
-        known: Of each stretch the part that is known; all of it where that is not given.
-        busy: Its mean; its peak is a tenth of what is left above it.
-        memory: What of it is used.
+        state: The device's state.
+        known: The known part of each stretch; all of it by default.
+        busy: Its mean; its peak is a tenth of the remainder above it.
+        memory: The used fraction.
     """
     grid = Grid(day, step)
     parts = [1.0] * grid.count if known is None else list(known)
@@ -79,7 +79,7 @@ def _present(parts: Sequence[float], value: float) -> array[float]:
 
 @st.composite
 def day_frames(draw: st.DrawFn, step: Nanoseconds = COARSE_STEP) -> DayFrame:
-    """Any day of a GPU: any states that fit into their stretches, any measures, any gaps."""
+    """Any day of a GPU: states that fit into their stretches, any measures, any gaps."""
     grid = Grid(FIRST_DAY + draw(st.integers(0, 3)), step)
     length = step / NANOSECONDS_PER_SECOND
     seed = draw(st.randoms(use_true_random=False))
@@ -121,56 +121,56 @@ def day_frames(draw: st.DrawFn, step: Nanoseconds = COARSE_STEP) -> DayFrame:
 
 @dataclass(frozen=True)
 class NoStore:
-    """What is asked when a source makes up its own days."""
+    """The client of a source with generated days."""
 
     def range(
         self, promql: str, start: Nanoseconds, end: Nanoseconds, step: Nanoseconds
     ) -> Sequence[SampledSeries]:
-        """Nothing."""
+        """Return nothing."""
         del promql, start, end, step
         return ()
 
     @property
     def use(self) -> StoreUse:
-        """It is never asked."""
+        """It is never called."""
         return StoreUse()
 
     def instant(self, promql: str, time: Nanoseconds) -> Sequence[SampledSeries]:
-        """Nothing."""
+        """Return nothing."""
         del promql, time
         return ()
 
 
 @dataclass
 class MadeUp:
-    """A source whose days follow from the names of devices; it may fail, or allow only so much."""
+    """A source with days derived from the names of devices; it may fail, or be limited."""
 
     holders: Mapping[str, Workload] = field(default_factory=dict)
     states: Mapping[str, State] = field(default_factory=dict)
     most: int = 1000
-    """Devices in one question."""
+    """Maximum number of devices in one query."""
     fails_at: int | None = None
-    """The question that the store does not answer."""
+    """The number of the query that fails."""
     asked: list[tuple[int, int]] = field(default_factory=list)
-    """Day and number of devices of each question."""
+    """Day and number of devices of each query."""
     name: str = "rightsizer"
 
     def probe(self, store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> SourceReport:
-        """All of it is there."""
+        """All data is there."""
         del store
         return SourceReport(self.name, oldest=now - lookback, tier=Tier.PROFILING)
 
     def inventory(
         self, store: MetricStore, report: SourceReport, now: Nanoseconds, lookback: Nanoseconds
     ) -> FleetInventory:
-        """No one asks it here."""
+        """It is never called here."""
         del store, report, now, lookback
         return FleetInventory()
 
     def day(
         self, store: MetricStore, report: SourceReport, devices: Sequence[FleetDevice], grid: Grid
     ) -> FleetDay:
-        """A day that is the same however often it is asked for."""
+        """A day, equal in each call."""
         del store, report
         self.asked.append((grid.day, len(devices)))
         if self.fails_at is not None and len(self.asked) > self.fails_at:

@@ -1,4 +1,4 @@
-"""A node whose training job is starved, minute by minute, with a service that has it profiled."""
+"""A node with a starved training job, minute by minute, and a service that captures profiles."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -37,7 +37,7 @@ _AGENT: Final = AgentReport("0", "test", EPOCH, 60.0)
 
 
 def recorder(behavior: str = "well") -> tuple[str, ...]:
-    """The command of a program in a profiler's place."""
+    """The command of a program in place of a profiler."""
     return (sys.executable, str(_RECORDER), "{folder}", "{pid}", "{seconds}", behavior)
 
 
@@ -53,14 +53,14 @@ def host_bound(**facts: Any) -> Judgement:
 
 
 class SetClock(FastClock):
-    """A clock that is moved by hand, and whose wall time someone may set."""
+    """A clock advanced by the test, with a settable wall time."""
 
     def __init__(self) -> None:
         super().__init__(0, speed=1.0)
         self.ahead: Nanoseconds = EPOCH
 
     def wall_time(self) -> Nanoseconds:
-        """The steady clock's, and what was set."""
+        """The monotonic time plus the set offset."""
         return self.time() + self.ahead
 
     def pass_seconds(self, passed: float) -> None:
@@ -69,7 +69,7 @@ class SetClock(FastClock):
 
 
 class DurableRepository(CaptureRepository):
-    """A repository in memory that is said to outlast a kill."""
+    """A repository in memory that claims to survive a kill."""
 
     is_kept = True
 
@@ -78,7 +78,7 @@ class DurableRepository(CaptureRepository):
 
 
 class CaptureNode:
-    """The node, its service, and what it made of profiles."""
+    """The node, its service, and the outcomes of its profiles."""
 
     def __init__(
         self, folder: Path, repository: CaptureRepository, settings: CaptureSettings
@@ -96,7 +96,7 @@ class CaptureNode:
         self.service = self.new_service(settings)
 
     def new_service(self, settings: CaptureSettings) -> CaptureService:
-        """A service as an agent makes it when it starts."""
+        """A service as constructed at the agent's start."""
         service = CaptureService(
             DropFolderSettings(str(self.folder), read_timeout=30.0),
             settings,
@@ -112,13 +112,13 @@ class CaptureNode:
         return service
 
     def take(self, profiles: Sequence[Profile]) -> None:
-        """Note the names of profiles, as the controller of profiles takes them."""
+        """Record the names of profiles, in place of the controller of profiles."""
         self.taken.extend(each.source for each in profiles)
         self.uuids |= {each.device.uuid for found in profiles for each in found.devices}
 
     @property
     def state(self) -> CaptureState:
-        """What the API tells."""
+        """The state in the API."""
         return self.service.state()
 
     @property
@@ -128,27 +128,27 @@ class CaptureNode:
 
     @property
     def outcomes(self) -> list[CaptureOutcome]:
-        """What became of each."""
+        """The outcome of each capture."""
         return [each.outcome for each in self.captures]
 
     @property
     def waits(self) -> str | None:
-        """Why the only finding gets no capture."""
+        """The reason why the only finding is not captured."""
         (found,) = self.state.candidates
         return found.why_not
 
     @property
     def released(self) -> ReleaseRequest | None:
-        """The release of the counters that is in force."""
+        """The active release of the counters."""
         return self.controls.released(ReleasableResource.COUNTERS)
 
     def run(self, name: str) -> None:
-        """Let a job run once."""
+        """Run a job once."""
         (job,) = (each for each in self.service.jobs if each.name == name)
         job.run()
 
     def pass_minutes(self, count: int) -> None:
-        """Train on, looked at once a minute."""
+        """Continue training, with one observation a minute."""
         device = gpu()
         for _ in range(count):
             self.clock.pass_seconds(60.0)
@@ -168,7 +168,7 @@ class CaptureNode:
             self.run("capture")
 
     def pass_its_start(self) -> None:
-        """Train on until someone is called, and no longer."""
+        """Continue training until the recorder is called."""
         for _ in range(60):
             if self.captures:
                 return
@@ -176,7 +176,7 @@ class CaptureNode:
         raise AssertionError(f"nobody was called: {self.state.candidates}")
 
     def settle(self) -> None:
-        """Wait until the call under way is over."""
+        """Wait for the end of the running call."""
         eventually(lambda: CaptureOutcome.RUNNING not in self.outcomes)
 
 
@@ -184,7 +184,7 @@ class CaptureNode:
 def capture_node(
     folder: Path, repository: CaptureRepository | None = None, **settings: Any
 ) -> Iterator[CaptureNode]:
-    """The node, with a folder where profiles land; by a command that records unless told else."""
+    """The node, with a drop folder for profiles; the command records by default."""
     drop = folder / "drop"
     drop.mkdir(exist_ok=True)
     usual: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""An estate as its dcgm-exporters, kube-state-metrics and engines left it in a store."""
+"""A fleet in a store by its dcgm-exporters, kube-state-metrics and engines."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ __all__ = [
 HOUR: Final = 3600
 YESTERDAY: Final = Grid(time.time_ns() // DAY - 1, FINE_STEP)
 NOW: Final[Nanoseconds] = YESTERDAY.end
-"""The moment at which the estate is looked at: nothing was scraped since."""
+"""The time of the query, with no scrapes since."""
 
 BUSY: Final[Mapping[str, float]] = {
     "DCGM_FI_DEV_GPU_UTIL": 98,
@@ -59,7 +59,7 @@ EMPTY: Final = {
 
 
 def unprofiled(values: Mapping[str, float]) -> dict[str, float]:
-    """Without the fields of profiling."""
+    """Without profiling fields."""
     return {name: value for name, value in values.items() if "_PROF_" not in name}
 
 
@@ -70,7 +70,7 @@ def basic(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def gpu(number: int) -> str:
-    """The uuid of a made-up GPU."""
+    """The uuid of an invented GPU."""
     return f"GPU-{number:08x}-1111-4222-8333-444455556666"
 
 
@@ -85,10 +85,10 @@ class Phase:
 
 
 class EstatePast:
-    """What was scraped, series by series."""
+    """Scrapes, series by series."""
 
     def __init__(self, interval_seconds: int = 60) -> None:
-        """Nothing was scraped yet."""
+        """Start without scrapes."""
         self.interval_seconds = interval_seconds
         self._samples: dict[str, list[str]] = {}
 
@@ -119,7 +119,7 @@ class EstatePast:
             lines.append(f"{name}{{{inside}}} {value + count * grows_by} {at}\n")
 
     def text(self) -> str:
-        """As OpenMetrics; each name once, as its format wants it."""
+        """As OpenMetrics, with each name once, as the format requires."""
         parts = [
             f"# TYPE {name} unknown\n{''.join(lines)}" for name, lines in self._samples.items()
         ]
@@ -128,6 +128,6 @@ class EstatePast:
 
 @contextmanager
 def stored(past: EstatePast) -> Iterator[PrometheusStore]:
-    """A real Prometheus that has scraped it, as a store."""
+    """A real Prometheus with these scrapes as a store."""
     with prometheus_server(scrape_config(), past=past.text()) as server:
         yield PrometheusStore(StoreSettings(url=server.url))

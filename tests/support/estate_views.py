@@ -1,4 +1,4 @@
-"""Views of an estate made by hand: pools by what is held of them, workloads by what they take."""
+"""Views of a fleet made by hand: pools by their holders, workloads by their use."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -33,11 +33,11 @@ H100: Final = "H100-SXM5-80GB"
 L4: Final = "L4"
 L40S: Final = "L40S"
 Course = Callable[[int], float | None]
-"""What it was in an hour since the start, which is a Thursday's midnight; `None` for unknown."""
+"""Value by hour since the start, a Thursday's midnight; `None` if unknown."""
 
 
 def prices(dollars: Mapping[str, float]) -> Prices:
-    """List prices that are certain, by board."""
+    """Verified list prices, by board."""
     usual = built_in_prices()
     return Prices(
         {
@@ -58,29 +58,29 @@ MARKET: Final = Market(prices=prices({H100: 4.0, L40S: 1.5, L4: 0.5}))
 
 
 def steady(value: float | None) -> Course:
-    """The same all the time."""
+    """Constant."""
     return lambda _: value
 
 
 def by_day(high: float, low: float, first: int = 8, last: int = 20) -> Course:
-    """High from one hour of each day to another, and low otherwise."""
+    """High between two hours of each day, and low otherwise."""
     return lambda hour: high if first <= hour % 24 < last else low
 
 
 def growing(first: float, per_day: float) -> Course:
-    """A little more every day."""
+    """Growing a little every day."""
     return lambda hour: first + per_day * (hour // 24)
 
 
 def restless(low: int, high: int, seed: int = 1) -> Course:
-    """Up and down without a cycle."""
+    """Varying without a cycle."""
     random = Random(seed)
     values = [float(random.randint(low, high)) for _ in range(90 * 24)]
     return lambda hour: values[hour]
 
 
 def hours(course: Course, days: float = DAYS) -> HourlySeries:
-    """A figure by the hour."""
+    """Hourly values."""
     return HourlySeries(EPOCH, [course(hour) for hour in range(round(24 * days))])
 
 
@@ -94,7 +94,7 @@ def pool(  # noqa: PLR0913 - one for each thing that a test may vary.
     days: float = DAYS,
     free: Mapping[str, int] | None = None,
 ) -> FleetPool:
-    """A pool whose nodes are filled one after the other; or with so many free all the time."""
+    """A pool with nodes filled in order, or with a constant number of free GPUs."""
     names = [f"{name}-{node}" for node in range(nodes)]
     devices = tuple(
         FleetDevice(device_of(node, at, board), node, name) for node in names for at in range(each)
@@ -133,7 +133,7 @@ def device_of(node: str, at: int, board: str = H100) -> Device:
 
 
 def used(compute: float, memory: float = 0.6, active: float = 0.5, **facts: Any) -> Window:
-    """Two weeks, at work for a part of them, of which every resource is measured."""
+    """Two weeks, active part of the time, with all resources measured."""
     span = 24.0 * DAYS
     at_work = active * span
     demands: Mapping[Resource, Mapping[float, float]] = {
@@ -152,7 +152,7 @@ def used(compute: float, memory: float = 0.6, active: float = 0.5, **facts: Any)
 
 
 def window_of(seconds: float) -> Window:
-    """Work that has only begun."""
+    """A window of work that has just begun."""
     return window({State.PRODUCTIVE: seconds / 3600.0})
 
 
@@ -174,7 +174,7 @@ def work(  # noqa: PLR0913 - one for each thing that a test may vary.
     kind: WorkloadKind = WorkloadKind.KUBERNETES,
     windows: Iterable[Window] | None = None,
 ) -> FleetWorkload:
-    """A workload on the GPUs of some nodes from a place on; compute and memory are of each GPU."""
+    """A workload on some nodes' GPUs from a position on; compute and memory are per GPU."""
     devices = [
         device_of(node, first + at, board) for node, count in nodes.items() for at in range(count)
     ]
@@ -203,7 +203,7 @@ def work(  # noqa: PLR0913 - one for each thing that a test may vary.
 
 
 def _blocks(course: Course, days: float) -> Blocks:
-    """A block an hour is enough to tell risks by."""
+    """One block an hour suffices for risks."""
     found = []
     for hour in range(round(24 * days)):
         value = course(hour)
@@ -220,7 +220,7 @@ def view(
     waiting: Iterable[WaitingWork] = (),
     days: float = DAYS,
 ) -> FleetView:
-    """What the rules of the estate judge."""
+    """The input of the fleet rules."""
     end = EPOCH + round(days * DAY)
     return FleetView(EPOCH, end, tuple(pools), tuple(workloads), tuple(waiting), 1.0)
 
@@ -239,12 +239,12 @@ def findings(
 def complaints(
     of: FleetView, rules: Iterable[FleetRule[Any]] = FLEET_RULES
 ) -> dict[tuple[str, str], Finding]:
-    """Those that ask for something."""
+    """Those with an action."""
     return {at: each for at, each in findings(of, rules).items() if each.is_actionable}
 
 
 def beside(of: FleetView, more: FleetView) -> FleetView:
-    """Two estates as one."""
+    """Two fleets merged."""
     return replace(
         of,
         pools=of.pools + more.pools,
@@ -254,7 +254,7 @@ def beside(of: FleetView, more: FleetView) -> FleetView:
 
 
 def healthy() -> FleetView:
-    """Pools that are used for what they are: training, services, notebooks, and a busy mix."""
+    """Well-used pools: training, services, notebooks, and a mix."""
     train = pool("train", restless(30, 32), nodes=4)
     serve = pool("serve", steady(4.0), nodes=1, each=4, board=L4)
     labs = pool("labs", steady(8.0), nodes=1)

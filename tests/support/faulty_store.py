@@ -1,4 +1,4 @@
-"""A store on loopback that answers range queries truly, unless it was told to do otherwise."""
+"""A store on loopback that answers range queries correctly unless scripted otherwise."""
 
 import gzip
 import json
@@ -16,7 +16,7 @@ __all__ = ["FaultyStore", "Reply", "StoreRequest", "answer", "faulty_store", "re
 
 _RANGE: Final = "/api/v1/query_range"
 _PACKED: Final = b"\x1f\x8b"
-"""What a body begins with that is packed already."""
+"""Prefix of a body that is already compressed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class StoreRequest:
 
     @property
     def points(self) -> int:
-        """How many steps a query asks for."""
+        """Number of steps requested by a query."""
         if "start" not in self.parameters:
             return 1
         start, end, step = (float(self.parameters[key]) for key in ("start", "end", "step"))
@@ -39,7 +39,7 @@ class StoreRequest:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What is said to one request."""
+    """A response to one request."""
 
     status: int = 200
     body: bytes = b""
@@ -47,17 +47,17 @@ class Reply:
     is_cut: bool = False
     """Whether the connection ends in the middle of the body."""
     is_slow: bool = False
-    """Whether nothing comes until the store ends."""
+    """Whether nothing is sent until the store ends."""
 
 
 def refusal(status: int, text: str, kind: str = "execution", **headers: str) -> Reply:
-    """An error as all stores write it; underscores of headers stand for dashes."""
+    """An error in the format of all stores; underscores of headers stand for dashes."""
     body = json.dumps({"status": "error", "errorType": kind, "error": text}).encode()
     return Reply(status, body, {name.replace("_", "-"): text for name, text in headers.items()})
 
 
 def answer(asked: StoreRequest, **beside: object) -> Reply:
-    """What is true: each sample is its own time, at each step."""
+    """The correct response: each sample is its own time, at each step."""
     result = []
     if asked.path.endswith(_RANGE):
         start, step = (float(asked.parameters[key]) for key in ("start", "step"))
@@ -73,9 +73,9 @@ class FaultyStore:
 
     url: str = ""
     replies: deque[Reply] = field(default_factory=deque)
-    """Given first, each once."""
+    """Initial responses, one request each."""
     judge: Callable[[StoreRequest], Reply] = answer
-    """Gives what is said after those."""
+    """Function for the following responses."""
     asked: list[StoreRequest] = field(default_factory=list)
     most_at_once: int = 0
     at_once: int = 0
@@ -83,7 +83,7 @@ class FaultyStore:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def reply(self, asked: StoreRequest) -> Reply:
-        """What is said to a request, which is noted."""
+        """The response to a request, which is recorded."""
         with self.lock:
             self.asked.append(asked)
             self.at_once += 1
@@ -94,7 +94,7 @@ class FaultyStore:
 
 @contextmanager
 def faulty_store(*replies: Reply, tls: ssl.SSLContext | None = None) -> Iterator[FaultyStore]:
-    """A store that gives these replies first, gone after the block."""
+    """A store with these initial responses, stopped after the block."""
     store = FaultyStore(replies=deque(replies))
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(store))
     if tls:
@@ -124,7 +124,7 @@ def _handler(store: FaultyStore) -> type[BaseHTTPRequestHandler]:
             asked = StoreRequest(self.command, path, dict(parse_qsl(query)), dict(self.headers))
             reply = store.reply(asked)
             try:
-                # The one who has read enough of a lie hangs up.
+                # A client that has read enough of a bad response hangs up.
                 with suppress(ConnectionError):
                     self._send(reply)
             finally:
@@ -146,6 +146,6 @@ def _handler(store: FaultyStore) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body[: len(body) // 2] if reply.is_cut else body)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there.
-            """Say nothing: the tests read what was asked."""
+            """Log nothing; tests read the recorded requests."""
 
     return Handler

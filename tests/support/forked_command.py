@@ -1,8 +1,8 @@
 """`rightsizer` commands in processes forked from one that has loaded their modules already.
 
-To load them is most of what an agent's start takes, and there are hundreds of starts. Environment,
-folder and files are the caller's, and the way out is the interpreter's own. As a program this is
-the process that forks; it takes orders from a socket until that is closed.
+Loading takes most of an agent's start, and there are hundreds of starts. Environment, folder and
+files are the caller's, and the exit is the interpreter's own. As a program this is the process that
+forks; it takes orders from a socket until that is closed.
 """
 
 import atexit
@@ -31,7 +31,7 @@ _DIE_WITH_PARENT = 1
 
 
 class ForkedCommand:
-    """What the tests use of a `Popen`."""
+    """The part of `Popen` used by the tests."""
 
     def __init__(self, pid: int, status: socket.socket) -> None:
         self.pid = pid
@@ -39,7 +39,7 @@ class ForkedCommand:
         self._status = status
 
     def poll(self) -> int | None:
-        """The exit status, minus the signal where one has ended it; `None` while it runs."""
+        """The exit status, or minus the fatal signal; `None` while it runs."""
         with suppress(subprocess.TimeoutExpired):
             self.wait(0.0)
         return self.returncode
@@ -66,7 +66,7 @@ class ForkedCommand:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """End it by force."""
+        """Kill it."""
         self.send_signal(signal.SIGKILL)
 
 
@@ -80,9 +80,9 @@ def forked_command(
     """Start a command.
 
     Args:
-        arguments: Of `rightsizer`.
+        arguments: Arguments of `rightsizer`.
         files: Its standard input, output and error.
-        folder: Where it runs.
+        folder: Its working folder.
         environment: All of its variables.
     """
     order = {"arguments": [*arguments], "folder": str(folder), "environment": environment}
@@ -97,7 +97,7 @@ def forked_command(
 
 @cache
 def _orders(*, is_agent: bool) -> socket.socket:
-    """Where orders go: agents leave libraries out that other commands need."""
+    """The socket for orders: agents omit libraries that other commands need."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     command = [sys.executable, __file__, str(theirs.fileno()), *(["agent"] if is_agent else [])]
     with theirs:
@@ -112,7 +112,7 @@ def _orders(*, is_agent: bool) -> socket.socket:
 
 
 def main(number: int, *, is_agent: bool) -> None:
-    """Take orders; what it returns from is the process of a command."""
+    """Take orders; it returns in the process of a command."""
     orders = socket.socket(fileno=number)
     if is_agent:
         load_sparingly()
@@ -122,7 +122,7 @@ def main(number: int, *, is_agent: bool) -> None:
             sys.exit()
         order = json.loads(message)
         _load(order["arguments"][0])
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # No one waits for those who supervise.
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # Supervisors are not waited for.
         if not os.fork():
             break
         for handle in handles:
@@ -149,7 +149,7 @@ def _load(name: str) -> None:
 
 
 def _supervise(status: socket.socket) -> None:
-    """Fork once more, tell of the child and of its end; the child alone returns."""
+    """Fork once more, report the child and its end; only the child returns."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     _die_with_parent()
     pid = os.fork()

@@ -1,4 +1,4 @@
-"""procfs, sysfs and control groups as files, for what no test machine has all of."""
+"""procfs, sysfs and control groups as files, for features missing on test machines."""
 
 import threading
 from collections.abc import Mapping
@@ -41,18 +41,18 @@ class HostTree:
         self.clock.wait_until(deadline, threading.Event())
 
     def write(self, path: Path, text: object) -> None:
-        """Write a file and the folders that it needs."""
+        """Write a file and its folders."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{text}\n")
 
     def link(self, path: Path, target: str | Path) -> None:
-        """Write a link and the folders that it needs, in place of what is there."""
+        """Write a link and its folders, replacing existing ones."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
         path.symlink_to(target)
 
     def pressure(self, path: Path, total: int, recent: float = 0.0) -> None:
-        """Write a pressure file: microseconds waited in all, and percent lately."""
+        """Write a pressure file: total microseconds waited, and recent percent."""
         line = f"avg10={recent:.2f} avg60=0.00 avg300=0.00 total={total}"
         self.write(path, f"some {line}\nfull {line}")
 
@@ -78,7 +78,7 @@ class HostTree:
         self.write(
             folder / "status", f"Name:\t{name}\nPid:\t{pid}\nCpus_allowed_list:\t{cpus}\nx:\t0"
         )
-        # Processes of one namespace see one and the same file.
+        # Processes of one namespace share one file.
         interfaces = self.networks / network
         interfaces.parent.mkdir(parents=True, exist_ok=True)
         interfaces.touch()
@@ -91,7 +91,7 @@ class HostTree:
         self.write(self.procfs / "stat", f"cpu  {' '.join(map(str, ticks))}\ncpu0 1 2 3")
 
     def online(self, cpus: str) -> None:
-        """Write the CPUs that are switched on."""
+        """Write the online CPUs."""
         self.write(self.sysfs / "devices/system/cpu/online", cpus)
 
     def disk(self, name: str, number: str, *, is_hardware: bool = True) -> None:
@@ -102,7 +102,7 @@ class HostTree:
             self.link(folder / "device", "../../../0000:01:00.0")
 
     def diskstats(self, **sectors: tuple[int, int]) -> None:
-        """Write how many sectors each device has read and written."""
+        """Write the number of sectors read and written by each device."""
         lines = [
             f" 259       0 {name} 10 0 {taken} 5 20 0 {written} 9 0 1 1 0 0 0 0"
             for name, (taken, written) in sectors.items()
@@ -120,7 +120,7 @@ class HostTree:
         return folder
 
     def traffic(self, pid: int | str, **counts: tuple[int, int]) -> None:
-        """Write the bytes received and transmitted that a process sees of each interface."""
+        """Write a process's view of bytes received and transmitted by each interface."""
         rows = [
             f"{name:>6}: {received} 1 0 0 0 0 0 0 {transmitted} 1 0 0 0 0 0 0"
             for name, (received, transmitted) in counts.items()
@@ -139,7 +139,7 @@ class HostTree:
         rate: str = "400 Gb/sec (4X NDR)",
         link_layer: str = "InfiniBand",
     ) -> Path:
-        """Write a port of an adapter at a path below `/sys/devices`; gives its folder."""
+        """Write a port of an adapter at a path below `/sys/devices`; return its folder."""
         device = self.sysfs / "devices" / path
         self.write(device / "numa_node", node)
         folder = self.sysfs / "class" / "infiniband" / adapter
@@ -151,6 +151,6 @@ class HostTree:
         return port
 
     def words(self, port: Path, received: int, transmitted: int) -> None:
-        """Write how many words of four bytes a port has received and transmitted."""
+        """Write the number of four-byte words received and transmitted by a port."""
         self.write(port / "counters" / "port_rcv_data", received)
         self.write(port / "counters" / "port_xmit_data", transmitted)

@@ -1,4 +1,4 @@
-"""Simulated driver library with faults to switch on, and with calls that are counted and slow."""
+"""Simulated driver library with switchable faults, and with counted and slow calls."""
 
 import threading
 import time
@@ -40,7 +40,7 @@ _SECONDS: Final[Mapping[str, float]] = {
 
 
 def assumed_latency(function: str) -> float:
-    """Seconds for a function by its name, whatever its version."""
+    """Seconds for a function by its name, in any version."""
     return _SECONDS.get(function.partition("_v")[0], _OTHERWISE_SECONDS)
 
 
@@ -49,7 +49,7 @@ _COUNTING: Final = threading.Lock()
 
 
 class DriverFaults(ScenarioFaults):
-    """Faults to switch on, beside those of the scenario."""
+    """Switchable faults, in addition to those of the scenario."""
 
     def __init__(self, node: SimulatedNode, now: Callable[[], Nanoseconds]) -> None:
         super().__init__(node, now)
@@ -64,7 +64,7 @@ class DriverFaults(ScenarioFaults):
         self._news = threading.Condition()
 
     def answer(self, function: str, code: int, uuid: str = _ANY) -> None:
-        """Let a function answer with a code, for one device or for all."""
+        """Let a function return a code, for one device or for all."""
         self._answers[function, uuid] = code
         self.active = True
 
@@ -90,7 +90,7 @@ class DriverFaults(ScenarioFaults):
         self.active = True
 
     def report(self, xid: XidReportEvent) -> None:
-        """Report an error once, to the first that waits for it."""
+        """Report an error once, to the first waiting caller."""
         with self._news:
             self._xids.append(xid)
             self._news.notify_all()
@@ -98,7 +98,7 @@ class DriverFaults(ScenarioFaults):
     def wait_for_xid(
         self, uuids: AbstractSet[str], timeout_seconds: float
     ) -> XidReportEvent | None:
-        """The next reported error of some GPUs; `None` where none comes in time."""
+        """The next reported error of some GPUs, or `None` after the timeout."""
 
         def first() -> XidReportEvent | None:
             return next((xid for xid in self._xids if xid.uuid in uuids), None)
@@ -127,7 +127,7 @@ class DriverFaults(ScenarioFaults):
         return NvmlCode.GPU_IS_LOST if uuid in self._lost else super().refusal(uuid)
 
     def code(self, function: str, uuid: str, parent: str) -> int:
-        """The error code of a call, 0 where it works; blocks where it hangs."""
+        """The error code of a call, or 0; blocks if the call hangs."""
         names = {uuid, parent, _ANY}
         if any((name, on) in self._hanging for name in (function, _ANY) for on in names):
             self._released.wait()
@@ -152,7 +152,7 @@ class DriverFaults(ScenarioFaults):
 
 
 class InstrumentedLibrary(SimulatedLibrary):
-    """A simulated library whose `faults` can be switched on."""
+    """A simulated library with switchable `faults`."""
 
     faults: DriverFaults
 
@@ -168,9 +168,9 @@ class InstrumentedLibrary(SimulatedLibrary):
 
         Args:
             node: The devices.
-            time: The wall clock that readings are taken by.
-            latency: Seconds that a call of a function takes, slept for, as `assumed_latency`
-                has them; `None` for a driver that answers at once.
+            time: The wall clock of readings.
+            latency: Duration of a function's calls in seconds, such as `assumed_latency`; `None`
+                for an immediate driver.
             counts_calls: Whether `calls` counts the calls of each function.
         """
         self.calls: Counter[str] = Counter()
@@ -187,7 +187,7 @@ class InstrumentedLibrary(SimulatedLibrary):
     def _metered(
         self, name: str, symbol: Callable[..., Any], latency_seconds: float
     ) -> Callable[..., Any]:
-        """A function whose calls are counted and take their time."""
+        """A function with counted calls of the configured duration."""
 
         def metered(*arguments: Any) -> Any:
             with _COUNTING:
@@ -200,7 +200,7 @@ class InstrumentedLibrary(SimulatedLibrary):
 
     @property
     def functions(self) -> tuple[str, ...]:
-        """The names of all the functions that the library has."""
+        """The names of all functions in the library."""
         return tuple(name for name in self._symbols if not self.faults.is_removed(name))
 
     def __getattr__(self, name: str) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""Kills agents with -9 at random moments under load, and reads what they leave on disk."""
+"""Kills agents with -9 at random moments under load, and reads their data on disk."""
 
 import json
 import os
@@ -37,7 +37,7 @@ path: {{api_socket: ""}}
 _NURSERY: Final = Path(__file__).parent / "agent_nursery.py"
 _PAUSE_SECONDS: Final = 0.05
 _LONGEST_LIFE_SECONDS: Final = 2.5
-"""After the first flush."""
+"""Longest life after the first flush."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,41 +45,41 @@ class _Glance:
     """One scrape."""
 
     until: Nanoseconds
-    """Wall time when it was over; what it tells was accounted for before."""
+    """Wall time at its end; its values were accounted for before."""
     accounted: Mapping[str, float]
     """Seconds by device."""
     flushed_from: Nanoseconds
-    """When the last flush that is over began, 0 before there is one."""
+    """Start of the last completed flush, or 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Killed:
-    """What one agent left."""
+    """The data left by one agent."""
 
     certain: Mapping[str, float]
-    """Seconds by device that a flush which was over must have kept."""
+    """Seconds by device that a completed flush must have saved."""
     kept: Mapping[str, float]
-    """Seconds by device that the history accounts for."""
+    """Seconds by device in the history."""
     unbalanced_seconds: float
-    """By which the states of a device miss its wall time at most, first window to last."""
+    """Largest difference between a device's states and its wall time, first to last window."""
     apart_seconds: float
-    """By which a window misses the one before at most."""
+    """Largest gap between consecutive windows."""
     missing_seconds: float
-    """From the end of what was kept to the kill."""
+    """From the end of the saved data to the kill."""
     verdict: str
-    """SQLite's, on the whole file; `ok` where nothing is wrong."""
+    """SQLite's integrity check of the whole file; `ok` without errors."""
     was_set_aside: bool
 
     @property
     def is_complete(self) -> bool:
-        """Whether all is there that was flushed."""
+        """Whether all flushed data is there."""
         return bool(self.certain) and all(
             self.kept.get(uuid, 0.0) >= time - 1e-6 for uuid, time in self.certain.items()
         )
 
 
 def kill_agents(folder: Path, count: int, seed: int) -> list[Killed]:
-    """Let agents run side by side, scraped all the time; end each by force when chance will."""
+    """Run agents in parallel, constantly scraped; kill each at a random time."""
     folders = [folder / str(number) for number in range(count)]
     for each in folders:
         each.mkdir(parents=True)
@@ -99,7 +99,7 @@ def kill_agents(folder: Path, count: int, seed: int) -> list[Killed]:
 
 
 class _Victim(threading.Thread):
-    """One agent, and the one who keeps asking it until it dies."""
+    """An agent, and its scraper until its death."""
 
     def __init__(self, folder: Path, pid: int, life_seconds: float, in_a_write: bool) -> None:  # noqa: FBT001
         super().__init__(daemon=True)
@@ -116,13 +116,13 @@ class _Victim(threading.Thread):
             self._trouble = error
 
     def raise_trouble(self) -> None:
-        """What kept it from being killed, with what it said; nothing where it was."""
+        """Raise the reason why the kill was impossible, with the agent's output."""
         if self._trouble is not None:
             raise AssertionError((self._folder / "log").read_text()) from self._trouble
 
     def _live(self) -> None:
         address = eventually(self._address, 60.0)
-        # Those that were there before are what a flush can be held to.
+        # Only devices present before can be required of a flush.
         while not self._glances or not self._glances[-1].flushed_from > self._glances[0].until:
             self._glance(address)
         end = time.monotonic() + self._life_seconds
@@ -134,7 +134,7 @@ class _Victim(threading.Thread):
         os.kill(self._pid, signal.SIGKILL)
 
     def autopsy(self) -> Killed:
-        """What the agent left."""
+        """The data left by the agent."""
         last = self._glances[-1]
         certain = [each for each in self._glances if each.until < last.flushed_from]
         path = self._folder / "history.db"
@@ -191,7 +191,7 @@ class _Victim(threading.Thread):
         time.sleep(_PAUSE_SECONDS)
 
     def _wait_for_a_write(self) -> None:
-        """Until the log grows under our eyes: the change that it belongs to is under way."""
+        """Wait until the log grows, so that a change is in progress."""
         log = self._folder / "history.db-wal"
         before = log.stat().st_mtime_ns
         while log.stat().st_mtime_ns == before:

@@ -1,4 +1,4 @@
-"""A folder with a lending agent's socket in it, and the one who runs something there."""
+"""A folder with the socket of an agent that has a broker, and a client that runs commands."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +27,7 @@ broker: {{enabled: true, path: '{folder}/broker.db', maximum_reservations_per_us
 
 
 class Place:
-    """A folder with an agent's socket in it, and the one who runs something there."""
+    """A folder with an agent's socket, and a client that runs commands."""
 
     def __init__(self, folder: Path, nursery: Nursery) -> None:
         self.folder, self._nursery = folder, nursery
@@ -45,38 +45,38 @@ class Place:
         return self._nursery.start("run", *self.socket, *arguments)
 
     def broker(self) -> Any:
-        """How things stand."""
+        """The broker's state."""
         return self.client.get("/api/v1/broker")
 
     def leases(self) -> list[Any]:
-        """That there are."""
+        """The current leases."""
         found: list[Any] = self.broker()["leases"]
         return found
 
     def held(self, run: Run) -> Any:
-        """The lease of a run, once it has one."""
+        """The lease of a run, once granted."""
         return eventually(
             lambda: next((each for each in self.leases() if each["pid"] == run.pid), None)
         )
 
     def works(self, run: Run) -> Any:
-        """The lease of a run, once its command has begun: until then it may not know of it."""
+        """The lease of a run, once its command has begun and certainly knows of it."""
         lease = self.held(run)
         eventually(lambda: any(_is_begun(each) for each in children_of(run.pid)))
         return lease
 
     def waits(self, run: Run) -> None:
-        """Until a run was told what it waits for."""
+        """Wait until a run knows its reason for waiting."""
         eventually(lambda: "waits as" in run.said)
 
     def nothing_is_lent(self) -> bool:
-        """Whether all is given back, and no one waits."""
+        """Whether all leases have ended, and the queue is empty."""
         document = self.broker()
         return not document["leases"] and not document["queue"]
 
 
 def pid_in(file: Path) -> int:
-    """A process's number, once it has written it."""
+    """A process's pid, once it has written it."""
     return int(eventually(lambda: file.exists() and file.read_text().strip()))
 
 
@@ -90,7 +90,7 @@ def is_there(pid: int) -> bool:
 
 
 def children_of(pid: int) -> list[int]:
-    """The processes that one has begun; none of one that has ended."""
+    """A process's children; none if it has ended."""
     try:
         text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
     except OSError:
@@ -99,7 +99,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def _is_begun(pid: int) -> bool:
-    """Whether a child has become the command that it was begun for."""
+    """Whether a child has executed its command."""
     try:
         return b"RIGHTSIZER_LEASE=" in Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:

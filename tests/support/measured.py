@@ -1,4 +1,4 @@
-"""Figures that commands measure, as a table for people and as a section of docs/benchmarks.md."""
+"""Measured values of commands, as a table and as a section of docs/benchmarks.md."""
 
 import os
 import platform
@@ -16,19 +16,19 @@ _HEADINGS: Final = ("what", "measured", "at most", "")
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One thing that was measured, or why it was not."""
+    """A measured value, or the reason why there is none."""
 
     what: str
     value: float | None
-    """`None` where it could not be measured; the note says why."""
+    """`None` if it could not be measured; the note says why."""
     unit: str = ""
     ceiling: float | None = None
-    """What it may be at most; `None` where nothing was promised."""
+    """The promised maximum; `None` without a promise."""
     note: str = ""
 
     @property
     def is_met(self) -> bool:
-        """Whether it is below what was promised, if anything was."""
+        """Whether it is below the promised maximum, if any."""
         return self.ceiling is None or (self.value is not None and self.value <= self.ceiling)
 
     @property
@@ -40,7 +40,7 @@ class Figure:
 
 
 def table(rows: Iterable[Sequence[str]], headings: Sequence[str] = _HEADINGS) -> str:
-    """A Markdown table whose columns line up in a terminal too."""
+    """A Markdown table with aligned columns."""
     lines = [tuple(headings), *(tuple(row) for row in rows)]
     widths = [max(len(line[at]) for line in lines) for at in range(len(headings))]
     texts = [
@@ -55,13 +55,13 @@ def table(rows: Iterable[Sequence[str]], headings: Sequence[str] = _HEADINGS) ->
 
 
 def quantile(values: Iterable[float], share: float) -> float:
-    """The smallest value that a share of them does not exceed."""
+    """The smallest value not exceeded by the given share."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 def machine() -> str:
-    """What the figures were measured on, and when."""
+    """The machine and date of the measurement."""
     model = platform.processor() or platform.machine()
     for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
         if line.startswith("model name"):
@@ -77,7 +77,7 @@ def machine() -> str:
 
 
 def rewrite(section: str, text: str, path: Path = DOCUMENT) -> None:
-    """Put a text between a section's marks in a document, and touch nothing else.
+    """Replace the text between a section's marks in a document.
 
     Raises:
         ValueError: the document has no such section.

@@ -1,4 +1,4 @@
-"""`rightsizer fleet` as a process of its own: what it answers, how long it takes, what it needs."""
+"""`rightsizer fleet` in a process of its own: its answer, time and memory."""
 
 import json
 import os
@@ -20,7 +20,7 @@ _LOOK_SECONDS: Final = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What it came to."""
+    """The result of a run."""
 
     document: dict[str, Any]
     """Its JSON."""
@@ -28,12 +28,12 @@ class Answer:
     cpu_seconds: float
     """Of all its processes."""
     peak_mebibytes: float
-    """The most that processes which were there together had resident at their largest, summed:
-    never less than what they had at once, and pages that they share count for each."""
+    """Sum of the peak resident sizes of processes that existed together, at its maximum: an upper
+    bound of simultaneous use that counts shared pages once per process."""
 
     @property
     def findings(self) -> list[dict[str, Any]]:
-        """The complaints."""
+        """The findings."""
         found: list[dict[str, Any]] = self.document["findings"]
         return found
 
@@ -50,10 +50,10 @@ def ask_fleet(
 
     Args:
         url: The store.
-        at: The time that is looked back from, in seconds since the epoch.
-        folder: Where it keeps what it has read; `None` for one that is gone afterwards.
-        settings: More of the section `fleet`.
-        timeout_seconds: How long it may take.
+        at: The end of the analyzed time, in seconds since the epoch.
+        folder: Its cache folder; `None` for a temporary one.
+        settings: Further settings of the section `fleet`.
+        timeout_seconds: The time limit.
 
     Raises:
         AssertionError: it failed; the message is its own.
@@ -102,13 +102,13 @@ def _run(command: list[str], timeout_seconds: float) -> Answer:
 
 @dataclass
 class _Peaks:
-    """Looks at a process and its children until it ends."""
+    """Samples a process and its children until it ends."""
 
     pid: int
 
     def __post_init__(self) -> None:
         self.mebibytes = 0.0
-        """Of the processes that were there together, their peaks so far."""
+        """The current processes' peaks so far."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -126,7 +126,7 @@ class _Peaks:
 
 
 def _family(pid: int) -> list[int]:
-    """A process and all below it."""
+    """A process and all its descendants."""
     found = [pid]
     for each in found:
         try:

@@ -1,4 +1,4 @@
-"""Where the estate's GPUs are and who holds them: two estates, one of a hundred GPUs."""
+"""Positions and holders of the fleet's GPUs: two fleets, one of a hundred GPUs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ __all__ = ["EAST", "JOBS", "LARGE", "SMALL", "WEST", "Job", "Layout", "Machine",
 
 
 class Owner(StrEnum):
-    """What makes a workload's next pod."""
+    """The controller that creates a workload's next pod."""
 
     DEPLOYMENT = "Deployment"
     NOTEBOOK = "Notebook"
@@ -20,26 +20,26 @@ class Owner(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A workload of the estate; its name is its character's."""
+    """A workload of the fleet; its name is its character's."""
 
     name: str
     owner: Owner
     team: str
     namespace: str = ""
     churn_days: float = 0.0
-    """How often its pods are replaced; 0 for never."""
+    """Interval at which its pods are replaced; 0 for never."""
     hours: tuple[int, int] | None = None
-    """Hours of the day, UTC, at which it begins and ends; `None` for all the time."""
+    """Hours of the day, UTC, of its start and end; `None` for all the time."""
     joins_every_days: float = 0.0
-    """How much later each of its GPUs is taken than the one before; 0 for all at once."""
+    """Delay between its GPUs; 0 for all at once."""
     is_in_step: bool = False
-    """Whether its ranks do the same at the same time."""
+    """Whether its ranks are synchronized."""
     like: str = ""
-    """The job whose days it has too; empty where they are its own."""
+    """The job with the same days; empty for its own."""
 
     @property
     def key(self) -> str:
-        """The workload's key, as the agent writes it."""
+        """The workload's key, as written by the agent."""
         if self.owner is Owner.SLURM:
             return f"slurm:{self.name}"
         return f"kubernetes:{self.namespace}/{self.name}"
@@ -47,31 +47,31 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A node, and who holds its GPUs; `-` for no one, `NAME@CHARACTER` for a rank apart."""
+    """A node and its GPUs' holders; `-` for none, `NAME@CHARACTER` for a different rank."""
 
     name: str
     pool: str
     board: str
     gpus: tuple[str, ...]
     since_hours: int | None = None
-    """How long before the end it came; `None` for always."""
+    """Time of its arrival before the end; `None` for always."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """An estate."""
+    """A fleet."""
 
     name: str
     machines: tuple[Machine, ...]
 
     @property
     def size(self) -> int:
-        """How many GPUs there are."""
+        """Number of GPUs."""
         return sum(len(machine.gpus) for machine in self.machines)
 
     @property
     def jobs(self) -> tuple[Job, ...]:
-        """Those that are somewhere on it."""
+        """All jobs placed on it."""
         names = {text.partition("@")[0] for machine in self.machines for text in machine.gpus}
         return tuple(job for name, job in JOBS.items() if name in names)
 
@@ -118,7 +118,7 @@ _H100, _A100, _A100_SMALL = "H100-SXM5-80GB", "A100-SXM4-80GB", "A100-SXM4-40GB"
 
 
 def _machine(name: str, board: str, gpus: str, since_hours: int | None = None) -> Machine:
-    """A machine from `NAME:COUNT NAME:COUNT`; its pool is its name up to the number."""
+    """A machine from `NAME:COUNT NAME:COUNT`; its pool is its name without the number."""
     held = []
     for text in gpus.split():
         who, _, count = text.partition(":")
@@ -130,7 +130,7 @@ _NEW: Final = (
     _machine("burst-1", _A100, "preview@translate:1 -:3", since_hours=2),
     _machine("burst-2", _A100, "survey@render:3 -:1", since_hours=2),
 )
-"""What came of late, for a job that takes a whole node; others were there before it."""
+"""Recent nodes for a job that takes a whole node; the job had others before."""
 
 
 LARGE: Final = Layout(
@@ -160,7 +160,7 @@ EAST: Final = Layout(
     (_machine("serve-1", _A100, "chat-api:2 embed-svc:1 -:1"), _machine("spare-1", _A100, "-:2")),
 )
 WEST: Final = Layout("west", (_machine("serve-1", _A100, "chat-api@notebook-ana:2 embed-svc:1"),))
-"""A cluster with the names of the other: the same service does nothing in it, and none is free."""
+"""A cluster with the other's names: the same service is idle in it, and no GPU is free."""
 
 SMALL: Final = Layout(
     "small",
@@ -178,4 +178,4 @@ SMALL: Final = Layout(
         *_NEW,
     ),
 )
-"""What a test can fill two stores with."""
+"""A fleet small enough to fill two stores in a test."""

@@ -1,4 +1,4 @@
-"""What becomes of each GPU of the estate: who holds it when, and when no one looked."""
+"""The holders of each GPU of the fleet over time, and gaps in its monitoring."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -14,19 +14,19 @@ from rightsizer.model.metric_family import Level
 __all__ = ["Gpu", "Life", "Part", "at_level", "live"]
 
 _AWAY: Final = ("serve-2", 5)
-"""A node, and the day on which no one could reach it."""
+"""A node, and the day on which it was unreachable."""
 _RESTARTS: Final[Mapping[str, float]] = {"train-3": 9.55, "batch-1": 3.2, "serve-2": 6.0}
-"""Nodes whose agent began again, counters and all, and on which day."""
+"""Nodes with a restarted agent, which resets its counters, and on which day."""
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A stretch of a GPU's life with one holder, in slots since the estate began."""
+    """A stretch of a GPU's life with one holder, in slots since the fleet's start."""
 
     first: int
     last: int
-    """The first slot that is not part of it."""
+    """The first slot after it."""
     character: str
     job: Job | None = None
     pod: str = ""
@@ -34,64 +34,64 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU of the estate."""
+    """A GPU of the fleet."""
 
     device: Device
     machine: Machine
     number: int
-    """Over the whole estate."""
+    """Number within the whole fleet."""
     parts: tuple[Part, ...]
-    """In order; what lies between them no one saw."""
+    """In order; time between them was not observed."""
     restarts: tuple[int, ...] = ()
-    """Slots at whose beginning the agent's counters were 0 again."""
+    """Slots that begin with the agent's counters reset to 0."""
 
     @property
     def instance(self) -> str:
-        """Where its agent is scraped."""
+        """The scrape address of its agent."""
         return f"{self.machine.name}:19400"
 
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """The estate over some days."""
+    """The fleet over some days."""
 
     layout: Layout
     days: int
     start: int
-    """Seconds since the epoch at which the first day begins, UTC."""
+    """Start of the first day, UTC, in seconds since the epoch."""
     gpus: tuple[Gpu, ...]
     variants: tuple[Mapping[str, Character], ...]
     fine_hours: int = 24
-    """For how long before the end samples are a minute apart, as agents are scraped."""
+    """Final span in which samples are a minute apart, as agents are scraped."""
 
     @property
     def slots(self) -> int:
-        """How many there are."""
+        """Number of slots."""
         return self.days * SLOTS
 
     @property
     def fine_from(self) -> int:
-        """The first slot whose samples are a minute apart.
+        """The first slot with samples a minute apart.
 
-        Before it one a slot is all there is, so that a store can be filled in no time.
+        Before it there is one sample per slot, so that a store fills quickly.
         """
         return max(0, self.slots - self.fine_hours * SLOTS // 24)
 
     @property
     def end(self) -> int:
-        """When the last day ends."""
+        """End of the last day."""
         return self.start + self.days * 86400
 
     def came(self, machine: Machine) -> int:
-        """The first slot in which a machine is there."""
+        """The first slot with the machine."""
         hours = machine.since_hours
         return 0 if hours is None else max(0, self.slots - hours * SLOTS // 24)
 
     def character(self, gpu: Gpu, part: Part, day: int) -> tuple[Character, int]:
-        """What a GPU does on a day, and by how many slots that is moved.
+        """A GPU's character on a day, and its shift in slots.
 
-        Ranks of a job keep in step, and what follows the sun stays where the sun is; the rest is
-        moved about, so that two replicas never do the same at once.
+        Ranks of a job stay in step, and loads that follow the sun keep their hours; the rest is
+        shifted, so that two replicas never do the same at once.
         """
         job = part.job
         spread = 0 if job is None or job.is_in_step else gpu.number
@@ -103,14 +103,14 @@ class Life:
 def live(
     layout: Layout, days: int, start: int, *, tick_seconds: int = 60, variants: int = 2
 ) -> Life:
-    """Let an estate live; two with the same arguments are the same.
+    """Simulate a fleet; equal arguments give equal fleets.
 
     Args:
-        layout: Who is where.
-        days: How long.
+        layout: The holders' places.
+        days: Number of days.
         start: Seconds since the epoch; midnight, UTC.
         tick_seconds: Time between two readings of an agent.
-        variants: How many different days a character has.
+        variants: Number of different days of a character.
     """
     days_of = tuple(characters(tick_seconds, variant) for variant in range(variants))
     gpus: list[Gpu] = []
@@ -126,7 +126,7 @@ def live(
 
 
 def at_level(life: Life, level: Level) -> Life:
-    """The same life, of whose agents less is exported."""
+    """The same life with agents at a lower metric level."""
 
     def kept(character: Character) -> Character:
         own = {
@@ -172,7 +172,7 @@ def _parts(machine: Machine, text: str, ranks: dict[str, int], days: int) -> Ite
     begins, ends = (hour * SLOTS // 24 for hour in job.hours)
     at = first
     for day in range(days):
-        # Its character has the free hours too; who holds it is what changes.
+        # Its character includes the free hours; only the holder changes.
         until, again = day * SLOTS + ends, day * SLOTS + begins
         yield Part(at, until, job.name, job, _pod(job, rank, day))
         yield Part(until, again, job.name)
@@ -217,7 +217,7 @@ def _troubles(machine: Machine, days: int) -> tuple[tuple[int, int], tuple[int, 
 
 
 def _without(parts: tuple[Part, ...], away: tuple[int, int]) -> tuple[Part, ...]:
-    """The parts but for what lies in a gap."""
+    """The parts outside a gap."""
     first, last = away
     found = []
     for part in parts:

@@ -1,4 +1,4 @@
-"""The samples of the estate, a stretch of time after the other, so that none is kept for long."""
+"""The samples of the fleet, one stretch of time after the other to bound memory."""
 
 from array import array
 from collections.abc import Iterator, Sequence
@@ -15,29 +15,29 @@ Pairs = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Samples of one series, one after the other without a gap."""
+    """Consecutive samples of one series."""
 
     name: str
     labels: Pairs
     first: int
-    """The slot at whose end the first value stood."""
+    """The slot that ends with the first value."""
     values: Sequence[float]
     """One a slot."""
     before: float | None = None
-    """A counter's value when the first slot began; `None` for what does not count."""
+    """A counter's value at the start of the first slot; `None` for a gauge."""
     is_steady: bool = False
-    """Whether it stays as it is, so that half the samples, and of the last day a fifth, give the
-    same answer, also to the one who looks back ten minutes."""
+    """Whether it is constant: then half the samples, and a fifth of those of the last day, give the
+    same answer, also with a lookback of ten minutes."""
 
     @property
     def slots(self) -> range:
-        """The slots that it has values of."""
+        """The slots with values."""
         return range(self.first, self.first + len(self.values))
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a GPU's life within one day, and what it does there."""
+    """A part of a GPU's life within one day, and its activity there."""
 
     part: Part
     first: int
@@ -47,7 +47,7 @@ class Piece:
 
 
 def pieces(life: Life, gpu: Gpu, first: int, last: int) -> list[Piece]:
-    """A GPU's life from a slot to another, day by day."""
+    """A GPU's life between two slots, day by day."""
     found = []
     for part in gpu.parts:
         at, end = max(first, part.first), min(last, part.last)
@@ -60,14 +60,14 @@ def pieces(life: Life, gpu: Gpu, first: int, last: int) -> list[Piece]:
 
 
 def sliced(values: "array[float]", piece: Piece) -> "array[float]":
-    """The figures of a character's day that belong to a piece."""
+    """A piece's values of its character's day."""
     start = (piece.first + piece.moved) % SLOTS
     end = start + piece.last - piece.first
     return values[start:end] if end <= SLOTS else values[start:] + values[: end - SLOTS]
 
 
 class Counters:
-    """Running sums over all of a life, which go on from one stretch of time to the next."""
+    """Running sums over all of a life, continued from one stretch of time to the next."""
 
     def __init__(self) -> None:
         self._sums: dict[tuple[int, object], float] = {}
@@ -80,13 +80,13 @@ class Counters:
         *,
         resets: bool = True,
     ) -> Iterator[tuple[int, float, Sequence[float]]]:
-        """A counter's values over adjoining stretches, begun again at restarts; one before them.
+        """A counter's values over adjoining stretches, reset at restarts; preceded by one value.
 
         Args:
-            gpu: Whose it is.
-            key: Which of its counters.
-            growth: The first slot of each stretch, and by how much it grew in each slot.
-            resets: Whether it begins again with the agent.
+            gpu: The GPU.
+            key: The counter's key.
+            growth: The first slot of each stretch, and its growth in each slot.
+            resets: Whether it restarts with the agent.
         """
         place, restarts = (gpu.number, key), gpu.restarts if resets else ()
         for first, grown in _joined(growth, restarts):
@@ -99,7 +99,7 @@ class Counters:
 def _joined(
     growth: Sequence[tuple[int, "array[float]"]], breaks: Sequence[int]
 ) -> Iterator[tuple[int, "array[float]"]]:
-    """Stretches joined where one ends as the next begins, and parted at breaks."""
+    """Stretches joined where one ends as the next begins, and divided at breaks."""
     start, joined = 0, array("d")
     for first, grown in growth:
         cuts = [first, *(at for at in breaks if first < at < first + len(grown))]

@@ -1,4 +1,4 @@
-"""What a broker can truly say of the estate's waiting work, and how what it says compares."""
+"""Placement of the fleet's waiting work that a broker can truly offer, and its comparison."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ _Nodes = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class PlantedWait:
-    """A piece of waiting work, where it waits, and what there is for it."""
+    """A waiting workload, its place, and its possible remedies."""
 
     what: str
     key: str
-    """Its workload's, or its partition."""
+    """Key of its workload or partition."""
     pool: str
-    """Where it waits; empty where nothing tells."""
+    """Its pool; empty if unknown."""
     now: _Nodes
     """GPUs that it could have at once, by node."""
     after: _Nodes
@@ -31,17 +31,17 @@ class PlantedWait:
     why: str = ""
     """Words that are said of the rest."""
     needs: frozenset[Metrics] = frozenset(Metrics)
-    """What it can be seen from."""
+    """Metrics that show it."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitScore:
-    """What became of the truth."""
+    """Comparison with the truth."""
 
     found: tuple[PlantedWait, ...]
     missed: tuple[PlantedWait, ...]
     wrong: tuple[str, ...]
-    """What was said and is not so."""
+    """False statements."""
 
 
 _MOVED: Final = PlantedWait(
@@ -59,7 +59,7 @@ _FULL: Final = PlantedWait(
     {},
     {"serve-1": 1.0},
     (("reduce_replicas", "kubernetes:production/search-rank", ""),),
-    # An exporter does not tell that replicas have nothing to say to each other.
+    # An exporter cannot show that replicas do not communicate.
     needs=frozenset({Metrics.OWN, Metrics.RULES}),
 )
 _ANYWHERE: Final = PlantedWait(
@@ -90,7 +90,7 @@ _QUEUE: Final = PlantedWait(
 
 
 def _whole(after: _Nodes, left: float, why: str, *steps: tuple[str, str, str]) -> PlantedWait:
-    """In one estate an idle notebook makes room for it, in the other one is not enough."""
+    """In one fleet releasing an idle notebook is enough for it, in the other it is not."""
     what = "a job that wants on one node all that is free in its pool"
     key = "kubernetes:research/big-finetune"
     return PlantedWait(what, key, "batch", {}, after, steps, left, why)
@@ -117,14 +117,14 @@ _WAITS: Final[Mapping[str, tuple[PlantedWait, ...]]] = {
 
 
 def planted_waits(layout: Layout, metrics: Metrics) -> tuple[PlantedWait, ...]:
-    """What can be seen of it in an estate."""
+    """Planted waits visible in a fleet."""
     return tuple(each for each in _WAITS[layout.name] if metrics in each.needs)
 
 
 def wait_score(layout: Layout, metrics: Metrics, document: Mapping[str, Any]) -> WaitScore:
     """Compare `waiting_work` in the JSON of `rightsizer fleet` with the truth.
 
-    Each step that advice says must be among the findings of the same answer.
+    Each step of the advice must be among the findings of the same answer.
     """
     by_key = {each["key"]: each for each in document["waiting_work"]}
     planted, asked = planted_waits(layout, metrics), _asked(layout)
@@ -141,7 +141,7 @@ def wait_score(layout: Layout, metrics: Metrics, document: Mapping[str, Any]) ->
 
 
 def _asked(layout: Layout) -> Mapping[str, tuple[float, float | None]]:
-    """By key, the GPUs that were asked for, and how long ago."""
+    """Requested GPUs and waiting time, by key."""
     pending = {
         each.key: (float(each.pods * each.gpus_each), 60.0 * each.minutes)
         for each in PENDING[layout.name]

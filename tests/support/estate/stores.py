@@ -1,4 +1,4 @@
-"""A real Prometheus and a real VictoriaMetrics, each filled with the estate's days."""
+"""A real Prometheus and a real VictoriaMetrics, each filled with the fleet's days."""
 
 import json
 import tempfile
@@ -27,20 +27,20 @@ __all__ = [
 ]
 
 Source = Callable[[int, int], Iterable[Run]]
-"""The samples from a slot to another; asked for adjoining stretches, oldest first."""
+"""The samples between two slots; requested for adjoining stretches, oldest first."""
 
 _STRETCH_SECONDS: Final = 18 * 3600
-"""The largest block that Prometheus lays out in one piece and that a file of one pass makes."""
+"""The largest block that Prometheus writes in one piece and that fits one pass."""
 _AT_ONCE: Final = 2
-"""Stretches that are laid out beside each other; each has its text on the disk until then."""
+"""Stretches written in parallel; each has its text on disk until then."""
 _RECORDED_SECONDS: Final = 48 * 3600
-"""As many as are looked at: promtool takes its time."""
+"""The span that is read: promtool is slow."""
 _SEND_BYTES: Final = 8 * 2**20
 _SEARCHABLE_SECONDS: Final = 30.0
 
 
 def stretches(life: Life, step_seconds: int = 300) -> Iterator[tuple[int, int]]:
-    """Slots whose samples lie in the same block of Prometheus and equally apart, oldest first."""
+    """Slots with samples in one block of Prometheus at equal intervals, oldest first."""
     at = 0
     while at < life.slots:
         moment = life.start + (at + 1) * step_seconds
@@ -54,7 +54,7 @@ def stretches(life: Life, step_seconds: int = 300) -> Iterator[tuple[int, int]]:
 
 @contextmanager
 def filled_prometheus(life: Life, *sources: Source) -> Iterator[Prometheus]:
-    """A Prometheus that has scraped all of it; what it was configured to scrape is gone."""
+    """A Prometheus that has all scrapes, without scrape targets."""
     with (
         filled_folder(life, *sources) as data,
         prometheus_server(scrape_config(), data=data) as server,
@@ -64,7 +64,7 @@ def filled_prometheus(life: Life, *sources: Source) -> Iterator[Prometheus]:
 
 @contextmanager
 def filled_folder(life: Life, *sources: Source) -> Iterator[Path]:
-    """The blocks of a Prometheus that has scraped all of it."""
+    """The blocks of a Prometheus with all scrapes."""
     with tempfile.TemporaryDirectory(prefix="estate-", dir=ON_DISK) as name:
         folder = Path(name)
         _make_blocks(life, sources, folder)
@@ -73,14 +73,14 @@ def filled_folder(life: Life, *sources: Source) -> Iterator[Path]:
 
 @contextmanager
 def recorded_prometheus(life: Life, data: Path, rules: str) -> Iterator[Prometheus]:
-    """A Prometheus over such blocks that has recorded rules for the last two days."""
+    """A Prometheus over such blocks with recorded rules for the last two days."""
     with recording(data, rules, life.end - _RECORDED_SECONDS, life.end) as server:
         yield server
 
 
 @contextmanager
 def filled_victoria(life: Life, *sources: Source) -> Iterator[Prometheus]:
-    """A VictoriaMetrics that has taken in all of it, and answers with all of it."""
+    """A VictoriaMetrics with all imports searchable."""
     sent: set[str] = set()
     with victoria_server() as server:
         for first, last in stretches(life):
@@ -93,14 +93,14 @@ def filled_victoria(life: Life, *sources: Source) -> Iterator[Prometheus]:
 
 
 def _noted(lines: Iterable[str], sent: set[str]) -> Iterator[str]:
-    """Lines as they are; the series of each is noted."""
+    """The lines unchanged, recording the series of each."""
     for line in lines:
         sent.add(line[: line.index("}") + 1])
         yield line
 
 
 def _searchable(server: Prometheus) -> int:
-    """How many series a search finds, after all that waits was written."""
+    """Number of searchable series after a flush."""
     with urlopen(f"{server.url}/internal/force_flush", timeout=60):
         pass
     with urlopen(f"{server.url}/api/v1/series/count", timeout=60) as answer:
@@ -108,7 +108,7 @@ def _searchable(server: Prometheus) -> int:
 
 
 def _make_blocks(life: Life, sources: tuple[Source, ...], folder: Path) -> None:
-    """A block for each stretch; some are laid out while the next is written."""
+    """A block for each stretch; some are built while the next is written."""
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
         waiting: list[Future[None]] = []
         for number, (first, last) in enumerate(stretches(life)):

@@ -1,4 +1,4 @@
-"""What is wrong with the estate, and what else may be said of it without being wrong."""
+"""Planted waste of the fleet, and further findings that are not wrong."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,27 +12,27 @@ __all__ = ["PLANTED", "Metrics", "Planted", "Score", "planted_in", "score"]
 
 
 class Metrics(StrEnum):
-    """What the estate's store has."""
+    """Metrics in the fleet's store."""
 
     OWN = "own"
-    """Our agents' metrics, as they were scraped."""
+    """Our agents' metrics, as scraped."""
     RULES = "rules"
-    """What our recording rules made of them, and a day of scrapes."""
+    """Results of our recording rules, and a day of scrapes."""
     DCGM = "dcgm"
     """Those of dcgm-exporter alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """Something that is wrong."""
+    """A planted fault."""
 
     what: str
     subjects: tuple[str, ...]
-    """Names of jobs, or `pool/NAME`: whose verdict may tell it."""
+    """Names of jobs, or `pool/NAME`, with a verdict that may report it."""
     reasons: frozenset[Reason]
-    """Any of them tells it."""
+    """Any of them reports it."""
     needs: frozenset[Metrics] = frozenset(Metrics)
-    """What it can be seen from."""
+    """Metrics that show it."""
 
 
 _AGENT: Final = frozenset({Metrics.OWN, Metrics.RULES})
@@ -61,7 +61,7 @@ PLANTED: Final = (
     _planted("a notebook on a dear board", "notebook-lab", *_TOO_LARGE),
     _planted("a small service on dear boards", "embed-svc", *_TOO_LARGE),
     _planted("replicas that sleep at night", "chat-api", Reason.DIURNAL_AUTOSCALE),
-    # Without profiling an exporter does not tell that replicas have nothing to say to each other.
+    # Without profiling, an exporter cannot show that replicas do not communicate.
     _planted(
         "more replicas than are needed",
         "search-rank",
@@ -87,13 +87,13 @@ _TRUE_OF_ANY: Final = frozenset(
         *(Reason.MEMORY_BANDWIDTH_BOUND, Reason.TENSOR_CORES_UNUSED),
     }
 )
-"""Physics that some of them have, and no one planted."""
+"""Physical limits of some jobs that were not planted."""
 _ALSO: Final[Mapping[str, frozenset[Reason]]] = {
     "stall": frozenset({Reason.RANK_IMBALANCE}),
     "skew": frozenset({Reason.HIDDEN_STALL, Reason.STORAGE_BOUND, Reason.HOST_BOUND}),
     "loader": frozenset({Reason.GPU_MEMORY_OVERPROVISIONED, Reason.STORAGE_BOUND}),
     "launch": frozenset({Reason.GPU_MEMORY_OVERPROVISIONED}),
-    # On more nodes than they need too, for others came before them.
+    # On more nodes than needed too, since others came before them.
     "render": frozenset({Reason.NVLINK_ABSENT}),
     "nightly": frozenset({Reason.NVLINK_ABSENT}),
     "search-rank": _TOO_LARGE | {Reason.DIURNAL_AUTOSCALE},
@@ -104,7 +104,7 @@ _ALSO: Final[Mapping[str, frozenset[Reason]]] = {
     "asr": _TOO_LARGE,
     "ocr": _TOO_LARGE,
     "tts": _TOO_LARGE,
-    # A replica that is meant to wait is known as one by policies alone.
+    # Only policies identify a standby replica.
     "standby": _TOO_LARGE | {Reason.IDLE_HELD},
     "pool/batch": frozenset({Reason.DIURNAL_AUTOSCALE, Reason.GPU_COUNT_OVERPROVISIONED}),
     "pool/serve": _SHARING,
@@ -122,16 +122,16 @@ _POOL_RULES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What became of the truth."""
+    """Comparison with the truth."""
 
     found: tuple[Planted, ...]
     missed: tuple[Planted, ...]
     wrong: tuple[str, ...]
-    """What was said and is not so: whose, and why."""
+    """False findings: subject and reason."""
 
 
 def planted_in(layout: Layout, metrics: Metrics) -> tuple[Planted, ...]:
-    """What can be seen of it in an estate."""
+    """Planted faults visible in a fleet."""
     names = {job.name for job in layout.jobs} | {
         f"pool/{machine.pool}" for machine in layout.machines
     }
@@ -141,9 +141,9 @@ def planted_in(layout: Layout, metrics: Metrics) -> tuple[Planted, ...]:
 
 
 def score(layout: Layout, metrics: Metrics, findings: Iterable[Mapping[str, Any]]) -> Score:
-    """Compare complaints, as the JSON of `rightsizer fleet` has them, with the truth.
+    """Compare findings in the JSON of `rightsizer fleet` with the truth.
 
-    Of devices that no one holds anything may be said that says so.
+    Findings on devices without a holder are correct if they say so.
     """
     by_subject: dict[str, set[str]] = {}
     for finding in findings:
@@ -163,7 +163,7 @@ def score(layout: Layout, metrics: Metrics, findings: Iterable[Mapping[str, Any]
 
 
 def _subject(finding: Mapping[str, Any]) -> str:
-    """A job's name, or the key of a pool, whose verdicts begin with its name."""
+    """A job's name, or the key of a pool, which begins the verdict's name."""
     if finding.get("rule") in _POOL_RULES:
         return f"pool/{finding['summary'].partition(':')[0]}"
     key = finding["workload"] or ""
