@@ -48,14 +48,14 @@ def tree(tmp_path: Path) -> HostTree:
 
 
 def test_empty_tree_says_nothing(tree: HostTree) -> None:
-    """A host without any of the files gives no signals and no ports."""
+    """A host without any of the files has no signals and no ports."""
     host: HostCollector = tree.host()
     near = Placement("GPU-0", numa_node=0, cpus=(0, 1))
     assert (host.node(), host.owner([1], near), host.ports(), host.device(near)) == ({}, {}, (), {})
 
 
 def test_ratios_stay_ratios(tree: HostTree) -> None:
-    """Counters are read one after the other, so that a share may come out above 1."""
+    """Counters are read one after another, so that a share may come out above 1."""
     host = tree.host()
     tree.process(11, GROUP)
     tree.online("0-1")
@@ -75,7 +75,7 @@ def test_ratios_stay_ratios(tree: HostTree) -> None:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.text(FRAGMENTS_ALPHABET) | st.sampled_from(FRAGMENTS), max_size=12))
 def test_arbitrary_file_contents_are_survived(tree: HostTree, parts: list[str]) -> None:
-    """What cannot be read is left out, and what is told is a number that can be true."""
+    """Unreadable values are omitted, and the others are valid numbers."""
     tree.disk("sda", "8:0")
     tree.interface("eth0")
     tree.write(tree.sysfs / "devices/system/node/has_cpu", "0-1")
@@ -100,7 +100,7 @@ def test_arbitrary_file_contents_are_survived(tree: HostTree, parts: list[str]) 
 
 
 def test_host_of_default_places(tmp_path: Path) -> None:
-    """Three arguments are enough; sysfs is the machine's own then."""
+    """Three arguments suffice; sysfs is then the machine's own."""
     host = ProcHostCollector(tmp_path, tmp_path, FastClock(0))
     values = host.node()
     assert all(signal.unit is not Unit.RATIO for signal in values)

@@ -1,4 +1,4 @@
-"""What the host remembers between two looks, and what it makes of counters."""
+"""State of the host collector between two readings, and rates of counters."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ PATHS = st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map("/".join)
 
 @given(st.lists(st.tuples(COUNTS, COUNTS), min_size=1, max_size=20))
 def test_rates_are_never_negative(looks: Sequence[tuple[float, float]]) -> None:
-    """Whatever counters do, a rate is there and not negative, or it is absent."""
+    """For any counters, a rate is missing or not negative."""
     meter: CounterMeter[str] = CounterMeter(1)
     for now, (used, available) in enumerate(looks):
         counter = MonotonicCounter(used, available)
@@ -28,7 +28,7 @@ def test_rates_are_never_negative(looks: Sequence[tuple[float, float]]) -> None:
 
 @given(st.integers(min_value=0, max_value=10**15), st.lists(st.integers(0, 10**6), min_size=1))
 def test_rates_add_up_to_the_counter(start: int, steps: list[int]) -> None:
-    """A look a second loses nothing and counts nothing twice."""
+    """A reading a second loses nothing and counts nothing twice."""
     meter: CounterMeter[str] = CounterMeter(1)
     counter, total = start, 0.0
     for now, step in enumerate([0, *steps]):
@@ -40,7 +40,7 @@ def test_rates_add_up_to_the_counter(start: int, steps: list[int]) -> None:
 
 @given(st.sets(PATHS, min_size=1, max_size=8))
 def test_nested_groups_count_once(paths: set[str]) -> None:
-    """Each group is in exactly one of those that are added up."""
+    """Each group is within exactly one of the summed groups."""
     groups = {ControlGroup("/", path, is_unified=True) for path in paths}
     chosen = outermost(groups)
     assert all(sum(each in chosen for each in group.lineage) == 1 for group in groups)
@@ -48,7 +48,7 @@ def test_nested_groups_count_once(paths: set[str]) -> None:
 
 @given(st.sets(PATHS, min_size=1, max_size=6), st.dictionaries(PATHS, st.integers(1, 64)))
 def test_no_quota_above_is_exceeded(paths: set[str], quotas: dict[str, int]) -> None:
-    """Groups together have at most what each group around all of them has."""
+    """Groups together have at most the quota of each group around them."""
     groups = outermost({ControlGroup("/", path, is_unified=True) for path in paths})
 
     def quota(group: ControlGroup) -> float:
@@ -63,7 +63,7 @@ def test_no_quota_above_is_exceeded(paths: set[str], quotas: dict[str, int]) -> 
 
 @given(st.sets(st.integers(0, 300), min_size=1))
 def test_cpu_lists_are_read_as_the_kernel_writes_them(cpus: set[int]) -> None:
-    """Runs are joined by a dash."""
+    """Ranges have a dash."""
     runs: list[list[int]] = []
     for cpu in sorted(cpus):
         if runs and runs[-1][-1] == cpu - 1:
@@ -81,7 +81,7 @@ def test_invalid_cpu_list_has_no_cpus(text: str) -> None:
 
 
 def test_unused_cache_entry_is_evicted() -> None:
-    """And made again when someone asks again."""
+    """It is created again on demand."""
     recent: ExpiringCache[str, list[int]] = ExpiringCache(10)
     recent.get("a", 0, lambda: [0]).append(1)
     for now in range(0, 30, 5):
@@ -91,7 +91,7 @@ def test_unused_cache_entry_is_evicted() -> None:
 
 
 def test_cache_entry_is_refreshed_at_its_interval() -> None:
-    """Not at every look, and not before it is due although it is asked for seldom."""
+    """It is refreshed neither at every read nor early, even if it is rarely read."""
     cache: RefreshingCache[str, int] = RefreshingCache(10, forget_after=1)
     assert [cache.get("a", now, lambda: now) for now in (0, 5, 9, 10, 15, 40)] == [  # noqa: B023
         0,
@@ -104,7 +104,7 @@ def test_cache_entry_is_refreshed_at_its_interval() -> None:
 
 
 def test_entries_made_together_are_refreshed_in_turn() -> None:
-    """Each within its interval, and never many at once."""
+    """Each is refreshed within its interval, and never many at once."""
     cache: RefreshingCache[int, int] = RefreshingCache(100, forget_after=1000)
     made: list[int] = []
     for now in range(201):

@@ -1,4 +1,4 @@
-"""InfiniBand and RoCE ports, and which of them are near to a GPU."""
+"""InfiniBand and RoCE ports, and those nearest to a GPU."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def tree(tmp_path: Path) -> HostTree:
 
 
 def received(tree: HostTree, near: Placement | None, **words: int) -> dict[Signal, float]:
-    """What a GPU's ports say after two seconds in which adapters have received so many words."""
+    """Signals of a GPU's ports after two seconds, with the words that adapters received."""
     host = tree.host()
     ports = {adapter: tree.sysfs / f"class/infiniband/{adapter}/ports/1" for adapter in words}
     for port in ports.values():
@@ -41,7 +41,7 @@ def received(tree: HostTree, near: Placement | None, **words: int) -> dict[Signa
 
 
 def test_port_is_told_in_full(tree: HostTree) -> None:
-    """Counters in bytes, the rate of one direction, errors by the kernel's names."""
+    """Counters are in bytes, the rate is that of one direction, errors have the kernel's names."""
     port = tree.port("mlx5_0", f"{SWITCH}/0000:4C:00.0", node=0)
     tree.words(port, 1000, 500)
     tree.write(port / "counters/port_xmit_wait", 77)
@@ -67,7 +67,7 @@ def test_port_is_told_in_full(tree: HostTree) -> None:
 
 
 def test_ports_of_several_kinds(tree: HostTree) -> None:
-    """A port that is down, one over Ethernet, and a cloud's with counters of its own."""
+    """Covers a port that is down, one over Ethernet, and a cloud's with counters of its own."""
     tree.port("mlx5_0", f"{ROOT_0}/0000:4c:00.0", number=2, state="1: DOWN", rate="x")
     tree.port("mlx5_1", f"{ROOT_0}/0000:4d:00.0", link_layer="Ethernet", rate="2.5 Gb/sec (1X SDR)")
     efa = tree.port("rdmap1", "virtual/rdma")
@@ -86,14 +86,14 @@ def test_ports_of_several_kinds(tree: HostTree) -> None:
 
 
 def test_first_look_has_no_throughput(tree: HostTree) -> None:
-    """Nor has a place that is unknown."""
+    """Neither has a GPU of unknown place."""
     tree.words(tree.port("mlx5_0", f"{SWITCH}/0000:4c:00.0"), 5, 5)
     host = tree.host()
     assert (host.device(GPU), host.device(None)) == ({}, {})
 
 
 def test_port_below_the_gpus_own_switch_is_nearest(tree: HostTree) -> None:
-    """Nearer than others of its NUMA node."""
+    """It precedes others of its NUMA node."""
     tree.port("mlx5_0", f"{SWITCH}/0000:4c:00.0", node=0)
     tree.port("mlx5_1", f"{ROOT_0}/0000:50:00.0", node=0)
     tree.port("mlx5_2", f"{ROOT_1}/0000:ca:00.0", node=0)
@@ -106,7 +106,7 @@ def test_port_below_the_gpus_own_switch_is_nearest(tree: HostTree) -> None:
 
 
 def test_else_the_ports_of_its_numa_node_are(tree: HostTree) -> None:
-    """All of them together."""
+    """Their values are summed."""
     tree.port("mlx5_0", f"{ROOT_1}/0000:ca:00.0", node=0)
     tree.port("mlx5_1", f"{ROOT_1}/0000:cb:00.0", node=0)
     tree.port("mlx5_2", f"{ROOT_1}/0000:cc:00.0", node=1)
@@ -136,7 +136,7 @@ def test_ratio_needs_every_rate(tree: HostTree) -> None:
 
 
 def test_adapter_that_was_reset_has_no_throughput_once(tree: HostTree) -> None:
-    """Its counters start over; the other direction goes on."""
+    """Its counters restart; the other direction is unaffected."""
     tree.port("mlx5_0", f"{SWITCH}/0000:4c:00.0")
     found = received(tree, GPU, mlx5_0=-500)
     assert found.keys() == {
@@ -146,7 +146,7 @@ def test_adapter_that_was_reset_has_no_throughput_once(tree: HostTree) -> None:
 
 
 def test_state_and_errors_are_read_more_seldom(tree: HostTree) -> None:
-    """Bytes change at every look; the adapter's firmware is asked for the rest now and then."""
+    """Bytes are read each time; values of the adapter's firmware are read at an interval."""
     port = tree.port("mlx5_0", f"{SWITCH}/0000:4c:00.0")
     host = tree.host(recheck_interval_seconds=10.0)
     seen = []

@@ -1,4 +1,4 @@
-"""A pod that is given the host's control groups, and is told of them from where it is itself."""
+"""A pod with access to the host's control groups, whose paths are relative to its own."""
 
 import os
 from pathlib import Path
@@ -24,7 +24,7 @@ def top(tmp_path: Path) -> Path:
 
 
 def quota_folder(hierarchies: ControlGroupHierarchies, line: str) -> str | None:
-    """Where the quota of a process is read whose `cgroup` says this."""
+    """Folder of a process's quota, for a given content of its `cgroup`."""
     group = hierarchies.membership(line).cpu_quota
     return None if group is None else group.path
 
@@ -39,12 +39,12 @@ def quota_folder(hierarchies: ControlGroupHierarchies, line: str) -> str | None:
     ],
 )
 def test_paths_are_told_from_the_agents_own_group(top: Path, line: str, expected: str) -> None:
-    """As the kernel tells them to a container with a namespace of its own."""
+    """The kernel does so for a container with a namespace of its own."""
     assert quota_folder(ControlGroupHierarchies(str(top), own=str(top / AGENT)), line) == expected
 
 
 def test_on_the_host_paths_are_what_they_are(top: Path) -> None:
-    """What lies outside of a namespace whose root cannot be found is nowhere."""
+    """Paths outside a namespace with unknown root do not resolve."""
     for own in (str(top), "/proc/self", "/nowhere"):
         hierarchies = ControlGroupHierarchies(str(top), own=own)
         assert quota_folder(hierarchies, f"0::/{BESIDE}") == BESIDE
@@ -52,7 +52,7 @@ def test_on_the_host_paths_are_what_they_are(top: Path) -> None:
 
 
 def test_a_group_that_ends_while_it_is_looked_for_hides_no_other(top: Path) -> None:
-    """One that may not be looked into, either."""
+    """Neither does an unreadable one."""
     (top / "gone").symlink_to(top / "nowhere")
     (top / "closed").mkdir(mode=0)
     try:
@@ -66,6 +66,6 @@ steps = st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=4)
 
 @given(steps, steps)
 def test_relative_path_is_resolved_from_its_folder(own: list[str], other: list[str]) -> None:
-    """Whatever both have in common."""
+    """This holds for any common prefix."""
     relative = os.path.relpath("/".join(other), "/".join(own))
     assert seen_from("/".join(own), f"/{relative}") == "/".join(other)

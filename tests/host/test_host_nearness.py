@@ -1,4 +1,4 @@
-"""Whether processes run and have their memory near to their GPU."""
+"""Nearness of processes and their memory to their GPU."""
 
 import os
 from pathlib import Path
@@ -17,10 +17,10 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class SlowClock(FastClock):
-    """A clock by which every look at it takes a while."""
+    """A clock on which each reading takes a while."""
 
     def time(self) -> Nanoseconds:
-        """The time, which goes on."""
+        """The time, which advances."""
         self._now += nanoseconds(0.001)
         return self._now
 
@@ -35,7 +35,7 @@ def tree(tmp_path: Path) -> HostTree:
 
 
 def numa_stat(tree: HostTree, group: str, *by_node: int) -> None:
-    """Write the bytes that a group has on each node: a quarter of it shared memory."""
+    """Write a group's bytes on each node, a quarter of them shared memory."""
     text = "\n".join(
         f"{name} " + " ".join(f"N{node}={count * share}" for node, count in enumerate(by_node))
         for name, share in (("anon", 3), ("file", 1000), ("shmem", 1), ("anon_thp", 3))
@@ -44,13 +44,13 @@ def numa_stat(tree: HostTree, group: str, *by_node: int) -> None:
 
 
 def numa_maps(tree: HostTree, pid: int, text: str, resident_bytes: int = PAGE) -> None:
-    """Write where a process has its memory."""
+    """Write the placement of a process's memory."""
     tree.write(tree.procfs / str(pid) / "numa_maps", text)
     tree.write(tree.procfs / str(pid) / "statm", f"9999 {resident_bytes // PAGE} 1 1 0 1 0")
 
 
 def local(tree: HostTree, *looks: tuple[int, Placement], seconds: int = 2) -> list[float | None]:
-    """The share of local memory at the end, of processes with their GPUs."""
+    """Share of local memory at the end, for processes with their GPUs."""
     host = tree.host()
     for _ in range(seconds):
         answers = [host.owner([pid], near).get(Signal.HOST_MEMORY_LOCAL) for pid, near in looks]
@@ -62,13 +62,13 @@ def local(tree: HostTree, *looks: tuple[int, Placement], seconds: int = 2) -> li
     ("cpus", "share"), [("0-3", 1.0), ("4-7", 0.0), ("0-7", 0.5), ("2,6-7", 1 / 3), ("0-255", 0.5)]
 )
 def test_affinity_is_of_the_cpus_allowed(tree: HostTree, cpus: str, share: float) -> None:
-    """CPUs that are not there, or switched off, may be in the kernel's list."""
+    """The kernel's list may contain CPUs that are absent or offline."""
     tree.process(1, cpus=cpus)
     assert tree.host().owner([1], NEAR) == {Signal.CPU_AFFINITY_LOCAL: share}
 
 
 def test_affinity_is_the_processes_mean(tree: HostTree) -> None:
-    """One that may run everywhere does not outweigh one that is bound to a CPU."""
+    """An unrestricted process does not outweigh one that is bound to a CPU."""
     tree.process(1, cpus="0")
     tree.process(2, cpus="0-7")
     assert tree.host().owner([1, 2], NEAR) == {Signal.CPU_AFFINITY_LOCAL: 0.75}
@@ -76,7 +76,7 @@ def test_affinity_is_the_processes_mean(tree: HostTree) -> None:
 
 @pytest.mark.parametrize("near", [None, Placement("GPU-0"), Placement("GPU-0", numa_node=7)])
 def test_without_a_place_nothing_is_near(tree: HostTree, near: Placement | None) -> None:
-    """A virtual machine may not say where its GPU sits."""
+    """A virtual machine may not expose its GPU's place."""
     tree.process(1, "job")
     numa_stat(tree, "job", 10, 10)
     host = tree.host()
@@ -86,7 +86,7 @@ def test_without_a_place_nothing_is_near(tree: HostTree, near: Placement | None)
 
 
 def test_memory_is_counted_by_the_group(tree: HostTree) -> None:
-    """What its processes hold; the page cache is left out."""
+    """Memory of processes counts; the page cache does not."""
     tree.process(1, "job")
     numa_stat(tree, "job", 30, 10)
     assert local(tree, (1, NEAR)) == [0.75]
@@ -100,14 +100,14 @@ def test_memory_of_devices_is_not_the_hosts(tree: HostTree) -> None:
 
 
 def test_group_without_memory_has_no_share(tree: HostTree) -> None:
-    """Nothing of nothing is not 0."""
+    """A share of nothing is not 0."""
     tree.process(1, "job")
     numa_stat(tree, "job", 0, 0)
     assert local(tree, (1, NEAR)) == [None]
 
 
 def test_groups_of_one_owner_are_added_up(tree: HostTree) -> None:
-    """By their memory, not by their number."""
+    """The sum is weighted by memory, not by number."""
     host = tree.host()
     for pid, group, by_node in ((1, "a", (10, 0)), (2, "b", (0, 30)), (3, "a/inside", (0, 99))):
         tree.process(pid, group)
@@ -119,7 +119,7 @@ def test_groups_of_one_owner_are_added_up(tree: HostTree) -> None:
 
 @pytest.mark.parametrize("other", ["job", "job/step"])
 def test_group_of_gpus_on_two_nodes_cannot_tell(tree: HostTree, other: str) -> None:
-    """Half of the memory on each node is right for eight ranks, and wrong for each of them."""
+    """Half on each node is right for eight ranks, but says nothing of any one of them."""
     tree.process(1, "job")
     tree.process(2, other)
     numa_stat(tree, "job", 20, 20)
@@ -127,7 +127,7 @@ def test_group_of_gpus_on_two_nodes_cannot_tell(tree: HostTree, other: str) -> N
 
 
 def test_processes_tell_where_groups_cannot(tree: HostTree) -> None:
-    """Each by its own map: private and shared memory, in pages of any size, no mapped files."""
+    """Maps include private and shared memory, in pages of any size, without mapped files."""
     for pid in (1, 2):
         tree.process(pid, "job")
     numa_stat(tree, "job", 20, 20)
@@ -145,14 +145,14 @@ def test_processes_tell_where_groups_cannot(tree: HostTree) -> None:
 
 
 def test_process_without_a_group_tells_itself(tree: HostTree) -> None:
-    """A session on a workstation is in no group that counts memory."""
+    """A workstation's session is in no group that counts memory."""
     tree.process(1, "")
     numa_maps(tree, 1, "7f00 default heap anon=4 N0=1 N1=3 kernelpagesize_kB=4")
     assert local(tree, (1, NEAR)) == [0.25]
 
 
 def test_one_unknown_process_makes_the_share_unknown(tree: HostTree) -> None:
-    """The others may be the smaller part."""
+    """The known ones may be the smaller part."""
     host = tree.host()
     for pid in (1, 2):
         tree.process(pid, "")
@@ -163,7 +163,7 @@ def test_one_unknown_process_makes_the_share_unknown(tree: HostTree) -> None:
 
 
 def test_maps_are_read_a_few_at_a_time(tree: HostTree) -> None:
-    """And seldom again: the kernel holds the process up meanwhile."""
+    """They are read rarely: the kernel blocks the process meanwhile."""
     host = tree.host(numa_maps_processes_maximum=2, memory_placement_interval_seconds=60.0)
     pids = range(1, 6)
     for pid in pids:
@@ -188,7 +188,7 @@ def test_large_processes_are_left_alone(tree: HostTree) -> None:
 
 
 def test_maps_that_take_too_long_are_given_up(tree: HostTree) -> None:
-    """Part of them says nothing of the rest."""
+    """A part of them says nothing about the rest."""
     tree.clock = SlowClock(0)
     line = "7f00 default heap anon=4 N0=4 kernelpagesize_kB=4\n"
     for pid, lines in ((1, 100), (2, 100_000)):

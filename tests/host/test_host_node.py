@@ -18,7 +18,7 @@ def tree(tmp_path: Path) -> HostTree:
 
 
 def test_first_look_has_the_kernels_mean(tree: HostTree) -> None:
-    """With nothing to compare with, pressure is the kernel's recent mean; the rest is absent."""
+    """Without a previous reading, pressure is the kernel's recent mean; the rest is missing."""
     tree.pressure(tree.procfs / "pressure/cpu", 1000, 12.5)
     tree.stat(100, 0, 100, 800, 0, 0, 0, 0, 0, 0)
     tree.disk("sda", "8:0")
@@ -27,7 +27,7 @@ def test_first_look_has_the_kernels_mean(tree: HostTree) -> None:
 
 
 def test_pressure_is_the_share_of_elapsed_time(tree: HostTree) -> None:
-    """Totals are differenced over the time between two looks."""
+    """It is the difference of totals divided by the time."""
     host = tree.host()
     tree.pressure(tree.procfs / "pressure/io", 1_000_000, 99.0)
     tree.pressure(tree.procfs / "pressure/memory", 0)
@@ -38,7 +38,7 @@ def test_pressure_is_the_share_of_elapsed_time(tree: HostTree) -> None:
 
 
 def test_cpu_counts_neither_idle_nor_waiting(tree: HostTree) -> None:
-    """User, system, interrupt and stolen time are use; guest time is already in user's."""
+    """User, system, interrupt and stolen time count; guest time is part of user time."""
     host = tree.host()
     tree.stat(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
     host.node()
@@ -48,7 +48,7 @@ def test_cpu_counts_neither_idle_nor_waiting(tree: HostTree) -> None:
 
 
 def test_io_wait_that_steps_back_is_absent(tree: HostTree) -> None:
-    """The kernel warns that it may decrease; CPU use has no part in that."""
+    """The kernel documents that it may decrease; CPU use does not include it."""
     host = tree.host()
     tree.stat(0, 0, 0, 0, 50, 0, 0, 0)
     host.node()
@@ -75,7 +75,7 @@ def test_only_whole_disks_of_hardware_count(tree: HostTree) -> None:
 
 
 def test_disk_that_is_new_has_no_rate_yet(tree: HostTree) -> None:
-    """What it did before it was first looked at did not happen just now."""
+    """Its earlier activity is not recent."""
     host = tree.host(recheck_interval_seconds=1.0)
     tree.disk("sda", "8:0")
     tree.diskstats(sda=(0, 0), sdb=(0, 0))
@@ -90,7 +90,7 @@ def test_disk_that_is_new_has_no_rate_yet(tree: HostTree) -> None:
 
 
 def test_only_hardware_interfaces_count_once(tree: HostTree) -> None:
-    """Bridges, bonds, tunnels and stand-ins for virtual functions repeat what adapters do."""
+    """Bridges, bonds, tunnels and representors of virtual functions repeat adapters' traffic."""
     host = tree.host()
     tree.interface("eth0", master="bond0")
     tree.interface("eth1", master="eth2")  # The fast path of a virtual machine's eth2.
@@ -108,7 +108,7 @@ def test_only_hardware_interfaces_count_once(tree: HostTree) -> None:
 
 
 def test_network_is_that_of_the_hosts_first_process(tree: HostTree) -> None:
-    """A container of our own has other interfaces; they do only where the host's are hidden."""
+    """Those of the agent's own container are used only where the host's are hidden."""
     host = tree.host()
     tree.interface("eth0")
     tree.traffic("self", eth0=(0, 0))
@@ -129,7 +129,7 @@ def test_network_is_that_of_the_hosts_first_process(tree: HostTree) -> None:
     "text", ["", "some\n", "some avg10=x total=y\n", "\x00", "cpu a b c d e f"]
 )
 def test_nonsense_is_absent(tree: HostTree, text: str) -> None:
-    """Files that do not read as expected leave their signals out."""
+    """Unparsable files omit their signals."""
     host = tree.host()
     tree.disk("sda", "8:0")
     tree.interface("eth0")
@@ -141,7 +141,7 @@ def test_nonsense_is_absent(tree: HostTree, text: str) -> None:
 
 
 def test_counter_that_starts_over_is_absent_once(tree: HostTree) -> None:
-    """A module that was loaded again has no share of the time before."""
+    """A reloaded module has no share of the time before."""
     host = tree.host()
     answers = []
     for total in (5_000_000, 10, 100_010):

@@ -1,4 +1,4 @@
-"""What the owners of GPU processes use: control groups of version 2, and network namespaces."""
+"""Host use by owners of GPU processes: control groups of version 2, and network namespaces."""
 
 from pathlib import Path
 
@@ -26,14 +26,14 @@ def tree(tmp_path: Path) -> HostTree:
 
 
 def use(tree: HostTree, group: str, core_seconds: float) -> None:
-    """Write the CPU time that a group has used."""
+    """Write a group's used CPU time."""
     tree.write(
         tree.cgroups / group / "cpu.stat", f"usage_usec {core_seconds * 1e6:.0f}\nuser_usec 5"
     )
 
 
 def cpu_after_a_second(tree: HostTree, cores: dict[str, float]) -> float | None:
-    """CPU of the processes 1, 2 and so on of groups that use so many cores."""
+    """CPU of the processes 1, 2 and so on, whose groups use the given number of cores."""
     host, pids = tree.host(), range(1, len(cores) + 1)
     for pid, group in zip(pids, cores, strict=True):
         tree.process(pid, group)
@@ -59,45 +59,45 @@ def cpu_after_a_second(tree: HostTree, cores: dict[str, float]) -> float | None:
 def test_cpu_is_of_what_the_group_may_use(
     tree: HostTree, limit: str, cpuset: str, ratio: float
 ) -> None:
-    """The quota or the CPUs allowed, whichever is less; else all CPUs of the node."""
+    """That is the lesser of quota and allowed CPUs; without both, all CPUs of the node."""
     tree.write(tree.cgroups / GROUP / "cpu.max", limit)
     tree.write(tree.cgroups / GROUP / "cpuset.cpus.effective", cpuset)
     assert cpu_after_a_second(tree, {GROUP: 2.0}) == ratio
 
 
 def test_cpu_without_any_limit_known_is_absent(tree: HostTree) -> None:
-    """A number of cores alone is no ratio."""
+    """A number of cores alone gives no ratio."""
     (tree.sysfs / "devices/system/cpu/online").unlink()
     assert cpu_after_a_second(tree, {GROUP: 2.0}) is None
 
 
 def test_tightest_quota_on_the_way_up_counts(tree: HostTree) -> None:
-    """A container without a quota has its pod's; one with a wide quota has no more than that."""
+    """Without one a container has its pod's, and never more than its pod's."""
     tree.write(tree.cgroups / "kube/pod/cpu.max", "100000 100000")
     tree.write(tree.cgroups / "kube/pod/a/cpu.max", "300000 100000")
     assert cpu_after_a_second(tree, {"kube/pod/a": 0.5}) == 0.5
 
 
 def test_groups_of_one_owner_are_added_up(tree: HostTree) -> None:
-    """Usage over usage, quota over quota, and never more than the group around both has."""
+    """Usage and quotas are summed, up to the quota of the group around both."""
     for group, quota in (("pod", 300), ("pod/a", 200), ("pod/b", 200), ("other", 100)):
         tree.write(tree.cgroups / group / "cpu.max", f"{quota} 100")
     assert cpu_after_a_second(tree, {"pod/a": 1.0, "pod/b": 0.5, "other": 0.5}) == 0.5
 
 
 def test_cpu_set_of_the_nearest_group_that_has_one(tree: HostTree) -> None:
-    """The controller is not switched on in every group."""
+    """The controller is not enabled in every group."""
     tree.write(tree.cgroups / "machine/cpuset.cpus.effective", "0-1")
     assert cpu_after_a_second(tree, {"machine/a/b": 1.0}) == 0.5
 
 
 def test_group_inside_another_is_not_counted_twice(tree: HostTree) -> None:
-    """The outer group's files already hold what the inner one did."""
+    """The outer group's files include the inner one's use."""
     assert cpu_after_a_second(tree, {"job": 2.0, "job/step": 1.0}) == 0.5
 
 
 def test_process_of_the_root_group_widens_no_quota(tree: HostTree) -> None:
-    """What it uses is not known, so what it may use does not matter."""
+    """Its use is unknown, so its limit does not count."""
     tree.write(tree.cgroups / GROUP / "cpu.max", "100000 100000")
     assert cpu_after_a_second(tree, {GROUP: 0.5, "": 3.0}) == 0.5
 
@@ -115,7 +115,7 @@ def test_processes_of_one_group_count_once(tree: HostTree) -> None:
 
 
 def test_group_that_joins_counts_from_its_second_look(tree: HostTree) -> None:
-    """Until then it counts on neither side: not in the usage, not in the quota."""
+    """Before that it counts neither in the usage nor in the quota."""
     host = tree.host()
     for pid, group in ((1, "a"), (2, "b")):
         tree.process(pid, group)
@@ -133,7 +133,7 @@ def test_group_that_joins_counts_from_its_second_look(tree: HostTree) -> None:
 
 
 def test_pressure_is_the_worst_of_the_groups(tree: HostTree) -> None:
-    """Each group is measured apart from the others and from the node."""
+    """Each group is measured separately from the others and from the node."""
     host = tree.host()
     for pid, group in ((11, "a.service"), (12, "b.service")):
         tree.process(pid, group)
@@ -147,7 +147,7 @@ def test_pressure_is_the_worst_of_the_groups(tree: HostTree) -> None:
 
 
 def test_disks_of_a_group_count_whole_and_once(tree: HostTree) -> None:
-    """A volume's line repeats that of the disk below it; a group without I/O has 0."""
+    """A volume's line repeats that of its disk; a group without I/O has 0."""
     host = tree.host()
     tree.disk("nvme0n1", "259:0")
     tree.disk("dm-0", "253:0", is_hardware=False)
@@ -165,7 +165,7 @@ def test_disks_of_a_group_count_whole_and_once(tree: HostTree) -> None:
 
 @pytest.mark.parametrize("group", ["", "../../escaped", "gone.service (deleted)"])
 def test_group_that_says_nothing(tree: HostTree, group: str) -> None:
-    """The root group, one of another namespace and one that is gone have no signals."""
+    """The root group, one of another namespace and a removed one have no signals."""
     tree.process(11, group)
     tree.pressure(tree.cgroups / "io.pressure", 1000, 50.0)
     use(tree, "", 5)
@@ -191,7 +191,7 @@ def test_looks_in_one_tick_share_an_answer(tree: HostTree) -> None:
 
 
 def test_reused_pid_is_another_process(tree: HostTree) -> None:
-    """The start time tells them apart at once, although places are looked up seldom."""
+    """The start time distinguishes them at once, although groups are looked up rarely."""
     host = tree.host()
     for group, total in (("old", 0.1), ("new", 0.2)):
         tree.pressure(tree.cgroups / group / "io.pressure", 0, 100 * total)
@@ -203,7 +203,7 @@ def test_reused_pid_is_another_process(tree: HostTree) -> None:
 
 
 def test_process_that_moves_is_followed(tree: HostTree) -> None:
-    """At the next time its place is looked up."""
+    """The change is seen at the next lookup."""
     host = tree.host(recheck_interval_seconds=5.0)
     tree.pressure(tree.cgroups / "b/io.pressure", 0, 30.0)
     tree.process(11, "a")
@@ -229,7 +229,7 @@ def test_quota_that_changes_is_followed(tree: HostTree) -> None:
 
 
 def test_procfs_of_another_namespace_is_not_believed(tree: HostTree) -> None:
-    """The driver's numbers are those of our own namespace; there they are someone else's."""
+    """The driver's PIDs are those of our own namespace; there they are other processes."""
     tree.pressure(tree.cgroups / GROUP / "io.pressure", 0, 70.0)
     tree.process(11, GROUP)
     tree.write(tree.procfs / "self/status", "Name:\trightsizer\nNSpid:\t4711\t1\nThreads:\t3")
@@ -239,7 +239,7 @@ def test_procfs_of_another_namespace_is_not_believed(tree: HostTree) -> None:
 
 
 def test_network_is_that_of_the_containers_own_namespaces(tree: HostTree) -> None:
-    """Once for each namespace, through its outward interfaces, whichever process it is seen by."""
+    """Each namespace counts once through its outward interfaces, for any process in it."""
     host = tree.host()
     tree.process(1, network="host")
     for pid, network in ((11, "pod"), (12, "pod"), (13, "host"), (14, "other")):
@@ -255,7 +255,7 @@ def test_network_is_that_of_the_containers_own_namespaces(tree: HostTree) -> Non
 
 @pytest.mark.parametrize("hidden", ["1/net/dev", "11/net/dev"])
 def test_network_namespace_that_is_hidden(tree: HostTree, hidden: str) -> None:
-    """Without it, no one knows whether the traffic is the owner's or the node's."""
+    """Without it, the traffic may be the owner's or the node's."""
     host = tree.host()
     tree.process(1, network="host")
     tree.process(11, GROUP, network="pod")

@@ -1,6 +1,6 @@
 """Real processes in real control groups and namespaces of this machine.
 
-Time is a clock of the tests' own: a second passes between two looks, whatever the work took.
+Time is a clock of the tests' own: a second passes between two readings, whatever the work took.
 """
 
 import os
@@ -28,7 +28,7 @@ PROCFS: Final = Path("/proc")
 CGROUPS: Final = Path("/sys/fs/cgroup")
 UNIFIED: Final = CGROUPS / "unified" if (CGROUPS / "unified").is_dir() else CGROUPS
 ROOTS: Final = [top for top in CGROUPS.iterdir() if (top / "release_agent").exists()]
-"""Of all hierarchies of version 1: a group that the tests run in must not stand in the way."""
+"""Roots of all version 1 hierarchies: the test's own group must not interfere."""
 NAME: Final = f"rightsizer-test-{os.getpid()}"
 MEBIBYTE: Final = 2**20
 
@@ -62,7 +62,7 @@ for line in sys.stdin:
 
 
 class Worker:
-    """A process that does what it is told."""
+    """A process that runs commands."""
 
     def __init__(self, *prefix: str) -> None:
         self._process = subprocess.Popen(
@@ -78,23 +78,23 @@ class Worker:
             pytest.skip("the kernel refuses this user a process of that kind")
 
     def start(self, name: str, argument: object) -> None:
-        """Tell it what to do."""
+        """Send a command."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{name} {argument}\n")
 
     def finish(self) -> None:
-        """Wait until it is done; skip where the machine does not let it."""
+        """Wait for the command's end; skip if the machine does not allow it."""
         answer = self._answer()
         if answer != "done":
             pytest.skip(f"this machine does not allow it: {answer}")
 
     def do(self, name: str, argument: object) -> None:
-        """Tell it what to do and wait."""
+        """Send a command and wait."""
         self.start(name, argument)
         self.finish()
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         self._process.kill()
         self._process.communicate()
 
@@ -105,7 +105,7 @@ class Worker:
 
 @pytest.fixture
 def worker() -> Iterator[Worker]:
-    """A process of ours."""
+    """A child process."""
     worker = Worker()
     yield worker
     worker.close()
@@ -113,7 +113,7 @@ def worker() -> Iterator[Worker]:
 
 @pytest.fixture
 def group(worker: Worker) -> Iterator[Callable[[Path], Path]]:
-    """Puts the worker into a control group of a hierarchy, and takes the group away again."""
+    """Puts the worker into a control group of a hierarchy, and removes the group afterward."""
     with ExitStack() as stack:
         with suppress(OSError):
             for root in ROOTS:
@@ -154,7 +154,7 @@ def machine(tmp_path: Path) -> HostTree:
 
 
 def test_node_gives_ratios_and_rates(machine: HostTree) -> None:
-    """Whatever this machine is."""
+    """This holds on any machine."""
     host = ProcHostCollector(PROCFS, CGROUPS, SystemClock())
     host.node()
     sum(range(10**6))
@@ -164,7 +164,7 @@ def test_node_gives_ratios_and_rates(machine: HostTree) -> None:
 
 
 def test_node_sees_work(machine: HostTree, worker: Worker, tmp_path: Path) -> None:
-    """CPU time of ours is in the node's, and what we write to a disk, if that is a whole one's."""
+    """The node includes our CPU time, and our disk writes if they go to a whole disk."""
     host = machine.host()
     before = host.node()
     machine.tick()
@@ -180,7 +180,7 @@ def test_node_sees_work(machine: HostTree, worker: Worker, tmp_path: Path) -> No
 def test_cpu_time_of_a_group_of_version_2(
     machine: HostTree, worker: Worker, group: Callable[[Path], Path]
 ) -> None:
-    """As much as the process has burned, of all CPUs."""
+    """It is the process's CPU time, of all CPUs."""
     group(UNIFIED)
     assert _cores_burned(machine, worker) >= 0.3
 
@@ -188,7 +188,7 @@ def test_cpu_time_of_a_group_of_version_2(
 def test_cpu_time_of_a_group_of_version_1(
     machine: HostTree, worker: Worker, group: Callable[[Path], Path]
 ) -> None:
-    """The same, of a quota of half a CPU."""
+    """It is the same, with a quota of half a CPU."""
     group(CGROUPS / "cpuacct")
     quota = group(CGROUPS / "cpu")
     (quota / "cpu.cfs_quota_us").write_text("50000")
@@ -226,7 +226,7 @@ def test_pressure_of_a_group(
 
 @pytest.fixture
 def on_disk() -> Iterator[Path]:
-    """A folder that is on a disk where other temporary files may be in memory."""
+    """A folder on a disk, as other temporary files may be in memory."""
     with TemporaryDirectory(dir="/var/tmp") as name:
         yield Path(name)
 
@@ -235,7 +235,7 @@ def on_disk() -> Iterator[Path]:
 def test_disk_writes_of_a_group(
     machine: HostTree, worker: Worker, group: Callable[[Path], Path], on_disk: Path, top: Path
 ) -> None:
-    """Written past the page cache, so that they are the process's own."""
+    """The page cache is bypassed, so that the writes are the process's own."""
     folder = group(top)
     if not any((folder / name).exists() for name in ("io.stat", "blkio.throttle.io_service_bytes")):
         pytest.skip("this hierarchy does not account for disks")
@@ -243,7 +243,7 @@ def test_disk_writes_of_a_group(
         pytest.skip(f"{on_disk.parent} is not on a whole disk")
     limit = folder / "blkio.throttle.write_bps_device"
     if limit.exists():
-        # Newer kernels count in version 1 only where there is a limit.
+        # In version 1 newer kernels count only where there is a limit.
         limit.write_text(f"{_disk_of(on_disk)} {2**40}")
     host = machine.host()
     worker.do("write", on_disk / "written")
@@ -272,7 +272,7 @@ def test_affinity_of_a_process(machine: HostTree, worker: Worker) -> None:
 def test_memory_placement_of_a_group(
     machine: HostTree, worker: Worker, group: Callable[[Path], Path], top: Path
 ) -> None:
-    """A ratio where the group accounts for memory; 1 on a machine with one node."""
+    """It is a ratio where the group accounts for memory, and 1 on a machine with one node."""
     folder = group(top)
     if not (folder / "memory.numa_stat").exists():
         pytest.skip("this hierarchy does not account for memory by node")
@@ -286,7 +286,7 @@ def test_memory_placement_of_a_group(
 
 
 def test_memory_placement_of_a_process(worker: Worker) -> None:
-    """Its map holds what it has, and not the files that it has mapped."""
+    """Its map has its memory, without mapped files."""
     worker.do("hold", 32 * MEBIBYTE)
     clock = SystemClock()
     found = process_memory(str(PROCFS), worker.pid, clock.time, 10**10)
@@ -300,7 +300,7 @@ def test_memory_placement_of_a_process(worker: Worker) -> None:
 
 
 def test_network_of_a_namespace(machine: HostTree) -> None:
-    """What leaves a container is the owner's, and nothing of it the node's."""
+    """A container's outgoing traffic is the owner's, and not the node's."""
     if not all(map(shutil.which, ("ip", "unshare"))):
         pytest.skip("ip or unshare is not installed")
     setup = (
@@ -323,7 +323,7 @@ def test_network_of_a_namespace(machine: HostTree) -> None:
 
 
 def test_process_that_ended_has_no_signals(machine: HostTree, worker: Worker) -> None:
-    """Nor does it raise anything."""
+    """No exception is raised either."""
     host = machine.host()
     host.owner([worker.pid], Placement("GPU-0", cpus=(0,), numa_node=0))
     worker.close()
@@ -332,7 +332,7 @@ def test_process_that_ended_has_no_signals(machine: HostTree, worker: Worker) ->
 
 
 def test_nothing_is_left_open(machine: HostTree, worker: Worker) -> None:
-    """However many looks there are."""
+    """This holds for any number of readings."""
     host, near = machine.host(), Placement("GPU-0", cpus=(0,), numa_node=0)
     counts = set()
     for _ in range(20):
@@ -345,7 +345,7 @@ def test_nothing_is_left_open(machine: HostTree, worker: Worker) -> None:
 
 
 def _cores_burned(machine: HostTree, worker: Worker) -> float:
-    """Core-seconds that the worker's group has used for a third of a second's work."""
+    """Core-seconds of the worker's group for a third of a second's work."""
     host = machine.host()
     host.owner([worker.pid])
     machine.tick()
@@ -354,7 +354,7 @@ def _cores_burned(machine: HostTree, worker: Worker) -> float:
 
 
 def _disk_of(path: Path) -> str | None:
-    """The whole disk that a file system is on, right away or on a partition."""
+    """The whole disk of a file system, directly or through a partition."""
     device = path.stat().st_dev
     folder = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").resolve()
     whole = next((each for each in (folder, folder.parent) if (each / "device").exists()), None)

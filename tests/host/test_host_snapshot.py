@@ -1,4 +1,4 @@
-"""Where the host's signals end up in a snapshot."""
+"""The host's signals in a snapshot."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ GROUP = "system.slice/vllm.service"
 
 
 def test_snapshot_has_node_and_owner_apart(tmp_path: Path) -> None:
-    """The node's signals are the snapshot's; an owner's go with the devices that it holds."""
+    """The node's signals are the snapshot's; an owner's are those of its devices."""
     tree = HostTree(tmp_path)
     tree.pressure(tree.procfs / "pressure/io", 0, 10.0)
     tree.process(11, GROUP)

@@ -18,7 +18,7 @@ EVERYWHERE = {
     "pids": POD,
     "name=systemd": POD,
 }
-"""As a container runtime writes it."""
+"""Paths as a container runtime writes them."""
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def tree(tmp_path: Path) -> HostTree:
 
 
 def cpu_after_a_second(tree: HostTree, file: Path, unit: int, cores: float) -> float | None:
-    """CPU of process 1 whose group counts in units of a second."""
+    """CPU of process 1, whose group counts in units of a second."""
     host = tree.host()
     tree.write(file, 5 * unit)
     host.owner([1])
@@ -44,7 +44,7 @@ def cpu_after_a_second(tree: HostTree, file: Path, unit: int, cores: float) -> f
 
 @pytest.mark.parametrize("is_linked", [True, False])
 def test_cpu_is_of_the_quota(tree: HostTree, is_linked: bool) -> None:  # noqa: FBT001
-    """Whether or not each of the joined controllers has a link of its own."""
+    """Joined controllers may or may not have a link each."""
     if is_linked:
         for controller in ("cpu", "cpuacct"):
             tree.link(tree.cgroups / controller, "cpu,cpuacct")
@@ -56,7 +56,7 @@ def test_cpu_is_of_the_quota(tree: HostTree, is_linked: bool) -> None:  # noqa: 
 
 
 def test_quota_of_minus_one_is_none(tree: HostTree) -> None:
-    """The pod's around it holds; without one, the CPU set does."""
+    """The pod's quota applies; without one, the CPU set does."""
     tree.process(1, EVERYWHERE)
     folder = tree.cgroups / "cpu,cpuacct" / POD
     tree.write(folder / "cpu.cfs_quota_us", -1)
@@ -86,7 +86,7 @@ def test_disks_are_those_of_hardware(tree: HostTree, suffix: str) -> None:
 
 
 def test_disks_that_the_kernel_does_not_count_are_absent(tree: HostTree) -> None:
-    """A file that holds nothing but a sum of 0 is no sign of an idle group."""
+    """A file with nothing but a sum of 0 does not show an idle group."""
     host = tree.host()
     tree.process(1, EVERYWHERE)
     tree.write(tree.cgroups / "blkio" / POD / "blkio.throttle.io_service_bytes", "Total 0")
@@ -96,7 +96,7 @@ def test_disks_that_the_kernel_does_not_count_are_absent(tree: HostTree) -> None
 
 
 def test_memory_placement_is_that_of_the_group_and_those_inside(tree: HostTree) -> None:
-    """Pages that processes hold; the page cache is left out."""
+    """Pages of processes count; the page cache does not."""
     host, near = tree.host(), Placement("GPU-0", numa_node=1)
     tree.write(tree.sysfs / "devices/system/node/has_cpu", "0-1")
     tree.process(1, EVERYWHERE)
@@ -120,7 +120,7 @@ def test_hybrid_takes_pressure_from_version_2(tree: HostTree) -> None:
 
 
 def test_hybrid_counts_cpu_where_version_1_does_not(tree: HostTree) -> None:
-    """Version 2 counts it for every group, the one who has the controller."""
+    """Version 2 counts it for every group, wherever the controller is."""
     tree.process(1, {"cpu,cpuacct": "", "cpuset": "", "blkio": "", "": "a/b"})
     file = tree.cgroups / "unified/a/b/cpu.stat"
     file.parent.mkdir(parents=True)
@@ -141,14 +141,14 @@ def test_hybrid_group_that_holds_others_too_is_not_the_owners(tree: HostTree, pa
 
 
 def test_each_controller_has_groups_of_its_own(tree: HostTree) -> None:
-    """Memory in a group and CPU in the root: only the memory is the owner's."""
+    """With memory in a group and CPU in the root, only the memory is the owner's."""
     tree.process(1, {"cpu,cpuacct": "", "memory": "job", "cpuset": "../elsewhere"})
     folder = tree.cgroups / "cpu,cpuacct"
     assert cpu_after_a_second(tree, folder / "cpuacct.usage", 10**9, 2.0) is None
 
 
 def test_controller_that_is_not_mounted_is_absent(tree: HostTree) -> None:
-    """Whatever the process says of it."""
+    """This holds whatever the process's file lists."""
     (tree.cgroups / "blkio").rmdir()
     tree.process(1, EVERYWHERE)
     host = tree.host()

@@ -1,4 +1,4 @@
-"""The topology of whole machines, read from their trees."""
+"""Topology of whole machines, read from their sysfs trees."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +24,7 @@ UP_TO_55 = (*range(56), *range(112, 168))
 
 
 def devices_of(tree: SysfsTree) -> list[Device]:
-    """The tree's GPUs as the driver would name them."""
+    """The tree's GPUs as the driver would list them."""
     return [
         Device(uuid=f"GPU-{index}", index=index, pci_bus_id=f"0000{address}")
         for index, address in enumerate(tree.gpus)
@@ -32,12 +32,12 @@ def devices_of(tree: SysfsTree) -> list[Device]:
 
 
 def topology_of(tree: SysfsTree, facts: TopologyFacts | None = None) -> Topology:
-    """What is read of the tree."""
+    """Topology of the tree."""
     return read_topology(tree.root, devices_of(tree), facts or TopologyFacts())
 
 
 def matrix(topology: Topology) -> list[str]:
-    """A line for each GPU, with the ways to those after it."""
+    """A line for each GPU, with the levels to those after it."""
     lines: dict[str, list[str]] = {uuid: [] for uuid in topology.placements}
     for link in topology.links:
         lines[link.uuid].append(link.label)
@@ -45,7 +45,7 @@ def matrix(topology: Topology) -> list[str]:
 
 
 def ways(topology: Topology, uuid: str) -> dict[str, str]:
-    """The ways from a GPU to the adapters, by their names."""
+    """Levels from a GPU to the adapters, by their names."""
     return {adapter.name: str(adapter.links[uuid]) for adapter in topology.adapters}
 
 
@@ -69,7 +69,7 @@ def test_two_sockets_with_a_switch_for_each_pair(tmp_path: Path) -> None:
 
 
 def test_adapters_are_as_near_as_their_switch(tmp_path: Path) -> None:
-    """A NIC has an RDMA device and an interface; disks and cards on ports of their own are far."""
+    """A NIC has an RDMA device and an interface; disks and cards on other ports are far."""
     topology = topology_of(hgx(tmp_path))
 
     near = ways(topology, "GPU-3")
@@ -86,7 +86,7 @@ def test_adapters_are_as_near_as_their_switch(tmp_path: Path) -> None:
 
 
 def test_interfaces_without_a_slot_of_their_own_are_left_out(tmp_path: Path) -> None:
-    """Loopback and bonds hang on nothing, virtual functions are lent to others."""
+    """Loopback and bonds have no slot, virtual functions belong to others."""
     one = topology_of(one_socket(tmp_path / "one"))
     two = topology_of(hgx(tmp_path / "two"))
 
@@ -95,7 +95,7 @@ def test_interfaces_without_a_slot_of_their_own_are_left_out(tmp_path: Path) -> 
 
 
 def test_every_bridge_above_a_gpu_is_listed(tmp_path: Path) -> None:
-    """From the port that it sits in up to the root port, each with its link."""
+    """They range from its own port to the root port, each with its link."""
     tree = hgx(tmp_path)
     tree.write("0000:16:00.0", "current_link_speed", "16.0 GT/s PCIe")
     tree.write("0000:16:00.0", "current_link_width", "8")
@@ -111,7 +111,7 @@ def test_every_bridge_above_a_gpu_is_listed(tmp_path: Path) -> None:
 
 
 def test_the_slot_counts_and_not_what_the_gpu_could_do(tmp_path: Path) -> None:
-    """A Gen 4 x16 card in a Gen 3 x8 slot runs as well as it can."""
+    """A Gen 4 x16 card in a Gen 3 x8 slot runs at its maximum."""
     wide, narrow = topology_of(one_socket(tmp_path)).placements.values()
 
     assert (wide.slot_generation_maximum, wide.slot_width_maximum) == (4, 16)
@@ -121,7 +121,7 @@ def test_the_slot_counts_and_not_what_the_gpu_could_do(tmp_path: Path) -> None:
 
 
 def test_a_slot_that_does_not_tell_its_limit_has_none(tmp_path: Path) -> None:
-    """It may be less than what the card could do."""
+    """It may be less than the card's maximum."""
     tree = one_socket(tmp_path)
     tree.write("0000:00:01.0", "max_link_speed", "Unknown")
     tree.write("0000:00:01.0", "max_link_width", "255")
@@ -154,7 +154,7 @@ def test_cascaded_switches_are_several_bridges(tmp_path: Path) -> None:
 
 
 def test_a_machine_without_numa_is_one_node(tmp_path: Path) -> None:
-    """Its firmware names no node, and there is but one to name."""
+    """Its firmware names no node, and there is only one."""
     topology = topology_of(no_numa(tmp_path))
 
     assert matrix(topology) == ["NODE", ""]
@@ -164,7 +164,7 @@ def test_a_machine_without_numa_is_one_node(tmp_path: Path) -> None:
 
 
 def test_a_firmware_that_names_no_node_of_several_tells_nothing(tmp_path: Path) -> None:
-    """The kernel then lists all CPUs as near, which would be a wrong claim."""
+    """The kernel then lists all CPUs as near, which would be wrong."""
     tree = no_numa(tmp_path)
     tree.node(1, "48-95")
     topology = topology_of(tree)
@@ -174,7 +174,7 @@ def test_a_firmware_that_names_no_node_of_several_tells_nothing(tmp_path: Path) 
 
 
 def test_a_flat_virtual_machine_shows_no_ways(tmp_path: Path) -> None:
-    """Its bus is the hypervisor's invention: no slot, no node, no link is claimed."""
+    """Its bus is the hypervisor's: no slot, node or link is known."""
     topology = topology_of(flat_virtual_machine(tmp_path))
     placement = topology.placements["GPU-0"]
 
@@ -186,7 +186,7 @@ def test_a_flat_virtual_machine_shows_no_ways(tmp_path: Path) -> None:
 
 
 def test_the_drivers_word_stands_where_the_bus_is_silent(tmp_path: Path) -> None:
-    """As `nvidia-smi` shows it in a virtual machine."""
+    """`nvidia-smi` shows it in a virtual machine."""
     facts = TopologyFacts(
         peers={("GPU-0", "GPU-1"): GpuPairFacts(pcie_kind=LinkKind.PHB, can_read=False)}
     )
@@ -196,14 +196,14 @@ def test_the_drivers_word_stands_where_the_bus_is_silent(tmp_path: Path) -> None
 
 
 def test_bus_takes_precedence_over_the_driver(tmp_path: Path) -> None:
-    """The two GPUs are below one switch, whatever the driver says."""
+    """The two GPUs are below one switch, whatever the driver reports."""
     facts = TopologyFacts(peers={("GPU-0", "GPU-1"): GpuPairFacts(pcie_kind=LinkKind.SYSTEM)})
 
     assert topology_of(hgx(tmp_path), facts).links[0].kind is LinkKind.PIX
 
 
 def test_nvlink_goes_before_pcie_and_hides_nothing(tmp_path: Path) -> None:
-    """The way over PCIe stands beside it; links that no one counts are links."""
+    """The PCIe level is kept beside it; links without a count are links."""
     facts = TopologyFacts(
         peers={
             ("GPU-0", "GPU-1"): GpuPairFacts(nvlinks=18, can_read=True),
@@ -221,7 +221,7 @@ def test_nvlink_goes_before_pcie_and_hides_nothing(tmp_path: Path) -> None:
 
 
 def test_grace_hopper_has_a_domain_and_a_memory_node_for_each_gpu(tmp_path: Path) -> None:
-    """Nodes that are memory alone hold no CPUs, and are not where the slot is."""
+    """Nodes of memory alone have no CPUs, and are not the slot's node."""
     facts = TopologyFacts(
         placements={
             "GPU-0": GpuPlacementFacts(memory_numa_node=2),
@@ -249,7 +249,7 @@ def test_nodes_of_memory_alone_do_not_make_a_machine_of_several(tmp_path: Path) 
 
 
 def test_a_gpu_that_is_asleep_is_not_asked_for_its_link(tmp_path: Path) -> None:
-    """Reading its link's registers would wake it; where it sits is known all the same."""
+    """Reading its link's registers would wake it; its place is known anyway."""
     tree = one_socket(tmp_path)
     for address in ("0000:01:00.0", "0000:00:01.0"):
         tree.write(address, "power/runtime_status", "suspended")
@@ -262,7 +262,7 @@ def test_a_gpu_that_is_asleep_is_not_asked_for_its_link(tmp_path: Path) -> None:
 
 
 def test_a_container_without_the_hosts_sysfs_goes_by_the_driver(tmp_path: Path) -> None:
-    """And says no more than it was told."""
+    """No other facts are known."""
     device = Device(uuid="GPU-0", index=0, pci_bus_id="00000000:19:00.0", pcie_generation_maximum=5)
     facts = TopologyFacts(
         placements={"GPU-0": GpuPlacementFacts(numa_node=1, cpus=(4, 5), generation=4, width=16)}
@@ -276,7 +276,7 @@ def test_a_container_without_the_hosts_sysfs_goes_by_the_driver(tmp_path: Path) 
 
 
 def test_a_folder_without_its_way_makes_no_claim(tmp_path: Path) -> None:
-    """A container may bind single devices in place of the links to them."""
+    """A container may bind single devices instead of links to them."""
     tree = hgx(tmp_path)
     for address in tree.gpus[:2]:
         entry = tmp_path / "bus/pci/devices" / address
@@ -322,7 +322,7 @@ def test_mig_instances_are_where_their_gpu_is(tmp_path: Path) -> None:
     ],
 )
 def test_speeds_are_known_by_their_generation(speed: str, generation: int | None) -> None:
-    """In old kernels' words and new ones'."""
+    """Covers the spelling of old and new kernels."""
     assert generation_of(speed) == generation
 
 
@@ -341,7 +341,7 @@ def test_speeds_are_known_by_their_generation(speed: str, generation: int | None
     ],
 )
 def test_cpu_lists_are_read_as_a_whole_or_not_at_all(text: str | None, cpus: Sequence[int]) -> None:
-    """Half a list would be a wrong claim, and an endless one no list."""
+    """Half a list would be wrong, and an endless one is no list."""
     assert parse_cpus(text) == cpus
 
 
@@ -359,5 +359,5 @@ def test_cpu_lists_are_read_as_a_whole_or_not_at_all(text: str | None, cpus: Seq
 def test_addresses_of_the_driver_are_those_of_the_kernel(
     text: str | None, address: str | None
 ) -> None:
-    """Which writes domains with four digits, or five behind a volume controller."""
+    """The kernel writes domains with four digits, or five behind a volume controller."""
     assert kernel_address(text) == address

@@ -7,7 +7,7 @@ from sysfs_trees import grace_hopper, hgx, one_socket
 
 
 def test_gpus_are_nvidias_display_devices(tmp_path: Path) -> None:
-    """Not their audio functions, nor NVSwitches, nor the processor's own display."""
+    """Audio functions, NVSwitches and the processor's own display are excluded."""
     assert [gpu.pci_bus_id for gpu in expected_gpus(one_socket(tmp_path / "one").root)] == [
         "0000:01:00.0",
         "0000:02:00.0",
@@ -18,7 +18,7 @@ def test_gpus_are_nvidias_display_devices(tmp_path: Path) -> None:
 
 
 def test_driver_and_sleep_are_told(tmp_path: Path) -> None:
-    """A GPU lent to a virtual machine is on the bus all the same."""
+    """A GPU passed to a virtual machine is on the bus too."""
     tree = one_socket(tmp_path)
     tree.write("0000:01:00.0", "power/runtime_status", "suspended")
     driver = tmp_path / "bus/pci/devices/0000:02:00.0/driver"
@@ -33,7 +33,7 @@ def test_driver_and_sleep_are_told(tmp_path: Path) -> None:
 
 
 def test_a_gpu_without_driver_or_power_management_says_so(tmp_path: Path) -> None:
-    """What the kernel does not tell is missing, and wakes no one's suspicion."""
+    """Values missing in the kernel are unknown."""
     tree = one_socket(tmp_path)
     entry = tmp_path / "bus/pci/devices" / tree.gpus[0]
     (entry / "driver").unlink()
@@ -44,7 +44,7 @@ def test_a_gpu_without_driver_or_power_management_says_so(tmp_path: Path) -> Non
 
 
 def test_a_gpu_that_left_the_bus_is_not_expected(tmp_path: Path) -> None:
-    """Only what is there now counts."""
+    """Only present GPUs count."""
     tree = one_socket(tmp_path)
     tree.remove("0000:01:00.0")
 
@@ -52,5 +52,5 @@ def test_a_gpu_that_left_the_bus_is_not_expected(tmp_path: Path) -> None:
 
 
 def test_without_a_bus_there_are_no_gpus(tmp_path: Path) -> None:
-    """As in a container without sysfs."""
+    """A container without sysfs is such a case."""
     assert expected_gpus(tmp_path / "nowhere") == ()

@@ -1,4 +1,4 @@
-"""What schedulers ask of the kernel beside topology: cores, distances, device files."""
+"""Kernel facts for schedulers beside topology: cores, distances, device files."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +12,7 @@ from sysfs_trees import SysfsTree, write
 
 
 def processor(root: Path, package: int, cpus: list[tuple[int, ...]]) -> None:
-    """A socket whose cores have these threads."""
+    """A socket whose cores have the given threads."""
     for threads in cpus:
         for cpu in threads:
             folder = root / f"devices/system/cpu/cpu{cpu}/topology"
@@ -21,7 +21,7 @@ def processor(root: Path, package: int, cpus: list[tuple[int, ...]]) -> None:
 
 
 def two_sockets(root: Path) -> Path:
-    """Two of two cores with two threads each, numbered as the kernel mostly does."""
+    """Two sockets of two cores with two threads each, in the kernel's usual numbering."""
     processor(root, 0, [(0, 4), (1, 5)])
     processor(root, 1, [(2, 6), (3, 7)])
     write(root / "devices/system/cpu/online", "0-7")
@@ -29,12 +29,12 @@ def two_sockets(root: Path) -> Path:
 
 
 def test_threads_of_one_core_have_its_number(tmp_path: Path) -> None:
-    """The second threads come after all first ones for the kernel, and beside them for Slurm."""
+    """The kernel numbers second threads after all first ones, Slurm beside them."""
     assert read_cores(two_sockets(tmp_path)) == {0: 0, 4: 0, 1: 1, 5: 1, 2: 2, 6: 2, 3: 3, 7: 3}
 
 
 def test_cores_are_counted_socket_by_socket(tmp_path: Path) -> None:
-    """Though the kernel deals its numbers out to the sockets in turn."""
+    """The kernel numbers CPUs over the sockets in turn."""
     processor(tmp_path, 0, [(0,), (2,)])
     processor(tmp_path, 1, [(1,), (3,)])
 
@@ -43,7 +43,7 @@ def test_cores_are_counted_socket_by_socket(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("missing", ["physical_package_id", "thread_siblings_list"])
 def test_one_cpu_that_tells_nothing_leaves_all_cores_unknown(tmp_path: Path, missing: str) -> None:
-    """One that is off shifts the number of every core behind it."""
+    """A core that is offline shifts the number of every core after it."""
     two_sockets(tmp_path)
     (tmp_path / f"devices/system/cpu/cpu1/topology/{missing}").unlink()
 
@@ -51,7 +51,7 @@ def test_one_cpu_that_tells_nothing_leaves_all_cores_unknown(tmp_path: Path, mis
 
 
 def test_no_tree_has_no_cores_and_no_distances(tmp_path: Path) -> None:
-    """As of a simulated node."""
+    """A simulated node is such a case."""
     assert read_cores(tmp_path / "none") == {}
     assert read_distances(tmp_path / "none") == {}
 
@@ -73,7 +73,7 @@ def test_distances_go_by_the_numbers_of_nodes_that_are_there(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("text", ["10", "10 21 31", "10 far", ""])
 def test_a_matrix_that_is_not_whole_is_none(tmp_path: Path, text: str) -> None:
-    """A scheduler takes what is missing for near."""
+    """A scheduler takes a missing distance for near."""
     tree = SysfsTree(tmp_path)
     tree.node(0, "0")
     tree.node(1, "1")
@@ -88,23 +88,23 @@ INSTANCE = Device("MIG-0", 0, name="H100", mig=MigInstance("GPU-0", "1g.10gb", 7
 
 
 def capability(procfs: Path, below: str, minor: int) -> None:
-    """A capability as the driver tells it."""
+    """A capability as the driver lists it."""
     folder = procfs / "driver/nvidia/capabilities" / below
     write(folder / "access", f"DeviceFileMinor: {minor}\nDeviceFileMode: 444\nDeviceFileModify: 1")
 
 
 def test_a_gpu_is_the_file_of_its_minor_number(tmp_path: Path) -> None:
-    """Which is not its index."""
+    """It differs from its index."""
     assert device_files(tmp_path, [GPU]) == {"GPU-0": ("/dev/nvidia3",)}
 
 
 def test_a_gpu_without_a_minor_number_has_no_file(tmp_path: Path) -> None:
-    """A guess would be another GPU; what is cut from it has none either."""
+    """A guess could be another GPU; its MIG instances have none either."""
     assert device_files(tmp_path, [replace(GPU, facts={}), INSTANCE]) == {}
 
 
 def test_an_instance_is_its_gpu_and_both_capabilities(tmp_path: Path) -> None:
-    """Of the GPU instance and of the compute instance, by the driver's minor numbers."""
+    """Capabilities of GPU and compute instance have the driver's minor numbers."""
     capability(tmp_path, "gpu3/mig/gi7", 66)
     capability(tmp_path, "gpu3/mig/gi7/ci0", 67)
 

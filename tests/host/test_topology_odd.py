@@ -1,4 +1,4 @@
-"""Trees that are damaged in any way: nothing is raised, and nothing wrong is claimed."""
+"""Trees damaged in any way: nothing is raised, and no wrong fact is reported."""
 
 import shutil
 import tempfile
@@ -28,7 +28,7 @@ GARBAGE: Final = st.one_of(st.binary(max_size=40), st.sampled_from(CONTENTS))
 
 
 def devices_of(tree: SysfsTree) -> list[Device]:
-    """The tree's GPUs, as they would be without damage."""
+    """The tree's GPUs, as without damage."""
     return [
         Device(uuid=address, index=index, pci_bus_id=address)
         for index, address in enumerate(tree.gpus)
@@ -38,7 +38,7 @@ def devices_of(tree: SysfsTree) -> list[Device]:
 def damaged(
     build: Callable[[Path], SysfsTree], places: list[float], damage: Callable[[Path], None]
 ) -> tuple[Topology, Topology]:
-    """What is read of a tree before and after parts of it were damaged."""
+    """Topology of a tree before and after parts of it were damaged."""
     with tempfile.TemporaryDirectory() as folder:
         tree = build(Path(folder))
         devices = devices_of(tree)
@@ -52,7 +52,7 @@ def damaged(
 
 
 def remove(path: Path) -> None:
-    """Take a file, link or folder away, with all that is in it."""
+    """Remove a file, link or folder with its contents."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -60,12 +60,12 @@ def remove(path: Path) -> None:
 
 
 def agrees(now: object, before: object) -> bool:
-    """Whether a value is the same as before, or no longer claimed."""
+    """Whether a value is the same as before, or unknown."""
     return now in {None, (), before}
 
 
 def wrong_places(now: Placement, before: Placement) -> list[str]:
-    """What is claimed of a GPU's place that was not true of the whole tree."""
+    """Reported places of a GPU that were not true of the whole tree."""
     names = ("numa_node", "cpus", "generation", "width", "generation_maximum", "width_maximum")
     slots = ("slot_generation_maximum", "slot_width_maximum")
     return [
@@ -77,7 +77,7 @@ def wrong_places(now: Placement, before: Placement) -> list[str]:
 def test_missing_facts_are_never_invented(
     build: Callable[[Path], SysfsTree], places: list[float]
 ) -> None:
-    """Whatever is taken away, each claim is true of the whole tree or not made."""
+    """Whatever is removed, each fact is true of the whole tree or unknown."""
     before, now = damaged(build, places, remove)
 
     for uuid, placement in now.placements.items():
@@ -96,7 +96,7 @@ def test_missing_facts_are_never_invented(
 def test_garbage_is_survived(
     build: Callable[[Path], SysfsTree], places: list[float], data: st.DataObject
 ) -> None:
-    """Any bytes in any file, files in place of folders, links that lead astray."""
+    """Covers any bytes in any file, files in place of folders, and wrong links."""
 
     def spoil(path: Path) -> None:
         remove(path)
@@ -120,7 +120,7 @@ def test_garbage_is_survived(
 
 @given(st.lists(st.text(max_size=20), max_size=3))
 def test_any_address_of_a_driver_is_survived(addresses: list[str]) -> None:
-    """Whatever stands in for an address, no file outside the tree is touched."""
+    """For any address, no file outside the tree is accessed."""
     with tempfile.TemporaryDirectory() as folder:
         tree = one_socket(Path(folder))
         devices = [
@@ -134,7 +134,7 @@ def test_any_address_of_a_driver_is_survived(addresses: list[str]) -> None:
 
 @pytest.mark.parametrize("name", ["bus", "class", "devices"])
 def test_a_folder_that_leads_to_itself_is_no_way(tmp_path: Path, name: str) -> None:
-    """Links cannot lead in circles on a real bus; on a bad mount they may."""
+    """A real bus has no circular links; a bad mount may."""
     tree = one_socket(tmp_path)
     devices = devices_of(tree)
     remove(tmp_path / name)

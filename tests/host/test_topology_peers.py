@@ -1,4 +1,4 @@
-"""What the driver says of the ways between GPUs, through the real bindings."""
+"""Driver facts on connections between GPUs, through the real bindings."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -29,13 +29,13 @@ ABSENT: Final = pynvml.NVML_ERROR_NOT_SUPPORTED
 
 @dataclass
 class Wires:
-    """A driver that knows nothing but ways; it stands where the bindings hold the library."""
+    """A driver with connections only, used as the bindings' library."""
 
     links: dict[str, list[tuple[bytes | None, int | None]]] = field(default_factory=dict)
-    """By GPU: address and kind of the other end, `None` where the driver does not tell."""
+    """By GPU: address and kind of the other end, `None` where the driver has none."""
     levels: dict[tuple[str, str], int] = field(default_factory=dict)
     statuses: dict[int, int] = field(default_factory=dict)
-    """By what is asked for: 0 for reading, 2 for NVLink."""
+    """By capability: 0 for reading, 2 for NVLink."""
     memory_nodes: dict[str, int] = field(default_factory=dict)
     asked: Counter[str] = field(default_factory=Counter)
 
@@ -111,25 +111,25 @@ def inventory(gpus: int, generation: int = 1) -> Inventory:
 
 
 def at(index: int) -> bytes:
-    """The address of a GPU, as the driver writes it."""
+    """Address of a GPU in the driver's spelling."""
     return f"00000000:{index + 1:02X}:00.0".encode()
 
 
 def facts_of(wires: Wires, gpus: int = 2) -> TopologyFacts:
-    """What is read of it."""
+    """Facts read from the driver."""
     with installed(wires):
         return PeerReader(NvmlLibrary()).read(inventory(gpus))
 
 
 @contextmanager
 def opened(scenario: str, sysfs: Path) -> Iterator[tuple[NvmlDriver, Bench]]:
-    """A simulated node's driver, and what breaks it."""
+    """A simulated node's driver, and its faults."""
     with simulated_driver(scenario) as bench, NvmlDriver(count(), built_in(), sysfs) as driver:
         yield driver, bench
 
 
 def topology_of(driver: NvmlDriver, sysfs: Path) -> tuple[Topology, Inventory]:
-    """What is read of it, with the devices that it offers."""
+    """Topology read from the driver, with its devices."""
     found = driver.find_devices()
     assert isinstance(found, Inventory)
     devices = [gpu.whole.device for gpu in found.gpus]
@@ -149,14 +149,14 @@ def test_links_to_switches_join_all_alike() -> None:
 
 
 def test_switches_are_known_by_their_own_addresses_too() -> None:
-    """Older drivers tell them."""
+    """Older drivers report them."""
     end = (b"00000000:C4:00.0", 2)
 
     assert facts_of(Wires({"A": [end] * 12, "B": [end] * 12})).pair_of("A", "B").nvlinks == 12
 
 
 def test_a_hidden_end_of_unknown_kind_is_a_switch() -> None:
-    """A driver that does not tell kinds hides nothing else."""
+    """A driver without kinds hides no other ends."""
     end = (SWITCH, None)
 
     assert facts_of(Wires({"A": [end] * 6, "B": [end] * 6})).pair_of("A", "B").nvlinks == 6
@@ -198,7 +198,7 @@ def test_links_that_nobody_follows_are_joined_if_the_driver_says_so() -> None:
     ],
 )
 def test_levels_are_told_in_the_words_of_nvidia_smi(level: int, kind: LinkKind) -> None:
-    """One that is not known stays unknown."""
+    """An unknown level stays unknown."""
     assert facts_of(Wires(levels={("A", "B"): level})).pair_of("B", "A").pcie_kind is kind
 
 
@@ -212,12 +212,12 @@ def test_levels_are_told_in_the_words_of_nvidia_smi(level: int, kind: LinkKind) 
     ],
 )
 def test_peer_access_is_reported_per_pair(status: int, *, can_read: bool | None) -> None:
-    """`UNKNOWN` is an answer too, and not a refusal."""
+    """`UNKNOWN` is a valid answer, not an error."""
     assert facts_of(Wires(statuses={0: status})).pair_of("A", "B").can_read is can_read
 
 
 def test_a_gpu_that_is_a_numa_node_says_which() -> None:
-    """All others do not support the question."""
+    """All others do not support the call."""
     facts = facts_of(Wires(memory_nodes={"A": 2}))
 
     assert (facts.placement_of("A").memory_numa_node, facts.placement_of("B").memory_numa_node) == (
@@ -227,7 +227,7 @@ def test_a_gpu_that_is_a_numa_node_says_which() -> None:
 
 
 def test_a_driver_that_tells_nothing_leaves_all_unknown() -> None:
-    """Every call is refused, and none raises."""
+    """Every call fails, and none raises."""
     facts = facts_of(Wires())
 
     assert facts.peers == {("A", "B"): GpuPairFacts()}
@@ -235,7 +235,7 @@ def test_a_driver_that_tells_nothing_leaves_all_unknown() -> None:
 
 
 def test_constant_facts_are_read_once() -> None:
-    """A second look at the same GPUs asks for states alone; at others, for all."""
+    """A second reading of the same GPUs calls for states only; of others, for all."""
     wires = Wires(
         {"A": [(SWITCH, 2)] * 3, "B": [(SWITCH, 2)] * 3},
         levels={("A", "B"): pynvml.NVML_TOPOLOGY_NODE},
@@ -255,7 +255,7 @@ def test_constant_facts_are_read_once() -> None:
 
 
 def test_a_simulated_board_of_eight_is_joined_by_its_switches() -> None:
-    """With nodes and near CPUs from the driver, where the kernel shows nothing."""
+    """Nodes and near CPUs come from the driver where the kernel has none."""
     with opened("eight-gpu-node", NO_BUS) as (driver, _):
         topology, _ = topology_of(driver, NO_BUS)
 
@@ -268,7 +268,7 @@ def test_a_simulated_board_of_eight_is_joined_by_its_switches() -> None:
 
 
 def test_driver_and_bus_together_make_one_topology(tmp_path: Path) -> None:
-    """NVLink from the one, slots and neighbors from the other."""
+    """NVLink comes from the driver, slots and neighbors from the bus."""
     tree = hgx(tmp_path)
     with opened("eight-gpu-node", tree.root) as (driver, _):
         topology, found = topology_of(driver, tree.root)
@@ -291,7 +291,7 @@ def _is_complete(topology: Topology) -> dict[str, bool]:
         "nvmlDeviceGetCpuAffinity": all(each.cpus for each in placements),
         "nvmlDeviceGetMemoryAffinity": all(each.numa_node is not None for each in placements),
         "nvmlDeviceGetCurrPcieLinkWidth": all(each.width for each in placements),
-        # Either tells that the other end is a switch.
+        # Either shows that the other end is a switch.
         "nvmlDeviceGetNvLinkRemotePciInfo_v2": True,
         "nvmlDeviceGetNvLinkRemoteDeviceType": True,
     }
@@ -299,7 +299,7 @@ def _is_complete(topology: Topology) -> dict[str, bool]:
 
 @pytest.mark.parametrize("function", _is_complete(Topology()))
 def test_a_function_that_is_missing_costs_its_own_answer_alone(function: str) -> None:
-    """As with an older driver; the rest of the topology stands."""
+    """This covers an older driver; the rest of the topology is known."""
     with opened("eight-gpu-node", NO_BUS) as (driver, bench):
         bench.library.faults.remove(function)
         pynvml._nvmlGetFunctionPointer_cache.clear()

@@ -1,4 +1,4 @@
-"""The clocks: the machine's own, and one that runs as fast as the work allows."""
+"""Clocks: the machine's own, and one that runs as fast as the work allows."""
 
 import threading
 import time
@@ -13,17 +13,17 @@ GO_ON = threading.Event()
 
 
 class _NoSleeping(threading.Event):
-    """An event that refuses to be waited for."""
+    """An event that fails when waited for."""
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Answer at once, and only to those who would not have slept."""
+        """Return at once for a timeout of 0, else fail."""
         assert timeout == 0.0
         return self.is_set()
 
 
 @given(st.lists(st.integers(-5 * MINUTE, 10 * MINUTE), max_size=30))
 def test_fast_clock_goes_to_each_deadline_and_nowhere_else(steps: list[int]) -> None:
-    """No tick is skipped, none comes twice, and it never goes back."""
+    """No tick is skipped or repeated, and it never goes back."""
     clock, expected = FastClock(EPOCH), EPOCH
     for step in steps:
         expected = max(expected, expected + step)
@@ -50,7 +50,7 @@ def test_infinitely_fast_clock_never_sleeps() -> None:
 
 
 def test_clock_of_a_given_speed_waits_that_much_less() -> None:
-    """At speed 1000 a simulated minute asks for 60 ms."""
+    """At speed 1000 a simulated minute waits 60 ms."""
     asked: list[float] = []
 
     class Noted(threading.Event):
@@ -66,7 +66,7 @@ def test_clock_of_a_given_speed_waits_that_much_less() -> None:
 
 
 def test_wait_tells_that_it_was_stopped() -> None:
-    """The one who waits learns that it is time to end, on either clock."""
+    """Both clocks return whether to stop."""
     stop = threading.Event()
     stop.set()
     system = SystemClock()
@@ -75,7 +75,7 @@ def test_wait_tells_that_it_was_stopped() -> None:
 
 
 def test_system_clock_is_steady_and_knows_the_date() -> None:
-    """Durations come from a clock that never steps, dates from the one that people set."""
+    """Durations come from a monotonic clock, dates from the wall clock."""
     clock = SystemClock()
     before = clock.time()
     assert clock.wait_until(before - SECOND, GO_ON) is False

@@ -1,4 +1,4 @@
-"""The database: one writer, whole changes, and what comes of files that are broken."""
+"""The database: one writer, atomic changes, and broken files."""
 
 import os
 import signal
@@ -42,13 +42,13 @@ while True:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where the database goes; its folder does not exist yet."""
+    """Path of the database; its folder does not exist yet."""
     return tmp_path / "state" / "history.db"
 
 
 @pytest.fixture
 def foreign() -> Iterator[Path]:
-    """A place that all may read and one may write."""
+    """A folder that all may read and one may write."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         yield Path(folder) / "history.db"
@@ -74,20 +74,20 @@ def write(database: Database, text: str) -> None:
 
 
 def write_twice(database: Database, second: Callable[[], object]) -> None:
-    """Add two notes in one change, the second of which is made in between."""
+    """Add two notes in one change, the second one nested."""
     with database.transaction() as connection:
         connection.execute("INSERT INTO note (text) VALUES ('lost')")
         connection.execute("INSERT INTO note (text) VALUES (?)", (second(),))
 
 
 def notes(database: Database) -> list[str]:
-    """The texts of all notes."""
+    """Texts of all notes."""
     with database.transaction() as connection:
         return [text for (text,) in connection.execute("SELECT text FROM note ORDER BY id")]
 
 
 def test_written_rows_are_there_after_reopening(path: Path) -> None:
-    """Folders are made, and a second opening finds what the first one left."""
+    """Folders are created, and a second opening finds the rows of the first."""
     with closing(Database(path, MIGRATIONS)) as database:
         write(database, "first")
         assert database.set_aside is None
@@ -97,7 +97,7 @@ def test_written_rows_are_there_after_reopening(path: Path) -> None:
 
 
 def test_change_is_made_whole_or_not_at_all(path: Path) -> None:
-    """Whatever goes wrong within a change undoes all of it."""
+    """Any error within a change undoes all of it."""
     with closing(Database(path, MIGRATIONS)) as database:
         write(database, "kept")
         with pytest.raises(ZeroDivisionError):
@@ -122,7 +122,7 @@ def test_threads_take_turns(path: Path) -> None:
 
 
 def test_second_writer_is_refused_and_told_who_writes(path: Path) -> None:
-    """The error names the process and the two ways out; afterwards the place is free."""
+    """The error names the process and both remedies; afterward the path is free."""
     with (
         closing(Database(path, MIGRATIONS)),
         pytest.raises(HistoryError, match=f"being written by process {os.getpid()}; stop"),
@@ -133,7 +133,7 @@ def test_second_writer_is_refused_and_told_who_writes(path: Path) -> None:
 
 @pytest.mark.parametrize("version", range(len(MIGRATIONS) + 1))
 def test_every_older_schema_is_migrated(path: Path, version: int) -> None:
-    """A file of any earlier program is brought to the present with its data."""
+    """A file of any earlier version is migrated with its data."""
     with closing(Database(path, MIGRATIONS[:version])) as database:
         if version:
             write(database, "old")
@@ -141,7 +141,7 @@ def test_every_older_schema_is_migrated(path: Path, version: int) -> None:
         assert connection.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
         authors = [author for (author,) in connection.execute("SELECT author FROM note")]
         assert len(authors) == (1 if version else 0)
-        # Those written before the second schema got an author by it.
+        # Notes from before the second schema get an author.
         assert authors == (["nobody"] if version == 1 else [None] * len(authors))
 
 
@@ -158,7 +158,7 @@ def test_migration_that_fails_leaves_the_file_as_it_was(path: Path) -> None:
 
 @pytest.mark.parametrize("read_only", [False, True])
 def test_newer_schema_is_refused(path: Path, read_only: bool) -> None:  # noqa: FBT001 - a case.
-    """An older program never touches, nor misreads, what a newer one wrote."""
+    """An older program neither changes nor misreads a newer file."""
     with closing(Database(path, MIGRATIONS)) as database:
         write(database, "newer")
     with pytest.raises(HistoryError, match=r"has schema 3, this program knows up to 2; upgrade"):
@@ -171,7 +171,7 @@ def test_newer_schema_is_refused(path: Path, read_only: bool) -> None:  # noqa: 
     "content", [b"this is no database at all" * 100, b"SQLite format 3\0" * 99]
 )
 def test_file_that_is_no_database_is_set_aside(path: Path, content: bytes) -> None:
-    """It is kept under another name for the one who wants to look, and a new one begun."""
+    """It is kept under another name, and a new one is created."""
     path.parent.mkdir()
     path.write_bytes(content)
     with closing(Database(path, MIGRATIONS)) as database:
@@ -198,7 +198,7 @@ def test_database_with_broken_pages_is_set_aside(path: Path) -> None:
 
 
 def test_place_that_cannot_be_written_is_refused_with_the_remedy(tmp_path: Path) -> None:
-    """A file where a folder should be, and a folder where the file should be."""
+    """Covers a file in place of a folder, and a folder in place of the file."""
     (tmp_path / "file").write_text("")
     (tmp_path / "folder.db").mkdir()
     for place in (tmp_path / "file" / "history.db", tmp_path / "folder.db"):
@@ -207,13 +207,13 @@ def test_place_that_cannot_be_written_is_refused_with_the_remedy(tmp_path: Path)
 
 
 def test_folder_of_another_user_is_refused_with_the_remedy(foreign: Path) -> None:
-    """A daemon that may not write there says so."""
+    """The error says that the daemon may not write there."""
     with nobody(), pytest.raises(HistoryError, match="make the folder writable for this user"):
         Database(foreign, MIGRATIONS)
 
 
 def test_reader_may_read_where_it_may_not_write(foreign: Path) -> None:
-    """A report needs no right to write, whether the agent runs or has stopped."""
+    """A report needs no write permission, whether the agent runs or has stopped."""
     with closing(Database(foreign, MIGRATIONS)) as writer:
         write(writer, "seen")
         for file in foreign.parent.iterdir():
@@ -225,7 +225,7 @@ def test_reader_may_read_where_it_may_not_write(foreign: Path) -> None:
 
 
 def test_reader_who_may_not_read_is_told_so(foreign: Path) -> None:
-    """Neither a closed file nor a closed folder ends in a traceback."""
+    """Unreadable files and folders give an error, not a traceback."""
     with closing(Database(foreign, MIGRATIONS)) as writer:
         write(writer, "secret")
     for closed in (foreign, foreign.parent):
@@ -247,7 +247,7 @@ def test_reader_looks_beside_a_writer(path: Path) -> None:
 
 
 def test_reader_needs_something_to_read(path: Path) -> None:
-    """Looking makes no new file, and what is no database is left where it is."""
+    """Reading creates no file, and leaves a file that is no database."""
     with pytest.raises(HistoryError, match="does not exist; run the agent first"):
         Database(path, MIGRATIONS, read_only=True)
     assert not path.parent.exists()
@@ -259,7 +259,7 @@ def test_reader_needs_something_to_read(path: Path) -> None:
 
 
 def test_killed_writer_loses_nothing_that_was_committed(path: Path) -> None:
-    """After kill -9 in mid-write every change that was told of is there, and none by half."""
+    """After kill -9 during a write every confirmed change is there, and none in part."""
     with subprocess.Popen(
         [sys.executable, "-c", ENDLESS_WRITER, str(path)], stdout=subprocess.PIPE, text=True
     ) as writer:
@@ -277,7 +277,7 @@ def test_killed_writer_loses_nothing_that_was_committed(path: Path) -> None:
 
 
 def test_log_is_folded_into_the_file_on_closing(path: Path) -> None:
-    """A copy of the one file is a whole backup once the agent has stopped."""
+    """After the agent has stopped, a copy of the one file is a complete backup."""
     with closing(Database(path, MIGRATIONS)) as database:
         write(database, "kept")
     assert not Path(f"{path}-wal").exists()

@@ -1,4 +1,4 @@
-"""A database opens and takes changes, whatever became of the bytes of its file."""
+"""A database opens and accepts changes, whatever the bytes of its file."""
 
 from contextlib import closing
 from functools import cache
@@ -21,7 +21,7 @@ PAGE: Final = 4096
 
 @cache
 def whole() -> bytes:
-    """A sound file with some pages."""
+    """A valid file with some pages."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "whole.db"
         with closing(Database(path, MIGRATIONS)) as database, database.transaction() as connection:
@@ -30,9 +30,9 @@ def whole() -> bytes:
 
 
 def overwritten(kind: str, random: Random) -> bytes:
-    """The file with bytes, sectors or all that follows overwritten, or cut off.
+    """The file with bytes, sectors or the rest overwritten, or truncated.
 
-    Single bytes beyond its first page, where they may make another word of a table's definition.
+    Single bytes only beyond its first page, where they could change a word of a table's definition.
     """
     content = bytearray(whole())
     if kind == "cut":
@@ -49,7 +49,7 @@ def overwritten(kind: str, random: Random) -> bytes:
 
 @given(st.sampled_from(["bytes", "sectors", "rest", "cut"]), st.integers(0, 2**32))
 def test_a_file_of_any_bytes_costs_what_was_in_it_and_no_more(kind: str, seed: int) -> None:
-    """It is used or set aside, and at the second try at the latest a change is made and read."""
+    """It is used or set aside, and a change succeeds by the second attempt at the latest."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "history.db"
         path.write_bytes(overwritten(kind, Random(seed)))

@@ -1,4 +1,4 @@
-"""What a database makes of files that break while they are open, and of disks that lose power."""
+"""Databases whose files break while open, and disks that lose power."""
 
 import errno
 import os
@@ -18,7 +18,7 @@ from rightsizer.model.errors import HistoryError
 
 MIGRATIONS: Final = ("CREATE TABLE note (id INTEGER PRIMARY KEY, text TEXT NOT NULL)",)
 FULL: Final = 2
-"""What SQLite calls a commit that waits for the disk."""
+"""SQLite's name of a commit that waits for the disk."""
 
 
 def write(database: Database, text: str) -> None:
@@ -35,34 +35,34 @@ def write_many(database: Database, count: int) -> None:
 
 
 def notes(database: Database) -> list[str]:
-    """The texts of all notes."""
+    """Texts of all notes."""
     with database.transaction() as connection:
         return [text for (text,) in connection.execute("SELECT text FROM note ORDER BY id")]
 
 
 def damage(path: Path) -> None:
-    """Spoil every page under an open database, as a bad disk would."""
+    """Overwrite every page under an open database, as a bad disk would."""
     other = sqlite3.connect(path)
-    # What someone else has written is not in anyone's cache.
+    # Pages written by another process are in no cache.
     other.execute("INSERT INTO note (text) VALUES ('from elsewhere')")
     other.commit()
     other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     other.close()
     size = path.stat().st_size
     with path.open("r+b") as file:
-        file.seek(100)  # The header's words stay, or it would be no database at all.
+        file.seek(100)  # The header's text stays, or it would be no database at all.
         file.write(os.urandom(size - 100))
 
 
 def asides(path: Path) -> list[Path]:
-    """The broken files that were kept."""
+    """Broken files that were kept."""
     return sorted(
         file for file in path.parent.glob(f"{path.name}.corrupt-*") if file.suffix != ".lock"
     )
 
 
 def test_a_file_that_breaks_while_it_is_open_is_set_aside(tmp_path: Path) -> None:
-    """The change that met it fails and says where it went; the next one is made in a new file."""
+    """The failing change reports the new name; the next one is made in a new file."""
     path = tmp_path / "history.db"
     with closing(Database(path, MIGRATIONS)) as database:
         write_many(database, 500)
@@ -80,7 +80,7 @@ def test_a_file_that_breaks_while_it_is_open_is_set_aside(tmp_path: Path) -> Non
 
 
 def test_reading_meets_a_break_too(tmp_path: Path) -> None:
-    """The one who comes across it first sets the file aside."""
+    """The first to detect the damage sets the file aside."""
     path = tmp_path / "history.db"
     with closing(Database(path, MIGRATIONS)) as database:
         write(database, "first")
@@ -91,7 +91,7 @@ def test_reading_meets_a_break_too(tmp_path: Path) -> None:
 
 
 def test_a_reader_sets_nothing_aside(tmp_path: Path) -> None:
-    """A file is its writer's."""
+    """Only the writer may move a file."""
     path = tmp_path / "history.db"
     with closing(Database(path, MIGRATIONS)) as database:
         write(database, "first")
@@ -116,7 +116,7 @@ def test_a_disk_that_breaks_every_file_does_not_fill_up(tmp_path: Path) -> None:
 
 
 def test_creation_of_a_new_file_is_retried(tmp_path: Path) -> None:
-    """A place that is taken for a while costs that while and nothing more."""
+    """An unusable path costs only the time that it is unusable."""
     path = tmp_path / "state" / "history.db"
     with closing(Database(path, MIGRATIONS)) as database:
         write(database, "first")
@@ -134,7 +134,7 @@ def test_creation_of_a_new_file_is_retried(tmp_path: Path) -> None:
 
 
 def other_database(path: Path) -> Path:
-    """A sound database of the same program, beside its place."""
+    """A valid database of the same program, in another place."""
     made = path.with_name("backup.db")
     with closing(Database(made, MIGRATIONS)) as database:
         write_many(database, 200)
@@ -152,7 +152,7 @@ def overwritten(path: Path) -> None:
 
 
 def cleared(path: Path) -> None:
-    """Delete all that is in its folder."""
+    """Delete everything in its folder."""
     for file in path.parent.iterdir():
         file.unlink()
 
@@ -172,7 +172,7 @@ LOSSES: Final = {
 
 @pytest.mark.parametrize("how", LOSSES)
 def test_a_file_that_is_lost_while_it_is_open_is_noticed(tmp_path: Path, how: str) -> None:
-    """The next change says so, and those after it are there at the next start."""
+    """The next change reports it, and those after it exist at the next start."""
     path = tmp_path / "state" / "history.db"
     with closing(Database(path, MIGRATIONS)) as database:
         write(database, "first")
@@ -190,7 +190,7 @@ def test_a_file_that_is_lost_while_it_is_open_is_noticed(tmp_path: Path, how: st
 
 @pytest.mark.parametrize("how", ["replaced", "overwritten"])
 def test_a_file_in_its_place_is_set_aside_as_it_is(tmp_path: Path, how: str) -> None:
-    """It may be a backup that was to be restored; a file that is gone leaves nothing aside."""
+    """It may be a backup to be restored; a deleted file leaves nothing aside."""
     path = tmp_path / "history.db"
     with closing(Database(path, MIGRATIONS)) as database:
         write(database, "first")
@@ -204,12 +204,12 @@ def test_a_file_in_its_place_is_set_aside_as_it_is(tmp_path: Path, how: str) -> 
         with pytest.raises(HistoryError, match="it was deleted"):
             notes(database)
         assert database.set_aside is None
-        # Our log would spoil it when it is opened.
+        # Our log would corrupt it when it is opened.
         assert len(asides(path)) == 1
 
 
 def test_other_programs_may_read_and_fold_the_log_in(tmp_path: Path) -> None:
-    """What `sqlite3` does with a database that is open elsewhere loses nothing."""
+    """Using `sqlite3` on a database that is open elsewhere loses nothing."""
     path = tmp_path / "history.db"
     with closing(Database(path, MIGRATIONS)) as database:
         for step in ("PRAGMA wal_checkpoint(TRUNCATE)", "VACUUM", "SELECT * FROM note"):
@@ -227,7 +227,7 @@ def test_other_programs_may_read_and_fold_the_log_in(tmp_path: Path) -> None:
 def test_created_files_are_private(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, umask: int
 ) -> None:
-    """Whatever the umask: it tells who runs what. A systemd unit says itself who may read."""
+    """The umask does not matter: the file has users' work. A systemd unit states its readers."""
     former = os.umask(umask)
     try:
         for state, folder_mode, file_mode in (("", 0o700, 0o600), ("/state", 0o750, 0o640)):
@@ -245,7 +245,7 @@ def test_created_files_are_private(
 def test_a_broken_file_that_cannot_be_moved_away_is_told_each_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The one who writes can keep what it has until the place is mended."""
+    """The writer can keep its data until the path is repaired."""
     path = tmp_path / "history.db"
     with closing(Database(path, MIGRATIONS)) as database:
         write(database, "first")
@@ -265,7 +265,7 @@ def _refuse(*_: object) -> None:
 
 @pytest.mark.parametrize("is_read_only", [False, True], ids=["writer", "reader"])
 def test_closed_database_stays_closed(tmp_path: Path, is_read_only: bool) -> None:  # noqa: FBT001
-    """The one who comes too late is told; closing twice does no harm."""
+    """A late call gets an error; closing twice is allowed."""
     path = tmp_path / "history.db"
     with closing(Database(path, MIGRATIONS)) as database:
         write(database, "kept")
@@ -281,7 +281,7 @@ def test_closed_database_stays_closed(tmp_path: Path, is_read_only: bool) -> Non
 def test_a_log_that_is_torn_loses_its_tail_only(
     tmp_path_factory: pytest.TempPathFactory, part: float, garbage: bytes
 ) -> None:
-    """After a power loss the file opens with a first part of the changes, each of them whole."""
+    """After a power loss the file opens with the first changes, each of them complete."""
     folder = tmp_path_factory.mktemp("torn")
     path, torn = folder / "history.db", folder / "torn.db"
     with closing(Database(path, MIGRATIONS, is_durable=False)) as database:
@@ -302,7 +302,7 @@ def test_a_log_that_is_torn_loses_its_tail_only(
 
 
 def test_a_change_is_on_the_disk_itself_when_it_is_made(tmp_path: Path) -> None:
-    """Unless it need not be: a log that is not waited for is quicker by far."""
+    """Durability is optional: a log without synchronization is much faster."""
     for is_durable, level in ((True, FULL), (False, FULL - 1)):
         with (
             closing(
@@ -314,7 +314,7 @@ def test_a_change_is_on_the_disk_itself_when_it_is_made(tmp_path: Path) -> None:
 
 
 def test_a_file_in_which_nothing_was_written_is_taken_away(tmp_path: Path) -> None:
-    """A start that failed leaves nothing; a file that was there before stays."""
+    """A failed start leaves no file; an existing file stays."""
     path = tmp_path / "history.db"
     Database(path, MIGRATIONS).close()
     assert list(tmp_path.iterdir()) == []
@@ -326,7 +326,7 @@ def test_a_file_in_which_nothing_was_written_is_taken_away(tmp_path: Path) -> No
 
 
 def test_two_writers_never_meet_while_files_come_and_go(tmp_path: Path) -> None:
-    """A lock that is taken away is no one's any more."""
+    """A removed lock file belongs to no process."""
     path = tmp_path / "history.db"
     inside, met, opened = 0, 0, 0
     counting = threading.Lock()
@@ -355,7 +355,7 @@ def test_two_writers_never_meet_while_files_come_and_go(tmp_path: Path) -> None:
 
 
 def test_the_size_is_told_without_asking_the_disk(tmp_path: Path) -> None:
-    """Sampling tells it every second, and a disk may take its time."""
+    """It is exported every second, and a disk may be slow."""
     path = tmp_path / "state" / "history.db"
     with closing(Database(path, MIGRATIONS)) as database:
         before = database.size_bytes
@@ -368,7 +368,7 @@ def test_the_size_is_told_without_asking_the_disk(tmp_path: Path) -> None:
 
 
 def test_a_reader_of_an_older_schema_sees_it_as_it_is_now(tmp_path: Path) -> None:
-    """It is migrated in memory; the file stays as the older program knows it."""
+    """It is migrated in memory; the file stays readable for the older program."""
     path = tmp_path / "history.db"
     newer = (*MIGRATIONS, "ALTER TABLE note ADD COLUMN author TEXT DEFAULT 'nobody'")
     with closing(Database(path, MIGRATIONS)) as database:
@@ -387,7 +387,7 @@ def test_a_reader_of_an_older_schema_sees_it_as_it_is_now(tmp_path: Path) -> Non
 
 
 def test_a_reader_of_an_older_schema_passes_over_a_damaged_text(tmp_path: Path) -> None:
-    """As one of the latest schema does: what broke is its parser's to see."""
+    """So does a reader of the latest schema: the text's parser handles the damage."""
     path = tmp_path / "history.db"
     newer = (*MIGRATIONS, "ALTER TABLE note ADD COLUMN author TEXT DEFAULT 'nobody'")
     with closing(Database(path, MIGRATIONS)) as database, database.transaction() as connection:

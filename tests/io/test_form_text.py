@@ -1,4 +1,4 @@
-"""Forms as they are sent."""
+"""Form-encoded bodies."""
 
 from urllib.parse import parse_qsl, urlencode
 
@@ -12,7 +12,7 @@ TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=60)
 
 @given(st.lists(st.tuples(TEXTS, TEXTS), max_size=5))
 def test_a_form_is_written_as_the_standard_library_writes_it(pairs: list[tuple[str, str]]) -> None:
-    """To the byte, whatever is in it."""
+    """It is equal to the byte, for any content."""
     assert form_text(pairs) == urlencode(pairs).encode()
 
 

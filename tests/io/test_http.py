@@ -20,14 +20,14 @@ PATIENCE = HttpSettings(timeout_seconds=0.3, backoff_seconds=1.0)
 
 
 def client(url: str, slept: list[float] | None = None) -> HttpClient:
-    """A client that only notes how long it would have waited."""
+    """A client that only records its waits."""
     waits = slept if slept is not None else []
     return HttpClient(url, PATIENCE, token=lambda: TOKEN, sleep=waits.append, jitter=lambda: 1.0)
 
 
 @contextmanager
 def raw_server(answer: bytes) -> Iterator[str]:
-    """A server that says these bytes to the one who connects, and hangs up."""
+    """A server that sends the given bytes on a connection and closes it."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
@@ -50,18 +50,18 @@ def raw_server(answer: bytes) -> Iterator[str]:
 
 
 def closed_port() -> int:
-    """A port of loopback that no one listens on."""
+    """A port of loopback without a listener."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
 
 
 def page(body: bytes, status: str = "200 OK", headers: str = "") -> bytes:
-    """An HTTP answer."""
+    """An HTTP response."""
     return f"HTTP/1.1 {status}\r\n{headers}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
 def test_answer_is_parsed_json() -> None:
-    """A success gives its status and its parsed body; repeated query keys all arrive."""
+    """A success has its status and parsed body; repeated query keys all arrive."""
     with grafana_server() as grafana:
         result = client(grafana.url).request("GET", "/api/annotations", query=SEARCH)
     assert result == Response(200, [])
@@ -69,7 +69,7 @@ def test_answer_is_parsed_json() -> None:
 
 
 def test_sub_path_of_the_address_stays() -> None:
-    """An address with a path of its own is a prefix of every request."""
+    """An address with a path prefixes every request with it."""
     with grafana_server() as grafana:
         client(grafana.url + "/grafana/").request("GET", "/x", query=SEARCH)
         grafana.complaints.clear()
@@ -78,7 +78,7 @@ def test_sub_path_of_the_address_stays() -> None:
 
 @pytest.mark.parametrize("status", [429, 502, 503, 504])
 def test_busy_peer_is_asked_again(status: int) -> None:
-    """A read that met a busy server is tried again, with a wait that doubles."""
+    """A read from a busy server is retried, with doubling waits."""
     slept: list[float] = []
     with grafana_server() as grafana:
         grafana.faults = [f"GET {status}"] * 2
@@ -89,7 +89,7 @@ def test_busy_peer_is_asked_again(status: int) -> None:
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 500])
 def test_refusal_is_final(status: int) -> None:
-    """Any other status is not tried again."""
+    """Any other status is not retried."""
     with grafana_server() as grafana:
         grafana.faults = [f"GET {status}"]
         result = client(grafana.url).request("GET", "/api/annotations", query=SEARCH)
@@ -99,7 +99,7 @@ def test_refusal_is_final(status: int) -> None:
 
 
 def test_tries_are_counted() -> None:
-    """After the last try the failure is what the peer last said."""
+    """After the last attempt the failure is the last response."""
     with grafana_server() as grafana:
         grafana.faults = ["GET 503"] * 9
         result = client(grafana.url).request("GET", "/api/annotations", query=SEARCH)
@@ -109,7 +109,7 @@ def test_tries_are_counted() -> None:
 
 
 def test_retry_after_is_honored() -> None:
-    """The wait is the one that the peer asked for."""
+    """The wait is the requested one."""
     slept: list[float] = []
     with grafana_server() as grafana:
         grafana.faults, grafana.retry_after = ["GET 429"], "7"
@@ -119,7 +119,7 @@ def test_retry_after_is_honored() -> None:
 
 
 def test_long_retry_after_is_left_to_the_caller() -> None:
-    """A peer that wants to be left alone for long is, and the failure says for how long."""
+    """The failure has the duration."""
     slept: list[float] = []
     with grafana_server() as grafana:
         grafana.faults, grafana.retry_after = ["GET 429"], "3600"
@@ -130,7 +130,7 @@ def test_long_retry_after_is_left_to_the_caller() -> None:
 
 
 def test_retry_after_may_be_a_date() -> None:
-    """A date is turned into the seconds until then."""
+    """A date is converted to seconds until then."""
     slept: list[float] = []
     with grafana_server() as grafana:
         grafana.faults, grafana.retry_after = ["GET 503"], formatdate(1000.0, usegmt=True)
@@ -147,7 +147,7 @@ def test_retry_after_may_be_a_date() -> None:
 
 @pytest.mark.parametrize(("method", "tries"), [("GET", 3), ("POST", 1)])
 def test_aborted_request_is_retried_where_that_is_safe(method: str, tries: int) -> None:
-    """A connection that is closed or reset in the middle of an answer."""
+    """Covers connections closed or reset in the middle of a response."""
     slept: list[float] = []
     with raw_server(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf") as url:
         result = client(url, slept).request(method, "/", body={} if method == "POST" else None)
@@ -158,7 +158,7 @@ def test_aborted_request_is_retried_where_that_is_safe(method: str, tries: int) 
 
 
 def test_an_interrupted_wait_ends_the_tries() -> None:
-    """The one who is about to stop gets the last failure at once, not one more try."""
+    """A stopping caller gets the last failure at once, without another attempt."""
     with grafana_server() as grafana:
         grafana.faults = ["GET 503", "GET 503"]
         hasty = HttpClient(grafana.url, PATIENCE, token=lambda: TOKEN, sleep=lambda _: True)
@@ -170,7 +170,7 @@ def test_an_interrupted_wait_ends_the_tries() -> None:
 
 @given(st.text(alphabet=st.characters(codec="latin-1", exclude_categories=["Cc"])))
 def test_strange_retry_after_does_no_harm(header: str) -> None:
-    """Whatever a peer writes into Retry-After, the request ends in a typed failure."""
+    """For any Retry-After the request ends in a typed failure."""
     answer = page(b"{}", "404 Not Found").replace(
         b"Content-Length", f"Retry-After: {header}\r\nContent-Length".encode("latin-1")
     )
@@ -180,7 +180,7 @@ def test_strange_retry_after_does_no_harm(header: str) -> None:
 
 @pytest.mark.parametrize("fault", ["POST 503", "POST 429", "POST cut"])
 def test_post_is_sent_once(fault: str) -> None:
-    """What is not idempotent is not sent again once its bytes are out."""
+    """A request that is not idempotent is not repeated once its bytes are sent."""
     body = {"time": 10**13, "timeEnd": 10**13, "tags": ["a"], "text": "x"}
     with grafana_server() as grafana:
         grafana.faults = [fault]
@@ -190,7 +190,7 @@ def test_post_is_sent_once(fault: str) -> None:
 
 
 def test_caller_may_vouch_for_a_request() -> None:
-    """A PATCH that its caller calls idempotent is tried again."""
+    """A PATCH declared idempotent by its caller is retried."""
     with grafana_server() as grafana:
         grafana.faults = ["PATCH 503"]
         grafana.annotations[4] = {"id": 4}
@@ -201,7 +201,7 @@ def test_caller_may_vouch_for_a_request() -> None:
 
 
 def test_peer_that_is_away_is_a_failure() -> None:
-    """A refused connection is tried again, even for a POST, and then is a value."""
+    """A refused connection is retried, even for a POST, and then returned as a failure."""
     slept: list[float] = []
     port = closed_port()
     result = client(f"http://127.0.0.1:{port}", slept).request("POST", "/", body={})
@@ -212,7 +212,7 @@ def test_peer_that_is_away_is_a_failure() -> None:
 
 
 def test_slow_peer_is_given_up() -> None:
-    """An answer that does not come within the timeout is an interruption, tried only once."""
+    """A response after the timeout is an interruption, without a retry."""
     with grafana_server() as grafana:
         grafana.faults = ["GET slow"] * 3
         result = client(grafana.url).request("GET", "/api/annotations", query=SEARCH)
@@ -223,7 +223,7 @@ def test_slow_peer_is_given_up() -> None:
 
 
 def test_page_in_the_way_is_named() -> None:
-    """A success that is not JSON hints at a login page or a proxy."""
+    """A success without JSON suggests a login page or a proxy."""
     with grafana_server() as grafana:
         grafana.faults = ["GET html"]
         result = client(grafana.url).request("GET", "/api/annotations", query=SEARCH)
@@ -233,7 +233,7 @@ def test_page_in_the_way_is_named() -> None:
 
 
 def test_redirect_is_not_followed() -> None:
-    """A redirect could carry the token elsewhere: it is a failure that says where it leads."""
+    """A redirect could leak the token: the failure has its target."""
     answer = page(b"", "302 Found", "Location: https://elsewhere.example/login\r\n")
     with raw_server(answer) as url:
         result = client(url).request("GET", "/")
@@ -242,7 +242,7 @@ def test_redirect_is_not_followed() -> None:
 
 
 def test_answer_is_bounded() -> None:
-    """A body beyond the limit is not kept."""
+    """A body beyond the limit is dropped."""
     small = HttpSettings(response_maximum_bytes=1024)
     with raw_server(page(b"[" + b" " * 4096 + b"]")) as url:
         result = HttpClient(url, small).request("GET", "/")
@@ -255,7 +255,7 @@ def test_answer_is_bounded() -> None:
     [b"", b"\x00\xff\x00", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}", b"SSH-2.0-x\r\n"],
 )
 def test_nonsense_is_an_interruption(answer: bytes) -> None:
-    """Bytes that are no whole HTTP answer end in a typed failure."""
+    """Bytes that are no complete HTTP response give a typed failure."""
     with raw_server(answer) as url:
         result = client(url).request("GET", "/")
     assert isinstance(result, Failure)
@@ -269,7 +269,7 @@ def test_empty_answer_has_no_body() -> None:
 
 
 def test_plain_peer_is_not_trusted() -> None:
-    """A server that does not speak TLS where it should is a failure, not an exception."""
+    """A server without the expected TLS is a failure, not an exception."""
     with raw_server(b"HTTP/1.1 400 Bad Request\r\n\r\n") as url:
         result = client(url.replace("http:", "https:")).request("GET", "/")
     assert isinstance(result, Failure)
@@ -278,7 +278,7 @@ def test_plain_peer_is_not_trusted() -> None:
 
 
 def test_missing_authorities_are_named() -> None:
-    """A CA file that is not there is said, and nothing is sent."""
+    """A missing CA file is reported, and nothing is sent."""
     settings = HttpSettings(ca_file="/nonexistent/ca.pem")
     with raw_server(b"") as url:
         result = HttpClient(url.replace("http:", "https:"), settings).request("GET", "/")
@@ -288,7 +288,7 @@ def test_missing_authorities_are_named() -> None:
 
 
 def test_echoed_token_is_not_repeated() -> None:
-    """A peer that repeats the Authorization header does not bring the token into a message."""
+    """A response that repeats the Authorization header does not leak the token into a message."""
     with grafana_server() as grafana:
         grafana.faults = ["GET 500"]
         result = client(grafana.url).request("GET", "/api/annotations", query=SEARCH)
@@ -299,7 +299,7 @@ def test_echoed_token_is_not_repeated() -> None:
 
 @pytest.mark.parametrize("token", ["two\nlines", "schlüssel"])
 def test_unfit_token_is_never_sent(token: str) -> None:
-    """A token that no header can hold is a failure that does not repeat it."""
+    """A token that is no valid header value is a failure that does not repeat it."""
     result = HttpClient("http://127.0.0.1:1", token=lambda: token).request("GET", "/")
     assert isinstance(result, Failure)
     assert result.kind is FailureKind.CREDENTIAL
@@ -310,7 +310,7 @@ def test_unfit_token_is_never_sent(token: str) -> None:
     "url", ["", "grafana:3000", "ftp://x", "http://", "http://u:p@x", "http://x/?orgId=1"]
 )
 def test_unusable_address_is_refused(url: str) -> None:
-    """An address that no request can be made from is refused when the client is made."""
+    """The error comes when the client is created."""
     with pytest.raises(ValueError, match=r"write it like|use a token|end it at the path"):
         HttpClient(url)
 
@@ -326,7 +326,7 @@ def test_hanging_up_is_not_the_end() -> None:
 
 
 def test_text_is_given_as_it_is() -> None:
-    """A peer that is asked for text need not speak JSON."""
+    """A text response need not be JSON."""
     with raw_server(page("up 1 \u00b0\n".encode())) as url:
         result = HttpClient(url, PATIENCE, accept="text/plain").request("GET", "/metrics")
     assert result == Response(200, "up 1 \u00b0\n")

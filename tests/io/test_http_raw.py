@@ -1,4 +1,4 @@
-"""The client as it is used for large answers: forms, own parsing, threads, what went too far."""
+"""The client for large responses: forms, custom parsing, threads, and limits."""
 
 import json
 import ssl
@@ -18,7 +18,7 @@ FORM = [("query", "a&b=ü"), ("x", "")]
 
 
 def test_a_form_is_sent_as_one() -> None:
-    """With its content type and every character escaped; an empty one is none."""
+    """It has its content type, with every character escaped; an empty form has no body."""
     with faulty_store(Reply(body=b"1"), Reply(body=b"2")) as peer:
         http = HttpClient(peer.url)
         assert http.request("POST", "/", form=FORM) == Response(200, 1)
@@ -32,7 +32,7 @@ def test_a_form_is_sent_as_one() -> None:
 
 
 def test_a_body_may_be_left_as_bytes() -> None:
-    """Or be made into anything, and its size is known."""
+    """It may also be parsed otherwise, and its size is known."""
     with faulty_store(Reply(body=b"[1,2]"), Reply(body=b"[1,2]")) as peer:
         raw = HttpClient(peer.url, parse=bytes).request("GET", "/")
         length = HttpClient(peer.url, parse=lambda body: len(json.loads(body))).request("GET", "/")
@@ -44,7 +44,7 @@ def test_a_body_may_be_left_as_bytes() -> None:
 
 
 def test_a_refusal_keeps_what_was_said() -> None:
-    """Longer than a message, without secrets; a header that is none may stand in it."""
+    """It is longer than a message and without secrets; header values may appear in it."""
     said = b"x" * 5000 + b" secret tenant"
     with faulty_store(Reply(422, said)) as peer:
         http = HttpClient(
@@ -66,7 +66,7 @@ def test_a_refusal_keeps_what_was_said() -> None:
     [(Reply(body=b"x" * 2000), Excess.SIZE), (Reply(is_slow=True), Excess.TIME)],
 )
 def test_size_and_time_limits_raise_distinct_errors(reply: Reply, excess: Excess) -> None:
-    """A caller can ask for less where an answer is too large or too slow."""
+    """A caller can request less if a response is too large or too slow."""
     patience = HttpSettings(timeout_seconds=0.1, tries=1, response_maximum_bytes=1024)
     with faulty_store(reply) as peer:
         result = HttpClient(peer.url, patience, parse=bytes).request("GET", "/")
@@ -76,7 +76,7 @@ def test_size_and_time_limits_raise_distinct_errors(reply: Reply, excess: Excess
 
 
 def test_threads_have_a_connection_each() -> None:
-    """All are answered at the same time, and none is thrown away with a warning."""
+    """All are answered concurrently, and none is dropped with a warning."""
     together = threading.Barrier(3)
     results: list[object] = []
     with faulty_store() as peer:
@@ -101,7 +101,7 @@ def test_threads_have_a_connection_each() -> None:
 
 
 def test_a_certificate_that_is_not_there_is_told(tmp_path: Path) -> None:
-    """As a failure, before anything is sent."""
+    """It is a failure, before anything is sent."""
     authority = Authority.made(tmp_path)
     pair = authority.sign("server", "IP:127.0.0.1")
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -122,7 +122,7 @@ def test_a_certificate_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.version_info < (3, 13), reason="such authorities are trusted before 3.13")
 def test_an_authority_without_key_usage_is_refused_with_a_remedy(tmp_path: Path) -> None:
-    """As `openssl req -x509` issues them without further options."""
+    """`openssl req -x509` creates them so by default."""
     authority = Authority.made(tmp_path, extensions=())
     pair = authority.sign("server", "IP:127.0.0.1")
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

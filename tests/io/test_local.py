@@ -1,4 +1,4 @@
-"""The client for the local socket: every way in which no one answers has its own words."""
+"""The local socket's client: each reason of a missing answer has its own message."""
 
 import os
 import socket
@@ -19,7 +19,7 @@ CRLF: Final = b"\r\n"
 
 @pytest.fixture
 def peer(tmp_path: Path) -> Iterator[Peer]:
-    """Starts the one who listens at a path, takes one request, and says what it is told to say."""
+    """Starts a listener at a path that takes one request and sends a given answer."""
     path, heard = tmp_path / "api.sock", threading.Event()
     listening = socket.socket(socket.AF_UNIX)
     threads: list[threading.Thread] = []
@@ -51,7 +51,7 @@ def peer(tmp_path: Path) -> Iterator[Peer]:
 
 
 def answer(body: bytes, status: str = "200 OK") -> bytes:
-    """A whole answer."""
+    """A complete response."""
     length = str(len(body)).encode()
     return b"HTTP/1.1 " + status.encode() + b"\r\nContent-Length: " + length + CRLF * 2 + body
 
@@ -65,7 +65,7 @@ def refusal(path: Path, timeout_seconds: float = 20.0) -> str:
 
 
 def test_a_value_goes_out_as_json_and_comes_back_so(peer: Peer) -> None:
-    """In one request to a host that is this one."""
+    """It is one request to the local host."""
     heard: list[bytes] = []
     client = LocalClient(peer(answer(b'{"resumed":["gpus"]}'), keeps=heard))
 
@@ -77,7 +77,7 @@ def test_a_value_goes_out_as_json_and_comes_back_so(peer: Peer) -> None:
 
 
 def test_a_request_that_the_agent_does_not_take_is_the_askers_fault(peer: Peer) -> None:
-    """In the agent's own words."""
+    """The error has the agent's own message."""
     client = LocalClient(peer(answer(b"held: choose one\n", "400 Bad Request")))
     with pytest.raises(UsageError, match=r"^held: choose one$"):
         client.post("/api/v1/release", {})
@@ -96,7 +96,7 @@ def test_a_request_that_the_agent_does_not_take_is_the_askers_fault(peer: Peer) 
     ],
 )
 def test_an_answer_that_is_none_is_told(peer: Peer, said: bytes, words: str) -> None:
-    """With the path of the one who gave it."""
+    """The error has the socket's path."""
     path = peer(said)
     message = refusal(path)
 
@@ -105,7 +105,7 @@ def test_an_answer_that_is_none_is_told(peer: Peer, said: bytes, words: str) -> 
 
 
 def test_an_agent_that_says_nothing_is_not_waited_for_for_ever(peer: Peer) -> None:
-    """The time is told, and where to look."""
+    """The error has the time, and where to look."""
     path = peer(b"", hangs=True)
 
     assert refusal(path, timeout_seconds=0.1) == (
@@ -114,7 +114,7 @@ def test_an_agent_that_says_nothing_is_not_waited_for_for_ever(peer: Peer) -> No
 
 
 def test_missing_socket_error_names_the_agent_command(tmp_path: Path) -> None:
-    """The command that starts one is named."""
+    """The message has the command that starts an agent."""
     message = refusal(tmp_path / "no" / "api.sock")
 
     assert message.startswith(
@@ -124,7 +124,7 @@ def test_missing_socket_error_names_the_agent_command(tmp_path: Path) -> None:
 
 
 def test_stale_socket_error_differs_from_a_missing_one(tmp_path: Path) -> None:
-    """Which is not the same as never having run."""
+    """An agent has stopped, rather than never run."""
     path = tmp_path / "api.sock"
     with closing(socket.socket(socket.AF_UNIX)) as dead:
         dead.bind(str(path))
@@ -136,7 +136,7 @@ def test_stale_socket_error_differs_from_a_missing_one(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 def test_whoever_may_not_is_told_who_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Root, the agent's user, its group."""
+    """Allowed are root, the agent's user, and its group."""
     monkeypatch.chdir(tmp_path)
     with closing(socket.socket(socket.AF_UNIX)) as listening:
         listening.bind("api.sock")

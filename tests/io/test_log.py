@@ -21,7 +21,7 @@ from rightsizer.io.log_settings import LogFormat, LogLevel
 
 @pytest.fixture(autouse=True)
 def _own_logging() -> Iterator[None]:
-    """Leave the process's logging as it was."""
+    """Restore the process's logging afterward."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield
@@ -30,7 +30,7 @@ def _own_logging() -> Iterator[None]:
 
 
 def logged(log_format: LogFormat, level: LogLevel = LogLevel.INFO) -> list[str]:
-    """The lines that a format makes of one event of each kind."""
+    """Lines of a format for one event of each kind."""
     stream = io.StringIO()
     configure(log_format, level, stream)
     log = logger("history")
@@ -41,7 +41,7 @@ def logged(log_format: LogFormat, level: LogLevel = LogLevel.INFO) -> list[str]:
 
 
 def test_the_journal_gets_priorities_and_key_value_pairs_without_a_time() -> None:
-    """The journal has its own clock; `<N>` at the start sets the priority it files a line under."""
+    """The journal has its own clock; `<N>` at the start sets the line's priority."""
     assert logged(LogFormat.JOURNAL) == [
         '<6>level=info event=history_opened component=history path="/var/lib/a b" seconds=0.5',
         "<4>level=warning event=flush_delayed component=history delay_seconds=2 is_first=true",
@@ -49,7 +49,7 @@ def test_the_journal_gets_priorities_and_key_value_pairs_without_a_time() -> Non
 
 
 def test_json_starts_with_time_level_and_event() -> None:
-    """One object a line, the time in UTC, the keys that people look for first in front."""
+    """One object a line, the time in UTC, the most relevant keys first."""
     first, second = map(json.loads, logged(LogFormat.JSON))
 
     assert list(first)[:4] == ["ts", "level", "event", "component"]
@@ -59,7 +59,7 @@ def test_json_starts_with_time_level_and_event() -> None:
 
 
 def test_the_console_is_plain_where_it_is_not_a_terminal() -> None:
-    """A log piped into a file holds no color codes."""
+    """A log piped into a file has no color codes."""
     first, _ = logged(LogFormat.CONSOLE)
 
     assert re.match(r"\d\d:\d\d:\d\d \[info +\] history_opened +component=history", first)
@@ -71,12 +71,12 @@ def test_the_console_is_plain_where_it_is_not_a_terminal() -> None:
     [(LogLevel.DEBUG, 3), (LogLevel.INFO, 2), (LogLevel.WARNING, 1), (LogLevel.ERROR, 0)],
 )
 def test_less_severe_messages_than_the_level_are_not_logged(level: LogLevel, count: int) -> None:
-    """The level is the least severe that is told."""
+    """The level is the least severe one that is logged."""
     assert len(logged(LogFormat.JOURNAL, level)) == count
 
 
 def test_the_journal_is_detected_by_the_stream_that_systemd_names(tmp_path: Path) -> None:
-    """`JOURNAL_STREAM` counts only for the very stream it names: a child may redirect its own."""
+    """`JOURNAL_STREAM` counts only for the stream that it names: a child may redirect its own."""
     with (tmp_path / "journal").open("w+") as stream, (tmp_path / "file").open("w+") as other:
         status = os.fstat(stream.fileno())
         environ = {"JOURNAL_STREAM": f"{status.st_dev}:{status.st_ino}"}
@@ -91,7 +91,7 @@ def test_the_journal_is_detected_by_the_stream_that_systemd_names(tmp_path: Path
 
 @pytest.mark.parametrize(("environ", "is_colored"), [({}, True), ({"NO_COLOR": "1"}, False)])
 def test_a_terminal_gets_the_console_format(environ: dict[str, str], *, is_colored: bool) -> None:
-    """On a terminal lines are for eyes: colors, unless NO_COLOR asks for none."""
+    """Lines have colors, unless NO_COLOR is set."""
     leader, follower = pty.openpty()
     with os.fdopen(follower, "w") as terminal:
         configure(stream=terminal, environ=environ)
@@ -104,7 +104,7 @@ def test_a_terminal_gets_the_console_format(environ: dict[str, str], *, is_color
 
 
 def test_library_logs_pass_the_same_processors() -> None:
-    """A library's warnings appear under its name; its chatter does not."""
+    """A library's warnings appear under its name; its debug output does not."""
     stream = io.StringIO()
     counter = configure(LogFormat.JOURNAL, LogLevel.DEBUG, stream)
 
@@ -133,7 +133,7 @@ def test_configuring_again_replaces_what_was_before() -> None:
 
 @pytest.mark.parametrize("log_format", list(LogFormat))
 def test_a_traceback_tells_the_fault_and_no_local_variable(log_format: LogFormat) -> None:
-    """Values of variables may be secrets and stay in the process."""
+    """Values of variables may be secrets, and stay in the process."""
     stream = io.StringIO()
     configure(log_format, stream=stream)
     secret = secrets.token_hex()
@@ -160,7 +160,7 @@ def test_the_journal_keeps_a_traceback_on_one_line() -> None:
 
 
 def test_messages_are_counted_by_level_from_zero() -> None:
-    """Every level is a metric from the start, and what is below the level does not count."""
+    """Every level has a series from the start, and events below the level do not count."""
     counter = configure(LogFormat.JSON, LogLevel.INFO, io.StringIO())
     before = counter.by_level()
     log = logger("agent")
@@ -175,7 +175,7 @@ def test_messages_are_counted_by_level_from_zero() -> None:
 
 
 def test_a_fault_that_goes_on_is_logged_once() -> None:
-    """The chain suppresses repetitions of the same fault, and only of that."""
+    """Only repetitions of the same error are suppressed."""
     stream = io.StringIO()
     configure(LogFormat.JOURNAL, stream=stream)
     log = logger("telemetry")
@@ -187,7 +187,7 @@ def test_a_fault_that_goes_on_is_logged_once() -> None:
 
 
 def test_the_log_goes_to_standard_error_unless_told_otherwise() -> None:
-    """Commands answer on standard output; the log must not get between."""
+    """Commands answer on standard output, free of log lines."""
     program = (
         "from rightsizer.io.log import configure, logger\n"
         "configure()\nlogger('agent').info('agent_started')\n"
@@ -201,7 +201,7 @@ def test_the_log_goes_to_standard_error_unless_told_otherwise() -> None:
 
 
 def test_the_level_changes_for_those_who_have_logged_already() -> None:
-    """Loggers are kept once they are used; what is below the level is not counted either."""
+    """Loggers are cached on first use; events below the level do not count either."""
     stream = io.StringIO()
     counter = configure(LogFormat.JSON, LogLevel.INFO, stream)
     log = logger("history")
@@ -220,7 +220,7 @@ def test_the_level_changes_for_those_who_have_logged_already() -> None:
 
 
 def test_repeat_interval_changes_at_run_time() -> None:
-    """From the next one on."""
+    """It applies from the next interval on."""
     stream = io.StringIO()
     configure(LogFormat.JSON, LogLevel.INFO, stream, repeat_interval_seconds=300.0)
     log = logger("history")

@@ -1,4 +1,4 @@
-"""A fault that goes on is logged once an interval."""
+"""A persisting error is logged once an interval."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +14,7 @@ from rightsizer.model.units import nanoseconds
 
 
 class Time:
-    """A clock that a test moves."""
+    """A clock that a test advances."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -25,7 +25,7 @@ class Time:
 
 
 def say(repeater: Repeater, event: str = "read_failed", level: str = "error", **more: Any) -> Any:
-    """What comes through; `None` where it was dropped."""
+    """The logged event; `None` if it was suppressed."""
     try:
         return repeater(None, level, {"event": event, "level": level, **more})
     except structlog.DropEvent:
@@ -33,7 +33,7 @@ def say(repeater: Repeater, event: str = "read_failed", level: str = "error", **
 
 
 def test_the_first_after_the_interval_tells_how_many_were_suppressed() -> None:
-    """Nothing is lost: the count of what was dropped comes with the next one."""
+    """The next line has the number of suppressed ones."""
     time = Time()
     repeater = Repeater(60, time)
 
@@ -47,7 +47,7 @@ def test_the_first_after_the_interval_tells_how_many_were_suppressed() -> None:
 
 @pytest.mark.parametrize("level", ["debug", "info"])
 def test_non_error_lines_are_never_suppressed(level: str) -> None:
-    """The canonical line of each run may look like the one before."""
+    """The canonical line of each run may equal the previous one."""
     repeater = Repeater(60, Time())
 
     assert all(say(repeater, level=level) for _ in range(3))
@@ -63,7 +63,7 @@ def test_non_error_lines_are_never_suppressed(level: str) -> None:
     ],
 )
 def test_a_fault_that_differs_in_anything_is_another_fault(other: dict[str, Any]) -> None:
-    """A second device that fails is news."""
+    """A second failing device is new information."""
     repeater = Repeater(60, Time())
     fault = {"uuid": "GPU-1", "exc_info": OSError("away")}
     say(repeater, **fault)
@@ -72,7 +72,7 @@ def test_a_fault_that_differs_in_anything_is_another_fault(other: dict[str, Any]
 
 
 def test_the_same_exception_is_the_same_fault_however_it_is_handed_over() -> None:
-    """Two tracebacks of one fault are different objects and still the same fault."""
+    """Two tracebacks of one error are different objects, but the same error."""
     repeater = Repeater(60, Time())
     forms: tuple[Callable[[OSError], Any], ...] = (
         lambda _: True,
@@ -91,7 +91,7 @@ def test_the_same_exception_is_the_same_fault_however_it_is_handed_over() -> Non
 
 
 def test_the_memory_for_faults_is_bounded() -> None:
-    """Faults that never come again are forgotten, the oldest first."""
+    """Errors that do not recur are forgotten, the oldest first."""
     repeater = Repeater(60, Time())
     for number in range(1000):
         say(repeater, number=number)
@@ -104,7 +104,7 @@ def test_the_memory_for_faults_is_bounded() -> None:
 def test_logged_and_suppressed_counts_add_up(
     faults: list[tuple[float, str]],
 ) -> None:
-    """After a quiet interval, lines plus their `suppressed` counts are the faults themselves."""
+    """After a quiet interval, lines plus their `suppressed` counts equal the number of errors."""
     time = Time()
     repeater = Repeater(30, time)
     counted = 0

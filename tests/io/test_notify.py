@@ -1,4 +1,4 @@
-"""What systemd hears, over a real datagram socket."""
+"""Notifications to systemd over a real datagram socket."""
 
 import os
 import socket
@@ -12,7 +12,7 @@ from rightsizer.io.systemd import Notifier
 
 @pytest.fixture(params=["path", "abstract"])
 def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[socket.socket]:
-    """A service manager that listens, at a path or at one of Linux's abstract addresses."""
+    """A listening service manager, at a path or at one of Linux's abstract addresses."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as link:
         address = str(tmp_path / "notify")
         link.bind(address if request.param == "path" else f"\0{address}")
@@ -56,12 +56,12 @@ def test_each_message_is_one_datagram_of_systemds_words(manager: socket.socket) 
     ],
 )
 def test_without_a_manager_nothing_happens(environ: dict[str, str]) -> None:
-    """The agent runs as well in a terminal or a container: it says nothing and goes on."""
+    """The agent also runs in a terminal or a container: it sends nothing."""
     assert not Notifier(environ).ready()
 
 
 def test_the_watchdog_is_fed_twice_as_often_as_the_manager_asks() -> None:
-    """Half of `WATCHDOG_USEC`, as sd_watchdog_enabled(3) recommends."""
+    """The interval is half of `WATCHDOG_USEC`, as sd_watchdog_enabled(3) recommends."""
     environ = {"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": str(os.getpid())}
 
     assert Notifier(environ).watchdog_interval == 15_000_000_000
@@ -77,5 +77,5 @@ def test_the_watchdog_is_fed_twice_as_often_as_the_manager_asks() -> None:
     ],
 )
 def test_no_watchdog_is_fed_that_is_not_ours(environ: dict[str, str]) -> None:
-    """Unset, off, malformed, or meant for the process that started this one."""
+    """It is unset, off, malformed, or meant for the parent process."""
     assert Notifier(environ).watchdog_interval is None

@@ -1,4 +1,4 @@
-"""A program is on record before it runs: it does not run where it could not be recorded."""
+"""A program is recorded before it runs, and does not run if recording fails."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ run_program(("touch", "made"), Path.cwd(), Limits(20.0, threading.Event(), lambd
 
 
 def test_own_module_runs_where_the_interpreter_does_not_find_it(tmp_path: Path) -> None:
-    """As in packages, which bring their libraries; another module of its name is passed over."""
+    """Packages bring their own libraries; another module of that name is not used."""
     (tmp_path / "rightsizer.py").write_text("raise SystemExit(3)", encoding="utf-8")
     _, *words = own_module("rightsizer")
     run = subprocess.run(
@@ -45,7 +45,7 @@ def test_own_module_runs_where_the_interpreter_does_not_find_it(tmp_path: Path) 
 
 
 def test_a_program_runs_after_its_process_was_noted(tmp_path: Path) -> None:
-    """By the same number, with the signals that Python ignores as every program has them."""
+    """Its PID is the same, and signals that Python ignores have their defaults."""
     seen: list[tuple[int, bool]] = []
 
     def note(pid: int) -> None:
@@ -59,7 +59,7 @@ def test_a_program_runs_after_its_process_was_noted(tmp_path: Path) -> None:
     assert ran.said == str(seen[1][0])
     output = run_program(("grep", "SigIgn", "/proc/self/status"), tmp_path, LIMITS).said
     ignored = int(output.split()[1], 16)
-    # What the shell of these tests ignores is none of it.
+    # Signals ignored by the shell of these tests do not count.
     assert not any(ignored >> number - 1 & 1 for number in (signal.SIGPIPE, signal.SIGXFSZ))
 
 
@@ -73,7 +73,7 @@ def test_an_agent_that_is_killed_before_the_record_runs_nothing(tmp_path: Path) 
 
 
 def test_a_program_that_cannot_be_recorded_is_not_run(tmp_path: Path) -> None:
-    """The reason is told."""
+    """The reason is reported."""
 
     def note(_: int) -> None:
         raise HistoryError("there is no room")
@@ -85,7 +85,7 @@ def test_a_program_that_cannot_be_recorded_is_not_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", ["no program", "#!/no/such/interpreter"])
 def test_a_file_that_is_no_program_is_told(tmp_path: Path, content: str) -> None:
-    """As one that has never run."""
+    """It is reported as never started."""
     file = tmp_path / "file"
     file.write_text(content)
     file.chmod(0o755)

@@ -24,7 +24,7 @@ empty:
 LAUGHS = "a0: &a0 [x]\n" + "".join(
     f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9)
 )
-"""Nine lines that stand for forty million values."""
+"""Nine lines that expand to forty million values."""
 
 PLAIN: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False),
@@ -46,7 +46,7 @@ PLAIN: st.SearchStrategy[Any] = st.recursive(
     ],
 )
 def test_every_value_has_its_place(path: tuple[str | int, ...], where: str) -> None:
-    """Keys stand where they are written, items where they begin; lines and columns from 1."""
+    """Keys are where they are written, items where they begin; lines and columns from 1."""
     assert load_yaml(DOCUMENT, "a.yaml").where(path) == where
 
 
@@ -61,12 +61,12 @@ def test_every_value_has_its_place(path: tuple[str | int, ...], where: str) -> N
 def test_absent_value_is_placed_by_what_is_around_it(
     path: tuple[str | int, ...], where: str
 ) -> None:
-    """A missing key is told of where its group stands."""
+    """A missing key has the place of its group."""
     assert load_yaml(DOCUMENT, "a.yaml").where(path) == where
 
 
 def test_data_are_plain_values() -> None:
-    """Numbers, words and durations come as YAML has them."""
+    """Numbers, words and durations are YAML's own types."""
     assert load_yaml(DOCUMENT, "a.yaml").data == {
         "recommender": {
             "interval": "10m",
@@ -78,7 +78,7 @@ def test_data_are_plain_values() -> None:
 
 @pytest.mark.parametrize("text", ["", "# nothing but a comment\n", "---"])
 def test_empty_document_holds_nothing(text: str) -> None:
-    """An empty file is a file that says nothing, not an error."""
+    """An empty file is valid."""
     document = load_yaml(text, "a.yaml")
     assert document.data is None
     assert document.where(("web",)).startswith("a.yaml:")
@@ -99,7 +99,7 @@ def test_empty_document_holds_nothing(text: str) -> None:
     ],
 )
 def test_unsafe_yaml_is_refused_with_its_place(text: str, message: str) -> None:
-    """Later keys never silently win, and nothing in a file runs code."""
+    """Duplicate keys never silently win, and nothing in a file runs code."""
     with pytest.raises(YamlError) as refusal:
         load_yaml(text, "a.yaml")
     assert str(refusal.value).startswith(message)
@@ -117,14 +117,14 @@ def test_syntax_error_names_line_and_column(text: str, place: str) -> None:
 
 @pytest.mark.parametrize("text", ["a:\n\tb: 1\n", "a:\n  b: 1\n \tc: 2\n", "\tx: 1\n"])
 def test_tab_is_named_with_what_to_take(text: str) -> None:
-    """The parser's words for it say nothing of a tab."""
+    """The parser's own message does not mention a tab."""
     with pytest.raises(YamlError, match="is indented by a tab; indent by spaces"):
         load_yaml(text, "bad.yaml")
 
 
 @given(st.text())
 def test_any_text_is_read_or_refused(text: str) -> None:
-    """No text makes the reader fail in any other way than its own."""
+    """No other exception is raised."""
     try:
         said = load_yaml(text, "any.yaml").where(())
     except YamlError as error:
@@ -139,12 +139,12 @@ def test_written_yaml_reads_back_the_same(data: Any) -> None:
 
 
 def test_keys_are_written_in_their_own_order() -> None:
-    """A file reads in the order in which it was thought."""
+    """A file keeps the order of its author."""
     assert dump_yaml({"b": 1, "a": [2]}) == "b: 1\na:\n- 2\n"
 
 
 def test_packaged_files_parse_without_the_compiled_parser() -> None:
-    """Where PyYAML has no libyaml its stricter Python parser reads them, to the same values."""
+    """Without libyaml PyYAML's stricter Python parser gives the same values."""
     package = Path(rightsizer.__file__).parent
     for path in package.rglob("*.yaml"):
         text = path.read_text()

@@ -1,4 +1,4 @@
-"""Blocks of five minutes: packed, and the same in whatever order they are joined."""
+"""Five-minute blocks: packed, and equal for any order of merging."""
 
 from random import Random
 from typing import Final
@@ -16,7 +16,7 @@ MEASURES: Final = st.dictionaries(st.sampled_from(Measure), RATIOS, max_size=len
 
 @st.composite
 def one_block(draw: st.DrawFn) -> Blocks:
-    """A block of some measures, somewhere in a day."""
+    """A block of some measures, anywhere in a day."""
     means = draw(MEASURES)
     peaks = {measure: mean + draw(RATIOS) for measure, mean in means.items()}
     start = EPOCH + draw(st.integers(0, 287)) * BLOCK_SPAN
@@ -35,7 +35,7 @@ def block(number: int, known_seconds: float, mean: float, peak: float) -> Blocks
 
 @given(MANY, st.randoms(use_true_random=False))
 def test_order_of_joining_does_not_matter(blocks: list[Blocks], random: Random) -> None:
-    """Two by two or all at once, first or last: the bytes are the same."""
+    """Pairwise or all at once, first or last: the bytes are the same."""
     whole = Blocks.joined(blocks)
     shuffled = list(blocks)
     random.shuffle(shuffled)
@@ -48,7 +48,7 @@ def test_order_of_joining_does_not_matter(blocks: list[Blocks], random: Random) 
 
 @given(MANY)
 def test_every_block_is_found_where_it_was_put(blocks: list[Blocks]) -> None:
-    """In order of time, one for each five minutes, and split by time without loss."""
+    """Blocks are in order of time, one for each five minutes, and can be split without loss."""
     whole = Blocks.joined(blocks)
     for measure in Measure:
         starts = [each.start for each in whole.of(measure)]
@@ -62,7 +62,7 @@ def test_every_block_is_found_where_it_was_put(blocks: list[Blocks]) -> None:
 
 @given(RATIOS, st.floats(1.0, 3e11))
 def test_packing_keeps_a_thousandth_and_never_lowers_a_peak(ratio: float, memory: float) -> None:
-    """The one who asks whether something fits is not told yes for rounding."""
+    """Rounding never lets a workload fit that does not."""
     values = {Measure.COMPUTE: ratio, Measure.MEMORY_BYTES: memory}
     found = Blocks.of_one(EPOCH, 300.0, values, values)
     for measure, tiny in ((Measure.COMPUTE, 1e-7), (Measure.MEMORY_BYTES, 100.0)):
@@ -74,7 +74,7 @@ def test_packing_keeps_a_thousandth_and_never_lowers_a_peak(ratio: float, memory
 
 
 def test_five_minutes_that_a_restart_divided_are_one_block() -> None:
-    """Means by their known time, the larger peak."""
+    """Means are weighted by known time, the peak is the larger."""
     parts = Blocks.joined([block(3, 100.0, 1.0, 1.0), block(3, 200.0, 0.25, 0.5)])
     (found,) = parts.of(Measure.BUSY)
     assert found.known_seconds == 300.0
@@ -82,12 +82,12 @@ def test_five_minutes_that_a_restart_divided_are_one_block() -> None:
 
 
 def test_share_of_blocks_beyond_a_capacity() -> None:
-    """Counted by peaks, each block once."""
+    """They are counted by peaks, each block once."""
     blocks = Blocks.joined(block(number, 300.0, 0.1, 0.2 * number) for number in range(6))
     assert sum(peak > 0.5 for peak in blocks.series(Measure.BUSY).peaks) == 3
 
 
 def test_bytes_that_are_no_blocks_are_refused() -> None:
-    """A torn row is not half understood."""
+    """A damaged row is not read in part."""
     with pytest.raises(ValueError, match="cut off"):
         Blocks.from_columns(block(0, 300.0, 0.5, 0.5).data[:-1])

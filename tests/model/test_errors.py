@@ -1,4 +1,4 @@
-"""The exit codes that scripts rely on."""
+"""Exit codes that scripts rely on."""
 
 import pytest
 
@@ -28,6 +28,6 @@ from rightsizer.model.errors import (
     ],
 )
 def test_exit_code(error: type[RightsizerError], code: int) -> None:
-    """1 failed, 2 usage, 78 bad configuration; all are caught as one."""
+    """1 failed, 2 usage, 78 invalid configuration; one base class covers all."""
     assert error.exit_code == code
     assert issubclass(error, RightsizerError)

@@ -1,4 +1,4 @@
-"""Frozen dataclasses that share their methods do all that those of the standard library do."""
+"""Frozen dataclasses with shared methods behave like those of the standard library."""
 
 import copy
 import dataclasses
@@ -28,7 +28,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Mark(Point):
-    """A field more."""
+    """One more field."""
 
     color: str = "red"
 
@@ -56,7 +56,7 @@ class Own:
 
 @dataclass(frozen=True, slots=True)
 class Size(Point):
-    """Fields by name alone, a check, and a default that differs from the base's."""
+    """Keyword-only fields, a check, and a default that differs from the base's."""
 
     note: str = "sized"
     unit: str = field(kw_only=True)
@@ -67,7 +67,7 @@ class Size(Point):
 
 
 def test_fields_are_given_in_their_order_or_by_name() -> None:
-    """Defaults are one's own each time, checks are made, what is unknown or missing is refused."""
+    """Default factories are called each time, checks run, unknown or missing fields are errors."""
     size: Any = Size
     assert Point(1).tags == []
     assert Point(1).tags is not Point(1).tags
@@ -83,7 +83,7 @@ def test_fields_are_given_in_their_order_or_by_name() -> None:
 
 
 def test_equality_is_of_class_and_of_what_is_compared() -> None:
-    """As the standard library has it."""
+    """It equals the standard library's."""
     assert Point(1, ["a"], "n") == Point(1, ["a"], "m")
     assert Point(1) != Point(2)
     assert Mark(1) != Point(1)
@@ -94,14 +94,14 @@ def test_equality_is_of_class_and_of_what_is_compared() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """Collections of every kind that do not hash themselves."""
+    """Collections of every kind that are not hashable."""
 
     shares: Mapping[str, Any] = field(default_factory=dict)
     others: Any = ()
 
 
 def test_values_with_collections_in_them_have_a_hash() -> None:
-    """The same for what is equal, in whatever order it was filled, however deep it lies."""
+    """It is the same for equal values, in any order of insertion and at any depth."""
     one = Filled({"a": [1, {"b": {2}}], "c": Filled({"d": 3})}, [{"e": 4}])
     other = Filled({"c": Filled(MappingProxyType({"d": 3})), "a": [1, {"b": {2}}]}, [{"e": 4.0}])
     assert one == other
@@ -110,7 +110,7 @@ def test_values_with_collections_in_them_have_a_hash() -> None:
 
 
 def test_value_objects_of_the_product_have_a_hash() -> None:
-    """Those with mappings in them too: what is judged, and what follows."""
+    """This includes those with mappings."""
     found = window({State.PRODUCTIVE: 1.0}, {Resource.COMPUTE: {0.5: 1.0}})
     for value in (finding(), judgement(), found, case([found], workload())):
         assert hash(value) == hash(copy.deepcopy(value))
@@ -119,14 +119,14 @@ def test_value_objects_of_the_product_have_a_hash() -> None:
 
 
 def test_unhashable_field_is_left_out_of_the_hash() -> None:
-    """Equality does."""
+    """It still takes part in equality."""
     one, other = (Filled({"a": bytearray(text)}) for text in (b"x", b"y"))
     assert hash(one) == hash(other)
     assert len({one, other, Filled({"a": bytearray(b"x")})}) == 2
 
 
 def test_nothing_can_be_changed() -> None:
-    """Neither set nor deleted, with the standard library's own error."""
+    """Setting and deleting raise the standard library's error."""
     point: Any = Point(1)
     with pytest.raises(FrozenInstanceError, match="cannot assign to field 'x'"):
         point.x = 2
@@ -135,12 +135,12 @@ def test_nothing_can_be_changed() -> None:
 
 
 def test_text_names_the_fields() -> None:
-    """But for those that are left out of it."""
+    """Excluded fields are omitted."""
     assert repr(Mark(1, ["a"], "n")) == "Mark(x=1, tags=['a'], color='red')"
 
 
 def test_it_is_a_dataclass_to_everybody() -> None:
-    """Copies, pickles, replacement, fields."""
+    """Covers copies, pickles, replacement and fields."""
     mark = Mark(1, ["a"], "n", "blue")
     assert pickle.loads(pickle.dumps(mark)) == mark == copy.deepcopy(mark)
     assert replace(mark, x=2) == Mark(2, ["a"], "n", "blue")
@@ -152,14 +152,14 @@ def test_it_is_a_dataclass_to_everybody() -> None:
 
 
 def test_methods_of_its_own_stay() -> None:
-    """The shared ones stand in only where a class has none."""
+    """Shared ones apply only where a class has none."""
     assert repr(Own(1)) == "own"
     assert Own(1) == Own(2)
     assert hash(Own(1)) == 7
 
 
 def test_classes_share_the_code() -> None:
-    """Which is what it is for; the class without slots is not kept either."""
+    """This saves memory; the class without slots is not kept either."""
     for name in SHARED:
         assert getattr(Point, name) is getattr(Mark, name) is getattr(Nothing, name)
 

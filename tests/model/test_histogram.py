@@ -1,4 +1,4 @@
-"""The histogram: what must hold for any readings."""
+"""Properties of the histogram for any readings."""
 
 from fractions import Fraction
 from typing import Final
@@ -16,7 +16,7 @@ SHARES: Final = st.floats(0.0, 1.0)
 
 
 def of(readings: list[tuple[float, int]]) -> Histogram:
-    """The histogram of (ratio, weight) pairs."""
+    """Histogram of (ratio, weight) pairs."""
     histogram = Histogram()
     for value, weight in readings:
         histogram.add(value, weight)
@@ -24,7 +24,7 @@ def of(readings: list[tuple[float, int]]) -> Histogram:
 
 
 def merged(*histograms: Histogram) -> Histogram:
-    """The sum of histograms, which stay as they are."""
+    """Sum of histograms, which stay unchanged."""
     total = Histogram()
     for each in histograms:
         total.merge(each)
@@ -46,7 +46,7 @@ def exact_quantile(readings: list[tuple[float, int]], share: float) -> float:
 def test_merging_is_associative_and_commutative(
     first: list[tuple[float, int]], second: list[tuple[float, int]], third: list[tuple[float, int]]
 ) -> None:
-    """Histograms of GPUs and weeks merge in any order to the same."""
+    """Histograms of GPUs and weeks merge to the same in any order."""
     a, b, c = of(first), of(second), of(third)
     expected = merged(merged(a, b), c)
     assert merged(a, merged(b, c)) == expected
@@ -58,7 +58,7 @@ def test_merging_is_associative_and_commutative(
 def test_subtracting_undoes_merging_exactly(
     kept: list[tuple[float, int]], gone: list[tuple[float, int]]
 ) -> None:
-    """Whole nanoseconds leave no trace once they are taken away again."""
+    """Integer nanoseconds leave no residue."""
     histogram = of(kept)
     histogram.merge(of(gone))
     histogram.subtract(of(gone))
@@ -69,7 +69,7 @@ def test_subtracting_undoes_merging_exactly(
 def test_quantile_errs_upwards_by_at_most_a_bin(
     readings: list[tuple[float, int]], share: float
 ) -> None:
-    """Demand is never reported below what it was, and at most 1% above."""
+    """Demand is never reported below the truth, and at most 1% above."""
     quantile = of(readings).quantile(share)
     exact = exact_quantile(readings, share)
     assert quantile is not None
@@ -78,7 +78,7 @@ def test_quantile_errs_upwards_by_at_most_a_bin(
 
 @given(st.lists(st.tuples(st.integers(0, 100), WEIGHTS), min_size=1, max_size=30), SHARES)
 def test_whole_percents_are_exact(percents: list[tuple[int, int]], share: float) -> None:
-    """What NVML reports, whole percents, comes back as it went in."""
+    """NVML's integer percentages are returned unchanged."""
     readings = [(percent / 100, weight) for percent, weight in percents]
     histogram = of(readings)
     assert histogram.quantile(share) == exact_quantile(readings, share)
@@ -99,7 +99,7 @@ def test_quantile_grows_with_its_share(
 
 @given(READINGS.filter(bool))
 def test_mean_lies_between_the_extremes(readings: list[tuple[float, int]]) -> None:
-    """The mean is the exact one or up to a bin above it."""
+    """The mean is exact or up to a bin above."""
     total = sum(weight for _, weight in readings)
     exact = float(sum(Fraction(value) * weight for value, weight in readings) / total)
     mean = of(readings).mean()
@@ -111,7 +111,7 @@ def test_mean_lies_between_the_extremes(readings: list[tuple[float, int]]) -> No
 def test_decay_scales_all_weights_alike(
     readings: list[tuple[float, int]], factor: float, share: float
 ) -> None:
-    """With nothing new, fading changes how much is remembered and not what."""
+    """Without new readings, decay changes the weight and not the distribution."""
     fresh, faded = of(readings), of(readings)
     faded.decay(factor)
     assert faded.total == pytest.approx(fresh.total * factor)
@@ -142,14 +142,14 @@ def test_new_readings_outweigh_faded_ones() -> None:
     ],
 )
 def test_bin_holds_what_is_at_most_its_percent(value: float, expected: int) -> None:
-    """Bin 0 is nothing at all; a bin's upper edge belongs to it in spite of binary fractions."""
+    """Bin 0 is exactly 0; a bin includes its upper edge despite binary fractions."""
     histogram = Histogram()
     histogram.add(value, 1.0)
     assert dict(histogram.items()) == {expected: 1.0}
 
 
 def test_empty_histogram_has_no_quantiles() -> None:
-    """Nothing is not zero."""
+    """No data is not 0."""
     empty = Histogram()
     assert empty.quantile(0.5) is None
     assert empty.mean() is None
@@ -158,7 +158,7 @@ def test_empty_histogram_has_no_quantiles() -> None:
 
 
 def test_weight_up_to_a_ratio() -> None:
-    """By percent, it counts the percent itself and nothing above it."""
+    """It includes readings of exactly that percentage, and none above."""
     weights = of([(0.1, 3), (0.25, 4), (0.26, 5)]).cumulative()
     assert weights[25] == 7
     assert weights[9] == 0
@@ -166,7 +166,7 @@ def test_weight_up_to_a_ratio() -> None:
 
 
 def test_copy_is_independent() -> None:
-    """What is added to a copy does not reach the original."""
+    """Additions to a copy do not change the original."""
     original = of([(0.5, 1)])
     copy = original.copy()
     copy.add(0.6, 1)
@@ -183,7 +183,7 @@ def test_weights_of_a_bin_that_does_not_exist_are_refused() -> None:
 
 @given(READINGS)
 def test_cumulative_is_every_edge_at_once(readings: list[tuple[float, int]]) -> None:
-    """At each whole percent the sum of all up to it."""
+    """Each integer percentage has the sum of all up to it."""
     histogram = of(readings)
     found = histogram.cumulative()
     weights = dict(histogram.items())

@@ -1,4 +1,4 @@
-"""A column that no one reads is never worked out, and reads like any other otherwise."""
+"""A lazy column is computed on first use, and otherwise reads like any other."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from rightsizer.model.block import LazyColumn
 
 
 class Source:
-    """Numbers, and how often they were asked for."""
+    """Numbers, with the count of calls."""
 
     def __init__(self, values: Sequence[float]) -> None:
         self.values, self.reads = values, 0
@@ -22,7 +22,7 @@ class Source:
 
 @given(st.lists(st.floats(0, 1)), st.slices(8))
 def test_it_is_the_sequence_that_its_source_gives(values: list[float], part: slice) -> None:
-    """By place, by slice, from end to end and by length."""
+    """Covers index, slice, iteration and length."""
     column = LazyColumn(len(values), Source(values))
 
     assert list(column) == values
@@ -32,7 +32,7 @@ def test_it_is_the_sequence_that_its_source_gives(values: list[float], part: sli
 
 
 def test_its_length_costs_no_reading_and_its_values_one() -> None:
-    """However often they are looked at."""
+    """This holds for any number of accesses."""
     source = Source([0.5, 0.25])
     column = LazyColumn(2, source)
 

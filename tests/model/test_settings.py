@@ -1,4 +1,4 @@
-"""How a threshold is declared."""
+"""Declaration of thresholds."""
 
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
@@ -10,21 +10,21 @@ from rightsizer.model.settings import Bounds, bounds_of, setting
 
 @dataclass(frozen=True, slots=True)
 class Inner:
-    """Settings inside of others."""
+    """Nested settings."""
 
     delay: float = setting(5.0, help="How long.", unit="seconds", within=(0, 60), source="a paper")
 
 
 @dataclass(frozen=True, slots=True)
 class Outer:
-    """Settings with a group of others."""
+    """Settings with a nested group."""
 
     inner: Inner = field(default_factory=Inner)
     names: MappingProxyType[str, int] = setting(MappingProxyType({"a": 1}), help="By name.")
 
 
 def test_field_carries_its_documentation() -> None:
-    """Default, unit, bounds and source stand in one place."""
+    """Default, unit, bounds and source are declared together."""
     (declared,) = fields(Inner)
     assert declared.default == 5.0
     assert bounds_of(Inner)["delay"] == Bounds("How long.", "seconds", 0, 60, "a paper")
@@ -33,7 +33,7 @@ def test_field_carries_its_documentation() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """Settings that say nothing beside their names."""
+    """Settings described by their names only."""
 
     busy_ratio: float = setting(0.5, help="How busy.")
     gap_seconds: float = setting(1.0, help="How long.", within=(None, 60))
@@ -43,7 +43,7 @@ class Named:
 
 
 def test_name_tells_unit_and_bounds() -> None:
-    """Unless the declaration says otherwise."""
+    """The declaration may override both."""
     assert [(each.unit, each.minimum, each.maximum) for each in bounds_of(Named).values()] == [
         ("ratio", 0, 1),
         ("seconds", None, 60),
@@ -54,7 +54,7 @@ def test_name_tells_unit_and_bounds() -> None:
 
 
 def test_group_of_settings_has_no_bounds() -> None:
-    """A field that only holds other settings says nothing of itself."""
+    """A field that only holds other settings has no help of its own."""
     assert bounds_of(Outer) == {"names": Bounds("By name.", "", None, None, "")}
 
 
@@ -88,7 +88,7 @@ class DescribedAgain(Described):
 
 
 def test_docstring_describes_settings() -> None:
-    """What a class does not say, its base does; a field's own words come first."""
+    """A base class fills in what a class lacks; a field's own help takes precedence."""
     gap = "How long it may be away; longer than a line of a docstring has room for."
     assert {name: (each.help, each.source) for name, each in bounds_of(Described).items()} == {
         "gap_seconds": (gap, "a paper: the one on gaps"),
@@ -107,6 +107,6 @@ def test_mapping_defaults_are_shared_read_only() -> None:
 
 @pytest.mark.parametrize("default", [[], {}, set()])
 def test_mutable_default_is_refused(default: object) -> None:
-    """It would be shared by all that never set it."""
+    """All instances would share it."""
     with pytest.raises(TypeError, match="immutable"):
         setting(default, help="A trap.")

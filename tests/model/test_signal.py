@@ -7,7 +7,7 @@ from rightsizer.model.units import Unit
 
 
 def test_every_signal_has_a_unit_and_a_meaning() -> None:
-    """None is left out of the table, and each is explained in a sentence."""
+    """The table is complete, and each signal has a description."""
     assert all(each.meaning.endswith(".") for each in Signal)
     assert all(each.bounds[0] < each.bounds[1] for each in Signal)
 
@@ -42,6 +42,6 @@ def test_ratio_read_as_a_quantity_is_the_quantity() -> None:
 
 
 def test_signal_in_a_unit_that_makes_no_sense_is_refused() -> None:
-    """The message names the signal, the unit asked for and the unit it has."""
+    """The message names the signal, the requested unit and its own."""
     with pytest.raises(ValueError, match="'gpu_busy' is not measured in watts; its unit is ratio"):
         in_unit(Signal.GPU_BUSY, Unit.WATTS)

@@ -29,13 +29,13 @@ from rightsizer.model.units import (
     ],
 )
 def test_duration_is_read_in_prometheus_notation(text: str, expected: float) -> None:
-    """Numbers with units, one after the other, add up."""
+    """Numbers with units are summed."""
     assert parse_duration(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "10", "10x", "m", "10 m", "1h-5m", "10min", "m10"])
 def test_invalid_duration_is_refused_with_the_remedy(text: str) -> None:
-    """The message quotes the text and shows how to write it."""
+    """The message quotes the text and has an example."""
     with pytest.raises(ValueError, match="is not a duration; write it like '10m'") as refusal:
         parse_duration(text)
     assert f"'{text}'" in str(refusal.value)
@@ -57,7 +57,7 @@ def test_invalid_duration_is_refused_with_the_remedy(text: str) -> None:
     ],
 )
 def test_duration_is_told_in_two_units_at_most(duration: float, expected: str) -> None:
-    """A person wants the order of magnitude."""
+    """People need the order of magnitude."""
     assert format_duration(duration) == expected
 
 
@@ -80,18 +80,18 @@ def test_spelling_leads_to_the_base_unit(spelling: str, expected: tuple[Unit, fl
 
 
 def test_unknown_spelling_is_a_key_error() -> None:
-    """The one who reads a file knows the place, and says so."""
+    """The caller adds the place in the file."""
     with pytest.raises(KeyError):
         convert("furlongs")
 
 
 @given(st.integers(0, 10**9))
 def test_milliseconds_survive_as_nanoseconds(milliseconds: int) -> None:
-    """A duration of up to eleven days in whole milliseconds becomes exactly as many nanoseconds."""
+    """A duration of up to eleven days in whole milliseconds is exact."""
     assert nanoseconds(milliseconds / 1000) == milliseconds * 1_000_000
 
 
 @given(st.integers(0, 2**53))
 def test_seconds_and_nanoseconds_are_inverse(duration: int) -> None:
-    """For a hundred days to the nanosecond."""
+    """They are exact to the nanosecond for a hundred days."""
     assert abs(nanoseconds(seconds(duration)) - duration) <= 1

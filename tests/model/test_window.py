@@ -1,4 +1,4 @@
-"""What a window says of itself."""
+"""Properties of a window."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def test_time_divides_into_accounted_known_and_active() -> None:
 
 
 def test_shares_are_of_known_time() -> None:
-    """What no one saw makes no share smaller."""
+    """Unknown time reduces no share."""
     found = window(
         {State.UNKNOWN: 5, State.IDLE_HELD: 1, State.PRODUCTIVE: 3},
         conditions={Condition.POWER_THROTTLED: 2 * 3600 * 10**9},
@@ -28,14 +28,14 @@ def test_shares_are_of_known_time() -> None:
 
 
 def test_gap_inside_of_a_window_lowers_coverage() -> None:
-    """Time between start and end that has no state at all was not covered either."""
+    """Time between start and end without any state was not covered either."""
     found = window({State.PRODUCTIVE: 1})
     wider = window({State.PRODUCTIVE: 1}, start=found.start - 3 * 3600 * 10**9)
     assert wider.coverage_ratio == 0.25
 
 
 def test_tier_is_the_one_of_most_of_the_time() -> None:
-    """A minute without counters does not take away a day's."""
+    """A minute without counters does not lower a day's tier."""
     assert window({State.PRODUCTIVE: 2}, tiers={Tier.POWER: 1, Tier.PROFILING: 2}).tier is (
         Tier.PROFILING
     )
@@ -43,7 +43,7 @@ def test_tier_is_the_one_of_most_of_the_time() -> None:
 
 @pytest.mark.parametrize("empty", [Window("GPU-0", 0, 0), window({State.UNKNOWN: 3})])
 def test_nothing_known_gives_no_shares(empty: Window) -> None:
-    """Unknown is never idle, and its tier allows nothing to be claimed."""
+    """Unknown is never idle, and its tier allows no conclusions."""
     assert empty.share(*State) == 0.0
     assert empty.condition_share(Condition.POWER_THROTTLED) == 0.0
     assert empty.coverage_ratio == 0.0

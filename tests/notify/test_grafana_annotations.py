@@ -1,4 +1,4 @@
-"""Annotations against a server that is as strict as Grafana, and as faulty as a network."""
+"""Annotations against a server as strict as Grafana, over a faulty network."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,13 +22,13 @@ LATER = NOW + 3600 * SECOND
 
 @pytest.fixture
 def grafana() -> Iterator[Grafana]:
-    """A Grafana that notes what it is asked."""
+    """A Grafana that records its requests."""
     with grafana_server() as server:
         yield server
 
 
 def test_opening_posts_one_region(grafana: Grafana) -> None:
-    """A search first, then one annotation with time, tags and text."""
+    """A search precedes one annotation with time, tags and text."""
     setup = GrafanaFixture(grafana.url)
     setup.sink.offer([event(OPENED)])
     report = setup.sink.deliver()
@@ -42,7 +42,7 @@ def test_opening_posts_one_region(grafana: Grafana) -> None:
 
 
 def test_search_asks_for_the_advice_at_its_time(grafana: Grafana) -> None:
-    """The search is narrow, so that no limit of Grafana's hides the answer."""
+    """The narrow search stays below Grafana's limit of results."""
     setup = GrafanaFixture(grafana.url)
     setup.sink.offer([event(OPENED)])
     setup.sink.deliver()
@@ -53,13 +53,13 @@ def test_search_asks_for_the_advice_at_its_time(grafana: Grafana) -> None:
 
 
 def test_offering_talks_to_nobody(grafana: Grafana) -> None:
-    """The recommender's own thread never waits for Grafana."""
+    """The recommender's thread never waits for Grafana."""
     GrafanaFixture(grafana.url).sink.offer([event(OPENED)])
     assert grafana.requests == []
 
 
 def test_closing_patches_the_end(grafana: Grafana) -> None:
-    """The region's end and its words are patched; no second annotation appears."""
+    """The region's end and its text are patched; no second annotation appears."""
     setup = GrafanaFixture(grafana.url)
     setup.sink.offer([event(OPENED), event(CLOSED, time=LATER, state=AdviceState.SUCCEEDED)])
     setup.sink.deliver()
@@ -70,7 +70,7 @@ def test_closing_patches_the_end(grafana: Grafana) -> None:
 
 
 def test_a_decision_patches_the_words_and_leaves_the_region_open(grafana: Grafana) -> None:
-    """Who claimed it is in the annotation that there is; its end still closes it."""
+    """The annotation has the user of a claim; closing still ends it."""
     setup = GrafanaFixture(grafana.url)
     claimed = event(DECIDED, time=LATER, state=AdviceState.CLAIMED)
     setup.sink.offer([event(OPENED), claimed])
@@ -87,7 +87,7 @@ def test_a_decision_patches_the_words_and_leaves_the_region_open(grafana: Grafan
 
 
 def test_a_decision_makes_a_region_that_is_gone_anew(grafana: Grafana) -> None:
-    """It is still open, and known as the advice's."""
+    """It stays open, and belongs to the recommendation."""
     setup = GrafanaFixture(grafana.url)
     setup.sink.offer([event(DECIDED, time=LATER, state=AdviceState.SNOOZED)])
     setup.sink.deliver()
@@ -97,7 +97,7 @@ def test_a_decision_makes_a_region_that_is_gone_anew(grafana: Grafana) -> None:
 
 
 def test_decisions_are_not_summed_up(grafana: Grafana) -> None:
-    """They make no annotation of their own, however many changes there are."""
+    """They create no annotations, however many there are."""
     setup = GrafanaFixture(grafana.url, annotations_per_run=2)
     setup.sink.offer([event(OPENED), event(OPENED, id="other")])
     setup.sink.deliver()
@@ -113,7 +113,7 @@ def test_decisions_are_not_summed_up(grafana: Grafana) -> None:
 
 
 def test_points_stand_beside_the_region(grafana: Grafana) -> None:
-    """Each turn is one point, at its own time."""
+    """Each change is one point, at its own time."""
     setup = GrafanaFixture(grafana.url)
     kinds = (AdviceEventKind.SEVERITY_UP, AdviceEventKind.VERIFIED, AdviceEventKind.REGRESSED)
     setup.sink.offer([event(OPENED), *(event(kind, time=LATER) for kind in kinds)])
@@ -124,7 +124,7 @@ def test_points_stand_beside_the_region(grafana: Grafana) -> None:
 
 
 def test_cut_connection_leaves_one_annotation(grafana: Grafana) -> None:
-    """A write whose answer was lost is found again instead of repeated, and can be closed."""
+    """A write with a lost response is found instead of repeated, and can be closed."""
     setup = GrafanaFixture(grafana.url)
     grafana.faults = ["POST cut"]
     setup.sink.offer([event(OPENED)])
@@ -138,7 +138,7 @@ def test_cut_connection_leaves_one_annotation(grafana: Grafana) -> None:
 
 @pytest.mark.parametrize("status", [404, 500])
 def test_region_that_is_gone_is_made_anew(grafana: Grafana, status: int) -> None:
-    """Someone deleted it: the closed region is posted whole, whichever way Grafana says so."""
+    """The closed region is posted completely, whichever status Grafana uses for deleted ones."""
     setup = GrafanaFixture(grafana.url)
     setup.sink.offer([event(OPENED)])
     setup.sink.deliver()
@@ -153,7 +153,7 @@ def test_region_that_is_gone_is_made_anew(grafana: Grafana, status: int) -> None
 
 
 def test_server_error_is_not_taken_for_a_deletion(grafana: Grafana) -> None:
-    """A 500 about a region that is still there is a failure, and is mended later."""
+    """A 500 for an existing region is a failure, and is retried later."""
     setup = GrafanaFixture(grafana.url)
     setup.sink.offer([event(OPENED)])
     setup.sink.deliver()
@@ -166,7 +166,7 @@ def test_server_error_is_not_taken_for_a_deletion(grafana: Grafana) -> None:
 
 
 def test_region_of_a_lost_memory_is_found(grafana: Grafana) -> None:
-    """An agent that lost its state closes the region that its predecessor opened."""
+    """An agent without its state closes the region of its predecessor."""
     first = GrafanaFixture(grafana.url)
     first.sink.offer([event(OPENED)])
     first.sink.deliver()
@@ -190,7 +190,7 @@ def test_region_of_a_lost_memory_is_found(grafana: Grafana) -> None:
     ],
 )
 def test_fault_delays_and_loses_nothing(grafana: Grafana, fault: str, trouble: str) -> None:
-    """After any fault the events wait in their order, and go out when it is over."""
+    """After any fault the events wait in order, and are delivered when it is over."""
     setup = GrafanaFixture(grafana.url)
     grafana.faults = [fault]
     events = [event(OPENED, id=name) for name in ("a", "b", "c")]
@@ -207,7 +207,7 @@ def test_fault_delays_and_loses_nothing(grafana: Grafana, fault: str, trouble: s
 
 
 def test_grafana_that_is_away_is_delivered_to_later() -> None:
-    """Events offered while no one listens reach the next Grafana, even by another process."""
+    """Queued events reach the next Grafana, even from another process."""
     outbox = AnnotationOutbox(Storage("").database)
     away = GrafanaFixture("http://127.0.0.1:9", outbox)
     away.sink.offer([event(OPENED, id="a"), event(OPENED, id="b")])
@@ -222,7 +222,7 @@ def test_grafana_that_is_away_is_delivered_to_later() -> None:
 
 @pytest.mark.parametrize(("status", "remedy"), [(401, "make a new one"), (403, "role Editor")])
 def test_refused_token_is_said_once(grafana: Grafana, status: int, remedy: str) -> None:
-    """The remedy is told at the first refusal, not at each, and never the token."""
+    """The remedy is logged at the first refusal only, and never the token."""
     setup = GrafanaFixture(grafana.url, failures_before_pause=100)
     grafana.faults = [f"GET {status}"] * 3
     setup.sink.offer([event(OPENED)])
@@ -236,7 +236,7 @@ def test_refused_token_is_said_once(grafana: Grafana, status: int, remedy: str) 
 
 
 def test_circuit_opens_and_closes_again(grafana: Grafana) -> None:
-    """After some failures Grafana is left alone, then asked once more."""
+    """After some failures Grafana is not queried for a while, then tried once."""
     setup = GrafanaFixture(grafana.url, failures_before_pause=2, pause_seconds=60)
     grafana.faults = ["GET 500"] * 2
     setup.sink.offer([event(OPENED)])
@@ -250,7 +250,7 @@ def test_circuit_opens_and_closes_again(grafana: Grafana) -> None:
 
 
 def test_long_retry_after_is_waited_for(grafana: Grafana) -> None:
-    """A Grafana that asks to be left alone for a minute is, without blocking anyone."""
+    """A requested pause of a minute is kept, without blocking any thread."""
     setup = GrafanaFixture(grafana.url)
     grafana.faults, grafana.retry_after = ["GET 429"], "60"
     setup.sink.offer([event(OPENED)])
@@ -263,7 +263,7 @@ def test_long_retry_after_is_waited_for(grafana: Grafana) -> None:
 
 
 def test_unacceptable_note_does_not_stop_the_others(grafana: Grafana) -> None:
-    """What Grafana refuses for its content is given up and said; the next one goes out."""
+    """A rejected annotation is dropped and logged; the next one is sent."""
     setup = GrafanaFixture(grafana.url)
     grafana.faults = ["POST 400"]
     setup.sink.offer([event(OPENED, id="a"), event(OPENED, id="b")])
@@ -273,7 +273,7 @@ def test_unacceptable_note_does_not_stop_the_others(grafana: Grafana) -> None:
 
 
 def test_flood_is_rolled_up(grafana: Grafana) -> None:
-    """Beyond the limit of a run one annotation sums up the rest, so that graphs stay usable."""
+    """Beyond the limit of a run one annotation summarizes the rest, to keep graphs usable."""
     setup = GrafanaFixture(grafana.url, annotations_per_run=3)
     setup.sink.offer([event(OPENED, id=f"n{index}") for index in range(10)])
     report = setup.sink.deliver()
@@ -284,7 +284,7 @@ def test_flood_is_rolled_up(grafana: Grafana) -> None:
 
 
 def test_roll_up_survives_a_cut_connection(grafana: Grafana) -> None:
-    """A sum whose answer was lost is neither repeated nor taken apart again."""
+    """A summary with a lost response is neither repeated nor split."""
     setup = GrafanaFixture(grafana.url, annotations_per_run=1)
     setup.sink.offer([event(OPENED, id=f"n{index}") for index in range(5)])
     grafana.faults = ["GET cut"]
@@ -297,7 +297,7 @@ def test_roll_up_survives_a_cut_connection(grafana: Grafana) -> None:
 
 
 def test_flood_still_ends_its_regions(grafana: Grafana) -> None:
-    """A closing is never summed up: its region ends in this run or the next."""
+    """A closing is never summarized: its region ends in this run or the next."""
     setup = GrafanaFixture(grafana.url, annotations_per_run=2)
     setup.sink.offer([event(OPENED, id="a"), event(OPENED, id="b")])
     setup.sink.deliver()
@@ -312,7 +312,7 @@ def test_flood_still_ends_its_regions(grafana: Grafana) -> None:
 
 
 def test_outbox_is_bounded() -> None:
-    """While Grafana is away for long the oldest events give way, and are counted."""
+    """During a long outage the oldest events are dropped, and counted."""
     setup = GrafanaFixture("http://127.0.0.1:9", outbox_maximum=4)
     setup.sink.offer([event(CLOSED, id=f"n{index}") for index in range(6)])
     report = setup.sink.deliver()
@@ -321,7 +321,7 @@ def test_outbox_is_bounded() -> None:
 
 
 def test_token_comes_from_the_credential_first(tmp_path: Path) -> None:
-    """Systemd's credential wins over the file, and each is read again at every use."""
+    """Systemd's credential precedes the file, and each is read at every use."""
     (tmp_path / "grafana-token").write_text("first\n")
     file = tmp_path / "file"
     file.write_text("second")
@@ -335,7 +335,7 @@ def test_token_comes_from_the_credential_first(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "two words", "two\nlines", "schlüssel"])
 def test_file_without_a_token_is_named(tmp_path: Path, text: str) -> None:
-    """What is no token is refused by the name of its file, without its contents."""
+    """The error names the file, without its contents."""
     file = tmp_path / "token"
     file.write_text(text)
     with pytest.raises(ValueError, match="does not hold a token") as caught:
@@ -344,7 +344,7 @@ def test_file_without_a_token_is_named(tmp_path: Path, text: str) -> None:
 
 
 def test_unreadable_token_is_trouble_with_a_remedy(tmp_path: Path) -> None:
-    """A token file that is not there delays annotations; it does not raise."""
+    """A missing token file delays annotations, and raises nothing."""
     settings = GrafanaSettings(url="http://127.0.0.1:9", token_file=str(tmp_path / "none"))
     messages: list[str] = []
     context = DeliveryContext(tuple, FastClock(NOW), lambda _, message: messages.append(message))
@@ -356,7 +356,7 @@ def test_unreadable_token_is_trouble_with_a_remedy(tmp_path: Path) -> None:
 
 
 def test_whole_sink_from_settings(grafana: Grafana, tmp_path: Path) -> None:
-    """The sink that the settings describe posts with the token of the file."""
+    """The sink of the settings posts with the token of the file."""
     (tmp_path / "token").write_text(TOKEN)
     settings = GrafanaSettings(url=grafana.url, token_file=str(tmp_path / "token"))
     context = DeliveryContext(tuple, FastClock(NOW), lambda *_: None)
@@ -366,13 +366,13 @@ def test_whole_sink_from_settings(grafana: Grafana, tmp_path: Path) -> None:
 
 
 def test_unusable_address_is_refused_by_the_settings() -> None:
-    """A mistyped address is an error of the configuration, not of the first run."""
+    """An invalid address is an error of the configuration, not of the first run."""
     with pytest.raises(ValueError, match="write it like"):
         replace(GrafanaSettings(), url="grafana:3000")
 
 
 def test_a_grafana_that_lost_its_database_has_the_open_regions_again(grafana: Grafana) -> None:
-    """Within the hour, claimed ones as claimed; what has ended stays away."""
+    """They are back within the hour, with claims; ended ones are not."""
     setup = GrafanaFixture(grafana.url)
     claimed = event(DECIDED, id="claimed", state=AdviceState.CLAIMED)
     events = [event(OPENED, id="open"), event(OPENED, id="claimed"), claimed]
@@ -399,7 +399,7 @@ def test_a_grafana_that_lost_its_database_has_the_open_regions_again(grafana: Gr
 
 
 def test_a_region_that_a_user_deleted_stays_deleted(grafana: Grafana) -> None:
-    """The others are there, so that the database is."""
+    """The other regions exist, so that the database was not lost."""
     setup = GrafanaFixture(grafana.url)
     events = [event(OPENED, id="kept"), event(OPENED, id="deleted")]
     setup.sink.offer(events)
@@ -414,7 +414,7 @@ def test_a_region_that_a_user_deleted_stays_deleted(grafana: Grafana) -> None:
 
 
 def test_annotations_say_where_they_are_from(grafana: Grafana) -> None:
-    """A board may ask for its node's and its cluster's."""
+    """Dashboards can filter by node and cluster."""
     setup = GrafanaFixture(grafana.url, node="gpu-node-1", cluster="east")
     setup.sink.offer([event(OPENED)])
     setup.sink.deliver()

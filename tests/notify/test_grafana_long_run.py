@@ -1,4 +1,4 @@
-"""Annotations over days, and with a Grafana that is not what it was."""
+"""Annotations over days, and with a Grafana whose state changes."""
 
 import threading
 from collections.abc import Iterator
@@ -23,13 +23,13 @@ LATER = NOW + 3600 * SECOND
 
 @pytest.fixture
 def grafana() -> Iterator[Grafana]:
-    """A Grafana that notes what it is asked."""
+    """A Grafana that records its requests."""
     with grafana_server() as server:
         yield server
 
 
 def test_a_grafana_that_lost_its_database_keeps_what_is_somebody_elses(grafana: Grafana) -> None:
-    """Its ids begin again, so that ours may be another's: that one is left as it is."""
+    """Its IDs restart, so that one of ours may be another's: that one is not changed."""
     setup = GrafanaFixture(grafana.url)
     setup.sink.offer([event(OPENED)])
     setup.sink.deliver()
@@ -45,7 +45,7 @@ def test_a_grafana_that_lost_its_database_keeps_what_is_somebody_elses(grafana: 
 
 
 def test_a_region_that_somebody_moved_is_closed_where_it_is(grafana: Grafana) -> None:
-    """It is known by its id as long as its tags say whose it is."""
+    """Its ID identifies it while its tags match."""
     setup = GrafanaFixture(grafana.url)
     setup.sink.offer([event(OPENED)])
     setup.sink.deliver()
@@ -58,7 +58,7 @@ def test_a_region_that_somebody_moved_is_closed_where_it_is(grafana: Grafana) ->
 
 
 def test_a_day_away_costs_few_attempts_and_no_advice() -> None:
-    """Tried every half hour; then all of it arrives in its order, each once."""
+    """Attempts are every half hour; then all events arrive in order, each once."""
     tried: list[float] = []
 
     def refuse(seconds: float) -> None:
@@ -84,7 +84,7 @@ def test_a_day_away_costs_few_attempts_and_no_advice() -> None:
 
 
 def test_a_day_brings_no_more_than_the_store_is_meant_for(grafana: Grafana) -> None:
-    """However much changes: what is beyond the day's share waits, and is summed up."""
+    """For any number of changes, those beyond the daily limit wait, and are summarized."""
     setup = GrafanaFixture(grafana.url, annotations_per_run=5, annotations_per_day=48)
     for minute in range(24 * 60):
         setup.sink.offer([event(OPENED, id=f"n{minute}", opened=setup.clock.wall_time())])
@@ -100,7 +100,7 @@ def test_a_day_brings_no_more_than_the_store_is_meant_for(grafana: Grafana) -> N
 
 
 def test_regions_end_although_the_day_is_used_up(grafana: Grafana) -> None:
-    """A closing makes no new annotation, so nothing is left open for want of room."""
+    """A closing creates no annotation, so no region stays open for lack of quota."""
     setup = GrafanaFixture(grafana.url, annotations_per_run=1, annotations_per_day=1)
     setup.sink.offer([event(OPENED, id="a"), event(OPENED, id="b")])
     setup.sink.deliver()

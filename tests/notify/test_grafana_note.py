@@ -1,4 +1,4 @@
-"""What an annotation says, and that it fits into Grafana's store."""
+"""Contents of an annotation, and Grafana's limits."""
 
 import json
 from dataclasses import replace
@@ -13,14 +13,14 @@ from rightsizer.notify.grafana.client import body_of, roll_up
 
 
 def test_opening_is_a_region_without_an_end() -> None:
-    """A region starts when the advice was opened; its end is its start until it is known."""
+    """It starts when the recommendation opened; its end is its start until it is known."""
     note = body_of(event(AdviceEventKind.OPENED, opened=NOW - 9 * SECOND))
     assert (note.start, note.end) == (NOW - 9 * SECOND, NOW - 9 * SECOND)
     assert not note.closes_region
 
 
 def test_closing_ends_the_same_region() -> None:
-    """A closing note has the start and the key tags of the opening one, and the end."""
+    """A closing note has the opening's start and key tags, and the end."""
     opening = body_of(event(AdviceEventKind.OPENED, opened=NOW - 9 * SECOND))
     closing = body_of(event(AdviceEventKind.CLOSED, opened=NOW - 9 * SECOND))
     assert (closing.start, closing.end) == (opening.start, NOW)
@@ -28,7 +28,7 @@ def test_closing_ends_the_same_region() -> None:
 
 
 def test_turns_are_points() -> None:
-    """A turn for the worse, a verification, a regression: each is a point of its own."""
+    """A worsening, a verification and a regression are points of their own."""
     for kind in (AdviceEventKind.SEVERITY_UP, AdviceEventKind.VERIFIED, AdviceEventKind.REGRESSED):
         note = body_of(event(kind, opened=NOW - 9 * SECOND))
         assert (note.start, note.end) == (NOW, NOW)
@@ -36,7 +36,7 @@ def test_turns_are_points() -> None:
 
 
 def test_tags_say_what_and_where() -> None:
-    """Tags are for queries: the product, the advice, what happened, what was found and where."""
+    """Tags are for queries: product, recommendation, event, finding and place."""
     assert body_of(event(AdviceEventKind.OPENED)).tags == (
         "rightsizer",
         "advice:a1b2c3",
@@ -50,7 +50,7 @@ def test_tags_say_what_and_where() -> None:
 
 
 def test_text_reads_like_a_sentence_and_its_grounds() -> None:
-    """Summary first, then what to do, how sure, where, on what grounds."""
+    """The summary precedes action, confidence, place and evidence."""
     note = body_of(event(AdviceEventKind.CLOSED, state=AdviceState.SUCCEEDED))
     assert note.text.splitlines() == [
         "Closed (succeeded). GPU-0 has been held idle for 6 h.",
@@ -63,12 +63,12 @@ def test_text_reads_like_a_sentence_and_its_grounds() -> None:
 
 
 def test_text_is_never_empty() -> None:
-    """A finding without a summary is told by its kind and its reasons."""
+    """A finding without a summary has its kind and reasons."""
     assert body_of(event(AdviceEventKind.OPENED, summary=" ")).text.startswith("idle: IdleHeld\n")
 
 
 def test_colons_do_not_split_a_value() -> None:
-    """A device that is known by its index gives a tag with one colon."""
+    """A device identified by its index gives a tag with one colon."""
     note = body_of(event(AdviceEventKind.OPENED, devices=("index:3",)))
     assert note.tags[-1] == "uuid:index-3"
 
@@ -79,7 +79,7 @@ def test_colons_do_not_split_a_value() -> None:
     st.sampled_from(AdviceEventKind),
 )
 def test_every_note_fits(devices: list[str], summary: str, kind: AdviceEventKind) -> None:
-    """Whatever a finding holds, Grafana's limits are kept and the annotation can be found."""
+    """For any finding, Grafana's limits are kept and the annotation can be found."""
     note = body_of(event(kind, devices=tuple(devices), summary=summary))
     assert len(json.dumps(note.tags)) <= 500
     assert all(len(tag) <= 100 for tag in note.tags)
@@ -90,7 +90,7 @@ def test_every_note_fits(devices: list[str], summary: str, kind: AdviceEventKind
 
 
 def test_roll_up_names_the_first_and_counts_the_rest() -> None:
-    """A sum of many notes is readable, and the same notes give the same sum."""
+    """A summary of many notes is readable, and stable for the same notes."""
     notes = [body_of(event(AdviceEventKind.OPENED, id=f"x{index}")) for index in range(12)]
     sum_ = roll_up(notes)
     assert sum_ == roll_up(notes)
@@ -104,7 +104,7 @@ def test_roll_up_names_the_first_and_counts_the_rest() -> None:
 
 @pytest.mark.parametrize("state", [AdviceState.CLAIMED, AdviceState.SNOOZED, AdviceState.ACTIVE])
 def test_a_decision_changes_the_region_and_leaves_it_open(state: AdviceState) -> None:
-    """It says who, until when and why, on a line each, for people; and its data for programs."""
+    """User, expiry and reason are on a line each, with data for programs."""
     decided = event(AdviceEventKind.DECIDED, opened=NOW - 9 * SECOND, state=state)
     advice = replace(decided.advice, actor="ana", why="after\nthe fair", expires=NOW + SECOND)
     note = body_of(replace(decided, advice=advice))
@@ -125,13 +125,13 @@ def test_a_decision_changes_the_region_and_leaves_it_open(state: AdviceState) ->
 
 
 def test_points_and_openings_have_no_data() -> None:
-    """There is nothing to say that is not on the advice itself."""
+    """The recommendation itself has all of it."""
     kinds = set(AdviceEventKind) - {AdviceEventKind.CLOSED, AdviceEventKind.DECIDED}
     assert {body_of(event(kind)).data for kind in kinds} == {None}
 
 
 def test_duration_beyond_the_calendar_is_shown() -> None:
-    """Someone may dismiss advice for ten thousand years."""
+    """A dismissal may last ten thousand years."""
     dismissed = event(AdviceEventKind.CLOSED, state=AdviceState.DISMISSED)
     note = body_of(replace(dismissed, advice=replace(dismissed.advice, expires=NOW + 10**21)))
     assert "By: until 2255-03-14 16:00 UTC" in note.text.splitlines()

@@ -1,4 +1,4 @@
-"""The outbox in memory and in SQLite: one contract, and the one that survives."""
+"""The outbox in memory and in SQLite: one contract; the latter is durable."""
 
 import json
 import threading
@@ -18,7 +18,7 @@ from rightsizer.notify.grafana.service import AnnotationOutbox
 
 
 def note(id_: str) -> AnnotationBody:
-    """A note about the opening of a piece of advice."""
+    """A note about the opening of a recommendation."""
     return body_of(event(AdviceEventKind.OPENED, id=id_))
 
 
@@ -33,7 +33,7 @@ def outbox(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Annotatio
 
 
 def test_order_is_kept(outbox: AnnotationOutbox) -> None:
-    """Notes come out as they went in, and leave only when they are done."""
+    """Notes are returned in order, and removed only when done."""
     outbox.put([note("a"), note("b")])
     outbox.put([note("c")])
     first, second, third = outbox.pending()
@@ -43,7 +43,7 @@ def test_order_is_kept(outbox: AnnotationOutbox) -> None:
 
 
 def test_numbers_are_never_given_twice(outbox: AnnotationOutbox) -> None:
-    """A late 'done' for a delivered letter cannot drop a newer one."""
+    """A late 'done' for a delivered entry cannot remove a newer one."""
     outbox.put([note("a")])
     (old,) = outbox.pending()
     outbox.done([old.number])
@@ -53,7 +53,7 @@ def test_numbers_are_never_given_twice(outbox: AnnotationOutbox) -> None:
 
 
 def test_regions_are_remembered_and_forgotten(outbox: AnnotationOutbox) -> None:
-    """The last region of a piece of advice is the one that counts."""
+    """The last region of a recommendation is current."""
     assert outbox.annotation_id("a") is None
     outbox.remember("a", 7)
     outbox.remember("a", 8)
@@ -63,7 +63,7 @@ def test_regions_are_remembered_and_forgotten(outbox: AnnotationOutbox) -> None:
 
 
 def test_sqlite_survives_a_restart(tmp_path: Path) -> None:
-    """What waits and what is remembered is there for the next process."""
+    """Queue and regions are available to the next process."""
     path = tmp_path / "history.db"
     with closing(Database(path, MIGRATIONS)) as database:
         outbox = AnnotationOutbox(database)
@@ -78,7 +78,7 @@ def test_sqlite_survives_a_restart(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "{}", '{"tags": 1}', '{"tags": [], "unheard_of": 1}'])
 def test_a_row_that_cannot_be_understood_is_passed_over(tmp_path: Path, text: str) -> None:
-    """What another version wrote stops neither the agent nor the rest."""
+    """A row of another version stops neither the agent nor other rows."""
     with closing(Database(tmp_path / "history.db", MIGRATIONS)) as database:
         with database.transaction() as connection:
             connection.execute("INSERT INTO grafana_outbox (note) VALUES (?)", (text,))
@@ -100,7 +100,7 @@ def test_entries_of_an_older_program_are_delivered(tmp_path: Path) -> None:
 
 
 def test_threads_share_an_outbox(outbox: AnnotationOutbox) -> None:
-    """Several writers lose nothing."""
+    """Concurrent writers lose nothing."""
 
     def write(name: str) -> None:
         for index in range(20):

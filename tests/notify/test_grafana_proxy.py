@@ -1,4 +1,4 @@
-"""Annotations through a proxy that loses the answer of a write which Grafana has made."""
+"""Annotations through a proxy that loses the response of a successful write."""
 
 import socket
 import socketserver
@@ -20,12 +20,12 @@ LATER = NOW + 3600 * SECOND
 
 @contextmanager
 def cutting_proxy(upstream_url: str, kept_bytes: int) -> Iterator[str]:
-    """The address of a proxy that ends the first write's answer after so many bytes."""
+    """Address of a proxy that truncates the first write's response after some bytes."""
     upstream, writes = urlsplit(upstream_url), []
 
     class Relay(socketserver.BaseRequestHandler):
         def handle(self) -> None:
-            """Requests one by one, each forwarded whole and its whole answer waited for."""
+            """Forward requests one by one, and wait for each whole response."""
             while asked := whole_message(self.request):
                 address = (upstream.hostname, upstream.port)
                 with socket.create_connection(address, timeout=10) as server:
@@ -45,7 +45,7 @@ def cutting_proxy(upstream_url: str, kept_bytes: int) -> Iterator[str]:
 
 
 def whole_message(peer: socket.socket) -> bytes:
-    """A request or an answer with its body, as its `Content-Length` says."""
+    """A request or response with its body, by its `Content-Length`."""
     got = b""
     while b"\r\n\r\n" not in got and (part := peer.recv(65536)):
         got += part
@@ -62,7 +62,7 @@ def whole_message(peer: socket.socket) -> bytes:
 
 @pytest.mark.parametrize("kept_bytes", [0, 9, 60, 200])
 def test_a_write_whose_answer_a_proxy_lost_is_found_again(kept_bytes: int) -> None:
-    """Nothing, half a status, half the headers or half the body came back: still one annotation."""
+    """For a response cut anywhere there is still one annotation."""
     with grafana_server() as grafana, cutting_proxy(grafana.url, kept_bytes) as address:
         fixture = GrafanaFixture(address)
         fixture.sink.offer([event(OPENED)])

@@ -1,4 +1,4 @@
-"""What is read back of an annotation is what was written, by this program or a former one."""
+"""Annotations read back equal those written, by this or an earlier version."""
 
 from dataclasses import replace
 from typing import Any
@@ -19,7 +19,7 @@ DAY = 86400 * SECOND
 def annotation(
     kind: AdviceEventKind, state: AdviceState, *, knows_data: bool = True, **facts: Any
 ) -> dict[str, Any]:
-    """As Grafana gives it back."""
+    """An annotation as Grafana returns it."""
     source_event = event(kind, opened=NOW - DAY, state=state)
     note = body_of(replace(source_event, advice=replace(source_event.advice, **facts)))
     return {
@@ -45,7 +45,7 @@ def annotation(
 def test_a_decision_is_read_back(
     kind: AdviceEventKind, state: AdviceState, expires: int | None
 ) -> None:
-    """With who, why, when and until when."""
+    """It has user, reason, time and expiry."""
     found = region_of(annotation(kind, state, actor="ana", why="a\nb: c", expires=expires))
     assert found is not None
     assert (found.advice.state, found.decided, found.advice.expires) == (state, NOW, expires)
@@ -58,7 +58,7 @@ def test_a_decision_is_read_back(
 
 
 def test_the_finding_is_read_back_as_far_as_it_is_told() -> None:
-    """From tags and text, the one who wrote them."""
+    """It comes from tags, text and author."""
     region = region_of(annotation(CLOSED, AdviceState.DISMISSED, knows_data=False))
     assert region is not None
     found = region.advice.finding
@@ -70,7 +70,7 @@ def test_the_finding_is_read_back_as_far_as_it_is_told() -> None:
 
 
 def test_a_former_program_told_the_state_and_the_end() -> None:
-    """In its words; of what is open it told nothing."""
+    """Its texts are recognized; for open ones it had none."""
     closed = region_of(annotation(CLOSED, AdviceState.DISMISSED, knows_data=False))
     opened = region_of(annotation(OPENED, AdviceState.ACTIVE))
     assert closed is not None
@@ -102,13 +102,13 @@ def test_a_former_program_told_the_state_and_the_end() -> None:
     ],
 )
 def test_foreign_annotation_is_skipped(change: dict[str, Any]) -> None:
-    """The one who may write annotations may write anything."""
+    """Any user with access may write annotations."""
     assert region_of(annotation(DECIDED, AdviceState.CLAIMED) | change) is None
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists))
 def test_nonsense_is_no_region(item: Any) -> None:
-    """And no fault."""
+    """No error is raised either."""
     assert region_of(item) is None
     region_of(annotation(DECIDED, AdviceState.CLAIMED) | {"data": item})
     region_of(annotation(DECIDED, AdviceState.CLAIMED) | {"tags": item})

@@ -1,4 +1,4 @@
-"""Webhooks over real sockets: what is sent, when, how often, and what never is."""
+"""Webhooks over real sockets: contents, time, retries, and secrets."""
 
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ OPENED, CLOSED = AdviceEventKind.OPENED, AdviceEventKind.CLOSED
 
 
 def test_a_change_is_one_request_with_the_whole_advice() -> None:
-    """What, when, where, and a name for the delivery by which a receiver tells a repetition."""
+    """It has event, time, place, and a delivery ID by which receivers detect repetitions."""
     with webhook_server() as inbox:
         report = WebhookFixture(to(f"{inbox.url}/hook/?key=1")).send(event(OPENED))
     (body,) = inbox.bodies
@@ -43,7 +43,7 @@ def test_a_change_is_one_request_with_the_whole_advice() -> None:
 
 
 def test_a_decision_is_told_to_nobody() -> None:
-    """The one who made it knows; its annotation says so."""
+    """Its author knows; the annotation shows it."""
     with webhook_server() as inbox:
         report = WebhookFixture(to(inbox.url)).send(event(AdviceEventKind.DECIDED))
 
@@ -61,7 +61,7 @@ def test_offering_asks_nobody() -> None:
 
 @pytest.mark.parametrize("fault", ["500", "503", "404", "401", "cut"])
 def test_a_fault_delays_and_loses_nothing(fault: str) -> None:
-    """The changes wait in their order; the one who took one and broke off can tell the second."""
+    """Events wait in order; a receiver that disconnected can detect the repetition."""
     with webhook_server() as inbox:
         inbox.faults = [fault]
         fixture = WebhookFixture(to(inbox.url))
@@ -79,7 +79,7 @@ def test_a_fault_delays_and_loses_nothing(fault: str) -> None:
 
 
 def test_an_answer_that_is_no_json_is_an_answer() -> None:
-    """Many receivers say `ok`, or a page of thanks."""
+    """Many receivers answer `ok`, or with a page."""
     with webhook_server() as inbox:
         inbox.faults = ["html"]
         report = WebhookFixture(to(inbox.url)).send(event(OPENED))
@@ -88,7 +88,7 @@ def test_an_answer_that_is_no_json_is_an_answer() -> None:
 
 
 def test_rejected_event_does_not_stop_the_others() -> None:
-    """It is given up and counted."""
+    """It is dropped and counted."""
     with webhook_server() as inbox:
         inbox.faults = ["422"]
         fixture = WebhookFixture(to(inbox.url))
@@ -100,7 +100,7 @@ def test_rejected_event_does_not_stop_the_others() -> None:
 
 
 def test_a_receiver_that_fails_is_left_alone_for_longer_each_time() -> None:
-    """After the second failure a minute, then two, up to the limit that is set."""
+    """After the second failure the pause is a minute, then two, up to the setting."""
     with webhook_server() as inbox:
         inbox.faults = ["500"] * 4
         fixture = WebhookFixture(to(inbox.url, pause_seconds=100.0))
@@ -115,7 +115,7 @@ def test_a_receiver_that_fails_is_left_alone_for_longer_each_time() -> None:
 
 
 def test_a_receiver_that_asks_for_patience_has_it() -> None:
-    """`Retry-After` beyond what a request waits is a pause."""
+    """`Retry-After` beyond a request's own wait is a pause."""
     with webhook_server() as inbox:
         inbox.faults, inbox.retry_after = ["429"], "600"
         fixture = WebhookFixture(to(inbox.url))
@@ -129,7 +129,7 @@ def test_a_receiver_that_asks_for_patience_has_it() -> None:
 
 
 def test_one_receiver_that_is_away_keeps_nothing_from_another() -> None:
-    """Each has its own queue; both are told in the end."""
+    """Each has its own queue; both get everything in the end."""
     with webhook_server() as inbox:
         fixture = WebhookFixture(to("http://127.0.0.1:9/hook"), to(inbox.url))
         fixture.send(event(OPENED))
@@ -140,7 +140,7 @@ def test_one_receiver_that_is_away_keeps_nothing_from_another() -> None:
 
 
 def test_waiting_event_survives_a_restart(tmp_path: Path) -> None:
-    """A receiver that is back a day later learns of what another process saw."""
+    """A receiver that is back a day later gets events of an earlier process."""
     with closing(Database(tmp_path / "history.db", MIGRATIONS)) as database:
         with webhook_server() as inbox:
             settings = to(inbox.url)
@@ -157,7 +157,7 @@ def test_waiting_event_survives_a_restart(tmp_path: Path) -> None:
 
 
 def test_events_of_a_removed_webhook_are_dropped(tmp_path: Path) -> None:
-    """A webhook that left the configuration leaves the database."""
+    """A webhook removed from the configuration is removed from the database."""
     with closing(Database(tmp_path / "history.db", MIGRATIONS)) as database:
         outbox = Outbox(database, WEBHOOK_OUTBOX)
         WebhookFixture(to("http://127.0.0.1:9"), outbox=outbox).send(event(OPENED))
@@ -169,7 +169,7 @@ def test_events_of_a_removed_webhook_are_dropped(tmp_path: Path) -> None:
 
 
 def test_event_emitted_twice_is_sent_once() -> None:
-    """An agent that died before it knew that it had told says it again."""
+    """An agent that died before recording the delivery emits it again."""
     with webhook_server() as inbox:
         fixture = WebhookFixture(to(inbox.url))
         fixture.offer(event(OPENED))
@@ -179,7 +179,7 @@ def test_event_emitted_twice_is_sent_once() -> None:
 
 
 def test_the_outbox_is_bounded() -> None:
-    """While no one takes them, the oldest changes give way, and are counted."""
+    """During a long outage the oldest events are dropped, and counted."""
     fixture = WebhookFixture(to("http://127.0.0.1:9", outbox_maximum=3))
     report = fixture.send(*(event(OPENED, id=f"n{index}") for index in range(5)))
 
@@ -187,7 +187,7 @@ def test_the_outbox_is_bounded() -> None:
 
 
 def test_only_what_is_asked_for_is_sent() -> None:
-    """By reason, by severity, and without endings."""
+    """Filters are reason, severity, and endings."""
     with webhook_server() as inbox:
         settings = to(
             inbox.url,
@@ -208,7 +208,7 @@ def test_only_what_is_asked_for_is_sent() -> None:
 
 
 def test_secrets_are_read_anew_and_never_told(tmp_path: Path) -> None:
-    """Token, headers and the address itself, though the receiver echoes all of them."""
+    """Token, headers and address never leak, though the receiver echoes all of them."""
     for name, text in {"token": "t0ken", "headers": "# keys\nX-Api-Key: k3y\n"}.items():
         (tmp_path / name).write_text(text)
     with webhook_server() as inbox:
@@ -246,7 +246,7 @@ def test_secrets_are_read_anew_and_never_told(tmp_path: Path) -> None:
 def test_a_file_that_is_wrong_is_named_without_its_content(
     tmp_path: Path, name: str, text: str, said: str
 ) -> None:
-    """Nothing is sent, and what waits is kept."""
+    """Nothing is sent, and the queue is kept."""
     (tmp_path / name).write_text(text)
     files = {f"{name}_file": str(tmp_path / name)}
     address = {} if name == "url" else {"url": "http://127.0.0.1:9"}
@@ -270,7 +270,7 @@ def test_a_file_that_is_wrong_is_named_without_its_content(
     ],
 )
 def test_an_address_that_nobody_can_use_is_refused(facts: dict[str, str]) -> None:
-    """When the configuration is read, and without its secret part."""
+    """The error comes with the configuration, and without the secret part."""
     with pytest.raises(ValueError, match=r"url|address") as refused:
         WebhookSettings(**facts)
 
@@ -278,7 +278,7 @@ def test_an_address_that_nobody_can_use_is_refused(facts: dict[str, str]) -> Non
 
 
 def test_a_chat_s_own_webhook_is_told_the_way() -> None:
-    """It would refuse each message; the path, which is its secret, is not repeated."""
+    """The chat would reject each message; the path, which is its secret, is not repeated."""
     with pytest.raises(ValueError, match="send advice to an Alertmanager") as refused:
         WebhookSettings(url="https://hooks.slack.com/services/T0/B0/s3cret")
 
@@ -287,13 +287,13 @@ def test_a_chat_s_own_webhook_is_told_the_way() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """What the configuration has of webhooks."""
+    """Webhook settings of the configuration."""
 
     webhooks: tuple[WebhookSettings, ...] = setting((), help="Where advice is sent.")
 
 
 def test_a_configuration_file_holds_them(tmp_path: Path) -> None:
-    """As a list; a webhook without an address is refused at its line."""
+    """They are a list; a webhook without an address is an error at its line."""
     file = tmp_path / "rightsizer.yaml"
     file.write_text(
         "webhooks:\n  - url: https://am.example.org\n    format: alertmanager\n"
@@ -313,7 +313,7 @@ def test_a_configuration_file_holds_them(tmp_path: Path) -> None:
 
 
 def test_metrics_name_each_webhook_once() -> None:
-    """By its host where it has no name, with a number where two have the same."""
+    """The name is its host by default, with a number where two have the same."""
     twice = to("http://127.0.0.1:9/a"), to("http://127.0.0.1:9/b"), to("http://h/c", name="chat")
     webhooks = WebhookFixture(*twice).webhooks
 

@@ -1,4 +1,4 @@
-"""An Alertmanager over real sockets: what it is told of, how often, and of which end."""
+"""An Alertmanager over real sockets: firing alerts, repetition, and resolution."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ OPENED, CLOSED = AdviceEventKind.OPENED, AdviceEventKind.CLOSED
 
 
 def test_an_alertmanager_is_told_of_what_fires_again_and_again() -> None:
-    """Until it has ended, and each time with an end that lies four times ahead."""
+    """Each message until its end has an end time four intervals ahead."""
     with webhook_server(is_alertmanager=True) as inbox:
         fixture = WebhookFixture(
             alerts_to(inbox.url, external_url="http://node-1:19400/"), start=NOW + MINUTE
@@ -50,7 +50,7 @@ def test_an_alertmanager_is_told_of_what_fires_again_and_again() -> None:
 
 
 def test_each_gpu_of_advice_has_an_alert_as_prometheus_would_have() -> None:
-    """With its UUID and Prometheus's name of the agent, and a summary for people."""
+    """It has UUID, Prometheus's name of the agent, and a summary."""
     of_two = event(OPENED).advice
     of_two = replace(of_two, finding=replace(of_two.finding, devices=("GPU-0", "GPU-1")))
     with webhook_server(is_alertmanager=True) as inbox:
@@ -70,7 +70,7 @@ def test_each_gpu_of_advice_has_an_alert_as_prometheus_would_have() -> None:
 
 
 def test_a_pool_is_one_alert() -> None:
-    """Of hundreds of GPUs, none is named."""
+    """None of its hundreds of GPUs is named."""
     pool = event(OPENED).advice
     pool = replace(pool, finding=replace(pool.finding, devices=tuple(map(str, range(300)))))
     with webhook_server(is_alertmanager=True) as inbox:
@@ -84,7 +84,7 @@ def test_a_pool_is_one_alert() -> None:
 
 @pytest.mark.parametrize("state", [AdviceState.SUCCEEDED, AdviceState.EXPIRED, AdviceState.SNOOZED])
 def test_an_alertmanager_is_told_of_the_end_for_a_while(state: AdviceState) -> None:
-    """For a quarter of an hour, so that one that was away learns of it; then no more."""
+    """It is sent for a quarter of an hour, for an Alertmanager that was unavailable."""
     closed = event(CLOSED, state=state, time=NOW + MINUTE).advice
     with webhook_server(is_alertmanager=True) as inbox:
         fixture = WebhookFixture(alerts_to(inbox.url), start=NOW + 2 * MINUTE)
@@ -99,7 +99,7 @@ def test_an_alertmanager_is_told_of_the_end_for_a_while(state: AdviceState) -> N
 
 
 def test_an_alertmanager_that_was_away_learns_the_present() -> None:
-    """Nothing has to be kept for it: the next run tells of all that fires."""
+    """No queue is needed: the next run sends all that fires."""
     with webhook_server(is_alertmanager=True) as inbox:
         inbox.faults = ["503"]
         fixture = WebhookFixture(alerts_to(inbox.url))
@@ -114,7 +114,7 @@ def test_an_alertmanager_that_was_away_learns_the_present() -> None:
 
 
 def test_an_alertmanager_may_be_spared_the_endings() -> None:
-    """The alert then ends by itself, four missed messages later."""
+    """The alert then expires after four missed messages."""
     with webhook_server(is_alertmanager=True) as inbox:
         fixture = WebhookFixture(alerts_to(inbox.url, send_resolved=False))
         fixture.advice = [event(CLOSED, state=AdviceState.EXPIRED).advice]
@@ -131,7 +131,7 @@ def test_an_alertmanager_may_be_spared_the_endings() -> None:
 def test_every_alert_is_one_that_alertmanager_takes(
     states: list[AdviceState], severities: list[Severity], age: int
 ) -> None:
-    """Whatever the advice: times in order, no empty label, and never a page at night."""
+    """For any recommendation times are ordered, no label is empty, and it never pages."""
     inbox_faults = []
     fixture = WebhookFixture(alerts_to("http://127.0.0.1:9"), start=NOW + age * SECOND)
     fixture.advice = [

@@ -1,4 +1,4 @@
-"""All owners as one: precedence, memory, bounds, and what is told of their health."""
+"""All owners combined: precedence, caches, bounds, and health."""
 
 import os
 import pwd
@@ -27,13 +27,13 @@ ID = "ab12" * 16
 
 
 def on_node(root: Path, **changes: object) -> OwnerResolver:
-    """All sources over a tree like procfs; no one is asked over a socket."""
+    """All sources over a procfs-like tree; no socket is queried."""
     settings = OwnerSettings(kubelet_socket="", pod_log_folder="", **changes)  # type: ignore[arg-type]
     return OwnerResolver.on_host(root, sysfs=root / "sys", settings=settings)
 
 
 def key_of(owners: OwnerResolver, pid: int) -> str | None:
-    """The key of a process's workload."""
+    """Key of a process's workload."""
     found = owners.workload_of(pid)
     return found.key if found else None
 
@@ -49,25 +49,25 @@ def key_of(owners: OwnerResolver, pid: int) -> str | None:
     ],
 )
 def test_precedence(tmp_path: Path, path: str, key: str) -> None:
-    """The scheduler goes before the container, the container before the unit."""
+    """The scheduler precedes the container, the container the unit."""
     write_process(tmp_path, 5, cgroup="0::/\n", session=5, start=9)
     write_process(tmp_path, 11, cgroup=f"0::{path}\n", session=5, start=10)
     assert key_of(on_node(tmp_path), 11) == key
 
 
 def test_every_source_has_a_collector(tmp_path: Path) -> None:
-    """What settings may name can be made."""
+    """Every source allowed by the settings can be created."""
     assert on_node(tmp_path, sources=SOURCE_NAMES).collectors() == {}
 
 
 def test_unknown_source_is_refused() -> None:
-    """The message says which there are."""
+    """The message lists the known ones."""
     with pytest.raises(ValueError, match=r"no 'k8s'; choose from kubernetes, slurm"):
         OwnerSettings(sources=("k8s",))
 
 
 def test_users_are_off_unless_asked_for(tmp_path: Path) -> None:
-    """No one's user is looked at by default; if so, units still go before users."""
+    """By default no user is looked up; when enabled, units still precede users."""
     write_process(tmp_path, 11, cgroup="0::/user.slice/session-3.scope\n", session=11, start=9)
     write_process(tmp_path, 12, cgroup="0::/system.slice/vllm.service\n", session=12, start=9)
     name = pwd.getpwuid(os.getuid()).pw_name
@@ -78,7 +78,7 @@ def test_users_are_off_unless_asked_for(tmp_path: Path) -> None:
 
 
 def test_user_without_a_name_has_a_number(tmp_path: Path) -> None:
-    """A container's user is in no file of the host; a process that ended has none."""
+    """A container's user is not in the host's files; a process that ended has none."""
     write_process(tmp_path, 11, cgroup="0::/\n")
     owners = UserCollector(tmp_path, lambda user: user_name(user + 2**30))
     assert owners.workload_of(12) is None
@@ -87,7 +87,7 @@ def test_user_without_a_name_has_a_number(tmp_path: Path) -> None:
 
 
 def test_a_real_process_has_a_user() -> None:
-    """A process of our own is ours."""
+    """A process of our own has our user."""
     with subprocess.Popen(["sleep", "60"]) as process:
         found = UserCollector(Path("/proc"), lambda user: f"number {user}").workload_of(process.pid)
         process.kill()
@@ -95,7 +95,7 @@ def test_a_real_process_has_a_user() -> None:
 
 
 def test_reused_pid_is_another_process(tmp_path: Path) -> None:
-    """A PID that was given away again is seen by its start, at once."""
+    """The start time distinguishes a reused PID at once."""
     owners = on_node(tmp_path)
     write_process(tmp_path, 11, cgroup="0::/a.service\n", start=100)
     assert key_of(owners, 11) == "systemd:a.service"
@@ -106,7 +106,7 @@ def test_reused_pid_is_another_process(tmp_path: Path) -> None:
 
 
 class Given(NodeCollector):
-    """A scheduler that gave away what it was told to."""
+    """A scheduler with given allocations."""
 
     def __init__(self, **given: str) -> None:
         self._given = given
@@ -124,7 +124,7 @@ class Given(NodeCollector):
 
 
 def test_allocations_of_all_schedulers() -> None:
-    """A node may have two; a device that both give away has two holders, each once."""
+    """A node may have two; a device allocated by both has two holders, each once."""
     owners = OwnerResolver([Given(a="x", b="y"), Given(b="z"), Given(a="x")])
     assert {
         device: [each.key for each in found] for device, found in owners.allocations().items()
@@ -132,7 +132,7 @@ def test_allocations_of_all_schedulers() -> None:
 
 
 def test_named_workloads_are_bounded() -> None:
-    """Beyond the bound all are one; the one who was named keeps his name; it is said once."""
+    """Workloads beyond the bound share one name; named ones keep theirs; it is logged once."""
     now = [0.0]
     with capture_logs() as logs:
         owners = OwnerResolver([Given()], workloads_maximum=2, now=lambda: now[0])
@@ -143,7 +143,7 @@ def test_named_workloads_are_bounded() -> None:
 
 
 def test_room_is_made_by_those_that_end() -> None:
-    """A workload that no one asks for any more gives its place to the next."""
+    """A workload that is no longer seen gives its place to the next."""
     now = [0.0]
     roll = WorkloadNameLimiter(1, 30.0, lambda: now[0])
     first, second = (Workload(key, WorkloadKind.SESSION, key) for key in "ab")
@@ -156,7 +156,7 @@ def test_room_is_made_by_those_that_end() -> None:
 
 
 def test_memory_of_the_roll_is_bounded() -> None:
-    """However many there are in a lifetime, no more are kept than may be named."""
+    """No more are kept than may be named, however many there are over time."""
     now = [0.0]
     roll = WorkloadNameLimiter(10, 30.0, lambda: now[0])
     for number in range(1000):
@@ -166,13 +166,13 @@ def test_memory_of_the_roll_is_bounded() -> None:
 
 
 def test_bound_holds_for_allocations_too() -> None:
-    """Those that were given devices count like those that run."""
+    """Workloads with allocations count like running ones."""
     owners = OwnerResolver([Given(a="x", b="y")], workloads_maximum=1)
     assert owners.allocations()["b"] == (OTHER_WORKLOADS,)
 
 
 def test_sources_without_sockets_are_no_collectors(tmp_path: Path) -> None:
-    """Files that everybody can read need no health of their own."""
+    """World-readable files need no health metric."""
     owners = OwnerResolver([SystemdCollector(tmp_path)])
     assert owners.collectors() == {}
     owners.close()

@@ -1,4 +1,4 @@
-"""Whose a process is, and how a device is shared."""
+"""Owner of a process, and shares of a device."""
 
 import subprocess
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ def test_systemd_unit(tmp_path: Path, cgroup: str, unit: str) -> None:
     ],
 )
 def test_launcher_holds_what_its_ranks_hold(tmp_path: Path, cgroup: str) -> None:
-    """A job goes by its launcher, though each rank has a session of its own, as torchrun's have."""
+    """A job is identified by its launcher, though each rank has a session, as with torchrun."""
     write_process(tmp_path, 5, cgroup=cgroup, session=5, name="bash")
     write_process(tmp_path, 6, cgroup=cgroup, session=5, parent=5, start=777, name="torchrun")
     for rank in (11, 12):
@@ -61,7 +61,7 @@ def test_launcher_holds_what_its_ranks_hold(tmp_path: Path, cgroup: str) -> None
 
 
 def test_processes_of_one_shell_are_workloads_of_their_own(tmp_path: Path) -> None:
-    """Nothing but their user has to do with each other what a shell or service manager starts."""
+    """Processes started by a shell or service manager share only their user."""
     write_process(tmp_path, 1, name="systemd")
     write_process(tmp_path, 4, session=4, name="systemd")
     write_process(tmp_path, 5, session=5, parent=4, name="tmux: server")
@@ -76,7 +76,7 @@ def test_processes_of_one_shell_are_workloads_of_their_own(tmp_path: Path) -> No
 
 
 def test_children_of_another_program_are_one_workload_less_surely(tmp_path: Path) -> None:
-    """As those of torch.multiprocessing, and their parent with them."""
+    """Those of torch.multiprocessing are an example, and their parent belongs to them."""
     write_process(tmp_path, 5, session=5, name="bash")
     write_process(tmp_path, 6, session=5, parent=5, name="python3")
     write_process(tmp_path, 11, session=5, parent=6, name="python3")
@@ -89,7 +89,7 @@ def test_children_of_another_program_are_one_workload_less_surely(tmp_path: Path
 
 
 def test_shell_around_each_rank_does_not_part_them(tmp_path: Path) -> None:
-    """What stands between a launcher and a rank does not matter; its programs are settings."""
+    """Processes between a launcher and a rank do not matter; shells' names are settings."""
     write_process(tmp_path, 6, session=5, name="our-launcher")
     for rank in (11, 12):
         write_process(tmp_path, rank, session=5, parent=6, name="bash")
@@ -101,7 +101,7 @@ def test_shell_around_each_rank_does_not_part_them(tmp_path: Path) -> None:
 
 
 def test_unit_of_a_process_manager_is_no_workload(tmp_path: Path) -> None:
-    """Kernels of a notebook server, or supervisord's programs; a unit's own script is its own."""
+    """Covers a notebook server's kernels and supervisord's programs; a unit's script is its own."""
     for unit, top, name in (("hub", 20, "jupyterhub"), ("serve", 30, "start.sh")):
         cgroup = f"0::/system.slice/{unit}.service\n"
         write_process(tmp_path, top, cgroup=cgroup, session=top, name=name)
@@ -118,7 +118,7 @@ def test_unit_of_a_process_manager_is_no_workload(tmp_path: Path) -> None:
 
 
 def test_tree_that_ends_in_itself_ends(tmp_path: Path) -> None:
-    """A pid that was given away between two looks may be its own ancestor."""
+    """A reused PID may seem to be its own ancestor."""
     write_process(tmp_path, 11, session=5, parent=12)
     write_process(tmp_path, 12, session=5, parent=11)
     assert SystemdCollector(tmp_path).workload_of(11) is not None
@@ -134,7 +134,7 @@ def test_process_that_ended_is_nobodys(tmp_path: Path) -> None:
 
 
 def test_real_process_has_a_session() -> None:
-    """This very process is found in the machine's own procfs, by unit or session."""
+    """This process is found in the machine's own procfs, by unit or session."""
     if not Path("/proc/self/stat").exists():
         pytest.skip("this machine has no procfs")
     with subprocess.Popen(["sleep", "60"], start_new_session=True) as process:
@@ -145,7 +145,7 @@ def test_real_process_has_a_session() -> None:
 
 
 def test_answers_are_remembered_for_a_while(tmp_path: Path) -> None:
-    """Files are read once in a lifetime of an answer, also where there was none."""
+    """Files are read once in the lifetime of a result, also of an empty one."""
     now = [0.0]
     owners = OwnerResolver(
         [SystemdCollector(tmp_path)], time_to_live_seconds=30, now=lambda: now[0]
@@ -161,7 +161,7 @@ def test_answers_are_remembered_for_a_while(tmp_path: Path) -> None:
 
 
 def test_memory_is_bounded(tmp_path: Path) -> None:
-    """Processes that no one asks for any more are forgotten."""
+    """Processes that are no longer queried are forgotten."""
     now = [0.0]
     owners = OwnerResolver(
         [SystemdCollector(tmp_path)], time_to_live_seconds=30, now=lambda: now[0]
@@ -179,24 +179,24 @@ class Table(NodeCollector):
         self._names = names
 
     def workload_of(self, pid: int) -> Workload | None:
-        """The workload of that name."""
+        """Workload in the table."""
         name = self._names.get(pid)
         return Workload(name, WorkloadKind.SESSION, name) if name else None
 
     def allocations(self) -> Mapping[str, tuple[Workload, ...]]:
-        """Nothing is given away."""
+        """No allocations."""
         return {}
 
 
 def test_first_source_that_knows_wins() -> None:
-    """Sources are asked in order; one that knows nothing passes to the next."""
+    """Sources are queried in order, until one knows the owner."""
     owners = OwnerResolver([Table({1: "pod"}), Table({1: "session", 2: "session"})])
     names = [owners.workload_of(pid) for pid in (1, 2, 3)]
     assert [found.name if found else None for found in names] == ["pod", "session", None]
 
 
 def test_shares_follow_memory() -> None:
-    """A workload's part is that of its processes' memory; a stranger's part is left over."""
+    """A workload's share is that of its processes' memory; unknown processes' share remains."""
     processes = [Process(1, 300), Process(2, 100), Process(3, 500), Process(4, 100)]
     holdings = holdings_of(processes, Table({1: "a", 2: "a", 3: "b"}))
     assert {found.workload.name: found.share_ratio for found in holdings} == {"a": 0.4, "b": 0.5}
@@ -204,7 +204,7 @@ def test_shares_follow_memory() -> None:
 
 @pytest.mark.parametrize("unknown", [None, 0])
 def test_shares_are_equal_where_memory_is_unknown(unknown: int | None) -> None:
-    """Without figures each process counts the same."""
+    """Without memory values each process counts the same."""
     processes = [Process(1, unknown), Process(2, unknown), Process(3, unknown)]
     holdings = holdings_of(processes, Table({1: "a", 2: "a", 3: "b"}))
     assert [found.share_ratio for found in holdings] == [pytest.approx(2 / 3), pytest.approx(1 / 3)]
@@ -218,7 +218,7 @@ def test_shares_are_equal_where_memory_is_unknown(unknown: int | None) -> None:
     st.dictionaries(st.integers(1, 20), st.sampled_from("abc")),
 )
 def test_shares_sum_to_at_most_one(processes: list[Process], names: dict[int, str]) -> None:
-    """However processes and owners fall, a device is never given away twice."""
+    """For any processes and owners, no more than a device is held."""
     holdings = holdings_of(processes, Table(names))
     assert sum(found.share_ratio for found in holdings) <= 1 + 1e-9
     assert all(0 <= found.share_ratio <= 1 for found in holdings)
@@ -227,7 +227,7 @@ def test_shares_sum_to_at_most_one(processes: list[Process], names: dict[int, st
 
 
 def test_holdings_of_a_snapshot(tmp_path: Path) -> None:
-    """The live source names who holds each device, and no one where no one does."""
+    """The live source reports each device's holders, and none where there are none."""
     write_process(tmp_path / "proc", 11, cgroup="0::/system.slice/vllm.service\n")
     driver = FakeDriver(FakeGpu("GPU-0", processes={11: 1 << 30}), FakeGpu("GPU-1"))
     with reading(driver, FastClock(0), tmp_path) as source:

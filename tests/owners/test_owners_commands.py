@@ -1,4 +1,4 @@
-"""Commands of owners: each kind has its own, and the defaults are by hand."""
+"""Commands of owners: each kind has its own; the default is manual."""
 
 import shlex
 from typing import Final
@@ -17,7 +17,7 @@ ODD: Final = Workload("kubernetes:a b/c;d", K8S, "c;d", WorkloadClass.SERVING, n
 
 @pytest.mark.parametrize("kind", [K8S, SLURM])
 def test_a_scheduler_drains_its_own_nodes(kind: WorkloadKind) -> None:
-    """And no other scheduler does."""
+    """No other scheduler does."""
     (own,) = schedulers_of(kind)
     assert own is owner_of(kind)
     assert own is scheduler_of(kind)
@@ -25,7 +25,7 @@ def test_a_scheduler_drains_its_own_nodes(kind: WorkloadKind) -> None:
 
 @pytest.mark.parametrize("kind", OTHERS)
 def test_both_schedulers_may_drain_a_node_of_other_workloads(kind: WorkloadKind | None) -> None:
-    """The first of them is the default of a fleet."""
+    """The first of them is a fleet's default."""
     assert [type(each) for each in schedulers_of(kind)] == [
         type(owner_of(K8S)),
         type(owner_of(SLURM)),
@@ -35,7 +35,7 @@ def test_both_schedulers_may_drain_a_node_of_other_workloads(kind: WorkloadKind 
 
 @pytest.mark.parametrize("kind", OTHERS)
 def test_other_owners_share_gpus_by_hand(kind: WorkloadKind | None) -> None:
-    """A fragment of a manifest would help none of them."""
+    """A manifest fragment would help none of them."""
     owner = owner_of(kind)
     assert isinstance(owner, Owner)
     assert owner.share_device(Action.SHARE_MPS) == ()
@@ -45,13 +45,13 @@ def test_other_owners_share_gpus_by_hand(kind: WorkloadKind | None) -> None:
 
 @pytest.mark.parametrize("kind", OTHERS)
 def test_only_pods_and_simulated_services_follow_a_queue(kind: WorkloadKind | None) -> None:
-    """Someone must be able to run more of it."""
+    """It must be possible to add replicas."""
     assert bool(owner_of(kind).scale_by_queue(ODD)) is (kind is WorkloadKind.SIMULATED)
     assert owner_of(K8S).scale_by_queue(ODD)
 
 
 def test_names_are_quoted_for_a_shell() -> None:
-    """Adding replicas as well as releasing all of them."""
+    """This covers adding replicas and releasing all."""
     (more,), (none,) = owner_of(K8S).add_replicas(ODD, "3"), owner_of(K8S).release(ODD)
 
     for found, count in ((more, "3"), (none, "0")):

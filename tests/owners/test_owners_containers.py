@@ -1,4 +1,4 @@
-"""Containers without Kubernetes: by identifier, by name where the engine may be asked."""
+"""Containers without Kubernetes: by ID, or by name where the engine may be queried."""
 
 import json
 import socketserver
@@ -30,7 +30,7 @@ class Engine:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Answer for as long as the block lasts."""
+        """Answer within the block."""
         engine = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -62,20 +62,20 @@ class Engine:
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:
-    """An engine that knows one container and does not run yet."""
+    """A stopped engine with one container."""
     found = Engine(tmp_path / "docker.sock")
     found.containers = [{"Id": ID, "Names": ["/trainer"], "Labels": {}}]
     return found
 
 
 def names(engine: Engine, maximum_bytes: int = 2**20) -> dict[str, str]:
-    """What the engine says."""
+    """Names from the engine."""
     found = container_names(engine.path, timeout_seconds=5, maximum_bytes=maximum_bytes)
     return dict(found)
 
 
 def test_names_of_containers(engine: Engine) -> None:
-    """Docker's own interface is asked, by its path without a version."""
+    """Docker's interface is queried by its path without a version."""
     with engine.running():
         assert names(engine) == {ID: "trainer"}
     assert engine.paths == ["/containers/json"]
@@ -109,7 +109,7 @@ def test_names_of_containers(engine: Engine) -> None:
     ],
 )
 def test_service_goes_before_name(container: dict[str, Any], name: str) -> None:
-    """A service's next container has its name too; what is no name is none."""
+    """A service's next container has the service's name; an invalid name is ignored."""
     assert name_of(container) == name
 
 
@@ -124,14 +124,14 @@ def test_service_goes_before_name(container: dict[str, Any], name: str) -> None:
     ],
 )
 def test_hostile_answers(engine: Engine, status: int, body: bytes, said: str) -> None:
-    """Whatever the engine answers, there are names or one kind of error."""
+    """For any response, the result is names or one kind of error."""
     engine.status, engine.containers = status, body
     with engine.running(), pytest.raises(EngineError, match=said):
         names(engine)
 
 
 def test_entries_that_are_none_are_passed_over(engine: Engine) -> None:
-    """One bad entry costs the others nothing."""
+    """One bad entry does not affect the others."""
     engine.containers = [7, {"Id": "short", "Names": ["/x"]}, {"Id": OTHER}, *engine.containers]
     with engine.running():
         assert names(engine) == {ID: "trainer"}
@@ -154,7 +154,7 @@ def on_node(root: Path, socket: str, now: list[float]) -> OwnerResolver:
 
 
 def test_nobody_is_asked_unless_told_to(tmp_path: Path) -> None:
-    """dcgm-exporter#238: the control group is enough to tell containers apart."""
+    """dcgm-exporter#238: the control group suffices to distinguish containers."""
     owners = on_node(tmp_path, "", [0.0])
     keys = [found.key for pid in (11, 12) if (found := owners.workload_of(pid))]
     assert keys == ["container:ab12ab12ab12", "container:cd34cd34cd34"]
@@ -162,7 +162,7 @@ def test_nobody_is_asked_unless_told_to(tmp_path: Path) -> None:
 
 
 def test_names_where_the_engine_may_be_asked(tmp_path: Path, engine: Engine) -> None:
-    """A container that the engine does not know keeps its short identifier."""
+    """A container that the engine does not list keeps its short ID."""
     with engine.running():
         owners = on_node(tmp_path, str(engine.path), [0.0])
         found = [owners.workload_of(pid) for pid in (11, 12)]
@@ -176,7 +176,7 @@ def test_names_where_the_engine_may_be_asked(tmp_path: Path, engine: Engine) -> 
 
 
 def test_a_new_container_is_named_soon(tmp_path: Path, engine: Engine) -> None:
-    """A container that is new to the engine's list is asked for after the floor, and renamed."""
+    """After a minimum interval the engine is queried again, and the container is renamed."""
     now, wait = [0.0], threading.Event()
     with engine.running():
         owners = on_node(tmp_path, str(engine.path), now)

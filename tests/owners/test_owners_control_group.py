@@ -1,4 +1,4 @@
-"""Pod, container and job by the path of a control group, in every spelling there is."""
+"""Pod, container and job by the path of a control group, in every known spelling."""
 
 import pytest
 from hypothesis import given
@@ -39,7 +39,7 @@ ID, OTHER = "ab12" * 16, "cd34" * 16
         (f"/kubepods/burstable/pod{UID}/{ID}", UID, ID),
         (f"/kubepods/pod{UID}/{ID}", UID, ID),
         (f"/kubepods/besteffort/pod{UID}", UID, ""),
-        # A static pod goes by the hash of its manifest.
+        # A static pod has the hash of its manifest.
         (f"/kubepods/burstable/pod{STATIC}/{ID}", STATIC, ID),
         (f"/kubepods.slice/kubepods-pod{STATIC}.slice/crio-{ID}.scope", STATIC, ID),
         # kind: the node itself is a container.
@@ -53,7 +53,7 @@ ID, OTHER = "ab12" * 16, "cd34" * 16
             UID,
             ID,
         ),
-        # A container engine inside of a pod's container.
+        # A container engine inside a pod's container.
         (f"/kubepods/burstable/pod{UID}/{ID}/docker/{OTHER}", UID, ID),
         # Seen from within a control group namespace.
         (f"/../../kubepods-burstable-pod{UID_}.slice/cri-containerd-{ID}.scope", UID, ID),
@@ -70,12 +70,12 @@ ID, OTHER = "ab12" * 16, "cd34" * 16
     ],
 )
 def test_pods(path: str, uid: str, container: str) -> None:
-    """Both drivers, all runtimes, nested or not."""
+    """Covers both drivers and all runtimes, nested or not."""
     assert pod_in([path]) == (uid, container)
 
 
 def test_pod_is_found_in_any_hierarchy() -> None:
-    """With version 1, the memory controller may know what systemd's hierarchy does not."""
+    """With version 1, the memory controller may have a path that systemd's hierarchy lacks."""
     assert pod_in(["/", "/init.scope", f"/kubepods/pod{UID}/{ID}"]) == (UID, ID)
 
 
@@ -93,7 +93,7 @@ def test_pod_is_found_in_any_hierarchy() -> None:
     ],
 )
 def test_near_misses_are_no_pods(path: str) -> None:
-    """Near misses are not taken for pods."""
+    """Similar paths are not taken for pods."""
     assert pod_in([path]) is None
 
 
@@ -125,7 +125,7 @@ def test_near_misses_are_no_pods(path: str) -> None:
     ],
 )
 def test_containers(path: str, container: str) -> None:
-    """Docker, containerd and Podman, with root or without."""
+    """Covers Docker, containerd and Podman, with root or without."""
     assert container_in([path]) == container
 
 
@@ -141,7 +141,7 @@ def test_containers(path: str, container: str) -> None:
     ],
 )
 def test_container_monitors_are_no_containers(path: str) -> None:
-    """A container's monitor is not in it, and other numbers are no identifiers."""
+    """A container's monitor is outside it, and other numbers are no IDs."""
     assert container_in([path]) is None
 
 
@@ -158,7 +158,7 @@ def test_container_monitors_are_no_containers(path: str) -> None:
     ],
 )
 def test_jobs(path: str, job: str, step: str) -> None:
-    """Both versions, one daemon on a node or several."""
+    """Covers both versions, with one daemon on a node or several."""
     assert job_in(["/", path]) == (job, step)
 
 
@@ -181,7 +181,7 @@ def test_slurm_daemons_are_no_jobs(path: str) -> None:
     st.lists(st.text(alphabet="/podkubes.slice-_:0123456789abcdef@\n", max_size=120), max_size=3)
 )
 def test_any_path_is_read(paths: list[str]) -> None:
-    """Whatever a path says, it is taken for something or for nothing."""
+    """For any path, the result is a workload or none."""
     pod, container, job = pod_in(paths), container_in(paths), job_in(paths)
     assert pod is None or len(pod[0]) in (32, 36)
     assert container is None or len(container) == 64

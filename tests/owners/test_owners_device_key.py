@@ -1,4 +1,4 @@
-"""The spellings of devices: each ends at the right device or at none."""
+"""Spellings of devices: each resolves to the right device or to none."""
 
 from pathlib import Path
 
@@ -46,7 +46,7 @@ INSTANCE = Device(
     ],
 )
 def test_device_plugins(spelling: str, key: str | None) -> None:
-    """NVIDIA's plugin with replicas and MIG, GKE's, KubeVirt's; other devices are no one's."""
+    """Covers NVIDIA's plugin with replicas and MIG, GKE's, and KubeVirt's; others are ignored."""
     assert kubelet_device_key(spelling, ADDRESSES.get) == key
 
 
@@ -61,12 +61,12 @@ def test_device_plugins(spelling: str, key: str | None) -> None:
     ],
 )
 def test_claims(driver: str, spelling: str, key: str | None) -> None:
-    """A claim's device is known by its minor number; an instance's is not to be known."""
+    """A claim's device is identified by its minor number; an instance's cannot be."""
     assert dra_device_key(driver, spelling, ADDRESSES.get) == key
 
 
 def test_a_minor_number_is_no_index(tmp_path: Path) -> None:
-    """jobstats#34: files are numbered otherwise than NVML's GPUs; only the address is the same."""
+    """jobstats#34: device files and NVML number GPUs differently; only the address is common."""
     write_gpu(tmp_path, "0000:1b:00.0", 1)
     write_gpu(tmp_path, "0000:3B:00.0", 0)
     (tmp_path / "driver/nvidia/gpus/0000:ff:00.0").mkdir()
@@ -79,7 +79,7 @@ def test_a_minor_number_is_no_index(tmp_path: Path) -> None:
 
 
 def test_keys_of_a_device() -> None:
-    """A GPU and an instance of it have no key in common."""
+    """A GPU and its instances have no key in common."""
     assert keys_of(GPU) == (f"GPU-{UUID}", "index:0", "0000:1b:00.0")
     assert keys_of(INSTANCE) == (
         f"MIG-{UUID}",

@@ -1,4 +1,4 @@
-"""How a device is shared: by memory, with those that were given it and do not run."""
+"""Shares of a device: by memory, with allocations that do not run."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ UIDS = ["0f1c2d3e-aaaa-bbbb-cccc-000000000001", "0f1c2d3e-aaaa-bbbb-cccc-0000000
 
 
 def pod(name: str, container: str = "") -> Workload:
-    """A pod with a name, or one that has but its uid."""
+    """A pod with a name, or one with its UID only."""
     is_named = name not in UIDS
     return Workload(
         f"kubernetes:{name}",
@@ -29,7 +29,7 @@ def pod(name: str, container: str = "") -> Workload:
 
 
 def job(name: str) -> Workload:
-    """A job of Slurm."""
+    """A Slurm job."""
     return Workload(f"slurm:{name}", WorkloadKind.SLURM, name)
 
 
@@ -40,25 +40,25 @@ class Table:
         self._table = table
 
     def workload_of(self, pid: int) -> Workload | None:
-        """The workload in the table."""
+        """Workload in the table."""
         return self._table.get(pid)
 
     def allocations(self) -> Mapping[str, tuple[Workload, ...]]:
-        """Nothing is given away."""
+        """No allocations."""
         return {}
 
 
 def shares(
     table: Mapping[int, Workload], *given: Workload, is_known: bool = True
 ) -> dict[str, tuple[float, bool]]:
-    """Who holds the GPU on which one process of each entry runs."""
+    """Holders of a GPU with one process for each entry."""
     processes = [Process(pid, 100) for pid in table] if is_known else None
     found = holdings_on(GPU, processes, Table(table), {"GPU-0": given})
     return {each.workload.key: (each.share_ratio, each.has_process) for each in found}
 
 
 def test_given_and_unused() -> None:
-    """A device that no one uses belongs in equal parts to those that it was given to."""
+    """An unused device is shared equally by its allocations."""
     assert shares({}) == {}
     assert shares({}, pod("a")) == {"kubernetes:a": (1.0, False)}
     assert shares({}, pod("a"), job("7")) == {
@@ -68,7 +68,7 @@ def test_given_and_unused() -> None:
 
 
 def test_given_and_used_by_others() -> None:
-    """Who does not run has no part of what others use, and is still told."""
+    """An allocation that does not run has no share of a used device, but is listed."""
     assert shares({1: pod("b")}, pod("a")) == {
         "kubernetes:a": (0.0, False),
         "kubernetes:b": (1.0, True),
@@ -76,7 +76,7 @@ def test_given_and_used_by_others() -> None:
 
 
 def test_given_and_used() -> None:
-    """dcgm-exporter PR#594: a holder's share is that of its processes, given the device or not."""
+    """dcgm-exporter PR#594: a holder's share is that of its processes, allocated or not."""
     assert shares({1: pod("a"), 2: pod("b")}, pod("a")) == {
         "kubernetes:a": (0.5, True),
         "kubernetes:b": (0.5, True),
@@ -84,7 +84,7 @@ def test_given_and_used() -> None:
 
 
 def test_unknown_processes_are_not_none() -> None:
-    """Where the driver does not tell the processes, no one is said to have none."""
+    """If the driver lists no processes, holders may still have some."""
     assert shares({}, pod("a"), pod("b"), is_known=False) == {
         "kubernetes:a": (0.5, True),
         "kubernetes:b": (0.5, True),
@@ -96,7 +96,7 @@ def test_unknown_processes_are_not_none() -> None:
     [
         ([pod(UIDS[0])], [pod("a")], ["kubernetes:a"]),
         ([pod(UIDS[0]), pod("b")], [pod("a"), pod("b")], ["kubernetes:a", "kubernetes:b"]),
-        # Two of one side and one of the other: no one can tell which is which.
+        # With two of one side and one of the other, the match is unknown.
         (
             [pod(UIDS[0]), pod(UIDS[1])],
             [pod("a")],
@@ -115,12 +115,12 @@ def test_unknown_processes_are_not_none() -> None:
 def test_two_halves_of_a_name(
     running: list[Workload], given: list[Workload], keys: list[str]
 ) -> None:
-    """What kernel and scheduler call differently is one where there is no doubt."""
+    """Names by kernel and scheduler are merged where the match is unambiguous."""
     assert list(shares(dict(enumerate(running)), *given)) == keys
 
 
 def test_pods_of_one_workload_name_neither() -> None:
-    """Two replicas on one device are one holder, without the name of either pod."""
+    """Two replicas on one device are one holder, without either pod's name."""
     replicas = {
         1: Workload("k", WorkloadKind.KUBERNETES, "web", pod="web-1", container="main"),
         2: Workload("k", WorkloadKind.KUBERNETES, "web", pod="web-2", container="main"),
@@ -131,7 +131,7 @@ def test_pods_of_one_workload_name_neither() -> None:
 
 
 def test_shares_are_those_of_memory_and_never_copied() -> None:
-    """dcgm-exporter#582: the parts of a shared GPU sum to one GPU at most."""
+    """dcgm-exporter#582: shares of a GPU sum to at most one GPU."""
     table = {1: pod("a"), 2: pod("b")}
     processes = [Process(1, 300), Process(2, 100), Process(3, 100)]
     holdings = holdings_on(GPU, processes, Table(table), {"GPU-0": ()})
@@ -155,13 +155,13 @@ workloads = st.sampled_from(
 def test_nothing_is_given_twice(
     processes: list[Process], table: dict[int, Workload], given_to: dict[str, list[Workload]]
 ) -> None:
-    """However processes, owners and allocations fall, the parts sum to at most the whole."""
+    """For any processes, owners and allocations, shares sum to at most the whole."""
     allocations = {key: tuple(found) for key, found in given_to.items()}
     holdings = holdings_on(GPU, processes, Table(table), allocations)
     assert sum(each.share_ratio for each in holdings) <= 1 + 1e-9
     keys = [each.workload.key for each in holdings]
     assert len(keys) == len(set(keys))
-    # No one who runs is lost, and no one from another device is here.
+    # No running workload is lost, and none is from another device.
     assert sum(table.get(process.pid) is not None for process in processes) == 0 or keys
     here = {each.key for key in ("GPU-0", "index:0") for each in allocations.get(key, ())}
     here |= {table[process.pid].key for process in processes if process.pid in table}
@@ -170,7 +170,7 @@ def test_nothing_is_given_twice(
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 2**40)), min_size=1, max_size=8))
 def test_all_of_a_known_device_is_somebodys(held: list[tuple[int, int]]) -> None:
-    """Where every process has an owner, the parts sum to the whole."""
+    """If every process has an owner, the shares sum to the whole."""
     processes = [Process(pid, size) for pid, size in held]
     table = {pid: pod(chr(96 + pid)) for pid, _ in held}
     holdings = holdings_on(GPU, processes, Table(table))

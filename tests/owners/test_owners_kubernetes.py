@@ -23,7 +23,7 @@ DEVICES = [Device(uuid, index) for index, uuid in enumerate(GPUS)]
 
 
 class Node:
-    """A node of Kubernetes under a folder, and a clock that is set by hand."""
+    """A Kubernetes node under a folder, with a manual clock."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -32,7 +32,7 @@ class Node:
         self.owners: KubernetesCollector
 
     def start(self, **changes: float) -> KubernetesCollector:
-        """Owners that look at this node."""
+        """Owners that watch this node."""
         settings = OwnerSettings(
             kubelet_socket=str(self.socket),
             pod_log_folder=str(self.root / "log"),
@@ -54,13 +54,13 @@ class Node:
         (self.root / "log/containers" / file).touch()
 
     def held(self, gpu: int, *pids: int) -> dict[str, tuple[float, bool]]:
-        """Who holds a GPU on which processes of equal size run: share, and whether it runs."""
+        """Holders of a GPU with processes of equal size: share, and whether it runs."""
         processes = [Process(pid, 100) for pid in pids]
         found = holdings_on(DEVICES[gpu], processes, self.owners, self.owners.allocations())
         return {each.workload.key: (each.share_ratio, each.has_process) for each in found}
 
     def settle(self, is_settled: Callable[[], bool]) -> None:
-        """Let the kubelet's thread answer."""
+        """Wait for the kubelet's thread."""
         wait = threading.Event()
         for _ in range(500):
             if is_settled():
@@ -78,7 +78,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 
 def test_names_by_log_files(node: Node) -> None:
-    """The names of the kubelet's log files tell pod, namespace and container for certain."""
+    """The kubelet's log files contain pod, namespace and container."""
     node.log(0, "ml", "vllm-7d4b9c6f5d-x2x9k", "engine")
     node.run(11, 0)
     workload = node.start().workload_of(11)
@@ -90,7 +90,7 @@ def test_names_by_log_files(node: Node) -> None:
 
 
 def test_key_survives_the_pod(node: Node) -> None:
-    """dcgm-exporter#585, #340: a pod that takes another's place makes no new workload."""
+    """dcgm-exporter#585, #340: a replacement pod is the same workload."""
     node.log(0, "ml", "vllm-7d4b9c6f5d-x2x9k")
     node.log(1, "ml", "vllm-6b8d7c9f4z-kkkk2")
     node.log(2, "qa", "vllm-7d4b9c6f5d-x2x9k")
@@ -102,7 +102,7 @@ def test_key_survives_the_pod(node: Node) -> None:
 
 
 def test_a_new_pod_is_found_in_the_log_folder(node: Node) -> None:
-    """The folder is listed again for a pod that it did not have, after the floor."""
+    """The folder is listed again for an unknown pod, after a minimum interval."""
     node.run(11, 0)
     owners = node.start()
     first = owners.workload_of(11)
@@ -117,7 +117,7 @@ def test_a_new_pod_is_found_in_the_log_folder(node: Node) -> None:
 
 
 def test_name_by_the_device(node: Node) -> None:
-    """Without log files, a pod that runs alone on a device is whom the kubelet gave it to."""
+    """Without log files, the only pod on a device has the kubelet's allocation's name."""
     node.run(11, 0)
     node.start()
     pods = answer(pod("ml", "train-0", [GPUS[0]]), pod("ml", "other", [GPUS[1]]))
@@ -127,7 +127,7 @@ def test_name_by_the_device(node: Node) -> None:
 
 
 def test_no_name_is_guessed(node: Node) -> None:
-    """dcgm-exporter#307: two pods on a device stay two, and neither takes the other's name."""
+    """dcgm-exporter#307: two pods on a device stay two, and neither gets the other's name."""
     node.run(11, 0)
     node.run(12, 1)
     node.start()
@@ -137,7 +137,7 @@ def test_no_name_is_guessed(node: Node) -> None:
     assert held == {
         f"kubernetes:{UIDS[0]}": (0.5, True),
         f"kubernetes:{UIDS[1]}": (0.5, True),
-        # They may well be these two: no one says that they do not run.
+        # They may be these two: nothing shows that they do not run.
         "kubernetes:ml/a": (0.0, True),
         "kubernetes:ml/b": (0.0, True),
     }
@@ -160,7 +160,7 @@ def test_time_sliced_gpu_has_all_its_pods(node: Node) -> None:
 
 
 def test_without_the_hosts_processes(node: Node) -> None:
-    """An agent that sees no foreign process still knows whom a device was given to."""
+    """An agent that sees no other process still knows the allocations."""
     node.start()
     pods = answer(pod("ml", "a", [GPUS[0]]), pod("ml", "b", [GPUS[1]]), pod("ml", "c", [GPUS[1]]))
     with kubelet(node.socket, lambda _: pods):
@@ -169,7 +169,7 @@ def test_without_the_hosts_processes(node: Node) -> None:
 
 
 def test_spellings_meet_the_device(node: Node) -> None:
-    """GKE's files and DRA's claims go by minor number, which is no index."""
+    """GKE's files and DRA's claims have minor numbers, which are no indices."""
     write_gpu(node.root / "proc", "0000:1b:00.0", 1)
     node.start()
     pods = answer(pod("gke", "a", ["nvidia1/vgpu0"]), pod("dra", "b", claimed=["gpu-1"]))
@@ -181,14 +181,14 @@ def test_spellings_meet_the_device(node: Node) -> None:
 
 
 def test_no_kubelet_is_no_failure(node: Node) -> None:
-    """A node that never had one has no such collector, and asks no one."""
+    """A node without a kubelet has no such collector, and queries nothing."""
     owners = node.start()
     assert owners.allocations() == {}
     assert owners.outcomes() == {}
 
 
 def test_kubelet_restart(node: Node) -> None:
-    """dcgm-exporter#342: while the kubelet is away its last word stands, and its failure shows."""
+    """dcgm-exporter#342: meanwhile its last answer is used, and its failure is reported."""
     owners = node.start(hold_seconds=600.0)
     pods = answer(pod("ml", "a", [GPUS[0]]))
     with kubelet(node.socket, lambda _: pods):
@@ -206,7 +206,7 @@ def test_kubelet_restart(node: Node) -> None:
 
 
 def test_a_kubelet_that_hangs_delays_nothing(node: Node) -> None:
-    """Pods are still told by their control groups; the thread that hangs is one."""
+    """Pods are still identified by control groups; only one thread hangs."""
     release = threading.Event()
 
     def hang(_: grpc.ServicerContext) -> bytes:
@@ -226,7 +226,7 @@ def test_a_kubelet_that_hangs_delays_nothing(node: Node) -> None:
 
 
 def test_calls_are_few(node: Node) -> None:
-    """dcgm-exporter#599: one call in an interval, one more for a new pod, whatever is asked."""
+    """dcgm-exporter#599: one call an interval, one more for a new pod, however often it is read."""
     pods = answer(pod("ml", "a", [GPUS[0]]))
     with kubelet(node.socket, lambda _: pods) as calls:
         owners = node.start()
@@ -244,7 +244,7 @@ def test_calls_are_few(node: Node) -> None:
 
 
 def test_hostile_answers_name_nobody(node: Node) -> None:
-    """What the kubelet could never have said neither crashes nor ends up in a label."""
+    """An invalid answer neither crashes nor becomes a label."""
     owners = node.start()
     pods = answer(pod("ml", 'a"} 1\n', [GPUS[0]]), pod("ml\0", "b", [GPUS[0]]), pod("", "c", ["x"]))
     with kubelet(node.socket, lambda _: pods):

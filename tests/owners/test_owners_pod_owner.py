@@ -1,4 +1,4 @@
-"""The key of a pod's workload: it survives the pod, and never joins what is not one."""
+"""Key of a pod's workload: it outlives the pod, and never merges different workloads."""
 
 import pytest
 
@@ -21,18 +21,18 @@ from rightsizer.model.workload import PodOwner, WorkloadClass, owner_of_pod
 def test_generated_suffix_is_left_out_of_the_owner(
     pod: str, owner: str, workload_class: WorkloadClass
 ) -> None:
-    """Deployments, cron jobs, training jobs, jobs and daemon sets make names up."""
+    """Deployments, cron jobs, training jobs, jobs and daemon sets generate names."""
     assert owner_of_pod(pod) == PodOwner(owner, workload_class)
 
 
 @pytest.mark.parametrize(
     "pod",
     [
-        # A stateful set's pod keeps its name, which may as well be a model's version.
+        # A stateful set's pod keeps its name, whose number may be a model's version.
         "llama-2",
         "web-0",
         "qwen-72",
-        # Made by hand: vowels, other digits, other lengths.
+        # Named by hand: vowels, other digits, other lengths.
         "train-small",
         "bench-12345",
         "serve-model1",
@@ -45,5 +45,5 @@ def test_generated_suffix_is_left_out_of_the_owner(
     ],
 )
 def test_a_name_of_its_own_stays(pod: str) -> None:
-    """Two workloads under one key would be worse than one under two."""
+    """Merging two workloads under one key would be worse than splitting one."""
     assert owner_of_pod(pod) == PodOwner(pod)

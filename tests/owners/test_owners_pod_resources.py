@@ -1,4 +1,4 @@
-"""The kubelet's pod-resources interface: real gRPC, every version, and peers that misbehave."""
+"""The kubelet's pod-resources interface: real gRPC, all versions, and misbehaving peers."""
 
 import contextlib
 import socket
@@ -24,7 +24,7 @@ UUID = "GPU-8ba15a3a-9c15-45e7-ad2f-0b1c6b14b9e0"
 
 
 def listed_pods(path: Path, **changes: float) -> tuple[ContainerDevices, ...]:
-    """What the kubelet at a socket says."""
+    """Answer of the kubelet at a socket."""
     return list_pods(
         path,
         timeout_seconds=changes.get("timeout_seconds", 5.0),
@@ -34,7 +34,7 @@ def listed_pods(path: Path, **changes: float) -> tuple[ContainerDevices, ...]:
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1", "v1alpha1"])
 def test_every_version_is_understood(tmp_path: Path, version: str) -> None:
-    """A kubelet that knows but one version is asked in that one."""
+    """A kubelet with only one version is queried in that one."""
     path = tmp_path / "kubelet.sock"
     with kubelet(path, lambda _: answer(pod("ml", "llm-0", [UUID])), version) as calls:
         pods = listed_pods(path)
@@ -43,7 +43,7 @@ def test_every_version_is_understood(tmp_path: Path, version: str) -> None:
 
 
 def test_all_that_was_given_is_told(tmp_path: Path) -> None:
-    """Several pods, several devices, claims; who holds nothing is left out."""
+    """Covers several pods, several devices and claims; pods without devices are omitted."""
     path = tmp_path / "kubelet.sock"
     pods = answer(
         pod("ml", "a", [UUID, "nvidia0"]),
@@ -60,7 +60,7 @@ def test_all_that_was_given_is_told(tmp_path: Path) -> None:
 
 
 def test_a_large_answer_comes_whole(tmp_path: Path) -> None:
-    """An answer of many times the flow-control window is read to its end."""
+    """An answer of many times the flow-control window is read completely."""
     path = tmp_path / "kubelet.sock"
     pods = answer(*(pod("ml", f"pod-{number}", [UUID] * 20) for number in range(1000)))
     with kubelet(path, lambda _: pods):
@@ -71,7 +71,7 @@ def test_a_large_answer_comes_whole(tmp_path: Path) -> None:
 
 
 def test_a_refusal_is_told(tmp_path: Path) -> None:
-    """The kubelet's rate limit is an error with its own words, not an empty node."""
+    """The kubelet's rate limit is an error with its message, not an empty node."""
     path = tmp_path / "kubelet.sock"
 
     def refuse(context: grpc.ServicerContext) -> bytes:
@@ -86,14 +86,14 @@ def test_a_refusal_is_told(tmp_path: Path) -> None:
 
 
 def test_a_socket_of_something_else_is_told(tmp_path: Path) -> None:
-    """A gRPC server without the interface is no kubelet."""
+    """A gRPC server without the interface is not a kubelet."""
     path = tmp_path / "other.sock"
     with kubelet(path, lambda _: b"", "v7"), pytest.raises(GrpcCallError, match="knows no version"):
         listed_pods(path)
 
 
 def test_a_kubelet_that_hangs_is_given_up(tmp_path: Path) -> None:
-    """The time allowed is for all of the call."""
+    """The timeout covers the whole call."""
     path, release = tmp_path / "kubelet.sock", threading.Event()
 
     def hang(_: grpc.ServicerContext) -> bytes:
@@ -121,7 +121,7 @@ def test_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @contextmanager
 def peer(path: Path, behave: Callable[[socket.socket], object]) -> Iterator[None]:
-    """A peer that does as it likes with one caller."""
+    """A peer with any behavior, for one caller."""
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
         server.listen()
@@ -143,18 +143,18 @@ def peer(path: Path, behave: Callable[[socket.socket], object]) -> Iterator[None
         (b"", "hung up"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "hung up"),
         (b"\xff" * 3 * 2**20, "more than 1048576 bytes"),
-        # A frame of data on the stream that has none.
+        # A data frame on an unopened stream.
         (b"\0\0\1\0\0\0\0\0\0x", "does not speak HTTP/2"),
         # Settings, then a GOAWAY frame: last stream 0, error 2.
         (b"\0\0\0\4\0\0\0\0\0" + b"\0\0\x08\7\0\0\0\0\0" + bytes(7) + b"\2", "broke off"),
     ],
 )
 def test_a_peer_that_is_no_kubelet(tmp_path: Path, words: bytes, said: str) -> None:
-    """Whatever the peer says, the call ends with one kind of error."""
+    """For any bytes, the call ends with one kind of error."""
     path = tmp_path / "peer.sock"
 
     def behave(caller: socket.socket) -> None:
-        with contextlib.suppress(OSError):  # The caller may hang up at any time.
+        with contextlib.suppress(OSError):  # The caller may disconnect at any time.
             caller.recv(65536)
             caller.sendall(words)
             caller.shutdown(socket.SHUT_WR)
@@ -166,7 +166,7 @@ def test_a_peer_that_is_no_kubelet(tmp_path: Path, words: bytes, said: str) -> N
 
 
 def answering(headers: list[tuple[str, str]], body: bytes) -> Callable[[socket.socket], object]:
-    """A peer that speaks HTTP/2 and answers one request so."""
+    """A peer that speaks HTTP/2 and gives one request the answer."""
 
     def behave(caller: socket.socket) -> None:
         server = H2Connection(H2Configuration(client_side=False))
@@ -197,7 +197,7 @@ def answering(headers: list[tuple[str, str]], body: bytes) -> Callable[[socket.s
 def test_an_answer_that_is_none(
     tmp_path: Path, status: str, grpc_status: str, body: bytes, said: str
 ) -> None:
-    """Refused, compressed, cut short or one too many: none of them is an empty node."""
+    """Refused, compressed, truncated or duplicate answers do not mean an empty node."""
     path = tmp_path / "peer.sock"
     behave = answering([(":status", status), ("grpc-status", grpc_status)], body)
     with peer(path, behave), pytest.raises(GrpcCallError, match=said):
@@ -205,11 +205,11 @@ def test_an_answer_that_is_none(
 
 
 def test_a_peer_that_drips_is_given_up(tmp_path: Path) -> None:
-    """One byte after another does not stretch the time allowed."""
+    """Single bytes do not extend the timeout."""
     path, done = tmp_path / "peer.sock", threading.Event()
 
     def drip(caller: socket.socket) -> None:
-        frame = b"\0\0\x08\6\0\0\0\0\0" + bytes(8)  # A ping, which asks for an answer.
+        frame = b"\0\0\x08\6\0\0\0\0\0" + bytes(8)  # A ping, which needs an answer.
         with contextlib.suppress(OSError):
             caller.sendall(b"\0\0\0\4\0\0\0\0\0")
             while not done.wait(0.02):
@@ -222,7 +222,7 @@ def test_a_peer_that_drips_is_given_up(tmp_path: Path) -> None:
 
 
 def read(data: bytes) -> tuple[ContainerDevices, ...] | None:
-    """What an answer says, `None` where it is refused as it should be."""
+    """The parsed answer, `None` where it is rejected as it should be."""
     try:
         return parse_pods(data)
     except GrpcCallError:
@@ -231,13 +231,13 @@ def read(data: bytes) -> tuple[ContainerDevices, ...] | None:
 
 @given(st.binary(max_size=200))
 def test_hostile_bytes_never_crash(data: bytes) -> None:
-    """Any bytes are read or refused."""
+    """Any bytes are read or rejected."""
     assert all(found.devices or found.claimed for found in read(data) or ())
 
 
 @given(st.integers(0, 400), st.binary(min_size=1, max_size=4))
 def test_damaged_answers_never_crash(position: int, damage: bytes) -> None:
-    """A whole answer with a few bytes changed, or cut short there, is read or refused."""
+    """An answer with a few changed bytes, or truncated there, is read or rejected."""
     whole = answer(pod("ml", "a", [UUID, "nvidia0"], claimed=["gpu-0"]))
     for data in (whole[:position] + damage + whole[position + len(damage) :], whole[:position]):
         assert all(found.devices or found.claimed for found in read(data) or ())
@@ -248,7 +248,7 @@ names = st.text(alphabet=st.characters(codec="utf-8"), max_size=20)
 
 @given(st.lists(st.tuples(names, names, st.lists(st.text(max_size=40), max_size=3)), max_size=4))
 def test_reads_what_protobuf_writes(pods: list[tuple[str, str, list[str]]]) -> None:
-    """Our walker and Google's library agree; a name that Kubernetes would refuse is left out."""
+    """Our parser and Google's library agree; an invalid Kubernetes name is omitted."""
     data = answer(*(pod(namespace, name, devices) for namespace, name, devices in pods))
     theirs = [
         ContainerDevices(
@@ -270,7 +270,7 @@ def test_reads_what_protobuf_writes(pods: list[tuple[str, str, list[str]]]) -> N
 
 
 def test_an_answer_of_nothing_but_empty_fields_is_refused() -> None:
-    """Two bytes a message would otherwise grow into millions of objects."""
+    """Two bytes a message would otherwise become millions of objects."""
     with pytest.raises(GrpcCallError, match="more than 500000 fields"):
         parse_pods(b"\x0a\x00" * 600_000)
 
@@ -280,6 +280,6 @@ def test_an_answer_of_nothing_but_empty_fields_is_refused() -> None:
     [b"\x0a", b"\x0a\x05ab", b"\x0b", b"\xff" * 11, b"\x0a\x04\x0a\x02\xff\xfe", b"\x09\x00"],
 )
 def test_broken_messages_are_refused(data: bytes) -> None:
-    """Cut short, longer than their message, of a kind long gone, or not UTF-8."""
+    """Covers truncated, too long, obsolete and invalid UTF-8 ones."""
     with pytest.raises(GrpcCallError, match="cannot be read"):
         parse_pods(data)

@@ -28,7 +28,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 @pytest.fixture(params=["0::", "1:name=systemd:"])
 def hierarchy(request: pytest.FixtureRequest) -> Path:
-    """Where the hierarchy of version 2, or systemd's of version 1, is mounted."""
+    """Mount of the version 2 hierarchy, or of systemd's version 1."""
     for line in Path("/proc/mounts").read_text().splitlines():
         _, place, kind, options, *_ = line.split()
         is_wanted = kind == "cgroup2" if request.param == "0::" else "name=systemd" in options
@@ -39,7 +39,7 @@ def hierarchy(request: pytest.FixtureRequest) -> Path:
 
 @contextmanager
 def group(root: Path, path: str) -> Iterator[Path]:
-    """A control group, made with all its parents and taken away again."""
+    """A control group, created with its parents and removed again."""
     with ExitStack() as stack:
         folder = root
         for part in Path(path).parts:
@@ -77,13 +77,13 @@ def process_in(folder: Path) -> Iterator[int]:
 
 
 def owners(**changes: object) -> OwnerResolver:
-    """All the sources of this machine; no one is asked over a socket."""
+    """All the sources of this machine; no socket is queried."""
     settings = OwnerSettings(kubelet_socket="", pod_log_folder="", **changes)  # type: ignore[arg-type]
     return OwnerResolver.on_host(Path("/proc"), settings=settings)
 
 
 def test_a_pod(hierarchy: Path) -> None:
-    """A process in a pod's control group is the pod's, also while no one tells its name."""
+    """A process in a pod's control group is the pod's, even without a name."""
     with group(hierarchy, POD) as folder, process_in(folder) as pid:
         found = owners().workload_of(pid)
     assert found == Workload(
@@ -111,7 +111,7 @@ def test_a_container(hierarchy: Path) -> None:
 
 
 def test_a_source_that_is_off_is_not_asked(hierarchy: Path) -> None:
-    """Without containers among the sources the scope is a unit like any other."""
+    """With containers disabled the scope is a unit like any other."""
     with (
         group(hierarchy, f"rightsizer-test.slice/docker-{ID}.scope") as folder,
         process_in(folder) as pid,
@@ -122,7 +122,7 @@ def test_a_source_that_is_off_is_not_asked(hierarchy: Path) -> None:
 
 
 def test_a_process_that_ended_is_nobodys(hierarchy: Path) -> None:
-    """Its answer goes with it, long before its time is up."""
+    """Its cached result is dropped early."""
     known = owners()
     with group(hierarchy, JOB) as folder, process_in(folder) as pid:
         assert known.workload_of(pid) is not None
@@ -130,7 +130,7 @@ def test_a_process_that_ended_is_nobodys(hierarchy: Path) -> None:
 
 
 def test_allocation_by_device_group(tmp_path: Path) -> None:
-    """A job that may use a GPU and does not run is seen by its devices control group alone."""
+    """A job with access to a GPU and no process is known by its devices control group only."""
     devices = CGROUPS / "devices"
     if not (devices / "devices.list").exists():
         pytest.skip("no devices controller of version 1 is mounted here")
@@ -138,7 +138,7 @@ def test_allocation_by_device_group(tmp_path: Path) -> None:
     write_gpu(tmp_path, "0000:3b:00.0", 0)
     slurm = SlurmCollector(tmp_path, Path("/sys"), OwnerSettings(first_wait_seconds=5))
     with group(devices, JOB_OF_VERSION_1) as folder:
-        # Slurm's own way: everything is denied, then one device after another allowed.
+        # Slurm's own way: all devices are denied, then single ones allowed.
         (folder / "devices.deny").write_text("a")
         for rule in ("c 1:3 rwm", "c 195:3 rwm", "c 195:255 rwm"):
             (folder / "devices.allow").write_text(rule)
@@ -150,7 +150,7 @@ def test_allocation_by_device_group(tmp_path: Path) -> None:
 
 
 def test_a_job_that_is_not_constrained_is_given_nothing(tmp_path: Path) -> None:
-    """Where every job may use every device, that tells nothing."""
+    """If every job may use every device, access does not show an allocation."""
     devices = CGROUPS / "devices"
     if not (devices / "devices.list").exists():
         pytest.skip("no devices controller of version 1 is mounted here")

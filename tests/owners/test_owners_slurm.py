@@ -1,4 +1,4 @@
-"""A Slurm node: jobs by control group, allocations by the site's map of jobs."""
+"""A Slurm node: jobs by control group, allocations by the site's job folder."""
 
 import os
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ GPU = Device(UUID, 3, pci_bus_id="00000000:1B:00.0")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """An empty folder of jobs."""
+    """An empty job folder."""
     found = tmp_path / "jobs"
     found.mkdir()
     return found
@@ -36,7 +36,7 @@ def owners(tmp_path: Path, folder: Path) -> Iterator[SlurmCollector]:
 
 
 def held(owners: SlurmCollector, device: Device, *pids: int) -> dict[str, tuple[float, bool]]:
-    """Who holds a device: share, and whether it runs."""
+    """Holders of a device: share, and whether it runs."""
     processes = [Process(pid, 100) for pid in pids]
     found = holdings_on(device, processes, owners, owners.allocations())
     return {each.workload.key: (each.share_ratio, each.has_process) for each in found}
@@ -49,7 +49,7 @@ def run(root: Path, pid: int, job: int, step: str = "0") -> None:
 
 
 def test_files_are_named_after_devices(folder: Path) -> None:
-    """By index, by index and instance, or by uuid; other files are passed over."""
+    """Names are index, index and instance, or UUID; other files are skipped."""
     (folder / "3").write_text("4711\n")
     (folder / "3.7").write_text("1\n2\n\n 2 \n")
     (folder / UUID).write_text("12_3\n12+1")
@@ -63,7 +63,7 @@ def test_files_are_named_after_devices(folder: Path) -> None:
 
 
 def test_hostile_files_are_passed_over(folder: Path) -> None:
-    """A pipe does not hang, a large file is cut, and what is no job is none."""
+    """A pipe does not block, a large file is truncated, and an invalid job is ignored."""
     os.mkfifo(folder / "0")
     (folder / "1").mkdir()
     (folder / "2").symlink_to("/nowhere")
@@ -80,7 +80,7 @@ def test_missing_folder_is_told(folder: Path) -> None:
 
 
 def test_missing_folder_is_a_failure_of_the_collector(tmp_path: Path) -> None:
-    """An operator who named a folder learns that it is not there."""
+    """The operator who configured it is informed."""
     settings = OwnerSettings(job_map_folder=str(tmp_path / "no"), first_wait_seconds=5)
     slurm = SlurmCollector(tmp_path, tmp_path, settings, lambda: 0.0)
     assert slurm.allocations() == {}
@@ -89,14 +89,14 @@ def test_missing_folder_is_a_failure_of_the_collector(tmp_path: Path) -> None:
 
 
 def test_without_slurm_nothing_is_read(tmp_path: Path) -> None:
-    """A node that is none of Slurm's has no such collector."""
+    """A node without Slurm has no such collector."""
     slurm = SlurmCollector(tmp_path, tmp_path, OwnerSettings(), lambda: 0.0)
     assert slurm.allocations() == {}
     assert slurm.outcomes() == {}
 
 
 def test_job_and_step(owners: SlurmCollector, tmp_path: Path) -> None:
-    """The steps of a job are one workload of a batch."""
+    """The steps of a job are one batch workload."""
     run(tmp_path, 11, 4711, "0")
     run(tmp_path, 12, 4711, "batch")
     first, second = owners.workload_of(11), owners.workload_of(12)
@@ -108,16 +108,16 @@ def test_job_and_step(owners: SlurmCollector, tmp_path: Path) -> None:
 
 
 def test_allocation_without_a_process(owners: SlurmCollector, folder: Path, tmp_path: Path) -> None:
-    """slurm-job-exporter#65: a job that was given a GPU and does not use it is seen."""
+    """slurm-job-exporter#65: a job with an allocated but unused GPU is listed."""
     (folder / "3").write_text("4711\n")
     run(tmp_path, 11, 4712)
     assert held(owners, GPU) == {"slurm:4711": (1.0, False)}
-    # A job that computes where it was given nothing does not hide it either.
+    # A job that computes without an allocation does not hide it either.
     assert held(owners, GPU, 11) == {"slurm:4711": (0.0, False), "slurm:4712": (1.0, True)}
 
 
 def test_allocation_of_an_instance(owners: SlurmCollector, folder: Path) -> None:
-    """A file of an instance is about that instance alone."""
+    """The file of an instance covers that instance only."""
     (folder / "3.7").write_text("4711\n")
     mig = MigInstance(UUID, "1g.10gb", 7, 0, 1 / 7, 1 / 8)
     other = MigInstance(UUID, "1g.10gb", 8, 0, 1 / 7, 1 / 8)
@@ -130,7 +130,7 @@ def test_allocation_of_an_instance(owners: SlurmCollector, folder: Path) -> None
 def test_a_task_by_its_two_names(
     owners: SlurmCollector, folder: Path, tmp_path: Path, task: str
 ) -> None:
-    """A prolog may write an array's task; the kernel knows the task's own number alone."""
+    """A prolog may write an array's task; the kernel only has the task's own number."""
     (folder / "3").write_text(task)
     run(tmp_path, 11, 130)
     assert held(owners, GPU, 11) == {f"slurm:{task}": (1.0, True)}
@@ -139,7 +139,7 @@ def test_a_task_by_its_two_names(
 def test_a_stale_map_names_nobody_else(
     owners: SlurmCollector, folder: Path, tmp_path: Path
 ) -> None:
-    """A number that an epilog forgot is not the number of the job that runs now."""
+    """A number that an epilog left behind is not that of the running job."""
     (folder / "3").write_text("100")
     run(tmp_path, 11, 200)
     assert held(owners, GPU, 11) == {"slurm:100": (0.0, False), "slurm:200": (1.0, True)}

@@ -1,4 +1,4 @@
-"""`/api/v1/advice`: which advice a query asks for."""
+"""`/api/v1/advice`: filters of a query."""
 
 import pytest
 
@@ -24,7 +24,7 @@ IDLE, STALL, MEMORY, CLOSED = (advice.id for advice in node_advice())
     ],
 )
 def test_filters_are_all_passed(query: dict[str, list[str]], found: list[str]) -> None:
-    """Values of one filter are alternatives, filters are not; the order stays."""
+    """Values of one filter are alternatives, filters combine; the order stays."""
     assert [advice.id for advice in filter_advice(node_advice(), query)] == found
 
 
@@ -37,7 +37,7 @@ def test_filters_are_all_passed(query: dict[str, list[str]], found: list[str]) -
     ],
 )
 def test_a_filter_that_is_none_is_refused(query: dict[str, list[str]], said: str) -> None:
-    """An answer to another question would be worse than none."""
+    """Ignoring it would answer another question."""
     with pytest.raises(UsageError) as refused:
         filter_advice(node_advice(), query)
 

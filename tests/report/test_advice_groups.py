@@ -1,4 +1,4 @@
-"""Groups of recommendations: alternatives below the best one, like ones folded."""
+"""Groups of recommendations: alternatives below the best one, similar ones folded."""
 
 from dataclasses import replace
 from typing import Final
@@ -10,13 +10,13 @@ IDLE: Final = GroupKey("a", None, FindingKind.IDLE, None, Action.RELEASE, ("Idle
 
 
 def ids_of(*keys: GroupKey) -> list[list[str]]:
-    """Groups by the ids of their units."""
+    """Groups by the IDs of their units."""
     groups = advice_groups(keys, lambda key: key)
     return [[" or ".join(key.id for key in unit) for unit in group] for group in groups]
 
 
 def test_alternatives_stand_below_the_best_one() -> None:
-    """Whatever stands between them in the order."""
+    """This holds for any recommendations in between."""
     size = replace(IDLE, id="size", kind=FindingKind.OVERPROVISIONED, exclusive_group="g")
     share = replace(size, id="share")
     other = replace(size, id="other", exclusive_group=None)
@@ -24,7 +24,7 @@ def test_alternatives_stand_below_the_best_one() -> None:
 
 
 def test_idle_gpus_are_folded_with_their_alternatives() -> None:
-    """From three on; what one of them excludes stays with it."""
+    """This applies from three on; excluded alternatives stay with theirs."""
     idle = [replace(IDLE, id=f"i{number}") for number in range(ALIKE_FROM)]
     idle[1] = replace(idle[1], exclusive_group="g")
     share = replace(idle[1], id="share", kind=FindingKind.OVERPROVISIONED, action=Action.SHARE_MIG)
@@ -33,7 +33,7 @@ def test_idle_gpus_are_folded_with_their_alternatives() -> None:
 
 
 def test_held_gpus_and_other_kinds_are_never_folded() -> None:
-    """Whose job it is, and which link is broken, is what a reader must know."""
+    """Readers must see the job, or the broken link."""
     held = [replace(IDLE, id=f"h{number}", workload="slurm/7") for number in range(4)]
     faults = [replace(IDLE, id=f"f{number}", kind=FindingKind.DEGRADED) for number in range(4)]
     assert len(ids_of(*held, *faults)) == 8

@@ -1,4 +1,4 @@
-"""An explanation of what is said of an estate: its thresholds' keys, and PromQL that is right."""
+"""Explanation of a fleet's verdict: keys of its thresholds, and valid PromQL."""
 
 from typing import Any, Final
 
@@ -11,14 +11,14 @@ TREES: Final = rule_trees(FleetConfig())
 
 
 def queries(**facts: Any) -> list[dict[str, Any]]:
-    """Of the verdict on an empty pool, changed."""
+    """Queries of a changed verdict on an empty pool."""
     of: dict[str, Any] = {name: getattr(SPARE, name) for name in type(SPARE).__slots__}
     found: list[dict[str, Any]] = explain_finding(finding(**of | facts), END, TREES)["queries"]
     return found
 
 
 def test_settings_are_named_by_where_they_stand() -> None:
-    """A node's rules and the estate's stand under different keys of one file."""
+    """Rules of nodes and of the fleet have different keys in one file."""
     for rule, key in (("idle", "recommender.rules.idle"), ("packing", "fleet.rules.packing")):
         thresholds = explain_finding(finding(rule=rule), NOW, TREES)["thresholds"]
         assert thresholds
@@ -26,13 +26,13 @@ def test_settings_are_named_by_where_they_stand() -> None:
 
 
 def test_a_rule_that_is_gone_has_no_thresholds() -> None:
-    """Advice of an older program is explained all the same."""
+    """Recommendations of older versions are explained too."""
     explained = explain_finding(finding(rule="of_old"), NOW, TREES)
     assert explained["thresholds"] == []
 
 
 def test_a_pool_is_asked_about_as_a_whole() -> None:
-    """Held is whatever is neither empty nor unknown; no number is that of a single GPU."""
+    """All states but empty and unknown are held; no value is that of a single GPU."""
     (query,) = queries()
     assert (query["name"], query["value"], query["device"]) == ("held_most", 0.0, "")
     assert query["promql"].startswith("max_over_time(sum(rate(rightsizer_state_seconds_total{")
@@ -41,14 +41,14 @@ def test_a_pool_is_asked_about_as_a_whole() -> None:
 
 
 def test_a_pool_of_which_not_all_gpus_are_named_is_not_asked_about() -> None:
-    """A sum over some of them would be another number; nor is one without that figure."""
+    """A sum over some GPUs would be another value; neither is one without that value."""
     assert queries(devices=SPARE.devices[:8]) == []
     assert queries(evidence={"window_seconds": 60.0, "gpus": 24}) == []
     assert queries(evidence={"held_most": 1.0, "gpus": 24}) == []
 
 
 def test_a_node_rule_over_an_estate_asks_about_all_its_gpus() -> None:
-    """On all nodes: the uuids tell them, whichever agent exports them."""
+    """UUIDs select them on all nodes, whichever agent exports them."""
     uuids = ("GPU-a", "GPU-b")
     found = explain_finding(
         finding(

@@ -1,4 +1,4 @@
-"""The page of an estate: the same for the same facts, whole, bounded, and safe to open."""
+"""The fleet's page: deterministic, complete, bounded, and safe to open."""
 
 import json
 import re
@@ -26,7 +26,7 @@ LARGEST_BYTES: Final = 300_000
 
 
 class Tags(HTMLParser):
-    """Which tags a page opens, and with which attributes."""
+    """Opened tags of a page, with their attributes."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -34,35 +34,35 @@ class Tags(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Remember it."""
+        """Record the tag."""
         self.seen.append((tag, dict(attrs)))
 
 
 def document_of(**facts: Any) -> Mapping[str, Any]:
-    """As JSON gives it back, so that the page rests on nothing else."""
+    """The page of the answer after a JSON round trip, so that it depends on nothing else."""
     found: Mapping[str, Any] = json.loads(json.dumps(encode_answer(fleet_answer(**facts))))
     return found
 
 
 def tile(page: str, name: str) -> str:
-    """What a tile at the top shows."""
+    """Value of a tile at the top."""
     found = re.search(rf'<dt>{name}</dt><dd class="value">([^<]*)<', page)
     assert found is not None
     return found[1]
 
 
 def advised(**facts: Any) -> tuple[Advice, ...]:
-    """One piece of open advice."""
+    """One open recommendation."""
     return (Advice(finding(**facts), AdviceState.ACTIVE, END, END),)
 
 
 def test_the_page_is_as_it_was(golden: GoldenFile) -> None:
-    """Every part of it."""
+    """Every part equals the golden file."""
     golden("fleet.html", fleet_document(document_of()))
 
 
 def test_it_loads_nothing_and_runs_nothing() -> None:
-    """Neither scripts nor anything from elsewhere; the policy forbids both, too."""
+    """It has neither scripts nor external resources; its policy forbids both, too."""
     page = fleet_document(document_of())
     seen = Tags(page).seen
     assert not {tag for tag, _ in seen} & {"script", "link", "img", "iframe", "object"}
@@ -73,7 +73,7 @@ def test_it_loads_nothing_and_runs_nothing() -> None:
 
 
 def test_names_that_others_gave_do_no_harm() -> None:
-    """Pools, teams, workloads and summaries are foreign."""
+    """Names of pools, teams and workloads, and summaries, are untrusted."""
     view = fleet_answer().view
     hostile = replace(view, pools=tuple(replace(each, name=HOSTILE) for each in view.pools))
     page = fleet_document(
@@ -90,7 +90,7 @@ def test_names_that_others_gave_do_no_harm() -> None:
 
 
 def test_closed_advice_is_not_shown_and_claimed_advice_names_who() -> None:
-    """The page is what is to be done."""
+    """The page lists open actions."""
     page = fleet_document(document_of())
     assert tile(page, "Open recommendations") == "3"
     assert 'id="a2b3c4d5e6f7"' not in page
@@ -98,7 +98,7 @@ def test_closed_advice_is_not_shown_and_claimed_advice_names_who() -> None:
 
 
 def test_savings_on_the_same_gpus_count_once() -> None:
-    """A pool that is empty, and each of its GPUs; what excludes each other by its group, too."""
+    """Covers an empty pool with each of its GPUs, and groups that exclude each other."""
     pieces = [
         finding(id="a", devices=("GPU-0", "GPU-1"), savings=Savings(2.0, 2.0, 4.0, 8.0)),
         finding(id="b", devices=("GPU-0",), savings=Savings(1.0, 1.0, 2.0, 4.0)),
@@ -117,7 +117,7 @@ def test_savings_on_the_same_gpus_count_once() -> None:
 
 
 def test_nothing_known_is_not_shown_as_nothing() -> None:
-    """An estate without advice, prices and pools says so; a figure that is not known is a dash."""
+    """A fleet without recommendations, prices and pools says so; an unknown value is a dash."""
     page = fleet_document(
         document_of(
             view=FleetView(0, END, (), ()),
@@ -135,7 +135,7 @@ def test_nothing_known_is_not_shown_as_nothing() -> None:
 
 
 def test_the_largest_estate_is_a_page_that_a_browser_shows() -> None:
-    """Ten thousand GPUs: lists are cut, what is cut is counted, and the first are the largest."""
+    """Of ten thousand GPUs, lists have the largest entries and the number of omitted ones."""
     answer = fleet_answer()
     one = answer.view.pools[0]
     pools = tuple(
@@ -171,5 +171,5 @@ def test_the_largest_estate_is_a_page_that_a_browser_shows() -> None:
 
 @pytest.mark.parametrize("key", ["pool/batch", "kubernetes:web/chat"])
 def test_finding_of_a_pool_names_its_pool(key: str) -> None:
-    """A pool's finding names its pool."""
+    """The name is that of the pool."""
     assert key in fleet_document(document_of())

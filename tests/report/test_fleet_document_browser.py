@@ -1,4 +1,4 @@
-"""The page of an estate in a real browser: no complaint, and as wide as a phone at most."""
+"""The fleet's page in a real browser: no errors, and it fits a phone."""
 
 import shutil
 import subprocess
@@ -48,7 +48,7 @@ def browse(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_the_page_fits_its_window_without_a_complaint(
     page: Path, tmp_path: Path, width: int
 ) -> None:
-    """Wide tables scroll by themselves; neither console nor policy has anything to say."""
+    """Wide tables scroll by themselves; neither console nor policy reports anything."""
     frame = tmp_path / "frame.html"
     frame.write_text(
         "<!doctype html><iframe id='page' sandbox='allow-same-origin' src='fleet.html' "
@@ -63,7 +63,7 @@ def test_the_page_fits_its_window_without_a_complaint(
 
 
 def test_no_column_is_cut_off_in_print(page: Path, tmp_path: Path) -> None:
-    """At the width of A4 between its margins, with the styles of print, tables fit too."""
+    """Tables fit between A4's margins in the print styles."""
     text = page.read_text(encoding="utf-8").replace("@media print", "@media all")
     page.write_text(text.replace("(max-width: 700px)", "(max-width: 1px)"), encoding="utf-8")
     frame = tmp_path / "frame.html"

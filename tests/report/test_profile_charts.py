@@ -1,4 +1,4 @@
-"""Charts of a profile's page in a real browser: what a click and keys do to them."""
+"""Charts of a profile's page in a real browser: clicks and keys."""
 
 import html
 import json
@@ -28,7 +28,7 @@ const press = (key, target = document.activeElement) =>
 
 
 def run_script(script: str, folder: Path, **changes: Any) -> Any:
-    """What a script returns in the page of a GPU."""
+    """Result of a script in the page of a GPU."""
     found = profile(device(**changes))
     document = profile_document(encode_profile_answer([ProfiledWorkload("one", (found,), ())]))
     run = f"""<script>addEventListener("load", () => {{
@@ -68,7 +68,7 @@ const step = (key) => { press(key); steps.push([document.activeElement.lastChild
 
 
 def test_a_frame_is_zoomed_into_by_a_click(tmp_path: Path) -> None:
-    """What is around it stays, as wide as all; what is beside it goes until that is clicked."""
+    """Its parents stay at full width; its siblings are hidden until the parent is clicked."""
     script = f"""{SHOWN}
       const boxes = document.querySelectorAll(".flame > svg"), found = [shown()];
       for (const place of [1, 0]) {{
@@ -85,7 +85,7 @@ def test_a_frame_is_zoomed_into_by_a_click(tmp_path: Path) -> None:
 
 
 def test_frames_are_reached_by_keys(tmp_path: Path) -> None:
-    """Arrow keys move, Enter zooms in, Escape out; one frame alone is a stop of the tab key."""
+    """Arrow keys move, Enter zooms in, Escape out; one frame is a stop of the tab key."""
     script = f"""{SHOWN}
       first.focus();
       for (const key of ["ArrowDown", "ArrowDown", "ArrowRight", "Enter"]) step(key);
@@ -117,7 +117,7 @@ const off = () => Object.keys(buttons).filter((name) => buttons[name].disabled);
 
 
 def test_a_time_line_shows_more_as_it_is_zoomed_into(tmp_path: Path) -> None:
-    """Moments that were drawn as one stand apart, and all of it is reached by buttons."""
+    """Merged moments are separated, and buttons reach all of it."""
     script = f"""{LANES}
       const found = [[told(), tips().length, tips()[0], off()]];
       for (const name of ["closer", "closer", "closer", "later", "whole"]) {{
@@ -141,7 +141,7 @@ def test_a_time_line_shows_more_as_it_is_zoomed_into(tmp_path: Path) -> None:
 
 
 def test_a_stretch_is_chosen_by_dragging(tmp_path: Path) -> None:
-    """Across the drawing; a click alone changes nothing."""
+    """A click alone changes nothing."""
     script = f"""{LANES}
       svg.setPointerCapture = () => 0;
       const {{ left, width }} = svg.getBoundingClientRect(), found = [];

@@ -1,4 +1,4 @@
-"""The page of a profile: the same for the same facts, whole, bounded, and safe to open."""
+"""A profile's page: deterministic, complete, bounded, and safe to open."""
 
 import base64
 import hashlib
@@ -38,7 +38,7 @@ LARGEST_OF_TRACES_BYTES: Final = 3_000_000
 
 
 class Tags(HTMLParser):
-    """Which tags a page opens, and with which attributes."""
+    """Opened tags of a page, with their attributes."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -46,17 +46,17 @@ class Tags(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Remember it."""
+        """Record the tag."""
         self.seen.append((tag, dict(attrs)))
 
 
 def _page(*found: ProfiledWorkload) -> str:
-    """From what JSON gives back, so that the page rests on nothing else."""
+    """The page after a JSON round trip, so that it depends on nothing else."""
     return profile_document(json.loads(json.dumps(encode_profile_answer(found))))
 
 
 def test_the_page_is_as_it_was(tmp_path: Path, golden: GoldenFile) -> None:
-    """Two workloads, the second against an earlier profile."""
+    """It has two workloads, the second compared with an earlier profile."""
     limits, boards = ReadLimits(), [{"id": 0, "name": "NVIDIA A100-SXM4-40GB"}]
     after_file = launch_bound_trace(tmp_path, deviceProperties=boards)
     after = judged_workloads(read_all([after_file], limits))
@@ -66,7 +66,7 @@ def test_the_page_is_as_it_was(tmp_path: Path, golden: GoldenFile) -> None:
 
 
 def test_the_page_needs_nothing_from_elsewhere(tmp_path: Path) -> None:
-    """No link out, no picture from a host, and one script of its own, which the policy names."""
+    """It has no external links or images, and one script of its own, which the policy names."""
     page = _page(*judged_workloads(read_all([loader_bound_trace(tmp_path)], ReadLimits())))
     tags = Tags(page)
 
@@ -84,7 +84,7 @@ def test_the_page_needs_nothing_from_elsewhere(tmp_path: Path) -> None:
 
 
 def test_hostile_names_are_shown_as_they_are() -> None:
-    """Of a kernel, a file, a step, a note and a benchmark."""
+    """Covers names of a kernel, a file, a step, a note and a benchmark."""
     found = profile(
         device(
             kernels=(kernel(HOSTILE),),
@@ -103,7 +103,7 @@ def test_hostile_names_are_shown_as_they_are() -> None:
 
 
 def test_a_page_stays_small_whatever_it_is_given() -> None:
-    """Thousands of kernels and steps and a hundred GPUs; the rest is said to be in the JSON."""
+    """It has thousands of kernels and steps and a hundred GPUs; the JSON has the rest."""
     large = device(
         kernels=tuple(kernel(f"kernel {each}") for each in range(2000)),
         steps=tuple(step(each) for each in range(1000)),
@@ -120,7 +120,7 @@ def test_a_page_stays_small_whatever_it_is_given() -> None:
 
 
 def test_a_page_of_many_kernels_stays_small() -> None:
-    """Of 64 GPUs that are all unlike, with streams, threads, memory, deep frames and long names."""
+    """It has 64 different GPUs, with streams, threads, memory, deep frames and long names."""
     recorder, gpus, kernels = Recorder(ReadLimits()), 64, 64_000
     names = [f"void kernel_{each}<{'float, ' * 60}>" for each in range(50)]
     for number in range(kernels):
@@ -162,7 +162,7 @@ def test_exposed_copies_come_off_the_idle_causes() -> None:
 
 
 def test_figures_have_the_unit_that_suits_them() -> None:
-    """From nothing at all to a second, from a byte to gigabytes."""
+    """Values range from 0 to a second, and from a byte to gigabytes."""
     assert [time_text(each) for each in (None, 0.0, 7.9e-6, 0.0456, 1.234)] == [
         "not known",
         "0 s",
@@ -180,7 +180,7 @@ def test_figures_have_the_unit_that_suits_them() -> None:
 
 
 def test_gpus_that_are_alike_are_told_of_once() -> None:
-    """The first stands open, and those within two points of its shares below it."""
+    """The first is shown open; others within two points of its shares are listed below it."""
     one, other = time_use(kernel=0.8), time_use(kernel=0.5)
     found = profile(
         *(
@@ -195,7 +195,7 @@ def test_gpus_that_are_alike_are_told_of_once() -> None:
 
 
 def test_gpus_of_one_name_stand_once_each() -> None:
-    """Two nodes call different GPUs the same; each stands with those that it is like."""
+    """Two nodes may use one name; each GPU is listed with those similar to it."""
     board = ProfiledDevice("0", 0, "NVIDIA H100 80GB HBM3")
     times = (time_use(kernel=share) for share in (0.8, 0.5, 0.8, 0.5))
     nodes = tuple(profile(device(device=board, time=time)) for time in times)
@@ -204,14 +204,14 @@ def test_gpus_of_one_name_stand_once_each() -> None:
 
 
 def _points(**changes: Any) -> list[tuple[float, float, str]]:
-    """Place and tip of each point of the roofline of a GPU."""
+    """Place and tooltip of each point in a GPU's roofline."""
     page = _page(ProfiledWorkload("one", (profile(device(**changes)),), ()))
     found = re.findall(r'<circle [^>]*cx="([\d.]+)" cy="([\d.]+)"[^>]*><title>([^<]*)', page)
     return [(float(x), float(y), tip) for x, y, tip in found]
 
 
 def test_products_stand_below_the_roofs_of_their_board() -> None:
-    """Whose peaks the catalogue has: an H100's 989 TFLOP/s of bf16, 3.35 TB/s."""
+    """The catalog has the peaks: an H100's 989 TFLOP/s of bf16, 3.35 TB/s."""
     products = (
         ProductUse("aten::mm", "4096 x 4096 by 4096 x 4096", "bf16", 10, 2e-3, 1.2e12, 1e9),
         ProductUse("aten::mm", "1 x 4096 by 4096 x 4096", "fp16", 10, 1e-3, 2e9, 2e9),
@@ -225,7 +225,7 @@ def test_products_stand_below_the_roofs_of_their_board() -> None:
 
 
 def test_kernels_whose_operations_were_counted_stand_there_too() -> None:
-    """By the bytes that they moved."""
+    """The x-axis uses the bytes that they moved."""
     counted = kernel(flops_per_second=1e12, dram_bytes_per_second=1e12)
     ((_, _, tip),) = _points(kernels=(counted,))
     assert "gemm, fp32: 1 TFLOP/s, 30% of what the board reaches at 1 FLOP a byte" in tip
@@ -253,13 +253,13 @@ def test_kernels_whose_operations_were_counted_stand_there_too() -> None:
     ],
 )
 def test_a_page_without_a_roofline_says_why(changes: dict[str, Any], why: str) -> None:
-    """No shapes, an unknown board, half of the counters."""
+    """Shapes are missing, the board is unknown, or half of the counters are missing."""
     page = _page(ProfiledWorkload("one", (profile(device(**changes)),), ()))
     assert f"No roofline: {why}" in page
 
 
 def test_frames_are_drawn_within_each_other() -> None:
-    """Those that launch all within another one as one, those too small left out."""
+    """Chains of single children are one frame, and tiny frames are omitted."""
     frames = (
         FrameUse("Layer", None, 0.8, 0.0, 8, 2),
         FrameUse("aten::linear", 0, 0.8, 0.2, 8, 4),
@@ -283,7 +283,7 @@ def test_frames_are_drawn_within_each_other() -> None:
 
 
 def test_kernels_are_summed_by_what_they_are_for() -> None:
-    """With a row each, and a table that can be sorted by its numbers."""
+    """Each has a row, in a table that can be sorted by its numbers."""
     families = (KernelFamily.MATRIX_PRODUCT, KernelFamily.ELEMENTWISE, KernelFamily.ELEMENTWISE)
     found = profile(device(kernels=tuple(kernel(family=family) for family in families)))
     page = _page(ProfiledWorkload("one", (found,), ()))
@@ -294,7 +294,7 @@ def test_kernels_are_summed_by_what_they_are_for() -> None:
 
 
 def test_share_a_hair_beyond_all_is_drawn_as_all() -> None:
-    """Sums of times end a hair above 1, and a digit of base 36 goes no further."""
+    """Sums of times may be slightly above 1, which a base 36 digit cannot encode."""
     row = ChartLane("kernels", "working", (0.0, 0.5, 1.0, 1.0 + 1e-9))
     chart = lanes("Timeline", "What went on.", [row], ["0 s", "1 s"], 0.25)
     (encoded,) = re.findall(r'data-lanes="([^"]*)"', chart)

@@ -1,4 +1,4 @@
-"""The report in a real browser: it renders, complains of nothing, fits a phone, and prints."""
+"""The report in a real browser: it renders without errors, fits a phone, and prints."""
 
 import datetime as dt
 import re
@@ -47,7 +47,7 @@ def browse(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_report_renders_without_a_complaint(page: Path, tmp_path: Path) -> None:
-    """Neither the console nor the content security policy has anything to say."""
+    """Neither the console nor the content security policy reports anything."""
     run = browse(tmp_path, "--dump-dom", page.as_uri())
 
     assert "What went unused" in run.stdout
@@ -70,7 +70,7 @@ def test_the_report_fits_its_window(page: Path, tmp_path: Path, width: int) -> N
 
 
 def test_the_report_prints(page: Path, tmp_path: Path) -> None:
-    """On a few sheets of A4."""
+    """It takes a few sheets of A4."""
     printed = tmp_path / "report.pdf"
     browse(tmp_path, f"--print-to-pdf={printed}", "--no-pdf-header-footer", page.as_uri())
     data = printed.read_bytes()

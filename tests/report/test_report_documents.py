@@ -1,4 +1,4 @@
-"""The report's documents: the same for the same facts, whole, small, and safe to open."""
+"""The report's documents: deterministic, complete, small, and safe to open."""
 
 import datetime as dt
 import json
@@ -31,7 +31,7 @@ def document(name: str, timezone: dt.tzinfo = dt.UTC, **facts: Any) -> str:
 
 
 class Tags(HTMLParser):
-    """Which tags a document opens, and whether it closes them in their order."""
+    """Opened tags of a document, and whether they are closed in order."""
 
     VOID: Final = frozenset({"meta", "br", "hr"})
 
@@ -42,13 +42,13 @@ class Tags(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Remember it."""
+        """Record the tag."""
         self.seen.append((tag, dict(attrs)))
         if tag not in self.VOID:
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Open and closed at once."""
+        """Record a self-closing tag."""
         self.seen.append((tag, dict(attrs)))
 
     def handle_endtag(self, tag: str) -> None:
@@ -58,14 +58,14 @@ class Tags(HTMLParser):
 
 @pytest.mark.parametrize("name", REPORT_FORMATS)
 def test_a_document_is_as_it_was(name: str, golden: GoldenFile) -> None:
-    """Every format, held against a file; and the same again for the same facts."""
+    """Every format equals its golden file, and a repeated rendering."""
     text = document(name)
     golden(f"report.{SUFFIXES[name]}", text)
     assert document(name) == text
 
 
 def test_html_is_well_formed_and_needs_nothing_else() -> None:
-    """No script, no address, every tag closed, every drawing told in words."""
+    """It has no script, no address, closed tags, and a text for every drawing."""
     text = document("html")
     tags = Tags(text)
 
@@ -82,7 +82,7 @@ def test_html_is_well_formed_and_needs_nothing_else() -> None:
 
 
 def test_names_are_only_text() -> None:
-    """A workload that is called like a script runs nowhere and breaks no table."""
+    """A workload named like a script runs nowhere and breaks no table."""
     html, markdown = document("html"), document("markdown")
 
     assert "<script" not in html
@@ -94,7 +94,7 @@ def test_names_are_only_text() -> None:
 
 
 def table_of(markdown: str, first: str) -> list[str]:
-    """The lines of the table whose first column has a name."""
+    """Lines of the table whose first column has a name."""
     parts = markdown.split("\n\n")
     (found,) = [part for part in parts if re.match(rf"\| {first} ", part)]
     return found.splitlines()
@@ -102,7 +102,7 @@ def table_of(markdown: str, first: str) -> list[str]:
 
 @pytest.mark.parametrize("name", REPORT_FORMATS)
 def test_a_span_without_data_says_so(name: str) -> None:
-    """In words, and with what the history does hold."""
+    """The text states the history's time range."""
     empty = device_facts(gpu(0), [])
     text = document(name, devices=(empty,), workloads=(), advice=(), rules=(), gaps=())
 
@@ -111,13 +111,13 @@ def test_a_span_without_data_says_so(name: str) -> None:
 
 
 def test_a_node_without_devices_is_no_fault() -> None:
-    """A history that knows no device has a report all the same."""
+    """A history without devices has a report too."""
     for name in REPORT_FORMATS:
         assert "Nothing is known" in document(name, devices=(), workloads=(), advice=())
 
 
 def test_thirty_days_of_eight_gpus_stay_small() -> None:
-    """Below 300 KB, with another state every hour."""
+    """It is below 300 KB, with another state every hour."""
     states = (State.PRODUCTIVE, State.IDLE_HELD, State.HOST_BOUND, State.IDLE_EMPTY)
     day = dict.fromkeys(states, 1.0)
     devices = [device_facts(gpu(index), [day] * 30) for index in range(8)]
@@ -144,7 +144,7 @@ def test_times_are_told_in_the_time_zone() -> None:
 
 
 def keys_of(kind: Any) -> Iterator[str]:
-    """All keys that a dataclass and those within it have."""
+    """All keys of a dataclass and of nested ones."""
     for each in fields(kind):
         yield each.name
         for inside in re.findall(r"\w+", str(each.type)):
@@ -154,7 +154,7 @@ def keys_of(kind: Any) -> Iterator[str]:
 
 
 def test_every_key_of_the_json_is_documented() -> None:
-    """By its name, in docs/report.md."""
+    """docs/report.md lists it by its name."""
     text = DOCUMENTATION.read_text(encoding="utf-8")
     missing = {key for key in keys_of(ReportModel) if f"`{key}`" not in text}
 
@@ -162,7 +162,7 @@ def test_every_key_of_the_json_is_documented() -> None:
 
 
 def test_json_holds_the_model() -> None:
-    """The same numbers, nothing that is not JSON."""
+    """It has the same numbers, and only JSON types."""
     decoded: Mapping[str, Any] = json.loads(document("json"))
     model = report_model(report_facts())
 

@@ -1,4 +1,4 @@
-"""The report's numbers: they add up, and say what is not known."""
+"""The report's numbers: they sum up, and unknown values are shown."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -27,7 +27,7 @@ HOURS = st.dictionaries(st.sampled_from(list(State)), st.integers(0, 2), max_siz
 def test_groups_and_days_sum_to_all_of_the_time(
     one: list[Mapping[State, float]], other: list[Mapping[State, float]]
 ) -> None:
-    """Of every device, of all of them, and over the days; what is not known is in it."""
+    """This holds by device, for all, and by day, and includes unknown time."""
     devices = (device_facts(gpu(0), one), device_facts(gpu(1), other))
     model = report_model(report_facts(devices=devices, workloads=()))
     summary = model.summary
@@ -61,7 +61,7 @@ def test_a_day_is_as_long_as_the_clocks_make_it() -> None:
 
 
 def test_causes_sum_to_what_went_unused() -> None:
-    """In GPU-hours, kWh and money, and used and unused to what is known."""
+    """The unit is GPU-hours, kWh or money; used and unused sum to the known."""
     model = report_model(report_facts())
     summary = model.summary
     causes = summed(row.wasted for row in model.causes)
@@ -74,7 +74,7 @@ def test_causes_sum_to_what_went_unused() -> None:
 
 
 def test_a_part_of_a_gpu_counts_as_its_part() -> None:
-    """A MIG instance of an eighth has an eighth of the hours, and of the money."""
+    """A MIG instance of an eighth has an eighth of the hours and of the money."""
     row = report_model(report_facts()).devices[2]
 
     assert row.total.gpu_hours == pytest.approx(72 / 8)
@@ -83,7 +83,7 @@ def test_a_part_of_a_gpu_counts_as_its_part() -> None:
 
 
 def test_unmeasured_value_has_no_sum() -> None:
-    """Without a price, or without energy, of one device there is none of all of them."""
+    """If one device has no price or no energy, the total has none."""
     facts = report_facts()
     unpriced = replace(facts.devices[1], rate=None)
     model = report_model(replace(facts, devices=(facts.devices[0], unpriced)))
@@ -95,7 +95,7 @@ def test_unmeasured_value_has_no_sum() -> None:
 
 
 def test_a_parent_of_instances_has_no_time_of_its_own() -> None:
-    """But that of before it was divided."""
+    """It only has the time before it was partitioned."""
     parent = device_facts(gpu(0, has_mig_instances=True), [{State.PRODUCTIVE: 5}])
     row = report_model(report_facts(devices=(parent,))).devices[0]
 
@@ -104,7 +104,7 @@ def test_a_parent_of_instances_has_no_time_of_its_own() -> None:
 
 
 def test_advice_is_ranked_by_what_it_saves() -> None:
-    """Money first; what excludes something that saves more is not counted twice."""
+    """Money comes first; an alternative to a larger saving is not counted twice."""
     cheap = Savings(0.5, 0.5, 1.0, 1.0)
     dear = Savings(1.0, 1.0, 2.0, 4.0)
     found = [
@@ -121,7 +121,7 @@ def test_advice_is_ranked_by_what_it_saves() -> None:
 
 
 def test_advice_stands_at_the_end_of_the_span() -> None:
-    """What opened later is not in it; what closed later was open."""
+    """Later ones are not included, and those that closed later count as open."""
     late = Advice(finding(id="a"), AdviceState.ACTIVE, EPOCH + 9 * DAY, EPOCH + 9 * DAY)
     closed = Advice(
         finding(id="b"), AdviceState.EXPIRED, EPOCH, EPOCH + 9 * DAY, closed=EPOCH + 9 * DAY
@@ -133,7 +133,7 @@ def test_advice_stands_at_the_end_of_the_span() -> None:
 
 
 def test_advice_that_closed_with_the_span_is_not_open() -> None:
-    """It is among the outcomes alone."""
+    """It is only among the outcomes."""
     end = report_facts().until
     closed = Advice(finding(id="b"), AdviceState.EXPIRED, EPOCH, end, closed=end)
     model = report_model(report_facts(advice=(closed,)))
@@ -142,7 +142,7 @@ def test_advice_that_closed_with_the_span_is_not_open() -> None:
 
 
 def test_failed_advice_is_told_with_the_rest() -> None:
-    """With what was measured and why; latest first."""
+    """The measured effect and the reason are shown; latest first."""
     model = report_model(report_facts())
 
     assert [(row.state, row.realized_gpu_hours) for row in model.outcomes] == [
@@ -154,7 +154,7 @@ def test_failed_advice_is_told_with_the_rest() -> None:
 
 
 def test_a_strip_is_what_the_device_mostly_did() -> None:
-    """One cell an hour while there is room, and no data where there is none."""
+    """It has a cell an hour while there is room, and gaps without data."""
     strip = report_model(report_facts()).devices[1].strip
 
     assert strip.cell_hours == 1
@@ -169,7 +169,7 @@ def test_a_strip_is_what_the_device_mostly_did() -> None:
 
 
 def test_the_longest_gaps_come_first() -> None:
-    """Ten of them, and how many more there are."""
+    """Ten of them are listed, with the number of others."""
     gap = report_facts().gaps[0]
     gaps = [replace(gap, start=gap.end - (place + 1) * 3600.0) for place in range(12)]
     health = report_model(report_facts(gaps=tuple(gaps))).health
@@ -179,7 +179,7 @@ def test_the_longest_gaps_come_first() -> None:
 
 
 def test_the_story_says_why_time_is_not_known() -> None:
-    """In its last sentence, as far as there is a reason."""
+    """The last sentence has the reason, where one is known."""
     model = report_model(report_facts())
     health = replace(model.health, unknown_reasons={UnknownReason.NO_READING: 12.0})
     *_, last = summary_of(replace(model, health=health))
@@ -188,7 +188,7 @@ def test_the_story_says_why_time_is_not_known() -> None:
 
 
 def test_the_story_says_when_nothing_is_to_do() -> None:
-    """And when no one can say what was used."""
+    """It also says when use is unknown."""
     busy = device_facts(gpu(0), [{State.PRODUCTIVE: 24}] * 3)
     lines = list(summary_of(report_model(report_facts(devices=(busy,), advice=(), rules=()))))
 
@@ -219,12 +219,12 @@ def test_the_story_says_when_nothing_is_to_do() -> None:
     ],
 )
 def test_figures_say_no_more_than_is_known(text: str, expected: str) -> None:
-    """As many digits as anyone is sure of."""
+    """Digits are limited to the certain ones."""
     assert text == expected
 
 
 def test_savings_without_a_figure_say_why() -> None:
-    """Never 0 in its place."""
+    """0 is never shown instead."""
     rows = report_model(report_facts()).advice
 
     assert saved_text(rows[0].savings) == "$2,190 ($1,460 to $2,920) a month, 1 GPU"
@@ -232,7 +232,7 @@ def test_savings_without_a_figure_say_why() -> None:
 
 
 def test_waste_is_by_cause_and_device() -> None:
-    """GPU 1 was idle; the most of all went there."""
+    """GPU 1 was idle, and has the largest part."""
     model = report_model(report_facts())
 
     assert model.causes[0].cause == Cause.IDLE

@@ -1,4 +1,4 @@
-"""Labels for node-feature-discovery: what stays of a node, in the form of label values."""
+"""Labels for node-feature-discovery: facts of a node as valid label values."""
 
 import re
 from dataclasses import replace
@@ -16,7 +16,7 @@ VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 
 def labels_of(node: PlacementNode, healthy: int = 99) -> dict[str, str]:
-    """Its labels without the prefix; so many of its seats are healthy."""
+    """Labels without the prefix; the given number of slots is healthy."""
     places = {slot.uuid: slot.placement or Placement(slot.uuid) for slot in node.slots}
     facts = NodeFacts(
         tuple(slot.device for slot in node.slots),
@@ -46,7 +46,7 @@ def test_the_largest_set_that_nvlink_joins_each_to_each() -> None:
 
 
 def test_mig_instances_are_counted_by_profile() -> None:
-    """They are no GPUs of their own."""
+    """They are not counted as GPUs."""
     found = labels_of(mig_node([["1g.10gb", "1g.10gb", "2g.20gb"], []]))
 
     assert found["gpu-count"] == "2"
@@ -55,7 +55,7 @@ def test_mig_instances_are_counted_by_profile() -> None:
 
 
 def test_boards_that_differ_are_called_mixed() -> None:
-    """One name would promise what only some keep."""
+    """One name would be wrong for some of them."""
     node = hgx()
     other = replace(node.slots[0], device=replace(node.slots[0].device, name="L4"))
 
@@ -63,7 +63,7 @@ def test_boards_that_differ_are_called_mixed() -> None:
 
 
 def test_the_file_says_until_when_it_holds() -> None:
-    """An agent that is gone leaves no labels behind."""
+    """Labels of a stopped agent expire."""
     text = feature_file({"rightsizer.gpu-count": "8"}, 1_700_000_000 * 10**9)
 
     assert text == (
@@ -73,7 +73,7 @@ def test_the_file_says_until_when_it_holds() -> None:
 
 @given(st.text(max_size=100))
 def test_label_of_any_board_name_is_valid(name: str) -> None:
-    """One that is not makes node-feature-discovery leave all of them out."""
+    """One invalid label makes node-feature-discovery drop all of them."""
     facts = NodeFacts((Device("GPU-0", 0, name=name),), Topology(), frozenset())
 
     for key, value in labels(facts).items():
@@ -83,7 +83,7 @@ def test_label_of_any_board_name_is_valid(name: str) -> None:
 
 @given(st.integers(1, 7), st.data())
 def test_the_largest_set_is_that_of_looking_at_all_of_them(count: int, data: st.DataObject) -> None:
-    """Exact, whatever is joined with what."""
+    """The search is exact, for any links."""
     pairs = list(combinations(range(count), 2))
     chosen = {pair for pair in pairs if data.draw(st.booleans())}
     links = tuple(

@@ -1,4 +1,4 @@
-"""The gres.conf fragment: cores as Slurm counts them, links in the order of the lines."""
+"""The gres.conf fragment: cores in Slurm's numbering, links in the order of lines."""
 
 from dataclasses import replace
 
@@ -12,13 +12,13 @@ CORES = {cpu: cpu % 16 for cpu in range(32)}
 
 
 def topology_of(node: PlacementNode) -> Topology:
-    """Its links, and its seats' places."""
+    """Topology with links and slots' places."""
     places = {slot.uuid: slot.placement or Placement(slot.uuid) for slot in node.slots}
     return replace(node.topology, placements=places)
 
 
 def conf(node: PlacementNode, **more: object) -> list[str]:
-    """The lines, the head left out."""
+    """The lines without the header."""
     devices = [slot.device for slot in node.slots]
     files = {each.uuid: (f"/dev/nvidia{each.index}",) for each in devices if each.mig is None}
     options = {"files": files, "cores": CORES, "host": "gpu-1", **more}
@@ -26,7 +26,7 @@ def conf(node: PlacementNode, **more: object) -> list[str]:
 
 
 def test_each_gpu_is_a_line_with_its_near_cores_and_its_links() -> None:
-    """A switch joins all alike; -1 stands for the GPU itself."""
+    """A switch joins all GPUs equally; -1 is the GPU itself."""
     lines = conf(hgx())
 
     assert lines[0] == (
@@ -39,7 +39,7 @@ def test_each_gpu_is_a_line_with_its_near_cores_and_its_links() -> None:
 
 
 def test_links_are_counted_where_not_all_are_joined() -> None:
-    """PCIe is no link to Slurm."""
+    """PCIe is not a link to Slurm."""
     assert conf(bridged_pairs())[2].endswith("Links=0,0,-1,12")
     assert conf(cube_mesh())[0].endswith("Links=-1,1,1,2,2,0,0,0")
 
@@ -66,7 +66,7 @@ def test_cores_are_left_out_where_nobody_knows_them() -> None:
 
 
 def test_a_mig_instance_is_all_its_device_files_and_has_no_links() -> None:
-    """Its GPU, which is cut up, stands for itself no more."""
+    """Its partitioned GPU is not listed itself."""
     node = mig_node([["1g.10gb", "2g.20gb"], []])
     files = {
         "GPU-1": ("/dev/nvidia1",),
@@ -92,7 +92,7 @@ def test_a_mig_instance_is_all_its_device_files_and_has_no_links() -> None:
 
 
 def test_a_device_without_a_known_file_is_named_and_not_given() -> None:
-    """A guess would give jobs someone else's GPU."""
+    """A guess could give jobs another GPU."""
     lines = conf(bridged_pairs(), files={"GPU-2": ("/dev/nvidia5",)})
 
     assert lines[0] == "Name=gpu Type=a100_pcie File=/dev/nvidia5 Cores=0-7"

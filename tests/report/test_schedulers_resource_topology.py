@@ -29,12 +29,12 @@ def zones(
 
 
 def counts(zone: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    """Capacity and what is available by resource."""
+    """Capacity and available count by resource."""
     return {each["name"]: (each["capacity"], each["available"]) for each in zone["resources"]}
 
 
 def test_each_numa_node_is_a_zone_with_its_gpus_and_the_cost_to_the_others() -> None:
-    """Four GPUs on each socket, one of them in use."""
+    """Each socket has four GPUs, one of them in use."""
     first, second = zones(hgx(), held=("GPU-1",))
 
     assert first["name"] == "node-0"
@@ -48,7 +48,7 @@ def test_each_numa_node_is_a_zone_with_its_gpus_and_the_cost_to_the_others() -> 
 
 
 def test_mig_instances_are_resources_of_their_own() -> None:
-    """By the names of NVIDIA's device plugin; the GPU that is cut up is none."""
+    """Names are those of NVIDIA's device plugin; the partitioned GPU is not listed."""
     first, second = zones(mig_node([["1g.10gb", "1g.10gb"], []]), held=("MIG-0-1",))
 
     assert counts(first) == {"nvidia.com/mig-1g.10gb": ("2", "1"), "cpu": ("8", "8")}
@@ -56,7 +56,7 @@ def test_mig_instances_are_resources_of_their_own() -> None:
 
 
 def test_without_numa_all_is_in_one_zone() -> None:
-    """A virtual machine tells no node."""
+    """A virtual machine has no nodes."""
     (zone,) = zones(virtual_machine(), numa_nodes=0, distances={})
 
     assert counts(zone) == {"nvidia.com/gpu": ("4", "4")}
@@ -64,14 +64,14 @@ def test_without_numa_all_is_in_one_zone() -> None:
 
 
 def test_of_several_zones_none_is_guessed_for_a_gpu_that_tells_none() -> None:
-    """A scheduler would take it for near to CPUs that are far."""
+    """A scheduler would assume it near to CPUs that are far."""
     found = zones(virtual_machine())
 
     assert [counts(zone) for zone in found] == [{"cpu": ("8", "8")}] * 2
 
 
 def test_a_distance_that_is_not_told_is_left_out() -> None:
-    """Costs that are wrong are worse than none."""
+    """Wrong costs are worse than none."""
     first, _ = zones(hgx(), distances={(0, 0): 10})
 
     assert first["costs"] == [{"name": "node-0", "value": 10}]

@@ -1,4 +1,4 @@
-"""What the program is made of: all of it known, and all of it pinned."""
+"""Dependencies of the program: all known, and all pinned."""
 
 import json
 import re
@@ -38,12 +38,12 @@ def text() -> str:
 
 @pytest.fixture
 def bill(text: str) -> Any:
-    """The document read."""
+    """The parsed document."""
     return json.loads(text)
 
 
 def written() -> str:
-    """What the program writes on standard output."""
+    """Standard output of the program."""
     program = ROOT / "config" / "packages" / "sbom.py"
     return subprocess.run(
         [sys.executable, str(program)], capture_output=True, text=True, check=True
@@ -51,7 +51,7 @@ def written() -> str:
 
 
 def closure(*roots: str) -> set[str]:
-    """All that installing these brings along here, themselves apart from the project's own."""
+    """All that installing these brings along here, without the project's own."""
     found: set[str] = set()
     waiting = [Requirement(root) for root in roots]
     while waiting:
@@ -79,20 +79,20 @@ def development() -> list[str]:
 
 
 def test_all_that_is_installed_is_pinned() -> None:
-    """Whatever a fresh environment takes, for the agent or for its tests, has one version."""
+    """Each package of a new environment, for the agent or its tests, has one version."""
     needed = closure("gpu-rightsizer[kubernetes,fleet]", *development())
     assert needed <= PINS.keys()
     assert [n for n in needed if Version(version(n)) != Version(PINS[n])] == []
 
 
 def test_nothing_is_pinned_that_nobody_needs() -> None:
-    """A pin that was left behind would look like a part."""
+    """An obsolete pin would look like a dependency."""
     needed = closure("gpu-rightsizer[kubernetes,fleet]", *development())
     assert needed | hashed("build").keys() == PINS.keys()
 
 
 def hashed(name: str) -> dict[str, tuple[str, list[str]]]:
-    """The version and the hashes of each part of a list."""
+    """Version and hashes of each package in a list."""
     text = (LISTS / f"{name}.txt").read_text()
     found = re.findall(
         r"^(\S+)==(\S+) \\\n((?: +--hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", text, re.MULTILINE
@@ -106,7 +106,7 @@ def hashed(name: str) -> dict[str, tuple[str, list[str]]]:
     [("agent", "gpu-rightsizer[kubernetes]"), ("tools", "gpu-rightsizer[kubernetes,fleet,cli]")],
 )
 def test_all_that_an_image_contains_has_hashes(name: str, wanted: str) -> None:
-    """Every part at the version that was tested, those of compiled ones for each architecture."""
+    """Every package has the tested version, compiled ones for each architecture."""
     parts = hashed(name)
     assert parts.keys() == closure(wanted)
     assert {part: version for part, (version, _) in parts.items()} == {
@@ -117,7 +117,7 @@ def test_all_that_an_image_contains_has_hashes(name: str, wanted: str) -> None:
 
 
 def test_the_build_back_end_is_pinned() -> None:
-    """By its version for everyone, by hashes for what is released."""
+    """Its version is pinned for everyone, its hashes for releases."""
     project = (ROOT / "pyproject.toml").read_text()
     (asked,) = re.findall(r'^requires = \["(\S+)"\]', project, re.MULTILINE)
     assert asked == f"hatchling=={PINS[canonicalize_name('hatchling')]}"
@@ -125,7 +125,7 @@ def test_the_build_back_end_is_pinned() -> None:
 
 
 def test_a_list_is_made_of_what_an_index_says(tmp_path: Path) -> None:
-    """Wheels for Linux that a supported Python takes, of the pinned version alone."""
+    """It has Linux wheels for supported Pythons, of the pinned version only."""
     files = {
         "h2-4.4.1-py3-none-any.whl": "a",
         "h2-4.4.0-py3-none-any.whl": "b",
@@ -165,7 +165,7 @@ def served(folder: Path) -> Iterator[str]:
 
 
 def test_the_bill_names_what_a_package_contains(bill: Any) -> None:
-    """Itself, and every library with its version; no tool of its developers."""
+    """It has the package, and every library with its version, but no development tools."""
     parts = {part["name"]: part["version"] for part in bill["components"]}
     assert parts.keys() == closure("gpu-rightsizer[kubernetes,fleet,cli]")
     assert parts == {name: PINS[name] for name in parts}
@@ -178,7 +178,7 @@ def test_the_bill_names_what_a_package_contains(bill: Any) -> None:
 
 
 def test_the_bill_is_a_graph_of_its_parts(bill: Any) -> None:
-    """Each reference is that of a part, and each part is needed by another."""
+    """Each reference is that of a package, and each package is needed by another."""
     assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.5")
     parts = [bill["metadata"]["component"], *bill["components"]]
     references = {part["bom-ref"] for part in parts}
@@ -190,6 +190,6 @@ def test_the_bill_is_a_graph_of_its_parts(bill: Any) -> None:
 
 
 def test_the_bill_is_the_same_every_time(text: str) -> None:
-    """It says what is installed, not when it was asked, and names no host."""
+    """It has the installed packages, but neither time nor host."""
     assert written() == text
     assert "://" not in text

@@ -1,4 +1,4 @@
-"""A fleet with every kind of secret: none gets out, even where a store repeats it."""
+"""A fleet with every kind of secret: none leaks, even if a store repeats it."""
 
 import base64
 import json
@@ -28,7 +28,7 @@ AT: Final = ("--at", str(END))
 
 
 def secrets(folder: Path, *, has_user: bool) -> dict[str, Any]:
-    """Settings of the store with one of each kind."""
+    """Settings of the store with one secret of each kind."""
     (folder / "token").write_text(f"t0ken-{MARK}\n")
     (folder / "password").write_text(f"{PASSWORD}\n")
     if has_user:
@@ -42,13 +42,13 @@ def secrets(folder: Path, *, has_user: bool) -> dict[str, Any]:
 
 
 def leaks(texts: dict[str, str]) -> list[str]:
-    """Where a secret is in."""
+    """Where a secret is found."""
     assert all(texts.values()), "nothing was said"
     return [where for where, text in texts.items() if any(mark in text for mark in MARKS)]
 
 
 def echo(asked: StoreRequest, status: int, *, is_json: bool) -> Reply:
-    """What a proxy says that repeats what it was asked with."""
+    """Response of a proxy that repeats the request."""
     said = (
         f"no: {asked.headers['X-Scope-OrgID']}, {asked.headers['Authorization']}: "
         f"'{asked.headers['X-Scope-OrgID']}'"
@@ -70,7 +70,7 @@ def test_secret_in_an_answer_of_the_store_is_masked(
     status: int,
     is_json: bool,  # noqa: FBT001 - the parameter.
 ) -> None:
-    """Whatever it answers with, the message says the rest of it."""
+    """The message has the rest of any answer."""
     with faulty_store() as store:
         store.judge = lambda asked: echo(asked, status, is_json=is_json)
         config = configured(tmp_path, store.url, secrets(tmp_path, has_user=has_user))
@@ -81,7 +81,7 @@ def test_secret_in_an_answer_of_the_store_is_masked(
 
 
 def test_a_token_that_no_header_may_hold_is_not_told(tmp_path: Path) -> None:
-    """The one who saves it with a line in its middle learns which file it is."""
+    """The error names the file of a token with a line break."""
     (tmp_path / "token").write_text(f"{MARK}\n{MARK}\n")
     with faulty_store() as store:
         config = configured(tmp_path, store.url, {"token_file": str(tmp_path / "token")})
@@ -92,7 +92,7 @@ def test_a_token_that_no_header_may_hold_is_not_told(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    """A real Prometheus with an estate; it lets anyone in."""
+    """A real Prometheus with a fleet, without authentication."""
     with odd_estate(["plain"]) as url:
         yield url
 
@@ -104,7 +104,7 @@ def test_no_answer_tells_a_secret(
     url: str,
     has_user: bool,  # noqa: FBT001 - the parameter.
 ) -> None:
-    """Not the table, the JSON, the page, the plan, the reasoning, nor the line of progress."""
+    """Covers table, JSON, page, plan, explanation and progress line."""
     config = configured(tmp_path, url, secrets(tmp_path, has_user=has_user))
     page = tmp_path / "page.html"
     document = asked_in_process(config, *AT, "--json", "--all", "--html", str(page))
@@ -123,7 +123,7 @@ def test_no_answer_tells_a_secret(
 
 
 def _on_a_terminal(config: Path) -> str:
-    """What is drawn while it looks."""
+    """Output during the run on a terminal."""
     ours, theirs = pty.openpty()
     command = [each for each in look_command(config, *AT) if each != "--no-progress"]
     subprocess.run(command, stdout=subprocess.DEVNULL, stderr=theirs, timeout=60, check=True)
@@ -136,7 +136,7 @@ def _on_a_terminal(config: Path) -> str:
 
 @pytest.mark.prometheus
 def test_a_service_tells_no_secret(tmp_path: Path, url: str) -> None:
-    """Neither on its pages nor in its log, with a store that refuses it."""
+    """Neither pages nor log have it, even if the store rejects it."""
     with faulty_store() as store:
         store.judge = lambda asked: echo(asked, 403, is_json=True)
         other = {"log": {"level": "debug"}, "web": {"listen_addresses": ["127.0.0.1:0"]}}
@@ -174,7 +174,7 @@ def _page(address: str, path: str) -> str:
 
 
 def test_a_secret_on_the_command_line_is_refused(tmp_path: Path) -> None:
-    """Everybody on the machine could read it there."""
+    """Any user of the machine could read it there."""
     config = configured(tmp_path, "http://127.0.0.1:9")
     said = fleet_process(config, "--store.url", f"http://ali:{MARK}@127.0.0.1:9")
     assert said.status == 78

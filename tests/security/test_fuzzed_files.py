@@ -1,4 +1,4 @@
-"""Files that the agent opens: whatever is in them is read, or refused with an error of ours."""
+"""Files of the agent: any content is read, or rejected with our own error."""
 
 import json
 from contextlib import closing, suppress
@@ -60,7 +60,7 @@ WINDOW: Final = Window(
 
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_a_recording_of_each_format(tmp_path: Path, name: str) -> None:
-    """Real ones, with odd bytes in a few places."""
+    """Real recordings with odd bytes in a few places."""
     path = tmp_path / name
 
     @given(mutated_bytes(RECORDINGS[name]))
@@ -80,7 +80,7 @@ def test_a_recording_of_each_format(tmp_path: Path, name: str) -> None:
 
 
 def test_the_configuration_is_right_to_begin_with() -> None:
-    """What is fuzzed below is accepted as it stands."""
+    """The unmodified input is accepted."""
     assert load(Settings, dump_yaml(CONFIGURATION), "a.yaml").log.level == "info"
 
 
@@ -92,7 +92,7 @@ def test_a_configuration_with_odd_values(tree: Any) -> None:
 
 @given(mutated_bytes(yaml.safe_dump(CONFIGURATION).encode()))
 def test_a_configuration_with_odd_bytes(content: bytes) -> None:
-    """As it comes from a disk that has gone bad."""
+    """This simulates a bad disk."""
     text = content.decode("utf-8", "replace")
     assert all(line.startswith("a.yaml:") for line in _faults(text))
 
@@ -107,7 +107,7 @@ def _faults(text: str) -> list[str]:
 
 @given(mutated_bytes(encode_window(WINDOW)))
 def test_a_packed_window_with_odd_bytes(data: bytes) -> None:
-    """It is a window, or it is refused as none."""
+    """It is a valid window or rejected."""
     with suppress(ValueError):
         assert decode_window("GPU-0", data).uuid == "GPU-0"
 
@@ -131,7 +131,7 @@ WINDOW_DOCUMENT: Final[dict[str, Any]] = {
 def test_a_row_with_odd_values_stops_nobody(
     tmp_path_factory: pytest.TempPathFactory, document: dict[str, Any]
 ) -> None:
-    """It is passed over, or the agent starts with it and its rules run."""
+    """It is skipped, or the agent starts with it and its rules run."""
     path = tmp_path_factory.mktemp("rows") / "history.db"
     with closing(Database(path, MIGRATIONS, is_durable=False)) as database:
         with database.transaction() as connection:

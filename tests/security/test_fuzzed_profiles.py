@@ -1,4 +1,4 @@
-"""Profilers' files that anyone may have made: each is read, or refused with an error of ours."""
+"""Untrusted profiler files: each is read, or rejected with our own error."""
 
 import gzip
 import json
@@ -73,7 +73,7 @@ FILES: Final = {
 
 
 def opened(folder: Path, content: bytes) -> Profile | None:
-    """The profile, or nothing where it was refused as it must be: by its path."""
+    """The profile, or `None` if it was rejected with its path."""
     path = folder / "profile"
     path.write_bytes(content)
     message = str(path)
@@ -86,7 +86,7 @@ def opened(folder: Path, content: bytes) -> Profile | None:
 
 
 def holds_together(profile: Profile) -> None:
-    """What is true of every profile, whatever it was made of."""
+    """Check the invariants of every profile."""
     assert profile.events <= LIMITS.events_maximum + 1
     assert all(count >= 0 for count in profile.unread.values())
     for device in profile.devices:
@@ -98,13 +98,13 @@ def holds_together(profile: Profile) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_the_files_are_right_to_begin_with(tmp_path: Path, name: str) -> None:
-    """What is fuzzed below is read as it stands."""
+    """The unmodified input is read."""
     assert opened(tmp_path, FILES[name]) is not None
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_profile_with_odd_bytes(tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
-    """Plain, packed, and with odd bytes in what is packed."""
+    """Covers plain and compressed files, and odd bytes within compressed data."""
     folder = tmp_path_factory.mktemp("fuzz")
 
     @given(mutated_bytes(FILES[name]), mutated_bytes(gzip.compress(FILES[name], mtime=0)))
@@ -121,7 +121,7 @@ def test_a_profile_with_odd_bytes(tmp_path_factory: pytest.TempPathFactory, name
 def test_a_trace_with_odd_values(
     tmp_path_factory: pytest.TempPathFactory, tree: dict[str, Any]
 ) -> None:
-    """Of wrong types, beyond all sizes, or not there."""
+    """Values are of wrong types, out of range, or missing."""
     folder = tmp_path_factory.mktemp("trees")
 
     @given(mutated_tree(tree))
@@ -137,7 +137,7 @@ def test_a_trace_with_odd_values(
 def test_any_bytes(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, beginning: bytes
 ) -> None:
-    """What is behind a beginning that someone knows, or behind none."""
+    """They follow a known beginning, or none."""
     profile = opened(tmp_path_factory.mktemp("any"), beginning + content)
     if profile is not None:
         holds_together(profile)
@@ -145,7 +145,7 @@ def test_any_bytes(
 
 @given(st.binary(max_size=200))
 def test_a_plane_of_any_bytes(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
-    """Recognized by its name, and broken behind it."""
+    """Its name is recognized, the rest is broken."""
     plane = length_field(2, "/device:GPU:0") + content
     profile = opened(tmp_path_factory.mktemp("plane"), length_field(1, plane))
     if profile is not None:
@@ -171,13 +171,13 @@ HOSTILE: Final = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_files_that_are_made_to_harm(tmp_path: Path, name: str) -> None:
-    """They take no more than their size asks for, and end."""
+    """They take no more memory than their size allows, and end."""
     profile = opened(tmp_path, HOSTILE[name])
     assert profile is None or not profile.devices
 
 
 def test_a_folder_of_such_files(tmp_path: Path) -> None:
-    """The file that is broken is named; the one who asks for all of them is refused by it."""
+    """The broken file is named; reading all of them fails with its error."""
     for name, content in FILES.items():
         (tmp_path / name).write_bytes(content)
     assert len(read_all([tmp_path], LIMITS)) == len(FILES)
@@ -190,6 +190,6 @@ def test_a_folder_of_such_files(tmp_path: Path) -> None:
 
 
 def test_every_format_is_fuzzed(tmp_path: Path) -> None:
-    """A new one is not forgotten here."""
+    """A new format is not forgotten here."""
     fuzzed = {profile.format for each in FILES.values() if (profile := opened(tmp_path, each))}
     assert fuzzed == {each.format for each in FORMATS}

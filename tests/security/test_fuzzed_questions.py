@@ -1,4 +1,4 @@
-"""What people ask of the planner: whatever is in the file, an answer or a refusal of ours."""
+"""Questions to the planner: any file gives an answer or our own error."""
 
 import json
 from collections.abc import Callable
@@ -42,7 +42,7 @@ Asks = Callable[[str, bytes], None]
 
 @pytest.fixture
 def ask(tmp_path: Path) -> Asks:
-    """Asks, and holds that what comes back is JSON, or a refusal that names the file."""
+    """Check that the output is JSON, or an error that names the file."""
 
     def ask(command: str, content: bytes) -> None:
         file = tmp_path / "question.yaml"
@@ -61,7 +61,7 @@ def ask(tmp_path: Path) -> Asks:
 
 @pytest.mark.parametrize("command", QUESTIONS)
 def test_the_questions_themselves_are_answered(ask: Asks, tmp_path: Path, command: str) -> None:
-    """What is fuzzed below begins as something that is right."""
+    """The unmodified input is answered."""
     file = tmp_path / "right.json"
     file.write_text(json.dumps(QUESTIONS[command]))
     with redirect_stdout(StringIO()) as out:
@@ -72,26 +72,26 @@ def test_the_questions_themselves_are_answered(ask: Asks, tmp_path: Path, comman
 @bounded
 @given(mutated_tree(PLAN))
 def test_a_plan_with_odd_values(ask: Asks, question: Any) -> None:
-    """Sizes, formats, loads and names of any kind."""
+    """Sizes, formats, loads and names are of any kind."""
     ask("plan", json.dumps(question).encode())
 
 
 @bounded
 @given(mutated_tree(PROJECT))
 def test_a_projection_with_odd_values(ask: Asks, question: Any) -> None:
-    """Shares, boards and formats of any kind."""
+    """Shares, boards and formats are of any kind."""
     ask("project", json.dumps(question).encode())
 
 
 @bounded
 @given(mutated_tree(COMPARE))
 def test_a_comparison_with_odd_values(ask: Asks, question: Any) -> None:
-    """Workloads, boards and formats of any kind."""
+    """Workloads, boards and formats are of any kind."""
     ask("compare", json.dumps(question).encode())
 
 
 @bounded
 @given(mutated_bytes(json.dumps(PLAN, indent=1).encode()))
 def test_a_question_with_odd_bytes(ask: Asks, content: bytes) -> None:
-    """What is no longer JSON, nor YAML, nor even text."""
+    """It may no longer be JSON, YAML or text."""
     ask("plan", content)

@@ -1,4 +1,4 @@
-"""A store that lies, by mistake or on purpose: an answer or a refusal of ours, little memory."""
+"""A store with wrong answers: the result is an answer or our own error, with little memory."""
 
 import gzip
 import json
@@ -36,7 +36,7 @@ MEBIBYTE = 2**20
 
 
 def read(raw: bytes) -> None:
-    """What is read is well-formed; anything else is refused in words."""
+    """A parsed answer is well-formed; anything else is rejected with a message."""
     try:
         answer = parse_response(raw)
     except ValueError as error:
@@ -50,13 +50,13 @@ def read(raw: bytes) -> None:
 
 @given(mutated_bytes(COMPACT))
 def test_an_answer_with_odd_bytes(raw: bytes) -> None:
-    """What is no longer JSON, or JSON of another kind."""
+    """They may no longer be JSON, or another kind of JSON."""
     read(raw)
 
 
 @given(mutated_tree(RIGHT))
 def test_an_answer_with_odd_values(tree: object) -> None:
-    """Times, values, labels and kinds of any type, spaced and not."""
+    """Times, values, labels and kinds are of any type, with any spacing."""
     read(json.dumps(tree).encode())
     read(json.dumps(tree, separators=(",", ":")).encode())
 
@@ -82,19 +82,19 @@ def test_an_answer_with_odd_values(tree: object) -> None:
     ],
 )
 def test_an_answer_that_was_made_to_hurt(raw: bytes) -> None:
-    """Deep, huge, twice, not finite, not text."""
+    """It is deep, huge, duplicate, not finite, or not text."""
     read(raw)
 
 
 def test_half_a_character_becomes_a_question_mark() -> None:
-    """No file, no query and no terminal takes it."""
+    """No file, query or terminal accepts it."""
     first, _ = parse_response(COMPACT.replace(b"GPU-0", b"\\ud800!")).series
     assert first.labels == {"uuid": "?!"}
 
 
 def test_a_page_without_an_end_is_not_read_to_it(tmp_path: Path) -> None:
-    """An answer above the largest that is allowed is given up, whatever it unpacks from."""
-    # Kept to the end, so that as much again would be seen.
+    """An answer above the size limit is dropped, however it is compressed."""
+    # Kept to the end, so that a second copy would be seen.
     page = b" " * 80 * MEBIBYTE
     packed = Reply(body=gzip.compress(page), headers={"Content-Encoding": "gzip"})
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -109,7 +109,7 @@ def test_a_page_without_an_end_is_not_read_to_it(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def truth(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], bytes]:
-    """What a real store says in one look at an estate, by what it was asked."""
+    """A real store's answers in one fleet run, by query."""
     kept: dict[tuple[str, str], bytes] = {}
     with odd_estate(["dense"]) as url, faulty_store() as store:
 
@@ -126,7 +126,7 @@ def truth(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], byt
 
 
 def said_of(truth: dict[tuple[str, str], bytes], asked: StoreRequest) -> bytes:
-    """What is right; nothing is known of what no one asked before."""
+    """The right answer; unknown queries have none."""
     return truth.get((asked.path, urlencode(dict(asked.parameters))), NOTHING)
 
 
@@ -137,7 +137,7 @@ def test_a_store_that_lies_makes_no_look_fail_but_in_words(
     truth: dict[tuple[str, str], bytes],
     seed: int,
 ) -> None:
-    """Some of its answers have other values, times, labels: advice of it, or one line."""
+    """With changed values, times or labels, it gives recommendations or a one-line error."""
     hostile = HostileStore(partial(said_of, truth), seed)
     with faulty_store() as store:
         store.judge = lambda asked: Reply(body=hostile.answer(asked))
@@ -157,7 +157,7 @@ def test_a_store_that_lies_makes_no_look_fail_but_in_words(
 def test_a_name_does_nothing_to_a_terminal(
     tmp_path: Path, truth: dict[tuple[str, str], bytes], flags: tuple[str, ...]
 ) -> None:
-    """The one who may name a node may not clear the screen of the one who looks at it."""
+    """A node's name must not control the terminal of a reader."""
     with faulty_store() as store:
         store.judge = lambda asked: Reply(
             body=said_of(truth, asked).replace(b"spare-1", b"spare-\\u001b[2J\\u0007evil\\n1")

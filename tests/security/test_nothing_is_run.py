@@ -1,4 +1,4 @@
-"""The program runs no text, and starts no program but what is named here with its reason."""
+"""The program runs no code from text, and starts only programs listed here with reasons."""
 
 import ast
 from collections.abc import Iterator
@@ -12,11 +12,11 @@ PACKAGE: Final = Path(__file__).parent.parent.parent / "daemon" / "rightsizer"
 MODULES: Final = frozenset(
     {"subprocess", "pty", "multiprocessing", "pickle", "marshal", "shelve", "code", "runpy"}
 )
-"""Ways to start programs, and forms of data that run when they are read."""
+"""Ways to start programs, and data formats that run code when read."""
 
 BUILT_IN: Final = frozenset({"eval", "exec", "compile", "__import__"})
 SYSTEM: Final = ("system", "popen", "exec", "spawn", "posix_spawn", "fork", "startfile")
-"""How the names begin, in `os`, of what starts a program."""
+"""Prefixes of names in `os` that start a program."""
 
 UNSAFE_YAML: Final = frozenset(
     {"load", "load_all", "full_load", "unsafe_load", "Loader", "FullLoader", "UnsafeLoader"}
@@ -49,7 +49,7 @@ has turned the form of plans on."""
 
 
 def forbidden(tree: ast.AST) -> Iterator[str]:
-    """What a file does that could run something."""
+    """Uses in a file that could run something."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (each.name for each in node.names if each.name.split(".")[0] in MODULES)
@@ -77,7 +77,7 @@ def _named(module: str, name: str) -> Iterator[str]:
 
 
 def test_the_package_runs_nothing() -> None:
-    """No program, no shell, no text as code, no data that runs when it is read."""
+    """It uses no program, shell, code from text, or data that runs when read."""
     found = {
         f"{file.relative_to(PACKAGE)}: {what}"
         for file in PACKAGE.rglob("*.py")
@@ -103,5 +103,5 @@ def test_the_package_runs_nothing() -> None:
     ],
 )
 def test_code_execution_is_detected_by_the_check(source: str) -> None:
-    """The check itself works, under names and inside functions."""
+    """The check finds aliases and uses inside functions."""
     assert list(forbidden(ast.parse(source)))

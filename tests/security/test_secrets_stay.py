@@ -1,4 +1,4 @@
-"""An agent with every kind of secret, and peers that refuse it: none of them gets out."""
+"""An agent with every kind of secret, and peers that reject it: none leaks."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ SECRETS: Final = {
     "hook-url": "http://127.0.0.1:9/services/p4th-s3cret?sig=q3ry-s3cret",
     "dcgm-token": "dcgm-s3cret",
 }
-"""By the file that holds it; no one listens where they are sent."""
+"""By the file that holds it; no peer listens where they are sent."""
 MARK: Final = "s3cret"
 PAGES: Final = (
     *("/", "/metrics", "/api/v1/report", "/api/v1/advice", "/api/v1/summary", "/-/ready"),
@@ -58,7 +58,7 @@ def config(tmp_path: Path) -> str:
 
 
 def test_an_agent_tells_none_of_its_secrets(tmp_path: Path, config: str) -> None:
-    """Not on a page, in an answer, in a metric or in its log, with each peer failing."""
+    """Covers pages, responses, metrics and log, with each peer failing."""
     flags = ("--simulated.scenario", "eight-gpu-node", "--web.listen-address", "127.0.0.1:0")
     with agent_process(tmp_path, *flags, "--history.path", "", config=config) as agent:
         eventually(lambda: agent.metric("rightsizer_samples_total") >= 2)
@@ -75,7 +75,7 @@ def _has_tried_dcgm(agent: AgentProcess) -> bool:
 
 
 def test_commands_tell_none_either(tmp_path: Path, config: str) -> None:
-    """What an operator pastes into a ticket: the check, the doctor, the settings themselves."""
+    """Covers output that operators paste into tickets: the check, the doctor, the settings."""
     file = tmp_path / "rightsizer.yaml"
     file.write_text(config)
     checked = run_rightsizer("check-config", str(file))
@@ -87,7 +87,7 @@ def test_commands_tell_none_either(tmp_path: Path, config: str) -> None:
 
 
 def test_a_secret_in_an_address_is_refused_without_being_told(tmp_path: Path) -> None:
-    """The one who writes a password where anyone reads it learns where it belongs."""
+    """The error says where the password belongs."""
     file = tmp_path / "rightsizer.yaml"
     for settings in (
         {"webhooks": [{"url": f"http://user:{MARK}@127.0.0.1:9/"}]},
