@@ -183,7 +183,7 @@ def _place(judged: Judgement) -> tuple[str, str]:
     st.floats(0.0, 6.0),
 )
 def test_unknown_time_never_creates_advice(hours: dict[State, float], unknown: float) -> None:
-    """What may not open does not open because less is known."""
+    """A finding that may not open does not open because less is known."""
     less = {**hours, UNKNOWN: hours.get(UNKNOWN, 0.0) + unknown}
     before = judge_all(lambda _: [case([window(hours)], JOB)], DIRECT)
     after = judge_all(lambda _: [case([window(less)], JOB)], DIRECT)
