@@ -152,7 +152,7 @@ def test_a_device_that_left_is_left_alone(tmp_path: Path, url: str) -> None:
 
 
 def test_old_agents_are_believed_as_far_as_they_go(tmp_path: Path, url: str) -> None:
-    """What their idle time is based on is unknown: it is a finding, but no advice."""
+    """The basis of their idle time is unknown: it is a finding, but no advice."""
     old = looked(tmp_path, url, "old").document
     assert old["advice"] == []
     assert {each["finding"] for each in old["findings"]} <= {"idle"}
