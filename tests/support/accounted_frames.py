@@ -1,4 +1,4 @@
-"""A node's own accounts as the tracks that a store would tell of them."""
+"""A node's own accounts as the tracks returned by a store."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _value(window: Window, column: str) -> float:
 
 
 def _exported(window: Window) -> Iterator[tuple[Resource, Histogram]]:
-    """Distributions over all known time, as they are exported: idle time uses nothing."""
+    """Distributions over all known time, as exported: idle time uses nothing."""
     for resource, histogram in window.demands.items():
         found = histogram.copy()
         found.add(0.0, max(0.0, window.known - found.total))

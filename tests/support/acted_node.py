@@ -1,4 +1,4 @@
-"""A program: a controller that does one thing, which never ends; its argument is a history."""
+"""A program: a controller with one action that never ends; its argument is a history."""
 
 import sys
 import time
@@ -10,7 +10,7 @@ from rightsizer.advice.storage import Storage
 
 
 def main(path: str) -> None:
-    """Until someone kills it."""
+    """Run until killed."""
     node = ActionNode(ActionRepository(Storage(path).database), [workload("llama")])
     node.advise()
     node.controller(action(command=("sleep", "600"))).run()

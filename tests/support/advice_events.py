@@ -1,4 +1,4 @@
-"""Events of advice for tests of what tells of them."""
+"""Events of advice for tests of notifications."""
 
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.model.finding import Action, Finding, FindingKind, Reason, Risk, Savings
@@ -18,7 +18,7 @@ def event(  # noqa: PLR0913 - one keyword for each thing that a test varies.
     devices: tuple[str, ...] = ("GPU-0",),
     summary: str = "GPU-0 has been held idle for 6 h.",
 ) -> AdviceEvent:
-    """A turn of a piece of advice about an idle notebook."""
+    """A change of advice about an idle notebook."""
     finding = Finding(
         id=id,
         rule="held_idle",

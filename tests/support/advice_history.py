@@ -1,4 +1,4 @@
-"""A history on disk that holds a ledger, for commands that look at it."""
+"""A history on disk with a ledger, for commands that read it."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ __all__ = ["keep_advice", "saved_advice"]
 
 
 def keep_advice(path: Path, now: Nanoseconds = NOW, **facts: Any) -> str:
-    """Open one recommendation in the ledger of a history that ends then; its id."""
+    """Open one recommendation in the ledger of a history that ends then; return its id."""
     storage = Storage(str(path))
     if storage.history is None or storage.history.extent() is None:
         window = Window("GPU-0", now - HOUR, now, {State.PRODUCTIVE: HOUR})
@@ -31,7 +31,7 @@ def keep_advice(path: Path, now: Nanoseconds = NOW, **facts: Any) -> str:
 
 
 def saved_advice(path: Path) -> tuple[Advice, ...]:
-    """All advice that a history keeps."""
+    """All advice in a history."""
     storage = Storage(str(path), read_only=True)
     advice = storage.ledger(LedgerSettings()).advice()
     storage.close()

@@ -1,7 +1,7 @@
-"""Starts agents by the dozen: forked from one process that has read all their modules already.
+"""Starts dozens of agents, forked from one process that has loaded all their modules.
 
-A program: its arguments are folders, each with a configuration file; it prints the agents' process
-numbers and lives until its standard input ends.
+As a program its arguments are folders, each with a configuration file; it prints the agents' pids
+and lives until its standard input ends.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ _DIE_WITH_PARENT = 1
 
 
 def main(folders: list[str]) -> None:
-    """Fork, tell, and wait."""
+    """Fork, print the pids, and wait."""
     pids = [_fork(Path(folder)) for folder in folders]
     print(json.dumps(pids), flush=True)
     sys.stdin.read()
@@ -40,7 +40,7 @@ def _fork(folder: Path) -> int:
     try:
         status = rightsizer(["agent", "--config.file", "rightsizer.yaml"])
     finally:
-        # Not the parent's way out, which is for the parent alone.
+        # The parent's exit handlers are for the parent alone.
         os._exit(status)
 
 

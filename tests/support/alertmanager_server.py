@@ -1,4 +1,4 @@
-"""A real Alertmanager for tests, of Debian's package."""
+"""A real Alertmanager for tests, from Debian's package."""
 
 import json
 import re
@@ -22,7 +22,7 @@ _LISTENS: Final = re.compile(r'msg="Listening on" address=(127\.0\.0\.1:\d+)')
 
 
 def amtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run amtool to its end; nothing is raised for what it finds."""
+    """Run amtool to its end, without raising on a failure."""
     return run_program(program(_PACKAGE, "amtool"), *arguments)
 
 
@@ -34,7 +34,7 @@ class Alertmanager:
 
     @property
     def address(self) -> str:
-        """Where Prometheus tells it of alerts."""
+        """The address to which Prometheus sends alerts."""
         return self.url.removeprefix("http://")
 
     def tell(self, alerts: list[dict[str, Any]]) -> None:
@@ -44,7 +44,7 @@ class Alertmanager:
             pass
 
     def alerts(self) -> list[dict[str, Any]]:
-        """All alerts that it has, those that are held back too."""
+        """All of its alerts, inhibited ones too."""
         with urlopen(f"{self.url}/api/v2/alerts", timeout=10) as answer:
             found: list[dict[str, Any]] = json.load(answer)
             return found
@@ -52,7 +52,7 @@ class Alertmanager:
 
 @contextmanager
 def alertmanager_server(config: str) -> Iterator[Alertmanager]:
-    """An Alertmanager on loopback with its data in a temporary folder, gone after the block."""
+    """An Alertmanager on loopback with a temporary data folder, stopped after the block."""
     installed = program(_PACKAGE, "prometheus-alertmanager")
     with tempfile.TemporaryDirectory(prefix="alertmanager-") as name:
         folder = Path(name)
@@ -72,7 +72,7 @@ def alertmanager_server(config: str) -> Iterator[Alertmanager]:
 def _relocated(installed: Path, folder: Path) -> Path:
     """A copy that finds its templates in its working folder.
 
-    Debian's build has their path built in, and does not start where the package is only unpacked.
+    Debian's build has their path built in, and does not start from an unpacked package.
     """
     templates = installed.parents[1] / "share" / "prometheus" / "alertmanager"
     for template in templates.glob("*.tmpl"):

@@ -1,4 +1,4 @@
-"""A program that delivers what waits for a Grafana, until nothing does or someone kills it.
+"""A program that delivers pending annotations to Grafana until none are left or it is killed.
 
 Its arguments: a history, Grafana's address, a file with its token.
 """
@@ -15,7 +15,7 @@ from rightsizer.notify.grafana.settings import GrafanaSettings
 
 
 def main(history: Path, url: str, token_file: str) -> int:
-    """Deliver once; the exit status says whether all is told."""
+    """Deliver once; the exit status says whether nothing is pending."""
     storage = Storage(str(history))
     http = HttpSettings(timeout_seconds=5.0, tries=1)
     settings = GrafanaSettings(url=url, token_file=token_file, http=http)

@@ -1,4 +1,4 @@
-"""Holds values against the schemas of the API's description: the part of JSON Schema it uses."""
+"""Validates values against the schemas of the API's description: the part of JSON Schema used."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ UNDERSTOOD: Final = frozenset(
     {"$ref", "additionalProperties", "default", "description", "enum", "items", "maxLength"}
     | {"maximum", "minimum", "oneOf", "properties", "required", "type"}
 )
-"""A schema with another word would be held against nothing; a test looks for them."""
+"""Supported keywords. A schema with another would check nothing; a test looks for them."""
 
 _TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
     "object": dict,
@@ -26,7 +26,7 @@ _TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
 
 
 def resolved(part: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a reference means, itself where it is none; words beside a reference hold too."""
+    """The target of a reference, or the schema itself; keywords beside a reference hold too."""
     if "$ref" not in part:
         return part
     found: Any = openapi_document()
@@ -37,7 +37,7 @@ def resolved(part: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def json_schema_of(method: str, path: str, status: int = 200) -> Mapping[str, Any]:
-    """The schema of an answer in JSON."""
+    """The schema of a JSON response."""
     operation = openapi_document()["paths"][path][method.lower()]
     response = resolved(operation["responses"][str(status)])
     schema: Mapping[str, Any] = response["content"]["application/json"]["schema"]
@@ -45,7 +45,7 @@ def json_schema_of(method: str, path: str, status: int = 200) -> Mapping[str, An
 
 
 def all_schemas() -> Iterator[Mapping[str, Any]]:
-    """Every schema of the document, those inside of others too."""
+    """Every schema of the document, nested ones too."""
     document = openapi_document()
     for part in _inside(document):
         if "schema" in part:
@@ -64,7 +64,7 @@ def _inside(part: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def _whole(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """A schema, and those that it is made of."""
+    """A schema, and those that it combines."""
     yield schema
     parts = [*schema.get("properties", {}).values(), *schema.get("oneOf", ())]
     parts += [schema.get("items"), schema.get("additionalProperties")]
@@ -74,7 +74,7 @@ def _whole(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def faults(value: Any, schema: Mapping[str, Any], at: str = "$") -> Iterator[str]:
-    """Where a value is not as a schema says."""
+    """Places where a value violates a schema."""
     schema = resolved(schema)
     if "oneOf" in schema:
         found = [list(faults(value, each, at)) for each in schema["oneOf"]]

@@ -1,4 +1,4 @@
-"""Cases whose windows have blocks of five minutes, and a past that remembers them."""
+"""Cases with windows of five-minute blocks and a past that remembers them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -19,16 +19,16 @@ from rightsizer.model.workload import Workload
 
 BLOCKS_A_DAY: Final = 288
 Course = Callable[[int], Mapping[Measure, float] | None]
-"""What a device did in the five minutes of some number since midnight; `None` where unknown."""
+"""Activity of a device by number of five-minute block since midnight; `None` if unknown."""
 
 
 def start_of(number: int, count: int) -> Nanoseconds:
-    """When the block of a number begins, of so many that end now, at midnight."""
+    """Start of a numbered block, out of a number that ends now, at midnight."""
     return NOW - (count - number) * BLOCK_SPAN
 
 
 def blocks_of(course: Course, days: float, peak_ratio: float = 1.0) -> Blocks:
-    """The blocks of some days; peaks are so many times the means."""
+    """The blocks of some days; peaks are a multiple of the means."""
     count = round(days * BLOCKS_A_DAY)
     parts = []
     for number in range(count):
@@ -40,7 +40,7 @@ def blocks_of(course: Course, days: float, peak_ratio: float = 1.0) -> Blocks:
 
 
 def summed(parts: Sequence[Blocks]) -> Blocks:
-    """What devices did together, where all of them are known."""
+    """The sum of the devices, where all of them are known."""
     found = []
     by_device = [
         {measure: {each.start: each for each in part.each(measure)} for measure in Measure}
@@ -70,7 +70,7 @@ def case_of(  # noqa: PLR0913 - one for each thing that a test may vary.
     node: Node | None = None,
     peak_ratio: float = 1.0,
 ) -> Case:
-    """A workload whose devices each follow a course for some days that end now, at midnight."""
+    """A workload with devices that follow a course for some days until now, at midnight."""
     blocks = [blocks_of(course, days, peak_ratio) for course in courses]
     usual = [window({State.PRODUCTIVE: 24.0 * days})] * len(courses)
     given = [
@@ -81,7 +81,7 @@ def case_of(  # noqa: PLR0913 - one for each thing that a test may vary.
 
 
 def past_of(key: str, blocks: Blocks) -> CaseHistory:
-    """A past that remembers blocks and no windows."""
+    """A past with blocks and without windows."""
     empty = ClosedWindows((), ())
     window_query = WindowQuery(
         uuid=f"workload:{key}",
@@ -103,7 +103,7 @@ def busy(mean: float, **others: float) -> dict[Measure, float]:
 
 
 def at_hours(first: int, last: int, there: float, else_: float = 0.0, **others: float) -> Course:
-    """Busy from one hour of the day to another (UTC), and otherwise less so."""
+    """Busy between two hours of the day (UTC), and less otherwise."""
 
     def course(number: int) -> dict[Measure, float]:
         hour = number % BLOCKS_A_DAY // 12
@@ -113,5 +113,5 @@ def at_hours(first: int, last: int, there: float, else_: float = 0.0, **others: 
 
 
 def steady(mean: float, **others: float) -> Course:
-    """The same all the time."""
+    """Constant."""
     return lambda _: busy(mean, **others)

@@ -1,4 +1,4 @@
-"""The packages as `make deb` and `make rpm` build them, once for each state of the sources."""
+"""The packages as built by `make deb` and `make rpm`, once for each state of the sources."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ _BUILD_SECONDS: Final = 300
 
 
 def tool(name: str, package: str) -> str:
-    """A program, or the test is skipped with what to install."""
+    """A program; without it the test is skipped with its package."""
     found = shutil.which(name)
     if found is None:
         pytest.skip(f"{name} not found; install {package}")
@@ -42,7 +42,7 @@ def built(kind: str) -> Path:
 
 
 def other_version(package: Path, version: str, folder: Path) -> Path:
-    """The same .deb under another version, as an upgrade finds it."""
+    """The same .deb under another version, as for an upgrade."""
     tree, changed = folder / "tree", folder / f"rightsizer_{version}.deb"
     subprocess.run(["dpkg-deb", "-R", package, tree], check=True)
     control = tree / "DEBIAN" / "control"
@@ -59,9 +59,9 @@ def other_version(package: Path, version: str, folder: Path) -> Path:
 
 
 def run_build(kind: str, folder: Path) -> "subprocess.CompletedProcess[str]":
-    """Run the build as `make` does, at a time of its own that no commit changes.
+    """Run the build like `make`, with a fixed time that no commit changes.
 
-    Compression, which takes most of the time, is left at its least.
+    Compression, which takes most of the time, is minimal.
     """
     environment = {
         "PYTHON": sys.executable,

@@ -1,4 +1,4 @@
-"""A driver that answers at once: each question as it did the first time."""
+"""A driver that answers immediately, repeating its first answer to each query."""
 
 import ctypes
 from collections.abc import Callable
@@ -7,10 +7,10 @@ from typing import Any, Final
 __all__ = ["CannedLibrary"]
 
 _CANNED: Final = ("nvmlDeviceGet", "nvmlGpmMetricsGet", "nvmlGpmQuery")
-"""What only answers; all else is between the caller and the library inside."""
+"""Pure queries; all other calls reach the library inside."""
 _METRICS: Final = "nvmlGpmMetricsGet"
 _HEAD_BYTES: Final = 32
-"""Of the structure that asks for metrics: behind it are the answers of the time before."""
+"""Size of the head of the metrics request: the previous answers follow it."""
 
 _Answer = tuple[int, tuple[bytes, ...]]
 
@@ -19,7 +19,7 @@ class CannedLibrary:
     """A library around another one."""
 
     def __init__(self, library: Any) -> None:
-        """A library that asks the one inside each question once."""
+        """A library that sends each query to the one inside once."""
         self._inside = library
         self._symbols: dict[str, Any] = {}
 
@@ -33,7 +33,7 @@ class CannedLibrary:
 
 
 class _Canned:
-    """A function whose answers are kept."""
+    """A function with cached answers."""
 
     def __init__(self, name: str, inside: Callable[..., int]) -> None:
         self.restype: Any = None
@@ -42,7 +42,7 @@ class _Canned:
         self._answers: dict[tuple[Any, ...], _Answer] = {}
 
     def __call__(self, *arguments: Any) -> int:
-        """Call it as the bindings do; the answer is a return code."""
+        """Call it as the bindings do; the result is a return code."""
         targets = [getattr(argument, "_obj", argument) for argument in arguments]
         key = tuple(
             target if isinstance(target, int | None) else bytes(target)[: self._key_bytes]

@@ -1,6 +1,6 @@
-"""A program in a profiler's place: writes a real profile, or misbehaves in the way it is told.
+"""A program in place of a profiler: writes a real profile, or misbehaves as told.
 
-Its arguments: the folder, a name for the file, how long to record, and how to behave.
+Its arguments: the folder, a name for the file, the duration, and the behavior.
 """
 
 import os
@@ -38,7 +38,7 @@ def trace_of(loader_seconds: float = 0.003) -> KinetoTrace:
 
 
 def main(folder: str, name: str, seconds: str, behavior: str = "well") -> None:
-    """Record, in whichever way."""
+    """Record with the given behavior."""
     place = Path(folder)
     print(f"records process {name}", flush=True)
     (place.parent / ".started").touch()

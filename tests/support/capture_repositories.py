@@ -13,7 +13,7 @@ __all__ = ["record", "repository_at"]
 
 @contextmanager
 def repository_at(path: Path) -> Iterator[CaptureRepository]:
-    """A repository in the history at a path, as long as an agent runs."""
+    """A repository in the history at a path, for the life of an agent."""
     storage = Storage(str(path))
     try:
         yield CaptureRepository(storage.database)

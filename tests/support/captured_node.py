@@ -1,4 +1,4 @@
-"""A program: an agent in fast motion on a node whose loader starves its GPU, from any hour on.
+"""A program: an accelerated agent on a node with a starved GPU, from any hour on.
 
 Its arguments are a configuration file, the speed, and the second of the day at which it begins.
 """
@@ -15,7 +15,7 @@ from rightsizer.simulator.source import DEFAULT_START
 
 
 def main(config: str, speed: str, second: str) -> None:
-    """Until a signal ends it."""
+    """Run until a signal ends it."""
     clock = FastClock(DEFAULT_START + nanoseconds(float(second)), float(speed))
     serve(load_file(Settings, Path(config)), clock)
 

@@ -1,4 +1,4 @@
-"""Windows, cases, findings and judgements made by hand, with what a test does not say usual."""
+"""Windows, cases, findings and judgements made by hand, with usual values by default."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -63,7 +63,7 @@ def case(
     workload: Workload | None = None,
     devices: Sequence[Device] | None = None,
 ) -> Case:
-    """What a rule judges: the windows of a workload's devices, one for each."""
+    """Input of a rule: the windows of a workload's devices, one for each."""
     found = tuple(gpu(index) for index in range(len(windows))) if devices is None else devices
     allocator = workload.allocator if workload else Allocator.UNKNOWN
     of_devices = [
@@ -81,7 +81,7 @@ def case(
 
 
 def finding(**facts: Any) -> Finding:
-    """A complaint of the rule `idle` about the workload `slurm/llama`."""
+    """A finding of the rule `idle` on the workload `slurm/llama`."""
     usual: dict[str, Any] = {
         "id": "aaaaaaaaaaaa",
         "rule": "idle",
@@ -126,12 +126,12 @@ def after(minutes: float) -> Nanoseconds:
 
 
 def findings(cases: Sequence[Case], rules: Sequence[Rule[Any]] = RULES) -> tuple[Finding, ...]:
-    """Every rule's verdict on every case as it stands, abstentions included."""
+    """Every rule's verdict on every case, abstentions included."""
     return tuple(rule.judge(case) for case in cases for rule in rules)
 
 
 def moved(window: Window, time: Nanoseconds) -> Window:
-    """The window at another time, which counts in whole blocks."""
+    """The window at another time, shifted by whole blocks."""
     data, size = window.blocks.data, len(Blocks.of_one(0, 1.0, {}, {}).data)
     records = (data[at : at + size] for at in range(0, len(data), size))
     by = time // BLOCK_SPAN

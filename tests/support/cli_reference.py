@@ -1,4 +1,4 @@
-"""The page of the commands, from what each says of itself: the words are those of `--help`."""
+"""The page of the commands, generated from the text of `--help`."""
 
 import argparse
 import getpass
@@ -24,7 +24,7 @@ standard output, errors to standard error.
 """
 _TABLE: Final = "| option | what |\n|---|---|\n"
 _COMMON: Final = 4
-"""Commands from which on an option is explained once for all of them."""
+"""Number of commands from which on an option is explained once for all of them."""
 
 
 def all_commands() -> tuple[Command, ...]:
@@ -33,7 +33,7 @@ def all_commands() -> tuple[Command, ...]:
 
 
 def parser_of(command: Command) -> argparse.ArgumentParser:
-    """What reads a command's arguments."""
+    """The parser of a command's arguments."""
     parser = argparse.ArgumentParser(prog=f"rightsizer {command.name}", exit_on_error=False)
     command.configure(parser)
     return parser
@@ -43,7 +43,7 @@ _SUMMARIES = {each.name: each.summary for each in COMMANDS}
 
 
 def options_of(command: Command) -> list[argparse.Action]:
-    """What a command takes, but for `--help`: arguments first, as in a usage line."""
+    """The options of a command, except `--help`: arguments first, as in a usage line."""
     return _options(parser_of(command))
 
 
@@ -125,7 +125,7 @@ def _help(action: argparse.Action) -> str:
     text = " ".join((action.help or "").split()).replace("%%", "%").replace("|", "\\|")
     if action.default is None or isinstance(action.default, bool | list | tuple):
         return text
-    # The one who runs a command is named by default; no page can know who that is.
+    # The default is the name of the current user, which no page can know.
     is_person = action.dest == "actor" and action.default == getpass.getuser()
     default = "the user of the command" if is_person else f"`{action.default}`"
     return f"{text} (default: {default})" if "(default:" not in text else text

@@ -1,4 +1,4 @@
-"""Syntax trees of files, each parsed once, and their statements without the expressions in them."""
+"""Syntax trees of files, each parsed once, and their statements without expressions."""
 
 import ast
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ def tree_of(file: Path) -> ast.Module:
 
 
 def statements(tree: ast.Module) -> Iterator[ast.AST]:
-    """All statements, however deep; most of a tree is expressions, which take their time."""
+    """All statements at any depth; walking expressions would take most of the time."""
     left: list[ast.AST] = [tree]
     for node in left:
         for block in _BLOCKS:

@@ -1,4 +1,4 @@
-"""The committed dashboards as tests read them: panels, queries, and what Grafana makes of them."""
+"""The committed dashboards for tests: panels, queries, and Grafana's substitutions."""
 
 import json
 import re
@@ -39,7 +39,7 @@ VALUES: Final = {
     "$uuid": ".+",
     "$workload": ".*",
 }
-"""What Grafana puts in place of each variable when all is chosen, soon after a start."""
+"""Grafana's value of each variable with everything selected, soon after a start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +53,12 @@ class DashboardQuery:
 
     @property
     def name(self) -> str:
-        """Which it is, for people."""
+        """Its display name."""
         return f"{self.board.removeprefix('rightsizer-')}: {self.panel}: {self.letter}"
 
 
 def panels_of(board: Mapping[str, Any]) -> Iterator[Any]:
-    """All panels but the headings, those in folded rows too."""
+    """All panels except row headings, those in folded rows too."""
     for top in board["panels"]:
         if top["type"] == "row":
             yield from top["panels"]
@@ -67,14 +67,14 @@ def panels_of(board: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def concrete(expression: str, values: Mapping[str, str] = VALUES) -> str:
-    """An expression as Grafana would send it."""
+    """An expression as sent by Grafana."""
     for name, value in values.items():
         expression = expression.replace(name, value)
     return expression
 
 
 def excluded(rule: str) -> set[tuple[str, str]]:
-    """Boards and titles of the panels that a rule does not hold for; unnamed, all of a board's."""
+    """Dashboards and panel titles exempt from a rule; without a title, the whole dashboard."""
     entries = EXCLUSIONS.get(rule, {}).get("entries", [])
     return {
         (entry["dashboard"], panel["title"])

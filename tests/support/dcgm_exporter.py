@@ -1,4 +1,4 @@
-"""A dcgm-exporter on loopback that behaves as it is told, and pages for it to serve."""
+"""A scripted dcgm-exporter on loopback, and pages for it to serve."""
 
 import gzip
 import threading
@@ -26,20 +26,20 @@ USUAL: Final[Mapping[str, float]] = {
 
 
 def lines(uuid: str, values: Mapping[str, float | str], **labels: str) -> str:
-    """Samples of one device as today's exporter writes them."""
+    """Samples of one device in the format of the current exporter."""
     usual = {"gpu": "0", "UUID": uuid, "modelName": "NVIDIA A100-SXM4-80GB"}
     text = ",".join(f'{name}="{value}"' for name, value in {**usual, **labels}.items())
     return "".join(f"{name}{{{text}}} {value}\n" for name, value in values.items())
 
 
 def page(energy: float = 7_000_000, uuid: str = BUSY, **labels: str) -> str:
-    """A GPU at work; its energy tells one collection from the next."""
+    """An active GPU; its energy distinguishes collections."""
     return lines(uuid, {**USUAL, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": energy}, **labels)
 
 
 @dataclass
 class Exporter:
-    """What it serves, and how."""
+    """The served page and behavior."""
 
     url: str
     text: str = ""
@@ -47,9 +47,9 @@ class Exporter:
     headers: dict[str, str] = field(default_factory=dict)
     packed: bool = False
     drip_seconds: float = 0.0
-    """Between two bytes of the answer."""
+    """Delay between two bytes of the response."""
     hangs: threading.Event | None = None
-    """Until this is set, nothing is answered."""
+    """Until this is set, there is no response."""
     requests: list[dict[str, str]] = field(default_factory=list)
 
 
@@ -80,7 +80,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def log_message(self, *arguments: object) -> None:
-        """Keep quiet."""
+        """Log nothing."""
 
     def _write(self, raw: bytes) -> None:
         if not self.exporter.drip_seconds:
@@ -94,7 +94,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def dcgm_exporter(text: str = "") -> Iterator[Exporter]:
-    """An exporter that lives as long as the block."""
+    """An exporter for the duration of the block."""
     stop = threading.Event()
     handler = type("Handler", (_Handler,), {"stop": stop})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:

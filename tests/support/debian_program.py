@@ -1,6 +1,6 @@
-"""Programs of Debian for tests: a package fetched once and unpacked beside the checkout.
+"""Debian programs for tests: a package fetched once and unpacked beside the checkout.
 
-Nothing is installed and no one has to be root: `apt-get download` and `dpkg-deb -x` suffice.
+Neither installation nor root is needed: `apt-get download` and `dpkg-deb -x` suffice.
 """
 
 import os
@@ -27,11 +27,11 @@ _START_SECONDS: Final = 30
 
 
 class Unavailable(Exception):  # noqa: N818 - a state of the machine, not a fault.
-    """There is no such program to be had here; the message says why."""
+    """The program is unavailable here; the message gives the reason."""
 
 
 def program(package: str, name: str) -> Path:
-    """A program of a package; the test is skipped, with the reason, where there is none."""
+    """A program of a package; without it the test is skipped with the reason."""
     try:
         return _binaries(package, name) / name
     except Unavailable as reason:
@@ -39,7 +39,7 @@ def program(package: str, name: str) -> Path:
 
 
 def unpacked(package: str) -> Path:
-    """The folder with all files of a package; the test is skipped where it cannot be had."""
+    """The folder with all files of a package; without it the test is skipped."""
     try:
         return _unpacked(package, package)
     except Unavailable as reason:
@@ -49,7 +49,7 @@ def unpacked(package: str) -> Path:
 def run_program(
     path: Path, *arguments: str | Path, timeout_seconds: float = 60.0
 ) -> subprocess.CompletedProcess[str]:
-    """Run it to its end; nothing is raised for what it finds."""
+    """Run a program to its end, without raising on a failure."""
     command = [str(path), *map(str, arguments)]
     return subprocess.run(
         command, capture_output=True, text=True, timeout=timeout_seconds, check=False
@@ -60,13 +60,13 @@ def run_program(
 def running_program(
     command: Sequence[str | Path], folder: Path, listens: re.Pattern[str], ready_path: str
 ) -> Iterator[str]:
-    """A server that is ready, by its URL, and that ends with the block.
+    """The URL of a server once it is ready; the server ends with the block.
 
     Args:
-        command: What to run.
-        folder: Where it runs, and where its log goes.
+        command: The command to run.
+        folder: Its working folder, and the place of its log.
         listens: Finds the address in its log, as its first group.
-        ready_path: Answers once it is ready.
+        ready_path: A path that responds once it is ready.
     """
     log = folder / f"{Path(command[0]).name}.log"
     prefix = ("setpriv", "--pdeathsig", "KILL") if shutil.which("setpriv") else ()
@@ -81,7 +81,7 @@ def running_program(
 
 
 def answers(url: str) -> bool:
-    """Whether someone says that all is well."""
+    """Whether the server responds successfully."""
     try:
         with urlopen(url, timeout=2) as answer:
             return bool(answer.status == 200)
@@ -117,7 +117,7 @@ def _stop(process: "subprocess.Popen[bytes]") -> None:
 
 @cache
 def _binaries(package: str, name: str) -> Path:
-    """The folder with the program, fetched if need be."""
+    """The folder with the program, fetched if necessary."""
     kept = CACHE / package / "usr" / "bin"
     for folder in (kept, Path("/usr/bin"), Path("/usr/local/bin")):
         if os.access(folder / name, os.X_OK):
@@ -127,7 +127,7 @@ def _binaries(package: str, name: str) -> Path:
 
 @cache
 def _unpacked(package: str, name: str) -> Path:
-    """The folder that a package is unpacked into, fetched if need be."""
+    """The folder of the unpacked package, fetched if necessary."""
     kept = CACHE / package
     if (kept / "usr").is_dir():
         return kept
@@ -141,13 +141,13 @@ def _unpacked(package: str, name: str) -> Path:
         try:
             root.rename(kept)
         except OSError:
-            if not (kept / "usr").is_dir():  # Another run was faster otherwise.
+            if not (kept / "usr").is_dir():  # Another run was faster.
                 raise
     return kept
 
 
 def _fetch(package: str, folder: Path) -> Path:
-    """Download the package, with package lists of our own where the machine has none."""
+    """Download the package, with package lists of our own if the machine has none."""
     (folder / "lists" / "partial").mkdir(parents=True)
     (folder / "archives" / "partial").mkdir(parents=True)
     own_lists = [

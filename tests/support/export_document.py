@@ -1,4 +1,4 @@
-"""`docs/export.md`, made from the columns of the export."""
+"""`docs/export.md`, generated from the columns of the export."""
 
 from typing import Final
 

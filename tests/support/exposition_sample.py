@@ -1,4 +1,4 @@
-"""An exporter whose page has every metric of the table, for two devices, growing as it is read."""
+"""An exporter with every metric of the table for two devices, growing with each reading."""
 
 import itertools
 import threading
@@ -24,7 +24,7 @@ LABELS = {
     "level": ("info",),
     "parent_uuid": ("",),
 }
-"""Values of the labels that matter; any other label has one value."""
+"""Values of the relevant labels; any other label has one value."""
 
 
 def page(reads: int) -> str:
@@ -41,14 +41,14 @@ def sample_exporter() -> Iterator[str]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            """The next reading."""
+            """Serve the next reading."""
             self.send_response(200)
             self.send_header("Content-Type", "text/plain; version=0.0.4")
             self.end_headers()
             self.wfile.write(page(next(reads)).encode())
 
         def log_message(self, *arguments: object) -> None:
-            """Keep quiet."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

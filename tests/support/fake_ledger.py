@@ -1,4 +1,4 @@
-"""Advice without a ledger behind it, which notes what is done with it."""
+"""Advice without a ledger, which records decisions."""
 
 from dataclasses import replace
 from typing import Final
@@ -15,7 +15,7 @@ CLOSED: Final = event(
 
 
 class FakeLedger:
-    """Advice that remembers what was done with it."""
+    """Advice that records decisions."""
 
     def __init__(self) -> None:
         self.advice: tuple[Advice, ...] = (OPEN, replace(CLOSED, actor="ana"))
@@ -24,6 +24,6 @@ class FakeLedger:
     def act(
         self, advice_id: str, state: AdviceState, actor: str, why: str, for_seconds: float | None
     ) -> Advice:
-        """Note it."""
+        """Record the decision."""
         self.acts.append((advice_id, state, actor, why, for_seconds))
         return replace(OPEN, state=state, actor=actor, why=why)

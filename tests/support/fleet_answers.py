@@ -1,4 +1,4 @@
-"""What a look at an estate came to, made by hand: two pools, advice of every kind, two teams."""
+"""A fleet run's result, made by hand: two pools, advice of every kind, two teams."""
 
 from dataclasses import replace
 from typing import Any, Final
@@ -51,7 +51,7 @@ _USES: Final = {
 
 
 def fleet_answer(**facts: Any) -> FleetAnswer:
-    """An estate of 28 GPUs; what a test does not say is usual."""
+    """A fleet of 28 GPUs, with usual values by default."""
     judgements = (
         judgement(key="pool/batch", **_of(SPARE)),
         judgement(key="kubernetes:web/chat", **_of(_CHAT)),
@@ -82,7 +82,7 @@ def fleet_answer(**facts: Any) -> FleetAnswer:
 
 
 def sources() -> tuple[SourceReport, ...]:
-    """One that tells of devices, one that names pools, and one that is not there."""
+    """A source of devices, one of pools, and an absent one."""
     return (
         SourceReport(
             "rightsizer",
@@ -205,7 +205,7 @@ def _of(of: Finding) -> dict[str, Any]:
 
 
 def _advice(judgements: tuple[Judgement, ...]) -> tuple[Advice, ...]:
-    """Those of the judgements, one of them claimed; and one of long ago."""
+    """Advice of the judgements, one of them claimed, and an old item."""
     spare, chat, full = (each.finding for each in judgements)
     gone = replace(chat, id="a2b3c4d5e6f7", workload="kubernetes:web/old")
     return (

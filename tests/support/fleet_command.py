@@ -1,4 +1,4 @@
-"""`rightsizer fleet` as a process of its own or in this one, with a configuration of its own."""
+"""`rightsizer fleet` in a process of its own or in this one, with its own configuration."""
 
 import json
 import subprocess
@@ -17,7 +17,7 @@ __all__ = ["Said", "asked_in_process", "configured", "fleet_process", "look_comm
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What it came to."""
+    """The result of a run."""
 
     status: int
     out: str
@@ -32,7 +32,7 @@ class Said:
 
     @property
     def refusal(self) -> str:
-        """The one line that it ended with, having said nothing else."""
+        """The only line of output, which ends the run."""
         assert (self.out, self.err.count("\n")) == ("", 1), self.err
         assert "Traceback" not in self.err
         return self.err.removesuffix("\n").removeprefix("rightsizer: ")
@@ -41,13 +41,13 @@ class Said:
 def configured(
     folder: Path, url: str, store: dict[str, Any] | None = None, **settings: Any
 ) -> Path:
-    """A configuration that keeps everything in a folder, and has no time to lose.
+    """A configuration with all files in one folder and short timeouts.
 
     Args:
-        folder: Where.
+        folder: The folder.
         url: The store.
-        store: More of `fleet.store`.
-        settings: More of `fleet`; other sections by `other`.
+        store: Further settings of `fleet.store`.
+        settings: Further settings of `fleet`; other sections by `other`.
     """
     other = settings.pop("other", {})
     fleet = {
@@ -63,7 +63,7 @@ def configured(
 
 
 def look_command(config: Path, *flags: str) -> list[str]:
-    """A look of its own process, as a command line."""
+    """The command line of a run."""
     return [
         *(*RIGHTSIZER, "fleet", "--no-progress"),
         *("--config.file", str(config), *flags),
@@ -71,7 +71,7 @@ def look_command(config: Path, *flags: str) -> list[str]:
 
 
 def fleet_process(config: Path, *flags: str, prefix: Sequence[str] = ()) -> Said:
-    """One look, in a process of its own."""
+    """One run, in a process of its own."""
     command = look_command(config, *flags)
     if prefix:
         done = subprocess.run(
@@ -83,7 +83,7 @@ def fleet_process(config: Path, *flags: str, prefix: Sequence[str] = ()) -> Said
 
 
 def asked_in_process(config: Path, *flags: str) -> Said:
-    """One look, in this process."""
+    """One run, in this process."""
     out, err = StringIO(), StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         status = main(["fleet", "--no-progress", "--config.file", str(config), *flags])

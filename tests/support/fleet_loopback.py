@@ -1,4 +1,4 @@
-"""A store on loopback that answers in the true shape for a few GPUs, and may be held up."""
+"""A store on loopback with correctly shaped responses for a few GPUs, which may be held up."""
 
 import threading
 from collections.abc import Iterator
@@ -22,27 +22,27 @@ _ADVICE: Final = (
 
 @dataclass(slots=True)
 class LoopbackStore:
-    """A store that answers."""
+    """A running store."""
 
     url: str
     goes_on: threading.Event = field(default_factory=threading.Event)
-    """While it is not set, answers about a range of time wait."""
+    """Until it is set, range queries wait."""
     advised: str = ""
-    """The id of advice that a node's own agent exports; empty for none."""
+    """The id of advice that a node's own agent exports, or empty."""
     ranges: int = 0
-    """How many questions about a range of time have come."""
+    """Number of range queries so far."""
 
 
 @contextmanager
 def loopback_store(gpus: int, *, is_dcgm: bool = False) -> Iterator[LoopbackStore]:
-    """A store of so many GPUs, at work for as long as one asks; of agents, or dcgm-exporters."""
+    """A store of the given number of always active GPUs; from agents or dcgm-exporters."""
     estate = Estate.of(gpus, is_dcgm=is_dcgm)
     store = LoopbackStore("")
     store.goes_on.set()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        # Head and body go out at once: waiting for an acknowledgment takes 40 ms a query.
+        # Head and body are sent at once: waiting for an acknowledgment takes 40 ms a query.
         wbufsize = -1
 
         def do_GET(self) -> None:
@@ -74,7 +74,7 @@ def loopback_store(gpus: int, *, is_dcgm: bool = False) -> Iterator[LoopbackStor
 
     class Server(ThreadingHTTPServer):
         def handle_error(self, *_: object) -> None:
-            """The one who asked may have ended meanwhile."""
+            """Ignore it, since the client may have ended meanwhile."""
 
     with Server(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True

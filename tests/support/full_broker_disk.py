@@ -1,6 +1,6 @@
-"""Asks a broker's manager for GPUs against a limit on the size of files, as a full disk would be.
+"""Requests GPUs from a broker's manager up to a file size limit, like a full disk.
 
-A program of its own: the limit holds for a whole process.
+A program of its own, since the limit holds for a whole process.
 """
 
 import json
@@ -21,7 +21,7 @@ _ROOM = 64 * 1024
 
 
 def main(path: Path) -> None:
-    """Ask until nothing more is taken, have it served all the same, and make room."""
+    """Request until refused, continue to serve, and make room."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     settings = BrokerSettings(maximum_tickets_per_user=100_000, maximum_tickets=100_000)

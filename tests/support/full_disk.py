@@ -1,6 +1,6 @@
-"""Fills a history against a limit on the size of files, as a full disk would be, and tells how.
+"""Fills a history up to a file size limit, like a full disk, and prints the results.
 
-A program of its own: the limit holds for a whole process.
+A program of its own, since the limit holds for a whole process.
 """
 
 import json
@@ -18,7 +18,7 @@ _MORE_FAILURES = 2
 
 
 def main(path: Path) -> None:
-    """Save windows until they do not fit, go on all the same, and make room."""
+    """Save windows until they do not fit, continue, and make room."""
     storage = Storage(str(path))
     assert storage.history is not None
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]

@@ -1,4 +1,4 @@
-"""A driver that answers with words that no sensor can mean: all ones, as wide as they come."""
+"""A driver that answers with impossible values: all bits set, at any width."""
 
 import ctypes
 from collections.abc import Callable, Iterator, Mapping
@@ -7,22 +7,22 @@ from typing import Any, Final
 __all__ = ["Garbled", "shapes_of"]
 
 _LISTS: Final = ("Processes", "Samples", "ProcessUtilization", "RetiredPages", "ProfileInfo")
-"""Functions that answer with a list: its length says how much memory the bindings reserve."""
+"""Functions that return a list: its length decides how much memory the bindings reserve."""
 _KEPT: Final = frozenset({"version", "nvmlReturn", "fieldId", "scopeId", "valueType", "metricId"})
 _SCALES: Final = (1.0, 1e-9, 1e-3, 1e-2, 1e6, 2.0**10, 2.0**20)
 
 
 class Garbled:
-    """A library around another one; some functions answer with garbage on some GPUs."""
+    """A wrapper of a library; some functions return garbage on some GPUs."""
 
     def __init__(self, library: Any, dealt: Mapping[int | None, str], garbage: int) -> None:
-        """A library whose answers are garbage here and there.
+        """A library with some garbage answers.
 
         Args:
-            library: What is called in the end.
-            dealt: The function that answers with garbage, by the index of the GPU; `None` for one
-                that is asked of no GPU.
-            garbage: What it answers, as far as there is room for it.
+            library: The wrapped library.
+            dealt: The function that returns garbage, by the index of the GPU; `None` for one
+                without a GPU.
+            garbage: Its answer, as far as it fits.
         """
         self._inside = library
         self._dealt = dealt
@@ -43,14 +43,14 @@ class Garbled:
         return call
 
     def _index(self, device: Any) -> int | None:
-        """The index of a GPU, `None` where the function is asked of none."""
+        """The index of the GPU, or `None` for a function without one."""
         index = ctypes.c_uint()
         refused = self._inside.nvmlDeviceGetIndex(device, ctypes.byref(index))
         return None if refused else index.value
 
 
 def shapes_of(garbage: int) -> Iterator[float]:
-    """What garbage is in any unit."""
+    """Garbage in any unit."""
     for scale in _SCALES:
         yield garbage * scale
 

@@ -1,4 +1,4 @@
-"""A sink of annotations with what is around it."""
+"""A sink of annotations with its dependencies."""
 
 import threading
 from typing import Any
@@ -18,7 +18,7 @@ __all__ = ["GrafanaFixture"]
 
 
 class GrafanaFixture:
-    """A sink, its outbox and its clock, and what it complained of."""
+    """A sink, its outbox and its clock, and its logged errors."""
 
     def __init__(
         self, url: str, outbox: AnnotationOutbox | None = None, node: str = "", **settings: Any

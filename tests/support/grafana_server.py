@@ -1,4 +1,4 @@
-"""A Grafana as far as its annotation API goes, on loopback: strict about what it is sent."""
+"""A strict server of Grafana's annotation API, on loopback."""
 
 import json
 import threading
@@ -15,7 +15,7 @@ BODY_TYPES = {
     "POST": {"dashboardUID": str, "panelId": int, "data": dict},
     "PATCH": {"data": dict},
 }
-"""What a body may hold beside the four that both take, by their types in Go."""
+"""Fields allowed in a body beside the four that both methods accept, by their types in Go."""
 COMMON_TYPES = {"time": int, "timeEnd": int, "tags": list, "text": str}
 QUERY_KEYS = {
     *("from", "to", "alertId", "alertUID", "dashboardId", "dashboardUID", "panelId", "userId"),
@@ -25,23 +25,23 @@ QUERY_KEYS = {
 
 @dataclass
 class Grafana:
-    """Its annotations, its requests, and the faults it was told to show, one a request."""
+    """Annotations, recorded requests, and scripted faults, one per request."""
 
     url: str
     annotations: dict[int, dict[str, Any]] = field(default_factory=dict)
     requests: list[tuple[str, str]] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
-    """`METHOD what`: a status (`POST 500`), `cut` after the write, `slow`, `html`, `shape`, or
+    """`METHOD fault`: a status (`POST 500`), `cut` after the write, `slow`, `html`, `shape`, or
     `death` and `late-death` of the client before and after the write."""
     complaints: list[str] = field(default_factory=list)
     gone_status: int = 404
     retry_after: str | None = None
     next_id: int = 1
     kill: Callable[[], None] = lambda: None
-    """What ends the client."""
+    """Kills the client."""
 
     def matching(self, query: dict[str, list[str]]) -> list[dict[str, Any]]:
-        """What a search finds, as Grafana's store does: all tags, overlap in time, last first."""
+        """Result of a search, like Grafana's store: all tags, overlap in time, last first."""
         start, end = int(query["from"][0]), int(query["to"][0])
         ordered = sorted(self.annotations.values(), key=lambda each: -each["timeEnd"])
         return [
@@ -71,7 +71,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._serve("PATCH")
 
     def log_message(self, *arguments: object) -> None:
-        """Keep quiet."""
+        """Log nothing."""
 
     def _serve(self, method: str) -> None:
         parts = urlsplit(self.path)
@@ -177,7 +177,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def grafana_server() -> Iterator[Grafana]:
-    """A Grafana that lives as long as the block; it must have had nothing to complain of."""
+    """A Grafana for the duration of the block; an invalid request fails the test."""
     stop = threading.Event()
     handler = type("Handler", (_Handler,), {"stop": stop})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:

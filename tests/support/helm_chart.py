@@ -1,4 +1,4 @@
-"""The chart as Helm renders it."""
+"""The chart rendered by Helm."""
 
 import json
 from collections.abc import Mapping
@@ -15,20 +15,20 @@ CHART: Final = KUBERNETES.parent / "helm" / "rightsizer"
 
 
 def values_of() -> dict[str, Any]:
-    """The values as the chart has them."""
+    """The chart's default values."""
     found: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))
     return found
 
 
 def rendered(more: Mapping[str, Any] | None = None, namespace: str = "rightsizer") -> list[Any]:
-    """The objects that the chart makes with a site's values."""
+    """The objects of the chart with a site's values."""
     done = _template(more, namespace)
     assert done.returncode == 0, done.stderr
     return [each for each in yaml.safe_load_all(done.stdout) if each is not None]
 
 
 def refusal(values: Mapping[str, Any]) -> str:
-    """What Helm says of values that the chart does not take."""
+    """Helm's error for invalid values."""
     done = _template(values, "rightsizer")
     assert done.returncode, f"it took {values}"
     return done.stderr

@@ -1,4 +1,4 @@
-"""Answers of a store that lies: right ones, with some of their values, times and labels changed."""
+"""False responses of a store: correct ones with some values, times and labels changed."""
 
 import copy
 import json
@@ -26,7 +26,7 @@ _NO_TEXTS: Final = (7, None, [], {})
 
 
 class _Liar(random.Random):
-    """Chooses; where it is careful, what a store might really say."""
+    """Chooses the changes; in careful mode, only plausible ones."""
 
     is_careful = True
 
@@ -41,14 +41,14 @@ class _Liar(random.Random):
 
 
 class HostileStore:
-    """Lies about some of what it is asked, by a seed; two with the same lie alike."""
+    """Falsifies some responses, by a seed; equal seeds falsify equally."""
 
     def __init__(self, truth: Callable[[StoreRequest], bytes], seed: int) -> None:
-        """It has told no lie yet.
+        """It has changed nothing yet.
 
         Args:
-            truth: What is right.
-            seed: Which lies.
+            truth: The correct response.
+            seed: Selects the changes.
         """
         self._truth = truth
         self._random = _Liar(seed)
@@ -56,7 +56,7 @@ class HostileStore:
         self._share = self._random.choice((0.03, 0.1, 0.5))
 
     def answer(self, asked: StoreRequest) -> bytes:
-        """What is said: the truth most of the time."""
+        """The response: correct most of the time."""
         raw = self._truth(asked)
         if self._random.random() > self._share:
             return raw

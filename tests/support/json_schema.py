@@ -1,4 +1,4 @@
-"""The part of JSON Schema that our own schemas of manifests use."""
+"""The part of JSON Schema used by our own schemas of manifests."""
 
 import re
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _KNOWN: Final = {
 
 
 def faults(schema: dict[str, Any], value: object) -> list[str]:
-    """What of a value is not as the schema says, each with its place."""
+    """Violations of the schema by a value, each with its place."""
     return list(_faults(schema, value, schema, ""))
 
 

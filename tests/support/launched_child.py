@@ -1,6 +1,6 @@
 """Runs a command as `rightsizer run` does, without any lease.
 
-A program: with `shell` first, as a job of a shell that tells of its stops and wakes it up again.
+As a program: with `shell` first, as a job of a shell that prints its stops and resumes it.
 """
 
 import os
@@ -11,7 +11,7 @@ from rightsizer.broker.child_process import ChildProcess
 
 
 def main(command: list[str]) -> int:
-    """The command's status, in lines and as this program's."""
+    """The command's status, printed and returned as this program's."""
     child = ChildProcess(command, os.environ)
     child.start(lambda: None)
     ended = child.wait(lambda status: print(f"left behind by {status}", flush=True))
@@ -20,7 +20,7 @@ def main(command: list[str]) -> int:
 
 
 def as_a_job(command: list[str]) -> int:
-    """What a shell does: a group of its own in the foreground, and again after each stop."""
+    """A shell's job control: a foreground group of its own, and again after each stop."""
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     pid = os.fork()
     if pid == 0:
@@ -41,6 +41,6 @@ if __name__ == "__main__":
     is_shell = sys.argv[1] == "shell"
     status = as_a_job(sys.argv[2:]) if is_shell else main(sys.argv[1:])
     if sys.stdin.isatty():
-        # A terminal forgets what it has not shown when its first process ends.
+        # A terminal discards unread output when its first process ends.
         sys.stdin.read()
     sys.exit(status)

@@ -1,4 +1,4 @@
-"""A lease manager over a world of given processes, with a real file and real routes."""
+"""A lease manager on a simulated set of processes, with a real file and real routes."""
 
 import json
 from http import HTTPStatus
@@ -28,7 +28,7 @@ __all__ = ["BootClock", "ManagedNode"]
 
 
 class BootClock:
-    """Says what it is told; the wall's steps are not the boot's."""
+    """A clock set by the test; steps of the wall clock leave boot time unchanged."""
 
     speed = 1.0
 
@@ -37,20 +37,20 @@ class BootClock:
         self.wall: Nanoseconds = 10**18
 
     def time(self) -> Nanoseconds:
-        """Since boot."""
+        """Time since boot."""
         return self.now
 
     def wall_time(self) -> Nanoseconds:
-        """Since the epoch."""
+        """Time since the epoch."""
         return self.wall
 
     def wait_until(self, deadline: Nanoseconds, stop: object) -> bool:
-        """No one waits by it."""
+        """It is never waited for."""
         raise AssertionError((deadline, stop))
 
 
 class ManagedNode:
-    """A lease manager and its observer, which observes a world."""
+    """A lease manager and its observer."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class ManagedNode:
         )
 
     def observe(self, state: BrokerState) -> BrokerObservation:
-        """The world and the given processes."""
+        """The simulated world and the given processes."""
         seen = {
             each.id: LeaseObservation(
                 is_alive=each.id not in self.dead,
@@ -94,20 +94,20 @@ class ManagedNode:
         return BrokerObservation(None if self.trouble else self.world.observe(), seen, self.trouble)
 
     def node(self, _: BrokerState) -> NodeObservation | None:
-        """The node alone."""
+        """The node only."""
         return None if self.trouble else self.world.observe()
 
     def ask(
         self, method: str, path: str, body: Any = None, peer: SocketPeer | None = None
     ) -> WebResponse:
-        """An answer of the routes; the body as bytes, or as what becomes JSON."""
+        """A response of the routes; the body as bytes, or as an object for JSON."""
         raw = (
             body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         )
         return self._site.answer(WebRequest(method, path, body=raw, peer=peer))
 
     def asked(self, body: Any, peer: SocketPeer) -> Any:
-        """The answer to a user who was taken into the queue, or has a lease."""
+        """The response to a user who was queued or has a lease."""
         answer = self.ask("POST", "/api/v1/leases", body, peer)
         assert answer.status == HTTPStatus.OK, answer.body
         return json.loads(answer.body)

@@ -89,7 +89,7 @@ def rewrite(section: str, text: str, path: Path = DOCUMENT) -> None:
 
 
 def rewrite_part(section: str, title: str, text: str, path: Path = DOCUMENT) -> None:
-    """Put a text below one title of a section, after its other parts where it is new.
+    """Replace a title's part of a section, or append it as the last part.
 
     Raises:
         ValueError: the document has no such section.
@@ -103,7 +103,7 @@ def rewrite_part(section: str, title: str, text: str, path: Path = DOCUMENT) -> 
 
 
 def _section(section: str, path: Path) -> tuple[str, str, str]:
-    """A document before, in and behind a section, its marks with what is outside."""
+    """A document before, in and after a section; marks are outside."""
     begin, end = f"<!-- {section}: begin -->\n", f"<!-- {section}: end -->"
     head, has_begin, rest = path.read_text(encoding="utf-8").partition(begin)
     inside, has_end, tail = rest.partition(end)

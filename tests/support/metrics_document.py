@@ -1,4 +1,4 @@
-"""`docs/metrics.md`, made from the table of metrics."""
+"""`docs/metrics.md`, generated from the table of metrics."""
 
 from collections.abc import Iterable
 from typing import Final

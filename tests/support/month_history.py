@@ -1,4 +1,4 @@
-"""A month of the simulated eight-GPU node as an agent would have kept it, advice and outcomes too.
+"""A month's history of the simulated eight-GPU node, with advice and outcomes.
 
 `python tests/support/month_history.py HISTORY` writes it; `tests/support/screenshots.py` shows it.
 """
@@ -32,23 +32,23 @@ _DAY: Final = 86400 * NANOSECONDS_PER_SECOND
 _HOUR: Final = 3600 * NANOSECONDS_PER_SECOND
 _FINE: Final = 2 * _DAY
 _MENDED: Final = {"image-train": range(9, 24), "finetune-ddp": range(18, 31)}
-"""Days on which a workload does what the healthy one does."""
+"""Days on which a workload behaves like the healthy one."""
 _AWAY: Final = {"notebook-ana": range(12, 22)}
 _CLAIMED: Final = {"image-train": 5, "notebook-ana": 6}
-"""Days at whose end someone claims what is open of a workload."""
+"""Days that end with claims of a workload's open advice."""
 _DISMISSED: Final = {"embedding-svc": 20}
 _OUTAGE: Final = (DEFAULT_START + 14 * _DAY + 6 * _HOUR, DEFAULT_START + 14 * _DAY + 13 * _HOUR)
-"""When no agent ran."""
+"""The time without an agent."""
 
 
 def fill_month(
     path: Path, days: int = 30, tick_seconds: float = 120.0, run_every_seconds: float = 10800.0
 ) -> None:
-    """Live through it and keep it.
+    """Simulate the month and save it.
 
     Args:
         path: A history that does not exist.
-        days: How many; the first begins at the simulator's usual start.
+        days: Number of days; the first begins at the simulator's usual start.
         tick_seconds: Simulated time between two readings.
         run_every_seconds: Simulated time between two runs of the rules.
     """
@@ -64,7 +64,7 @@ def fill_month(
             if now < due:
                 continue
             due = now + nanoseconds(run_every_seconds)
-            # Who holds what is noted with each write.
+            # Each write records the current holders.
             storage.save_windows(windows, (), accounts.device_records())
             windows = []
             cases = cache(lambda span, now=now: accounts.snapshot(now).cases(span))
@@ -79,7 +79,7 @@ def fill_month(
 
 
 def _act(ledger: Ledger, day: int) -> None:
-    """What people do at the end of a day."""
+    """Users' decisions at the end of a day."""
     for days, state in ((_CLAIMED, AdviceState.CLAIMED), (_DISMISSED, AdviceState.DISMISSED)):
         names = [name for name, then in days.items() if then == day]
         for advice in ledger.advice():

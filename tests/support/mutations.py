@@ -1,4 +1,4 @@
-"""What hypothesis makes of something that is right: trees with odd values, bytes with odd bytes."""
+"""Mutations of valid input by hypothesis: trees with odd values, bytes with odd bytes."""
 
 import copy
 from collections.abc import Iterator
@@ -16,18 +16,18 @@ ODD: Final = st.one_of(
     st.text(max_size=12),
     st.sampled_from([[], {}, [[]], {"": None}, "9" * 400, "../../etc/passwd", -0.0, 1e308, 5e-324]),
 )
-"""Values that hardly anyone means."""
+"""Values that are hardly ever valid."""
 _REMOVE: Final = object()
 
 
 def mutated_tree(tree: Any) -> st.SearchStrategy[Any]:
-    """The tree with one to three of its values changed, taken away, or beside something unknown."""
+    """The tree with one to three values changed, removed, or beside an unknown one."""
     change = st.tuples(st.sampled_from(list(_paths(tree))), ODD | st.just(_REMOVE))
     return st.lists(change, min_size=1, max_size=3).map(lambda changes: _changed(tree, changes))
 
 
 def mutated_bytes(content: bytes) -> st.SearchStrategy[bytes]:
-    """The content cut, repeated, or with something else in a few places."""
+    """The content truncated, repeated, or changed in a few places."""
     junk = st.binary(max_size=8) | st.sampled_from(
         [b"\n", b",", b'"', b"{", b"}", b"NaN", b"-1", b"1e400", b"\x00", b"\xff\xfe", b"9" * 400]
     )
@@ -59,7 +59,7 @@ def _changed(tree: Any, changes: list[tuple[tuple[Any, ...], Any]]) -> Any:
             else:
                 parent[path[-1]] = copy.deepcopy(value)
         except (LookupError, TypeError):
-            continue  # An earlier change took its parent away.
+            continue  # An earlier change removed its parent.
     return tree
 
 

@@ -1,4 +1,4 @@
-"""What the agents of the estate's nodes say themselves, each of its own GPUs alone."""
+"""Findings of the agents on the fleet's nodes, each on its own GPUs alone."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -31,7 +31,7 @@ _DAY: Final = 86400 * NANOSECONDS_PER_SECOND
 
 
 def whole_jobs(layout: Layout) -> frozenset[str]:
-    """Keys of the jobs that one node has all of, so that its agent sees what the fleet sees."""
+    """Keys of jobs entirely on one node, so that its agent sees what the fleet sees."""
     places: dict[str, set[str]] = {}
     for machine in layout.machines:
         for text in machine.gpus:
@@ -42,14 +42,14 @@ def whole_jobs(layout: Layout) -> frozenset[str]:
 def agent_findings(
     layout: Layout, days: int, end_seconds: int, *, tick_seconds: int = 300
 ) -> Mapping[str, tuple[Finding, ...]]:
-    """The complaints of each node's agent, by the node: a day of it, over and over.
+    """Findings of each node's agent, by node: a day, repeated.
 
-    Of those that are new there is no day.
+    New nodes have no such day.
 
     Args:
-        layout: The estate.
-        days: How many days the agent has seen.
-        end_seconds: When it is asked, since the epoch.
+        layout: The fleet.
+        days: Number of days seen by the agent.
+        end_seconds: The time of the query, since the epoch.
         tick_seconds: Time between two of its readings.
     """
     end = end_seconds * NANOSECONDS_PER_SECOND
@@ -68,7 +68,7 @@ def agent_findings(
 
 
 def _scenario(machine: Machine) -> SimulatedScenario:
-    """The node on its own, with the characters of its GPUs."""
+    """The node alone, with the characters of its GPUs."""
     characters = written()
     board = next(slot.board for slot in characters.slots if slot.board.key == machine.board)
     slots = tuple(BoardSlot(index, board) for index in range(len(machine.gpus)))

@@ -43,7 +43,7 @@ __all__ = [
 STEP_SECONDS: Final = 300
 SLOTS: Final = 86400 // STEP_SECONDS
 EMPTY: Final = "empty:"
-"""Before the key of a board: one that no one holds."""
+"""Prefix of a board's key: a board without a holder."""
 
 _FILE: Final = Path(__file__).with_name("characters.yaml")
 _SOURCES: Final = ("daemon", "tests/support/estate")
@@ -61,24 +61,24 @@ _AGENT: Final = AgentReport("0", "simulated", 0, 60.0)
 _LABEL: Final = re.compile(r'(\w+)="([^"]*)"')
 
 Key = tuple[str, tuple[tuple[str, str], ...]]
-"""A metric's name, and its labels but for those that name the device."""
+"""A metric's name, and its labels except those of the device."""
 Values: TypeAlias = "array[float]"
 
 
 @dataclass(slots=True)
 class Character:
-    """A day of one GPU, slot by slot. A figure stands for the slot that ends with it."""
+    """A day of one GPU, slot by slot. A value belongs to the slot that ends with it."""
 
     device: Device
     grown: dict[Key, Values] = field(default_factory=dict)
-    """By how much each of the agent's counters grew."""
+    """Growth of each of the agent's counters."""
     gauges: dict[Key, Values] = field(default_factory=dict)
     dcgm_grown: dict[str, Values] = field(default_factory=dict)
     dcgm_gauges: dict[str, Values] = field(default_factory=dict)
 
 
 def written() -> SimulatedScenario:
-    """The characters as they are written, each with the workload's key as the agent has it."""
+    """The definitions of the characters, each with the workload's key in the agent."""
     scenario = load_scenario(str(_FILE), built_in())
     tasks = (
         replace(task, workload=replace(task.workload, key=JOBS[name].key, name=name))
@@ -90,7 +90,7 @@ def written() -> SimulatedScenario:
 
 @cache
 def workload(name: str) -> Workload:
-    """The workload that a job's pods are of."""
+    """The workload of a job's pods."""
     of = JOBS[name].like or name
     return next(task.workload for task in written().tasks if task.workload.name == of)
 
@@ -100,10 +100,10 @@ def characters(tick_seconds: int = 60, variant: int = 0) -> Mapping[str, Charact
     """A day of each by name; that of a free board is named after the board.
 
     Args:
-        tick_seconds: Simulated time between two readings; slots are whole numbers of them.
+        tick_seconds: Simulated time between two readings; slots are multiples of it.
         variant: Another day of the same.
     """
-    # A day takes seconds, and many modules of tests begin with the same.
+    # A day takes seconds, and many test modules begin with the same.
     with source_folder("characters", _SOURCES) as folder:
         file = folder / f"{tick_seconds}-{variant}.pickle"
         if not file.exists():
@@ -139,7 +139,7 @@ _Page = dict[Key, float]
 
 
 def _pages(snapshots: Iterator[Snapshot]) -> Iterator[dict[str, tuple[_Page, dict[str, float]]]]:
-    """What each device exports at the end of each slot, and before the first."""
+    """Exports of each device at the end of each slot, and before the first."""
     accounts = NodeAccounts()
     for snapshot in snapshots:
         accounts.post(snapshot)

@@ -1,4 +1,4 @@
-"""Two clusters of one store that call everything alike, by the labels that tell them apart."""
+"""Two clusters of one store with equal names, distinguished by their labels."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace

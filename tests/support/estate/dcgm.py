@@ -1,4 +1,4 @@
-"""What Prometheus has of an estate without our agent: dcgm-exporter's metrics."""
+"""Metrics in Prometheus of a fleet without our agent: those of dcgm-exporter."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,16 +28,16 @@ def dcgm_runs(  # noqa: PLR0913 - how exporters differ.
     is_exported: bool = False,
     has_profiling: bool = True,
 ) -> Iterator[Run]:
-    """The samples from a slot to another. Ask for adjoining stretches of time, oldest first.
+    """The samples between two slots; request adjoining stretches of time, oldest first.
 
     Args:
-        life: The estate.
-        counters: Where the counters stand.
+        life: The fleet.
+        counters: The state of the counters.
         first: The first slot.
         last: The one after the last.
-        spelling: Which generation's labels are written.
-        is_exported: Whether the scraper has put `exported_` before the labels of pods, for it
-            has labels of its own of that name.
+        spelling: The generation whose labels are written.
+        is_exported: Whether the scraper has put `exported_` before the labels of pods, for it has
+            labels of its own of that name.
         has_profiling: Whether profiling fields are exported, of boards that have them.
     """
     for gpu in life.gpus:
@@ -57,13 +57,13 @@ def dcgm_runs(  # noqa: PLR0913 - how exporters differ.
 def _counted(gpu: Gpu, counters: Counters, piece: Piece, labels: Pairs) -> Iterator[Run]:
     for name, grown in piece.character.dcgm_grown.items():
         growth = [(piece.first, sliced(grown, piece))]
-        # The driver counts, and does not begin again with the exporter.
+        # The driver counts, and does not restart with the exporter.
         for first, before, values in counters.grown(gpu, name, growth, resets=False):
             yield Run(name, labels, first, values, before)
 
 
 def _holder(labels: DcgmLabelEncoder, part: Part, *, is_exported: bool) -> Pairs:
-    """The labels of the one who holds the device; other names stand in their way at times."""
+    """The labels of the device's holder; other labels may take their names."""
     if part.job is None:
         return ()
     known = workload(part.job.name)

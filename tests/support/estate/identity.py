@@ -1,4 +1,4 @@
-"""Who the estate's devices are and who holds them, as their agents say it."""
+"""Identity of the fleet's devices and their holders, as exported by their agents."""
 
 from array import array
 from collections.abc import Iterator, Sequence
@@ -14,20 +14,20 @@ __all__ = ["device_identity", "ones", "workload_identity"]
 
 
 def ones(count: int) -> "array[float]":
-    """As many of them."""
+    """That many ones."""
     return array("d", [1.0]) * count
 
 
 def device_identity(
     gpu: Gpu, found: Sequence[Piece], target: Pairs, *, records: bool
 ) -> Iterator[Run]:
-    """What a device is, and the share of it that its holder has.
+    """The identity of a device, and its holder's share of it.
 
     Args:
         gpu: The device.
         found: Its life.
-        target: What the scraper adds.
-        records: Whether rules have kept it.
+        target: Labels added by the scraper.
+        records: Whether rules have recorded it.
     """
     uuid = ("uuid", gpu.device.uuid)
     has_profile = any("sm_work" in key[0] for key in found[0].character.grown)
@@ -55,7 +55,7 @@ def device_identity(
 def workload_identity(  # noqa: PLR0913 - a stretch of a machine's time.
     life: Life, machine: Machine, first: int, last: int, target: Pairs, *, records: bool
 ) -> Iterator[Run]:
-    """Who the workloads of a machine are: of several pods of one, its last device's."""
+    """The workloads of a machine: with several pods of one, that of its last device."""
     name = "rightsizer_workload_info"
     name = f"workload:{name}:last5m" if records else name
     held: dict[str, list[Part | None]] = {}

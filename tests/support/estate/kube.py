@@ -1,4 +1,4 @@
-"""What kube-state-metrics says of the estate: owners, teams, nodes, and pods that wait."""
+"""kube-state-metrics of the fleet: owners, teams, nodes, and waiting pods."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,7 +18,7 @@ _LETTERS: Final = "bcdfghjk"
 
 
 def kube_runs(life: Life, first: int, last: int) -> Iterator[Run]:
-    """The samples from a slot to another; machines of Slurm are not known here."""
+    """The samples between two slots; machines of Slurm are unknown here."""
     for machine in life.layout.machines:
         at = max(first, life.came(machine))
         if machine.pool != _SLURM_POOL and at < last:
@@ -52,7 +52,7 @@ def _pod(part: Part, job: Job, machine: Machine, at: int, count: int) -> Iterato
 
 
 def _above(part: Part, job: Job, at: int, end: int, owners: dict[str, int]) -> Iterator[Run]:
-    """Who owns the pod's owner, told once for all of its pods."""
+    """The owner of the pod's owner, exported once for all of its pods."""
     kind, owner, above = _owners(job, part.pod)
     at = max(at, owners.get(owner, at))
     if above is None or at >= end:
@@ -82,7 +82,7 @@ def _request(pod: Pairs, node: str, gpus: int, at: int, count: int) -> Run:
 
 
 def _pending(pending: Pending, created: int, at: int, count: int) -> Iterator[Run]:
-    """Pods that no node has taken, with the phases that they are not in."""
+    """Unscheduled pods, with a series for each phase."""
     above = (("owner_kind", pending.owner.value), ("owner_name", pending.name))
     is_service = pending.owner is Owner.DEPLOYMENT
     kind, maker = pending.owner.value, pending.name

@@ -1,4 +1,4 @@
-"""What Prometheus has of the estate's agents: our own metrics, and what our rules record."""
+"""Metrics of the fleet's agents in Prometheus: our own, and results of our recording rules."""
 
 import re
 from array import array
@@ -15,7 +15,7 @@ from estate.series import Counters, Pairs, Piece, Run, pieces, sliced
 __all__ = ["own_runs", "target_labels"]
 
 _RAW_DAYS: Final = 1
-"""How long scrapes are kept where rules keep the rest."""
+"""Retention of scrapes if rules record the rest."""
 _RULES: Final = Path(__file__).parents[3] / "config" / "prometheus" / "rules.yaml"
 _RECORDED: Final = frozenset(re.findall(r"record: (\S+)", _RULES.read_text("utf-8")))
 _COUNTERS: Final = (
@@ -25,7 +25,7 @@ _COUNTERS: Final = (
     *("rightsizer_gpu_busy_distribution", "rightsizer_sm_work_distribution"),
     *("rightsizer_dram_active_distribution", "rightsizer_power_distribution"),
 )
-"""Those that an estate's view is made of, and none that only a node's own page shows."""
+"""Counters used by a fleet's view, without those that only a node's own page shows."""
 _GAUGES: Final = frozenset(
     {
         *("rightsizer_gpu_busy_ratio", "rightsizer_sm_active_ratio", "rightsizer_sm_work_ratio"),
@@ -39,7 +39,7 @@ _GAUGES: Final = frozenset(
     }
 )
 _LASTING: Final = frozenset({"rightsizer_memory_total_bytes", "rightsizer_power_limit_watts"})
-"""Gauges that stay as the device is made or set."""
+"""Gauges fixed by the device or its settings."""
 _DERIVED: Final = frozenset(
     {
         ("rightsizer_need_ratio", "current"),
@@ -56,14 +56,14 @@ _AVERAGES: Final = frozenset(f"uuid:rightsizer_{signal}_ratio:avg5m" for signal 
 def own_runs(
     life: Life, counters: Counters, first: int, last: int, *, records: bool = False
 ) -> Iterator[Run]:
-    """The samples from a slot to another. Ask for adjoining stretches of time, oldest first.
+    """The samples between two slots; request adjoining stretches of time, oldest first.
 
     Args:
-        life: The estate.
-        counters: Where the counters stand.
+        life: The fleet.
+        counters: The state of the counters.
         first: The first slot.
         last: The one after the last.
-        records: Whether what `config/prometheus/rules.yaml` records was kept, and of the scrapes
+        records: Whether the results of `config/prometheus/rules.yaml` were kept, and of the scrapes
             no more than a day.
     """
     if not records:
@@ -98,7 +98,7 @@ def _runs(life: Life, counters: Counters, first: int, last: int, *, records: boo
 
 
 def target_labels(machine: Machine, job: str, port: int) -> Pairs:
-    """What Prometheus puts on all that it scrapes of a machine; Slurm's name their partition."""
+    """Labels that Prometheus adds to all scrapes of a machine; Slurm's include the partition."""
     labels = (("instance", f"{machine.name}:{port}"), ("job", job))
     return (*labels, ("pool", machine.pool)) if machine.pool == "train" else labels
 
@@ -155,7 +155,7 @@ def _gauges(found: Sequence[Piece], labels: Pairs, *, records: bool) -> Iterator
 
 
 def _rules_of(name: str, more: Pairs) -> Sequence[str]:
-    """What our rules record of a gauge; means that the histograms know come from these."""
+    """Results of our rules for a gauge; means known to the histograms come from those."""
     if dict(more).get("window"):
         is_kept = ("window", "current") in more
         return [f"uuid_resource:{name}:last5m"] if is_kept else []
@@ -164,7 +164,7 @@ def _rules_of(name: str, more: Pairs) -> Sequence[str]:
 
 
 def _averages(found: Sequence[Piece], labels: Pairs) -> Iterator[Run]:
-    """The exact means over each slot, which the histograms' sums have."""
+    """The exact means over each slot, from the histograms' sums."""
     for signal in _AVERAGED:
         key = (f"rightsizer_{signal}_distribution_ratio_sum", ())
         for piece in found:

@@ -1,4 +1,4 @@
-"""What a Slurm exporter says of the estate: how many jobs wait in a partition, and no more."""
+"""A Slurm exporter's metrics of the fleet: only the number of waiting jobs per partition."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -14,9 +14,9 @@ _TARGET: Final = (("instance", "slurm-exporter:8080"), ("job", "slurm"))
 
 
 def slurm_runs(life: Life, first: int, last: int) -> Iterator[Run]:
-    """The samples from a slot to another, as forks of prometheus-slurm-exporter spell them.
+    """The samples between two slots, in the format of forks of prometheus-slurm-exporter.
 
-    The jobs were handed in an hour before the end.
+    The jobs were submitted an hour before the end.
     """
     at = max(first, life.slots - 3600 // STEP_SECONDS)
     for partition, users in QUEUED.items():

@@ -1,4 +1,4 @@
-"""Work that waits for GPUs of the estate, as it was handed in."""
+"""Submitted work that waits for GPUs of the fleet."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,17 +11,17 @@ __all__ = ["PENDING", "QUEUED", "Pending"]
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """Pods of one owner that no node has taken."""
+    """Unscheduled pods of one owner."""
 
     name: str
     namespace: str
     pods: int
     gpus_each: int
     minutes: int
-    """How long they have waited."""
+    """Waiting time."""
     owner: Owner = Owner.JOB
     pool: str = ""
-    """What their node selector says; empty where they have none."""
+    """Their node selector's pool; empty without one."""
 
     @property
     def key(self) -> str:
@@ -49,6 +49,6 @@ PENDING: Final[Mapping[str, tuple[Pending, ...]]] = {
         Pending("label-images", "vision", 4, 1, 30),
     ),
 }
-"""By the estate's name; `big-finetune` wants all that is free in its pool, on one node."""
+"""By the fleet's name; `big-finetune` needs all free GPUs of its pool, on one node."""
 QUEUED: Final[Mapping[str, Mapping[str, int]]] = {"train": {"ada": 1, "lin": 2}}
-"""By partition and user, jobs that wait: Slurm's exporters tell no more of them."""
+"""Waiting jobs by partition and user: Slurm's exporters have no more data on them."""

@@ -1,4 +1,4 @@
-"""Samples as texts that stores take: OpenMetrics with times, and VictoriaMetrics's JSON lines."""
+"""Samples as import formats of stores: OpenMetrics with times, and VictoriaMetrics's JSON lines."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,10 +13,10 @@ from estate.series import Pairs, Run
 __all__ = ["json_lines", "open_metrics"]
 
 _FINE_SECONDS: Final = 60
-"""From one sample to the next in the last days."""
+"""Interval of samples in the last days."""
 _EACH: Final = STEP_SECONDS // _FINE_SECONDS
 _SPARSELY: Final = 2
-"""Slots from one sample to the next of what stays as it is, in the days before."""
+"""Interval of constant values in the days before, in slots."""
 
 
 class _Samples(NamedTuple):
@@ -43,7 +43,7 @@ def open_metrics(life: Life, runs: Iterable[Run]) -> Iterator[str]:
 
 
 def json_lines(life: Life, runs: Iterable[Run]) -> Iterator[str]:
-    """Lines for VictoriaMetrics's `/api/v1/import`, one a run."""
+    """Lines for VictoriaMetrics's `/api/v1/import`, one per run."""
     for run in runs:
         metric = json.dumps(
             {"__name__": run.name, **{key: value for key, value in run.labels if value}}
@@ -59,15 +59,15 @@ def _milliseconds(times: range) -> str:
 
 
 def _samples(life: Life, run: Run) -> _Samples:
-    """One a slot, or one a minute of what changes: counters grow evenly within a slot."""
+    """One per slot, or one per minute of changing values: counters grow evenly within a slot."""
     values: Sequence[float] = run.values
     first = life.start + (run.first + 1) * STEP_SECONDS
     last = life.start + (run.first + len(values)) * STEP_SECONDS
-    # An exporter tells its counters at each scrape, whether they grow or not.
+    # An exporter exports its counters at each scrape, whether they grow or not.
     if run.first >= life.fine_from and not (run.is_steady and run.before is None):
         times = range(first - (_EACH - 1) * _FINE_SECONDS, last + 1, _FINE_SECONDS)
         return _Samples(times, _by_minutes(run))
-    if run.is_steady and run.first < life.fine_from:  # The last one is always among them.
+    if run.is_steady and run.first < life.fine_from:  # The last one is always included.
         skipped = (len(values) - 1) % _SPARSELY
         step = _SPARSELY * STEP_SECONDS
         times = range(first + skipped * STEP_SECONDS, last + 1, step)
