@@ -201,7 +201,7 @@ def test_stall_is_not_claimed_without_power() -> None:
         # The memory controller's share is relative to its clock: at idle it is noise.
         ({Signal.MEMORY_CONTROLLER_BUSY: 0.3}, State.IDLE_EMPTY),
         ({Signal.MEMORY_CONTROLLER_BUSY: 0.32, Signal.MEMORY_CLOCK_HERTZ: 405e6}, State.IDLE_EMPTY),
-        # Power varies at rest, but not up to half of the limit.
+        # Power varies at rest, but not up to half of its range.
         ({POWER: below(0.5)}, State.IDLE_EMPTY),
         ({POWER: 0.5}, State.UNKNOWN),
         ({POWER: 0.5, SM: 0.0, TENSOR: 0.0, DRAM: 0.0}, State.UNKNOWN),
@@ -267,7 +267,7 @@ def test_tier_follows_from_what_is_read(signals: dict[Signal, float], tier: Tier
 
 
 def test_score_is_a_half_at_the_threshold_and_one_far_inside() -> None:
-    """How clear a case is, is told with it."""
+    """The score says how clear a case is."""
     assert judge(WORKING | {TENSOR: 0.5}).score == 0.5
     assert judge(WORKING | {TENSOR: 1.0}).score == 1.0
     assert judge(QUIET).score == 1.0
@@ -275,7 +275,7 @@ def test_score_is_a_half_at_the_threshold_and_one_far_inside() -> None:
     assert judge(SPINNING | {BUSY: 0.98}).score == 0.5
     assert judge({BUSY: 1.0, POWER: 0.0}).score == 1.0
     assert judge({BUSY: 1.0, POWER: 0.125}).score == 0.75
-    # Outside of it, half of the threshold above and twice of it below are equally far.
+    # Outside the span, half and twice the threshold are equally far from it.
     assert judge({BUSY: 0.49, POWER: 0.1}).score == judge({BUSY: 1.0, POWER: 0.5}).score == 0.75
 
 

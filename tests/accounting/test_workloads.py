@@ -141,7 +141,7 @@ SHARES: Final = st.lists(st.floats(0.01, 1.0), min_size=1, max_size=5).map(
 def test_parts_of_a_shared_device_sum_to_what_is_held_of_it(
     shares: Sequence[float], pieces: Sequence[tuple[int, State]]
 ) -> None:
-    """No second counts twice, and none is lost where all of the device is held."""
+    """No second counts twice, and none is lost if the device is held completely."""
     workloads, start = WorkloadAccounts(), 0
     holdings = {"GPU-0": tuple(Holding(workload(str(n)), s) for n, s in enumerate(shares))}
     expected: Counter[State] = Counter()
