@@ -225,7 +225,7 @@ def _serve(queue: list[Ticket], running: list[tuple[int, LeaseRecord]], now: int
 
 
 def test_a_reservation_of_one_gpu_takes_nobody_further_ahead() -> None:
-    """Beyond its reach, tickets are queued as usual and not skipped."""
+    """Tickets beyond its GPUs are queued like others, and are not skipped."""
     wanted = Reservation("r", "ada", GpuRequest(1), 0, 3 * HOUR)
     booking = Booking(wanted, ("GPU-7",), 1)
     node = scheduling(World(hgx()), leased("runs", 0, 1, 2, 3, hours=2), bookings=(booking,))
