@@ -25,8 +25,8 @@ NAMES: Final = (
     *("rightsizer_device_capacity_ratio", "rightsizer_device_up"),
 )
 SHARE_OF_THE_SCRAPES: Final = 12 * SCRAPE / HOUR
-"""Prometheus extends what it saw to the ends of each five minutes: what grew between the last
-scrape of one and the first of the next is in neither."""
+"""Prometheus extrapolates to the ends of each five minutes: growth between the last scrape of one
+and the first of the next is in neither."""
 
 
 def rules_of_the_present() -> str:
