@@ -1,4 +1,4 @@
-"""A real scheduler in a process whose wall clock is set by hours and decades."""
+"""A real scheduler in a process with steps of its wall clock by hours and decades."""
 
 import os
 import shutil
