@@ -97,7 +97,7 @@ CASES: Final = [
     (GAPS, {Signal.CPU: 1.0, BUSY: 0.7}, State.PRODUCTIVE),
     (GAPS, {Signal.IO_PRESSURE: 0.3, Signal.CPU_PRESSURE: 0.3}, State.STORAGE_BOUND),
     (GAPS, {Signal.IO_PRESSURE: 0.3, Signal.CPU: 1.0}, State.HOST_BOUND),
-    # Basic tier: without power only busy and idle can be told apart.
+    # Basic tier: without power only busy and idle are distinguishable.
     ({BUSY: 1.0}, {}, State.PRODUCTIVE),
     ({BUSY: 0.4}, {Signal.IO_PRESSURE: 0.5}, State.STORAGE_BOUND),
     ({BUSY: 0.0}, {}, State.IDLE_HELD),

@@ -165,7 +165,7 @@ INSTANCE: Final = gpu(0, uuid="MIG-0", mig=MigInstance("GPU-0", "3g.40gb", 1, 0,
     ],
 )
 def test_job_is_what_has_ranks(holdings: tuple[Holding, ...], expected: str | None) -> None:
-    """If ranks cannot be told from replicas, nothing is claimed."""
+    """If ranks cannot be distinguished from replicas, nothing is claimed."""
     assert job_of(gpu(), holdings) == expected
     assert job_of(INSTANCE, holdings) is None
 
