@@ -19,7 +19,7 @@ from rightsizer.model.state import State, Tier
     ],
 )
 def test_tier_bounds_what_may_be_believed(tier: Tier, observed: float, sized: float) -> None:
-    """Utilization alone tells rest from work nearly as well, and a need half as well."""
+    """Utilization alone shows rest nearly as well, and a need half as well."""
     judged = case([window({State.IDLE_HELD: 1}, tiers={tier: 1})])
     assert direct_factors(judged, 1.0, 0.9)["tier"] == observed
     assert sizing_factors(judged, 0.5)["tier"] == sized

@@ -60,7 +60,7 @@ def test_unmatched_profile_says_why(
     why: str,
     is_foreign: bool,  # noqa: FBT001 - a case's.
 ) -> None:
-    """Another GPU's profile is told from an ambiguous one."""
+    """Another GPU's profile is distinguished from an ambiguous one."""
     match = match_device(found, NODE)
 
     assert match.device is None

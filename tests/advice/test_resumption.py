@@ -27,7 +27,7 @@ def test_without_a_past_the_longer_idle_the_less_likely_is_work() -> None:
 
 
 def test_own_gaps_outweigh_what_is_borrowed() -> None:
-    """Resuming within the hour is told from staying away for days."""
+    """Resuming within the hour is distinguished from staying away for days."""
     restless = PRIOR.after(gaps(*[40] * 50)).probability(HALF_HOUR, HALF_HOUR)
     asleep = PRIOR.after(gaps(*[3000] * 50)).probability(HALF_HOUR, HALF_HOUR)
     assert restless > 0.75

@@ -53,7 +53,7 @@ def test_bursts_between_work_are_checkpoints() -> None:
 
 
 def test_without_blocks_it_says_both() -> None:
-    """Reads cannot be told from checkpoints."""
+    """Reads cannot be distinguished from checkpoints."""
     found = RULE.judge(case([window({STORAGE: 6})], JOB))
     assert "for what it reads or for checkpoints that it writes" in found.summary
     texts = "".join(each.text for each in found.instructions)
