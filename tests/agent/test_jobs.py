@@ -75,7 +75,7 @@ def test_operator_error_of_a_job_is_logged_without_a_traceback() -> None:
 
 
 def test_every_job_has_a_report_before_its_first_run() -> None:
-    """A missing counter cannot be told from one that never appears."""
+    """A missing counter may appear later or never."""
     jobs = Jobs([Job("flush", nothing, 60.0), Job("prune", nothing, 60.0)], SystemClock())
 
     assert [(report.name, report.runs) for report in jobs.reports()] == [("flush", 0), ("prune", 0)]

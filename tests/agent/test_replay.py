@@ -102,7 +102,7 @@ def test_a_gap_is_unknown_beyond_the_longest_usual_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("interval", "between"), [(60, 600), (300, 1800), (1200, 1800)])
 def test_sparse_recording_is_judged_less_often(tmp_path: Path, interval: int, between: int) -> None:
-    """A month of sparse readings: at least six of them between runs, and half an hour at most."""
+    """Runs of the rules are six readings apart if these are sparse, up to half an hour."""
     log = write_states(tmp_path / "log.csv", (State.IDLE_HELD, 6 * HOUR), interval_seconds=interval)
     (advice,) = replayed(log).advice
     since_start = advice.opened // NANOSECONDS_PER_SECOND - START
