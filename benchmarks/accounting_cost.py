@@ -1,4 +1,4 @@
-"""What a reading costs in the accounts, and what a day costs on disk."""
+"""Cost of a reading in the accounts, and of a day on disk."""
 
 import tempfile
 import time

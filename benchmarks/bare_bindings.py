@@ -1,4 +1,4 @@
-"""The calls of a tick with nothing around them: what anyone pays who asks as much."""
+"""The calls of a tick without the agent: the minimum for the same data."""
 
 from types import TracebackType
 from typing import Any, Final, Self
@@ -34,7 +34,7 @@ _METRICS: Final = (
 
 
 class BareBindings:
-    """All GPUs, one after the other, on the caller's own thread."""
+    """All GPUs, one after another, on the caller's own thread."""
 
     def __enter__(self) -> Self:
         pynvml.nvmlInit()
@@ -56,7 +56,7 @@ class BareBindings:
         pynvml.nvmlShutdown()
 
     def round(self) -> None:
-        """Ask every GPU what the agent asks of it in a tick without slow readings."""
+        """Make an agent's calls of a tick without slow readings, for every GPU."""
         for handle, sampler in self._gpus:
             sampler.sample(handle)
             _ask(handle)
@@ -75,7 +75,7 @@ class _Sampler:
         self._is_first = True
 
     def sample(self, handle: Any) -> None:
-        """Take a sample, and what happened since the one before."""
+        """Take a sample; return the metrics since the one before."""
         pynvml.nvmlGpmSampleGet(handle, self._buffers[1])
         if not self._is_first:
             self._query.sample1, self._query.sample2 = self._buffers
@@ -84,7 +84,7 @@ class _Sampler:
         self._buffers.reverse()
 
     def close(self) -> None:
-        """Give the buffers back."""
+        """Free the buffers."""
         for buffer in self._buffers:
             pynvml.nvmlGpmSampleFree(buffer)
 

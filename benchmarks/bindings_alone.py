@@ -1,4 +1,4 @@
-"""A program that loads what an agent has loaded without a simulator, and says what that takes."""
+"""A program that loads an agent's modules without a simulator, and prints its memory."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What one look at an estate costs: on real stores, and by the size of the estate."""
+"""Cost of one fleet run: on real stores, and by the size of the fleet."""
 
 import subprocess
 import sys

@@ -40,7 +40,7 @@ _STEADY: Final = ("LIMIT", "CLOCK", "FB_", "REMAP")
 def ranges(
     uuids: dict[str, int], promql: str, times: tuple[int, ...], step: float
 ) -> Iterator[str]:
-    """The series of a range query about some devices, by their numbers."""
+    """Series of a range query for some devices, by number."""
     if promql.startswith("max(count_over_time("):
         yield f'{{"metric":{{}},{_always(3600 // _SCRAPE_SECONDS, times)}}}'
     elif promql.startswith(("count(", "group by (__tenant_id__")):
@@ -73,7 +73,7 @@ def _metrics(
 
 
 def instants(uuids: dict[str, int], promql: str, time: str) -> Iterator[str]:
-    """The series of an instant query."""
+    """Series of an instant query."""
     names = [name for name in dict.fromkeys(_NAMES.findall(promql)) if name in _LEVELS]
     if promql.startswith("count by (__name__)"):
         is_recorded = "last_over_time(" in promql

@@ -73,7 +73,7 @@ _NAMES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Estate:
-    """As many GPUs, in jobs of four on nodes of eight."""
+    """A fleet in jobs of four GPUs on nodes of eight."""
 
     gpus: int
     until: float = math.inf
@@ -95,7 +95,7 @@ class Estate:
         is_dcgm: bool = False,
         is_recorded: bool = False,
     ) -> "Estate":
-        """An estate of a size."""
+        """A fleet of the given size."""
         # A part of a fleet is chosen by the first digits, which real ones share out evenly.
         starts = (number * _SPREAD % 2**32 for number in range(gpus))
         uuids = tuple(f"GPU-{e:08x}-0000-4000-8000-{n:012d}" for n, e in enumerate(starts))
@@ -103,7 +103,7 @@ class Estate:
         return cls(gpus, until, uuids, numbers, is_dcgm, is_recorded)
 
     def asked(self, promql: str) -> Sequence[str]:
-        """The devices that a question names, or whose uuids begin so; all where it names none."""
+        """Devices that a query names, by UUID or prefix; all where it names none."""
         found = _UUIDS.search(promql)
         if found is None:
             return self.uuids

@@ -1,4 +1,4 @@
-"""Fourteen days of eight GPUs: bytes on disk, time to come back, to answer and to export."""
+"""Fourteen days of eight GPUs: bytes on disk, time to restore, query and export."""
 
 import io
 import tempfile

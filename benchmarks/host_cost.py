@@ -1,4 +1,4 @@
-"""What a pass over the host costs with 500 processes on eight GPUs."""
+"""Cost of a host reading with 500 processes on eight GPUs."""
 
 import subprocess
 import tempfile

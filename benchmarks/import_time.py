@@ -1,4 +1,4 @@
-"""How long the command takes before it does anything, against an interpreter that does nothing."""
+"""Start time of the command, compared with an idle interpreter."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Two hundred agents killed with -9 under load: what was lost, and whether the sums agree."""
+"""Two hundred agents killed with -9 under load: lost time, and consistency of sums."""
 
 import tempfile
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a run of the benchmarks may be told."""
+"""Options of a benchmark run."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ __all__ = ["Options"]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How much is measured."""
+    """Extent of the measurements."""
 
     seconds: float
     """How long the agent is watched, after as much as a quarter of it to warm up."""

@@ -1,4 +1,4 @@
-"""What another exporter costs on the same simulated driver, where one is installed."""
+"""Cost of another exporter on the same simulated driver, where one is installed."""
 
 import importlib.util
 import socket

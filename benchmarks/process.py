@@ -1,4 +1,4 @@
-"""What the kernel says of a process."""
+"""Kernel statistics of a process."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ _USER_TIME: Final = 11
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU that a process has used, all its threads together."""
+    """CPU time of a process, over all threads."""
     text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
     fields = text.rpartition(")")[2].split()
     return (int(fields[_USER_TIME]) + int(fields[_USER_TIME + 1])) / _TICKS

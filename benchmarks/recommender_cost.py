@@ -1,4 +1,4 @@
-"""What one run of all rules costs over thirty days of the eight-GPU node."""
+"""Cost of one run of all rules over thirty days of the eight-GPU node."""
 
 import time
 from collections.abc import Iterator

@@ -147,7 +147,7 @@ def _loaded(*arguments: object, seconds: float | None = None) -> Loaded:
 
 
 class MarkedPower:
-    """A driver library by which every GPU draws the same odd power, whichever way it is asked."""
+    """A driver library in which every GPU draws the same unusual power, in every call."""
 
     def __init__(self, library: Any) -> None:
         self._library = library
@@ -217,7 +217,7 @@ def holds_mark(value: object, depth: int = _DEEP) -> bool:
 
 
 def power_way() -> frozenset[str]:
-    """The modules that a reading of power passes from the bindings to the page of metrics."""
+    """Modules that a power reading passes from the bindings to the metrics page."""
 
     def walk(name: str) -> None:
         with whole_node(Path(name), around=MarkedPower) as node:
@@ -239,7 +239,7 @@ _CARRIED: Final = 3
 
 
 def annotation_way() -> frozenset[str]:
-    """The modules that an idle GPU passes from its windows to the annotation that Grafana gets."""
+    """Modules that an idle GPU passes from its windows to Grafana's annotation."""
     name = gpu().uuid
 
     def holds(value: object, depth: int = _CARRIED) -> bool:

@@ -1,4 +1,4 @@
-"""A program that runs the simulator beside all that an agent loads, and says what that takes."""
+"""A program that runs the simulator with all of an agent's modules, and prints its memory."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""A program that lets a whole agent live in fast motion, and says what it took as it went.
+"""A program that runs a whole agent in fast motion, and prints its resource use.
 
 Its argument is `hour`, at one reading a second through the driver bindings, or `week`, at one a
 minute straight from the model of the node.
@@ -46,14 +46,14 @@ _LOOK_SECONDS: Final = {"hour": 300.0, "week": 7200.0}
 
 @dataclass
 class PeriodicTask:
-    """Something that is done every so often on the agent's clock."""
+    """A task that runs at intervals of the agent's clock."""
 
     seconds: float
     run: Callable[[], object]
     due: Nanoseconds = 0
 
     def at(self, now: Nanoseconds) -> None:
-        """Do it if it is time."""
+        """Run it if it is due."""
         if not self.due:
             self.due = now
         if now >= self.due:

@@ -28,7 +28,7 @@ def test_a_promise_is_kept_or_said_not_to_be(
     is_met: bool,  # noqa: FBT001
     verdict: str,
 ) -> None:
-    """What could not be measured does not count as kept."""
+    """A value that could not be measured does not count as kept."""
     figure = Figure("scrape", value, "ms", ceiling)
 
     assert (figure.is_met, figure.cells[3]) == (is_met, verdict)
@@ -39,24 +39,24 @@ def test_a_promise_is_kept_or_said_not_to_be(
     [(1385.0, "1,385 x"), (0.583, "0.583 x"), (42.0, "42 x"), (3.666, "3.67 x")],
 )
 def test_figures_have_three_digits(value: float, spelled: str) -> None:
-    """More would claim what a run cannot know."""
+    """More digits would exceed a run's accuracy."""
     assert Figure("what", value, "x").cells[1] == spelled
 
 
 def test_a_table_lines_up() -> None:
-    """In a terminal and in Markdown."""
+    """This holds in a terminal and in Markdown."""
     assert table([("a", "1"), ("bcd", "")], ("x", "value")) == (
         "| x   | value |\n|-----|-------|\n| a   | 1     |\n| bcd |       |"
     )
 
 
 def test_quantiles_are_of_the_values_themselves() -> None:
-    """The largest is the highest there is."""
+    """The largest one is the maximum."""
     assert [quantile([3.0, 1.0, 2.0], share) for share in (0.0, 0.5, 1.0)] == [1.0, 2.0, 3.0]
 
 
 def test_a_section_is_written_between_its_marks(tmp_path: Path) -> None:
-    """Again and again, with everything else as it was."""
+    """Writing is repeatable, and all else stays unchanged."""
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- a: begin -->\nold\n<!-- a: end -->\nafter\n")
     rewrite("a", "new\n", page)
@@ -70,7 +70,7 @@ def test_a_section_is_written_between_its_marks(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("title", ["One", "Two"])
 def test_a_part_is_written_below_its_title(tmp_path: Path, title: str) -> None:
-    """First, last or between, and a new one behind the others."""
+    """It may be first, last or in between; a new one is appended."""
     page = tmp_path / "page.md"
     begin, end = "<!-- a: begin -->\n", "<!-- a: end -->\n"
     parts = {"One": "old\n\n#### Below", "Two": "old"}
@@ -85,14 +85,14 @@ def test_a_part_is_written_below_its_title(tmp_path: Path, title: str) -> None:
 
 @pytest.mark.parametrize("section", ["make bench", "make eval"])
 def test_the_document_has_a_section_for_each_command(section: str) -> None:
-    """Or an hour of measuring would end in an error."""
+    """Otherwise an hour of measuring would end in an error."""
     text = DOCUMENT.read_text(encoding="utf-8")
 
     assert text.count(f"<!-- {section}: begin -->") == text.count(f"<!-- {section}: end -->") == 1
 
 
 def test_the_program_runs_a_part_and_leaves_the_document_alone() -> None:
-    """The part that is quickest, and its exit status."""
+    """It is the fastest part; its exit status is checked."""
     before = DOCUMENT.read_bytes()
     done = subprocess.run(
         [sys.executable, RUN, "--only", "beside", "--seconds", "1"],

@@ -1,4 +1,4 @@
-"""The long profiles of the benchmark, made short: they are what they are taken for."""
+"""Long profiles of the benchmark, made short: they are valid."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from rightsizer.telemetry.profiles.registry import open_profile
 
 @pytest.mark.parametrize("writer", WRITERS, ids=lambda writer: writer.name)
 def test_a_profile_of_the_benchmark_is_read_whole(tmp_path: Path, writer: Writer) -> None:
-    """Some hundred kernels of many names, and nothing torn."""
+    """It has some hundred kernels of many names, and is not truncated."""
     path = tmp_path / writer.name
     writer.write(path, 400e3)
 

@@ -1,4 +1,4 @@
-"""What a tick asks of the driver, and that a scrape asks nothing."""
+"""Driver calls of a tick; a scrape makes none."""
 
 import http.client
 from collections import Counter
@@ -21,18 +21,18 @@ CONSTANT = {
     *("nvmlDeviceGetTopologyCommonAncestor", "nvmlDeviceGetP2PStatus"),
     *("nvmlGpmQueryDeviceSupport", "nvmlGpmSampleAlloc", "nvmlSystemGetDriverVersion"),
 }
-"""What cannot change while NVML is open."""
+"""Constant while NVML is initialized."""
 
 
 def asked(node: WholeNode) -> Counter[str]:
-    """The calls until now, but for those of the thread that waits for errors."""
+    """The calls until now, except those of the thread that waits for errors."""
     calls = node.calls
     del calls[LISTENING]
     return calls
 
 
 def test_no_driver_call_is_on_the_path_of_a_scrape(tmp_path: Path) -> None:
-    """Fifty scrapes and as many looks at the page between two ticks leave the driver alone."""
+    """Fifty scrapes and as many page views between two ticks make no driver call."""
     with whole_node(tmp_path, counts_calls=True) as node:
         node.tick()
         node.tick()
@@ -60,7 +60,7 @@ def test_no_driver_call_is_on_the_path_of_a_scrape(tmp_path: Path) -> None:
 
 
 def test_constant_facts_are_asked_once(tmp_path: Path) -> None:
-    """Not in the ticks, nor with the slow readings, nor at the next looks for devices."""
+    """Neither ticks, slow readings nor later discoveries repeat them."""
     with whole_node(tmp_path, counts_calls=True) as node:
         node.tick()
         node.tick()
@@ -72,7 +72,7 @@ def test_constant_facts_are_asked_once(tmp_path: Path) -> None:
 
 
 def test_a_tick_asks_each_gpu_alike(tmp_path: Path) -> None:
-    """Eight GPUs, eight calls; two where the bindings ask for a list's length first."""
+    """Eight GPUs have eight calls; two each where the bindings query a list's length first."""
     with whole_node(tmp_path, counts_calls=True) as node:
         calls = fast_calls(node)
     twice = {"nvmlDeviceGetClockInfo", "nvmlDeviceGetComputeRunningProcesses_v3"}
@@ -81,7 +81,7 @@ def test_a_tick_asks_each_gpu_alike(tmp_path: Path) -> None:
 
 
 def test_the_bindings_alone_make_the_calls_of_a_tick(tmp_path: Path) -> None:
-    """So that the two figures are of the same work."""
+    """Both values therefore cover the same work."""
     with whole_node(tmp_path, counts_calls=True) as node:
         calls = fast_calls(node)
     with whole_node(tmp_path / "bare", counts_calls=True) as node, BareBindings() as bare:
@@ -103,5 +103,5 @@ def test_a_canned_answer_is_the_first_one(tmp_path: Path) -> None:
     ]
     assert len(values[0]) == 8
     assert values[0] == values[1] != values[2]
-    # Of the two profiling samples each comes first in every other tick.
+    # The two profiling samples alternate in order.
     assert values[2] == values[4]

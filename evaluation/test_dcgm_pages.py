@@ -1,4 +1,4 @@
-"""The evaluation of dcgm-exporter's pages: it finds what was read wrongly."""
+"""The evaluation of dcgm-exporter's pages finds wrong readings."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ TEXT = (
 
 
 def verdicts(**changes: object) -> dict[str, str]:
-    """By metric, where the page was read with something wrong in it."""
+    """Verdicts by metric, for a page that was read with errors."""
     lines, page = lines_of(TEXT.splitlines()), DcgmExpositionParser(built_in()).read(TEXT)
     of_page = {name: changes.pop(name) for name in ("devices",) if name in changes}
     readings = {BUSY: replace(page.readings[BUSY], **changes)}  # type: ignore[arg-type]
@@ -30,7 +30,7 @@ def verdicts(**changes: object) -> dict[str, str]:
 
 
 def test_page_read_well_scores_as_such() -> None:
-    """A weaker field, a missing sensor and a license are told apart."""
+    """A weaker field, a missing sensor and a license are distinguished."""
     found = verdicts()
 
     assert (found.pop("DEV_GPU_UTIL"), found.pop("DEV_MEMORY_TEMP")) == (WEAKER, MISSING)
@@ -48,14 +48,14 @@ def test_page_read_well_scores_as_such() -> None:
     ],
 )
 def test_wrong_reading_is_found(changes: dict[str, object]) -> None:
-    """A lost line, another value, no device and no holder."""
+    """Covers a lost line, a wrong value, no device and no holder."""
     found = verdicts(**changes)
 
     assert {found["DEV_POWER_USAGE"], found["PROF_DRAM_ACTIVE"], found["DEV_FB_USED"]} == {WRONG}
 
 
 def test_a_folder_of_pages_is_reported(tmp_path: Path) -> None:
-    """One row a page, and every reason why a line is of no use."""
+    """The report has a row for each page, and every reason why a line is unused."""
     (tmp_path / "a.prom").write_text(TEXT)
     report = "\n".join(evaluate(tmp_path))
 

@@ -1,4 +1,4 @@
-"""The evaluation as a program: a short run of each part, and folders of scenarios of others."""
+"""The evaluation as a program: a short run of each part, and folders of foreign scenarios."""
 
 import subprocess
 import sys
@@ -33,7 +33,7 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("part", ["quantiles", "trace", "pages"])
 def test_the_program_runs_each_part_and_leaves_the_document_alone(part: str) -> None:
-    """Recordings are said to be skipped where there are none."""
+    """Missing recordings are reported as skipped."""
     before = DOCUMENT.read_bytes()
     done = run("--only", part)
 
@@ -43,7 +43,7 @@ def test_the_program_runs_each_part_and_leaves_the_document_alone(part: str) -> 
 
 
 def test_any_folder_of_scenarios_is_scored(tmp_path: Path) -> None:
-    """By itself, without the other parts; the document stays as it is."""
+    """Other parts do not run, and the document stays unchanged."""
     before = DOCUMENT.read_bytes()
     (tmp_path / "mine.yaml").write_text(GOOD)
     done = run("--scenarios", tmp_path)
@@ -56,7 +56,7 @@ def test_any_folder_of_scenarios_is_scored(tmp_path: Path) -> None:
 
 
 def test_unscorable_file_is_named_and_the_rest_continues(tmp_path: Path) -> None:
-    """A file with a mistake, one that is no YAML, one that is no text, and one that is neither."""
+    """Covers a file with an error, one that is not YAML, one that is not text, and another type."""
     (tmp_path / "mine.yaml").write_text(GOOD)
     (tmp_path / "wrong.yaml").write_text(GOOD.replace("compute_bound", "compute_bond"))
     (tmp_path / "broken.yaml").write_text("name: [")
@@ -73,7 +73,7 @@ def test_unscorable_file_is_named_and_the_rest_continues(tmp_path: Path) -> None
 
 
 def test_a_folder_without_scenarios_is_said_to_be_one(tmp_path: Path) -> None:
-    """Rather than scores of nothing."""
+    """No scores are printed."""
     done = run("--scenarios", tmp_path)
 
     assert done.returncode == 0
@@ -88,7 +88,7 @@ def test_a_folder_without_scenarios_is_said_to_be_one(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_arguments_are_refused(arguments: tuple[str, ...], message: str) -> None:
-    """With what is wrong about them."""
+    """The message has the reason."""
     done = run(*arguments)
 
     assert done.returncode == 2

@@ -1,4 +1,4 @@
-"""Advice on labeled scenarios: what is due comes, on each tier that can tell, and nothing else."""
+"""On labeled scenarios due recommendations open, on each tier that can tell, and no others."""
 
 from typing import Final
 
@@ -18,12 +18,12 @@ BASIC: Final[Stream] = (Tier.BASIC, False)
 
 @pytest.fixture(scope="module")
 def filler() -> dict[Stream, Outcome]:
-    """Two idle GPUs until eight, and a loop on two SMs that pretends to work from then on."""
+    """Two idle GPUs until eight, then a loop on two SMs that only pretends to work."""
     return live(str(SCENARIOS / "filler-kernel.yaml"), FIRST_SCORED_SEED, TICK)
 
 
 def test_due_advice_alone_is_given(filler: dict[Stream, Outcome]) -> None:
-    """Disturbed or not, where the telemetry tells."""
+    """This holds with and without disturbance, where the telemetry suffices."""
     for stream, outcome in filler.items():
         assert outcome.scores.expected.total() >= 2, stream
         assert (outcome.scores.precision, outcome.scores.recall) == (1.0, 1.0), stream
@@ -31,7 +31,7 @@ def test_due_advice_alone_is_given(filler: dict[Stream, Outcome]) -> None:
 
 
 def test_a_stall_is_due_where_power_or_profiling_is_read(filler: dict[Stream, Outcome]) -> None:
-    """Utilization alone cannot tell, so that no one asks for it there, and the rule is silent."""
+    """Utilization alone cannot show a stall, so that none is due there, and the rule is silent."""
     rules = {stream: {case.rule for case in filler[stream].scores.expected} for stream in filler}
 
     assert "hidden_stall" in rules[WHOLE]
@@ -42,16 +42,16 @@ def test_a_stall_is_due_where_power_or_profiling_is_read(filler: dict[Stream, Ou
 
 
 def test_confidence_keeps_its_word(filler: dict[Stream, Outcome]) -> None:
-    """Within what was promised of the calibration error."""
+    """The calibration error is within its promised limit."""
     for stream, outcome in filler.items():
         assert outcome.complaints.findings > 0, stream
         assert outcome.complaints.calibration_error < 0.1, stream
 
 
 def test_a_lost_gpu_is_no_idle_one() -> None:
-    """It reads as nothing; what is said of it is that it is unwell."""
+    """It has no readings; the finding is that it is unhealthy."""
     path, kinds = str(SCENARIOS / "lost-gpu.yaml"), (WHOLE, BASIC)
-    # Idleness is judged by hours.
+    # Idleness is judged over hours.
     found = live(path, FIRST_SCORED_SEED, TICK, kinds=kinds, past_days=1)
 
     for stream, outcome in found.items():

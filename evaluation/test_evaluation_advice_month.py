@@ -1,4 +1,4 @@
-"""A month of a node: advice opens, is acted on, verified and closed; annotations match."""
+"""A month of a node: recommendations open, are acted on, verified and closed; annotations match."""
 
 from typing import Final
 
@@ -13,23 +13,23 @@ from rightsizer.notify.grafana.service import AnnotationOutbox
 pytestmark = pytest.mark.timeout(240)
 
 DAYS: Final = 24
-"""The last thing that happens is on day 23."""
+"""The last event is on day 23."""
 TICK_SECONDS: Final = 7200.0
 RUN_EVERY_SECONDS: Final = 12 * 3600.0
 GPUS: Final = 3
-"""Those of the healthy job, of the starved one, and of the notebook."""
+"""GPUs of the healthy job, of the starved one, and of the notebook."""
 
 
 @pytest.fixture(scope="module")
 def month() -> Month:
-    """All days on which something happens, with coarse ticks; `make eval` takes one a minute."""
+    """All days with events, at coarse ticks; `make eval` uses one a minute."""
     return live_a_month(
         days=DAYS, gpus=GPUS, tick_seconds=TICK_SECONDS, run_every_seconds=RUN_EVERY_SECONDS
     )
 
 
 def test_claimed_fix_is_verified(month: Month) -> None:
-    """Claimed on day 5, mended on day 9; it comes back on day 23 and is said to."""
+    """It is claimed on day 5 and fixed on day 9; its return on day 23 is reported."""
     days = {kind: month.days_of(kind, "image-train") for kind in AdviceEventKind}
 
     assert days[AdviceEventKind.OPENED] == {"HostBound": (1, 23)}
@@ -40,19 +40,19 @@ def test_claimed_fix_is_verified(month: Month) -> None:
 
 
 def test_workload_that_returns_is_advised_again(month: Month) -> None:
-    """A notebook is away from day 12 to 22, and as idle as before when it is back."""
+    """A notebook is gone from day 12 to 22, and as idle as before when it is back."""
     opened = month.days_of(AdviceEventKind.OPENED, "notebook-ana")["IdleHeld"]
 
     assert opened == (1, 22)
 
 
 def test_nothing_is_said_of_the_healthy_job(month: Month) -> None:
-    """On any of those days."""
+    """This holds on every day."""
     assert not month.days_of(AdviceEventKind.OPENED, "llm-pretrain")
 
 
 def test_annotations_are_the_advice_and_its_points(month: Month) -> None:
-    """One region each, ended when the advice closed, and one point for each turn."""
+    """Each has one region that ends when it closes, and one point for each change."""
     expected = month.count(AdviceEventKind.OPENED) + month.points
 
     assert len(month.wall.annotations) == expected > 0
@@ -62,13 +62,13 @@ def test_annotations_are_the_advice_and_its_points(month: Month) -> None:
 
 
 def test_it_neither_nags_nor_flaps(month: Month) -> None:
-    """The promise is one flap in twenty days of an entity."""
+    """At most one flap in twenty days of an entity is allowed."""
     assert month.flaps / month.entity_days < 0.05
     assert all(advice.state is not AdviceState.SNOOZED for advice in month.ledger.advice())
 
 
 def test_the_wall_sees_what_is_told_twice_or_ends_without_a_beginning() -> None:
-    """Else the counts above could not fail."""
+    """Otherwise the counts above could not fail."""
     wall, outbox = Wall(), AnnotationOutbox(Storage("").database)
     tags = ("rightsizer", "advice:x", "event:opened")
     opened = AnnotationBody("x", "opened", 1, 1, tags, "")

@@ -1,4 +1,4 @@
-"""How advice is scored, and how a confidence is held to its word."""
+"""Scores of recommendations, and calibration of confidences."""
 
 import pytest
 from hypothesis import given
@@ -25,7 +25,7 @@ def scored() -> AdviceScores:
 
 
 def test_precision_recall_and_flaps() -> None:
-    """Over all rules."""
+    """They are over all rules."""
     scores = scored()
     assert scores.precision == pytest.approx(2 / 3)
     assert scores.recall == pytest.approx(2 / 3)
@@ -33,7 +33,7 @@ def test_precision_recall_and_flaps() -> None:
 
 
 def test_each_rule_has_a_line_and_all_have_one() -> None:
-    """What a rule never had to do stays empty."""
+    """A rule that was never due has empty scores."""
     rows = list(scored().rows(["idle", "hidden_stall", "numa_misplaced"]))
     assert all(len(row) == len(HEADINGS) for row in rows)
     by_rule = {row[0]: row for row in rows}
@@ -45,7 +45,7 @@ def test_each_rule_has_a_line_and_all_have_one() -> None:
 
 
 def test_runs_add_up() -> None:
-    """Twice the same run has the same shares."""
+    """Twice the same run gives the same ratios."""
     twice = scored()
     twice.merge(scored())
     assert twice.expected.total() == 6
@@ -54,14 +54,14 @@ def test_runs_add_up() -> None:
 
 
 def test_mistakes_are_named() -> None:
-    """With how often they happened."""
+    """Each has its frequency."""
     missed, false = scored().mistakes()
     assert missed == "Missed: HiddenStall of job in node (1)."
     assert false == "False: HiddenStall of job in node (1)."
 
 
 def test_a_confidence_that_keeps_its_word_has_no_error() -> None:
-    """Three of four are true, and that is what was said."""
+    """Three of four are true, which equals the stated confidence."""
     found = Reliability()
     for is_true in (True, True, True, False):
         found.add("idle power", 0.75, is_true=is_true)
@@ -71,7 +71,7 @@ def test_a_confidence_that_keeps_its_word_has_no_error() -> None:
 
 
 def test_overconfidence_is_measured() -> None:
-    """By as much as it is too sure."""
+    """The error is the excess of confidence."""
     found = Reliability()
     for is_true in (True, False):
         found.add("idle power", 0.9, is_true=is_true)
@@ -87,7 +87,7 @@ def test_overconfidence_is_measured() -> None:
 def test_the_errors_are_ratios_and_merging_is_adding(
     findings: list[tuple[str, int, bool]],
 ) -> None:
-    """However the findings are dealt out to runs."""
+    """This holds for any distribution of findings over runs."""
     whole, parts = Reliability(), [Reliability(), Reliability()]
     for at, (kind, thousandths, is_true) in enumerate(findings):
         whole.add(kind, thousandths / 1000, is_true=is_true)

@@ -1,4 +1,4 @@
-"""What should be advised follows from the ticks' truth by a rule's definition."""
+"""Due recommendations follow from the true states by a rule's definition."""
 
 from dataclasses import replace
 from typing import Final
@@ -25,14 +25,14 @@ JOB: Final = Workload("job", WorkloadKind.SLURM, "job", WorkloadClass.BATCH)
 
 
 def claim_of(rule: str) -> Claim:
-    """The claim of a rule."""
+    """Claim of a rule."""
     return next(claim for claim in CLAIMS if claim.rule == rule)
 
 
 def timeline_of(
     *stretches: tuple[int, tuple[Truth, ...]], holder: Workload | None = JOB
 ) -> Timeline:
-    """A timeline of minutes with a truth for each device."""
+    """A timeline of minutes with a true state for each device."""
     timeline, now = Timeline(), 0
     for minutes, truths in stretches:
         for _ in range(minutes):
@@ -43,7 +43,7 @@ def timeline_of(
 
 
 def verdict(timeline: Timeline, rule: str = "idle") -> str:
-    """On the only subject."""
+    """Verdict on the only subject."""
     (subject,) = timeline.subjects()
     return timeline.verdict(claim_of(rule), IDLE, subject, 0)
 
@@ -56,13 +56,13 @@ def test_advice_is_due_once_the_span_is_idle() -> None:
 
 
 def test_all_devices_must_be_idle() -> None:
-    """One that works makes the workload one at work."""
+    """One active device makes the whole workload active."""
     assert verdict(timeline_of((40, (IDLE_TRUTH, IDLE_TRUTH)))) == TRUE
     assert verdict(timeline_of((40, (IDLE_TRUTH, BUSY)))) == FALSE
 
 
 def test_near_the_threshold_nobody_is_blamed() -> None:
-    """At nine tenths, give or take one of a hundred."""
+    """The border is nine tenths, plus or minus a hundredth."""
     mixed = timeline_of((60, (IDLE_TRUTH,)), (3, (BUSY,)), (57, (IDLE_TRUTH,)), (3, (BUSY,)))
     assert verdict(mixed) == BORDERLINE
 
@@ -79,7 +79,7 @@ def test_unknown_time_makes_nothing_due() -> None:
 
 
 def test_a_new_holder_starts_anew() -> None:
-    """What was idle before the job came is not the job's."""
+    """Idle time before the job is not the job's."""
     timeline = timeline_of((60, (IDLE_TRUTH,)), holder=None)
     timeline.add(60 * MINUTE, {"GPU-0": BUSY}, {"GPU-0": JOB})
     assert verdict(timeline) == FALSE
@@ -87,7 +87,7 @@ def test_a_new_holder_starts_anew() -> None:
 
 
 def test_a_short_absence_is_no_end() -> None:
-    """Ten minutes without a process, as docs/definitions.md has it."""
+    """Ten minutes without a process are allowed by docs/definitions.md."""
     timeline = timeline_of((60, (IDLE_TRUTH,)))
     for minute in range(60, 68):
         timeline.add(minute * MINUTE, {"GPU-0": IDLE_TRUTH}, {})
@@ -98,7 +98,7 @@ def test_a_short_absence_is_no_end() -> None:
 
 
 def test_limits_are_shares_of_the_active_time() -> None:
-    """Half an hour of waiting for storage in an hour of work, and a day of rest beside it."""
+    """Half an hour of storage waits in an hour of work counts, despite a day of rest."""
     stored: Truth = (State.STORAGE_BOUND, frozenset())
     timeline = timeline_of((100, (IDLE_TRUTH,)), (30, (stored,)), (30, (BUSY,)))
     (subject,) = timeline.subjects()
@@ -114,7 +114,7 @@ def test_a_standby_is_never_due() -> None:
 
 
 def test_each_claim_is_of_one_rule_and_of_reasons_of_its_own() -> None:
-    """Else an opening would have two truths."""
+    """Otherwise an opening would have two expected results."""
     reasons = [reason for claim in CLAIMS for reason in claim.reasons]
     assert len(reasons) == len(set(reasons))
     assert all(not claim.reasons & claim.instead for claim in CLAIMS)
@@ -126,14 +126,14 @@ def test_each_claim_is_of_one_rule_and_of_reasons_of_its_own() -> None:
 
 
 def test_labels_name_scenarios_that_exist() -> None:
-    """A label that no one reads would say nothing."""
+    """A label that is never read would have no effect."""
     known = {path.stem for path in SCENARIOS.glob("*.yaml")} | set(packaged_scenarios())
     named = {scenario for scenario, _ in Labels.load().of}
     assert named <= known | {EVERYWHERE}
 
 
 def test_labels_add_up() -> None:
-    """What holds everywhere holds for each workload too."""
+    """Labels of all workloads also apply to each."""
     here = Label(frozenset({Reason.GPU_OVERPROVISIONED}))
     there = Label(tolerated=frozenset({Reason.SHARING_CANDIDATE_MPS}))
     labels = Labels({("node", "api"): here, (EVERYWHERE, EVERYWHERE): there})

@@ -33,12 +33,12 @@ DIURNAL: Final = finding(
 
 
 def group(busy: list[int], size: int) -> Group:
-    """A fleet that never changes its size, minute by minute."""
+    """A fleet of constant size, minute by minute."""
     return Group(0, _MINUTE, [size] * len(busy), busy)
 
 
 def test_pods_are_counted_where_they_are() -> None:
-    """The one who came first or was there before the first that is read."""
+    """Covers later pods, and ones from before the first that is read."""
     later = pod([50.0, 0.0], "a", START + 2 * STEP_SECONDS)
     earlier = pod([0.0, 50.0, 50.0, 50.0, 50.0], "b", START)
     found = group_of([later, earlier])
@@ -51,19 +51,19 @@ def test_pods_are_counted_where_they_are() -> None:
 
 
 def test_a_fleet_without_rows_is_refused() -> None:
-    """There is no distance of time to count by."""
+    """It has no interval of time to count by."""
     with pytest.raises(ValueError, match="two rows"):
         group_of([pod([1.0])])
 
 
 def test_a_fleet_that_is_needed_at_its_peak_has_no_static_headroom() -> None:
-    """However little it does at night."""
+    """Its low load at night does not matter."""
     assert static_headroom(group([0] * 90 + [20] * 10, 20)) < 0
     assert static_headroom(group([10] * 100, 23)) == pytest.approx(0.5)
 
 
 def test_following_saves_the_night_and_is_short_when_all_come_at_once() -> None:
-    """For the five minutes that a new replica takes, and the spare ones do not hide it."""
+    """Shortage lasts the five minutes that a new replica takes, despite spare ones."""
     sudden = follow(group([1] * 60 + [20] * 60, 20), published(30, 1.2, 2))
 
     assert sudden.short_ratio == pytest.approx(5 / 120)
@@ -77,7 +77,7 @@ def test_following_keeps_all_until_it_can_look_back() -> None:
 
 
 def test_the_product_follows_as_published() -> None:
-    """With its shipped settings, on a fleet of 110."""
+    """The settings are the shipped ones, the fleet has 110 pods."""
     load = group([20] * 60 + [80] * 60 + [10] * 60, 110)
     spare = ScalingSettings(spare_ratio=5 / 110)
 
@@ -85,7 +85,7 @@ def test_the_product_follows_as_published() -> None:
 
 
 def test_a_fleet_is_one_case_of_the_pods_that_are_named(tmp_path: Path) -> None:
-    """Held by one service; a day that comes again lengthens it."""
+    """One service holds them; a repeated day lengthens the case."""
     trace = write_trace(
         tmp_path, {name: wave([(1, 0.0), (1, 30.0)]) for name in ("a", "b", "left out")}
     )
@@ -99,7 +99,7 @@ def test_a_fleet_is_one_case_of_the_pods_that_are_named(tmp_path: Path) -> None:
 
 
 def test_the_verdict_needs_autoscaling_and_nothing_for_good() -> None:
-    """In every way to see the fleet; an option that removes GPUs counts as saying so."""
+    """This holds for every view of the fleet; an option that removes GPUs counts as a finding."""
     removing = finding(rule="gpu_count", action=Action.REDUCE_GPU_COUNT)
     hidden = finding(
         rule="sharing", options=(Option("fewer", Risk.LOW, action=Action.REDUCE_REPLICAS),)

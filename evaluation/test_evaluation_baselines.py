@@ -1,4 +1,4 @@
-"""The rules of others at the thresholds that they publish."""
+"""Other tools' rules at their published thresholds."""
 
 from dataclasses import replace
 from typing import Final
@@ -26,14 +26,14 @@ AT_WORK: Final = Watched(Sight(utilization=0.9), held_seconds=600 * MINUTE)
 
 
 def verdict(name: str, device: Watched, *others: Watched) -> State:
-    """What a rule says of a device of a workload."""
+    """Verdict of a rule on a device of a workload."""
     rule: Baseline = BASELINES[name]
     return rule(device, (device, *others))
 
 
 @pytest.mark.parametrize("name", BASELINES)
 def test_every_rule_finds_what_is_plain(name: str) -> None:
-    """A night of nothing is idle, a GPU that no one holds is empty, a busy one is neither."""
+    """A night without activity is idle, a free GPU is empty, a busy one is neither."""
     free = replace(AT_REST, now=Sight(utilization=0.0, is_held=False))
 
     assert verdict(name, AT_REST) is State.IDLE_HELD
@@ -42,7 +42,7 @@ def test_every_rule_finds_what_is_plain(name: str) -> None:
 
 
 def test_gpu_pruner_waits_thirty_minutes_and_five_of_grace() -> None:
-    """And takes any GPU of a pod for all of them."""
+    """Any GPU of a pod counts for all of them."""
     young = replace(AT_REST, held_seconds=34 * MINUTE)
     short = replace(AT_REST, engine_zero_seconds=29 * MINUTE)
 
@@ -52,7 +52,7 @@ def test_gpu_pruner_waits_thirty_minutes_and_five_of_grace() -> None:
 
 
 def test_job_defense_shield_cancels_after_two_hours_or_five() -> None:
-    """Two from the start of a job, five once it has worked."""
+    """It is two from the start of a job, five once it has worked."""
     never = replace(AT_REST, held_seconds=120 * MINUTE, zero_seconds=120 * MINUTE)
     later = replace(AT_REST, zero_seconds=299 * MINUTE)
 
@@ -62,7 +62,7 @@ def test_job_defense_shield_cancels_after_two_hours_or_five() -> None:
 
 
 def test_sagemaker_blames_the_host_below_ten_percent() -> None:
-    """Disks before processors; above ten percent it has nothing to say."""
+    """Disks precede processors; above ten percent there is no finding."""
     low = replace(AT_REST, now=Sight(utilization=0.05, cpu=0.95, io_pressure=0.6))
     processors = replace(low, now=replace(low.now, io_pressure=0.0))
     above = replace(low, now=replace(low.now, utilization=0.10))
@@ -88,7 +88,7 @@ def test_sagemaker_blames_the_host_below_ten_percent() -> None:
     ],
 )
 def test_kempner_pulse_has_a_table_of_first_matches(sight: dict[str, float], state: State) -> None:
-    """Its classes under the names of our states."""
+    """Its classes map to our states."""
     now = Sight(utilization=sight["engine"], has_counters=True, **sight)
 
     assert verdict("KempnerPulse", replace(AT_WORK, now=now)) is state
@@ -107,7 +107,7 @@ def _watched(watch: Watch, second: int, busy: float | None) -> Watched | None:
 
 
 def test_idle_timer_of_a_baseline_restarts_with_work() -> None:
-    """Ten seconds of nothing, one of work, and nothing again; what is not read is no nothing."""
+    """Ten idle seconds, one busy, idle again; unread time does not count as idle."""
     watch = Watch()
     for second in range(10):
         rested = _watched(watch, second, 0.0)

@@ -1,4 +1,4 @@
-"""What is done to snapshots before they are judged."""
+"""Disturbances of snapshots before they are judged."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -36,7 +36,7 @@ def training() -> Snapshot:
 
 
 def test_each_tier_knows_less_than_the_one_above() -> None:
-    """Busy share and memory stay; utilization comes in whole percents."""
+    """Busy share and memory stay; utilization becomes whole percentages."""
     seen = training()
     [whole] = seen.readings.values()
     [power] = without_profiling(seen).readings.values()
@@ -49,7 +49,7 @@ def test_each_tier_knows_less_than_the_one_above() -> None:
 
 
 def test_profiling_counters_are_lost_with_profiling() -> None:
-    """Traffic that only DCGM counts on a board is not NVML's to tell."""
+    """Traffic that only DCGM counts on a board is not available from NVML."""
     seen = training()
     [reading] = seen.readings.values()
     link = {Signal.PCIE_RECEIVE_BYTES_PER_SECOND: 1e9}
@@ -62,7 +62,7 @@ def test_profiling_counters_are_lost_with_profiling() -> None:
 
 
 def test_the_same_seed_disturbs_in_the_same_way() -> None:
-    """Scores can be compared from one change of the code to the next."""
+    """Scores are comparable between versions of the code."""
     seen = training()
     first, again, other = (Disturbance(seed) for seed in (7, 7, 8))
     once = [first.disturbed(seen, seen) for _ in range(TICKS)]
@@ -72,7 +72,7 @@ def test_the_same_seed_disturbs_in_the_same_way() -> None:
 
 
 def test_disturbed_ratios_stay_ratios_and_nothing_is_made_up() -> None:
-    """A reading may lose values, and whole readings are missed; none appears from nowhere."""
+    """A reading may lose values, and readings may be missing; none is added."""
     seen = training()
     [true] = seen.readings.values()
     disturbance = Disturbance(1)
@@ -91,7 +91,7 @@ def test_disturbed_ratios_stay_ratios_and_nothing_is_made_up() -> None:
 
 
 def test_gains_belong_to_a_gpu_and_noise_to_a_reading() -> None:
-    """Over many readings the noise goes and the gain stays."""
+    """Over many readings the noise averages out and the gain stays."""
     devices = [gpu(0), gpu(1)]
     seen = snapshot(0.0, devices, dict.fromkeys(devices, TRAINING))
     disturbance = Disturbance(3)
@@ -111,7 +111,7 @@ def test_gains_belong_to_a_gpu_and_noise_to_a_reading() -> None:
 
 
 def test_dead_counters_stay_dead() -> None:
-    """A floor is what counters show at rest; those of a busy GPU that read 0 are broken."""
+    """A floor applies at rest; counters of a busy GPU that read 0 are broken."""
     dead = {**TRAINING, Signal.SM_ACTIVE: 0.0, Signal.DRAM_ACTIVE: 0.0}
     device = gpu()
     seen = snapshot(0.0, [device], {device: dead})
@@ -126,7 +126,7 @@ def test_dead_counters_stay_dead() -> None:
 
 
 def test_counters_lag_and_memory_does_not() -> None:
-    """What a GPU did a moment ago with what it holds now."""
+    """Activity of a moment ago is combined with present memory."""
     device = gpu()
     now = snapshot(0.0, [device], {device: {**TRAINING, Signal.MEMORY_USED_BYTES: 7e9}})
     late = snapshot(0.0, [device], {device: {**TRAINING, Signal.GPU_BUSY: 0.0}})
@@ -137,7 +137,7 @@ def test_counters_lag_and_memory_does_not() -> None:
 
 
 def test_seeds_change_what_kernels_do_and_not_what_they_are() -> None:
-    """Labels, devices and names are the file's; figures stay ratios."""
+    """Labels, devices and names are the file's; ratios stay ratios."""
     written = load_scenario(str(SCENARIOS / "checkpointed-pretraining.yaml"), built_in())
     once, again, other = (varied(written, seed) for seed in (3, 3, 4))
 
@@ -180,7 +180,7 @@ def test_datacenter_boards_without_gpm_are_read_with_dcgm() -> None:
 def test_places_follow_the_label_of_the_phase(
     name: str, condition: Condition, signal: Signal
 ) -> None:
-    """One range where the condition holds, another where it does not."""
+    """Ranges differ by whether the condition holds."""
     seen: dict[bool, list[float]] = {True: [], False: []}
     for moment in lived(name):
         for uuid, reading in moment.snapshot.readings.items():
@@ -191,7 +191,7 @@ def test_places_follow_the_label_of_the_phase(
 
 
 def test_a_gpu_that_nobody_keeps_awake_shows_work_that_nobody_does() -> None:
-    """Now and then, for one reading, and only where persistence is off."""
+    """It does so now and then, for one reading, and only with persistence off."""
     shown: dict[int, set[float]] = {0: set(), 1: set()}
     for moment in moments(SCENARIOS / "persistence-off.yaml", 5, 61):
         for device in moment.snapshot.devices:
@@ -203,7 +203,7 @@ def test_a_gpu_that_nobody_keeps_awake_shows_work_that_nobody_does() -> None:
 
 
 def test_a_scenario_of_others_is_taken_as_it_is_written(tmp_path: Path) -> None:
-    """Its author has said what kernels do; a seed changes the noise alone."""
+    """Its author has defined the kernels; a seed changes only the noise."""
     file = tmp_path / "plain.yaml"
     file.write_text(
         "name: plain\nboards: [{board: L4}]\n"

@@ -1,4 +1,4 @@
-"""Idle windows and the published chance of resuming, over made-up rows."""
+"""Idle windows and the published probability of resuming, over made-up rows."""
 
 from functools import partial
 from itertools import chain
@@ -21,12 +21,12 @@ HALF_HOUR: Final = partial(quiet_times, below=BUSY_RATIO, window=30 * MINUTE, ga
 
 
 def minutes(*parts: tuple[int, float]) -> list[float]:
-    """Percents by minutes."""
+    """Percentages by minute."""
     return list(chain.from_iterable([percent] * length for length, percent in parts))
 
 
 def blocks(*parts: tuple[int, float], start: int = START * 10**9) -> list[Block]:
-    """Five-minute blocks, so many with a mean each."""
+    """Five-minute blocks with the given number for each mean."""
     means = minutes(*parts)
     return [
         Block(start + place * BLOCK_SPAN, 300.0, mean, mean) for place, mean in enumerate(means)
@@ -34,7 +34,7 @@ def blocks(*parts: tuple[int, float], start: int = START * 10**9) -> list[Block]
 
 
 def test_a_window_is_quiet_once_it_was_quiet_for_long_enough() -> None:
-    """From the row that completes it until work, or a hole in the rows."""
+    """It lasts from the row that completes it until work or a gap in the rows."""
     quiet = pod(minutes((35, 0.5), (1, 5.0), (31, 0.0)))
     times = [(time - quiet.times[0]) // MINUTE for time in HALF_HOUR(quiet)]
 
@@ -42,7 +42,7 @@ def test_a_window_is_quiet_once_it_was_quiet_for_long_enough() -> None:
 
 
 def test_a_hole_in_the_rows_is_no_quiet_time() -> None:
-    """No one knows what happened in it."""
+    """Activity in a gap is unknown."""
     rows = pod(minutes((10, 0.0)), step=600)
 
     assert list(HALF_HOUR(rows)) == []
@@ -64,7 +64,7 @@ def test_an_action_is_judged_by_the_next_half_hour(rest: int, right: int, wrong:
 
 
 def test_time_after_the_trace_is_not_judged() -> None:
-    """It ends ten minutes after the action; these were reclaimed all the same."""
+    """The trace ends ten minutes after the action; these minutes count as reclaimed."""
     rows = pod(minutes((5, 50.0), (41, 0.0)))
     tally = Tally()
     tally.add(rows, HALF_HOUR(rows), armed=30 * MINUTE)
@@ -74,7 +74,7 @@ def test_time_after_the_trace_is_not_judged() -> None:
 
 
 def test_a_pod_that_resumed_is_new_to_the_rule() -> None:
-    """It is not acted on again before it is as old as the rule asks."""
+    """The next action waits until it is as old as the rule requires."""
     rows = pod(minutes((40, 0.0), (1, 50.0), (29, 0.0), (1, 50.0), (60, 0.0)))
     tally = Tally()
     acted = tally.add(rows, HALF_HOUR(rows), armed=30 * MINUTE)
@@ -83,7 +83,7 @@ def test_a_pod_that_resumed_is_new_to_the_rule() -> None:
 
 
 def test_actions_beside_working_pods_are_counted() -> None:
-    """One pod of two sleeps; idle time is counted over both."""
+    """One of two pods sleeps; idle time is counted over both."""
     fleet = [pod(minutes((120, 0.0)), "asleep"), pod(minutes((120, 50.0)), "awake")]
     rules = {"30 min": (HALF_HOUR, 30 * MINUTE)}
     found, idle, there = tallies(fleet, group_of(fleet), rules)
@@ -94,7 +94,7 @@ def test_actions_beside_working_pods_are_counted() -> None:
 
 
 def test_others_act_on_what_they_call_idle() -> None:
-    """gpu-pruner wants nothing at all, dstack takes a little work for none."""
+    """gpu-pruner requires no activity at all, dstack allows a little."""
     little = pod(minutes((180, 5.0)))
     acting = {
         name: any(quiet_times(little, rule.below_ratio, rule.window, GAP))
@@ -105,7 +105,7 @@ def test_others_act_on_what_they_call_idle() -> None:
 
 
 def test_our_rule_speaks_once_its_class_was_patient(tmp_path: Path) -> None:
-    """The product's own, over windows that the accounts closed: a service waits for two hours."""
+    """It is the product's own, over closed accounting windows: a service waits for two hours."""
     trace = write_trace(tmp_path, {"a": minutes((60, 50.0), (240, 0.0))})
     kinds = [Kind(WorkloadClass.SERVING, 1.0), Kind(WorkloadClass.BATCH, 1.0)]
     watched = WatchedIdleness(kinds)
@@ -119,7 +119,7 @@ def test_our_rule_speaks_once_its_class_was_patient(tmp_path: Path) -> None:
 
 
 def test_our_rule_is_silent_while_there_is_work(tmp_path: Path) -> None:
-    """However little."""
+    """The least work suffices."""
     watched = WatchedIdleness([Kind(WorkloadClass.BATCH)])
     for window in chain.from_iterable(
         closed_windows(write_trace(tmp_path, {"a": minutes((180, 2.0))}))
@@ -130,7 +130,7 @@ def test_our_rule_is_silent_while_there_is_work(tmp_path: Path) -> None:
 
 
 def test_idle_times_end_with_work_or_are_cut_off() -> None:
-    """By the end of the trace, or by a block that is missing."""
+    """They are cut off at the end of the trace, or at a missing block."""
     first = blocks((2, 0.5), (3, 0.0), (1, 0.5), (2, 0.0))
     later = blocks((1, 0.0), (1, 0.5), start=first[-1].start + 3 * BLOCK_SPAN)
     found = spells_of([*first, *later])
@@ -145,12 +145,12 @@ def test_idle_times_end_with_work_or_are_cut_off() -> None:
     [(50, True, True), (60, True, True), (61, True, False), (70, False, False), (50, False, None)],
 )
 def test_outcome_of_a_forecast(length: int, has_ended: bool, expected: bool | None) -> None:  # noqa: FBT001
-    """After half an hour of idleness; where the end was not seen, no one knows."""
+    """After half an hour of idleness; an unseen end is unknown."""
     assert Spell(0, length * MINUTE, has_ended).outcome(30 * MINUTE) is expected
 
 
 def test_repeated_idle_times_improve_the_forecast() -> None:
-    """Idle times of 40 minutes, five times: each makes the next one's end more likely."""
+    """Five idle times of 40 minutes each make the next one's end more likely."""
     regular = blocks(*[(2, 0.5), (8, 0.0)] * 5, (1, 0.5))
     found = list(forecasts({"a": regular}, by_others=False, by_own=True))
     said = [each.probability_ratio for each in found]
@@ -161,7 +161,7 @@ def test_repeated_idle_times_improve_the_forecast() -> None:
 
 
 def test_a_pod_without_a_past_is_forecast_by_others() -> None:
-    """Never by its own fold."""
+    """Its own fold is never used."""
     quick = blocks(*[(2, 0.5), (7, 0.0)] * 30, (1, 0.5))
     new = blocks((1, 0.5), (8, 0.0), (1, 0.5))
     (alone,) = forecasts({"new": new}, by_others=True, by_own=True)
@@ -171,7 +171,7 @@ def test_a_pod_without_a_past_is_forecast_by_others() -> None:
 
 
 def test_calibration_names_what_is_said_and_what_happens() -> None:
-    """Five forecasts that came true."""
+    """Five forecasts came true."""
     text = "\n".join(calibration({"a": blocks(*[(2, 0.5), (8, 0.0)] * 5, (1, 0.5))}))
 
     own = next(line for line in text.splitlines() if line.startswith("| its own past, on other"))
@@ -180,7 +180,7 @@ def test_calibration_names_what_is_said_and_what_happens() -> None:
 
 
 def test_the_whole_evaluation_compares_rules(tmp_path: Path) -> None:
-    """On a pod that sleeps through the second half of a day: all are right, the patient later."""
+    """A pod sleeps through half a day: all rules are right, patient ones later."""
     trace = write_trace(tmp_path, {"a": wave([(4, 30.0), (8, 0.0)])})
     text = "\n".join(evaluate(trace))
 
@@ -191,7 +191,7 @@ def test_the_whole_evaluation_compares_rules(tmp_path: Path) -> None:
 
 
 def test_a_group_counts_busy_pods_at_any_time() -> None:
-    """Before it began there were none."""
+    """Before its beginning there are none."""
     found = Group(100, 10, [1, 1], [0, 1])
 
     assert [found.busy_at(time) for time in (99, 105, 119, 500)] == [0, 0, 1, 1]

@@ -1,4 +1,4 @@
-"""The evaluation of memory estimates, over a small truth of its own."""
+"""The evaluation of memory estimates, over a small table of its own."""
 
 import math
 from pathlib import Path
@@ -31,7 +31,7 @@ def truth(tmp_path: Path) -> Path:
 
 
 def test_a_figure_is_answered_by_its_part(truth: Path) -> None:
-    """Weights by weights, states by states; what a recipe does not tell is left out."""
+    """Weights by weights, states by states; rows of unknown recipes are omitted."""
     found = [predicted_gib(row) for row in read_rows(truth / FILE)]
 
     assert found == [
@@ -44,7 +44,7 @@ def test_a_figure_is_answered_by_its_part(truth: Path) -> None:
 
 
 def test_bounds_and_arithmetic_are_told_apart(truth: Path) -> None:
-    """Only what was measured or published is scored."""
+    """Only measured or published values are scored."""
     text = "\n".join(evaluate(Options(truth=truth)))
 
     assert "| with a closed form | 2 " in text
@@ -56,12 +56,12 @@ def test_bounds_and_arithmetic_are_told_apart(truth: Path) -> None:
 
 @pytest.mark.parametrize("folder", [None, Path("/nonexistent")])
 def test_without_the_truth_it_is_skipped(folder: Path | None) -> None:
-    """And says which file is missing."""
+    """The message names the missing file."""
     assert f"`{FILE}`" in "".join(evaluate(Options(truth=folder)))
 
 
 def test_a_covering_factor_leaves_out_the_widest_tenth() -> None:
-    """Of ten distances the ninth."""
+    """Of ten distances it is the ninth."""
     distances = [math.log(1 + step / 100) for step in range(20)]
 
     assert covering_factor(distances) == pytest.approx(1.18)

@@ -1,4 +1,4 @@
-"""The comparison of profilers' files with their raw events: it agrees, and it can disagree."""
+"""Comparison of profilers' files with their raw events: it can agree and disagree."""
 
 import gzip
 import json
@@ -18,12 +18,12 @@ def _evaluated(truth: Path) -> str:
 
 
 def test_a_folder_that_is_not_there_is_skipped(tmp_path: Path) -> None:
-    """With the reason."""
+    """The message has the reason."""
     assert "Skipped" in _evaluated(tmp_path)
 
 
 def test_reader_and_raw_events_agree(tmp_path: Path) -> None:
-    """On each format that has totals of its own."""
+    """Covers each format that has totals of its own."""
     folder = tmp_path / "profiles"
     folder.mkdir()
     loader_bound_trace(folder, "torch.json.gz")
@@ -43,13 +43,13 @@ def test_reader_and_raw_events_agree(tmp_path: Path) -> None:
 
 
 def test_planted_faults_are_found_and_no_others() -> None:
-    """Loader, late rank, values read back, tiny kernels, work of the host; and loops without."""
+    """Loader, late rank, values read back, tiny kernels, host work; and healthy loops."""
     output = "\n".join(beside_planted())
     assert "Precision 1.00 (9 said), recall 1.00 (9 due); of 15 files 15 right" in output, output
 
 
 def test_findings_are_compared_with_labels(tmp_path: Path) -> None:
-    """One is found, one was not due, and one that is due is missed."""
+    """One is found, one was not due, and one due finding is missed."""
     loader_bound_trace(tmp_path, "due.json.gz")
     loader_bound_trace(tmp_path, "healthy.json.gz")
     (tmp_path / "ncu.csv").write_text(details_page([("S", "Duration", "ns", "2,000")]), "utf-8")
@@ -67,7 +67,7 @@ def test_findings_are_compared_with_labels(tmp_path: Path) -> None:
 
 
 def test_the_raw_union_is_that_of_the_words(tmp_path: Path) -> None:
-    """Kernels of two categories' spellings count, copies and annotations do not."""
+    """Both spellings of kernels count; copies and annotations do not."""
     path = tmp_path / "a.json.gz"
     events = [
         {"ph": "X", "cat": cat, "name": cat, "ts": ts, "dur": 2, "args": {"device": 0}}

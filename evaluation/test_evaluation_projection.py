@@ -1,4 +1,4 @@
-"""The evaluation of projections says what it checked, with and without the truth."""
+"""The evaluation of projections reports its checks, with and without the truth."""
 
 from pathlib import Path
 
@@ -9,14 +9,14 @@ HEADER = "gpu_key,profile,instances,workload,ratio_per_slice,sm_share\n"
 
 
 def test_there_and_back_needs_no_truth() -> None:
-    """It is told that the slices are left out."""
+    """It reports that slices are omitted."""
     output = "\n".join(evaluate(Options(truth=None)))
     assert "there and back" in output
     assert "Slices skipped" in output
 
 
 def test_slices_are_compared_with_what_was_measured(tmp_path: Path) -> None:
-    """A slice that is as fast as predicted errs by nothing, one half as fast by two."""
+    """A slice as fast as predicted has no error, one half as fast a factor of two."""
     rows = "".join(
         f"A30,1g.6gb,1,MLPerf v1.1 {name} Offline,{ratio},0.25\n"
         for name, ratio in (("dlrm-99", 0.2625), ("rnnt", 0.13125), ("dlrm-99.9", 0.2625))

@@ -1,4 +1,4 @@
-"""Quantiles from buckets against exact ones, and how the evaluation compares them."""
+"""Quantiles from buckets against exact ones, and their comparison."""
 
 import math
 from typing import Final
@@ -17,7 +17,7 @@ READINGS: Final = st.lists(
 
 
 def bucketed(readings: list[tuple[float, int]]) -> Histogram:
-    """The readings in a histogram."""
+    """Histogram of the readings."""
     histogram = Histogram()
     for value, weight in readings:
         histogram.add(value, weight)
@@ -25,7 +25,7 @@ def bucketed(readings: list[tuple[float, int]]) -> Histogram:
 
 
 def test_an_exact_quantile_is_a_reading() -> None:
-    """The first up to which that share of the time lies."""
+    """It is the first one up to which that share of the time lies."""
     readings = [(0.9, 1), (0.1, 6), (0.5, 3)]
 
     assert [exact_quantile(readings, share) for share in (0.5, 0.6, 0.61, 0.9, 1.0)] == [
@@ -35,12 +35,12 @@ def test_an_exact_quantile_is_a_reading() -> None:
 
 @given(READINGS)
 def test_buckets_are_never_off_by_more_than_one(readings: list[tuple[float, int]]) -> None:
-    """Whatever the readings, however they are weighted."""
+    """This holds for any readings and weights."""
     assert worst_error_bins(bucketed(readings), readings) <= 1.0 + 1e-6
 
 
 def test_a_wrong_histogram_is_found_out() -> None:
-    """One that lost its upper half is off by many bins, an empty one by all."""
+    """One without its upper half is off by many bins, an empty one by all."""
     readings = [(value / 100, 1) for value in range(1, 101)]
 
     assert worst_error_bins(bucketed(readings[:50]), readings) == pytest.approx(50.0)
@@ -48,7 +48,7 @@ def test_a_wrong_histogram_is_found_out() -> None:
 
 
 def test_the_evaluation_finds_no_resource_off_by_more_than_a_bin() -> None:
-    """Through the accounts, windows and all that lies between a reading and a gauge."""
+    """Covers accounts, windows and all between a reading and a gauge."""
     text = "\n".join(evaluate(Options(tick_seconds=7207)))
 
     assert "compute" in text

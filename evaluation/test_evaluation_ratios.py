@@ -1,4 +1,4 @@
-"""The fit of throughput ratios, and what its evaluation prints."""
+"""The fit of throughput ratios, and the output of its evaluation."""
 
 import gzip
 import itertools
@@ -25,7 +25,7 @@ HEAD = (
 
 
 def planted(name: str, own: dict[str, float]) -> Cell:
-    """Throughput that goes by bandwidth alone, but for what a board does on its own."""
+    """Throughput that scales with bandwidth only, except for a board's own effect."""
     logs = {
         gpu: board_features(built_in().get(gpu), WORKLOAD)["bandwidth"] + own.get(gpu, 0.0)
         for gpu in GPUS
@@ -34,7 +34,7 @@ def planted(name: str, own: dict[str, float]) -> Cell:
 
 
 def test_more_cells_move_the_fit_to_what_was_planted() -> None:
-    """A priori exponents give way to what is measured, the more the more there is of it."""
+    """More measurements outweigh a priori exponents."""
     few, many = (
         fit_cells([planted(str(each), {}) for each in range(count)], WorkloadActivity.INFERENCE)
         for count in (2, 40)
@@ -66,7 +66,7 @@ def test_repeats_of_a_measurement_count_once() -> None:
 
 
 def test_boards_nobody_measured_share_their_architecture() -> None:
-    """What an L4 and an L40S do beyond their figures tells of other boards of theirs."""
+    """Residuals of an L4 and an L40S apply to other boards of their architecture."""
     plain, faster = (
         fit_cells([planted(str(each), own) for each in range(20)], WorkloadActivity.INFERENCE)
         for own in ({}, {"L4": 0.3, "L40S": 0.3})
@@ -79,7 +79,7 @@ def test_boards_nobody_measured_share_their_architecture() -> None:
 
 
 def test_a_fits_exponents_sum_to_one() -> None:
-    """Whatever was measured: a board twice as good in everything is told twice as fast."""
+    """For any measurements, a board twice as good in everything is twice as fast."""
     fit = fit_cells([planted(str(each), {"L4": 0.4}) for each in range(20)], WORKLOAD.activity)
     for family in ModelKind:
         figures = ("compute", "bandwidth", "power", "l2")
@@ -87,14 +87,14 @@ def test_a_fits_exponents_sum_to_one() -> None:
 
 
 def test_unmeasured_family_uses_the_plain_model() -> None:
-    """What boards do beyond their figures in one family is not carried over to others."""
+    """Board effects of one family do not apply to others."""
     fit = fit_cells([planted(str(each), {"L4": 0.4}) for each in range(20)], WORKLOAD.activity)
     assert fit.beyond("L4", "cnn") > 0.05
     assert fit.beyond("L4", "speech") == fit.beyond_architecture("Ada", "speech") == 0.0
 
 
 def test_intervals_are_set_without_what_was_left_out() -> None:
-    """A pair tells of its GPUs, family, benchmark and round, and of no others."""
+    """A pair counts for its GPUs, family, benchmark and round only."""
     cells = [planted(name, {}) for name in ("v1", "v2")]
     first = next(left_out(cells, WORKLOAD.activity))
     assert (first.left_out, first.held) == ("GPU", first.pair.gpu)
@@ -104,14 +104,14 @@ def test_intervals_are_set_without_what_was_left_out() -> None:
 
 
 def test_families_nobody_measured_keep_what_is_known_before() -> None:
-    """Encoders go by compute more than graphs do, whatever was measured on a network of another."""
+    """Encoders depend on compute more than graphs do, whatever other networks measured."""
     fit = fit_cells([planted("v1", {})], WorkloadActivity.INFERENCE)
     assert fit.exponent("compute", "diffusion") > fit.exponent("compute", "graph")
     assert fit.exponent("bandwidth", "diffusion") < fit.exponent("bandwidth", "graph")
 
 
 def test_cells_are_medians_of_one_benchmark(tmp_path: Path) -> None:
-    """By GPU, over systems; open results, other scenarios and unknown GPUs are left out."""
+    """By GPU, over systems; open results, other scenarios and unknown GPUs are omitted."""
     rows = [
         ("closed", "T4", "Offline", "100"),
         ("closed", "T4", "Offline", "400"),
@@ -135,7 +135,7 @@ def test_cells_are_medians_of_one_benchmark(tmp_path: Path) -> None:
 
 
 def test_trainings_are_compared_by_time_and_by_samples(tmp_path: Path) -> None:
-    """At one count of accelerators, by the time to train and apart by the samples of a second."""
+    """Accelerator counts are equal; time to train and samples a second are separate."""
     rows = [
         ("A30", "8", "time_to_train_min", "60", ""),
         ("L40", "8", "time_to_train_min", "40", ""),
@@ -159,7 +159,7 @@ def test_trainings_are_compared_by_time_and_by_samples(tmp_path: Path) -> None:
 
 
 def test_without_the_truth_evaluations_say_so(tmp_path: Path) -> None:
-    """And print nothing else."""
+    """They print nothing else."""
     for module, folder in itertools.product((mig, ratios, training_truth), (None, tmp_path)):
         (line,) = module.evaluate(Options(truth=folder))
         assert line.startswith("Skipped: ")

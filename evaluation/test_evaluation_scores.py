@@ -1,4 +1,4 @@
-"""Scores by hand-made cases: confusions, detections, and what each tier may claim."""
+"""Scores of hand-made cases: confusions, detections, and claims of each tier."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from rightsizer.model.state import Condition, State, Tier
 
 
 def confusion() -> Confusion:
-    """Ten hours of work of which two are called idle; two idle hours of which one is."""
+    """Of ten working hours two are called idle; of two idle hours one is."""
     found = Confusion()
     found.add(State.COMPUTE_BOUND, State.COMPUTE_BOUND, 8 * HOUR)
     found.add(State.COMPUTE_BOUND, State.IDLE_HELD, 2 * HOUR)
@@ -21,7 +21,7 @@ def confusion() -> Confusion:
 
 
 def test_scores_are_those_of_the_textbook() -> None:
-    """By time: a second counts for a second."""
+    """They are weighted by time."""
     scores = confusion()
 
     assert scores.accuracy == pytest.approx(9 / 12)
@@ -33,12 +33,12 @@ def test_scores_are_those_of_the_textbook() -> None:
 
 
 def test_false_idle_is_what_an_operator_would_lose() -> None:
-    """Two hours in half a day are four hours a day; the other mistake costs no one a job."""
+    """Two hours in half a day are four hours a day; the other error costs no job."""
     assert confusion().false_idle_seconds_per_day == pytest.approx(4 * 3600)
 
 
 def test_one_kind_of_idle_taken_for_the_other_is_no_false_idle() -> None:
-    """No one loses work by it, though it is a mistake."""
+    """It is an error, but costs no work."""
     found = Confusion()
     found.add(State.IDLE_HELD, State.IDLE_EMPTY, HOUR)
 
@@ -46,7 +46,7 @@ def test_one_kind_of_idle_taken_for_the_other_is_no_false_idle() -> None:
 
 
 def test_a_state_that_is_never_called_scores_nothing() -> None:
-    """And has no precision, rather than a perfect one."""
+    """It has no precision, rather than a perfect one."""
     found = Confusion()
     found.add(State.PCIE_BOUND, State.PRODUCTIVE, HOUR)
 
@@ -55,7 +55,7 @@ def test_a_state_that_is_never_called_scores_nothing() -> None:
 
 
 def test_a_second_cause_counts_where_the_first_is_wrong() -> None:
-    """One hour right, one right at the second guess, one wrong."""
+    """One hour is right, one right at the second guess, one wrong."""
     found = Confusion()
     found.add("host_bound", "host_bound", HOUR, "storage_bound")
     found.add("host_bound", "storage_bound", HOUR, "host_bound")
@@ -66,7 +66,7 @@ def test_a_second_cause_counts_where_the_first_is_wrong() -> None:
 
 
 def test_rows_of_the_matrix_are_whole_truths() -> None:
-    """In percents; what never happened stays empty, so that the eye finds what did."""
+    """They are percentages; cells without time stay empty for readability."""
     assert list(confusion().matrix_rows()) == [
         ("idle_held", "50.0", "50.0"),
         ("compute_bound", "20.0", "80.0"),
@@ -74,7 +74,7 @@ def test_rows_of_the_matrix_are_whole_truths() -> None:
 
 
 def test_merged_confusions_are_those_of_all_the_time() -> None:
-    """So that runs in two processes add up to one."""
+    """Runs in two processes therefore sum to one."""
     twice, whole = Confusion(), confusion()
     for _ in range(2):
         twice.merge(whole)
@@ -84,7 +84,7 @@ def test_merged_confusions_are_those_of_all_the_time() -> None:
 
 
 def test_detections_count_time() -> None:
-    """Three hours true, two of them found, one found beside."""
+    """Of three true hours two are found, and one is found wrongly."""
     found = Detection()
     found.add(2 * HOUR, is_true=True, is_found=True)
     found.add(1 * HOUR, is_true=True, is_found=False)
@@ -96,7 +96,7 @@ def test_detections_count_time() -> None:
 
 
 def test_a_tier_is_not_asked_for_what_it_cannot_see() -> None:
-    """Kinds of work need counters, a stall needs power, a link needs someone who reads it."""
+    """Kinds of work need counters, a stall needs power, a link needs its reading."""
     link = {Signal.PCIE_RECEIVE: 0.9}
 
     assert as_claimed(State.COMPUTE_BOUND, Tier.PROFILING, {}) == "compute_bound"
@@ -109,7 +109,7 @@ def test_a_tier_is_not_asked_for_what_it_cannot_see() -> None:
 
 @pytest.mark.parametrize("tier", [Tier.PROFILING, Tier.POWER, Tier.BASIC])
 def test_rest_is_asked_for_on_every_tier(tier: Tier) -> None:
-    """No tier may hide an idle GPU, or a mistaken one, among the working."""
+    """No tier may count an idle GPU, or a misjudged one, as working."""
     for state in (State.IDLE_EMPTY, State.IDLE_HELD, State.HOST_BOUND, State.STORAGE_BOUND):
         assert as_claimed(state, tier, {}) == state
     assert {at_rest_or_at_work(state) for state in State} == {
@@ -118,7 +118,7 @@ def test_rest_is_asked_for_on_every_tier(tier: Tier) -> None:
 
 
 def test_scores_of_runs_add_up() -> None:
-    """By judge, tier and disturbance; conditions and unknown time too."""
+    """Sums are by judge, tier and disturbance, with conditions and unknown time."""
     one = Scores(abstained=HOUR)
     one.confusions[OURS, Tier.POWER, False].merge(confusion())
     one.conditions[Condition.RANK_IMBALANCE, False].add(HOUR, is_true=True, is_found=True)

@@ -1,4 +1,4 @@
-"""The evaluation of serving predictions, over a small truth of its own."""
+"""The evaluation of serving predictions, over a small table of its own."""
 
 import gzip
 import math
@@ -45,7 +45,7 @@ def truth(tmp_path: Path) -> Path:
 
 
 def test_rows_tell_their_formats(truth: Path) -> None:
-    """What is not stated is 16 bits; other modes and unknown models are left out."""
+    """The default is 16 bits; other modes and unknown models are omitted."""
     rows = list(read_rows(truth / FILE))
 
     assert [row.requirement.precision.weights for row in rows] == [
@@ -59,7 +59,7 @@ def test_rows_tell_their_formats(truth: Path) -> None:
 
 
 def test_prompts_beyond_the_matrix_units_are_noticed(truth: Path) -> None:
-    """2,000 tokens of 64 requests in 1.1 s are more than an H200 computes; that file is apart."""
+    """2,000 tokens of 64 requests in 1.1 s exceed an H200's compute; that file is separate."""
     rows = list(read_rows(truth / FILE))
 
     assert [is_computed_in_full(row) for row in rows] == [True, True, True, False, True]
@@ -68,7 +68,7 @@ def test_prompts_beyond_the_matrix_units_are_noticed(truth: Path) -> None:
 
 @pytest.mark.parametrize("ratio", [0.3, 0.7])
 def test_a_cached_share_is_found_again(truth: Path, ratio: float) -> None:
-    """Rows that were made with a prefix cache are explained by it, and by nothing else as well."""
+    """Rows generated with a prefix cache are explained by it, and by nothing else as well."""
     rows = [
         replace(row, tpot_ms=server_of(row, ratio).at(row.concurrency).tpot_ms.value)
         for row in read_rows(truth / FILE)
@@ -81,7 +81,7 @@ def test_a_cached_share_is_found_again(truth: Path, ratio: float) -> None:
 
 
 def test_a_pause_of_the_client_is_found_again(truth: Path) -> None:
-    """With half of 64 requests in flight, 64 of them take as long as an answer and a pause."""
+    """With half of 64 requests in flight, 64 take as long as an answer and a pause."""
     *_, row = (each for each in read_rows(truth / FILE) if each.concurrency == 64)
     half = server_of(row).at(32)
     residence_ms = half.ttft_ms.value + row.requirement.load.output_tokens * half.tpot_ms.value
@@ -101,7 +101,7 @@ def test_requests_of_a_node_are_spread_over_its_replicas(truth: Path) -> None:
 
 
 def test_the_fit_finds_what_rows_were_made_of(truth: Path) -> None:
-    """With times between tokens as the model predicts them, its constants come out again."""
+    """From the model's own times between tokens the fit recovers its constants."""
     rows = [Linear.of(row) for row in read_rows(truth / FILE)]
     made = [
         Linear(
@@ -117,7 +117,7 @@ def test_the_fit_finds_what_rows_were_made_of(truth: Path) -> None:
 
 
 def test_the_reference_form_is_reproduced(truth: Path) -> None:
-    """Of the first row, reckoned by hand: 65.5 GB of weights and caches, 64 layers, 8 prompts."""
+    """For the first row, by hand: 65.5 GB of weights and caches, 64 layers, 8 prompts."""
     first = next(iter(read_rows(truth / FILE)))
 
     assert closed_form_ms(first) == pytest.approx(16.9, rel=0.03)
@@ -126,7 +126,7 @@ def test_the_reference_form_is_reproduced(truth: Path) -> None:
 def test_errors_are_told_by_group_and_left_out(
     truth: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the constants in use; beside aiconfigurator, rows that it answers."""
+    """Constants are those in use; rows that aiconfigurator answers are compared."""
     estimate = {"r1": PeerTimes(154, 2 * 15.9), "r2": PeerTimes(413, 2 * 25.6)}
     monkeypatch.setattr(serving, "peer_times", lambda _: estimate)
     text = "\n".join(evaluate(Options(truth=truth)))
@@ -149,7 +149,7 @@ def test_errors_are_told_by_group_and_left_out(
 
 
 def test_a_peer_that_cannot_be_had_is_said(truth: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Why it cannot, in place of the table."""
+    """The reason replaces the table."""
 
     def absent(_: Path) -> dict[str, PeerTimes]:
         raise Absent("no place to install it")
@@ -162,7 +162,7 @@ def test_a_peer_that_cannot_be_had_is_said(truth: Path, monkeypatch: pytest.Monk
 def test_answers_of_a_peer_are_read_among_what_else_it_prints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A line of JSON for each row; one that it could not answer is left out."""
+    """Each row has a line of JSON; rows without an answer are omitted."""
     program = tmp_path / "planner"
     program.write_text(
         "#!/bin/sh\necho loading\n"
@@ -175,7 +175,7 @@ def test_answers_of_a_peer_are_read_among_what_else_it_prints(
 
 
 def test_published_throughput_is_within_the_range() -> None:
-    """Of each layout that TensorRT-LLM's makers publish; experts of replicas are fitted alone."""
+    """Covers each layout of TensorRT-LLM's publication; replicas' experts are fitted alone."""
     rows = published_rates()
     predicted = [row.predicted() for row in rows]
     pairs = list(zip(rows, predicted, strict=True))
@@ -189,7 +189,7 @@ def test_published_throughput_is_within_the_range() -> None:
 
 
 def test_experts_that_replicas_share_wait_for_the_fullest() -> None:
-    """Without an imbalance more is said than was published; with one of a board left out less."""
+    """A fitted imbalance is above 1, and lowers the error on boards left out of the fit."""
     text = "\n".join(published_errors())
     after = text.partition("| left out ")[2].partition("\n\n")[0].splitlines()[2:]
     assert len(after) == 3
@@ -199,7 +199,7 @@ def test_experts_that_replicas_share_wait_for_the_fullest() -> None:
 
 
 def test_mixtures_in_one_group_are_met() -> None:
-    """Times between tokens of mixtures that nothing was fitted to, on boards that were measured."""
+    """Times between tokens of mixtures outside the fit, on measured boards."""
     errors = [
         abs(math.log(estimate.value / measured))
         for row in published_mixtures()
@@ -212,9 +212,9 @@ def test_mixtures_in_one_group_are_met() -> None:
 
 
 def test_intervals_cover_nine_in_ten() -> None:
-    """Of published rows by kind, neither few nor all; a source left out says so too.
+    """Coverage is by kind, on published rows: neither low nor complete.
 
-    Boards with assumed efficiencies are as far off as figures that nothing was fitted to say.
+    Boards with assumed efficiencies are as uncertain as published values outside the fit.
     """
     text = "".join(interval_coverage(None))
     cells = [line.split("|") for line in text.splitlines() if line.startswith("|")][2:]
@@ -231,7 +231,7 @@ def test_intervals_cover_nine_in_ten() -> None:
 
 
 def test_offline_rows_are_the_median_over_systems(tmp_path: Path) -> None:
-    """Of the closed division's tokens a second; other scenarios and boards are left out."""
+    """Values are the closed division's tokens a second; other scenarios and boards are omitted."""
     path = tmp_path / OFFLINE_FILE
     common = "closed,llama2-70b-99,tokens/s"
     rows = (
@@ -250,7 +250,7 @@ def test_offline_rows_are_the_median_over_systems(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("folder", [None, Path("/nonexistent")])
 def test_without_the_truth_it_is_skipped(folder: Path | None) -> None:
-    """And says which file is missing."""
+    """The message names the missing file."""
     assert f"`{FILE}`" in "".join(evaluate(Options(truth=folder)))
 
 

@@ -1,4 +1,4 @@
-"""Sizing by rolling replay, over traces whose answer is known."""
+"""Sizing by rolling replay, over traces with a known answer."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,12 +32,12 @@ SAWTOOTH: Final = tuple(float(place % 50 + 1) for place in range(12 * 60))
 
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
-    """Half a day of one pod that works at up to half a GPU, and of one that never works."""
+    """Half a day of a pod that uses up to half a GPU, and of one that never works."""
     return write_trace(tmp_path, {"asleep": wave([(12, 0.0)]), "awake": SAWTOOTH})
 
 
 def test_pods_are_read_one_by_one(trace: Path) -> None:
-    """With their rows in order, as shares."""
+    """Rows are in order, as ratios."""
     first, second = pods(trace)
 
     assert (first.name, second.name) == ("asleep", "awake")
@@ -47,7 +47,7 @@ def test_pods_are_read_one_by_one(trace: Path) -> None:
 
 
 def test_our_need_is_the_one_that_the_accounts_publish(trace: Path) -> None:
-    """The replay reads it from windows, the gauge from the accounts; both say the same."""
+    """The replay reads windows, the gauge the accounts; both agree."""
     needs = needs_of(closed_windows(trace), [Sizer(OURS)])[OURS]
     *_, last = sorted(needs)
 
@@ -68,7 +68,7 @@ def _published(trace: Path, until: Nanoseconds) -> float | None:
 
 
 def test_nothing_is_said_within_the_warm_up_or_without_work(trace: Path) -> None:
-    """Six hours; and a pod that never works has no demand."""
+    """The warm-up is six hours; a pod without work has no demand."""
     needs = needs_of(closed_windows(trace), [Sizer(OURS)])[OURS]
 
     assert {name for name, _ in needs} == {"awake"}
@@ -76,7 +76,7 @@ def test_nothing_is_said_within_the_warm_up_or_without_work(trace: Path) -> None
 
 
 def test_a_larger_margin_never_violates_more(trace: Path) -> None:
-    """And leaves more slack."""
+    """It leaves more slack."""
     sizers = [
         Sizer(f"{margin}", provisioning=ProvisioningSettings(margin_ratio=margin))
         for margin in (0.0, 0.2)
@@ -88,7 +88,7 @@ def test_a_larger_margin_never_violates_more(trace: Path) -> None:
 
 
 def test_silent_hours_are_counted_and_judge_nobody(trace: Path) -> None:
-    """Where one says nothing, all are left out."""
+    """If one estimator is silent, all are omitted."""
     scores, silent = scores_of(pods(trace), needs_of(closed_windows(trace), [Sizer(OURS)]))
 
     assert silent == 6
@@ -107,7 +107,7 @@ def test_silent_hours_are_counted_and_judge_nobody(trace: Path) -> None:
     ],
 )
 def test_baselines_do_as_they_say(name: str, need: float) -> None:
-    """Over a hundred minutes that rise from 1% to 100%."""
+    """A hundred minutes rise from 1% to 100%."""
     ramp = pod(range(1, 101))
     rows = tuple(zip(ramp.times, ramp.duties, strict=True))
 
@@ -115,7 +115,7 @@ def test_baselines_do_as_they_say(name: str, need: float) -> None:
 
 
 def test_the_fading_baseline_forgets() -> None:
-    """A day at half weighs half: what was needed two days ago is still in its P90."""
+    """With a half-life of a day, the need of two days ago is still in its P90."""
     name = next(each for each in BASELINES if each.startswith("VPA"))
     busy_first = pod(wave([(24, 80.0), (72, 10.0)], 3600), step=3600)
     rows = tuple(zip(busy_first.times, busy_first.duties, strict=True))
@@ -125,7 +125,7 @@ def test_the_fading_baseline_forgets() -> None:
 
 
 def test_a_score_counts_rows_hours_and_slack() -> None:
-    """A need of half a GPU against an hour that is above it once in ten."""
+    """A need of half a GPU is compared with an hour that exceeds it once in ten."""
     score = Score()
     score.add(0.5, [0.4] * 9 + [0.9])
 
@@ -135,7 +135,7 @@ def test_a_score_counts_rows_hours_and_slack() -> None:
 
 
 def test_settings_are_the_tightest_of_those_that_are_safer_than_others() -> None:
-    """Three quarters of the violations of the AWS-like rule; the safest where none has so few."""
+    """The limit is three quarters of the AWS-like rule's violations; else the safest is chosen."""
 
     def scored(percents: list[tuple[int, float]], aws: int) -> dict[str, Score]:
         shares = (0.99, 0.993, 0.995, 0.998, 0.999)
@@ -150,7 +150,7 @@ def test_settings_are_the_tightest_of_those_that_are_safer_than_others() -> None
 
 
 def test_the_whole_evaluation_says_who_is_better(tmp_path: Path) -> None:
-    """With the verdict over both halves, which an even load passes or fails by its own figures."""
+    """The verdict covers both halves, which an even load passes or fails by its own values."""
     fleet = {"asleep": wave([(12, 0.0)]), "awake": SAWTOOTH, "awake too": SAWTOOTH}
     text = "\n".join(evaluate(write_trace(tmp_path, fleet)))
 
@@ -162,7 +162,7 @@ def test_the_whole_evaluation_says_who_is_better(tmp_path: Path) -> None:
 
 
 def test_a_short_trace_is_no_reason_to_fail(tmp_path: Path) -> None:
-    """It says that no one could be sized."""
+    """The report says that no pod could be sized."""
     lines: Iterator[str] = evaluate(write_trace(tmp_path, {"a": wave([(1, 20.0)])}))
 
     assert list(lines) == ["No pod was seen for long enough to be sized.\n"]

@@ -1,11 +1,11 @@
-"""Published figures that nothing was fitted to: that each is asked, and what intervals hold."""
+"""Published results outside the fit: each is predicted, and intervals cover most."""
 
 from evaluation.unfitted import Prediction, UnfittedFigure, predictions, unfitted_figures
 from rightsizer.sizing.estimate import EstimateInterval
 
 
 def test_every_figure_is_predicted_and_has_a_source() -> None:
-    """Rows are questions that the planner reads; each says where its figure is from."""
+    """Rows are questions that the planner reads; each names its source."""
     figures = unfitted_figures()
 
     assert len(figures) == len(list(predictions()))
@@ -14,7 +14,7 @@ def test_every_figure_is_predicted_and_has_a_source() -> None:
 
 
 def test_intervals_hold_most_of_them() -> None:
-    """85 to 97% of all, and of those that no width was chosen by."""
+    """Coverage is 85 to 97% of all, and of those that did not set a width."""
     found = list(predictions())
     kept = [each for each in found if each.figure.part == "kept"]
 

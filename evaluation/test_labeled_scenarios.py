@@ -1,4 +1,4 @@
-"""The labeled scenarios: what they cover, and that the promised scores hold on them."""
+"""Labeled scenarios: their coverage, and the promised scores."""
 
 from pathlib import Path
 from typing import Final
@@ -30,7 +30,7 @@ def loaded() -> dict[str, SimulatedScenario]:
 
 
 def test_there_are_enough_and_each_says_what_it_is_about() -> None:
-    """A file is named like the scenario in it, and begins with a line for a reader."""
+    """A file has its scenario's name, and begins with a comment for readers."""
     scenarios = loaded()
 
     assert len(scenarios) >= 24
@@ -39,7 +39,7 @@ def test_there_are_enough_and_each_says_what_it_is_about() -> None:
 
 
 def test_together_they_have_every_state_condition_and_kind_of_board() -> None:
-    """Idle time comes by itself wherever a workload does not run or has nothing to do."""
+    """Idle time occurs wherever a workload does not run or has nothing to do."""
     phases = [
         phase for scenario in loaded().values() for task in scenario.tasks for phase in task.phases
     ]
@@ -53,25 +53,25 @@ def test_together_they_have_every_state_condition_and_kind_of_board() -> None:
 
 @pytest.fixture(scope="module")
 def scores() -> Scores:
-    """A day of each with a seed that nothing was tuned on."""
+    """A day of each with a seed outside the tuning."""
     return Scores.total(judge(file, FIRST_SCORED_SEED, TICK, is_varied=True) for file in FILES)
 
 
 def test_no_work_is_called_idle(scores: Scores) -> None:
-    """On no tier, however little of it shows."""
+    """This holds on every tier, however little of the work is visible."""
     for tier in (Tier.PROFILING, Tier.POWER, Tier.BASIC):
         assert scores.confusions[OURS, tier, False].false_idle == 0
 
 
 def test_the_promised_scores_hold(scores: Scores) -> None:
-    """Macro-F1 over the states that a tier can tell apart."""
+    """Macro-F1 covers the states that a tier can distinguish."""
     assert scores.confusions[OURS, Tier.PROFILING, False].macro_f1 >= 0.95
     assert scores.confusions[OURS, Tier.POWER, False].macro_f1 >= 0.85
 
 
 @pytest.mark.parametrize("name", BASELINES)
 def test_the_rules_of_others_are_outdone(scores: Scores, name: str) -> None:
-    """Disturbed or not, and by what a mistake costs too."""
+    """This holds with and without disturbance, and by the cost of an error too."""
     for tier in (Tier.PROFILING, Tier.POWER):
         for is_disturbed in (False, True):
             ours = scores.confusions[OURS, tier, is_disturbed]
@@ -83,14 +83,14 @@ def test_the_rules_of_others_are_outdone(scores: Scores, name: str) -> None:
 
 
 def test_nothing_is_said_of_a_gpu_that_is_away(scores: Scores) -> None:
-    """A lost GPU has no state, and a MIG instance that no one sees into has none either."""
+    """Neither a lost GPU nor a MIG instance without visible activity has a state."""
     assert scores.invented == 0
     assert scores.rightly_unknown > 0
     assert scores.abstained > 0
 
 
 def test_the_same_seed_scores_the_same() -> None:
-    """To the last second."""
+    """They are equal to the last second."""
     file = SCENARIOS / "noisy-neighbor.yaml"
     once, again = (judge(file, 7, TICK, is_varied=True) for _ in range(2))
 

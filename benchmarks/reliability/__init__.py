@@ -1,1 +1,1 @@
-"""What an agent answers, loses and recovers from under each fault that can be planted here."""
+"""Answers, losses and recovery of an agent under each fault that can be planted here."""

@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - a table, one fault a line.
-"""The faults: how each is planted into a running agent's world, and mended."""
+"""Faults: how each is planted into a running agent's environment, and ended."""
 
 import os
 import resource
@@ -28,12 +28,12 @@ _GARBAGE: Final = b"\x00\xff\x13\x37" * 4096
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that goes wrong, for as long as `LENGTH_SECONDS`."""
+    """A fault that lasts for `LENGTH_SECONDS`."""
 
     area: str
     name: str
     gpus: tuple[int, ...] = ()
-    """Those that cannot be read meanwhile."""
+    """GPUs that cannot be read meanwhile."""
     scenario: tuple[str, ...] = ()
     """Lines of the simulated node's faults."""
     config: Mapping[str, Any] = field(default_factory=dict)

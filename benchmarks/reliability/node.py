@@ -40,7 +40,7 @@ _CONFIG: Final[Mapping[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """What one scrape found."""
+    """Result of one scrape."""
 
     time_seconds: float
     took_seconds: float
@@ -92,7 +92,7 @@ class Scraper(threading.Thread):
 
 @dataclass
 class Node:
-    """A folder with an agent that runs in it; faults are planted by what they find here."""
+    """A folder with a running agent; faults use its attributes."""
 
     folder: Path
     port: int

@@ -1,4 +1,4 @@
-"""The list of faults, and the document that tells what came of each."""
+"""The list of faults, and the document with their results."""
 
 from pathlib import Path
 from typing import Final
@@ -12,7 +12,7 @@ DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "reliability.md"
 
 
 def test_every_fault_can_be_planted(tmp_path: Path) -> None:
-    """A name of its own, a scenario that is read, and something that goes wrong."""
+    """It has its own name, a valid scenario, and a fault."""
     names = [each.name for each in FAULTS]
 
     assert len(set(names)) == len(names)
@@ -24,7 +24,7 @@ def test_every_fault_can_be_planted(tmp_path: Path) -> None:
 
 
 def test_the_document_has_a_line_of_every_fault() -> None:
-    """`make reliability` writes them; none is left out, none is of a fault that is no more."""
+    """`make reliability` writes them; none is missing, none is obsolete."""
     _, _, written = DOCUMENT.read_text("utf-8").partition("<!-- make reliability: begin -->")
     rows = [line.split("|")[1].strip() for line in written.splitlines() if line.startswith("| ")]
 

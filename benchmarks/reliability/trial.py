@@ -22,7 +22,7 @@ _LAST: Final = "rightsizer_device_last_sample_timestamp_seconds"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a trial."""
+    """Result of a trial."""
 
     fault: Fault
     scrapes: int
@@ -40,7 +40,7 @@ class Outcome:
 
 
 def attempt(fault: Fault) -> Outcome:
-    """Run an agent, let the fault befall it, and watch it recover."""
+    """Run an agent, plant the fault, and watch it recover."""
     with tempfile.TemporaryDirectory(prefix="reliability-") as name:
         node = Node.in_folder(Path(name), fault.scenario, fault.config)
         if fault.prepare:
@@ -76,7 +76,7 @@ def _suffer(fault: Fault, node: Node, started: float) -> float:
 
 
 def _recovery(scraper: Scraper, mended: float, fault: Fault) -> float | None:
-    """When every GPU was read again; `None` where none of the scrapes in time shows it."""
+    """Time at which every GPU was read again; `None` if no scrape in time shows it."""
     untouched = GPUS - len(fault.gpus) if fault.lasts else GPUS
     while time.monotonic() < mended + _PATIENCE_SECONDS:
         for scrape in list(scraper.scrapes):

@@ -25,7 +25,7 @@ _ACTIVE: Final = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """One tick: how long after the one before, how the wall clock was set, and what was read."""
+    """One tick: time since the one before, step of the wall clock, and the reading."""
 
     after: Nanoseconds
     clock_step: Nanoseconds
@@ -36,14 +36,14 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Accounted:
-    """How a device's time divides, by the definition alone."""
+    """Division of a device's time, by the definition alone."""
 
     known: Nanoseconds
     unknown: Nanoseconds
 
 
 def _values() -> st.SearchStrategy[Signals]:
-    """Whatever a board with any telemetry says; that it says how busy it is makes it known."""
+    """Signals of a board with any telemetry; the busy share makes its state known."""
     ratios = st.dictionaries(st.sampled_from(_RATIOS), st.floats(0.0, 1.0), max_size=6)
     rest = st.fixed_dictionaries(
         {Signal.GPU_BUSY: st.floats(0.0, 1.0)},
@@ -60,7 +60,7 @@ def _values() -> st.SearchStrategy[Signals]:
 
 
 def _credible(signals: Signals) -> Signals:
-    """The same without what contradicts itself: rest at high power, work without any memory."""
+    """The same without contradictions: rest at high power, work without memory."""
     found = dict(signals)
     if found[Signal.GPU_BUSY] < _ACTIVE:
         found.pop(Signal.POWER, None)

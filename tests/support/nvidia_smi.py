@@ -1,4 +1,4 @@
-"""What nvidia-smi says of each GPU, by the agent's metrics, and where the agent says otherwise."""
+"""nvidia-smi's values of each GPU, by the agent's metrics, and the differences."""
 
 import csv
 import shutil
@@ -13,7 +13,7 @@ _SECONDS: Final = 30.0
 
 
 class SmiAbsent(Exception):  # noqa: N818 - a state of the machine, not a fault.
-    """There is no NVIDIA driver here; the message says how that shows."""
+    """No NVIDIA driver is available; the message has the symptom."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Field:
     scale: float
     """To the metric's unit."""
     tolerance: float
-    """In the metric's unit: what passes between two looks beyond what both saw."""
+    """In the metric's unit: change between two readings beyond their own."""
 
 
 FIELDS: Final = (
@@ -44,7 +44,7 @@ FIELDS: Final = (
 )
 
 Readings = Mapping[str, Mapping[str, float]]
-"""By uuid and metric; what nvidia-smi does not know is not there."""
+"""By UUID and metric; values unknown to nvidia-smi are missing."""
 
 
 def nvidia_smi() -> Readings:
@@ -70,7 +70,7 @@ def nvidia_smi() -> Readings:
 
 
 def readings_of(text: str) -> Readings:
-    """The lines that nvidia-smi printed; `[N/A]` and its like are no number."""
+    """Parsed lines of nvidia-smi; `[N/A]` and the like are no number."""
     rows = csv.reader(text.splitlines(), skipinitialspace=True)
     return {uuid: dict(_numbers(cells)) for uuid, *cells in rows}
 
@@ -84,7 +84,7 @@ def _numbers(cells: Sequence[str]) -> Iterator[tuple[str, float]]:
 
 
 def differences(before: Readings, agent: Readings, after: Readings) -> list[str]:
-    """What the agent says that lies outside of what nvidia-smi saw before and after it.
+    """Agent values outside of nvidia-smi's readings before and after.
 
     A GPU that only one of them has is a difference, and so is a number that the agent lacks.
     """

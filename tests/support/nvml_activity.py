@@ -27,7 +27,7 @@ class Samples:
     """What each question gave as the time of the last sample that it had seen."""
 
     def answer(self, _driver: FakeDriver, *arguments: Any) -> int:
-        """What `nvmlDeviceGetSamples` does."""
+        """Implementation of `nvmlDeviceGetSamples`."""
         _device, kind, since, value_type, count, samples = arguments
         if kind.value != self.kind:
             return int(pynvml.NVML_ERROR_NOT_FOUND)
@@ -45,7 +45,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class ProcessSample:
-    """What one process did at one time."""
+    """Activity of one process at one time."""
 
     pid: int
     time: int
@@ -55,9 +55,9 @@ class ProcessSample:
 def process_samples(
     driver: FakeDriver, taken: Sequence[ProcessSample], *, newer: bool, repeats: bool = False
 ) -> None:
-    """Let the driver tell the shares of processes, by the newer call or by the older one.
+    """Let the driver return shares of processes, by the newer call or the older one.
 
-    One that repeats tells them again to who has seen them.
+    A repeating one returns them again to callers that have seen them.
     """
 
     def put(places: Any, since: int) -> list[ProcessSample]:
@@ -102,5 +102,5 @@ def listing(processes: dict[int, int | None]) -> Callable[..., int]:
 
 
 def _size(found: Any, *, is_room: bool) -> int:
-    """The drivers' way to say how much there is to tell; success where there is nothing."""
+    """The driver's protocol for the size of a list; success for an empty one."""
     return _OK if is_room or not found else int(pynvml.NVML_ERROR_INSUFFICIENT_SIZE)

@@ -62,7 +62,7 @@ def by_link(answers: dict[int, int | str]) -> Callable[..., int]:
 
 
 def fabric(state: int, status: int = _OK) -> Callable[..., int]:
-    """How far the GPU has joined the fabric."""
+    """State of the GPU's registration with the fabric."""
 
     def answer(_driver: FakeDriver, _device: Any, info: Any) -> int:
         if getattr(info._obj, "version", _FABRIC_VERSION) != _FABRIC_VERSION:
@@ -74,7 +74,7 @@ def fabric(state: int, status: int = _OK) -> Callable[..., int]:
 
 
 def mig_profiles(driver: FakeDriver, names: dict[int, str], instances: dict[int, int]) -> None:
-    """Let the driver list MIG profiles by id, and tell each GPU instance's profile."""
+    """Let the driver list MIG profiles by ID, and return each GPU instance's profile."""
 
     def profile(_driver: FakeDriver, _device: Any, number: Any, info: Any) -> int:
         ids = list(names)
@@ -104,11 +104,11 @@ def mig_profiles(driver: FakeDriver, names: dict[int, str], instances: dict[int,
 
 
 class FakeEvents:
-    """The driver's event sets; a wait ends at once, with an event or without."""
+    """The driver's event sets; a wait returns at once, with an event or without."""
 
     def __init__(self, driver: FakeDriver, kinds: int = _XID) -> None:
         self.sets: dict[int, set[int]] = {}
-        """What is alive: the indices of the registered GPUs, by the set's own number."""
+        """Live sets: indices of the registered GPUs, by the set's own number."""
         self._pending: deque[tuple[int, int, int, int, int]] = deque()
         driver.more |= {
             "nvmlEventSetCreate": self._create,
@@ -120,7 +120,7 @@ class FakeEvents:
 
     @property
     def registered(self) -> set[int]:
-        """The GPUs of all sets that are alive."""
+        """GPUs of all live sets."""
         return {index for indices in self.sets.values() for index in indices}
 
     def report(

@@ -1,6 +1,6 @@
-"""A tiny driver library of Python functions, for faults: it hangs, refuses, lacks and changes.
+"""A tiny driver library of Python functions for faults: hangs, refusals, gaps and changes.
 
-It is independent of the simulator: whatever offers NVML's functions can stand in its place.
+It is independent of the simulator: any object with NVML's functions can replace it.
 """
 
 import ctypes
@@ -44,7 +44,7 @@ _ALWAYS = ("nvmlShutdown", "nvmlGpmSampleFree")  # These need no driver.
 
 
 class FakeDriver:
-    """Stands where the bindings hold `libnvidia-ml.so.1`."""
+    """Replaces the bindings' `libnvidia-ml.so.1`."""
 
     def __init__(self, *gpus: FakeGpu) -> None:
         self.gpus = list(gpus)
@@ -54,13 +54,13 @@ class FakeDriver:
         self.calls: list[str] = []
         self.lacking: set[str] = set()
         self.more: dict[str, Callable[..., int]] = {}
-        """Functions beside the usual ones, or in their place."""
+        """Functions beside the default ones, or in their place."""
         self.codes: dict[str, int] = {}
         self.codes_of: dict[tuple[str, int], int] = {}
         """By function and index of the GPU."""
         self.raising: dict[str, Exception] = {}
         self.hanging: dict[tuple[str, int], threading.Event] = {}
-        """By function and index of the GPU (-1: without one): set the event to let go."""
+        """By function and index of the GPU (-1: without one): set the event to release it."""
         self.samples_alive = 0
         self.counting = threading.Lock()
         self.sampled_by: dict[int, set[int]] = {}
@@ -98,7 +98,7 @@ class FakeDriver:
 
 
 def patient_settings(**settings: Any) -> LiveSettings:
-    """Settings that take no busy machine for a driver that hangs, unless a deadline is given."""
+    """Settings that tolerate a busy machine, unless a deadline is given."""
     if "deadline_seconds" not in settings:
         patience = ("deadline_seconds", "first_look_patience_seconds", "hung_after_seconds")
         settings = {**dict.fromkeys(patience, 60.0), **settings}
@@ -115,7 +115,7 @@ def reading(
     neighbors: Sequence[SecondarySource] = (),
     **settings: Any,
 ) -> Iterator[LiveSource]:
-    """A live source over the driver; its host is whatever stands under `root`."""
+    """A live source over the driver, with the host files under `root`."""
     root = root or Path("/nowhere")
     sysfs = root / "sys"
     host = ProcHostCollector(root / "proc", root / "cgroup", clock, sysfs=sysfs)
@@ -144,7 +144,7 @@ def tick(clock: FastClock, duration_seconds: float = 1.0) -> None:
 
 @contextmanager
 def installed(driver: object) -> Iterator[None]:
-    """The driver, below the bindings, for as long as the block lasts."""
+    """The driver, below the bindings, within the block."""
     others = set(threading.enumerate())
     use_library(driver)
     try:

@@ -21,7 +21,7 @@ class FakeInstance:
 
 @dataclass
 class FakeGpu:
-    """What the fake driver says of one GPU; `None` where it does not support the question."""
+    """Answers of the fake driver for one GPU; `None` where a call is not supported."""
 
     uuid: str
     name: str = "NVIDIA H100 80GB HBM3"

@@ -19,7 +19,7 @@ __all__ = ["driver_thread", "inventory_of", "one_reading", "rounds"]
 
 @contextmanager
 def driver_thread(driver: object, root: Path | None = None) -> Iterator[NvmlDriver]:
-    """What the thread that opens NVML works on."""
+    """Context of the thread that initializes NVML."""
     with (
         installed(driver),
         NvmlDriver(itertools.count(), built_in(), root or Path("/nowhere")) as own,
@@ -28,7 +28,7 @@ def driver_thread(driver: object, root: Path | None = None) -> Iterator[NvmlDriv
 
 
 def inventory_of(driver: object) -> Inventory:
-    """What a first look finds."""
+    """Result of a first discovery."""
     with driver_thread(driver) as own:
         found = own.find_devices()
     assert isinstance(found, Inventory)
@@ -39,7 +39,7 @@ def inventory_of(driver: object) -> Inventory:
 def rounds(
     driver: object, clock: Clock | None = None, **settings: Any
 ) -> Iterator[Callable[[], list[PollResult]]]:
-    """A function that reads all GPUs as they were found at first, one round each."""
+    """A function that reads all GPUs of the first discovery, one round each."""
     clock = clock or FastClock(0)
     with driver_thread(driver) as own, ExitStack() as stack:
         found = own.find_devices()

@@ -1,7 +1,7 @@
-"""A small estate as stores come to have it: scraped twice, with gaps, renamed, half of it gone.
+"""A small fleet with common defects of stores: scraped twice, gaps, renames, lost nodes.
 
-A notebook that idles and a service that hardly works on one node, and two nodes of a board each
-that no one holds. All variants are in one store, told apart by the label `estate`.
+A notebook that idles and a service that hardly works on one node, and two nodes of a free board
+each. All variants are in one store, distinguished by the label `estate`.
 """
 
 import tempfile

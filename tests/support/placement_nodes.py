@@ -36,13 +36,13 @@ _PIX: Final = LinkKind.PIX
 
 @dataclass(frozen=True)
 class PlacementNode:
-    """A machine whose slots are free until a user says otherwise."""
+    """A machine whose slots are free unless a user is given."""
 
     slots: tuple[LeaseSlot, ...]
     topology: Topology
 
     def taken(self, *indices: int, **facts: Any) -> "PlacementNode":
-        """The same where some slots are held by a busy process, or are as the facts say."""
+        """The same machine with some slots held by a busy process, or in the given state."""
         held = facts or {"holders": (SlotHolder("train", True),), "state": State.PRODUCTIVE}
         return replace(
             self,
@@ -53,7 +53,7 @@ class PlacementNode:
         )
 
     def choose(self, request: GpuRequest, **more: Any) -> PlacementChoice | PlacementRefusal:
-        """What the product would choose, by its defaults."""
+        """Slots that the product would choose with its defaults."""
         return choose(self.slots, self.topology, request, GpuPlacementSettings(), **more)
 
     def places(self, request: GpuRequest, **more: Any) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""`rightsizer plan` over a text: what it answers, or what it tells of it."""
+"""Answer of `rightsizer plan` to a text, or its error."""
 
 import json
 from pathlib import Path
@@ -29,7 +29,7 @@ def answer(path: Path, text: str, capsys: pytest.CaptureFixture[str], *more: str
 
 
 def refusal(path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> str:
-    """What is told of a text that is no plan, without the command's and the file's name."""
+    """Error for an invalid text, without the names of command and file."""
     path.write_text(text, encoding="utf-8")
     status = main(["plan", str(path), "--json"])
     out, err = capsys.readouterr()

@@ -9,7 +9,7 @@ __all__ = ["homeless"]
 
 
 def homeless(instructions: Iterable[Instruction]) -> list[str]:
-    """The manifests that can neither be applied nor say in their first line what they are of."""
+    """Manifests that can neither be applied nor name their file in the first line."""
     return [
         each.text
         for each in instructions

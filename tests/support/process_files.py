@@ -1,4 +1,4 @@
-"""A process table as files, in which pids are given out and used again as a test wants."""
+"""A process table as files, in which a test assigns and reuses PIDs."""
 
 import shutil
 from pathlib import Path
@@ -22,7 +22,7 @@ class ProcessFolder:
         state: str = "S",
         **environ: str,
     ) -> None:
-        """A process, in place of whichever had its number."""
+        """Start a process, replacing one of the same PID."""
         folder = self.path / str(pid)
         folder.mkdir(exist_ok=True)
         zeros = " ".join(["0"] * 15)
@@ -32,5 +32,5 @@ class ProcessFolder:
         (folder / "environ").write_text(pairs)
 
     def end(self, pid: int) -> None:
-        """It is gone."""
+        """Remove the process."""
         shutil.rmtree(self.path / str(pid))

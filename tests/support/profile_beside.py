@@ -1,4 +1,4 @@
-"""Profiles of a node at a time, and what telemetry says of it."""
+"""Profiles of a node at a given time, and telemetry of the same time."""
 
 from collections.abc import Mapping
 from dataclasses import replace

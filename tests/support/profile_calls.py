@@ -1,4 +1,4 @@
-"""Calls of a recorder as values, so that they can be drawn, mixed up and made again."""
+"""Calls of a recorder as values, so that they can be generated, shuffled and repeated."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -36,13 +36,13 @@ class Call:
     correlation: int | None = None
 
     def on(self, recorder: Recorder) -> None:
-        """Make it."""
+        """Make the call."""
         more = {} if self.correlation is None else {"correlation": self.correlation}
         getattr(recorder, self.name)(*self.arguments, **more)
 
 
 def recorded(*calls: Call, limits: ReadLimits | None = None) -> Recorder:
-    """A recorder that took these."""
+    """A recorder after the given calls."""
     recorder = Recorder(limits or ReadLimits())
     for call in calls:
         call.on(recorder)

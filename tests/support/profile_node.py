@@ -1,4 +1,4 @@
-"""A node whose GPU does something minute by minute, with a profile service."""
+"""A node whose GPU is active minute by minute, with a profile service."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,7 +22,7 @@ JOB: Final = workload("llama")
 
 
 class Node:
-    """Services with a profile service, over what a GPU does minute by minute."""
+    """Services with a profile service, over a GPU's activity minute by minute."""
 
     def __init__(self, advice_node: AdviceNode) -> None:
         self.base = advice_node
@@ -48,7 +48,7 @@ class Node:
     def work(
         self, minutes: int, signals: Any = TRAINING, holder: Any = JOB, index: int = 0
     ) -> None:
-        """Let a workload hold the GPU for a while, and the program go on from there."""
+        """Let a workload hold the GPU for a while, and restart the services afterward."""
         found = gpu(index)
         for minute in range(self.minute, self.minute + minutes):
             seen = snapshot(
@@ -87,6 +87,6 @@ def waits(node: Node, minutes_ago: float = 5.0, **changes: Any) -> Profile:
 
 
 def works(node: Node) -> Profile:
-    """The same once it was mended."""
+    """The same second after the fix."""
     found = device(time=time_use(0.99, 0.01), start=0)
     return replace(waits(node, 1.0), devices=(found,), source="after.json")

@@ -15,7 +15,7 @@ SECRETS = {
     "HOSTNAME": "planted-host.example",
     "HOME": "/home/planted-person",
 }
-"""What the environment of who recorded a trace may hold; none of it may come out."""
+"""Possible secrets in a recorder's environment; none may leak."""
 
 
 class KinetoTrace:
@@ -56,7 +56,7 @@ class KinetoTrace:
         )
 
     def launch(self, correlation: int, start: float, duration: float) -> Self:
-        """The call that launched what has the same number."""
+        """The call that launched the event of the same number."""
         return self.complete(
             "cuda_runtime", "cudaLaunchKernel", start, duration, correlation=correlation
         )
@@ -66,7 +66,7 @@ class KinetoTrace:
         return self.complete("user_annotation", name, start, duration)
 
     def add(self, event: Any) -> Self:
-        """Whatever else."""
+        """Any other event."""
         self.events.append(event)
         return self
 

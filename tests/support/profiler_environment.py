@@ -1,7 +1,7 @@
 """Environments of profilers, of other readers and planners, apart from the product's and tests'.
 
 Each is made once beside the checkout, as a Debian package is unpacked there, from a list of exact
-versions in tests/profilers/. Nothing here says from where packages come: that is pip's own matter.
+versions in tests/profilers/. Package sources are pip's own configuration.
 """
 
 import fcntl

@@ -1,4 +1,4 @@
-"""What the rules would have said of the node of `publish_reports`."""
+"""Recommendations of the rules for the node of `publish_reports`."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,7 +9,7 @@ from sample_devices import EMBEDDING, HOUR, NOTEBOOK, NOW, TRAINING, TUNING, uui
 
 
 def node_advice() -> tuple[Advice, ...]:
-    """Three pieces that are open and one that was closed."""
+    """Three open recommendations and one closed one."""
     return (
         Advice(_idle(), AdviceState.ACTIVE, NOW - 17 * HOUR, NOW),
         Advice(_stall(), AdviceState.CLAIMED, NOW - 14 * HOUR, NOW, actor="ops"),

@@ -1,4 +1,4 @@
-"""A node as its agent would report it, made by hand: one GPU for each story a page must tell."""
+"""A hand-made node report: one GPU for each case that a page must show."""
 
 import itertools
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Devices, readings, snapshots and entries made by hand, with what a test does not say usual."""
+"""Hand-made devices, readings, snapshots and entries, with defaults."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

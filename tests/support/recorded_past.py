@@ -24,7 +24,7 @@ _BLOCK_SECONDS: Final = 18 * 3600
 
 @contextmanager
 def recording(data: Path, rules: str, start: float, end: float) -> Iterator[Prometheus]:
-    """A server over a folder of blocks, beside which rules were evaluated for a while.
+    """A server over a folder of blocks, with rules evaluated for a while.
 
     Each group is evaluated at moments of its own, as it is by a ruler.
     """

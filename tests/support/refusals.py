@@ -1,4 +1,4 @@
-"""A simulated driver that refuses questions, and what each refusal may cost."""
+"""A simulated driver that refuses calls, and the allowed effect of each refusal."""
 
 import math
 from collections import Counter
@@ -45,7 +45,7 @@ CODES: Final[Mapping[int, Missing]] = {
     pynvml.NVML_ERROR_UNKNOWN: Missing.FAILED,
     pynvml.NVML_ERROR_GPU_IS_LOST: Missing.LOST,
 }
-"""What a driver refuses with, and what is said of it."""
+"""A driver's error codes, and the reasons that they map to."""
 
 ENUMERATION: Final = frozenset(
     {
@@ -155,7 +155,7 @@ COSTS: Final[Mapping[str, frozenset[Signal]]] = {
         "nvmlDeviceGetComputeRunningProcesses_v2": [Signal.PROCESS_COUNT],
     }.items()
 }
-"""What may be missing when a function is refused; another function costs no signal at all."""
+"""Signals that may be missing when a function is refused; others affect no signal at all."""
 
 OTHERWISE: Final[Mapping[str, frozenset[Signal]]] = {
     **dict.fromkeys(_GPM_CALLS, frozenset({*_BUSY, *_RATES})),
@@ -169,7 +169,7 @@ OTHERWISE: Final[Mapping[str, frozenset[Signal]]] = {
     "nvmlDeviceGetMPSComputeRunningProcesses_v3": frozenset({Signal.PROCESS_COUNT}),
     "nvmlDeviceGetMPSComputeRunningProcesses_v2": frozenset({Signal.PROCESS_COUNT}),
 }
-"""What comes another way, with another value, when a function is refused."""
+"""Signals with another source and value when a function is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +212,7 @@ def usual(scenario: str) -> Run:
 
 @lru_cache
 def asked_of(scenario: str) -> tuple[str, ...]:
-    """Every function that the agent asks of a node, those included that stand in for others."""
+    """Every function that the agent calls on a node, including substitutes."""
     usually = {name for calls in usual(scenario).calls for name in calls}
     refused = [name for name in usually if name in COSTS and name not in OTHERWISE]
 
@@ -246,7 +246,7 @@ def _check_reading(found: Reading) -> None:
 
 
 def costs_of(functions: Iterable[str]) -> tuple[frozenset[Signal], frozenset[Signal]]:
-    """What may be missing when some functions are refused, and what may be another value."""
+    """Signals that may be missing, and ones that may change, when some functions are refused."""
     names = tuple(functions)
     nothing: frozenset[Signal] = frozenset()
     missing = nothing.union(*(COSTS.get(name, nothing) for name in names))

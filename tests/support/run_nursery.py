@@ -1,4 +1,4 @@
-"""Starts `rightsizer run` by the dozen: forked from one process that has read all modules already.
+"""Starts `rightsizer run` by the dozen: forked from one process with all modules imported.
 
 As a program it takes orders on its standard input, a line of JSON each, and ends what it has
 started when that ends. `run_nursery` is the other end of it.
@@ -32,20 +32,20 @@ class Run:
 
     @property
     def said(self) -> str:
-        """All that it has said."""
+        """Its whole output."""
         return self.log.read_text() if self.log.exists() else ""
 
     def signal(self, number: signal.Signals) -> None:
-        """Send it a signal, and no one else."""
+        """Send only this process a signal."""
         os.kill(self.pid, number)
 
     def wait(self) -> int:
-        """The exit status; minus the signal where one has ended it."""
+        """The exit status; minus the signal if one has ended it."""
         return int(self.nursery.order({"wait": self.pid}))
 
 
 class Nursery:
-    """Has commands started and waited for."""
+    """Starts commands and waits for them."""
 
     def __init__(self, process: "subprocess.Popen[str]", folder: Path) -> None:
         self._process, self._folder = process, folder
@@ -60,7 +60,7 @@ class Nursery:
         return json.loads(self._process.stdout.readline())
 
     def start(self, *arguments: str | Path) -> Run:
-        """A command that runs on."""
+        """A command that keeps running."""
         self._count += 1
         log = self._folder / f"run-{self._count}"
         command: Sequence[str] = [str(each) for each in arguments]

@@ -54,11 +54,11 @@ EMBEDDING = Workload(
 
 @dataclass(frozen=True, slots=True)
 class SampleDevice:
-    """What one device goes through: its day in hours, and what it shows right now."""
+    """History of one device: its day in hours, and its present state."""
 
     workload: Workload | None
     day: Sequence[tuple[float, Mapping[State, float]]]
-    """Stretches that add up to 24 h: how many hours, and how they divide into states."""
+    """Intervals that sum to 24 h: number of hours, and their states."""
     busy: float = 0.0
     sm: float = 0.0
     tensor: float = 0.0

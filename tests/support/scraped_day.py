@@ -1,4 +1,4 @@
-"""Simulated nodes over some hours: what was scraped of them, and what their accounts know."""
+"""Simulated nodes over some hours: their scrapes, and their own accounts."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -38,7 +38,7 @@ _LABELS: Final = 'job="rightsizer",instance="{node}:19400"'
 
 @dataclass(frozen=True, slots=True)
 class ScrapedDay:
-    """A node's hours as they were scraped, and as its agent knows them."""
+    """A node's hours as scraped, and by its agent's accounts."""
 
     node: str
     devices: tuple[Device, ...]

@@ -1,4 +1,4 @@
-"""A simulated node's last hour and more, as it was scraped and as its agent knows it."""
+"""A simulated node's last hour: its scrapes, and its agent's own values."""
 
 import time
 from bisect import bisect_right
@@ -28,7 +28,7 @@ HOUR: Final = 3600
 
 @dataclass(frozen=True, slots=True)
 class Scraped:
-    """A node's last hour as it was scraped, and as the agent itself knows it."""
+    """A node's last hour as scraped, and by the agent itself."""
 
     uuids: tuple[str, ...]
     times: list[float]

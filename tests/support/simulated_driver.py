@@ -1,4 +1,4 @@
-"""A simulated driver library below the real bindings, for the one who tests what reads a driver."""
+"""A simulated driver library below the real bindings, for tests of driver readers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,7 +34,7 @@ def node_of(scenario: str, start: Nanoseconds | None = MIDNIGHT) -> SimulatedNod
 
 @cache
 def _packaged(scenario: str) -> SimulatedScenario:
-    """It does not change, and takes as long to read as a tick of its node."""
+    """Cached: it is constant, and takes as long to read as a tick of its node."""
     return load_scenario(scenario, built_in())
 
 
@@ -47,7 +47,7 @@ class Bench:
     time: Nanoseconds
 
     def pass_seconds(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the time."""
         self.time += round(seconds * NANOSECONDS_PER_SECOND)
 
     def gpu(self, index: int) -> Any:

@@ -1,4 +1,4 @@
-"""A requirement on one layout: the memory that it needs, and what those who ask see."""
+"""A requirement on one layout: its memory, and its serving speed."""
 
 from rightsizer.catalogue.board import Board
 from rightsizer.sizing.estimate import MemoryEstimate
@@ -15,7 +15,7 @@ def estimate_memory(
     concurrency: float | None = None,
     settings: MemorySettings | None = None,
 ) -> MemoryEstimate:
-    """What the fullest GPU needs, with so many requests in flight or as many as the load says."""
+    """Memory of the fullest GPU, with the given number of requests or the load's."""
     settings = settings or MemorySettings()
     if requirement.task.trains:
         return training_memory(requirement, layout, settings)
@@ -32,7 +32,7 @@ def serve(  # noqa: PLR0913 - the planner's question, and two things that a site
     available_bytes: float | None = None,
     settings: ServingModelSettings | None = None,
 ) -> Serving:
-    """With exactly so many requests in flight on all GPUs; those that do not fit wait."""
+    """Serve exactly the given number of requests on all GPUs; those that do not fit wait."""
     memory = ServingMemory(requirement, layout)
     settings = settings or ServingModelSettings()
     return Server(memory, board, available_bytes, settings).at(concurrency)

@@ -1,4 +1,4 @@
-"""Well-known models, for tests of what they need."""
+"""Well-known models, for tests of requirements."""
 
 from typing import Final
 

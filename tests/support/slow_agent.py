@@ -1,8 +1,8 @@
-"""An agent over a simulated driver whose latencies follow a file: a program of its own.
+"""An agent over a simulated driver with latencies from a file: a program of its own.
 
 The file holds a JSON object: `seconds` that every call takes, `functions` and `gpus` whose calls
-take as many instead, `serial` for a driver that serves one call at a time. A GPU without an end of
-its calls has `null`.
+take as many instead, `serial` for a driver that serves one call at a time. A GPU whose calls never
+end has `null`.
 """
 
 import json
@@ -23,7 +23,7 @@ _LOOK_SECONDS = 0.05
 
 
 def latency_of(document: dict[str, Any]) -> Callable[[str, int], float]:
-    """Seconds by function and index, of what the file says; the dearest of them counts."""
+    """Seconds by function and index, from the file; the largest one counts."""
     functions, gpus = document.get("functions", {}), document.get("gpus", {})
 
     def latency(name: str, index: int) -> float:
@@ -38,7 +38,7 @@ def latency_of(document: dict[str, Any]) -> Callable[[str, int], float]:
 
 
 def follow(driver: SlowDriver, file: Path) -> None:
-    """Do as the file says, whenever it changes."""
+    """Apply the file whenever it changes."""
     known = ""
     while True:
         text = file.read_text()

@@ -1,4 +1,4 @@
-"""A driver whose calls take their time: around a simulated library, below the real bindings."""
+"""A driver with slow calls: around a simulated library, below the real bindings."""
 
 import ctypes
 import math
@@ -14,12 +14,12 @@ _AT_ONCE = ("nvmlErrorString", "nvmlEventSetWait_v2", "nvmlGpmMetricsGet")
 
 
 class SlowDriver:
-    """Stands where the bindings hold the loaded library; the latencies may change at any time."""
+    """Replaces the bindings' loaded library; the latencies may change at any time."""
 
     def __init__(self, library: Any) -> None:
         """A driver that answers as fast as the library does."""
         self.inside = library
-        """What answers in the end."""
+        """The library that answers in the end."""
         self._symbols: dict[str, _SlowSymbol] = {}
         self._indices: dict[int, int] = {}
         self._one_at_a_time = threading.Lock()
@@ -37,13 +37,13 @@ class SlowDriver:
         return symbol
 
     def release(self) -> None:
-        """Let every call go that is under way, and make all further ones quick."""
+        """Release every running call, and make all further ones fast."""
         self.latency = None
         self._released.set()
         self._released = threading.Event()
 
     def call(self, name: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-        """Take the time, then call the library."""
+        """Wait, then call the library."""
         seconds = 0.0
         if self.latency is not None and name not in _AT_ONCE:
             seconds = self.latency(name, self._index(arguments))

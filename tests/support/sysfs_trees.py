@@ -26,7 +26,7 @@ _SPEEDS: Final = {3: "8.0 GT/s PCIe", 4: "16.0 GT/s PCIe", 5: "32.0 GT/s PCIe"}
 
 @dataclass(frozen=True)
 class Near:
-    """What a PCI function is near to, as the kernel tells it."""
+    """Neighborhood of a PCI function, as the kernel reports it."""
 
     node: int = -1
     cpus: str = ""

@@ -45,7 +45,7 @@ class Machine:
 
     @staticmethod
     def inside(root: Path, *command: str) -> str:
-        """What a command says in a root that has not booted."""
+        """Output of a command in a root that has not booted."""
         done = subprocess.run(
             ["chroot", str(root), *command],
             capture_output=True,
@@ -57,7 +57,7 @@ class Machine:
         return done.stdout
 
     def run(self, *command: str, check: bool = True) -> str:
-        """What a command says, inside."""
+        """Output of a command inside."""
         done = subprocess.run(
             ["nsenter", "-t", str(self.leader), "-a", *command],
             capture_output=True,
@@ -82,11 +82,11 @@ class Machine:
         return self.run("python3", "-c", script, check=False)
 
     def journal(self, unit: str = "rightsizer.service") -> str:
-        """What a unit and the manager have said of it."""
+        """Journal entries of a unit and the manager."""
         return self.run("journalctl", "-u", unit, "-o", "cat", "--no-pager")
 
     def until(self, ask: Callable[[], object], seconds: float = 30.0) -> None:
-        """Wait for something to become true, or fail with the journal."""
+        """Wait for a condition, or fail with the journal."""
         deadline = time.monotonic() + seconds
         while not ask():
             assert time.monotonic() < deadline, self.journal()

@@ -1,4 +1,4 @@
-"""What transformers' own modules have, of small configurations as transformers writes them."""
+"""Modules of transformers for small configurations in transformers' format."""
 
 import json
 from pathlib import Path

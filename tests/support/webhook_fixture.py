@@ -22,7 +22,7 @@ QUICK = HttpSettings(timeout_seconds=0.5, tries=1)
 
 
 class WebhookFixture:
-    """Webhooks with their outbox, their clock and the advice that there is."""
+    """Webhooks with their outbox, their clock and the given recommendations."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class WebhookFixture:
             webhook.offer(events)
 
     def wait(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the time."""
         self.clock.wait_until(self.clock.time() + int(seconds * SECOND), threading.Event())
 
 
@@ -75,6 +75,6 @@ def alerts_to(url: str, **facts: Any) -> WebhookSettings:
 
 
 def severe(of: AdviceEvent, severity: Severity) -> AdviceEvent:
-    """The same event of advice that matters so much."""
+    """The same event with a recommendation of the given severity."""
     finding = replace(of.advice.finding, severity=severity)
     return replace(of, advice=replace(of.advice, finding=finding))

@@ -16,13 +16,13 @@ _ALERT_KEYS: Final = {"labels", "annotations", "startsAt", "endsAt", "generatorU
 
 @dataclass
 class Inbox:
-    """What was sent, and the faults to show, one a request."""
+    """Received messages, and the faults to show, one a request."""
 
     url: str
     paths: list[str] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     bodies: list[Any] = field(default_factory=list)
-    """Those that were taken."""
+    """Accepted messages."""
     faults: list[str] = field(default_factory=list)
     """A status, `cut` after the message was taken, or `html`."""
     retry_after: str = ""
@@ -30,7 +30,7 @@ class Inbox:
 
     @property
     def alerts(self) -> dict[str, Any]:
-        """The last that an Alertmanager was told of each piece of advice."""
+        """The last message to an Alertmanager for each recommendation."""
         return {alert["labels"]["advice"]: alert for body in self.bodies for alert in body}
 
 
@@ -47,7 +47,7 @@ class _Handler(BaseHTTPRequestHandler):
         inbox.headers.append(dict(self.headers))
         fault = inbox.faults.pop(0) if inbox.faults else ""
         if fault.isdigit():
-            # As some do, it echoes what it was sent, secrets and all.
+            # As some do, it echoes the request, secrets and all.
             self._answer(int(fault), f"no: {self.path} {dict(self.headers)}")
             return
         inbox.complaints += self._complaints(raw)
@@ -80,7 +80,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def alert_faults(alert: dict[str, Any]) -> Iterator[str]:
-    """What Alertmanager's `postableAlert` does not allow."""
+    """Violations of Alertmanager's `postableAlert`."""
     if not set(alert) <= _ALERT_KEYS or not alert.get("labels"):
         yield f"keys {sorted(alert)}"
     for kind in ("labels", "annotations"):
@@ -98,7 +98,7 @@ def alert_faults(alert: dict[str, Any]) -> Iterator[str]:
 
 @contextmanager
 def webhook_server(*, is_alertmanager: bool = False, port: int = 0) -> Iterator[Inbox]:
-    """A receiver that lives as long as the block; it must have had nothing to complain of."""
+    """A receiver within the block; it must have found no fault."""
     handler = type("Handler", (_Handler,), {"is_alertmanager": is_alertmanager})
     with ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
         inbox = Inbox(f"http://127.0.0.1:{server.server_address[1]}")

@@ -1,4 +1,4 @@
-"""Eight H100 with everything on, below one tick of the agent: driver, host, owners, accounts."""
+"""Eight H100 with all features, below one tick of the agent: driver, host, owners, accounts."""
 
 import threading
 from collections import Counter
@@ -57,12 +57,12 @@ class WholeNode:
             pass
 
     def pass_second(self) -> None:
-        """Let time pass."""
+        """Advance the time."""
         self.clock.wait_until(self.clock.time() + NANOSECONDS_PER_SECOND, threading.Event())
 
     @property
     def calls(self) -> Counter[str]:
-        """How often each function of the driver was called until now."""
+        """Number of calls of each driver function until now."""
         return Counter(self.library.calls)
 
 
