@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import importlib
+import inspect
 import pkgutil
 import re
 import subprocess
@@ -142,7 +143,7 @@ def test_no_docstring_tells_of_a_setting_that_is_not_there() -> None:
         f"{each.__name__}: {name}"
         for each in _settings()
         for name in re.findall(
-            r"(?m)^ {8}(\w+): ", (each.__doc__ or "").partition("Attributes:")[2]
+            r"(?m)^ {4}(\w+): ", (inspect.getdoc(each) or "").partition("Attributes:")[2]
         )
         if name not in bounds_of(each)
     ] == []

@@ -26,5 +26,6 @@ def test_progress_of_both_passes_rises_to_the_end(tmp_path: Path, *, is_packed: 
     for stage in ("survey", "replay"):
         parts = [done for name, done in shown if name == stage]
         assert parts == sorted(parts)
-        assert len(set(parts)) > 5
+        # Python 3.12 and later unpack 128 KiB at a time.
+        assert len(set(parts)) > (1 if is_packed else 5)
         assert 90 < parts[-1] <= 100

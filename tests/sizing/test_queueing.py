@@ -125,7 +125,7 @@ def test_replica_that_may_be_too_slow_costs_part_of_a_second_one() -> None:
     assert expected_cost_ratio(asked, rate(1.2), 1) == pytest.approx(1.5)
     assert load_probability(asked, rate(1.2)) == pytest.approx(0.5)
     assert expected_cost_ratio(below, rate(1.2), 1) == 1.0
-    assert expected_cost_ratio(asked, rate(1.2), 10) == pytest.approx(1.05, abs=0.01)
+    assert expected_cost_ratio(asked, rate(1.2), 10) == pytest.approx(1.06)
 
 
 def test_latency_that_is_kept_half_of_the_time_costs_twice() -> None:

@@ -48,11 +48,11 @@ def recorders() -> Path:
 @cache
 def recorded(program: str, folder: Path) -> tuple[Path, float, float]:
     """The folder into which a program of tests/profilers/ recorded, and the wall time around it."""
-    into = folder / program
+    python, into = recorders(), folder / program
     into.mkdir()
     before = time.time()
     done = subprocess.run(
-        [recorders(), _LISTS / f"{program}.py", into],
+        [python, _LISTS / f"{program}.py", into],
         capture_output=True,
         text=True,
         timeout=300,
