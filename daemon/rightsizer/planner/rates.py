@@ -36,8 +36,9 @@ from rightsizer.sizing.training import training_rate
 _DEFAULTS: Final = SizingSettings()
 _ROUNDING: Final = 1e-9
 _LEAST_SURE: Final = 0.01
+"""Probability below which candidates no longer differ: all of them miss the targets."""
 _RATES: Final = 20
-"""Equally likely rates, over which costs are averaged."""
+"""Equally likely rates, over which costs are averaged: steps of 5% of probability."""
 _Target = tuple[CandidateFilter, EstimateInterval, float, str]
 """Filter of a latency, prediction, maximum, and sentence."""
 

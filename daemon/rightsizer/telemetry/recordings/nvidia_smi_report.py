@@ -24,10 +24,9 @@ _COLUMNS: Final = {
     ("fb_memory_usage", "used"): "memory.used",
     ("fb_memory_usage", "reserved"): "memory.reserved",
     **{
-        ("utilization", said + ending): f"utilization.{name}"
-        for said in ("gpu", "memory", "encoder", "decoder", "jpeg", "ofa")
+        ("utilization", name + ending): f"utilization.{name}"
+        for name in ("gpu", "memory", "encoder", "decoder", "jpeg", "ofa")
         for ending in ("", "_util")
-        for name in (said,)
     },
     **{
         (f"{gpu}power_readings", said): name
