@@ -66,13 +66,13 @@ def host_bound_step() -> Iterator[None]:
 
 def augmented(batch: np.ndarray) -> np.ndarray:
     """Noise and a sort in NumPy."""
-    noise = np.random.default_rng(0).normal(size=(600, batch.shape[1]))
+    noise = np.random.default_rng(0).normal(size=(2000, batch.shape[1]))
     return np.sort(batch + noise[: len(batch)], axis=0).astype(np.float32)
 
 
 def write_log() -> None:
-    """Some thousand lines."""
-    log = "\n".join([f"{each}: {each**0.5:.6f}" for each in range(20000)])
+    """Some ten thousand lines, which take longer than products that wait for a busy core."""
+    log = "\n".join([f"{each}: {each**0.5:.6f}" for each in range(80000)])
     Path("/dev/null").write_text(log, encoding="utf-8")
 
 
