@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from evaluation.options import Options
-from measured import DOCUMENT, machine, rewrite
+from measured import DOCUMENT, machine, rewrite, rewrite_part
 from rightsizer.model.units import format_duration
 
 LABELED: Final = "States of labeled scenarios"
@@ -73,20 +73,22 @@ def main(arguments: Sequence[str]) -> int:
     only = asked.only or (LABELED if asked.scenarios else "")
     place = f"Measured on: {machine()}.\n"
     print(place, flush=True)
-    parts = [place]
+    parts: dict[str, str] = {}
     chosen = [each for each in EVALUATIONS if only.lower() in each[0].lower()]
     began = time.monotonic()
     for number, (title, module, folder) in enumerate(chosen, 1):
         passed = format_duration(round(time.monotonic() - began))
         if sys.stderr.isatty():
             print(f"[{number}/{len(chosen)}, {passed}] {title} ...", file=sys.stderr, flush=True)
-        part = "\n".join([f"### {title}\n", *_lines_of(module, folder, options)])
-        print(part, flush=True)
-        parts.append(part)
-    if only or asked.dry:
+        parts[title] = "\n".join(_lines_of(module, folder, options))
+        print(f"### {title}\n\n{parts[title]}", flush=True)
+        if only and asked.write:
+            rewrite_part("make eval", title, f"{place}\n{parts[title]}")
+    if not only and not asked.dry:
+        whole = (f"### {title}\n\n{text}" for title, text in parts.items())
+        rewrite("make eval", "\n".join((place, *whole)))
+    elif not asked.write:
         print(f"{DOCUMENT.name} stays as it is.")
-    else:
-        rewrite("make eval", "\n".join(parts))
     return 0
 
 
@@ -124,6 +126,9 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         help="simulated time between two readings",
     )
     parser.add_argument("--only", default="", help="only titles with this in them; writes nothing")
+    parser.add_argument(
+        "--write", action="store_true", help="write what --only names, with its day"
+    )
     parser.add_argument("--dry", action="store_true", help="write nothing")
     return parser.parse_args(arguments)
 
