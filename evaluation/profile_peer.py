@@ -3,6 +3,7 @@
 import json
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
+from math import isnan
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +24,8 @@ _HEADINGS: Final = (
     "idle, ours",
     "idle, HTA",
     "waits for the host, of idle, ours",
+    "the same, HTA",
+    "collectives beside other kernels, ours",
     "the same, HTA",
 )
 _WHY: Final = (
@@ -58,11 +61,16 @@ def _rows(path: Path, peer: dict[str, Any]) -> Iterator[Sequence[str]]:
     time = times[0]
     busy = time.kernel_seconds + time.exposed_copy_seconds
     idle = time.idle_seconds - time.exposed_copy_seconds
+    hidden = (
+        f"{1 - time.exposed_collective_seconds / time.collective_seconds:.1%}"
+        if time.collective_seconds
+        else "-"
+    )
     name = str(path.relative_to(path.parents[1]))
     ours = (_milliseconds(busy * 1e6), _milliseconds(idle * 1e6))
     waits = time.host_wait_seconds / time.idle_seconds if time.idle_seconds else 0.0
     if "error" in peer:
-        yield name, ours[0], peer["error"], "-", ours[1], "-", f"{waits:.1%}", "-"
+        yield name, ours[0], peer["error"], "-", ours[1], "-", f"{waits:.1%}", "-", hidden, "-"
         return
     theirs = peer["compute_time(us)"] + peer["non_compute_time(us)"]
     causes = [peer.get(cause, 0.0) for cause in ("host_wait", "kernel_wait", "other")]
@@ -75,6 +83,8 @@ def _rows(path: Path, peer: dict[str, Any]) -> Iterator[Sequence[str]]:
         _milliseconds(peer["idle_time(us)"]),
         f"{waits:.1%}",
         f"{causes[0] / sum(causes):.1%}" if sum(causes) else "-",
+        hidden,
+        "-" if isnan(peer["overlap_percent"]) else f"{peer['overlap_percent'] / 100:.1%}",
     )
 
 

@@ -1,7 +1,7 @@
 """Print HolisticTraceAnalysis's breakdown of traces, a JSON line each: `hta_breakdown.py PATH...`.
 
 Runs in the environment described by tests/profilers/peers.txt. Times are whole microseconds, as in
-its output; its idle causes are sums over streams, not those of the device.
+its output; idle causes are sums over streams, not those of the device.
 """
 
 import json
@@ -23,7 +23,8 @@ def breakdown(path: Path) -> dict[str, float]:
     for row in idle.to_dict("records"):
         cause = str(row["idle_category"])
         seconds[cause] = seconds.get(cause, 0.0) + float(row["idle_time"])
-    return seconds
+    (overlap,) = analysis.get_comm_comp_overlap(visualize=False).to_dict("records")
+    return seconds | {"overlap_percent": float(overlap["comp_comm_overlap_pctg"])}
 
 
 def main(paths: list[str]) -> None:
