@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, fields, is_dataclass
 from io import StringIO
@@ -154,11 +154,12 @@ class MarkedPower:
 
     def __getattr__(self, name: str) -> Any:
         function = getattr(self._library, name)
-        mark = {
+        marks: dict[str, Callable[..., None]] = {
             "nvmlDeviceGetPowerUsage": _mark_usage,
             "nvmlDeviceGetFieldValues": _mark_fields,
             "nvmlDeviceGetSamples": _mark_samples,
-        }.get(name)
+        }
+        mark = marks.get(name)
         if mark is None:
             return function
 
@@ -314,7 +315,7 @@ def _watched(holds: Any) -> Iterator[Counter[str]]:
         yield passed
     finally:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
 
 
 def main() -> None:

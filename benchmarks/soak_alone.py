@@ -27,6 +27,7 @@ from rightsizer.catalogue.catalogue import built_in
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.clock import FastClock
 from rightsizer.io.log import configure
+from rightsizer.io.log_settings import LogFormat, LogLevel
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
 from rightsizer.simulator.scenario_reader import load_scenario
@@ -70,6 +71,11 @@ class Watched:
     until: Nanoseconds
     tasks: list[PeriodicTask] = field(default_factory=list)
 
+    @property
+    def name(self) -> str:
+        """That of the source."""
+        return self.source.name
+
     def read(self) -> Snapshot | None:
         """The next snapshot, after whatever is due."""
         now = self.clock.time()
@@ -87,7 +93,7 @@ def main(span: str) -> None:
     # As the service does.
     keep_compact()
     # What it logs is not what is measured.
-    configure("json", "error", repeat_interval_seconds=0.0)
+    configure(LogFormat.JSON, LogLevel.ERROR, repeat_interval_seconds=0.0)
     sizes: list[tuple[float, float]] = []
     with tempfile.TemporaryDirectory() as name:
         agent, watched = _agent(span, Path(name))

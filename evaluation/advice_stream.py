@@ -194,9 +194,9 @@ class AdviceStream:
                 if episode.found is None and said & (claim.reasons | claim.instead):
                     episode.found = now
         for key, at in tuple(self._episodes):
-            subject = subjects.get(key)
-            if subject is None or self._is_due(_CLAIMS[at], subject) is FALSE:
-                self._end((key, at), subject)
+            present = subjects.get(key)
+            if present is None or self._is_due(_CLAIMS[at], present) is FALSE:
+                self._end((key, at), present)
         self._follow_labels(subjects, reasons)
 
     def _follow_labels(

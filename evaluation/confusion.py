@@ -42,8 +42,10 @@ class Confusion:
         known = frozenset(map(str, State))
         merged = Confusion()
         for (truth, found), duration in self._time.items():
-            pair = (name(State(each)) if each in known else each for each in (truth, found))
-            merged.add(*pair, duration)
+            first, second = (
+                name(State(each)) if each in known else each for each in (truth, found)
+            )
+            merged.add(first, second, duration)
         return merged
 
     @property

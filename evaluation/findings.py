@@ -28,8 +28,9 @@ from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.state import Condition, Tier
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
 from rightsizer.simulator.node import SimulatedNode
+from rightsizer.simulator.packaged import packaged_scenarios
 from rightsizer.simulator.scenario import SimulatedScenario
-from rightsizer.simulator.scenario_reader import load_scenario, packaged_scenarios
+from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.simulator.source import DEFAULT_START, SimulatedSource
 
 __all__ = ["Stream", "evaluate", "live"]
@@ -77,9 +78,11 @@ def evaluate(options: Options) -> Iterator[str]:
     rules = [*(rule.name for rule in RULES), "labeled"]
     for stream in _STREAMS:
         yield f"#### By rule, {_name(stream)}\n"
-        rows = total[stream].scores.rows(rules)
         # A rule of which nothing was due, and that opened nothing, has nothing to tell.
-        yield table((row for row in rows if row[1] != "0" or row[4] != "0"), HEADINGS) + "\n"
+        by_rule = (
+            row for row in total[stream].scores.rows(rules) if row[1] != "0" or row[4] != "0"
+        )
+        yield table(by_rule, HEADINGS) + "\n"
         yield "\n".join(total[stream].scores.mistakes()) + "\n"
     yield from _calibration(total)
 

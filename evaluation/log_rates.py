@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -166,7 +166,10 @@ def _score(
         log = [log_of(each, columns, keeps_owners=bool(owners)) for each in snapshots]
         if not owners:
             jobs = _jobs(log)
-            log = [jobs.applied(each) for each in log]
+            log = [
+                replace(each, holdings=jobs.holdings_at(each.wall_time, each.holdings))
+                for each in log
+            ]
         result = replay(_Recorded(log), Settings(), sinks=() if owners else [see])
         named = {
             uuid

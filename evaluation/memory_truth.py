@@ -8,7 +8,7 @@ import csv
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rightsizer.planner.transformer_shape import TransformerDescription, completed_shape
 from rightsizer.sizing.estimate import MemoryEstimate
@@ -154,13 +154,14 @@ def setting_of(row: Row) -> tuple[Requirement, Parallelism] | None:
     gpus = row.number("n_gpus") or 1
     layout = Parallelism(data=gpus) if task.trains else Parallelism(tensor=gpus)
     keys = ["layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab"]
+    sizes: dict[str, Any] = {key: row.number(key) for key in keys}
     is_latent = "DeepSeek" in row.values["model"]
     described = TransformerDescription(
         name=row.values["model"],
         parameters=float(row.values["params"]),
         kv_lora_rank=_LATENT_RANK if is_latent else None,
         rope_head_dim=_LATENT_ROTATED if is_latent else None,
-        **{key: row.number(key) for key in keys},
+        **sizes,
     )
     requirement = Requirement(
         model=completed_shape(described),

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from evaluation.options import Options
 from evaluation.profile_findings import beside_labels, beside_planted
@@ -108,7 +108,7 @@ def _union(intervals: Sequence[Interval]) -> tuple[float, float]:
     """Length with any of them, and from the first start to the last end."""
     if not intervals:
         return 0.0, 0.0
-    ordered = sorted(intervals)
+    ordered: list[tuple[Any, Any]] = sorted(intervals)
     first = reached = ordered[0][0]
     busy = reached - first
     for start, end in ordered:

@@ -7,6 +7,7 @@ from typing import Final
 
 from evaluation.options import Options
 from rightsizer.catalogue.catalogue import built_in
+from rightsizer.model.device import Device
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import nanoseconds
 from rightsizer.simulator.scenario_reader import load_scenario
@@ -73,7 +74,7 @@ def _score(scenario: Path, hour: float, hours: float, seconds: float) -> PairSco
     )
     loads = LoadSeriesBuilder()
     held: dict[str, set[str]] = {}
-    devices = {}
+    devices: dict[str, Device] = {}
     while (snapshot := source.read()) is not None:
         devices |= {device.uuid: device for device in snapshot.devices}
         for uuid, reading in snapshot.readings.items():
@@ -81,12 +82,15 @@ def _score(scenario: Path, hour: float, hours: float, seconds: float) -> PairSco
         for uuid, holdings in snapshot.holdings.items():
             held.setdefault(uuid, set()).update(each.workload.key for each in holdings)
     jobs = inferred_jobs(loads.series(nanoseconds(seconds)), list(devices.values()))
-    said = {pair for job in jobs for pair in combinations([each.uuid for each in job.devices], 2)}
+    said = {
+        frozenset(pair)
+        for job in jobs
+        for pair in combinations([gpu.uuid for gpu in job.devices], 2)
+    }
     whole = [uuid for uuid, each in devices.items() if not (each.mig or each.has_mig_instances)]
     true = {
-        pair
+        frozenset(pair)
         for pair in combinations(whole, 2)
         if held.get(pair[0], set()) & held.get(pair[1], set())
     }
-    said, true = ({frozenset(pair) for pair in pairs} for pairs in (said, true))
     return PairScore(len(said & true), len(said - true), len(true - said))

@@ -76,7 +76,7 @@ class Reliability:
     def kind_rows(self) -> Iterator[tuple[str, ...]]:
         """For each kind: findings, mean confidence, share true, Brier score, calibration error."""
         for kind in self.kinds:
-            yield _kind_row(kind, self.of(lambda each, kind=kind: each == kind))
+            yield _kind_row(kind, self.of(kind.__eq__))
         yield _kind_row("all", self)
 
     def _bins(self) -> dict[int, tuple[int, float, float]]:

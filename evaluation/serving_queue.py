@@ -69,7 +69,7 @@ def simulated(
         while arrivals and arrivals[0] <= now and running < int(server.places):
             prompts.append((arrivals.popleft(), load.input_tokens))
             running += 1
-        done, used = _chunk(prompts, float(server.settings.chunk_tokens))
+        done, used = _chunk(prompts, float(server.settings.chunk_tokens or math.inf))
         writing = max(1, len(ends))
         if writing not in steps:
             steps[writing] = server.forward.decode(float(writing), context).seconds

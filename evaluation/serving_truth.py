@@ -83,7 +83,7 @@ def read_rows(path: Path) -> Iterator[Row]:
 
 def _row(values: dict[str, str]) -> Row:
     name = values["model_path"]
-    weights = NumberFormat(values["precision"] or "bf16")
+    weights = NumberFormat(values["precision"] or "bf16")  # type: ignore[call-arg]
     source = values["silicon_data_source"].partition(";")[0]
     return Row(
         id=values["id"],

@@ -14,7 +14,7 @@ from rightsizer.model.finding import Reason
 from rightsizer.model.state import Condition, State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
-from rightsizer.simulator.scenario_reader import packaged_scenarios
+from rightsizer.simulator.packaged import packaged_scenarios
 
 MINUTE: Final[Nanoseconds] = 60 * NANOSECONDS_PER_SECOND
 BUSY: Final[Truth] = (State.COMPUTE_BOUND, frozenset())

@@ -1,7 +1,7 @@
 """Other tools' rules at their published thresholds."""
 
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -87,7 +87,7 @@ def test_sagemaker_blames_the_host_below_ten_percent() -> None:
         ({"engine": 0.3, "sm": 0.2}, State.PRODUCTIVE),
     ],
 )
-def test_kempner_pulse_has_a_table_of_first_matches(sight: dict[str, float], state: State) -> None:
+def test_kempner_pulse_has_a_table_of_first_matches(sight: dict[str, Any], state: State) -> None:
     """Its classes map to our states."""
     now = Sight(utilization=sight["engine"], has_counters=True, **sight)
 
@@ -95,7 +95,9 @@ def test_kempner_pulse_has_a_table_of_first_matches(sight: dict[str, float], sta
 
 
 def _watched(watch: Watch, second: int, busy: float | None) -> Watched | None:
-    values = {name: value for name, value in HELD.items() if name is not Signal.GPU_BUSY}
+    values: dict[Signal, float] = {
+        name: value for name, value in HELD.items() if name is not Signal.GPU_BUSY
+    }
     if busy is not None:
         values[Signal.GPU_BUSY] = busy
     device = gpu()
