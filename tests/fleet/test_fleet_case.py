@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,6 +21,7 @@ from rightsizer.fleet.cache.grid import COARSE_STEP, FINE_STEP, Grid
 from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
 from rightsizer.fleet.cases.case import BatchRequest, FleetCases
 from rightsizer.fleet.cases.occupancy import occupancy_of
+from rightsizer.fleet.process_pool import paused_collection
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.block import Measure
 from rightsizer.model.histogram import Histogram
@@ -252,3 +255,14 @@ def test_a_device_of_which_nothing_is_known_advises_nothing() -> None:
     cases = cases_of({"GPU-0": there}, {"GPU-0": [(JOB, 0, 96, 1.0)]})
     assert len(cases.cases(DAY)) == 1
     assert complaints(cases) == set()
+
+
+def test_a_batch_is_freed_without_a_collection() -> None:
+    """Judged cases and their days hold no reference cycles: collections are paused meanwhile."""
+    cases = cases_of(four_days(0, 1), {"GPU-0": [(JOB, 0, 96, 1.0)], "GPU-1": [(JOB, 0, 96, 1.0)]})
+    gc.collect()
+    with paused_collection():
+        assert findings(cases.cases(DAY))
+        left = [weakref.ref(each) for each in (cases, cases.days("GPU-0"), cases.days_of(JOB.key))]
+        del cases
+        assert [each() for each in left] == [None] * 3

@@ -4,6 +4,7 @@ Fixed bins beat a t-digest here: the domain is 0 to 1, merging is addition, deca
 and the same readings give the same bytes.
 """
 
+from bisect import bisect_left
 from collections.abc import ItemsView, Mapping
 from itertools import accumulate
 from typing import Final
@@ -80,13 +81,12 @@ class Histogram:
 
         Never below the exact quantile, and at most one bin (0.01) above it.
         """
-        target, reached = share * self.total * (1 - _PRECISION), 0.0
-        percent = None
-        for percent in self._used():
-            reached += self._weights[percent]
-            if reached >= target:
-                break
-        return None if percent is None else percent / (BINS - 1)
+        used = sorted(self._used())
+        if not used:
+            return None
+        target = share * self.total * (1 - _PRECISION)
+        reached = list(accumulate(map(self._weights.__getitem__, used)))
+        return used[min(bisect_left(reached, target), len(used) - 1)] / (BINS - 1)
 
     def mean(self) -> float | None:
         """Weighted mean of the bins' upper edges; `None` if empty."""
@@ -99,7 +99,7 @@ class Histogram:
     def maximum(self) -> float | None:
         """Upper edge of the highest non-empty bin; `None` if empty."""
         used = self._used()
-        return used[-1] / (BINS - 1) if used else None
+        return max(used) / (BINS - 1) if used else None
 
     def cumulative(self) -> list[float]:
         """Cumulative weight by percent, for all edges in one pass."""
@@ -113,7 +113,7 @@ class Histogram:
         return self._weights.items()
 
     def _used(self) -> list[int]:
-        return sorted(percent for percent, weight in self._weights.items() if weight > 0)
+        return [percent for percent, weight in self._weights.items() if weight > 0]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Histogram) and self._weights == other._weights

@@ -1,6 +1,7 @@
 """Cost of a GPU-hour, rented or owned, of its energy and carbon, and of work."""
 
 import math
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Final
 
@@ -61,28 +62,29 @@ _TERMS: Final = ((1, Billing.RESERVED_1_YEAR), (3, Billing.RESERVED_3_YEARS))
 
 def hourly_costs(board: Board, prices: Prices) -> tuple[HourlyCost, ...]:
     """All known prices of a board per hour, clouds first."""
-    price, costs = prices.of(board.key), list[HourlyCost]()
-    if price is None:
-        return ()
+    return tuple(offers_of(board, prices))
+
+
+def offers_of(board: Board, prices: Prices) -> Iterator[HourlyCost]:
+    """Yield the same one by one, for readers of the first."""
+    if (price := prices.of(board.key)) is None:
+        return
     source, date = "; ".join(price.sources), price.period
-    found, spot = price.on_demand, price.spot_dollars_per_hour
-    if found is not None:
+    if (found := price.on_demand) is not None:
         low, high = found.low_dollars_per_hour, found.high_dollars_per_hour
         dollars = EstimateInterval(found.median_dollars_per_hour, low, high)
-        costs.append(HourlyCost(Billing.ON_DEMAND, dollars, source, date))
+        yield HourlyCost(Billing.ON_DEMAND, dollars, source, date)
     for years, billing in _TERMS:
-        offer = prices.reserved(price.key, years)
-        if offer is not None:
+        if (offer := prices.reserved(price.key, years)) is not None:
             low, high = offer.low_dollars_per_hour, offer.high_dollars_per_hour
             dollars = EstimateInterval(offer.dollars_per_hour, low, high)
             named = prices.reserved_source if offer.is_assumed else source
-            costs.append(HourlyCost(billing, dollars, named, date, offer.is_assumed))
-    if spot is not None:
-        costs.append(HourlyCost(Billing.SPOT, EstimateInterval.exactly(spot), source, date))
+            yield HourlyCost(billing, dollars, named, date, offer.is_assumed)
+    if (spot := price.spot_dollars_per_hour) is not None:
+        yield HourlyCost(Billing.SPOT, EstimateInterval.exactly(spot), source, date)
     if (own := owned_cost(board, prices)) is not None:
         used = own.dollars_per_used_hour
-        costs.append(HourlyCost(Billing.ON_PREMISES, used, own.source, own.date, is_assumed=True))
-    return tuple(costs)
+        yield HourlyCost(Billing.ON_PREMISES, used, own.source, own.date, is_assumed=True)
 
 
 def owned_cost(board: Board, prices: Prices) -> OwnedCost | None:

@@ -161,8 +161,10 @@ def _replicas(subject: CaseSubject, settings: GpuCountSettings) -> Finding:
     case, count = subject.case, len(subject.case.devices)
     if case.workload_class is not WorkloadClass.SERVING:
         return subject.find_nothing("Every GPU was used.")
-    load = replica_load(case, settings.replicas)
-    if load is None or load.size == 1 or not is_known_apart(case, subject.market):
+    # Cheap check first: the load of all moments takes long.
+    is_apart = is_known_apart(case, subject.market)
+    load = replica_load(case, settings.replicas) if is_apart else None
+    if load is None or load.size == 1:
         what = "every GPU was used, and they may be parts of one model."
         return subject.find_nothing(f"{subject.name}: {what}")
     if (shape := case.shape()) is None or shape.known_days < settings.minimum_days:

@@ -197,13 +197,8 @@ class Demands:
             away = self.exported.sum(axis=1) * idle / known
             below = np.cumsum(self.exported, axis=1) - away[:, None]
             found = np.clip(below, 0.0, self.exported) + self.estimated
-        rows, bins = np.nonzero(found > 0)
-        weights: dict[int, dict[int, float]] = {}
-        for row, place, weight in zip(
-            rows.tolist(), bins.tolist(), found[rows, bins].tolist(), strict=True
-        ):
-            weights.setdefault(row, {})[place] = weight
-        of_row = {row: Histogram(own) for row, own in weights.items()}
+        used = np.flatnonzero((found > 0).any(axis=1)).tolist()
+        of_row = {row: histogram_of(found[row]) for row in used}
         found_of = {each: of_row[_ROWS[each]] for each in Resource if _ROWS[each] in of_row}
         return found_of, of_row.get(_ROWS[None]) or Histogram()
 

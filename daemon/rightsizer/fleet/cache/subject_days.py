@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from typing import Any, Final, Self
 
 import numpy as np
@@ -101,8 +101,7 @@ class _LikeDays:
     """Frames with equal days and columns, summed together, each span once."""
 
     def __init__(self, frames: Sequence[DayFrame], settings: DemandSettings) -> None:
-        layout = self._layout = frames[0].layout
-        self._values = values = np.stack([frame.values for frame in frames])
+        layout, values = frames[0].layout, np.stack([frame.values for frame in frames])
         states = [*layout.states]
         self.known = zero_where_unknown(values[:, states].sum(axis=1, dtype=float))
         """By frame and interval."""
@@ -114,12 +113,14 @@ class _LikeDays:
             self.known[is_long] = limits[is_long]
         self.frames = [replace(one, values=own) for one, own in zip(frames, values, strict=True)]
         """Capped to the interval's length, which `increase` may exceed by extrapolation."""
-        self.sums_over = cache(self._sums)
+        # Free of reference cycles: a batch is freed at once, without a collection.
+        self.sums_over = cache(partial(_sums_over, values[:, : layout.additive]))
         self.demands_over = cache(DayDemands(self.frames, values, self.known, settings).over)
 
-    def _sums(self, first: int, last: int) -> Floats:
-        values = self._values[:, : self._layout.additive, first:last]
-        return zero_where_unknown(values).sum(axis=2, dtype=float)
+
+def _sums_over(values: Floats, first: int, last: int) -> Floats:
+    """Return the sums of columns from one interval to another, exclusive."""
+    return zero_where_unknown(values[:, :, first:last]).sum(axis=2, dtype=float)
 
 
 class SummedDay:
@@ -214,10 +215,11 @@ class SubjectDays:
 
     def __init__(self, days: Iterable[SummedDay]) -> None:
         self.days = tuple(days)
-        self._columns = cache(
-            lambda: BlockColumns([(day.frame, day.known_parts) for day in self.days])
-        )
         self._blocks: dict[tuple[Nanoseconds, Nanoseconds], Blocks] = {}
+
+    @cached_property
+    def _columns(self) -> BlockColumns:
+        return BlockColumns([(day.frame, day.known_parts) for day in self.days])
 
     @property
     def fine_since(self) -> Nanoseconds:
@@ -276,7 +278,7 @@ class SubjectDays:
         if end <= start:
             return Blocks()
         if (start, end) not in self._blocks:
-            self._blocks[start, end] = CachedBlocks(self._columns(), start, end)
+            self._blocks[start, end] = CachedBlocks(self._columns, start, end)
         return self._blocks[start, end]
 
     def known_in(self, start: Nanoseconds, end: Nanoseconds) -> float:

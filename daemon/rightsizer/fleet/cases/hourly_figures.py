@@ -47,7 +47,9 @@ class HourlyFigures(Sequence[float | None]):
         return len(self._values)
 
     def __iter__(self) -> Iterator[float | None]:
-        return (None if math.isnan(value) else value for value in self._values.tolist())
+        found = self._values.astype(object)
+        found[np.isnan(self._values)] = None
+        return iter(found.tolist())
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self) == list(other)
