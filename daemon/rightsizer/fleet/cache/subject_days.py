@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from functools import cache, cached_property, lru_cache, partial
+from functools import cache, cached_property, lru_cache
 from typing import Any, Final, Self
 
 import numpy as np
@@ -113,14 +113,10 @@ class _LikeDays:
             self.known[is_long] = limits[is_long]
         self.frames = [replace(one, values=own) for one, own in zip(frames, values, strict=True)]
         """Capped to the interval's length, which `increase` may exceed by extrapolation."""
-        # Free of reference cycles: a batch is freed at once, without a collection.
-        self.sums_over = cache(partial(_sums_over, values[:, : layout.additive]))
+        sums = zero_where_unknown(values[:, : layout.additive])
+        # Not bound to itself: without reference cycles, a batch is freed at once.
+        self.sums_over = cache(lambda at, end: sums[:, :, at:end].sum(axis=2, dtype=float))
         self.demands_over = cache(DayDemands(self.frames, values, self.known, settings).over)
-
-
-def _sums_over(values: Floats, first: int, last: int) -> Floats:
-    """Return the sums of columns from one interval to another, exclusive."""
-    return zero_where_unknown(values[:, :, first:last]).sum(axis=2, dtype=float)
 
 
 class SummedDay:
