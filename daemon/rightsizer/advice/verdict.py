@@ -346,7 +346,7 @@ def finding_id(key: str, reason: str, action: str, target: str) -> str:
     """Twelve characters, stable as long as the same is recommended for the same workload."""
     text = f"{_SCHEMA}|{key}|{reason}|{action}|{target}"
     digest = hashlib.sha256(text.encode()).digest()
-    return base64.b32encode(digest).decode().lower()[:_ID_LENGTH]
+    return base64.b32encode(digest[:_ID_LENGTH]).decode().lower()[:_ID_LENGTH]
 
 
 def names_of(devices: Sequence[Device]) -> str:
