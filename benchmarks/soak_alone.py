@@ -20,12 +20,12 @@ from process import memory_mebibytes
 
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.agent import Agent
-from rightsizer.agent.service import keep_compact
 from rightsizer.agent.settings import Settings
 from rightsizer.agent.sources import live_source
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.clock import FastClock
+from rightsizer.io.heap import keep_compact
 from rightsizer.io.log import configure
 from rightsizer.io.log_settings import LogFormat, LogLevel
 from rightsizer.model.snapshot import Snapshot
@@ -161,7 +161,7 @@ def _schedule(agent: Agent, watched: Watched, span: str) -> dict[str, int]:
         counts[what] += 1
 
     def recommend() -> None:
-        agent.advice_service.recommend()
+        agent.recommend()
         counts["recommended"] += 1
 
     watched.tasks += [

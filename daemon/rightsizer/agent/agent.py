@@ -30,6 +30,7 @@ from rightsizer.agent.source_log import SourceLog
 from rightsizer.broker.feature import broker_service, closed_routes, place_route
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.io.clock import Clock
+from rightsizer.io.heap import trim
 from rightsizer.io.jobs import Job, Jobs
 from rightsizer.io.log import LogCounter, logger, tune
 from rightsizer.io.systemd import Notifier
@@ -155,11 +156,18 @@ class Agent:
             clock=self._clock,
         )
 
+    def recommend(self) -> None:
+        """Run the rules, and return the memory that they and readers of the page left free."""
+        try:
+            self.advice_service.recommend()
+        finally:
+            trim()
+
     def _schedule(self, settings: Settings) -> tuple[Job, ...]:
         recommender, writer = settings.recommender, self.history_writer
         advice = self.advice_service
         return (
-            Job("recommend", advice.recommend, recommender.interval, recommender.jitter),
+            Job("recommend", self.recommend, recommender.interval, recommender.jitter),
             Job("flush", writer.flush, settings.history.flush_interval, has_own_thread=True),
             Job("prune", writer.prune, 3600.0),
             Job("annotate", advice.deliver, 60.0),

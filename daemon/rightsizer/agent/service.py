@@ -1,13 +1,10 @@
 """Runs an agent in this process until a signal ends it."""
 
-import ctypes
-import gc
 import os
 import signal
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
 
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.agent import Agent
@@ -15,39 +12,12 @@ from rightsizer.agent.local_api import ControlRoutes
 from rightsizer.agent.settings import Settings
 from rightsizer.agent.sources import live_source
 from rightsizer.io.clock import Clock, SystemClock
+from rightsizer.io.heap import freeze, keep_compact
 from rightsizer.io.log import configure
 from rightsizer.io.systemd import Notifier, stop_on_signals
 from rightsizer.model.frozen import replace
 from rightsizer.web.plan_route import plan_route
 from rightsizer.web.server import configured_access
-
-_TRIM_THRESHOLD: Final = -1
-_MMAP_THRESHOLD: Final = -3
-_ARENA_MAX: Final = -8
-"""Parameters of glibc's mallopt(3), as malloc.h numbers them."""
-_LARGE_BYTES: Final = 65536
-
-
-def keep_compact(library: Any = None) -> bool:
-    """Make glibc share one arena among all threads, and return large freed blocks to the system.
-
-    By default each thread gets an arena, which keeps the peak of that thread: in a full agent
-    the threads that render, judge and write held 7 MiB so. Arenas avoid lock contention, but the
-    threads of an interpreter allocate one at a time anyway. A fixed mmap threshold no longer
-    grows with freed sizes, so blocks above it are mapped separately.
-
-    Returns whether the C library has these parameters; musl has none, and needs none.
-    """
-    mallopt = getattr(library or ctypes.CDLL(None), "mallopt", None)
-    wanted = {_ARENA_MAX: 1, _MMAP_THRESHOLD: _LARGE_BYTES, _TRIM_THRESHOLD: _LARGE_BYTES}
-    taken = [mallopt(name, value) for name, value in wanted.items()] if mallopt else [False]
-    return all(taken)
-
-
-def freeze() -> None:
-    """Exclude all present objects from garbage collections, which would slow some scrapes."""
-    gc.collect()
-    gc.freeze()
 
 
 def serve(  # noqa: PLR0913 - each is a part of the outside world.

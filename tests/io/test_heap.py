@@ -1,8 +1,8 @@
-"""Settings of the C library's heap."""
+"""Settings of the C library's heap, and pages given back."""
 
 from types import SimpleNamespace
 
-from rightsizer.agent.service import keep_compact
+from rightsizer.io.heap import keep_compact, trim
 
 
 class _Library:
@@ -34,3 +34,11 @@ def test_a_c_library_that_refuses_is_told_apart() -> None:
 def test_a_c_library_without_such_settings_is_left_alone() -> None:
     """Such as musl."""
     assert not keep_compact(SimpleNamespace())
+
+
+def test_free_pages_are_returned_where_the_c_library_can() -> None:
+    """All of them: no padding at the heap's end; other libraries have no such function."""
+    asked = list[int]()
+    assert trim(SimpleNamespace(malloc_trim=lambda pad: asked.append(pad) or 1))
+    assert asked == [0]
+    assert not trim(SimpleNamespace())
