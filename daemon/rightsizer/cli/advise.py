@@ -4,12 +4,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from rightsizer.console.advice import (
-    advice_lines,
-    dearest_first,
-    dollars_per_day,
-    finding_line,
-)
+from rightsizer.console.advice import advice_lines, dearest_first, dollars_per_day, finding_line
 from rightsizer.console.command import Command, add_flags, answer, help_of, program
 from rightsizer.console.flags import add_config_flag, add_history_flag, history_path, settings_of
 from rightsizer.console.remote_agent import RemoteAgent, add_url_flags

@@ -47,21 +47,8 @@ _LEAST_SHARE: Final = 0.1
 """Share of a loss below which no advice is given, since sums of trifles teach little."""
 _LISTED_SHARE: Final = 0.01
 _ROOMY_MEMORY: Final = 0.5
-_LESSONS: Final[Mapping[Cause, str]] = {
-    Cause.IDLE: "The GPUs waited for the job: ask for them when they are needed, end the job when "
-    "its work is done, or do what needs no GPU in a job of its own.",
-    Cause.STALLED: "The GPUs looked busy and computed nothing, as when a collective waits for a "
-    "rank that is gone: set a timeout for collectives, and look for the rank that was late.",
-    Cause.HOST: "The GPUs waited for the CPU: ask for more cores for each GPU, and prepare batches "
-    "in more workers.",
-    Cause.STORAGE: "The GPUs waited for storage: copy the input to a local disk first, read ahead, "
-    "and write checkpoints in the background.",
-    Cause.PCIE: "The GPUs waited for transfers: keep data on the GPU, pin host memory, and copy "
-    "while kernels run.",
-    Cause.LAUNCH: "Kernels were too small to fill the GPUs: use larger batches, or CUDA graphs.",
-    Cause.THROTTLED: "The GPUs were held down by power or heat, which is not the job's doing: tell "
-    "the operators of the cluster.",
-}
+_LESSONS: Final = dict(line.split(": ", 1) for line in _HELP["lessons"].splitlines())
+"""By cause."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import socket
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from textwrap import indent
 from typing import Final
 
 from rightsizer.agent.scheduler_documents import gres_of_node, resource_topology_of_node
@@ -36,16 +37,6 @@ from rightsizer.telemetry.host_context import NodeSurvey, survey_node
 from rightsizer.telemetry.nvml.library import use_library
 
 _HELP: Final = help_of(__file__)
-_LEGEND: Final = (
-    ("X", "the GPU itself"),
-    ("NV#", "that many NVLinks, or to the switches that join all alike"),
-    ("PIX", "at most one PCIe bridge"),
-    ("PXB", "several PCIe bridges, but no host bridge"),
-    ("PHB", "a PCIe host bridge, where the bus leaves the CPU"),
-    ("NODE", "two host bridges of one NUMA node"),
-    ("SYS", "the link between NUMA nodes"),
-    ("?", "unknown"),
-)
 _NOTHING: Final = "-"
 _NAMES_SHOWN: Final = 3
 _PAIRS_SHOWN: Final = 4
@@ -102,7 +93,7 @@ def topology_text(survey: NodeSurvey) -> str:
         _table([("GPU", "model", "uuid"), *gpus]),
         _table([("Adapter", "address", "NUMA", "kernel's name"), *adapters]) if adapters else [],
         _table([("NUMA node", "CPUs"), *nodes]) if nodes else [],
-        ["Legend", *(f"  {word:4}  {meaning}" for word, meaning in _LEGEND)],
+        ["Legend", indent(_HELP["legend"].rstrip(), "  ")],
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
 

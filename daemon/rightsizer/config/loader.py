@@ -247,11 +247,9 @@ def drop_ins(path: Path) -> tuple[Path, ...]:
     except (FileNotFoundError, NotADirectoryError):
         return ()
     except OSError as error:
-        reason, remedy = (
-            (error.strerror or str(error)).lower(),
-            "let the user that runs the program",
-        )
-        raise ConfigurationError(f"{folder}: {reason}; {remedy} read it") from None
+        reason = (error.strerror or str(error)).lower()
+        remedy = "let the user that runs the program read it"
+        raise ConfigurationError(f"{folder}: {reason}; {remedy}") from None
     return tuple(each for each in found if each.suffix == ".yaml" and not each.name.startswith("."))
 
 

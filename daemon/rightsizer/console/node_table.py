@@ -14,12 +14,7 @@ from rightsizer.console.command import printable, program
 from rightsizer.model.finding import UNADVISED, Rank
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import dollars_text, percent_text
-from rightsizer.report.labels import (
-    ABSENT,
-    STATE_ORDER,
-    action_label,
-    display_name,
-)
+from rightsizer.report.labels import ABSENT, STATE_ORDER, action_label, display_name
 
 JsonMapping = Mapping[str, Any]
 

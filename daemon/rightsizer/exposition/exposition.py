@@ -8,12 +8,7 @@ from types import SimpleNamespace
 from typing import Final
 
 from rightsizer.exposition import families as writer
-from rightsizer.exposition.dcgm import (
-    DCGM_CONTENT_TYPE,
-    DcgmLabelEncoder,
-    dcgm_page,
-    node_name,
-)
+from rightsizer.exposition.dcgm import DCGM_CONTENT_TYPE, DcgmLabelEncoder, dcgm_page, node_name
 from rightsizer.exposition.families import SampleFamily
 from rightsizer.exposition.negotiation import ExpositionFormat, Rendering, accepts_gzip, format_for
 from rightsizer.exposition.process_metrics import process_families

@@ -11,7 +11,7 @@ NOTHING: Final = "-"
 
 
 def words_of(subject: str) -> dict[str, str]:
-    """Return display names for the parts of something, by `words.csv`."""
+    """Return display names for the parts of something, or names for other names, by `words.csv`."""
     rows = table_rows(__file__, "words.csv")
     return {row["part"]: row["words"] for row in rows if row["subject"] == subject}
 

@@ -2,11 +2,14 @@
 
 import re
 from collections.abc import Mapping
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl
 
 from rightsizer.model.errors import RequirementError, UsageError
+from rightsizer.model.table import table_rows
 from rightsizer.planner.models.known_models import known_names
 from rightsizer.planner.page import plan_page
 from rightsizer.planner.plan_encoder import encode_plan
@@ -31,27 +34,11 @@ class FormField(NamedTuple):
 
 
 FIELDS: Final[Mapping[str, tuple[FormField, ...]]] = {
-    "Serve": (
-        FormField("rps", "Requests a second", "20"),
-        FormField("in", "Tokens of a prompt", "2000"),
-        FormField("out", "Tokens of an answer", "500"),
-        FormField("ttft", "Time to first token", "1s, or p95=1s"),
-        FormField("tpot", "Time between tokens", "50ms"),
-        FormField("latency", "Time to the whole answer", "20ms"),
-        FormField("concurrency", "Requests in flight, in place of a rate", "32"),
-        FormField("streams", "Live streams of speech", "200"),
-        FormField("engine", "Engine", "", ("vllm", "sglang", "tensorrt-llm")),
-    ),
-    "Train": (
-        FormField("train", "Kind", "", ("full", "lora", "qlora")),
-        FormField("tokens", "Tokens to train on", "1e9"),
-    ),
-    "GPUs": (
-        FormField("precision", "Format of the weights", "fp8"),
-        FormField("gpus", "Kinds", "h100, l40s"),
-        FormField("provider", "Clouds", "aws, gcp, or any"),
-        FormField("budget", "Dollars an hour at most", "30"),
-    ),
+    group: tuple(
+        FormField(row["word"], row["label"], row["example"], tuple(row["choices"].split()))
+        for row in rows
+    )
+    for group, rows in groupby(table_rows(__file__, "form.csv"), itemgetter("group"))
 }
 """By group, in display order; the model comes before them."""
 

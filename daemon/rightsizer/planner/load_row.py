@@ -8,6 +8,7 @@ from rightsizer.config.row import Row, shown
 from rightsizer.io.near import hint
 from rightsizer.model.errors import RequirementError
 from rightsizer.model.frozen import dataclass
+from rightsizer.planner.figures import words_of
 from rightsizer.sizing.models import Model, Transformer
 from rightsizer.sizing.requirement import (
     RequestLoad,
@@ -49,23 +50,7 @@ _PERIOD: Final = re.compile(r"(.*[^\s/])\s*/\s*(s|min|h|day)")
 _PERIOD_SECONDS: Final = {"s": 1.0, "min": 60.0, "h": 3600.0, "day": 86400.0}
 LOAD_WORDS: Final = tuple(SPELLINGS)
 """All keys of a load; each may also be beside the model, as on the command line."""
-_MEANT: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("qps", "rate", "requests", "throughput"), "requests_per_second"),
-    "tps": "tokens_per_second",
-    **dict.fromkeys(("users", "concurrent_users", "batch"), "concurrency"),
-    **dict.fromkeys(("finetune", "fine_tune", "training", "method"), "train"),
-    **dict.fromkeys(("memory", "vram", "gpu_memory"), "gpus, such as 24GB"),
-    **dict.fromkeys(("cost", "max_cost", "dollars"), "budget, in dollars an hour"),
-    "batch_size": "concurrency, or training.micro_batch",
-    **dict.fromkeys(("p99", "p95", "max_latency", "slo", "sla", "deadline"), "latency"),
-    "itl": "tpot",
-    **dict.fromkeys(("isl", "context", "context_length"), "input_tokens"),
-    **dict.fromkeys(("osl", "max_tokens"), "output_tokens"),
-    **dict.fromkeys(("dtype", "quantization", "quant", "quantize", "format"), "precision"),
-    "gpu": "gpus",
-    **dict.fromkeys(("cloud", "region"), "provider"),
-    "price": "prices.dollars_per_gpu_hour",
-}
+_MEANT: Final = words_of("key")
 """Names in other tools for keys of a plan."""
 _MILLISECONDS: Final = ("ttft_ms", "tpot_ms", "latency_ms")
 _CLOSED: Final = -1.0

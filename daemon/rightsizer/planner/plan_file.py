@@ -11,6 +11,7 @@ from rightsizer.config.row import Row, shown
 from rightsizer.io.yaml import Document
 from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.model.frozen import dataclass, replace
+from rightsizer.planner.figures import words_of
 from rightsizer.planner.load_row import LOAD_WORDS, SPELLINGS, read_load, unknown_hint
 from rightsizer.planner.plan_model import (
     READING,
@@ -43,29 +44,9 @@ _TRAIN: Final = {
     "lora": ModelTask.FINETUNE_LORA,
     "qlora": ModelTask.FINETUNE_QLORA,
 }
-_FORMATS: Final = {
-    **dict.fromkeys(("fp4", "mxfp4"), "nvfp4"),
-    **dict.fromkeys(("awq", "gptq", "w4a16"), "int4"),
-    **dict.fromkeys(("4bit", "bnb"), "nf4"),
-    **dict.fromkeys(("8bit", "w8a8"), "int8"),
-    **dict.fromkeys(("q4_0", "q4_k_s", "q4"), "q4_k_m"),
-    **dict.fromkeys(("q5_0", "q5_k_s", "q5"), "q5_k_m"),
-    "q6": "q6_k",
-    "q8": "q8_0",
-    **dict.fromkeys(("float16", "half"), "fp16"),
-    "bfloat16": "bf16",
-    "float32": "fp32",
-    "e4m3": "fp8",
-}
+_FORMATS: Final = words_of("format")
 """Names of formats in engines."""
-_CLOUDS: Final = {
-    **dict.fromkeys(("amazon", "amazon web services", "ec2"), "aws"),
-    **dict.fromkeys(("google", "google cloud", "gce"), "gcp"),
-    **dict.fromkeys(("microsoft", "microsoft azure"), "azure"),
-    **dict.fromkeys(("oracle", "oracle cloud"), "oci"),
-    **dict.fromkeys(("lambda labs", "lambdalabs"), "lambda"),
-    "*": "any",
-}
+_CLOUDS: Final = words_of("cloud")
 """Common names of clouds."""
 _IMAGES_AT_A_TIME: Final = 32
 """Enough to fill most GPUs; assumed."""

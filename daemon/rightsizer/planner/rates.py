@@ -22,13 +22,7 @@ from rightsizer.sizing.requirement import (
     work_unit,
 )
 from rightsizer.sizing.sample_rate import SampleRate, sample_rate
-from rightsizer.sizing.serving import (
-    Server,
-    Serving,
-    best_concurrency,
-    keeps_up,
-    most_running,
-)
+from rightsizer.sizing.serving import Server, Serving, best_concurrency, keeps_up, most_running
 from rightsizer.sizing.serving_memory import ServingMemory
 from rightsizer.sizing.settings import SizingSettings
 from rightsizer.sizing.training import training_rate

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
+from typing import Final
 
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.errors import UsageError
@@ -17,8 +18,12 @@ from rightsizer.profiler.workload import (
     kernel_changes,
     profile_changes,
 )
-from rightsizer.report.json_encoder import JsonObject, encode_finding
+from rightsizer.report.json_encoder import JsonObject, attributes, encode_finding
 from rightsizer.telemetry.profiles.registry import BrokenFile
+
+_HOST_STEP: Final = (
+    "loader_seconds collective_seconds operators dispatch_seconds pause_seconds read_backs"
+)
 
 
 def encode_profile(profile: Profile) -> JsonObject:
@@ -31,12 +36,7 @@ def encode_profile(profile: Profile) -> JsonObject:
             {
                 "name": each.name,
                 "seconds": seconds(each.end - each.start),
-                "loader_seconds": each.loader_seconds,
-                "collective_seconds": each.collective_seconds,
-                "operators": each.operators,
-                "dispatch_seconds": each.dispatch_seconds,
-                "pause_seconds": each.pause_seconds,
-                "read_backs": each.read_backs,
+                **attributes(each, _HOST_STEP),
             }
             for each in profile.host_steps
         ],

@@ -61,10 +61,8 @@ def _profile(document: ProfileDocument) -> list[str]:
         lines += wrapped(note, 2)
     for device in document["devices"]:
         lines += ["", *_device(device)]
-    steps, spans = (
-        figures.host_step_rows(document["host_steps"]),
-        figures.span_rows(document["host_spans"]),
-    )
+    steps = figures.host_step_rows(document["host_steps"])
+    spans = figures.span_rows(document["host_spans"])
     for header, rows, most, noun in (
         (figures.HOST_STEP_HEADER, steps, _MOST_STEPS, "steps"),
         (("on the host", "kind", "times", "time"), spans, _MOST_SPANS, "spans"),
@@ -108,10 +106,8 @@ def _device(document: ProfileDocument) -> list[str]:
 
 
 def _time(document: ProfileDocument) -> list[str]:
-    kernels, time = (
-        document["time"]["span_seconds"],
-        figures.judged_time(document) or document["time"],
-    )
+    kernels = document["time"]["span_seconds"]
+    time = figures.judged_time(document) or document["time"]
     span = time["span_seconds"]
     whole = figures.time_text(span)
     steps = f", {whole} from its first step" if whole != figures.time_text(kernels) else ""

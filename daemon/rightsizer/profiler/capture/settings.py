@@ -147,8 +147,7 @@ class CaptureSettings:
     landing: float = setting(900.0, unit="seconds", within=(60.0, 86400.0))
     timing: CaptureTimingSettings = field(default_factory=CaptureTimingSettings)
     command: tuple[str, ...] = setting(
-        (),
-        help=f"Program and arguments, one item each, run without a shell; may contain {_NAMED}.",
+        (), help=f"Program and arguments, one item each, run without a shell; may contain {_NAMED}."
     )
     dynolog: DynologSettings = field(default_factory=DynologSettings)
     webhook: CaptureWebhookSettings = field(default_factory=CaptureWebhookSettings)
