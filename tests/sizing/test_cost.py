@@ -39,7 +39,8 @@ def cloud(dollars: float) -> HourlyCost:
 
 def test_every_price_tells_where_and_when_it_is_from() -> None:
     """The interval is that of the clouds."""
-    costs = hourly_costs(H100, stated(on_demand=OnDemand(2.0, 3.0, 8.0), spot_dollars_per_hour=1.0))
+    prices = stated(on_demand=OnDemand(2.0, 3.0, 8.0), spot_dollars_per_hour=1.0)
+    costs = list(hourly_costs(H100, prices))
     assert [cost.billing for cost in costs] == [
         Billing.ON_DEMAND,
         Billing.RESERVED_1_YEAR,
@@ -54,8 +55,8 @@ def test_every_price_tells_where_and_when_it_is_from() -> None:
 
 def test_unpriced_board_has_no_cost() -> None:
     """Unknown is not free."""
-    assert hourly_costs(built_in().boards["L4"], stated()) == ()
-    assert hourly_costs(H100, stated()) == ()
+    assert not list(hourly_costs(built_in().boards["L4"], stated()))
+    assert not list(hourly_costs(H100, stated()))
     assert owned_cost(H100, stated()) is None
 
 

@@ -5,7 +5,7 @@ from rightsizer.catalogue.catalogue import Catalogue, built_in
 from rightsizer.catalogue.prices import Prices
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
-from rightsizer.sizing.cost import Billing, HourlyCost, offers_of
+from rightsizer.sizing.cost import Billing, HourlyCost, hourly_costs
 from rightsizer.sizing.place import GpuPlace
 from rightsizer.sizing.settings import MemorySettings
 
@@ -55,7 +55,7 @@ class Market:
         """Hourly cost of a board, or `None` if unknown."""
         if board is None or self.prices is None:
             return None
-        offers = offers_of(board, self.prices)
+        offers = hourly_costs(board, self.prices)
         return next((offer for offer in offers if offer.billing is self.settings.billing), None)
 
     def others(self, board: Board) -> tuple[Board, ...]:

@@ -14,7 +14,7 @@ from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.console.advice import finding_line
 from rightsizer.console.command import Command, add_flags, answer, help_of
-from rightsizer.console.flags import add_config_flag, settings_of
+from rightsizer.console.flags import add_config_flag, settings_of, whole_number
 from rightsizer.console.progress import ProgressLine
 from rightsizer.console.text import counted
 from rightsizer.io.log import configure as configure_log
@@ -101,20 +101,10 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         columns=Path,
         timeline=Path,
         into=Path,
-        devices=_device_count,
+        devices=whole_number,
         job={"action": "append"},
     )
     add_config_flag(parser)
-
-
-def _device_count(text: str) -> int:
-    try:
-        count = int(text)
-    except ValueError:
-        count = 0
-    if count < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number of GPUs; give 1 or more")
-    return count
 
 
 def _run(arguments: argparse.Namespace) -> int:

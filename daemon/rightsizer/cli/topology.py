@@ -44,8 +44,6 @@ _GRES: Final = "gres"
 _TOPOLOGY: Final = "node-resource-topology"
 _NO_BUS: Final = Path(os.devnull)
 """A simulated node has no bus, and this machine's does not belong to it."""
-_PATIENCE_SECONDS: Final = 10.0
-"""Opening NVML takes about 3 s without a persistence daemon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +220,7 @@ def _show_survey(settings: Settings, arguments: argparse.Namespace) -> None:
     try:
         if scenario:
             simulate(scenario, SystemClock(), catalogue)
-        survey = survey_node(sysfs, catalogue, patience_seconds=_PATIENCE_SECONDS)
+        survey = survey_node(sysfs, catalogue)
     finally:
         if scenario:
             use_library(None)

@@ -35,9 +35,9 @@ def colored(text: str, environ: Mapping[str, str] = os.environ) -> str:
     return _PARTS.sub(lambda found: _in(_STYLES[found.lastgroup or "heading"], found[0]), text)
 
 
-def styled(text: str, style: str, environ: Mapping[str, str] = os.environ) -> str:
+def styled(text: str, style: str) -> str:
     """Style a text by SGR parameters, unless the user disabled colors."""
-    return _in(style, text) if style and _are_wanted(environ) else text
+    return _in(style, text) if style and _are_wanted(os.environ) else text
 
 
 def _are_wanted(environ: Mapping[str, str]) -> bool:

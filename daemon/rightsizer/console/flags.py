@@ -123,13 +123,10 @@ def duration(text: str) -> float:
 
 def whole_number(text: str) -> int:
     """Parse a positive integer."""
-    try:
-        value = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number") from None
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is none at all")
-    return value
+    with contextlib.suppress(ValueError):
+        if (value := int(text)) > 0:
+            return value
+    raise argparse.ArgumentTypeError(f"'{text}' is not a whole number; give 1 or more")
 
 
 def duration_text(text: str) -> str:

@@ -55,7 +55,7 @@ class PlanPrices:
         """Return every way to obtain it."""
         whole, ratio = self._whole(board)
         if ratio == 1.0 or self.prices.of(board.key) is not None:
-            return cost.hourly_costs(board, self.prices)
+            return tuple(cost.hourly_costs(board, self.prices))
         offers = ((each, each.dollars_per_hour) for each in cost.hourly_costs(whole, self.prices))
         return tuple(replace(each, dollars_per_hour=hour.scaled(ratio)) for each, hour in offers)
 

@@ -37,8 +37,6 @@ _TERMS: Final = (1, 3)
 _REMEDY: Final = """\
   Memory bandwidth, peaks and prices are unknown, so that nothing is planned or projected on it and
   no advice names it. Describe it in a file of boards: 'rightsizer catalogue --help' shows one."""
-_PATIENCE_SECONDS: Final = 10.0
-"""Opening NVML takes about 3 s without a persistence daemon."""
 
 
 def _figure_names(board: Board) -> Iterator[tuple[str, str]]:
@@ -190,7 +188,7 @@ def _named(catalogue: Catalogue, names: Sequence[str], sysfs: Path) -> list[Boar
             found += catalogue.family(name) or [catalogue.get(name)]
         except UsageError as error:
             if here is None:
-                here = survey_node(sysfs, catalogue, patience_seconds=_PATIENCE_SECONDS).devices
+                here = survey_node(sysfs, catalogue).devices
             called = [each for each in here if plain_name(each.name) == plain_name(name)]
             if not called:
                 remedy = "a file of boards may describe it (--catalogue FILE)"

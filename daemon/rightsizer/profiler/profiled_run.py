@@ -19,9 +19,7 @@ from rightsizer.sizing.workload_profile import ProfiledRun, ProfiledTime
 _STEADY: Final = ProfileSteadySettings()
 
 
-def profiled_run(
-    profiles: Sequence[Profile], catalogue: Catalogue, settings: ProfileSteadySettings = _STEADY
-) -> ProfiledRun:
+def profiled_run(profiles: Sequence[Profile], catalogue: Catalogue) -> ProfiledRun:
     """Derive the run from the files of one program: one, or one per rank.
 
     Raises:
@@ -35,7 +33,7 @@ def profiled_run(
         )
     if torn := torn_text(profiles):
         raise ProfileError(torn)
-    _refuse_unsteady(source, members, settings)
+    _refuse_unsteady(source, members)
     names = {each.device.device.name for each in members} - {""}
     boards = {name: catalogue.find(name) for name in sorted(names)}
     if len({board.key if board else name for name, board in boards.items()}) > 1:
@@ -55,23 +53,21 @@ def profiled_run(
         steps=max(len(each.device.steps) for each in members),
         step_seconds=sum(steps) / len(steps) if steps else None,
         memory_peak_bytes=max((each for each in peaks if each is not None), default=None),
-        is_launch_known=matched >= settings.matched_minimum_ratio,
+        is_launch_known=matched >= _STEADY.matched_minimum_ratio,
     )
 
 
-def _refuse_unsteady(
-    source: str, members: Sequence[ProfiledMember], settings: ProfileSteadySettings
-) -> None:
+def _refuse_unsteady(source: str, members: Sequence[ProfiledMember]) -> None:
     count = sum(each.count for member in members for each in member.device.kernels)
     has_length = any(each.time.span_seconds > 0.0 for each in members)
-    if count < settings.kernels_minimum * len(members) or not has_length:
+    if count < _STEADY.kernels_minimum * len(members) or not has_length:
         raise ProfileError(
             f"{source}: only {count} kernels, too few for a steady phase; profile several steps"
         )
     calls = [each.device.launches for each in members if each.device.launches is not None]
     launches = sum(each.count for each in calls)
     mean = sum(each.host_seconds for each in calls) / launches if launches else 0.0
-    if mean > settings.launch_maximum_seconds:
+    if mean > _STEADY.launch_maximum_seconds:
         raise ProfileError(
             f"{source}: a start-up: a launch took {mean * 1e3:.1f} ms on average, which is the "
             "loading of kernels; profile a later step"

@@ -60,13 +60,8 @@ class OwnedCost:
 _TERMS: Final = ((1, Billing.RESERVED_1_YEAR), (3, Billing.RESERVED_3_YEARS))
 
 
-def hourly_costs(board: Board, prices: Prices) -> tuple[HourlyCost, ...]:
-    """All known prices of a board per hour, clouds first."""
-    return tuple(offers_of(board, prices))
-
-
-def offers_of(board: Board, prices: Prices) -> Iterator[HourlyCost]:
-    """Yield the same one by one, for readers of the first."""
+def hourly_costs(board: Board, prices: Prices) -> Iterator[HourlyCost]:
+    """Yield all known prices of a board per hour, clouds first."""
     if (price := prices.of(board.key)) is None:
         return
     source, date = "; ".join(price.sources), price.period

@@ -43,10 +43,11 @@ class NodeSurvey:
     warnings: tuple[str, ...] = ()
 
 
-def survey_node(sysfs: Path, catalogue: Catalogue, *, patience_seconds: float) -> NodeSurvey:
+def survey_node(sysfs: Path, catalogue: Catalogue, *, patience_seconds: float = 10.0) -> NodeSurvey:
     """Read driver and bus, and merge the results.
 
-    If the driver does not answer within the patience, only the bus is used.
+    If the driver does not answer within the patience, only the bus is used: opening NVML takes
+    about 3 s without a persistence daemon.
     """
     on_bus = expected_gpus(sysfs)
     inventory, trouble = _ask_driver(sysfs, catalogue, patience_seconds)

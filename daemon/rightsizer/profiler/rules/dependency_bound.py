@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from rightsizer.model.finding import Action, Reason, Risk
+from rightsizer.model.finding import Action, Reason
 from rightsizer.model.profile import Profile, TimeUse
 from rightsizer.profiler.rules import rule
 from rightsizer.profiler.rules.rule import Gain, ProfileVerdict
@@ -31,7 +31,6 @@ def judge(profiles: Sequence[Profile], settings: ProfileDependencyBoundSettings)
         gain=Gain.of(worst, _waits, 0.0),
         description="Remove waits between streams and for other devices.",
         instructions=rule.instructions("wait_for_fewer"),
-        risk=Risk.LOW,
     )
 
 

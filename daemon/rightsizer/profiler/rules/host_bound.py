@@ -119,7 +119,6 @@ def _of_synchronization(
         ),
         description="Do not synchronize with the GPU within a step.",
         instructions=rule.instructions("wait_less", "watch_host"),
-        risk=Risk.LOW,
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from rightsizer.model.finding import Action, Reason, Risk
+from rightsizer.model.finding import Action, Reason
 from rightsizer.model.profile import KernelFamily, KernelUse, Profile
 from rightsizer.profiler.rules import rule
 from rightsizer.profiler.rules.rule import Gain, ProfiledMember, ProfileVerdict
@@ -44,7 +44,6 @@ def judge(profiles: Sequence[Profile], settings: ProfileKernelsUnfusedSettings) 
         ),
         description="Fuse neighboring operators.",
         instructions=rule.instructions("fuse"),
-        risk=Risk.LOW,
     )
 
 
