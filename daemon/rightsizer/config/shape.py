@@ -10,12 +10,10 @@ from functools import cached_property
 from typing import Any, Final, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from rightsizer.model.frozen import MISSING, dataclass, fields, is_dataclass
-from rightsizer.model.settings import Bounds, bounds_of, is_live
+from rightsizer.model.settings import Bounds, bounds_of, is_live, key_in_file
 from rightsizer.model.units import Unit
 
 _SCALARS: Final = (bool, int, float, str)
-_WRITTEN_WITH_UNIT: Final = (Unit.SECONDS, Unit.BYTES)
-"""Values include the unit, so keys omit it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,20 +136,13 @@ def _entries(settings: type, defaults: Any, live: bool) -> Iterator[ShapeEntry]:
         except TypeError as error:
             raise TypeError(f"{settings.__name__}.{declared.name}: {error}") from None
         yield ShapeEntry(
-            key=_key(declared.name, bounds.unit if bounds else ""),
+            key=key_in_file(declared.name, bounds),
             name=declared.name,
             shape=shape,
             default=default,
             described=bounds,
             is_live=is_entry_live,
         )
-
-
-def _key(name: str, unit: str) -> str:
-    if unit in _WRITTEN_WITH_UNIT:
-        return name.removesuffix(f"_{unit}")
-    # A field name cannot be a Python keyword, a key can.
-    return name.removesuffix("_")
 
 
 def _shape(hint: Any, bounds: Bounds | None, default: Any, live: bool) -> Shape:  # noqa: FBT001 - passed on.

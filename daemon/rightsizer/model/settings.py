@@ -35,6 +35,14 @@ class Bounds:
     source: str
 
 
+def key_in_file(name: str, bounds: Bounds | None) -> str:
+    """Return a field's key; without the unit where values are written with it."""
+    if bounds is not None and bounds.unit in ("seconds", "bytes"):
+        return name.removesuffix(f"_{bounds.unit}")
+    # A field name cannot be a Python keyword, a key can.
+    return name.removesuffix("_")
+
+
 def setting(  # noqa: PLR0913 - one keyword for each thing that a setting may tell.
     default: Any,
     *,

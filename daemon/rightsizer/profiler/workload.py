@@ -164,24 +164,20 @@ def kernel_changes(before: Sequence[Profile], after: Sequence[Profile]) -> Kerne
     )
 
 
-def _share_of(name: str) -> _Figure:
+def _per_second(of: Callable[[ProfiledMember], float]) -> _Figure:
+    """Return a figure that sums over devices, relative to their time."""
 
-    def share(members: Sequence[ProfiledMember]) -> float | None:
+    def figure(members: Sequence[ProfiledMember]) -> float | None:
         span = sum(each.time.span_seconds for each in members)
-        return sum(getattr(each.time, name) for each in members) / span if span > 0 else None
+        return sum(map(of, members)) / span if span > 0 else None
 
-    return share
+    return figure
 
 
 def _launches_per_second(members: Sequence[ProfiledMember]) -> float | None:
     span = sum(each.time.span_seconds for each in members if each.device.launches)
     count = sum(each.device.launches.count for each in members if each.device.launches)
     return count / span if span > 0 else None
-
-
-def _kernels_per_second(members: Sequence[ProfiledMember]) -> float | None:
-    span = sum(each.time.span_seconds for each in members)
-    return sum(each.kernel_count for each in members) / span if span > 0 else None
 
 
 def _mean_of_steps(measure: Callable[[StepUse], float]) -> _Figure:
@@ -197,12 +193,12 @@ _FIGURES: Final[tuple[tuple[str, _Figure], ...]] = (
     ("step_seconds", lambda members: _mean(each.step_seconds for each in members)),
     ("kernel_seconds_per_step", _mean_of_steps(lambda step: step.time.kernel_seconds)),
     ("loader_seconds_per_step", _mean_of_steps(lambda step: step.loader_seconds)),
-    ("kernel_ratio", _share_of("kernel_seconds")),
-    ("host_wait_ratio", _share_of("host_wait_seconds")),
-    ("kernel_wait_ratio", _share_of("kernel_wait_seconds")),
-    ("other_idle_ratio", _share_of("other_idle_seconds")),
-    ("exposed_collective_ratio", _share_of("exposed_collective_seconds")),
-    ("exposed_copy_ratio", _share_of("exposed_copy_seconds")),
+    ("kernel_ratio", _per_second(lambda each: each.time.kernel_seconds)),
+    ("host_wait_ratio", _per_second(lambda each: each.time.host_wait_seconds)),
+    ("kernel_wait_ratio", _per_second(lambda each: each.time.kernel_wait_seconds)),
+    ("other_idle_ratio", _per_second(lambda each: each.time.other_idle_seconds)),
+    ("exposed_collective_ratio", _per_second(lambda each: each.time.exposed_collective_seconds)),
+    ("exposed_copy_ratio", _per_second(lambda each: each.time.exposed_copy_seconds)),
     ("launches_per_second", _launches_per_second),
-    ("kernels_per_second", _kernels_per_second),
+    ("kernels_per_second", _per_second(lambda each: each.kernel_count)),
 )

@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Finding, Option, Reason
 from rightsizer.model.frozen import asdict, dataclass, fields, is_dataclass
-from rightsizer.model.settings import bounds_of
+from rightsizer.model.settings import bounds_of, key_in_file
 from rightsizer.model.state import Condition, State
-from rightsizer.model.units import Nanoseconds, Unit, seconds
+from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.report.json_encoder import (
     JsonObject,
     attributes,
@@ -142,9 +142,6 @@ def _by_device(
                 yield Query(name, uuid, str(resource), float(need), promql)
 
 
-_WRITTEN_WITH_UNIT: Final = (Unit.SECONDS, Unit.BYTES)
-
-
 _NODE_RULES: Final = "recommender.rules"
 _FLEET_RULES: Final = "fleet.rules."
 
@@ -177,11 +174,8 @@ def _thresholds(settings: object, prefix: str) -> Iterator[JsonObject]:
         if bounds is None:
             yield from _thresholds(value, f"{prefix}.{declared.name}")
             continue
-        key = declared.name
-        if bounds.unit in _WRITTEN_WITH_UNIT:
-            key = key.removesuffix(f"_{bounds.unit}")
         yield {
-            "setting": f"{prefix}.{key.removesuffix('_')}",
+            "setting": f"{prefix}.{key_in_file(declared.name, bounds)}",
             "value": value,
             **attributes(bounds, "unit help source"),
         }
