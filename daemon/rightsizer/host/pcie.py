@@ -79,30 +79,20 @@ def _is_gpu(device: Path) -> bool:
     return read_integer(device / "vendor") == _NVIDIA and kind >> 8 in _DISPLAY_CLASSES
 
 
-@dataclass(frozen=True, slots=True)
-class PcieLink:
-    """Known properties of a link."""
-
-    generation: int | None = None
-    width: int | None = None
-    generation_maximum: int | None = None
-    width_maximum: int | None = None
-
-
-def read_link(device: Path) -> PcieLink:
-    """Link above a device, or below a port.
+def read_link(device: Path) -> dict[str, int | None]:
+    """Known properties of the link above a device, or below a port, by field of `Bridge`.
 
     Kernels wake the device to read these files from its registers, so nothing is read from a
     suspended one.
     """
     if is_asleep(device):
-        return PcieLink()
-    return PcieLink(
-        generation=generation_of(read_line(device / "current_link_speed")),
-        width=_width(device / "current_link_width"),
-        generation_maximum=generation_of(read_line(device / "max_link_speed")),
-        width_maximum=_width(device / "max_link_width"),
-    )
+        return {}
+    return {
+        "generation": generation_of(read_line(device / "current_link_speed")),
+        "width": _width(device / "current_link_width"),
+        "generation_maximum": generation_of(read_line(device / "max_link_speed")),
+        "width_maximum": _width(device / "max_link_width"),
+    }
 
 
 def generation_of(speed: str) -> int | None:

@@ -8,9 +8,9 @@ from typing import Final
 
 from rightsizer.host.files import parse_cpus, read_integer, read_line, read_names
 from rightsizer.host.numa_locality import NumaNodes, read_nodes
-from rightsizer.host.pcie import PcieLink, PciPath, chain_of, kernel_address, read_link, relate
+from rightsizer.host.pcie import PciPath, chain_of, kernel_address, read_link, relate
 from rightsizer.model.device import Device
-from rightsizer.model.frozen import astuple, dataclass, field
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.topology import (
     Adapter,
     AdapterKind,
@@ -164,20 +164,18 @@ class _PciTree:
         """
         address = kernel_address(device.pci_bus_id)
         folder = self.device(address) if address is not None and self.shows(address) else None
-        link = PcieLink() if folder is None else read_link(folder)
+        link = {} if folder is None else read_link(folder)
         return Placement(
             uuid=device.uuid,
             pci_bus_id=address,
             numa_node=facts.numa_node if folder is None else site.numa_node,
             memory_numa_node=facts.memory_numa_node,
             cpus=facts.cpus if folder is None else self._cpus(folder, site),
-            bridges=tuple(
-                Bridge(name, *astuple(read_link(self.device(name)))) for name in site.bridges
-            ),
-            generation=link.generation or facts.generation,
-            width=link.width or facts.width,
-            generation_maximum=link.generation_maximum or device.pcie_generation_maximum,
-            width_maximum=link.width_maximum or device.pcie_width_maximum,
+            bridges=tuple(Bridge(name, **read_link(self.device(name))) for name in site.bridges),
+            generation=link.get("generation") or facts.generation,
+            width=link.get("width") or facts.width,
+            generation_maximum=link.get("generation_maximum") or device.pcie_generation_maximum,
+            width_maximum=link.get("width_maximum") or device.pcie_width_maximum,
         )
 
     def _cpus(self, folder: Path, site: PciPath) -> tuple[int, ...]:
