@@ -16,7 +16,7 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.state import State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Unit
-from rightsizer.simulator.node import ScenarioHost, ScenarioOwners
+from rightsizer.simulator.node import ScenarioHost
 from rightsizer.simulator.packaged import packaged_scenarios
 from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.simulator.source import SimulatedSource
@@ -66,7 +66,7 @@ def pair(request: pytest.FixtureRequest) -> Iterator[tuple[Snapshot, Snapshot]]:
         settings=patient_settings(),
         catalogue=built_in(),
         host_context=HostContextCollector(
-            NodeHostProbe(ScenarioHost(node, clock.wall_time), ScenarioOwners(node), _NOWHERE)
+            NodeHostProbe(ScenarioHost(node, clock.wall_time), node.workloads, _NOWHERE)
         ),
         sysfs=_NOWHERE,
     )
@@ -188,7 +188,7 @@ def test_owners_and_holdings_agree() -> None:
     """One workload holds both GPUs of the stalled job."""
     source = source_of("eight-gpu-node", 12.0)
     snapshot = next_of(source)
-    owners = ScenarioOwners(source.node)
+    owners = source.node.workloads
     held = [snapshot.holdings[snapshot.devices[index].uuid] for index in (2, 3)]
     assert held[0] == held[1]
     (holding,) = held[0]

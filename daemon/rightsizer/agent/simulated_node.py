@@ -6,7 +6,7 @@ from typing import Final
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.io.clock import Clock
 from rightsizer.simulator.library.simulated_library import SimulatedLibrary
-from rightsizer.simulator.node import ScenarioHost, ScenarioOwners, SimulatedNode
+from rightsizer.simulator.node import ScenarioHost, SimulatedNode
 from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.telemetry.host_context import NodeHostProbe
 from rightsizer.telemetry.nvml.library import use_library
@@ -24,5 +24,5 @@ def simulate(scenario_name: str, clock: Clock, catalogue: Catalogue) -> tuple[st
     scenario = load_scenario(scenario_name, catalogue)
     node = SimulatedNode(scenario, catalogue, start=clock.wall_time())
     use_library(SimulatedLibrary(node, clock.wall_time))
-    eyes = NodeHostProbe(ScenarioHost(node, clock.wall_time), ScenarioOwners(node), NOWHERE)
+    eyes = NodeHostProbe(ScenarioHost(node, clock.wall_time), node.workloads, NOWHERE)
     return f"simulated ({scenario.name})", eyes

@@ -14,8 +14,7 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition, State
 from rightsizer.model.topology import Placement
 from rightsizer.model.units import Nanoseconds
-from rightsizer.model.workload import Allocator, Workload
-from rightsizer.owners.owner import WorkloadResolver
+from rightsizer.model.workload import Allocator
 from rightsizer.simulator.counters import STEP, GpuCounters, RateIntegral, Rates
 from rightsizer.simulator.device import SimulatedDevice, simulated_device
 from rightsizer.simulator.faults import HEALTHY, DriverUnload, FaultSchedule, GpuAbsence, GpuHealth
@@ -238,17 +237,3 @@ def host_signals(host: HostLoad) -> dict[Signal, float]:
         Signal.IO_PRESSURE: host.io_pressure,
         Signal.MEMORY_PRESSURE: host.memory_pressure,
     }
-
-
-class ScenarioOwners(WorkloadResolver):
-    """Resolves the scenario's processes to their workloads."""
-
-    def __init__(self, node: SimulatedNode) -> None:
-        self._node = node
-
-    def workload_of(self, pid: int) -> Workload | None:
-        """Return the workload of a process, or `None` if it is not of the scenario."""
-        return self._node.workloads.workload_of(pid)
-
-    def close(self) -> None:
-        """Do nothing: no resources are held."""

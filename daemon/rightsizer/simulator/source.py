@@ -15,7 +15,7 @@ from rightsizer.simulator.counters import STEP
 from rightsizer.simulator.device import SimulatedDevice
 from rightsizer.simulator.faults import CallFailure, CallHang, FaultEffect, GpuAbsence, GpuLoss
 from rightsizer.simulator.library.calls import NvmlCode
-from rightsizer.simulator.node import ScenarioOwners, SimulatedNode, host_signals
+from rightsizer.simulator.node import SimulatedNode, host_signals
 from rightsizer.simulator.readings import ModelReader
 from rightsizer.simulator.scenario import SimulatedScenario
 
@@ -70,24 +70,17 @@ class SimulatedSource:
         self._heard_until = self._next - 1
         self._interval = interval
         self._end = None if duration is None else self._next + duration
-        self._node = SimulatedNode(
-            scenario, catalogue, self._next, counter_step=max(STEP, interval)
-        )
-        self._owners = ScenarioOwners(self._node)
-        self._usual = self._node.devices
+        self.node = SimulatedNode(scenario, catalogue, self._next, counter_step=max(STEP, interval))
+        """Also to compare readings with its true states."""
+        self._usual = self.node.devices
         self._readers = {
-            unit.device.uuid: ModelReader(self._node, unit)
-            for gpu in self._node.units
+            unit.device.uuid: ModelReader(self.node, unit)
+            for gpu in self.node.units
             for unit in (gpu, *gpu.instances)
         }
         self._seen: set[str] = set()
         """GPUs that were present before."""
         self._xids: dict[str, XidLog] = {}
-
-    @property
-    def node(self) -> SimulatedNode:
-        """The node, to compare readings with its true states."""
-        return self._node
 
     def read(self) -> Snapshot | None:
         """Return the next snapshot, or `None` after the duration."""
@@ -100,8 +93,10 @@ class SimulatedSource:
         there = (device.uuid for device in devices if device.uuid not in down)
         readings = {uuid: self._readers[uuid].read(time) for uuid in there}
         processes = {uuid: reading.processes or () for uuid, reading in readings.items()}
-        holdings = {uuid: holdings_of(each, self._owners) for uuid, each in processes.items()}
-        away = self._node.unload(time)
+        holdings = {
+            uuid: holdings_of(each, self.node.workloads) for uuid, each in processes.items()
+        }
+        away = self.node.unload(time)
         return Snapshot(
             wall_time=time,
             time=time,
@@ -109,11 +104,11 @@ class SimulatedSource:
             devices=devices,
             readings=readings,
             down=down,
-            host=host_signals(self._node.workloads.host(time)),
+            host=host_signals(self.node.workloads.host(time)),
             holdings={uuid: held for uuid, held in holdings.items() if held},
             collectors={"simulated": CollectorOutcome(success=True, duration_seconds=0.0)},
             xids=self._listen(time),
-            driver={"driver_version": self._node.scenario.driver_version},
+            driver={"driver_version": self.node.scenario.driver_version},
             trouble=None if away is None else "the driver is not loaded",
         )
 
@@ -121,32 +116,32 @@ class SimulatedSource:
         """Do nothing: no resources are held."""
 
     def _devices(self, time: Nanoseconds) -> tuple[Device, ...]:
-        if not self._node.has_faults:
+        if not self.node.has_faults:
             return self._usual
-        present = {gpu.device.uuid: gpu for gpu in self._node.present(time)}
+        present = {gpu.device.uuid: gpu for gpu in self.node.present(time)}
         self._seen |= present.keys()
         # A GPU once seen stays listed, as lost, like in the live source.
         listed = [
             present.get(gpu.device.uuid, replace(gpu, instances=()))
-            for gpu in self._node.units
+            for gpu in self.node.units
             if gpu.device.uuid in self._seen
         ]
         return tuple(unit.device for gpu in listed for unit in (gpu, *gpu.instances))
 
     def _silent(self, devices: tuple[Device, ...], time: Nanoseconds) -> Mapping[str, Down]:
-        if not self._node.has_faults:
+        if not self.node.has_faults:
             return {}
-        node, uuids = self._node, (device.uuid for device in devices)
+        node, uuids = self.node, (device.uuid for device in devices)
         reasons = {uuid: down_reason(node, node.unit(uuid), time) for uuid in uuids}
         return {uuid: down for uuid, down in reasons.items() if down is not None}
 
     def _listen(self, time: Nanoseconds) -> Mapping[str, XidLog]:
-        if not self._node.has_faults:
+        if not self.node.has_faults:
             return {}
         after, self._heard_until = self._heard_until, time
-        if self._node.unload(time) is None:
-            for gpu in self._node.units:
-                for at, code in self._node.timeline(gpu).xids(after, time):
+        if self.node.unload(time) is None:
+            for gpu in self.node.units:
+                for at, code in self.node.timeline(gpu).xids(after, time):
                     log = self._xids.get(gpu.device.uuid, XidLog({}))
                     self._xids[gpu.device.uuid] = log.counted(code, at)
         return dict(self._xids)

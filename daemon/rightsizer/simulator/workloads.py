@@ -8,6 +8,7 @@ from rightsizer.model.frozen import dataclass
 from rightsizer.model.reading import Process
 from rightsizer.model.units import DAY_SECONDS, NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
 from rightsizer.model.workload import Workload
+from rightsizer.owners.owner import WorkloadResolver
 from rightsizer.simulator.activity import DeviceLoad
 from rightsizer.simulator.scenario import (
     DeviceLocation,
@@ -121,8 +122,8 @@ class _TaskTimeline:
         return DeviceLoad.of(phase.activity, intensity, pace)
 
 
-class SimulatedWorkloads:
-    """All workloads of a node."""
+class SimulatedWorkloads(WorkloadResolver):
+    """All workloads of a node; resolves its processes to them."""
 
     def __init__(self, scenario: SimulatedScenario) -> None:
         self._cores = scenario.cores
@@ -149,9 +150,12 @@ class SimulatedWorkloads:
         return tuple(members)
 
     def workload_of(self, pid: int) -> Workload | None:
-        """Return the workload of a process, or `None`."""
+        """Return the workload of a process, or `None` if it is not of the scenario."""
         worker = self._of_pid.get(pid)
         return worker.task.workload if worker else None
+
+    def close(self) -> None:
+        """Do nothing: no resources are held."""
 
     def host(self, time: Nanoseconds) -> HostLoad:
         """Return the node's load: cores in use, and the highest pressure of a workload."""
