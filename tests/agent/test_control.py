@@ -214,7 +214,7 @@ def test_the_source_obeys_the_controls_that_the_socket_has() -> None:
     own.source.close()
 
     assert [own.controls.released(held) for held in ReleasableResource] == [None, None]
-    assert own.still_held(own.controls.release(ReleasableResource.GPUS))
+    assert own.source.still_held(own.controls.release(ReleasableResource.GPUS))
 
 
 JSON: Final = st.recursive(

@@ -51,7 +51,8 @@ def first_reports(settings: Settings, clock: Clock) -> tuple[Report, ...]:
     began, never = clock.time(), threading.Event()
     reports: list[Report] = []
     with closing(named.source) as source:
-        while (snapshot := source.read()) is not None:
+        while True:
+            snapshot = source.read()
             agent = partial(
                 AgentReport,
                 __version__,

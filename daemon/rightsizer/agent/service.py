@@ -46,24 +46,24 @@ def serve(  # noqa: PLR0913 - each is a part of the outside world.
     counter = configure(log.format, log.level, repeat_interval_seconds=log.repeat_interval)
     # Before the storage: a wrong scenario must not leave an empty history behind.
     access = replace(configured_access(settings.web, clock.wall_time), is_open=is_open)
-    named = live_source(settings, clock)
-    plan = plan_route(config_file, settings.web.server)
+    named, plan = live_source(settings, clock), plan_route(config_file, settings.web.server)
+    source = named.source
     with ExitStack() as failed:
-        failed.callback(named.source.close)
+        failed.callback(source.close)
         storage = Storage(history.path, maximum_bytes=history.maximum_size_bytes)
         failed.callback(storage.close)
         agent = Agent(
             settings,
-            named.source,
+            source,
             source_name=named.name,
             clock=clock,
             storage=storage,
             log_counter=counter,
             notifier=Notifier(os.environ),
-            local_routes=(*ControlRoutes(named.controls, clock, named.still_held).routes, plan),
+            local_routes=(*ControlRoutes(named.controls, clock, source.still_held).routes, plan),
             controls=named.controls,
-            still_held=named.still_held,
-            expect=named.expect,
+            still_held=source.still_held,
+            expect=source.expect,
             access=access,
             reread=reread,
         )

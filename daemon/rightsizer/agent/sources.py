@@ -1,36 +1,28 @@
 """Selection of the source by the settings: this node's driver, or a simulated one."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import Catalogue, read_catalogue
 from rightsizer.host.collector import ProcHostCollector
 from rightsizer.io.clock import Clock
-from rightsizer.model.device import Device
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import nanoseconds
 from rightsizer.owners.resolver import OwnerResolver
 from rightsizer.telemetry.host_context import HostContextCollector, NodeHostProbe
 from rightsizer.telemetry.live import LiveSource
 from rightsizer.telemetry.settings import SourceSettings
-from rightsizer.telemetry.source import (
-    ReleaseController,
-    SecondarySource,
-    SnapshotSource,
-    StillHeld,
-)
+from rightsizer.telemetry.source import ReleaseController, SecondarySource
 
 
 @dataclass(frozen=True, slots=True)
 class NamedSource:
     """A live source with its display name and its controls."""
 
-    source: SnapshotSource
+    source: LiveSource
     name: str
     controls: ReleaseController
-    still_held: StillHeld
-    expect: Callable[[Iterable[Device]], None]
 
 
 def live_source(settings: Settings, clock: Clock) -> NamedSource:
@@ -53,7 +45,7 @@ def live_source(settings: Settings, clock: Clock) -> NamedSource:
         secondary=tuple(_neighbors(settings.sources, clock, catalogue)),
         controls=controls,
     )
-    return NamedSource(source, name, controls, source.still_held, source.expect)
+    return NamedSource(source, name, controls)
 
 
 def _node(

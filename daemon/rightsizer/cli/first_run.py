@@ -40,12 +40,12 @@ def _trouble() -> str | None:
     clock = SystemClock()
     deadline = clock.time() + nanoseconds(_PATIENCE_SECONDS)
     with closing(live_source(Settings(), clock).source) as source:
-        while (snapshot := source.read()) is not None:
+        while True:
+            snapshot = source.read()
             if snapshot.devices:
                 return None
             if snapshot.trouble is not None or clock.time() > deadline:
                 return snapshot.trouble or "the driver does not answer"
-    return "the driver does not answer"
 
 
 def _run_agent() -> None:

@@ -59,7 +59,6 @@ def first_snapshot(settings: Settings, sleep: Callable[[float], None] = time.sle
     with closing(live_source(settings, SystemClock()).source) as source:
         while True:
             snapshot = source.read()
-            assert snapshot is not None  # noqa: S101 - a live source never ends.
             rounds += snapshot.trouble is None or not snapshot.trouble.startswith("NVML ")
             if rounds >= _LOOKS or time.monotonic() - began > _PATIENCE_SECONDS:
                 return snapshot
