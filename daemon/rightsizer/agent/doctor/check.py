@@ -74,6 +74,17 @@ class CheckContext:
         return bool(self.settings.sources.simulated.scenario)
 
 
+def connect_error(path: str) -> OSError | None:
+    """Why nothing answers at a Unix socket, or `None` if a process does."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(path)
+        except OSError as error:
+            return error
+    return None
+
+
 def is_listened_at(host: str, port: int) -> bool:
     """Whether a process listens on a port; wildcard addresses are tried on loopback."""
     local = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - nothing is bound.

@@ -9,7 +9,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from rightsizer.agent.doctor.check import Check, CheckContext, Verdict, failed_check, is_listened_at
+from rightsizer.agent.doctor.check import (
+    Check,
+    CheckContext,
+    Verdict,
+    connect_error,
+    failed_check,
+    is_listened_at,
+)
 from rightsizer.broker.settings import BrokerSettings
 from rightsizer.io.program import program_of
 from rightsizer.notify.webhook.settings import read_token
@@ -65,18 +72,12 @@ def check_local_socket(place: CheckContext) -> Check:
     lost = "claim, dismiss, snooze, release and resume beside a running agent"
     if place.settings.broker.enabled:
         lost = f"run, queue, reserve and cancel, so that no GPU is lent; {lost}"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(1.0)
-        try:
-            probe.connect(path)
-        except PermissionError:
-            found = f"{path} is closed to user {os.geteuid()}"
-            return failed_check(name, Verdict.LIMITED, "closed", found, lost=lost)
-        except OSError:
-            folder = Path(path).parent
-        else:
-            return Check(name, Verdict.OK, f"an agent answers at {path}")
-    if os.access(folder, os.W_OK):
+    if (error := connect_error(path)) is None:
+        return Check(name, Verdict.OK, f"an agent answers at {path}")
+    if isinstance(error, PermissionError):
+        found = f"{path} is closed to user {os.geteuid()}"
+        return failed_check(name, Verdict.LIMITED, "closed", found, lost=lost)
+    if os.access(folder := Path(path).parent, os.W_OK):
         return Check(name, Verdict.OK, f"no agent runs; {folder} is open to this user")
     found = f"no agent answers, and user {os.geteuid()} may not put a socket into {folder}"
     return failed_check(name, Verdict.LIMITED, "away", found, lost=lost)

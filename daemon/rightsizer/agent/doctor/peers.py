@@ -1,12 +1,11 @@
 """Checks of the agent's peers: kubelet, container engine, dcgm-exporter, Grafana."""
 
-import socket
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from rightsizer.agent.doctor.check import Check, CheckContext, Verdict, failed_check
+from rightsizer.agent.doctor.check import Check, CheckContext, Verdict, connect_error, failed_check
 from rightsizer.io.grpc_client import GrpcCallError
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure, FailureKind
@@ -45,8 +44,8 @@ def check_container_engine(place: CheckContext) -> Check:
     name, path = "container engine", place.settings.sources.owners.container_socket
     if not path:
         return Check(name, Verdict.UNUSED, "sources.owners.container_socket is not set")
-    if (reason := _why_closed(path)) is not None:
-        return failed_check(name, Verdict.LIMITED, "closed", f"{path}: {reason}")
+    if (error := connect_error(path)) is not None:
+        return failed_check(name, Verdict.LIMITED, "closed", f"{path}: {error.strerror or error}")
     return Check(name, Verdict.OK, f"{path} answers")
 
 
@@ -76,13 +75,3 @@ def check_grafana(place: CheckContext) -> Check:
     if answer.status in _UNAUTHORIZED or answer.kind is FailureKind.CREDENTIAL:
         return failed_check(name, Verdict.LIMITED, "refused", answer.message)
     return failed_check(name, Verdict.MISSING, "away", answer.message)
-
-
-def _why_closed(path: str) -> str | None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(1.0)
-        try:
-            probe.connect(path)
-        except OSError as error:
-            return error.strerror or str(error)
-    return None
