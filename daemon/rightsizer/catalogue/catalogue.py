@@ -298,14 +298,17 @@ def completed(device: Device, board: Board) -> Device:
         "nvlink_bytes_per_second": board.nvlink_bytes_per_second or None,
     }
     assumed = {name: figure for name, figure in figures.items() if not getattr(device, name)}
+    return replace(on_board(device, board), assumed=(*device.assumed, *assumed), **assumed)
+
+
+def on_board(device: Device, board: Board) -> Device:
+    """Add a board's key, its achievable fractions and, if unknown, its architecture."""
     return replace(
         device,
         board=board.key,
         architecture=device.architecture or board.architecture,
         achievable_compute_ratio=board.achievable_compute_ratio,
         achievable_bandwidth_ratio=board.achievable_bandwidth_ratio,
-        assumed=(*device.assumed, *assumed),
-        **assumed,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pynvml
 
 from rightsizer.catalogue.board import Board, MigProfile
-from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.catalogue.catalogue import Catalogue, on_board
 from rightsizer.host.files import read_integer
 from rightsizer.host.pcie import kernel_address
 from rightsizer.model.device import Device, MigInstance
@@ -203,15 +203,7 @@ def describe_gpu(facts: DeviceFactsReader, handle: Any, index: int) -> Device:
         facts=facts.texts(_CONSTANTS, handle),
     )
     board = facts.catalogue.find(name)
-    if board is None:
-        return device
-    return replace(
-        device,
-        board=board.key,
-        architecture=device.architecture or board.architecture,
-        achievable_compute_ratio=board.achievable_compute_ratio,
-        achievable_bandwidth_ratio=board.achievable_bandwidth_ratio,
-    )
+    return device if board is None else on_board(device, board)
 
 
 def with_modes(

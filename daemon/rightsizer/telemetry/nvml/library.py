@@ -82,7 +82,6 @@ def failure_of(error: Exception, call: str) -> NvmlFailure:
     `NVMLLibraryMismatchError`, raised if an old driver lacks the version of a function, is no
     `NVMLError`.
     """
-    # Raised where an old driver lacks the version of a function; no `NVMLError`.
     if isinstance(error, pynvml.NVMLLibraryMismatchError):
         return NvmlFailure(Missing.NOT_SUPPORTED, call, "the driver is too old for this call")
     if isinstance(error, pynvml.NVMLError):
