@@ -74,6 +74,13 @@ class Storage:
         self._reported_breaks = self.database.breaks
         self.history = HistoryRepository(self.database, maximum_bytes) if path else None
 
+    @property
+    def kept_history(self) -> HistoryRepository:
+        """The history; raises `HistoryError` if none is kept."""
+        if self.history is None:
+            raise HistoryError("no history is kept; set history.path or give --history.path")
+        return self.history
+
     def ledger(self, settings: LedgerSettings) -> Ledger:
         """Load the stored ledger."""
         if (store := self._ledger) is None:

@@ -37,7 +37,9 @@ def run_offline(
     opened = _opened(path, settings) if save else Storage(str(path), read_only=True)
     with closing(opened) as storage:
         accountant = AccountingService(settings.accounting)
-        end = _restored(accountant, storage, path)
+        history = storage.kept_history
+        if not (end := _restored(accountant, history.devices(), history.load())):
+            raise HistoryError(f"history '{path}' is empty; let the agent run for a while first")
         clock, policies = FastClock(end), PolicySet(settings.policies_here)
         profiles = ProfileService(accountant, storage, clock, settings.profiles)
         rules = configured_rules(settings)
@@ -62,7 +64,18 @@ def findings_over(
     devices: Iterable[DeviceRecord], windows: Iterable[Window], settings: Settings
 ) -> tuple[Finding, ...]:
     """Judge windows of a history by every rule; windows come oldest first."""
-    accountant, end = AccountingService(settings.accounting), 0
+    accountant = AccountingService(settings.accounting)
+    end = _restored(accountant, devices, windows)
+    policies = PolicySet(settings.policies_here)
+    rules = configured_rules(settings)
+    return Recommender(accountant, rules, policies, FastClock(end)).over_all(end)
+
+
+def _restored(
+    accountant: AccountingService, devices: Iterable[DeviceRecord], windows: Iterable[Window]
+) -> Nanoseconds:
+    """Restore a history into the accounts; return the end of its last window, 0 without any."""
+    end = 0
 
     def reaching() -> Iterator[Window]:
         nonlocal end
@@ -71,19 +84,7 @@ def findings_over(
             yield window
 
     accountant.restore(devices, reaching(), counts=True)
-    policies = PolicySet(settings.policies_here)
-    rules = configured_rules(settings)
-    return Recommender(accountant, rules, policies, FastClock(end)).over_all(end)
-
-
-def _restored(accountant: AccountingService, storage: Storage, path: Path) -> Nanoseconds:
-    """Restore the history into the accounts; return the end of its last window."""
-    if storage.history is None:
-        raise HistoryError("no history is kept; set history.path or give --history.path")
-    if not (windows := tuple(storage.history.load())):
-        raise HistoryError(f"history '{path}' is empty; let the agent run for a while first")
-    accountant.restore(storage.history.devices(), windows, counts=True)
-    return max(window.end for window in windows)
+    return end
 
 
 def _opened(path: Path, settings: Settings) -> Storage:
@@ -152,7 +153,7 @@ def explain_offline(path: Path, settings: Settings, asked: str) -> JsonObject:
     for finding in findings:
         if finding.id == asked:
             with closing(Storage(str(path), read_only=True)) as storage:
-                extent = None if storage.history is None else storage.history.extent()
+                extent = storage.kept_history.extent()
             return explain_finding(finding, 0 if extent is None else extent[1], rules)
     raise UsageError(unknown_advice_message(advice, asked) or "")
 

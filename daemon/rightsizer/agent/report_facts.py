@@ -79,8 +79,7 @@ def report_facts(path: Path, settings: Settings, query: ReportQuery) -> ReportFa
         UsageError: the span ends before it begins, or is longer than any history can be.
     """
     with closing(Storage(str(path), read_only=True)) as storage:
-        if (history := storage.history) is None:
-            raise HistoryError("no history is kept; set history.path or give --history.path")
+        history = storage.kept_history
         if (extent := history.extent()) is None:
             raise HistoryError(f"history '{path}' is empty; let the agent run for a while first")
         since, until = _span(query, *extent)

@@ -17,7 +17,7 @@ from rightsizer.advice.storage import Storage
 from rightsizer.console.command import Command, add_flags, explained_output, help_of
 from rightsizer.console.flags import add_config_flag, add_history_flag, moment, settings_of
 from rightsizer.io.files import whole_file
-from rightsizer.model.errors import HistoryError, UsageError
+from rightsizer.model.errors import UsageError
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.window import Window
@@ -58,10 +58,8 @@ def export_rows(path: Path, query: ExportQuery) -> Iterator[Iterator[ExportRow]]
         UsageError: a requested device is not in it.
     """
     with contextlib.closing(Storage(str(path), read_only=True)) as storage:
-        if storage.history is None:
-            raise HistoryError("no history is kept; set history.path or give --history.path")
-        wanted = _wanted(query.devices, storage.history.devices())
-        yield _rows(storage.history, query, wanted)
+        history = storage.kept_history
+        yield _rows(history, query, _wanted(query.devices, history.devices()))
 
 
 def merged(windows: Iterable[Window], grain: Nanoseconds) -> Iterator[Window]:

@@ -90,9 +90,7 @@ def job_report(path: Path, settings: Settings, job: str) -> JobUsageReport:
         HistoryError: there is no history, or it lacks the workload.
     """
     with closing(Storage(str(path), read_only=True)) as storage:
-        history = storage.history
-        if history is None:
-            raise HistoryError("no history is kept; set history.path or give --history.path")
+        history = storage.kept_history
         tenures = [each for each in history.tenures() if each.workload in _keys(job)]
         window = _window(history, job, tenures)
         key = window.workload_key or job
