@@ -5,11 +5,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any, Final
 
 from rightsizer.exposition.negotiation import Rendering, accepts_gzip
-from rightsizer.io.yaml import load_yaml
+from rightsizer.io.yaml import load_beside
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.errors import ConfigurationError, UsageError
 from rightsizer.model.finding import Reason
@@ -155,9 +154,8 @@ def span_of_query(query: Mapping[str, Sequence[str]], known: Collection[str]) ->
 @functools.cache
 def openapi_document() -> dict[str, Any]:
     """Return the OpenAPI document as plain values."""
-    file = Path(__file__).with_name("openapi.yaml")
-    data: dict[str, Any] = load_yaml(file.read_text(encoding="utf-8"), file.name).data
-    return data
+    document: dict[str, Any] = load_beside(__file__, "openapi.yaml")
+    return document
 
 
 def _metrics(site: Router, request: WebRequest) -> WebResponse:
