@@ -16,8 +16,8 @@ from rightsizer.advice.storage import Storage
 from rightsizer.console.agent_client import add_socket_flag, asked_at
 from rightsizer.console.command import Command, answer, help_of
 from rightsizer.console.flags import add_config_flag, add_history_flag, history_path, settings_of
-from rightsizer.console.text import aligned, counted, wrapped
 from rightsizer.host.settings import PathSettings
+from rightsizer.io.terminal import aligned, counted, wrapped
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.report.json_encoder import JsonObject
 

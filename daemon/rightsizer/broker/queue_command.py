@@ -16,7 +16,7 @@ from rightsizer.broker.request import (
 from rightsizer.console.agent_client import add_agent_flags, client_of
 from rightsizer.console.command import Command, add_flags, answer, help_of, say
 from rightsizer.console.flags import duration, moment
-from rightsizer.console.text import aligned
+from rightsizer.io.terminal import aligned
 from rightsizer.model.errors import RefusedError, RightsizerError, UsageError
 from rightsizer.model.units import GIB, format_duration, seconds
 

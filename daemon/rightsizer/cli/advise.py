@@ -8,9 +8,9 @@ from rightsizer.console.advice import advice_lines, dearest_first, dollars_per_d
 from rightsizer.console.command import Command, add_flags, answer, help_of, program
 from rightsizer.console.flags import add_config_flag, add_history_flag, history_path, settings_of
 from rightsizer.console.remote_agent import RemoteAgent, add_url_flags
-from rightsizer.console.text import counted, width, wrapped
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
+from rightsizer.io.terminal import counted, width, wrapped
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import UsageError
 from rightsizer.model.finding import Finding

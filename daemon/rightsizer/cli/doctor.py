@@ -11,9 +11,9 @@ from rightsizer.agent.doctor.check import Check, Verdict
 from rightsizer.agent.settings import Settings
 from rightsizer.console.command import Command, answer, help_of
 from rightsizer.console.flags import add_config_flag, settings_of
-from rightsizer.console.text import width
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
+from rightsizer.io.terminal import width
 
 _HELP: Final = help_of(__file__)
 

@@ -18,9 +18,9 @@ from rightsizer.cli.scenario_flag import add_scenario_flag, looked_at
 from rightsizer.console.agent_client import add_agent_flags, socket_of
 from rightsizer.console.command import Command, add_flags, help_of, say
 from rightsizer.console.flags import settings_of
-from rightsizer.console.text import aligned, wrapped
 from rightsizer.io.clock import Clock, SystemClock
 from rightsizer.io.local import LocalClient
+from rightsizer.io.terminal import aligned, wrapped
 from rightsizer.model.errors import AgentAbsentError, RightsizerError
 from rightsizer.model.units import GIB, format_duration, seconds
 

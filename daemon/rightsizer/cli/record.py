@@ -12,10 +12,10 @@ from rightsizer.agent.sources import live_source
 from rightsizer.cli.agent import add_source_flags, with_source_flags
 from rightsizer.console.command import Command, add_flags
 from rightsizer.console.flags import add_config_flag, duration, settings_of, with_values
-from rightsizer.console.text import counted
 from rightsizer.io.clock import Clock, SystemClock
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.systemd import stop_on_signals
+from rightsizer.io.terminal import counted
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import nanoseconds

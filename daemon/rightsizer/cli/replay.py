@@ -16,9 +16,9 @@ from rightsizer.console.advice import finding_line
 from rightsizer.console.command import Command, add_flags, answer, help_of
 from rightsizer.console.flags import add_config_flag, settings_of, whole_number
 from rightsizer.console.progress import ProgressLine
-from rightsizer.console.text import counted
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
+from rightsizer.io.terminal import counted
 from rightsizer.model.errors import HistoryError, UsageError
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, format_duration, percent_text, seconds

@@ -17,9 +17,9 @@ from rightsizer.catalogue.catalogue import read_catalogue
 from rightsizer.cli.scenario_flag import add_scenario_flag, looked_at
 from rightsizer.console.command import Command, add_flags, help_of, say
 from rightsizer.console.flags import add_config_flag, settings_of, with_values
-from rightsizer.console.text import aligned
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.clock import SystemClock
+from rightsizer.io.terminal import aligned
 from rightsizer.model.errors import RightsizerError, UsageError
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.topology import (

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from rightsizer.console.text import wrapped
+from rightsizer.io.terminal import wrapped
 from rightsizer.model.finding import Action, Finding, Rank, Savings, worth_rank
 from rightsizer.model.frozen import fields
 from rightsizer.model.units import percent_text

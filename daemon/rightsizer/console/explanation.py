@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from rightsizer.console.text import wrapped
+from rightsizer.io.terminal import wrapped
 from rightsizer.model.units import format_duration, percent_text
 from rightsizer.report.evidence_labels import evidence_labels, value_label
 from rightsizer.report.explanation import risk_word, risks_text

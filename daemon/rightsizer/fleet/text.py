@@ -6,9 +6,9 @@ from itertools import groupby
 from typing import Any, Final
 
 from rightsizer.console.advice import advice_lines
-from rightsizer.console.text import aligned, counted, wrapped
 from rightsizer.fleet.answers import opened
 from rightsizer.fleet.pools.placement import gpus_text
+from rightsizer.io.terminal import aligned, counted, wrapped
 from rightsizer.model.finding import Reason
 from rightsizer.model.units import MIB, format_duration, percent_text
 from rightsizer.report.labels import first_names, readable_name

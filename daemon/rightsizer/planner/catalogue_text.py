@@ -5,7 +5,7 @@ from typing import Final
 
 from rightsizer.catalogue.board import Board, OriginKind, Precision
 from rightsizer.catalogue.prices import Price, Prices
-from rightsizer.console.text import aligned
+from rightsizer.io.terminal import aligned
 from rightsizer.model.units import GIB
 from rightsizer.planner.figures import NOTHING, SourceNotes, short_number, words_of
 
@@ -157,7 +157,7 @@ def _section(title: str, lines: Iterable[_Line]) -> list[str]:
 def columns(lines: Iterable[Sequence[str]]) -> list[str]:
     """Align the cells of lines in columns."""
     header, *others = [*lines] or [()]
-    return [line for line in aligned(header, others, {*header}) if line]
+    return aligned(header, others, {*header}) if header else []
 
 
 def table_text(boards: Iterable[Board], prices: Prices) -> str:

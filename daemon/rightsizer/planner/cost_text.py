@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from rightsizer.console.text import aligned, counted, wrapped
+from rightsizer.io.terminal import aligned, counted, wrapped
 from rightsizer.model.units import percent_text
 from rightsizer.planner.candidate import (
     Bill,

@@ -5,7 +5,7 @@ from typing import Any, Final, TypeAlias
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.config.row import Row
-from rightsizer.console.text import aligned, counted, wrapped
+from rightsizer.io.terminal import aligned, counted, wrapped
 from rightsizer.model.errors import ProfileError, RequirementError, RightsizerError
 from rightsizer.model.frozen import asdict, dataclass, fields
 from rightsizer.model.units import percent_text

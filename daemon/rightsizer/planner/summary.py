@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Final
 
 from rightsizer.console.command import printable, write
-from rightsizer.console.text import counted, wrapped
+from rightsizer.io.terminal import counted, wrapped
 from rightsizer.model.frozen import dataclass
 from rightsizer.planner.candidate import PlanCandidate, rejected
 from rightsizer.planner.cost_text import growth_verdict, rejected_title
@@ -28,6 +28,8 @@ from rightsizer.sizing.requirement import Requirement
 
 _SHOWN: Final = 5
 _LEFT: Final = frozenset({"GPUs", "90% range", "rented as", "why not first"})
+_EXPENDABLE: Final = ("90% range", "#", "TPOT", "TTFT", "rented as")
+"""Columns that a narrow terminal does without, the first ones first."""
 _EQUAL: Final = 1.005
 """Ratio to the cost of the first, up to which costs count as equal."""
 _DOUBLE: Final = 2.0
@@ -141,7 +143,7 @@ def _best_first(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:
     names = ("rank", "name", cost, "rate", beside, "hours", "first", "between")
     why = ("why not first", lambda each: "; ".join(_shortcomings(best, each)))
     columns = [*columns_of(plan.requirement, names), why]
-    head, first, *others = table_lines(columns, shown, _LEFT)
+    head, first, *others = table_lines(columns, shown, _LEFT, _EXPENDABLE)
     yield SummaryLine("")
     yield SummaryLine(head, LineKind.HEADING)
     yield SummaryLine(first, LineKind.BEST)
@@ -156,7 +158,7 @@ def _best_first(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:
     if any(each.rate.targets_probability is not None for each in shown):
         below.append("in time: the chance that all latencies are kept")
     if below:
-        yield SummaryLine("; ".join(below), LineKind.FAINT)
+        yield from _faint("; ".join(below))
 
 
 def _shortcomings(best: PlanCandidate, other: PlanCandidate) -> Iterator[str]:
@@ -216,7 +218,11 @@ def _to_be_sure(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:
     more = "--details: memory, all costs, alternatives, checks; --all: every kind"
     if best.rental is None:
         more += "; --provider: whole instances"
-    yield SummaryLine(f"{more}.", LineKind.FAINT)
+    yield from _faint(f"{more}.")
+
+
+def _faint(text: str) -> Iterator[SummaryLine]:
+    return (SummaryLine(line, LineKind.FAINT) for line in wrapped(text, hanging=0))
 
 
 def _run_text(requirement: Requirement, step: ValidationStep) -> str:

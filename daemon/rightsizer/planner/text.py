@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import astuple
 from typing import TYPE_CHECKING, Final
 
-from rightsizer.console.text import aligned, counted, wrapped
+from rightsizer.io.terminal import aligned, counted, wrapped
 from rightsizer.model.units import GIB, percent_text
 from rightsizer.planner.candidate import PlanCandidate
 from rightsizer.planner.cost_text import costs_lines, growth_lines, rejection_lines
@@ -219,11 +219,14 @@ def _fitting_lines(plan: GpuPlan, *, shows_all: bool) -> Iterator[str]:
 
 
 def table_lines(
-    columns: Sequence[_Column], candidates: Sequence[PlanCandidate], left: Collection[str]
+    columns: Sequence[_Column],
+    candidates: Sequence[PlanCandidate],
+    left: Collection[str],
+    expendable: Sequence[str] = (),
 ) -> list[str]:
     """Return a line of headings, and one per candidate."""
     rows = [[cell(each) for _, cell in columns] for each in candidates]
-    return aligned([heading for heading, _ in columns], rows, left)
+    return aligned([heading for heading, _ in columns], rows, left, expendable)
 
 
 def _detail_lines(requirement: Requirement, best: PlanCandidate) -> Iterator[str]:

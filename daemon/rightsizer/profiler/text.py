@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from rightsizer.console.text import aligned, wrapped
+from rightsizer.io.terminal import aligned, wrapped
 from rightsizer.profiler import figures
 from rightsizer.profiler.figures import ProfileDocument
 from rightsizer.report.figures import percent

@@ -3,10 +3,11 @@
 import datetime as dt
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
+from rightsizer.io.terminal import aligned, width
 from rightsizer.model.advice import OPEN_STATES, AdviceState
 from rightsizer.report import charts, figures, labels, summary
 from rightsizer.report.charts import ChartColumn, stacked_columns
@@ -90,21 +91,16 @@ def _table(text: str, sides: str) -> str:
         "-" * (width - (side == "r")) + ":" * (side == "r")
         for width, side in zip(widths, sides, strict=True)
     ]
-    first, *rest = _padded(lines, widths, sides)
+    first, *rest = (
+        [
+            cell.rjust(width) if side == "r" else cell.ljust(width)
+            for cell, width, side in zip(line, widths, sides, strict=True)
+        ]
+        for line in lines
+    )
     return "".join(f"| {' | '.join(line)} |\n" for line in (first, rule, *rest))
 
 
-def _padded(
-    rows: Iterable[Sequence[str]], widths: Sequence[int], sides: str
-) -> Iterator[list[str]]:
-    for row in rows:
-        cells = zip(row, widths, sides, strict=True)
-        yield [
-            text.rjust(width) if side == "r" else text.ljust(width) for text, width, side in cells
-        ]
-
-
-_WIDTH: Final = 100
 _DEVICES: Final = 16
 """GPUs listed, largest waste first; two nodes fit a screen."""
 _ADVICE: Final = 5
@@ -131,10 +127,8 @@ def _devices(model: ReportModel) -> Iterator[str]:
     rows = sorted(model.devices, key=lambda row: -row.wasted.gpu_hours)
     groups = [GROUP_NAMES[each] for each in figures.KNOWN_GROUPS]
     header = ("GPU", *groups, "known", "unused", "mostly")
-    lines = [header, *(_device(row) for row in rows[:_DEVICES])]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in _padded(lines, widths, "l" + "r" * (len(groups) + 1) + "ll"):
-        yield "  ".join(line).rstrip()
+    cells = [_device(row) for row in rows[:_DEVICES]]
+    yield from aligned(header, cells, {"GPU", "unused", "mostly"}, ("known", *reversed(groups)))
     if len(rows) > _DEVICES:
         yield f"and {len(rows) - _DEVICES} more GPUs, which waste less"
 
@@ -169,6 +163,7 @@ def _to_change(model: ReportModel) -> Iterator[str]:
 
 
 def _wrapped(text: str, head: str = "  ") -> list[str]:
+    rest = " " * len(head)
     return textwrap.wrap(
-        text, _WIDTH, initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False
+        text, width(), initial_indent=head, subsequent_indent=rest, break_on_hyphens=False
     )

@@ -11,10 +11,10 @@ from typing import Final, NamedTuple
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy
 from rightsizer.advice.verdict import CaseSubject
-from rightsizer.console.text import counted
 from rightsizer.fleet.model import FleetDevice, FleetPool, FleetView, LostDevice
 from rightsizer.fleet.pools.pool import MOST_DEVICES, PoolSubject, pool_key
 from rightsizer.fleet.rules.rule import FleetRule, FleetVerdict, node_key, seen_conduct, utc_text
+from rightsizer.io.terminal import counted
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason, Risk
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting

@@ -9,11 +9,11 @@ from typing import Final
 
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy
-from rightsizer.console.text import counted
 from rightsizer.fleet.model import FleetPool, FleetView
 from rightsizer.fleet.pools.pool import MOST_DEVICES, PoolSubject, may_wait_for, pool_key
 from rightsizer.fleet.pools.reclaim import take_out
 from rightsizer.fleet.rules.rule import FleetRule, FleetVerdict, node_key, seen_conduct, utc_text
+from rightsizer.io.terminal import counted
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Option, Reason, Risk
 from rightsizer.model.frozen import dataclass, field, replace

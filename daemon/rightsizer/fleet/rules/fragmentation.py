@@ -9,12 +9,12 @@ from typing import Final
 
 from rightsizer.advice.risk import probability_above
 from rightsizer.advice.rules.rule import OpeningPolicy
-from rightsizer.console.text import counted
 from rightsizer.fleet.model import FleetPool, FleetWorkload
 from rightsizer.fleet.pools.hourly import SpareSettings, spare_of
 from rightsizer.fleet.pools.pool import PoolSubject, part_of, waiting_for
 from rightsizer.fleet.pools.reclaim import Defragmentation, is_fragmented, residents_of, room_for
 from rightsizer.fleet.rules.rule import pool_rule
+from rightsizer.io.terminal import counted
 from rightsizer.model.finding import Action, Finding, Instruction, Option, Reason, Risk, Savings
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting

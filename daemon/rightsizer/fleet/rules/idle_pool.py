@@ -8,7 +8,6 @@ from typing import Final
 
 from rightsizer.advice.risk import risk_of
 from rightsizer.advice.rules.rule import OpeningPolicy
-from rightsizer.console.text import counted
 from rightsizer.fleet.pools.hourly import (
     GrowthSettings,
     SpareCapacity,
@@ -20,6 +19,7 @@ from rightsizer.fleet.pools.hourly import (
 from rightsizer.fleet.pools.pool import PoolSubject, may_wait_for
 from rightsizer.fleet.pools.reclaim import take_out
 from rightsizer.fleet.rules.rule import covered, mostly_covered, pool_rule, weekly_conduct
+from rightsizer.io.terminal import counted
 from rightsizer.model.finding import Action, Finding, Option, Reason
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting

@@ -9,7 +9,6 @@ from typing import Final
 from rightsizer.advice.risk import worst
 from rightsizer.advice.rules.rule import OpeningPolicy
 from rightsizer.advice.verdict import sizing_factors
-from rightsizer.console.text import counted
 from rightsizer.fleet.pools.pool import PoolSubject, waiting_gpus
 from rightsizer.fleet.pools.pool_room import PackingLimits
 from rightsizer.fleet.pools.reclaim import sharing_fragments
@@ -21,6 +20,7 @@ from rightsizer.fleet.rules.rule import (
     pool_rule,
     weekly_conduct,
 )
+from rightsizer.io.terminal import counted
 from rightsizer.model.finding import Action, Finding, Option, Reason, Risk
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
