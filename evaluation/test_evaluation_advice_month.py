@@ -67,7 +67,7 @@ def test_it_neither_nags_nor_flaps(month: Month) -> None:
     assert all(advice.state is not AdviceState.SNOOZED for advice in month.ledger.advice())
 
 
-def test_the_wall_sees_what_is_told_twice_or_ends_without_a_beginning() -> None:
+def test_the_wall_sees_what_is_reported_twice_or_ends_without_a_beginning() -> None:
     """Otherwise the counts above could not fail."""
     wall, outbox = Wall(), AnnotationOutbox(Storage("").database)
     tags = ("rightsizer", "advice:x", "event:opened")

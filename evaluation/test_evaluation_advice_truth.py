@@ -78,7 +78,7 @@ def test_unknown_time_makes_nothing_due() -> None:
     assert verdict(timeline_of((10, (IDLE_TRUTH,)), (60, (LOST,)))) != TRUE
 
 
-def test_a_new_holder_starts_anew() -> None:
+def test_a_new_holder_starts_again() -> None:
     """Idle time before the job is not the job's."""
     timeline = timeline_of((60, (IDLE_TRUTH,)), holder=None)
     timeline.add(60 * MINUTE, {"GPU-0": BUSY}, {"GPU-0": JOB})

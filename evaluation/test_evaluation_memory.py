@@ -43,7 +43,7 @@ def test_a_figure_is_answered_by_its_part(truth: Path) -> None:
     ]
 
 
-def test_bounds_and_arithmetic_are_told_apart(truth: Path) -> None:
+def test_bounds_and_arithmetic_are_distinguished(truth: Path) -> None:
     """Only measured or published values are scored."""
     text = "\n".join(evaluate(Options(truth=truth)))
 

@@ -123,7 +123,7 @@ def test_the_reference_form_is_reproduced(truth: Path) -> None:
     assert closed_form_ms(first) == pytest.approx(16.9, rel=0.03)
 
 
-def test_errors_are_told_by_group_and_left_out(
+def test_errors_are_reported_by_group_and_left_out(
     truth: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Constants are those in use; rows that aiconfigurator answers are compared."""

@@ -137,7 +137,7 @@ def test_every_setting_is_explained() -> None:
     ] == []
 
 
-def test_no_docstring_tells_of_a_setting_that_is_not_there() -> None:
+def test_no_docstring_reports_a_setting_that_is_not_there() -> None:
     """A name that was changed is changed in the text above it too."""
     assert [
         f"{each.__name__}: {name}"

@@ -175,6 +175,6 @@ def test_conditions_beyond_the_device_are_passed_on() -> None:
     assert conditions(unbalanced, layout_of({}), ConditionSettings()) == {Condition.RANK_IMBALANCE}
 
 
-def test_each_condition_is_told_in_one_way() -> None:
+def test_each_condition_is_reported_in_one_way() -> None:
     """The table has every condition once."""
     assert sorted(condition for condition, _, _ in CONDITIONS) == sorted(Condition)

@@ -41,7 +41,7 @@ def test_without_a_counter_it_is_power_times_time() -> None:
     assert meter.measure(SECOND, None, None, LIMIT) is None
 
 
-def test_counter_that_fell_begins_anew() -> None:
+def test_counter_that_fell_begins_again() -> None:
     """A reloaded driver counts from 0; energy of that second comes from the draw."""
     assert metered((300.0, 12.0), (300.0, 312.0), start=9_000_000.0) == [
         MeasuredEnergy(300.0, POWER),

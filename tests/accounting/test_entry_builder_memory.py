@@ -107,7 +107,7 @@ def test_link_that_stays_down_under_load_is_degraded() -> None:
     assert found == [False] * 4 + [True] * 6 + [False] * 5
 
 
-def test_lost_lanes_are_told_at_once() -> None:
+def test_lost_lanes_are_reported_at_once() -> None:
     """Links do not reduce their width to save power."""
     narrow = LINK | {Signal.PCIE_LINK_WIDTH: 8.0}
     (entry,) = post(EntryBuilder(), 0, [{GPU: HELD | narrow}] * 2)

@@ -25,7 +25,7 @@ def cycles(values: Iterable[float | None], step: int = SECOND) -> list[LoadCycle
     high=st.floats(0.5, 1.0),
     step=st.sampled_from([SECOND // 10, SECOND, 2 * SECOND]),
 )
-def test_work_and_pause_at_a_steady_pace_are_told(
+def test_work_and_pause_at_a_steady_pace_are_reported(
     on: int, off: int, high: float, step: int
 ) -> None:
     """Nearly every cycle is found, with its length and busy part."""

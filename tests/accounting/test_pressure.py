@@ -118,7 +118,7 @@ def test_preemptions_go_on_counting_while_the_engine_is_silent() -> None:
     assert over_time([*seconds, (20, {})]) == [False, False, True, True]
 
 
-def test_engine_that_starts_anew_has_preempted_nobody() -> None:
+def test_engine_that_starts_again_has_preempted_nobody() -> None:
     """A counter reset to 0 is no preemption; one reset to above 0 is."""
     assert over_time([(0, {PREEMPTIONS: 7.0}), (5, {PREEMPTIONS: 0.0})]) == [False, False]
     assert over_time([(0, {PREEMPTIONS: 7.0}), (5, {PREEMPTIONS: 2.0})]) == [False, True]

@@ -135,7 +135,7 @@ def test_energy_of_a_gap_is_nobodys() -> None:
     assert_whole(totals)
 
 
-def test_device_that_was_down_begins_its_counter_anew() -> None:
+def test_device_that_was_down_begins_its_counter_again() -> None:
     """Even if the driver returns within the usual gap after the last accounted time."""
     builder, joules = EntryBuilder(), []
     for at in range(20):

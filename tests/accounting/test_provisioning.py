@@ -215,7 +215,7 @@ def test_idle_hours_with_memory_held_make_no_demand() -> None:
     assert found.resources[MEMORY].underprovisioned == 0.0
 
 
-def test_lower_bound_of_compute_is_told_beside() -> None:
+def test_lower_bound_of_compute_is_reported_beside() -> None:
     """It is what the pipes did, plus the margin."""
     found = fit(busy({0.9: 10}, {0.5: 10}, compute_at_least=histogram({0.2: 10})))
     assert found.compute_need_at_least == pytest.approx(0.23)

@@ -35,7 +35,7 @@ def week(hour: float) -> float:
     return office(hour) if hour % 168 < 120 else 0.05
 
 
-def test_hours_of_the_day_are_told_apart() -> None:
+def test_hours_of_the_day_are_distinguished() -> None:
     """Nine in the morning is busy, three at night is not; history began the evening before."""
     found = shape_of(blocks_of(10.25, lambda hour: office(hour + 18), MONDAY + 18 * HOUR))
     assert found is not None

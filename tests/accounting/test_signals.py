@@ -82,7 +82,7 @@ def test_reading_takes_precedence_over_the_device() -> None:
     assert signals[Signal.PCIE_RECEIVE] == pytest.approx(0.5, abs=0.001)
 
 
-def test_ratio_that_was_read_is_not_derived_anew() -> None:
+def test_ratio_that_was_read_is_not_derived_again() -> None:
     """A recording's own `memory_used` is kept."""
     values = {Signal.MEMORY_USED: 0.7, Signal.MEMORY_USED_BYTES: GIBIBYTE}
     assert derived(values)[Signal.MEMORY_USED] == 0.7

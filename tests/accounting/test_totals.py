@@ -53,7 +53,7 @@ def test_accounted_time_includes_what_is_unknown() -> None:
     assert sum(totals_of([STALL, GAP]).totals().state_seconds.values()) == 30.0
 
 
-def test_energy_is_told_by_how_it_was_measured() -> None:
+def test_energy_is_reported_by_how_it_was_measured() -> None:
     """Used and wasted joules sum to both ways together; energy of a gap is in neither."""
     counted = replace(STALL, energy_joules=250.0, energy_source=EnergySource.COUNTER)
     lost = replace(GAP, energy_joules=9000.0, energy_source=EnergySource.POWER)

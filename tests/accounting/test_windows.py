@@ -181,7 +181,7 @@ def ten_days() -> tuple[DeviceWindows, list[Window]]:
     return windows_of(long_run(240, length=300))
 
 
-def test_running_sums_equal_sums_made_anew() -> None:
+def test_running_sums_equal_sums_made_again() -> None:
     """After ten days of adding and expiring, the sums of the day and the week are exact."""
     device, closed = windows_of(long_run(240))
     now = closed[-1].end

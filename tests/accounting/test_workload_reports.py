@@ -10,7 +10,7 @@ GPU, PEER = gpu(0), gpu(1)
 JOB = workload("job")
 
 
-def test_report_tells_of_workloads_once_a_minute() -> None:
+def test_report_reports_workloads_once_a_minute() -> None:
     """Both devices' seconds are under one name; waste and use sum to them."""
     service = AccountingService(AccountingSettings())
     agent = AgentReport("1", "test", EPOCH, 10.0)

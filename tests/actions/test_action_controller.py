@@ -273,7 +273,7 @@ def test_advice_reopened_after_success_marks_the_action_failed(tmp_path: Path) -
     assert done.result is AdviceState.REGRESSED
 
 
-def test_an_action_that_fails_too_often_is_suspended_and_told() -> None:
+def test_an_action_that_fails_too_often_is_suspended_and_reported() -> None:
     """The third does not run."""
     with action_node(holders=3) as node:
         controller = node.controller(action(command=("false",), at_most_per_day=9))

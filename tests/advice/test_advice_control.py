@@ -93,7 +93,7 @@ def test_anonymous_local_request_is_named_by_the_kernel() -> None:
 
 
 @pytest.mark.parametrize(("verb", "is_claim"), [("claim", True), ("snooze", False)])
-def test_a_claim_is_told_with_who_the_kernel_says_it_is(verb: str, *, is_claim: bool) -> None:
+def test_a_claim_is_reported_with_who_the_kernel_says_it_is(verb: str, *, is_claim: bool) -> None:
     """Beside the name in the request; actions on claims use the kernel's."""
     fixture = AdviceApiFixture()
     with capture_logs():

@@ -57,7 +57,7 @@ def test_explain_has_the_risk_that_advise_has(history: Path) -> None:
     assert explained["risk"] == shown.finding.risk != Risk.VERY_LOW
 
 
-def test_grafana_is_told_once(history: Path, tmp_path: Path) -> None:
+def test_grafana_is_reported_once(history: Path, tmp_path: Path) -> None:
     """Opened advice is annotated at the end of the run, and not again by the next."""
     token, config = tmp_path / "token", tmp_path / "rightsizer.yaml"
     token.write_text(TOKEN)

@@ -155,7 +155,7 @@ def test_a_workload_that_was_not_watched_for_long_is_not_profiled_yet() -> None:
     assert why_not(courses={KEY: known}) == "it was not watched for 5 min yet"
 
 
-def test_programs_that_start_again_begin_anew() -> None:
+def test_programs_that_start_again_begin_again() -> None:
     """A workload's name outlives its pods; a process that stays keeps its age."""
     totals = {State.HOST_BOUND: 1300.0}
     restarted = advanced(

@@ -155,7 +155,9 @@ def _rule(judged: Judgement) -> str:
         ((Reason.GPU_UNDERPROVISIONED,), {"compute_saturated", "underprovisioned"}),
     ],
 )
-def test_a_shortage_of_compute_is_told_once(reasons: tuple[Reason, ...], rules: set[str]) -> None:
+def test_a_shortage_of_compute_is_reported_once(
+    reasons: tuple[Reason, ...], rules: set[str]
+) -> None:
     """Two rules detect it; if another resource is short as well, both report."""
     under = FindingKind.UNDERPROVISIONED
     saturated = said("compute_saturated", under, Reason.COMPUTE_SATURATED, Action.AUTOSCALE)

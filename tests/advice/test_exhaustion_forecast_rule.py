@@ -27,7 +27,7 @@ def growing(gib_a_day: float, first_gib: float = 40.0) -> Course:
     return course
 
 
-def test_memory_that_grows_is_told_before_it_is_full() -> None:
+def test_memory_that_grows_is_reported_before_it_is_full() -> None:
     """With the earliest and latest number of days, and what to check."""
     found = RULE.judge(case_of([growing(2.0)], DAYS, JOB))
     assert found.kind is FindingKind.UNDERPROVISIONED

@@ -195,7 +195,7 @@ def test_load_by_the_hour_never_gets_fewer_replicas() -> None:
     assert RULE.judge(case).summary.endswith("diurnal load.")
 
 
-def test_nothing_is_taken_from_whoever_is_under_pressure() -> None:
+def test_nothing_is_taken_from_one_who_is_under_pressure() -> None:
     """An unused GPU among them may be a software error, not a surplus."""
     pressed = replace(service_window(DAYS), pressed={Resource.COMPUTE: 24 * HOUR})
     case = case_of([WORKING, UNUSED], DAYS, SERVICE, windows=[pressed, service_window(DAYS)])

@@ -109,7 +109,7 @@ def test_a_gpu_off_the_bus_needs_no_reading() -> None:
     assert RULE.conduct(JOB).minimum_known_seconds == 0.0
 
 
-def test_links_that_are_down_are_told_by_the_neighbors() -> None:
+def test_links_that_are_down_are_reported_by_the_neighbors() -> None:
     """A board without bridges has links without a peer."""
     down = {Signal.NVLINK_LINKS_UP: 16.0}
     found = RULE.judge(around(working(), {"GPU-0": down}, others=(gpu(1),)))
@@ -119,7 +119,7 @@ def test_links_that_are_down_are_told_by_the_neighbors() -> None:
     assert not RULE.judge(around(working(), everywhere, others=(gpu(1),))).is_actionable
 
 
-def test_links_that_were_trained_anew_count() -> None:
+def test_links_that_were_trained_again_count() -> None:
     """Each time traffic stopped."""
     judged = around(working())
     assert judged.node is not None

@@ -77,7 +77,7 @@ def test_two_minutes_of_work_say_nothing() -> None:
     assert found.abstained == "only 2 min of activity"
 
 
-def test_the_stronger_cause_is_told_by_its_own_rule() -> None:
+def test_the_stronger_cause_is_reported_by_its_own_rule() -> None:
     """Three spinning ranks lose more than the rank that they wait for."""
     spinning = window({State.HIDDEN_STALL: 6})
     found = RULE.judge(case([spinning, spinning, spinning, window({HOST: 6})], JOB))

@@ -207,7 +207,7 @@ def test_past_of_others_counts_where_there_is_none_of_its_own() -> None:
     assert said[1] > 1.3 * said[0]
 
 
-def test_idle_since_is_told_however_long_the_window() -> None:
+def test_idle_since_is_reported_however_long_the_window() -> None:
     """Two days of idleness are reported, although the window shows only two hours."""
 
     def gone(number: int) -> dict[Measure, float]:

@@ -73,7 +73,7 @@ def test_advice_closes_only_after_it_was_quiet_for_a_while() -> None:
 
 
 @pytest.mark.parametrize("interruption", [YES, BETWEEN, ABSTAINED])
-def test_quiet_time_begins_anew_after_an_interruption(interruption: Judgement) -> None:
+def test_quiet_time_begins_again_after_an_interruption(interruption: Judgement) -> None:
     """A supporting run, a doubtful run and an abstention each end the quiet time."""
     ledger = opened()
     run(ledger, [QUIET], 10)

@@ -29,7 +29,7 @@ def test_advice_open_before_keeps_its_age_and_is_not_sent_again() -> None:
     assert opened == {ID: NOW - 5 * HOUR, OTHER: NOW}
 
 
-def test_its_end_is_told_with_the_time_at_which_it_began() -> None:
+def test_its_end_is_reported_with_the_time_at_which_it_began() -> None:
     """So that the mark of its opening is found again."""
     ledger = Ledger()
     ledger.remember(OPEN_BEFORE)

@@ -224,7 +224,7 @@ def test_trial_survives_with_its_figures_from_before(database: Database) -> None
     assert found.baseline.workload.harms == {"stalled": 0.1}
 
 
-def test_track_record_and_what_is_untold_survive(database: Database) -> None:
+def test_track_record_and_what_is_unknown_survive(database: Database) -> None:
     """In one transaction with their advice; a delivered event is removed."""
     advice = Advice(finding(), AdviceState.SUCCEEDED, NOW, NOW)
     track = TrackRecord()

@@ -63,7 +63,7 @@ def test_it_says_where_the_processes_belong() -> None:
         (WorkloadKind.CONTAINER, "--cpuset-cpus=28-31,84-85 --cpuset-mems=1"),
     ],
 )
-def test_each_owner_is_told_in_its_own_way(kind: WorkloadKind, expected: str) -> None:
+def test_each_owner_is_reported_in_its_own_way(kind: WorkloadKind, expected: str) -> None:
     """So that the next start is right too."""
     found = RULE.judge(judged(kind=kind))
     assert any(expected in each.text for each in found.instructions)

@@ -195,7 +195,7 @@ def test_option_without_supporting_telemetry_is_not_projected(tier: Tier) -> Non
 
 
 @pytest.mark.parametrize("kind", [WorkloadClass.BATCH, WorkloadClass.UNKNOWN])
-def test_whoever_would_only_run_longer_is_offered_nothing(kind: WorkloadClass) -> None:
+def test_one_who_would_only_run_longer_is_offered_nothing(kind: WorkloadClass) -> None:
     """The same holds for an unknown class."""
     assert judged(case([used()], workload("job", kind))).options == ()
 

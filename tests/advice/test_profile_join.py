@@ -31,7 +31,7 @@ def by_figure(found: ProfileJoin) -> dict[str, ProfileComparison]:
     return {each.figure: each for device in found.devices for each in device.comparisons}
 
 
-def test_a_contradiction_is_told_with_both_figures() -> None:
+def test_a_contradiction_is_reported_with_both_figures() -> None:
     """With the subject and both durations."""
     found = joined(long_profile(), telemetry_of(WORKING))
     (text,) = found.contradictions

@@ -105,7 +105,7 @@ def test_idle_time_with_kernels_launched_is_found() -> None:
     assert unknown.abstained is not None
 
 
-def test_collectives_that_nothing_hides_are_told() -> None:
+def test_collectives_that_nothing_hides_are_reported() -> None:
     """With their share of the span, the hidden share, the collectives and the maximum gain."""
     time = time_use(kernel=0.95, host=0.02)
     exposed = replace(time, collective_seconds=0.5, exposed_collective_seconds=0.4)
@@ -120,7 +120,7 @@ def test_collectives_that_nothing_hides_are_told() -> None:
     assert list(found.evidence["collectives"]) == [reduce.name]  # type: ignore[call-overload]
 
 
-def test_bandwidth_of_collectives_is_told_beside_the_link() -> None:
+def test_bandwidth_of_collectives_is_reported_beside_the_link() -> None:
     """NVLink of an H100 SXM carries 450 GB/s one way."""
     exposed = replace(time_use(), collective_seconds=0.5, exposed_collective_seconds=0.4)
     sums = CollectiveUse("all_reduce", 8, 10, 2.5e8, 0.05, 8.75e9, 4.5e10)
@@ -143,7 +143,7 @@ def test_bandwidth_of_collectives_is_told_beside_the_link() -> None:
         ("nvjet_tst_256x128_64x4_1x2_h_bz_coopA_TNT", ""),
     ],
 )
-def test_kernels_of_an_older_architecture_are_told(name: str, says: str) -> None:
+def test_kernels_of_an_older_architecture_are_reported(name: str, says: str) -> None:
     """On an H100, by the kernels' own names."""
     (document,) = encode_profile(profile(device(kernels=(kernel(name),))))["devices"]
     assert says in older_text(document)

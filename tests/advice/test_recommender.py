@@ -145,7 +145,7 @@ def test_findings_have_no_grace() -> None:
 
 @pytest.mark.parametrize("tier", [Tier.PROFILING, Tier.POWER])
 @pytest.mark.parametrize("minutes", [27, 30])
-def test_idle_batch_job_is_told_after_half_an_hour(tier: Tier, minutes: int) -> None:
+def test_idle_batch_job_is_reported_after_half_an_hour(tier: Tier, minutes: int) -> None:
     """Also without profiling counters, as on an A100 without DCGM."""
     idle = window({State.IDLE_HELD: minutes / 60}, tiers={tier: 1})
     judged = judge_all(lambda _: [case([idle], JOB)])

@@ -195,7 +195,7 @@ def test_ledger_is_rebuilt_from_any_events(
 
 
 @given(_SCRAPED, _REGIONS)
-def test_a_ledger_takes_over_whatever_is_told(
+def test_a_ledger_takes_over_whatever_is_reported(
     metrics: list[Scraped], regions: list[Region]
 ) -> None:
     """It announces none of it, since none of it is new."""

@@ -62,7 +62,7 @@ def test_upper_bound_holds_in_nine_cases_of_ten() -> None:
     assert sum(each <= bound for each in truth) / len(truth) == pytest.approx(0.9, abs=0.02)
 
 
-def test_gaps_are_told_from_blocks() -> None:
+def test_gaps_are_distinguished_from_blocks() -> None:
     """Whole five-minute blocks with almost no use; a telemetry hole ends the known past."""
     idle = {1, 2, 3, 6, 7, 10, 11}
 

@@ -49,7 +49,7 @@ def test_the_tables_are_the_rules_own(name: str, golden: Callable[[str | Path, s
     golden(DOCS / name, filled(PAGES[name], texts))
 
 
-def test_only_what_is_marked_is_written_anew() -> None:
+def test_only_what_is_marked_is_written_again() -> None:
     """Prose is kept, and an unknown mark is an error."""
     mark = "<!-- {}: made from the code; run `make golden` -->\n"
     page = f"before\n{mark.format('idle')}stale\n<!-- end -->\nafter\n"

@@ -26,7 +26,7 @@ def slowed(hours: float, condition: Condition = Condition.THERMAL_THROTTLED) -> 
     return case([window({State.COMPUTE_BOUND: 10}, conditions=conditions)], JOB)
 
 
-def test_a_hot_gpu_is_told_from_a_hot_room() -> None:
+def test_a_hot_gpu_is_distinguished_from_a_hot_room() -> None:
     """By its neighbors' temperatures."""
     alone = RULE.judge(around(slowed(5), HOT, others=(gpu(1), gpu(2))))
     assert alone.kind is FindingKind.DEGRADED

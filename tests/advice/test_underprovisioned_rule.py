@@ -70,7 +70,7 @@ def test_job_at_its_limit_is_well_used() -> None:
     assert RULE.judge(case([short(5)], workload())).kind is FindingKind.OPTIMIZED
 
 
-def test_unknown_class_is_told_but_not_what_to_buy() -> None:
+def test_unknown_class_is_reported_but_not_what_to_buy() -> None:
     """Waiting is reported; the remedy depends on the class."""
     found = RULE.judge(case([short(5)], replace(SERVICE, workload_class=WorkloadClass.UNKNOWN)))
     assert found.is_actionable

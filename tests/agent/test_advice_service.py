@@ -48,7 +48,7 @@ def test_a_run_opens_advice_and_shows_it(advice_node: AdviceNode) -> None:
     assert (logs[1]["complaints"], logs[1]["opened"], logs[1]["closed"]) == (1, 1, 0)
 
 
-def test_the_ledger_is_on_disk_before_anybody_is_told(advice_node: AdviceNode) -> None:
+def test_the_ledger_is_on_disk_before_anybody_is_reported(advice_node: AdviceNode) -> None:
     """A crash between the two must not create a second region after the restart."""
     advice_node.hold_idle(0, 91)
     advice_node.advice_service.recommend()

@@ -143,7 +143,7 @@ def test_event_saved_before_a_crash_is_sent_after_it(advice_node: AdviceNode) ->
     assert len(advice_node.sink.events) == 1
 
 
-def test_everybody_who_wants_to_know_is_told(advice_node: AdviceNode) -> None:
+def test_everybody_who_wants_to_know_is_reported(advice_node: AdviceNode) -> None:
     """Each delivers at its own time."""
     others = (Sink(advice_node.path), Sink(advice_node.path))
     advice_node.hold_idle(0, 91)

@@ -167,7 +167,7 @@ def test_a_feature_file_is_written_once_settings_name_one(tmp_path: Path) -> Non
     assert "rightsizer.gpu-count=1\n" in file.read_text()
 
 
-def test_it_tells_of_itself_in_counters_and_gauges() -> None:
+def test_it_reports_itself_in_counters_and_gauges() -> None:
     """From the first report on, so that rates and absence alerts work."""
     report = lived_through(Minutes(3)).accountant.latest()
     assert report is not None
@@ -271,7 +271,7 @@ def test_windows_of_a_clock_that_was_years_ahead_take_nothing_with_them(tmp_path
     assert case.windows[0].accounted == HOUR
 
 
-def test_the_absence_of_devices_is_told_once_and_so_is_their_return() -> None:
+def test_the_absence_of_devices_is_reported_once_and_so_is_their_return() -> None:
     """Not once a minute."""
     with capture_logs() as logs:
         lived_through(Minutes(20, absent=range(3, 12)))
@@ -281,7 +281,7 @@ def test_the_absence_of_devices_is_told_once_and_so_is_their_return() -> None:
     assert entries[0]["reason"] == "the driver is not loaded"
 
 
-def test_a_driver_that_hangs_ever_longer_is_told_once() -> None:
+def test_a_driver_that_hangs_ever_longer_is_reported_once() -> None:
     """A longer hang is the same trouble."""
 
     class Hanging(Minutes):
@@ -319,7 +319,7 @@ def test_the_service_manager_hears_that_it_is_ready_alive_and_stopping(tmp_path:
     assert heard[-1] == "STOPPING=1"
 
 
-def test_a_history_that_was_broken_is_told(tmp_path: Path) -> None:
+def test_a_history_that_was_broken_is_reported(tmp_path: Path) -> None:
     """With the path of the damaged file."""
     path = tmp_path / "history.db"
     path.write_bytes(b"no database" * 1000)
@@ -406,7 +406,7 @@ def test_every_rule_judges() -> None:
     assert judged == [rule.name for rule in RULES]
 
 
-def test_the_outcome_of_advice_is_told() -> None:
+def test_the_outcome_of_advice_is_reported() -> None:
     """A counter by reason and outcome, in the first report after the advice closed."""
     with running(Session(91, 120, 1)) as agent:
         agent.start()

@@ -89,7 +89,7 @@ def test_all_of_them_are_for_the_local_socket_alone(control: ControlFixture) -> 
     assert all(route.is_local for route in control.routes)
 
 
-def test_a_release_reaches_the_source_and_is_told(control: ControlFixture) -> None:
+def test_a_release_reaches_the_source_and_is_reported(control: ControlFixture) -> None:
     """Times are wall time, in seconds since the epoch."""
     answer = control.ask(POST_RELEASE, **{"held": "gpus", "for": "30m"})
     release = control.controls.released(ReleasableResource.GPUS)
@@ -147,7 +147,7 @@ def test_resuming_without_a_name_takes_all_back(control: ControlFixture, body: b
     assert [control.controls.released(held) for held in ReleasableResource] == [None, None]
 
 
-def test_whoever_changes_something_is_in_the_log(control: ControlFixture) -> None:
+def test_one_who_changes_something_is_in_the_log(control: ControlFixture) -> None:
     """With user and process as reported by the kernel; reading leaves no line."""
     with capture_logs() as logs:
         control.ask(POST_RELEASE, **{"held": "gpus", "for": "90s"})

@@ -73,7 +73,7 @@ def test_ticks_every_interval_until_its_source_has_no_more() -> None:
     assert (coordinator.samples, coordinator.late_samples, coordinator.failed_ticks) == (4, 0, 0)
 
 
-def test_goes_by_the_steady_clock() -> None:
+def test_is_identified_by_the_steady_clock() -> None:
     """Setting the wall clock neither stops nor speeds up the heartbeat."""
     _, times = times_of(Script(*[nothing] * 6), StepsBack(EPOCH))
 

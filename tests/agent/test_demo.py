@@ -143,7 +143,7 @@ def test_command_is_named_by_its_path_where_the_environment_is_not_activated(
     assert "  terminal  rightsizer top --url " in pages_text("127.0.0.1:19400")
 
 
-def test_port_in_use_is_told_before_the_days_before_are_simulated() -> None:
+def test_port_in_use_is_reported_before_the_days_before_are_simulated() -> None:
     """The error is immediate, and names the port."""
     lines: list[str] = []
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -167,7 +167,7 @@ def test_a_database_that_cannot_be_opened_leaves_nothing(tmp_path: Path, is_ther
     )
 
 
-def test_a_name_that_is_too_long_is_told(tmp_path: Path) -> None:
+def test_a_name_that_is_too_long_is_reported(tmp_path: Path) -> None:
     """The temporary name beside it is longer still."""
     with pytest.raises(HistoryError, match="file name too long"):
         filled_history(tmp_path / ("h" * 250)).__enter__()

@@ -143,7 +143,7 @@ def damage(path: Path) -> None:
         file.write(b"\xff" * (size - 100))
 
 
-def test_a_history_that_breaks_is_told_once_and_counted(history_node: HistoryNode) -> None:
+def test_a_history_that_breaks_is_reported_once_and_counted(history_node: HistoryNode) -> None:
     """With its new path, and that a new history was begun."""
     history_node.tick(0, 100)
     history_node.history_writer.flush()
@@ -209,7 +209,7 @@ def test_a_history_that_is_lost_is_written_again_from_memory(tmp_path: Path) -> 
     assert len(lives[0]) == 4  # The GPU and its workload.
 
 
-def test_writing_that_works_again_is_told(
+def test_writing_that_works_again_is_reported(
     history_node: HistoryNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once after a full disk, with the number of failed flushes."""
@@ -244,7 +244,7 @@ def test_history_broken_at_the_start_is_counted(tmp_path: Path) -> None:
     assert logs == []  # The agent logged it at its start.
 
 
-def test_a_history_that_is_full_is_told_once(tmp_path: Path) -> None:
+def test_a_history_that_is_full_is_reported_once(tmp_path: Path) -> None:
     """With the remedy, and the number of windows removed."""
     history_node = HistoryNode(tmp_path / "history.db", maximum_bytes=2**17)
     with capture_logs() as logs:

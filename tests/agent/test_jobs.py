@@ -38,7 +38,7 @@ def test_a_run_is_counted_and_timed_on_the_agents_clock() -> None:
     assert (report.last_start, report.last_success) == (EPOCH, EPOCH + 5 * SECOND)
 
 
-def test_a_failure_is_counted_and_told_and_never_raised() -> None:
+def test_a_failure_is_counted_and_reported_and_never_raised() -> None:
     """The next successful run clears the error, not the count."""
     outcomes = iter([fail, nothing])
 
@@ -158,7 +158,7 @@ def test_jobs_that_never_started_can_be_stopped() -> None:
     Jobs([Job("flush", nothing, 1.0)], SystemClock()).stop()
 
 
-def test_a_job_is_scheduled_anew_after_the_wall_clock_was_set_back() -> None:
+def test_a_job_is_scheduled_again_after_the_wall_clock_was_set_back() -> None:
     """A run hours ahead would be hours late; a step of an hour is corrected."""
     jobs = Jobs(
         [Job("flush", nothing, 60.0)],

@@ -101,7 +101,7 @@ def test_a_brokers_folder_need_not_be_there_where_the_agent_can_make_it(tmp_path
     assert "is in the way" in fault
 
 
-def test_all_is_told_at_once() -> None:
+def test_all_is_reported_at_once() -> None:
     """An operator fixes a file once."""
     text = "{catalogue: {boards_file: /a, prices_file: /b}, web: {config_file: /c}}"
     assert [fault.partition(":")[0] for fault in faults(text)] == [
@@ -134,7 +134,7 @@ def test_valid_references_pass(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root may read everything")
-def test_a_credential_that_may_not_be_read_is_told(tmp_path: Path) -> None:
+def test_a_credential_that_may_not_be_read_is_reported(tmp_path: Path) -> None:
     """As when the file belongs to another user."""
     token = tmp_path / "token"
     token.write_text("secret")

@@ -60,7 +60,7 @@ def test_all_parts_change_or_none() -> None:
     assert subject.gauges == {SUCCESSFUL: 1.0, TIME: 101.0}
 
 
-def test_a_part_that_reloads_itself_is_told_too() -> None:
+def test_a_part_that_reloads_itself_is_reported_too() -> None:
     """Its failure and success count for the configuration."""
     part = Part()
     subject = reloader(part)

@@ -227,7 +227,7 @@ def test_advice_is_what_an_agent_would_have_opened_and_closed(tmp_path: Path) ->
     assert 5 * HOUR < closed < 6 * HOUR
 
 
-def test_closed_advice_of_a_long_recording_is_told_too(tmp_path: Path) -> None:
+def test_closed_advice_of_a_long_recording_is_reported_too(tmp_path: Path) -> None:
     """An agent drops it after a month, but a replay of two months reports it."""
     log = write_states(
         tmp_path / "log.csv",

@@ -28,7 +28,7 @@ def log_lines(*snapshots: Snapshot) -> list[dict[str, object]]:
     return [dict(line) for line in lines]
 
 
-def test_a_slow_driver_is_told_once_with_what_is_done() -> None:
+def test_a_slow_driver_is_reported_once_with_what_is_done() -> None:
     """With GPUs and readings, half a minute after the first call, and when it is over."""
     course = [snapshot(second, GPU_0=("ecc",)) for second in range(10)]
     course += [snapshot(second, GPU_0=("ecc",), GPU_1=("clocks",)) for second in range(10, 500)]
@@ -42,7 +42,7 @@ def test_a_slow_driver_is_told_once_with_what_is_done() -> None:
     assert over["event"] == "driver_recovered"
 
 
-def test_more_that_is_slow_is_told_now_and_then() -> None:
+def test_more_that_is_slow_is_reported_now_and_then() -> None:
     """Additions are logged ten minutes after the previous line, and nothing is repeated."""
     course = [snapshot(second, GPU_0=()) for second in range(100)]
     course += [snapshot(second, GPU_0=(), GPU_1=("ecc",)) for second in range(100, 3000)]

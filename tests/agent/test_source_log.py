@@ -25,14 +25,14 @@ def log_reasons(*troubles: str | None) -> list[str]:
     return [line.get("reason", "back") for line in lines]
 
 
-def test_reasons_that_take_turns_are_told_once_each() -> None:
+def test_reasons_that_take_turns_are_reported_once_each() -> None:
     """A driver that hangs at various calls while opening; new reasons are logged at once."""
     turns = ["NVML is slow", "NVML hangs in a", "NVML is slow", "NVML hangs in b"]
 
     assert log_reasons(*turns * 20) == ["NVML is slow", "NVML hangs in a", "NVML hangs in b"]
 
 
-def test_turns_that_last_are_told_again() -> None:
+def test_turns_that_last_are_reported_again() -> None:
     """Every ten minutes each, so that the end of the log shows them."""
     turns = ["NVML is slow", "NVML hangs in a"]
 
@@ -59,7 +59,7 @@ def logged(*rounds: set[int]) -> list[dict[str, Any]]:
     return [dict(line) for line in lines]
 
 
-def test_a_gpu_that_is_lost_is_told_once_and_its_return_too() -> None:
+def test_a_gpu_that_is_lost_is_reported_once_and_its_return_too() -> None:
     """With uuid, reason and start, and how long it was absent."""
     down, up = logged(set(), *[{3}] * 40, set(), set())
 
@@ -69,7 +69,7 @@ def test_a_gpu_that_is_lost_is_told_once_and_its_return_too() -> None:
     assert (up["event"], up["gpu"], up["down_seconds"]) == ("device_up", "GPU 3", 40)
 
 
-def test_a_gpu_that_was_never_there_is_told_too() -> None:
+def test_a_gpu_that_was_never_there_is_reported_too() -> None:
     """Down from the first snapshot on."""
     (line,) = logged({0}, {0})
     assert (line["event"], line["since"]) == ("device_down", "2026-01-01T00:00:00+00:00")
@@ -84,7 +84,7 @@ def test_all_gpus_at_once_are_one_line() -> None:
     assert up["event"] == "devices_up"
 
 
-def test_a_gpu_that_comes_and_goes_is_told_once_in_ten_minutes() -> None:
+def test_a_gpu_that_comes_and_goes_is_reported_once_in_ten_minutes() -> None:
     """Absent three of six seconds for half an hour: two lines every ten minutes, with a count."""
     lines = logged(*[{5}, {5}, {5}, set(), set(), set()] * 300)
 
@@ -101,7 +101,7 @@ def test_outages_that_no_line_was_about_are_told_when_it_has_calmed_down() -> No
     assert (lines[-1]["uuid"], lines[-1]["times"]) == ("GPU-5", 9)
 
 
-def test_a_second_outage_that_lasts_is_told_after_half_a_minute() -> None:
+def test_a_second_outage_that_lasts_is_reported_after_half_a_minute() -> None:
     """Although the first was logged a moment ago."""
     lines = logged({5}, set(), *[{5}] * 40)
 

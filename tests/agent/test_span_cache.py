@@ -35,7 +35,7 @@ class Memory:
         return self.now, tuple(device.rollups.window_query() for device in self.devices)
 
 
-def test_a_span_is_put_together_anew_once_that_can_be_seen() -> None:
+def test_a_span_is_put_together_again_once_that_can_be_seen() -> None:
     """After part of a cell, and not before."""
     memory = Memory()
     cache = SpanCache(memory.query)

@@ -172,7 +172,7 @@ def damage(path: Path) -> None:
         file.write(os.urandom(size - 100))
 
 
-def test_a_history_that_breaks_while_it_is_written_is_begun_anew(tmp_path: Path) -> None:
+def test_a_history_that_breaks_while_it_is_written_is_begun_again(tmp_path: Path) -> None:
     """The windows of that flush are in the new file, and the ledger is unchanged."""
     path = tmp_path / "history.db"
     storage = Storage(str(path))

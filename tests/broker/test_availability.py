@@ -230,7 +230,7 @@ def test_nobody_is_put_beside_what_nobody_knows(of: LeaseSlot, obstacle: SlotObs
     assert judged(of, may_share=True, memory_bytes=1.0 * GIBIBYTE).obstacle is obstacle
 
 
-def test_whoever_does_not_say_how_much_memory_shares_with_nobody() -> None:
+def test_one_who_does_not_say_how_much_memory_shares_with_nobody() -> None:
     """Such a request needs all of a GPU's memory; an empty GPU is still given."""
     of = slot(holders=_HELD, demand=_LITTLE)
     assert judged(of, may_share=True).obstacle is SlotObstacle.MEMORY

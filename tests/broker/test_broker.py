@@ -98,7 +98,7 @@ def test_a_ticket_whose_client_is_gone_is_withdrawn() -> None:
     assert step.state.tickets == ()
 
 
-def test_past_its_limit_a_holder_is_told_once_and_keeps_the_gpus() -> None:
+def test_past_its_limit_a_holder_is_reported_once_and_keeps_the_gpus() -> None:
     """Nothing is killed or reassigned; the lease ends later as expired."""
     world = World(hgx())
     state = step_of(world, ticket("a", 8, limit_seconds=60.0), ticket("b", 1)).state
@@ -112,7 +112,7 @@ def test_past_its_limit_a_holder_is_told_once_and_keeps_the_gpus() -> None:
     assert kinds(over) == [EventKind.ENDED, EventKind.GRANTED]
 
 
-def test_a_holder_that_does_nothing_is_told_once_until_it_works_again() -> None:
+def test_a_holder_that_does_nothing_is_reported_once_until_it_works_again() -> None:
     """After an hour without work; unobserved time is not idle."""
     idle = LeaseObservation(is_alive=True, is_active=False)
     state = BROKER.observe(step_of(World(hgx()), ticket("a")).state, 0, {"a": ALIVE}).state
@@ -158,7 +158,7 @@ def test_request_that_does_not_fit_beside_a_lease_waits(wanted: Ticket, why: str
     assert [each.id for each, _ in step.waiting] == ["b"]
 
 
-def test_memory_beyond_the_budget_is_told_and_set_aside() -> None:
+def test_memory_beyond_the_budget_is_reported_and_set_aside() -> None:
     """Memory once used may be used again."""
     world = World(hgx(1))
     state = step_of(world, ticket("a", memory=30, may_share=True)).state
@@ -174,7 +174,7 @@ def test_memory_beyond_the_budget_is_told_and_set_aside() -> None:
     assert BROKER.turn(state, HOUR, world.observations(state), world.observe()).grants != ()
 
 
-def test_memory_around_the_budget_is_told_once() -> None:
+def test_memory_around_the_budget_is_reported_once() -> None:
     """A second message follows only after the memory stayed within the budget for five minutes."""
     world = World(hgx(1))
     state = step_of(world, ticket("a", memory=30, may_share=True)).state
@@ -207,7 +207,7 @@ def test_memory_of_processes_without_a_lease_is_respected() -> None:
     assert [grant.id for grant in grants] == ["c"]
 
 
-def test_whoever_asks_again_gets_the_same_answer() -> None:
+def test_a_client_that_asks_again_gets_the_same_answer() -> None:
     """A response may be lost, but a ticket must not double."""
     world = World(hgx(1))
     state = step_of(world, ticket("a"), ticket("b")).state

@@ -122,7 +122,7 @@ def test_a_broken_file_is_set_aside_and_nothing_is_known(tmp_path: Path) -> None
         assert store.load() is None
 
 
-def test_a_file_that_breaks_under_way_is_written_anew(tmp_path: Path) -> None:
+def test_a_file_that_breaks_under_way_is_written_again(tmp_path: Path) -> None:
     """The complete state is in the new file before any response."""
     path = tmp_path / "broker.db"
     with closing(BrokerRepository(path)) as store:
@@ -134,7 +134,7 @@ def test_a_file_that_breaks_under_way_is_written_anew(tmp_path: Path) -> None:
         assert durable(store.load()) == durable(lived(1))
 
 
-def test_a_row_that_is_not_understood_is_told_and_then_gone(tmp_path: Path) -> None:
+def test_a_row_that_is_not_understood_is_reported_and_then_gone(tmp_path: Path) -> None:
     """It is rebuilt from its processes, and would otherwise return later."""
     path = tmp_path / "broker.db"
     with closing(BrokerRepository(path)) as store:

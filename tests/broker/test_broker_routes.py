@@ -165,7 +165,7 @@ def test_nobody_is_whom_he_says_he_is(managed: ManagedNode, tmp_path: Path) -> N
         client_of(SocketPeer(7, os.getuid(), 0), table)
 
 
-def test_whoever_may_not_ask_any_more_can_still_give_back(
+def test_one_who_may_not_ask_any_more_can_still_give_back(
     managed: ManagedNode, stranger: SocketPeer
 ) -> None:
     """Reading stays possible too; new leases and reservations are refused."""

@@ -175,7 +175,7 @@ def test_a_whole_gpu_goes_before_an_instance() -> None:
     assert refusal.is_hopeless
 
 
-def test_whoever_asks_for_a_profile_that_is_not_there_is_told_those_that_are() -> None:
+def test_a_client_that_asks_for_a_profile_that_is_not_there_is_reported_those_that_are() -> None:
     """With the number of each, or that there are none."""
     for node, expected in (
         (mig_node([["3g.40gb", "1g.10gb"], ["1g.10gb"]]), "this node has 2 1g.10gb, 1 3g.40gb."),
@@ -233,7 +233,7 @@ def test_uncertain_or_suppressed_gpu_is_chosen_last(facts: dict[str, object]) ->
     assert node.places(GpuRequest(4)) == (0, 1, 2, 3)
 
 
-def test_reserved_seats_are_kept_and_told() -> None:
+def test_reserved_seats_are_kept_and_reported() -> None:
     """A refused client sees what blocks its request."""
     refusal = hgx().choose(GpuRequest(7), reserved={"GPU-0", "GPU-1"})
     assert isinstance(refusal, PlacementRefusal)

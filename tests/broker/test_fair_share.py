@@ -63,7 +63,7 @@ def test_nothing_is_charged_for_time_that_runs_backwards() -> None:
     assert usage.charged(0, {"ada": 8.0}, WEEK_SECONDS) is usage
 
 
-def test_whoever_used_less_goes_first() -> None:
+def test_one_who_used_less_goes_first() -> None:
     """Among tickets of one priority and age."""
     usage = ShareUsage(0, {"ada": 1000.0, "bo": 10.0})
     assert order([waiting("1", "ada"), waiting("2", "bo")], usage, HOUR) == ["2", "1"]
@@ -82,7 +82,7 @@ def test_waiting_for_long_enough_goes_before_priority() -> None:
     assert order(tickets, ShareUsage(0, {"ada": 1e9}), 12 * DAY) == ["low", "new"]
 
 
-def test_equal_tickets_go_by_age_then_by_id() -> None:
+def test_equal_tickets_are_identified_by_age_then_by_id() -> None:
     """The order is deterministic."""
     tickets = [waiting("b", asked=5), waiting("c", asked=4), waiting("a", asked=5)]
     assert order(tickets, ShareUsage(), 6) == ["c", "a", "b"]

@@ -145,7 +145,7 @@ def test_a_stepping_wall_clock_changes_nothing(managed: ManagedNode) -> None:
     assert managed.manager.overview.state.lease("a") is not None
 
 
-def test_idle_holders_are_told_once_and_keep_what_they_have(managed: ManagedNode) -> None:
+def test_idle_holders_are_reported_once_and_keep_what_they_have(managed: ManagedNode) -> None:
     """In the response to the client, and as JSON for webhooks."""
     events: list[BrokerEvent] = []
     managed.manager.listener = events.append

@@ -138,7 +138,7 @@ def test_ticket_blocked_by_a_broken_gpu_delays_no_other() -> None:
     assert served([ticket("big", 8), ticket("small", 1)], scheduling(world)) == ["small"]
 
 
-def test_whoever_holds_as_many_as_allowed_waits_and_holds_up_nobody() -> None:
+def test_one_who_holds_as_many_as_allowed_waits_and_holds_up_nobody() -> None:
     """Such tickets are skipped."""
     settings = replace(SETTINGS, maximum_leases_per_user=1)
     tickets = [ticket("a", 1), ticket("b", 1), ticket("c", 1, user="bo")]

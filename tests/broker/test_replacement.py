@@ -50,7 +50,7 @@ class LentNode:
         return [each.message for each in step.events if each.kind is EventKind.GPU_LOST]
 
 
-def test_a_lost_gpu_is_told_once_and_another_one_is_kept() -> None:
+def test_a_lost_gpu_is_reported_once_and_another_one_is_kept() -> None:
     """After the grace for a driver reload, and before the queue."""
     node = LentNode(2)
     node.world.broken = {"GPU-0"}
@@ -113,7 +113,7 @@ def test_lease_holder_is_warned_when_no_gpu_is_free() -> None:
     assert [each.id for each in node.state.tickets] == ["cccccccc"]
 
 
-def test_a_further_lost_gpu_is_told_too() -> None:
+def test_a_further_lost_gpu_is_reported_too() -> None:
     """A GPU that returns is forgotten."""
     node = LentNode(4, leased=2)
     node.world.broken = {"GPU-0"}

@@ -106,7 +106,7 @@ def test_a_reserved_mig_instance_counts_by_its_part_of_the_gpu() -> None:
     assert replace(state, as_of=HOUR).rates() == {"bo": pytest.approx(1 / 7)}
 
 
-def test_whoever_kept_gpus_for_himself_goes_behind_who_did_not() -> None:
+def test_one_who_kept_gpus_for_himself_goes_behind_who_did_not() -> None:
     """Among tickets of one age; the purpose of charging."""
     world = World(hgx(4))
     state = BROKER.expire(reserved(world.observe()), 3 * HOUR).state

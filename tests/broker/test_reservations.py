@@ -61,7 +61,7 @@ def test_leased_time_cannot_be_reserved() -> None:
     assert not BROKER.reserve(state, 0, late, client("bo"), world.observe()).is_refused
 
 
-def test_whoever_asks_for_too_many_is_told_how_many_there_are() -> None:
+def test_a_client_that_asks_for_too_many_is_told_how_many_there_are() -> None:
     """With the number kept, in the right grammatical number."""
     world = World(hgx())
     wanted = Reservation("r", "bo", GpuRequest(7), HOUR, 2 * HOUR)
@@ -167,7 +167,7 @@ def test_only_operators_reserve_unless_the_settings_allow_others() -> None:
         (150 * MINUTE - 1, "its reservation begins in less than a minute"),
     ],
 )
-def test_whoever_waits_for_a_reservation_to_begin_is_told_when(now: int, expected: str) -> None:
+def test_one_who_waits_for_a_reservation_to_begin_is_told_when(now: int, expected: str) -> None:
     """As the last in the queue, in whole hours and minutes."""
     world = World(hgx())
     wanted = Reservation("r", "bo", GpuRequest(8), 150 * MINUTE, 4 * HOUR)

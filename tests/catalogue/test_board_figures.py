@@ -130,7 +130,7 @@ def test_every_figure_tells_where_it_comes_from() -> None:
         assert board.origin("l2_mb").kind is OriginKind.RECALLED, board.key
 
 
-def test_measured_figures_are_told_from_assumed_ones() -> None:
+def test_measured_figures_are_distinguished_from_assumed_ones() -> None:
     """By field: an H100 was never measured in fp32, nor a GB200 in 8 bits."""
     kinds = {
         (key, figure): BOARDS[key].origin(figure).kind

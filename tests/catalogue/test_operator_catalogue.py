@@ -137,7 +137,7 @@ def test_measured_figures_of_an_operator_replace_assumed_ones() -> None:
     )
 
 
-def test_everything_wrong_is_told_at_once_with_its_place(write: Write, golden: Golden) -> None:
+def test_everything_wrong_is_reported_at_once_with_its_place(write: Write, golden: Golden) -> None:
     """Line, column, key, the given value and the valid form."""
     file = write(
         """\

@@ -93,7 +93,7 @@ def test_assumptions_are_the_operators_to_make() -> None:
     assert prices.reserved("T4", 2) is not None
 
 
-def test_everything_wrong_is_told_at_once_with_its_place(golden: Golden) -> None:
+def test_everything_wrong_is_reported_at_once_with_its_place(golden: Golden) -> None:
     """Line, column, key, the given value and the valid form."""
     with pytest.raises(ConfigurationError) as refusal:
         extended(

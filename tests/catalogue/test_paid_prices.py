@@ -79,7 +79,7 @@ def test_one_number_is_that_of_every_gpu_named(ask: Ask) -> None:
         ),
     ],
 )
-def test_wrong_price_of_a_plan_is_told(
+def test_wrong_price_of_a_plan_is_reported(
     text: str, message: str, tmp_path: Path, capsys: Captured
 ) -> None:
     """With its key."""
@@ -88,7 +88,7 @@ def test_wrong_price_of_a_plan_is_told(
     assert message in output
 
 
-def test_wrong_price_of_the_configuration_is_told() -> None:
+def test_wrong_price_of_the_configuration_is_reported() -> None:
     """With the most similar boards."""
     with pytest.raises(ConfigurationError, match=r"prices.dollars_per_gpu_hour.l44: is no board"):
         read_prices(None, built_in(), PriceSettings({"l44": 1.0}))

@@ -127,7 +127,7 @@ def test_help_tells_units_and_defaults(name: str, words: list[str], capsys: Capt
     assert [word for word in words if word not in text] == []
 
 
-def test_the_version_is_told_in_both_forms(capsys: Captured) -> None:
+def test_the_version_is_reported_in_both_forms(capsys: Captured) -> None:
     """For people and for scripts."""
     assert main(["version"]) == 0
     assert f"rightsizer {__version__} (Python 3." in capsys.readouterr().out
@@ -165,7 +165,7 @@ def test_an_output_that_nobody_reads_to_its_end_is_no_fault(tmp_path: Path) -> N
         "check-config right.yaml",
     ],
 )
-def test_an_output_that_takes_no_more_is_told(arguments: str, tmp_path: Path) -> None:
+def test_an_output_that_takes_no_more_is_reported(arguments: str, tmp_path: Path) -> None:
     """One line with a remedy and a failure status, for any command."""
     (tmp_path / "log.csv").write_text("timestamp,device,gpu_busy\n1,GPU-0,0.5\n2,GPU-0,0.5\n")
     (tmp_path / "right.yaml").write_text("{}\n")
@@ -219,7 +219,7 @@ def with_config(*arguments: str) -> Callable[[Path], Sequence[str]]:
     ],
     ids=["check-config", "agent", "advise", "record", "replay"],
 )
-def test_every_fault_of_a_configuration_is_told_at_once(
+def test_every_fault_of_a_configuration_is_reported_at_once(
     command: Callable[[Path], Sequence[str]], tmp_path: Path, capsys: Captured
 ) -> None:
     """Each with its place and remedy, by any command that reads the file."""
@@ -310,7 +310,7 @@ def test_a_configuration_file_that_is_not_there_is_named(capsys: Captured) -> No
         ),
     ],
 )
-def test_a_name_that_does_not_exist_is_told_with_those_that_do(
+def test_a_name_that_does_not_exist_is_reported_with_those_that_do(
     arguments: list[str], status: int, message: str, folder: Path, capsys: Captured
 ) -> None:
     """Nothing is left behind."""
@@ -332,7 +332,7 @@ def test_a_name_that_does_not_exist_is_told_with_those_that_do(
         (["record", "x", "--interval", "often"], "write it like '10m'"),
     ],
 )
-def test_a_value_that_makes_no_sense_is_told_with_its_flag(
+def test_a_value_that_makes_no_sense_is_reported_with_its_flag(
     arguments: list[str], message: str, capsys: Captured
 ) -> None:
     """With the status for usage errors, before anything starts."""

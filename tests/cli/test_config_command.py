@@ -52,7 +52,7 @@ def test_init_prints_where_asked(capsys: Captured) -> None:
     assert capsys.readouterr().out == starter()
 
 
-def test_a_folder_that_is_not_there_is_told(tmp_path: Path, capsys: Captured) -> None:
+def test_a_folder_that_is_not_there_is_reported(tmp_path: Path, capsys: Captured) -> None:
     """With its name."""
     assert main(["config", "init", str(tmp_path / "no" / "x.yaml")]) == 78
     assert str(tmp_path / "no" / "x.yaml") in capsys.readouterr().err

@@ -39,7 +39,7 @@ def test_of_a_store_its_own_fields_are_recorded(
         assert {"region", "env", "site"} <= set(labels.split(", "))
 
 
-def test_a_store_without_them_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_store_without_them_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     """Rules that record nothing are useless."""
     with loopback_store(8) as store:
         assert main(["fleet", "rules", "--store.url", store.url]) != 0

@@ -97,7 +97,7 @@ def test_the_command_prints_text_and_json(history: Path, capsys: Captured) -> No
     assert document["end"] - document["start"] == pytest.approx(1200.0, abs=60.0)
 
 
-def test_an_unknown_job_is_told(history: Path, capsys: Captured) -> None:
+def test_an_unknown_job_is_reported(history: Path, capsys: Captured) -> None:
     """With possible reasons."""
     assert main(["job-report", "8", "--history.path", str(history)]) == 1
     assert "knows no job '8'; it held no GPU" in capsys.readouterr().err

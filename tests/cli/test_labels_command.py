@@ -23,7 +23,7 @@ def test_labels_are_written_whole_where_they_are_asked_for(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_labels_are_told_in_json(capsys: Captured) -> None:
+def test_labels_are_reported_in_json(capsys: Captured) -> None:
     """Without an expiry, which only files have."""
     assert main(["labels", "--scenario", "t4-pair", "--json"]) == 0
     labels = json.loads(capsys.readouterr().out)
@@ -40,7 +40,7 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path, capsys: Captured) -
     assert f"the feature file '{file}' cannot be written" in capsys.readouterr().err
 
 
-def test_the_form_for_slurm_names_the_node_as_it_is_told(capsys: Captured) -> None:
+def test_the_form_for_slurm_names_the_node_as_it_is_reported(capsys: Captured) -> None:
     """It is available beside the command's other forms."""
     arguments = ["topology", "--scenario", "t4-pair", "--format", "gres", "--node-name", "gpu-7"]
     assert main(arguments) == 0
@@ -50,7 +50,7 @@ def test_the_form_for_slurm_names_the_node_as_it_is_told(capsys: Captured) -> No
     assert "NodeName=gpu-7 Gres=gpu:tesla_t4:2" in text
 
 
-def test_the_form_for_kubernetes_goes_by_the_pods_node(
+def test_the_form_for_kubernetes_is_identified_by_the_pods_node(
     capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pod's host name is its own."""

@@ -80,7 +80,7 @@ def test_the_command_looks_at_a_simulated_driver(tmp_path: Path) -> None:
         (["--json", "--export"], "not allowed with argument --json"),
     ],
 )
-def test_a_wrong_request_is_told_before_anybody_is_asked(
+def test_a_wrong_request_is_reported_before_anybody_is_asked(
     arguments: list[str], fault: str, capsys: Captured
 ) -> None:
     """With exit status 2."""

@@ -206,7 +206,9 @@ def test_plan_that_is_no_mapping_has_one_error(file: Path, capsys: Captured) -> 
     assert len(refusal(file, "hello\n", capsys).splitlines()) == 1
 
 
-def test_everything_wrong_with_single_keys_is_told_at_once(file: Path, capsys: Captured) -> None:
+def test_everything_wrong_with_single_keys_is_reported_at_once(
+    file: Path, capsys: Captured
+) -> None:
     """One line each."""
     text = "model: {layer: 1}\ntask: serve\nlora: {rank: x}\n"
 
@@ -357,7 +359,7 @@ def test_used_key_of_a_task_needs_no_note(file: Path, capsys: Captured) -> None:
 
 
 @pytest.mark.parametrize(("count", "notes_told"), [(7e10, 1), (3e9, 1), (8.2e9, 0)])
-def test_a_count_far_from_that_of_the_config_is_told(
+def test_a_count_far_from_that_of_the_config_is_reported(
     file: Path, capsys: Captured, count: float, notes_told: int
 ) -> None:
     """The stated count is used."""

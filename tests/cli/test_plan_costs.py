@@ -18,7 +18,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "plan.yaml"
 
 
-def test_a_change_of_gpu_that_growth_makes_due_is_told(file: Path, capsys: Captured) -> None:
+def test_a_change_of_gpu_that_growth_makes_due_is_reported(file: Path, capsys: Captured) -> None:
     """One cheap GPU today may need many expensive ones soon."""
     asked = {
         "model": SHAPE,
@@ -64,7 +64,7 @@ def test_a_candidate_has_its_costs_in_every_form(file: Path, capsys: Captured) -
     assert answer(file, text, capsys)["candidates"][0]["costs"]["carbon"] is None
 
 
-def test_costs_of_what_is_asked_for_and_of_what_could_be_made_are_told_apart(
+def test_costs_of_what_is_asked_for_and_of_what_could_be_made_are_distinguished(
     file: Path, capsys: Captured
 ) -> None:
     """The table ranks by the demand; the details have both, named, at the same price."""

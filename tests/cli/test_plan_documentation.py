@@ -52,12 +52,12 @@ gpus: [L40S, H100-SXM5-80GB]
     [RequestLoad, Lora, Parallelism, Precisions, Training, *KINDS.values()],
     ids=lambda each: each.__name__,
 )
-def test_every_key_that_is_taken_is_told(kind: type) -> None:
+def test_every_key_that_is_taken_is_reported(kind: type) -> None:
     """Of each part of a requirement."""
     assert {each.name for each in dataclasses.fields(kind)} - DOCUMENTED == set()
 
 
-def test_every_part_and_every_word_that_is_taken_is_told() -> None:
+def test_every_part_and_every_word_that_is_taken_is_reported() -> None:
     """Keys at the top, and enumerated values."""
     top = {each.name for each in dataclasses.fields(Requirement)} | {*KINDS, *BESIDE_CONFIG}
     words = {str(each) for kind in (ModelTask, NumberFormat, Recompute, Optimizer) for each in kind}
@@ -66,7 +66,7 @@ def test_every_part_and_every_word_that_is_taken_is_told() -> None:
     assert (top | words | {"per_month", "months", CARBON}) - DOCUMENTED == set()
 
 
-def test_every_key_that_is_given_is_told(tmp_path: Path) -> None:
+def test_every_key_that_is_given_is_reported(tmp_path: Path) -> None:
     """Of a plan with all parts."""
     file, run = tmp_path / "plan.yaml", tmp_path / "run.csv"
     file.write_text(PLAN, encoding="utf-8")

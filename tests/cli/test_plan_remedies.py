@@ -41,7 +41,7 @@ def test_adapters_fit_where_full_training_does_not(file: Path, capsys: Captured)
     assert packed["memory"]["total_bytes"] < whole["memory"]["total_bytes"]
 
 
-def test_each_change_that_is_enough_is_told(file: Path, capsys: Captured) -> None:
+def test_each_change_that_is_enough_is_reported(file: Path, capsys: Captured) -> None:
     """Smaller micro batches, activations recomputed or offloaded to the host."""
     training = {"micro_batch": 8, "sequence": 2048, "recompute": "none"}
     asked = {"train": "lora", "gpus": ["H100-SXM5-80GB"], "parallel": {"tensor": 1}}
@@ -52,7 +52,9 @@ def test_each_change_that_is_enough_is_told(file: Path, capsys: Captured) -> Non
         assert part in changes
 
 
-def test_several_are_told_together_where_one_is_not_enough(file: Path, capsys: Captured) -> None:
+def test_several_are_reported_together_where_one_is_not_enough(
+    file: Path, capsys: Captured
+) -> None:
     """As few as suffice, the cheapest first; another task does not add to them."""
     asked = {"model": "llama-3.1-405b", "train": "full", "gpus": ["L4"]}
     closed = remedies(file, capsys, asked)

@@ -71,7 +71,7 @@ def test_details_are_there_for_the_asking(capsys: Captured) -> None:
         assert part not in "\n".join(brief)
 
 
-def test_every_candidate_tells_why_it_is_not_first(capsys: Captured) -> None:
+def test_every_candidate_says_why_it_is_not_first(capsys: Captured) -> None:
     """By its cost, or because its price is unknown; never an empty cell."""
     arguments = ["plan", "--model", "llama-3.1-8b", "--rps", "5", "--gpus", "a10,l4,l40s,h100,a100"]
     lines = summary(capsys, *arguments)

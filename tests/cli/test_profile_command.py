@@ -135,7 +135,7 @@ def test_the_page_is_written_beside_the_answer(tmp_path: Path, capsys: Captured)
         (b"\x1f\x8b\x08broken", "packed data is broken"),
     ],
 )
-def test_a_file_that_is_no_profile_is_told(
+def test_a_file_that_is_no_profile_is_reported(
     content: bytes, message: str, tmp_path: Path, capsys: Captured
 ) -> None:
     """With its place; nothing is printed of the others."""

@@ -187,7 +187,7 @@ def test_help_has_the_recipe_of_a_driver_update(capsys: Captured) -> None:
     assert all(word in said for word in ("VFIO", "profiler", "30m", "default: 10s", "api.sock"))
 
 
-def test_a_release_that_ends_while_it_is_waited_for_is_told() -> None:
+def test_a_release_that_ends_while_it_is_waited_for_is_reported() -> None:
     """Its time was over, or someone resumed it."""
     forms = iter([{"is_done": False, "still_held": "a handle"}, None])
     with pytest.raises(RightsizerError, match="the gpus were taken back before all of them"):

@@ -241,7 +241,7 @@ def test_address_of_another_server_is_refused(
     assert "Traceback" not in errors
 
 
-def test_password_is_sent_and_never_told(tmp_path: Path) -> None:
+def test_password_is_sent_and_never_shown(tmp_path: Path) -> None:
     """It is sent in the header; a missing file is named."""
     parser = argparse.ArgumentParser()
     add_url_flags(parser)
@@ -354,7 +354,7 @@ def test_small_terminal_shows_the_selected_gpu(place: Place) -> None:
         assert terminal.ends() == 0
 
 
-def test_faults_of_a_login_are_told(place: Place, capsys: Captured, tmp_path: Path) -> None:
+def test_faults_of_a_login_are_reported(place: Place, capsys: Captured, tmp_path: Path) -> None:
     """Missing, refused and unreadable credentials."""
     url = place.url(f"basic_auth_users: {{ana: {HASH}}}")
     wrong = tmp_path / "wrong"

@@ -150,7 +150,7 @@ def test_missing_columns_are_named_with_their_effect(folder: Path, capsys: Captu
     assert "\nOne reading every 10 s: shorter pauses and peaks are seen by chance.\n" in text
 
 
-def test_scripts_are_told_in_json(folder: Path, capsys: Captured) -> None:
+def test_scripts_are_reported_in_json(folder: Path, capsys: Captured) -> None:
     """One object, with the keys of the design."""
     log = write_states(folder / "log.csv", (State.IDLE_HELD, 4 * HOUR), interval_seconds=10)
 
@@ -238,7 +238,7 @@ def test_a_recording_that_is_there_is_not_overwritten(folder: Path) -> None:
     assert "fine.csv: is there already; name another file" in said
 
 
-def test_a_place_that_cannot_be_written_is_told(folder: Path) -> None:
+def test_a_place_that_cannot_be_written_is_reported(folder: Path) -> None:
     """With its remedy."""
     status, said = record(folder, "--duration", "1s", "no/own.jsonl")
 

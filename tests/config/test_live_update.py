@@ -35,7 +35,7 @@ class Tree:
             raise ValueError("live.own and still.own are more than 10 together")
 
 
-def test_each_key_goes_by_its_own_word_or_by_its_groups() -> None:
+def test_each_key_is_identified_by_its_own_word_or_by_its_groups() -> None:
     """A deferred change is named by its key in the file; unchanged keys are not."""
     wanted = Tree(live=Inner(2, 2, 2), still=Inner(2, 2, 2), names=(Inner(),))
     merged, waiting = live_update(Tree(), wanted)

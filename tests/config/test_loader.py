@@ -72,7 +72,7 @@ def test_loaded_mappings_are_read_only() -> None:
         loaded.collectors["gpm"] = False
 
 
-def test_every_fault_is_told_at_once_in_the_order_of_the_file() -> None:
+def test_every_fault_is_reported_at_once_in_the_order_of_the_file() -> None:
     """One run shows everything to fix, sorted by place."""
     text = """\
 stores: {spare: {colour: red}}
@@ -251,7 +251,7 @@ def _locked(folder: Path) -> Path:
         ),
     ],
 )
-def test_a_file_that_cannot_be_read_is_told_with_a_remedy(
+def test_a_file_that_cannot_be_read_is_reported_with_a_remedy(
     tmp_path: Path, make: Any, message: str
 ) -> None:
     """Missing, a directory, not text, a loop of links, forbidden: each error names the path."""

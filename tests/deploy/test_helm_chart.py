@@ -115,7 +115,7 @@ def test_a_simulated_node_is_given_nothing_of_the_host() -> None:
     assert mine == theirs
 
 
-def test_grafana_is_told_by_one_value() -> None:
+def test_grafana_is_configured_by_one_value() -> None:
     """Address, token and its Secret; egress is opened too."""
     url = "http://grafana.monitoring.svc:3000"
     key = ("DaemonSet", "rightsizer")

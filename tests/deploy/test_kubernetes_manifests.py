@@ -243,7 +243,7 @@ def test_selectors_meet_the_pods(overlay: str) -> None:
             assert each["spec"]["selector"]["matchLabels"].items() <= of_service.items()
 
 
-def test_grafana_is_told_by_settings_and_the_way_to_it_is_open() -> None:
+def test_grafana_is_configured_by_settings_and_the_way_to_it_is_open() -> None:
     """The variables are settings, and the token's path is where the secret is mounted."""
     objects = built("prometheus", ["grafana"])
     container = pod_of(objects)["containers"][0]

@@ -52,7 +52,7 @@ def test_scrapes_evaluates_answers_and_ends(target: str) -> None:
         prometheus.query("1")
 
 
-def test_faulty_configuration_is_told() -> None:
+def test_faulty_configuration_is_reported() -> None:
     """A refused configuration fails the test with the server's message."""
     with (
         pytest.raises(AssertionError, match="field nonsense not found"),

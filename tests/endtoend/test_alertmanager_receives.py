@@ -129,7 +129,7 @@ def alertmanager(inbox: WebhookReceiver) -> Iterator[Alertmanager]:
         yield server
 
 
-def test_agent_that_dies_is_told_and_its_return_too(
+def test_agent_that_dies_is_reported_and_its_return_too(
     tmp_path: Path, inbox: WebhookReceiver, alertmanager: Alertmanager
 ) -> None:
     """The page has summary and runbook, and is resolved when the agent returns."""

@@ -102,7 +102,7 @@ def test_strips_reach_back_as_far_as_the_node_remembers(agent: AgentProcess, sce
     assert hours["30d"] == pytest.approx(hours["7d"], abs=1.0)
 
 
-def test_nobody_is_named_and_no_path_is_told(agent: AgentProcess) -> None:
+def test_nobody_is_named_and_no_path_is_reported(agent: AgentProcess) -> None:
     """Users and their files are visible to the operator only."""
     answers = "".join(agent.get(f"/api/v1/{name}")[1] for name in ("report", "advice", "summary"))
     for private in (f'"{getpass.getuser()}"', "/home/", "/root/"):

@@ -48,7 +48,7 @@ def test_a_killed_agent_ends_no_lease(tmp_path: Path, nursery: Nursery) -> None:
     assert "mine at last\n" in waiting.said
 
 
-def test_the_holder_of_a_gpu_that_falls_off_the_bus_is_told_and_gets_another(
+def test_the_holder_of_a_gpu_that_falls_off_the_bus_is_notified_and_gets_another(
     tmp_path: Path, nursery: Nursery
 ) -> None:
     """In its own `run`, the queue, the log and the metrics, and across the agent's restart."""
@@ -169,7 +169,7 @@ def test_a_reload_changes_how_many_processes_are_looked_at(
         eventually(place.nothing_is_lent)
 
 
-def test_whoever_is_ended_while_he_waits_leaves_nothing_behind(
+def test_one_who_is_ended_while_he_waits_leaves_nothing_behind(
     tmp_path: Path, nursery: Nursery
 ) -> None:
     """Neither a ticket, nor a lease that was granted but not yet reported."""

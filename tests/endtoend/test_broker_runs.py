@@ -78,7 +78,7 @@ def test_command_that_cannot_run_returns_its_gpus(lent: Place) -> None:
     assert "9 GPUs are asked for" in hopeless.said
 
 
-def test_whoever_waits_is_told_why_and_gets_his_turn(lent: Place) -> None:
+def test_one_who_waits_is_told_why_and_gets_his_turn(lent: Place) -> None:
     """In order of arrival, as shown by `queue`; an impatient client leaves."""
     first = lent.run("--gpus", "2", "--", "sh", "-c", "while ! [ -e go ]; do sleep 0.05; done")
     lent.held(first)

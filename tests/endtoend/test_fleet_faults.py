@@ -22,7 +22,7 @@ def always(store: FaultyStore, reply: Reply) -> str:
     return store.url
 
 
-def test_a_store_that_is_down_is_told_in_a_line(tmp_path: Path) -> None:
+def test_a_store_that_is_down_is_reported_in_a_line(tmp_path: Path) -> None:
     """With the real command: address, error and what to check; no traceback."""
     said = fleet_process(configured(tmp_path, DOWN))
     assert said.status == 1
@@ -59,7 +59,7 @@ def test_a_store_that_is_down_is_told_in_a_line(tmp_path: Path) -> None:
         (refusal(503, "later"), r"refused \(503\): later", 4),
     ],
 )
-def test_an_answer_that_is_none_is_told_in_a_line(
+def test_an_answer_that_is_none_is_reported_in_a_line(
     tmp_path: Path, reply: Reply, message: str, tries: int
 ) -> None:
     """With the address and escaped text; only temporary errors are retried."""
@@ -72,7 +72,7 @@ def test_an_answer_that_is_none_is_told_in_a_line(
     assert len(store.asked) == tries
 
 
-def test_a_store_that_hangs_is_told(tmp_path: Path) -> None:
+def test_a_store_that_hangs_is_reported(tmp_path: Path) -> None:
     """After the timeout, with the setting to raise."""
     with faulty_store() as store:
         config = configured(tmp_path, always(store, Reply(is_slow=True)), {"timeout": "1s"})
@@ -96,7 +96,7 @@ def test_a_store_that_hangs_is_told(tmp_path: Path) -> None:
         ({"url": "a:s3cret@h:9"}, 78, "fleet.store.url: what has an @ in it is not an address"),
     ],
 )
-def test_credentials_and_addresses_that_cannot_be_used_are_told(
+def test_credentials_and_addresses_that_cannot_be_used_are_reported(
     tmp_path: Path, settings: dict[str, str], status: int, message: str
 ) -> None:
     """With the key and the remedy, before any query; secrets are not repeated."""
@@ -111,7 +111,7 @@ def test_credentials_and_addresses_that_cannot_be_used_are_told(
     assert not store.asked
 
 
-def test_a_certificate_of_nobody_known_is_told(tmp_path: Path) -> None:
+def test_a_certificate_of_nobody_known_is_reported(tmp_path: Path) -> None:
     """With the settings that trust it."""
     authority = Authority.made(tmp_path)
     server = authority.sign("server", "IP:127.0.0.1")

@@ -188,7 +188,7 @@ def test_a_second_look_at_the_same_place_is_refused(tmp_path: Path, url: str) ->
     assert json.loads(out)["findings"]
 
 
-def test_a_place_that_cannot_be_written_is_told(tmp_path: Path, url: str) -> None:
+def test_a_place_that_cannot_be_written_is_reported(tmp_path: Path, url: str) -> None:
     """A run needs a cache folder, and the message names the setting."""
     (tmp_path / "file").write_text("")
     for place in (tmp_path / "file" / "fleet.db", Path("/proc/nowhere/fleet.db")):
@@ -199,7 +199,7 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path: Path, url: str) -> Non
         assert said.refusal.endswith("make the folder writable for this user or set fleet.path")
 
 
-def test_a_disk_that_is_full_is_told(tmp_path: Path, url: str) -> None:
+def test_a_disk_that_is_full_is_reported(tmp_path: Path, url: str) -> None:
     """By a limit on file size; with more room the run continues."""
     config = configured(tmp_path, url, **DENSE)
     said = fleet_process(config, *AT, prefix=("prlimit", "--fsize=40000"))

@@ -202,7 +202,7 @@ def test_a_ledger_that_never_was_opens_advice_now(tmp_path: Path) -> None:
         assert "opened" in str(inbox.bodies)
 
 
-def test_a_broken_ledger_is_told(tmp_path: Path) -> None:
+def test_a_broken_ledger_is_reported(tmp_path: Path) -> None:
     """It is set aside, and the lost contents are reported."""
     (tmp_path / "fleet-advice.db").write_bytes(b"no database at all, " * 999)
     with odd_estate(["plain"], int(time.time())) as url:

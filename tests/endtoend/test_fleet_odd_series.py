@@ -169,7 +169,7 @@ def test_devices_without_states_are_nothing_to_judge(tmp_path: Path, url: str) -
 
 
 @pytest.mark.parametrize(("late", "age"), [(1200, "1 h"), (200_000, "2 d 8 h")])
-def test_a_clock_that_is_ahead_is_told(tmp_path: Path, url: str, late: int, age: str) -> None:
+def test_a_clock_that_is_ahead_is_reported(tmp_path: Path, url: str, late: int, age: str) -> None:
     """Of this machine, or of a store without new scrapes: there is no current time to advise on."""
     said = looked(tmp_path, url, "plain", END + late)
     assert said.status == 1
@@ -177,7 +177,7 @@ def test_a_clock_that_is_ahead_is_told(tmp_path: Path, url: str, late: int, age:
     assert "this machine's clock is ahead of its own" in said.refusal
 
 
-def test_matchers_that_match_nothing_are_told(tmp_path: Path, url: str) -> None:
+def test_matchers_that_match_nothing_are_reported(tmp_path: Path, url: str) -> None:
     """With the matchers used."""
     said = looked(tmp_path, url, "nobody")
     assert "neither rightsizer_device_info nor DCGM_FI_DEV_*" in said.refusal

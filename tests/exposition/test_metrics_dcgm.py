@@ -250,7 +250,7 @@ def test_a_job_is_a_label_and_nobody_is_none() -> None:
     assert not {"pod", "namespace", "container", "hpc_job"} & nobody.keys()
 
 
-def test_an_xid_is_told_with_its_code() -> None:
+def test_an_xid_is_reported_with_its_code() -> None:
     """The last one, 0 before the first, and no series without an event listener."""
     report = alone(power_watts=1.0)
     failed = replace(

@@ -132,7 +132,7 @@ def test_every_signal_has_its_place() -> None:
     assert {*places, Signal.CLOCK_EVENT_REASONS} == set(Signal)
 
 
-def test_links_are_told_one_by_one() -> None:
+def test_links_are_reported_one_by_one() -> None:
     """An unread value of a link that is down has no series."""
     samples = samples_of(report_of(), details=True)
     errors = "rightsizer_nvlink_link_errors_total"
@@ -160,7 +160,7 @@ def test_facts_are_labels_that_do_not_change() -> None:
     assert not labels_of(bare, "rightsizer_device_facts_info")
 
 
-def test_ports_are_told_with_what_is_known() -> None:
+def test_ports_are_reported_with_what_is_known() -> None:
     """By adapter and number; a counter missing in the kernel has no series."""
     silent = replace(PORT, adapter="mlx5_1", is_active=False, transmit_wait=None, errors={})
     samples = samples_of(report_of(replace(NODE, ports=(PORT, silent))), details=True)

@@ -68,7 +68,7 @@ def test_states_sum_to_the_time_of_the_agent(life: Life) -> None:
     assert len(sums) == sum(gpu.parts[0].first == 0 for gpu in life.gpus)
 
 
-def test_counters_only_grow_but_where_the_agent_began_anew(life: Life) -> None:
+def test_counters_only_grow_but_where_the_agent_began_again(life: Life) -> None:
     """An agent's restart resets counters to 0; nothing else does."""
     counters, before, shrunk = Counters(), dict[tuple[str, object], float](), set[str]()
     for first, last in stretches(life):

@@ -43,7 +43,7 @@ def test_states_of_an_hour_sum_to_it() -> None:
         assert [time for time, _ in own[0]] == [HOUR * at for at in range(1, 25)]
 
 
-def test_figures_of_one_question_are_told_apart() -> None:
+def test_figures_of_one_question_are_distinguished() -> None:
     """Several metrics in one query are returned with their names."""
     parts = (
         f'label_replace(round(max by (uuid) (avg_over_time({name}{{uuid=~"{TWO}"}}[1h])), 1), '

@@ -172,7 +172,7 @@ def test_planted_waste_alone_is_found(
     assert set(complaints(beside(healthy(), plant()))) == expected
 
 
-def test_all_of_them_at_once_are_told_apart() -> None:
+def test_all_of_them_at_once_are_distinguished() -> None:
     """Faults of one pool are not attributed to another."""
     whole = healthy()
     for plant, _ in PLANTED:

@@ -60,7 +60,7 @@ def probed(past: str) -> SourceReport:
         return source.probe(store, NOW, DAY)
 
 
-def test_nothing_at_all_is_told() -> None:
+def test_nothing_at_all_is_reported() -> None:
     """A store without our metrics is reported, not an error."""
     report = probed(series("up", 'job="node"', 1))
     assert report.devices == 0
@@ -68,7 +68,7 @@ def test_nothing_at_all_is_told() -> None:
     assert report.cannot == ("no series of Rightsizer's agents are in the store",)
 
 
-def test_devices_that_are_scraped_twice_are_told_and_counted_once() -> None:
+def test_devices_that_are_scraped_twice_are_reported_and_counted_once() -> None:
     """The warning has the label that distinguishes the two."""
     report = probed(device(0) + device(0, job="again") + device(1))
     assert report.devices == 2
@@ -95,26 +95,26 @@ def test_duplicates_do_not_count_twice_in_a_day() -> None:
     assert states["state:unknown"][5] == pytest.approx(0, abs=1)
 
 
-def test_clocks_ahead_of_the_store_are_told() -> None:
+def test_clocks_ahead_of_the_store_are_reported() -> None:
     """The amount distinguishes a wrong time zone from a drift."""
     (warning,) = probed(device(0, behind=-3600.0) + device(1)).warnings
     assert "the clocks of the nodes of 1 devices are ahead of the store's by up to 1 h" in warning
 
 
-def test_readings_that_are_old_are_told() -> None:
+def test_readings_that_are_old_are_reported() -> None:
     """The agent stalls, or its clock is behind; the store cannot distinguish the two."""
     (warning,) = probed(device(0, behind=900.0) + device(1)).warnings
     assert warning.startswith("the last readings of 1 devices are up to 15 min older")
 
 
-def test_devices_that_do_not_answer_are_told() -> None:
+def test_devices_that_do_not_answer_are_reported() -> None:
     """The age of their readings is not reported in addition."""
     past = device(1) + series("rightsizer_device_up", 'instance="n0:19400",uuid="GPU-0"', 0)
     (warning,) = probed(past).warnings
     assert warning == "1 devices do not answer their agents: their last hours are unknown"
 
 
-def test_agents_of_several_versions_are_told() -> None:
+def test_agents_of_several_versions_are_reported() -> None:
     """The most frequent version comes first."""
     past = device(0) + "".join(
         series("rightsizer_build_info", f'instance="n{at}:19400",version="{version}"', 1)
@@ -124,7 +124,7 @@ def test_agents_of_several_versions_are_told() -> None:
     assert warning.startswith("agents of 2 versions run: 1.1.0 (2), 1.0.0 (1)")
 
 
-def test_scrapes_that_are_far_apart_are_told() -> None:
+def test_scrapes_that_are_far_apart_are_reported() -> None:
     """Short events are missed."""
     labels = 'instance="n0:19400",uuid="GPU-0"'
     past = series("rightsizer_device_up", labels, 1, every_seconds=240)
@@ -184,7 +184,7 @@ def test_labels_of_the_scrape_name_node_and_pool() -> None:
     assert (plain.node, plain.pool) == ("n1", "H100-SXM5-80GB")
 
 
-def test_recorded_series_that_are_missing_are_told() -> None:
+def test_recorded_series_that_are_missing_are_reported() -> None:
     """A ruler may have rejected one group of rules and accepted another."""
     labels = 'job="rightsizer",instance="n0:19400",uuid="GPU-0"'
     past = device(0)

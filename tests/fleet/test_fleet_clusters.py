@@ -118,7 +118,7 @@ def test_teams_are_those_of_a_cluster(document: dict[str, Any]) -> None:
     assert ("east", "search") in rows
 
 
-def test_sources_are_told_by_cluster(document: dict[str, Any]) -> None:
+def test_sources_are_reported_by_cluster(document: dict[str, Any]) -> None:
     """Each cluster's devices are counted, none twice."""
     devices = {}
     for each in document["sources"]:

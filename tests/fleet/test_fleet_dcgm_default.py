@@ -148,7 +148,7 @@ def test_media_engines_size_a_transcoder(answer: tuple[dict[str, Any], FleetJudg
     assert needs == pytest.approx(expected, abs=0.05)
 
 
-def test_pods_with_a_gpu_each_are_told_apart(answer: tuple[dict[str, Any], FleetJudge]) -> None:
+def test_pods_with_a_gpu_each_are_distinguished(answer: tuple[dict[str, Any], FleetJudge]) -> None:
     """Labels of the series distinguish them: a Deployment's pods are replicas, on H100 too."""
     found = {each.case.key: each for each in answer[1].answer.view.workloads}
     chat = found["kubernetes:team/chat"]

@@ -45,7 +45,7 @@ def test_a_claim_is_kept(settings: FleetConfig) -> None:
         (AdviceState.DISMISSED, AdviceEventKind.CLOSED),
     ],
 )
-def test_a_decision_is_told_by_the_next_look(
+def test_a_decision_is_reported_by_the_next_look(
     settings: FleetConfig, state: AdviceState, kind: AdviceEventKind
 ) -> None:
     """Its event waits in the ledger: nothing else would change or end the annotation."""
@@ -59,7 +59,9 @@ def test_a_decision_is_told_by_the_next_look(
         storage.close()
 
 
-def test_thresholds_of_both_kinds_of_rules_are_told_by_their_keys(settings: FleetConfig) -> None:
+def test_thresholds_of_both_kinds_of_rules_are_reported_by_their_keys(
+    settings: FleetConfig,
+) -> None:
     """Thresholds have the configured values."""
     saved_id = keep_advice(ledger_path(settings), rule="idle_pool", key="pool/spare", workload=None)
     thresholds = explain_from_ledger(settings, saved_id)["thresholds"]

@@ -90,7 +90,7 @@ def test_verdicts_are_counted_by_rule() -> None:
     }
 
 
-def test_a_pool_is_told_in_figures_of_the_hours_that_are_known() -> None:
+def test_a_pool_is_reported_in_figures_of_the_hours_that_are_known() -> None:
     """Means and peaks skip unknown hours; a pool that is unknown throughout has none."""
     some = pool("some", lambda hour: None if hour % 2 else float(hour % 4), nodes=1)
     dark = pool("dark", steady(None), nodes=1)

@@ -99,7 +99,7 @@ def test_halves_are_asked_for_where_the_store_allows_less(
         assert stored_rows(day_cache) == undisturbed
 
 
-def test_a_store_that_allows_not_even_one_device_is_told(tmp_path: Path) -> None:
+def test_a_store_that_allows_not_even_one_device_is_reported(tmp_path: Path) -> None:
     """No smaller query exists."""
     with (
         DayCache(tmp_path / "fleet.db") as day_cache,
@@ -148,7 +148,7 @@ class AwayAt(MadeUp):
         return super().day(store, report, devices, grid)
 
 
-def test_an_error_in_another_process_is_told_with_what_was_done_kept(tmp_path: Path) -> None:
+def test_an_error_in_another_process_is_reported_with_what_was_done_kept(tmp_path: Path) -> None:
     """Its message still names the thing, the place and the remedy."""
     with DayCache(tmp_path / "fleet.db") as day_cache:
         with pytest.raises(StoreError, match="does not answer; start it"):

@@ -36,7 +36,7 @@ def gauges_of(**facts: Any) -> dict[tuple[str, str], float]:
     return scraped(fleet_gauges(fleet_answer(**facts), LIMIT))
 
 
-def test_a_pool_is_told_by_what_it_has_and_what_is_held() -> None:
+def test_a_pool_is_reported_by_what_it_has_and_what_is_held() -> None:
     """Waiting work is exported for pools that have any."""
     found = gauges_of()
     of_serve = {name: value for (name, of), value in found.items() if of == "serve"}
@@ -52,7 +52,7 @@ def test_a_pool_is_told_by_what_it_has_and_what_is_held() -> None:
     assert ("rightsizer_fleet_pool_waiting_gpus", "batch") not in found
 
 
-def test_a_team_is_told_by_what_it_wastes() -> None:
+def test_a_team_is_reported_by_what_it_wastes() -> None:
     """GPU-hours divided by the hours of the lookback give GPUs."""
     found = gauges_of()
     assert found["rightsizer_fleet_team_wasted_gpus", "web"] == pytest.approx(168.0 / 336.0)
@@ -101,7 +101,7 @@ def test_foreign_names_stay_one_label() -> None:
     assert found["rightsizer_fleet_pool_waiting_gpus", shown] == 2.0
 
 
-def test_every_metric_that_is_declared_is_told() -> None:
+def test_every_metric_that_is_declared_is_reported() -> None:
     """The metrics reference lists no metric that is never set."""
     exported = {key.partition("{")[0] for key in fleet_gauges(fleet_answer(), LIMIT)} | {
         *USED.values()

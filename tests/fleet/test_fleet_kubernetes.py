@@ -133,7 +133,7 @@ def test_keys_are_those_of_an_agent(store: PrometheusStore, pod: str) -> None:
     assert workload_key(name, known) == workload_key(name, owner_of_pod(pod))
 
 
-def test_unknown_pod_goes_by_its_name(store: PrometheusStore) -> None:
+def test_unknown_pod_is_identified_by_its_name(store: PrometheusStore) -> None:
     """The pod is missing in kube-state-metrics."""
     name = Pod("other", "mistral-7d4b9cf5f6-b2x4z")
     assert PodOwners().of(store, [name], SPAN)[name].name == "mistral"

@@ -160,7 +160,7 @@ def test_advice_exported_by_a_node_is_not_exported_again(settings: FleetConfig) 
     assert 'rightsizer_fleet_node_advice{finding="idle"} 1' in scraped
 
 
-def test_the_service_manager_is_told(settings: FleetConfig, tmp_path: Path) -> None:
+def test_the_service_manager_is_notified(settings: FleetConfig, tmp_path: Path) -> None:
     """Covers readiness, status, stopping, and the watchdog fed by the loop."""
     path = tmp_path / "notify"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:

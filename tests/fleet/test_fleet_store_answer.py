@@ -129,7 +129,7 @@ def test_values_of_a_moment_are_series_too() -> None:
         ({"warnings": ["PromQL warning: x", "results truncated due to limit"]}, "truncated"),
     ],
 )
-def test_a_part_is_told_from_the_whole(beside: dict[str, Any], why: str) -> None:
+def test_a_part_is_distinguished_from_the_whole(beside: dict[str, Any], why: str) -> None:
     """VictoriaMetrics has a flag for it; other stores warn, but not about the query."""
     answer = parse_response(compact(matrix(one((1, "1")), isPartial=False) | beside))
 

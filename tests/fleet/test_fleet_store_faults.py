@@ -59,7 +59,7 @@ def test_a_question_has_all_that_stores_want() -> None:
     assert (second.path, second.parameters["time"]) == ("/api/v1/query", "1794960000.250")
 
 
-def test_a_store_that_is_down_is_told() -> None:
+def test_a_store_that_is_down_is_reported() -> None:
     """The message names the address and what to check, after the allowed attempts."""
     slept: list[float] = []
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -217,7 +217,7 @@ def test_a_store_may_ask_for_patience() -> None:
     assert slept == [7.0, 60.0]
 
 
-def test_an_answer_that_always_breaks_off_is_told() -> None:
+def test_an_answer_that_always_breaks_off_is_reported() -> None:
     """The error follows all attempts, and refers to the log of the store or proxy."""
     with faulty_store() as faulty:
         faulty.judge = lambda query: Reply(body=answer(query).body, is_cut=True)

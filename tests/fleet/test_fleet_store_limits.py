@@ -241,7 +241,7 @@ def test_other_faults_are_no_limits(status: int, text: str, kind: LimitKind | No
     assert (found and found.kind) == kind
 
 
-def test_a_limit_is_told_without_the_query() -> None:
+def test_a_limit_is_reported_without_the_query() -> None:
     """VictoriaMetrics repeats the whole query before the message."""
     found = recognized(422, 'error when executing query="max(up)": cannot select more than 5')
 

@@ -34,7 +34,7 @@ WORKLOADS = (SERVICE, TRAINING, OTHER, MORE)
         *("too large for any", "of unknown parts"),
     ],
 )
-def test_the_pool_is_told_by_whatever_is_known(waiting: WaitingWork, expected: str) -> None:
+def test_the_pool_is_reported_by_whatever_is_known(waiting: WaitingWork, expected: str) -> None:
     """The most certain information decides."""
     (found,) = placed_waiting([waiting], [LARGE, SMALL], WORKLOADS)
     assert found.pool == expected

@@ -29,7 +29,7 @@ def test_agreeing_readings_have_no_difference() -> None:
 
 
 @pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.metric)
-def test_each_number_that_is_off_or_missing_is_told(field: object) -> None:
+def test_each_number_that_is_off_or_missing_is_reported(field: object) -> None:
     """Once, with the GPU, the metric and what nvidia-smi saw."""
     before = readings_of(TEXT)
     metric = getattr(field, "metric", "")
@@ -42,7 +42,7 @@ def test_each_number_that_is_off_or_missing_is_told(field: object) -> None:
     assert f"{metric} None" in difference
 
 
-def test_a_gpu_of_one_side_alone_is_told() -> None:
+def test_a_gpu_of_one_side_alone_is_reported() -> None:
     """Whichever side lacks it."""
     both = readings_of(TEXT)
     one = {"GPU-1": both["GPU-1"]}

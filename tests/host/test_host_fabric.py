@@ -40,7 +40,7 @@ def received(tree: HostTree, near: Placement | None, **words: int) -> dict[Signa
     return dict(host.device(near))
 
 
-def test_port_is_told_in_full(tree: HostTree) -> None:
+def test_port_is_reported_in_full(tree: HostTree) -> None:
     """Counters are in bytes, the rate is that of one direction, errors have the kernel's names."""
     port = tree.port("mlx5_0", f"{SWITCH}/0000:4C:00.0", node=0)
     tree.words(port, 1000, 500)

@@ -38,7 +38,7 @@ def quota_folder(hierarchies: ControlGroupHierarchies, line: str) -> str | None:
         ("0::/inside", f"{AGENT}/inside"),
     ],
 )
-def test_paths_are_told_from_the_agents_own_group(top: Path, line: str, expected: str) -> None:
+def test_paths_are_reported_from_the_agents_own_group(top: Path, line: str, expected: str) -> None:
     """The kernel does so for a container with a namespace of its own."""
     assert quota_folder(ControlGroupHierarchies(str(top), own=str(top / AGENT)), line) == expected
 

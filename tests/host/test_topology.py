@@ -261,7 +261,7 @@ def test_a_gpu_that_is_asleep_is_not_asked_for_its_link(tmp_path: Path) -> None:
     assert awake.generation == 3
 
 
-def test_a_container_without_the_hosts_sysfs_goes_by_the_driver(tmp_path: Path) -> None:
+def test_a_container_without_the_hosts_sysfs_is_identified_by_the_driver(tmp_path: Path) -> None:
     """No other facts are known."""
     device = Device(uuid="GPU-0", index=0, pci_bus_id="00000000:19:00.0", pcie_generation_maximum=5)
     facts = TopologyFacts(

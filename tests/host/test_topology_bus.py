@@ -17,7 +17,7 @@ def test_gpus_are_nvidias_display_devices(tmp_path: Path) -> None:
     assert len(expected_gpus(grace_hopper(tmp_path / "three").root)) == 2
 
 
-def test_driver_and_sleep_are_told(tmp_path: Path) -> None:
+def test_driver_and_sleep_are_reported(tmp_path: Path) -> None:
     """A GPU passed to a virtual machine is on the bus too."""
     tree = one_socket(tmp_path)
     tree.write("0000:01:00.0", "power/runtime_status", "suspended")

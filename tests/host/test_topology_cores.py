@@ -56,7 +56,7 @@ def test_no_tree_has_no_cores_and_no_distances(tmp_path: Path) -> None:
     assert read_distances(tmp_path / "none") == {}
 
 
-def test_distances_go_by_the_numbers_of_nodes_that_are_there(tmp_path: Path) -> None:
+def test_distances_are_by_the_numbers_of_nodes_that_are_there(tmp_path: Path) -> None:
     """Grace Hopper's GPU memory makes nodes whose numbers have gaps."""
     tree = SysfsTree(tmp_path)
     for number, distances in ((0, "10 40 80"), (1, "40 10 80"), (10, "80 80 10")):

@@ -197,7 +197,7 @@ def test_links_that_nobody_follows_are_joined_if_the_driver_says_so() -> None:
         (77, LinkKind.UNKNOWN),
     ],
 )
-def test_levels_are_told_in_the_words_of_nvidia_smi(level: int, kind: LinkKind) -> None:
+def test_levels_are_reported_in_the_words_of_nvidia_smi(level: int, kind: LinkKind) -> None:
     """An unknown level stays unknown."""
     assert facts_of(Wires(levels={("A", "B"): level})).pair_of("B", "A").pcie_kind is kind
 

@@ -224,7 +224,7 @@ def test_reader_may_read_where_it_may_not_write(foreign: Path) -> None:
         assert notes(reader) == ["seen"]
 
 
-def test_reader_who_may_not_read_is_told_so(foreign: Path) -> None:
+def test_reader_without_permission_gets_a_clear_error(foreign: Path) -> None:
     """Unreadable files and folders give an error, not a traceback."""
     with closing(Database(foreign, MIGRATIONS)) as writer:
         write(writer, "secret")

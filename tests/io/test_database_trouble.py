@@ -242,7 +242,7 @@ def test_created_files_are_private(
         os.umask(former)
 
 
-def test_a_broken_file_that_cannot_be_moved_away_is_told_each_time(
+def test_a_broken_file_that_cannot_be_moved_away_is_reported_each_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The writer can keep its data until the path is repaired."""
@@ -354,7 +354,7 @@ def test_two_writers_never_meet_while_files_come_and_go(tmp_path: Path) -> None:
     assert not met
 
 
-def test_the_size_is_told_without_asking_the_disk(tmp_path: Path) -> None:
+def test_the_size_is_reported_without_asking_the_disk(tmp_path: Path) -> None:
     """It is exported every second, and a disk may be slow."""
     path = tmp_path / "state" / "history.db"
     with closing(Database(path, MIGRATIONS)) as database:

@@ -24,7 +24,7 @@ def test_there_is_one_arena_and_thresholds_that_stay() -> None:
     assert library.asked == {-8: 1, -3: 65536, -1: 65536}
 
 
-def test_a_c_library_that_refuses_is_told_apart() -> None:
+def test_a_c_library_that_refuses_is_distinguished() -> None:
     """Each setting is still attempted."""
     library = _Library(0)
     assert not keep_compact(library)

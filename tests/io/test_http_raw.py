@@ -100,7 +100,7 @@ def test_threads_have_a_connection_each() -> None:
     assert results == [Response(200, 1)] * 3
 
 
-def test_a_certificate_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_certificate_that_is_not_there_is_reported(tmp_path: Path) -> None:
     """It is a failure, before anything is sent."""
     authority = Authority.made(tmp_path)
     pair = authority.sign("server", "IP:127.0.0.1")

@@ -95,7 +95,7 @@ def test_a_request_that_the_agent_does_not_take_is_the_askers_fault(peer: Peer) 
         (b"", "broke off: Remote end closed connection"),
     ],
 )
-def test_an_answer_that_is_none_is_told(peer: Peer, said: bytes, words: str) -> None:
+def test_an_answer_that_is_none_is_reported(peer: Peer, said: bytes, words: str) -> None:
     """The error has the socket's path."""
     path = peer(said)
     message = refusal(path)
@@ -135,7 +135,7 @@ def test_stale_socket_error_differs_from_a_missing_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-def test_whoever_may_not_is_told_who_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_who_may_not_is_told_who_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Allowed are root, the agent's user, and its group."""
     monkeypatch.chdir(tmp_path)
     with closing(socket.socket(socket.AF_UNIX)) as listening:

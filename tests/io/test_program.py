@@ -84,7 +84,7 @@ def test_a_program_that_cannot_be_recorded_is_not_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["no program", "#!/no/such/interpreter"])
-def test_a_file_that_is_no_program_is_told(tmp_path: Path, content: str) -> None:
+def test_a_file_that_is_no_program_is_reported(tmp_path: Path, content: str) -> None:
     """It is reported as never started."""
     file = tmp_path / "file"
     file.write_text(content)

@@ -18,7 +18,7 @@ def test_a_text_of_nothing_has_no_documents() -> None:
     assert load_yaml_documents("# later\n", "x") == []
 
 
-def test_a_fault_in_a_later_document_is_told_with_its_place() -> None:
+def test_a_fault_in_a_later_document_is_reported_with_its_place() -> None:
     """The example is a duplicate key."""
     with pytest.raises(YamlError, match="x:4:1: 'b' is given twice"):
         load_yaml_documents("a: 1\n---\nb: 2\nb: 3\n", "x")

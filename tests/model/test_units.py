@@ -56,7 +56,7 @@ def test_invalid_duration_is_refused_with_the_remedy(text: str) -> None:
         (3 * 86_400 + 7200, "3 d 2 h"),
     ],
 )
-def test_duration_is_told_in_two_units_at_most(duration: float, expected: str) -> None:
+def test_duration_is_reported_in_two_units_at_most(duration: float, expected: str) -> None:
     """People need the order of magnitude."""
     assert format_duration(duration) == expected
 

@@ -86,7 +86,7 @@ def test_a_decision_patches_the_words_and_leaves_the_region_open(grafana: Grafan
     assert annotation["data"]["state"] == "succeeded"
 
 
-def test_a_decision_makes_a_region_that_is_gone_anew(grafana: Grafana) -> None:
+def test_a_decision_makes_a_region_that_is_gone_again(grafana: Grafana) -> None:
     """It stays open, and belongs to the recommendation."""
     setup = GrafanaFixture(grafana.url)
     setup.sink.offer([event(DECIDED, time=LATER, state=AdviceState.SNOOZED)])
@@ -137,7 +137,7 @@ def test_cut_connection_leaves_one_annotation(grafana: Grafana) -> None:
 
 
 @pytest.mark.parametrize("status", [404, 500])
-def test_region_that_is_gone_is_made_anew(grafana: Grafana, status: int) -> None:
+def test_region_that_is_gone_is_made_again(grafana: Grafana, status: int) -> None:
     """The closed region is posted completely, whichever status Grafana uses for deleted ones."""
     setup = GrafanaFixture(grafana.url)
     setup.sink.offer([event(OPENED)])

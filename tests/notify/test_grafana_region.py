@@ -57,7 +57,7 @@ def test_a_decision_is_read_back(
     assert (found.advice.opened, found.advice.is_open) == (NOW - DAY, kind is DECIDED)
 
 
-def test_the_finding_is_read_back_as_far_as_it_is_told() -> None:
+def test_the_finding_is_read_back_as_far_as_it_is_reported() -> None:
     """It comes from tags, text and author."""
     region = region_of(annotation(CLOSED, AdviceState.DISMISSED, knows_data=False))
     assert region is not None

@@ -51,7 +51,7 @@ def test_a_decision_is_told_to_nobody() -> None:
     assert (report.sent, report.pending) == (0, 0)
 
 
-def test_offering_asks_nobody() -> None:
+def test_offering_asks_no_one() -> None:
     """The recommender never waits for a receiver."""
     with webhook_server() as inbox:
         WebhookFixture(to(inbox.url)).offer(event(OPENED))
@@ -207,7 +207,7 @@ def test_only_what_is_asked_for_is_sent() -> None:
     assert [(body["event"], body["advice"]["id"]) for body in inbox.bodies] == [("opened", "high")]
 
 
-def test_secrets_are_read_anew_and_never_told(tmp_path: Path) -> None:
+def test_secrets_are_read_again_and_never_shown(tmp_path: Path) -> None:
     """Token, headers and address never leak, though the receiver echoes all of them."""
     for name, text in {"token": "t0ken", "headers": "# keys\nX-Api-Key: k3y\n"}.items():
         (tmp_path / name).write_text(text)

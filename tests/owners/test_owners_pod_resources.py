@@ -42,7 +42,7 @@ def test_every_version_is_understood(tmp_path: Path, version: str) -> None:
     assert calls == ["List"]
 
 
-def test_all_that_was_given_is_told(tmp_path: Path) -> None:
+def test_all_that_was_given_is_reported(tmp_path: Path) -> None:
     """Covers several pods, several devices and claims; pods without devices are omitted."""
     path = tmp_path / "kubelet.sock"
     pods = answer(
@@ -70,7 +70,7 @@ def test_a_large_answer_comes_whole(tmp_path: Path) -> None:
             listed_pods(path, maximum_bytes=len(pods) - 1)
 
 
-def test_a_refusal_is_told(tmp_path: Path) -> None:
+def test_a_refusal_is_reported(tmp_path: Path) -> None:
     """The kubelet's rate limit is an error with its message, not an empty node."""
     path = tmp_path / "kubelet.sock"
 
@@ -85,7 +85,7 @@ def test_a_refusal_is_told(tmp_path: Path) -> None:
         listed_pods(path)
 
 
-def test_a_socket_of_something_else_is_told(tmp_path: Path) -> None:
+def test_a_socket_of_something_else_is_reported(tmp_path: Path) -> None:
     """A gRPC server without the interface is not a kubelet."""
     path = tmp_path / "other.sock"
     with kubelet(path, lambda _: b"", "v7"), pytest.raises(GrpcCallError, match="knows no version"):
@@ -106,7 +106,7 @@ def test_a_kubelet_that_hangs_is_given_up(tmp_path: Path) -> None:
         release.set()
 
 
-def test_no_kubelet_is_told(tmp_path: Path) -> None:
+def test_no_kubelet_is_reported(tmp_path: Path) -> None:
     """The message names the socket."""
     with pytest.raises(GrpcCallError, match=r"kubelet\.sock cannot be reached: No such file"):
         listed_pods(tmp_path / "kubelet.sock")

@@ -73,7 +73,7 @@ def test_hostile_files_are_passed_over(folder: Path) -> None:
     assert read_job_map(folder) == {"index:3": ("17",), "index:4": ("1234567",)}
 
 
-def test_missing_folder_is_told(folder: Path) -> None:
+def test_missing_folder_is_reported(folder: Path) -> None:
     """The message names setting and folder."""
     with pytest.raises(JobMapError, match=r"job_map_folder: .*elsewhere cannot be listed"):
         read_job_map(folder / "elsewhere")

@@ -69,7 +69,7 @@ def test_a_program_has_a_path_even_where_the_agent_has_none() -> None:
     assert environment({})["PATH"].startswith("/usr/local/sbin:")
 
 
-def test_a_program_that_fails_is_told_with_what_it_said(folder: Path) -> None:
+def test_a_program_that_fails_is_reported_with_what_it_said(folder: Path) -> None:
     """The message is one line of printable characters, of bounded length."""
     called = recorded(folder, "fails")
     assert called.outcome is CaptureOutcome.FAILED
@@ -78,7 +78,7 @@ def test_a_program_that_fails_is_told_with_what_it_said(folder: Path) -> None:
     assert len(called.said) < 5000
 
 
-def test_a_program_that_is_not_there_is_told_by_name(folder: Path) -> None:
+def test_a_program_that_is_not_there_is_recognized_by_name(folder: Path) -> None:
     """The message has the remedy."""
     command = ("no-such-profiler", "--now")
     called = run_command(command, folder, Limits(1.0, threading.Event(), lambda: None))
@@ -130,7 +130,7 @@ def test_a_word_stays_a_word(folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-def test_a_process_is_told_from_another_with_its_number(folder: Path) -> None:
+def test_a_process_is_distinguished_from_another_with_its_number(folder: Path) -> None:
     """A later agent ends only the process that was recorded, not another with its PID."""
     noted: list[tuple[int, int]] = []
     ended: list[bool] = []

@@ -220,7 +220,7 @@ def test_after_a_kill_nothing_is_repeated_at_once(tmp_path: Path) -> None:
             assert len(node.captures) == 2
 
 
-def test_a_capture_that_leaves_nothing_is_told_and_tried_again_later(tmp_path: Path) -> None:
+def test_a_capture_that_leaves_nothing_is_reported_and_tried_again_later(tmp_path: Path) -> None:
     """The next attempt is after an hour, not before."""
     with capture_node(tmp_path, command=("true",)) as node, capture_logs() as log:
         node.pass_minutes(PAST_ITS_START)
@@ -283,7 +283,7 @@ def test_reason_for_no_capture_is_logged_when_it_changes(node: CaptureNode) -> N
     ]
 
 
-def test_a_folder_that_cannot_be_written_is_told_with_its_setting(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_reported_with_its_setting(tmp_path: Path) -> None:
     """The job fails, and no program is called."""
     with capture_node(tmp_path) as node:
         node.folder.rmdir()

@@ -128,7 +128,7 @@ def test_a_webhook_is_posted_the_facts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fault", ["500", "403", "away"])
-def test_a_webhook_that_fails_is_told_without_its_secrets(tmp_path: Path, fault: str) -> None:
+def test_a_webhook_that_fails_is_reported_without_its_secrets(tmp_path: Path, fault: str) -> None:
     """A request that may have arrived is not repeated."""
     (tmp_path / "token").write_text("s3cret\n")
     http = HttpSettings(timeout_seconds=2.0, backoff_seconds=0.0)

@@ -22,7 +22,7 @@ def _waits(*calls: tuple[str, int, str, tuple[int, int]]) -> list[str]:
 WAIT = ("wait", 1, "cudaStreamSynchronize", (50, 60))
 
 
-def test_a_wait_is_told_with_its_operator_and_line() -> None:
+def test_a_wait_is_reported_with_its_operator_and_line() -> None:
     """The outermost operator is the program's, the innermost line is its place."""
     names = _waits(
         ("frame", 1, "/home/me/train.py(1): <module>", (0, 1000)),

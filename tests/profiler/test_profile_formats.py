@@ -55,7 +55,7 @@ FILES: Final = {
 
 @pytest.mark.parametrize("known", FILES)
 @pytest.mark.parametrize("is_packed", [False, True])
-def test_a_file_is_told_by_what_is_in_it(
+def test_a_file_is_recognized_by_what_is_in_it(
     tmp_path: Path, known: ProfileFormat, *, is_packed: bool
 ) -> None:
     """Its name does not matter, nor does compression."""
@@ -134,7 +134,9 @@ UNFINISHED: Final = {
 
 
 @pytest.mark.parametrize("odd", UNFINISHED)
-def test_a_trace_without_events_is_told_from_what_is_no_trace(tmp_path: Path, odd: str) -> None:
+def test_a_trace_without_events_is_distinguished_from_what_is_no_trace(
+    tmp_path: Path, odd: str
+) -> None:
     """The message has the remedy; in a folder it is listed as broken beside the readable files."""
     data, expected = UNFINISHED[odd]
     path = tmp_path / "trace.json"

@@ -56,7 +56,7 @@ def test_families_and_kernels_are_compared_per_step() -> None:
     assert found.kernels[0].name == "gemm_c"
 
 
-def test_other_boards_and_counts_are_told() -> None:
+def test_other_boards_and_counts_are_reported() -> None:
     """They explain part of the change; a missing name is not a difference."""
     kernels = (kernel("gemm_a", seconds=0.4, family=PRODUCT),)
     boards = [

@@ -95,7 +95,7 @@ def test_sectors_of_a_request_tell_what_no_width_explains(
     assert found.excess_sectors_ratio == pytest.approx(excess)
 
 
-def test_bytes_used_of_a_sector_are_told_by_what_is_worse(tmp_path: Path) -> None:
+def test_bytes_used_of_a_sector_are_recognized_by_what_is_worse(tmp_path: Path) -> None:
     """Loads use a quarter; a kernel without stores has no such value for them."""
     name = "smsp__sass_average_data_bytes_per_sector_mem_global_op_{}.pct"
     found = _of_raw({name.format("ld"): "25", name.format("st"): "0"}, tmp_path)
@@ -108,7 +108,7 @@ def test_nothing_counted_is_nothing(tmp_path: Path) -> None:
     assert _of_raw({}, tmp_path) is None
 
 
-def test_what_warps_wait_for_is_told_by_metrics_and_rules(tmp_path: Path) -> None:
+def test_what_warps_wait_for_is_recognized_by_metrics_and_rules(tmp_path: Path) -> None:
     """The longest reason is given as a share of the cycles between two instructions."""
     stalled = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
     values = {"long_scoreboard": "6", "barrier": "3", "selected": "1"}

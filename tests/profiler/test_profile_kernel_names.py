@@ -58,13 +58,13 @@ COLLECTIVES = (
 
 
 @pytest.mark.parametrize("name", MATRIX_UNITS)
-def test_kernels_of_matrix_units_are_told_by_name(name: str) -> None:
+def test_kernels_of_matrix_units_are_recognized_by_name(name: str) -> None:
     """The instruction, the operator's class, or the library decides."""
     assert uses_tensor_cores(name) is True
 
 
 @pytest.mark.parametrize("name", OTHER_UNITS)
-def test_kernels_of_other_units_are_told_by_name(name: str) -> None:
+def test_kernels_of_other_units_are_recognized_by_name(name: str) -> None:
     """Covers single precision on ordinary units, and kernels that multiply no matrices."""
     assert uses_tensor_cores(name) is False
 
@@ -76,7 +76,7 @@ def test_a_name_that_does_not_tell_is_left_open(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COLLECTIVES)
-def test_collectives_are_told_by_name(name: str) -> None:
+def test_collectives_are_recognized_by_name(name: str) -> None:
     """Covers NCCL, RCCL, and replacements within a node."""
     assert is_collective(name)
 
@@ -100,7 +100,7 @@ def test_other_kernels_are_no_collectives(name: str) -> None:
         ("Memcpy", CopyKind.OTHER, HostMemory.UNKNOWN),
     ],
 )
-def test_copies_are_told_by_name(name: str, kind: CopyKind, memory: HostMemory) -> None:
+def test_copies_are_recognized_by_name(name: str, kind: CopyKind, memory: HostMemory) -> None:
     """Source, target and the kind of host memory are known."""
     assert (copy_kind(name), host_memory(name)) == (kind, memory)
 
@@ -119,7 +119,7 @@ def test_copies_are_told_by_name(name: str, kind: CopyKind, memory: HostMemory) 
         ("torch.cuda.synchronize", SpanKind.SYNCHRONIZATION),
     ],
 )
-def test_spans_of_the_host_are_told_by_name(name: str, kind: SpanKind) -> None:
+def test_spans_of_the_host_are_recognized_by_name(name: str, kind: SpanKind) -> None:
     """Recomputed activations are not a checkpoint on disk."""
     assert span_kind(name) is kind
 
@@ -165,6 +165,6 @@ _F = KernelFamily
         ("my_stencil(float*, int)", _F.OTHER),
     ],
 )
-def test_a_kernels_family_is_told_by_its_name(name: str, family: KernelFamily) -> None:
+def test_a_kernels_family_is_recognized_by_its_name(name: str, family: KernelFamily) -> None:
     """A functor within an elementwise kernel indicates a copy, not the optimizer."""
     assert kernel_family(name) is family

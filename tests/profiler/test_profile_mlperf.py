@@ -120,7 +120,7 @@ def test_target_value_is_no_result(tmp_path: Path) -> None:
     )
 
 
-def test_queries_and_samples_are_told_apart(tmp_path: Path) -> None:
+def test_queries_and_samples_are_distinguished(tmp_path: Path) -> None:
     """A query of several samples has two latencies, grouped by headings."""
     additional = [
         'Intervals between each IssueQuery:  "qps" : 20, "ms" : 50',
@@ -272,7 +272,7 @@ def test_logs_of_two_runs_are_not_made_one_unsaid(tmp_path: Path) -> None:
     )
 
 
-def test_summary_and_detail_that_differ_in_validity_are_told(tmp_path: Path) -> None:
+def test_summary_and_detail_that_differ_in_validity_are_reported(tmp_path: Path) -> None:
     """One run is either valid or not."""
     one = read(tmp_path, summary("Samples per second: 200"))
     other = read(tmp_path, detail({"result_validity": "INVALID"}), MLPERF_DETAIL)
@@ -303,7 +303,7 @@ def test_logs_that_are_none_are_refused(tmp_path: Path) -> None:
             read(tmp_path, "something else\n", reader)
 
 
-def test_each_log_is_told_from_the_others() -> None:
+def test_each_log_is_distinguished_from_the_others() -> None:
     """Exactly one reader accepts each."""
     texts = (summary(), detail({}), training())
     for text, expected in zip(texts, READERS, strict=True):

@@ -226,7 +226,7 @@ def test_the_summed_up_page_tells_how_often_kernels_ran(tmp_path: Path) -> None:
         ({}, ["FMA is the highest-utilized pipeline (75.9%)."], None),
     ],
 )
-def test_tensor_cores_are_told_by_counters_and_rules(
+def test_tensor_cores_are_recognized_by_counters_and_rules(
     metrics: dict[str, str], rules: list[str], *, uses: bool | None, tmp_path: Path
 ) -> None:
     """A counter of 0 for one number format does not exclude the others."""

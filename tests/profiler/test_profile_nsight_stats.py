@@ -162,7 +162,7 @@ def test_a_trace_has_a_time_line(tmp_path: Path) -> None:
     assert any("calls of the host are not in it" in note for note in profile.notes)
 
 
-def test_a_trace_of_calls_tells_why_a_device_was_idle(tmp_path: Path) -> None:
+def test_a_trace_of_calls_says_why_a_device_was_idle(tmp_path: Path) -> None:
     """Both reports are in one file, joined by correlation numbers."""
     profile = profile_of(f"{TRACE}\n{CALL_TRACE}", tmp_path)
 
@@ -357,7 +357,7 @@ def test_names_may_hold_commas_quotes_and_line_ends(tmp_path: Path) -> None:
         ("Start (ns),End (ns),Duration (ns),DurChild (ns),Name", StatsReport.OTHER),
     ],
 )
-def test_reports_are_told_by_their_columns(titles: str, report: StatsReport) -> None:
+def test_reports_are_recognized_by_their_columns(titles: str, report: StatsReport) -> None:
     """This holds for every version."""
     header = header_of(tuple(titles.split(",")))
 

@@ -41,7 +41,7 @@ def test_graphs_are_busy_time_beside_kernels(tmp_path: Path) -> None:
     assert any("--cuda-graph-trace=node" in note for note in profile.notes)
 
 
-def test_idle_time_is_told_apart_by_when_kernels_were_launched(tmp_path: Path) -> None:
+def test_idle_time_is_distinguished_by_when_kernels_were_launched(tmp_path: Path) -> None:
     """The host was late for the second kernel, and early for the third."""
     export = NsightExport()
     for number, (called, start, end) in enumerate([(0, 5, 10), (30, 40, 50), (20, 52, 60)]):
@@ -217,7 +217,7 @@ def test_calls_in_which_the_host_waited_are_spans(tmp_path: Path) -> None:
     assert profile.unread["CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"] == 1
 
 
-def test_a_wait_is_told_with_the_range_that_issued_it(tmp_path: Path) -> None:
+def test_a_wait_is_reported_with_the_range_that_issued_it(tmp_path: Path) -> None:
     """The innermost range of its thread counts; a step's number would make each wait unique."""
     export = NsightExport()
     export.kernel(0, US)
@@ -388,6 +388,6 @@ def test_nothing_of_the_environment_comes_out(tmp_path: Path) -> None:
         ("run.sqlite", b"words", False),
     ],
 )
-def test_files_are_told_by_how_they_begin(name: str, data: bytes, *, is_one: bool) -> None:
+def test_files_are_recognized_by_how_they_begin(name: str, data: bytes, *, is_one: bool) -> None:
     """Reports are an exception: only their program knows the format."""
     assert NSIGHT_SYSTEMS.recognizes(Head(name, data)) is is_one

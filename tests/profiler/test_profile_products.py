@@ -30,7 +30,7 @@ def arguments(dims: Any, kind: str = BF16, count: int = 3) -> dict[str, Any]:
         ("aten::_scaled_mm", [[4, 8], [8, 2]], "c10::Float8_e4m3fn", "4 x 8 by 8 x 2", 128, 56),
     ],
 )
-def test_a_product_is_told_by_its_shapes(  # noqa: PLR0913, PLR0917 - a row of the table.
+def test_a_product_is_recognized_by_its_shapes(  # noqa: PLR0913, PLR0917 - a row of the table.
     name: str, dims: Any, kind: str, shape: str, flops: int, moved: int
 ) -> None:
     """It has two operations for each pair of numbers; each matrix is moved once."""

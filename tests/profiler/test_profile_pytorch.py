@@ -72,7 +72,7 @@ def test_a_step_of_training_is_read_as_it_was(tmp_path: Path) -> None:
     assert (step.name, step.loader_seconds) == ("ProfilerStep#3", pytest.approx(40e-6))
 
 
-def test_collectives_are_told_by_their_arguments_as_well(tmp_path: Path) -> None:
+def test_collectives_are_recognized_by_their_arguments_as_well(tmp_path: Path) -> None:
     """Newer files state a kernel's collective."""
     profile = profile_of(
         KinetoTrace(distributedInfo={"rank": 3, "world_size": 8, "backend": "nccl"})
@@ -210,7 +210,7 @@ def test_host_time_is_summed_by_kind(tmp_path: Path) -> None:
         ("cudaMallocAsync", "Device -> Pinned", {}),
     ],
 )
-def test_calls_in_which_the_host_waits_are_told_by_what_they_do(
+def test_calls_in_which_the_host_waits_are_recognized_by_what_they_do(
     call: str, memory: str, waits: dict[str, int], tmp_path: Path
 ) -> None:
     """A copy into pageable memory waits, whatever its call's name."""
@@ -430,7 +430,7 @@ def test_an_error_quotes_nothing_of_the_file(tmp_path: Path) -> None:
         '{"distributedInfo": {"rank": 0}',
     ],
 )
-def test_traces_are_told_by_what_kineto_alone_writes(data: str) -> None:
+def test_traces_are_recognized_by_what_kineto_alone_writes(data: str) -> None:
     """Their position in the head does not matter."""
     assert recognized(data)
 

@@ -167,7 +167,7 @@ def test_a_loader_with_workers_holds_up_little() -> None:
     ] == [True] * 6
 
 
-def test_ranks_are_told() -> None:
+def test_ranks_are_reported() -> None:
     """Covers two ranks of 128, and one of two."""
     assert [
         (read(name).rank, read(name).world_size)

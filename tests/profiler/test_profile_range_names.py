@@ -23,7 +23,7 @@ from rightsizer.telemetry.profiles.nsight_systems.activities import call_name, i
         ("pthread_cond_wait", "pthread_cond_wait", ""),
     ],
 )
-def test_calls_are_told_by_their_names(text: str, name: str, role: str) -> None:
+def test_calls_are_recognized_by_their_names(text: str, name: str, role: str) -> None:
     """Covers runtime and driver, in any version."""
     assert call_name(text) == name
     assert is_launch(name) is (role == "launch")
@@ -47,7 +47,7 @@ def test_calls_are_told_by_their_names(text: str, name: str, role: str) -> None:
         ("database update", SpanKind.ANNOTATION),
     ],
 )
-def test_ranges_are_told_by_the_names_that_people_give(name: str, kind: SpanKind) -> None:
+def test_ranges_are_recognized_by_the_names_that_people_give(name: str, kind: SpanKind) -> None:
     """Activation checkpoints never reach a disk."""
     assert range_kind(name) is kind
 
@@ -65,7 +65,7 @@ def test_ranges_are_told_by_the_names_that_people_give(name: str, kind: SpanKind
         ("batch_norm", False),
     ],
 )
-def test_steps_are_told_by_their_names(name: str, *, is_one: bool) -> None:
+def test_steps_are_recognized_by_their_names(name: str, *, is_one: bool) -> None:
     """A step is one turn of the main loop, not a part of it."""
     assert is_step(name) is is_one
 

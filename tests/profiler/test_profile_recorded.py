@@ -133,7 +133,7 @@ def test_a_torch_trace_is_placed_in_wall_time(folder: Path) -> None:
     assert before <= min(times) <= max(times) <= after
 
 
-def test_two_ranks_are_told_apart_and_judged_together(
+def test_two_ranks_are_distinguished_and_judged_together(
     torch_ranks: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Gloo's process group identifies them; each has steps and collectives of its own."""

@@ -132,7 +132,7 @@ def test_copies_and_fills_are_no_kernels() -> None:
     assert device.copies == (CopyUse(*PINNED, count=2, bytes=150, seconds=15e-9),)
 
 
-def test_kernels_are_told_apart_by_name_longest_in_sum_first() -> None:
+def test_kernels_are_distinguished_by_name_longest_in_sum_first() -> None:
     """Each has what its name shows."""
     device = only(recorded(kernel(0, 5, "relu"), kernel(5, 35, NCCL), kernel(35, 42, "relu")))
 
@@ -168,7 +168,7 @@ def test_devices_beyond_the_limit_are_shown_as_one() -> None:
     }
 
 
-def test_long_names_are_cut_and_still_told_apart() -> None:
+def test_long_names_are_cut_and_still_distinguished() -> None:
     """Two names may differ only at their end."""
     limits = ReadLimits(name_maximum_characters=64)
     device = only(

@@ -94,7 +94,7 @@ def test_the_empty_event_at_the_end_is_none(tmp_path: Path) -> None:
     assert profile.events == 4
 
 
-def test_names_that_were_cut_are_told_in_full(tmp_path: Path) -> None:
+def test_names_that_were_cut_are_reported_in_full(tmp_path: Path) -> None:
     """The full name is then an argument."""
     event = {**KERNEL, "args": {"long_name": "void gemm<half>(int)"}}
     assert read_events(tmp_path, event).devices[0].kernels[0].name == "void gemm<half>(int)"
@@ -158,7 +158,7 @@ def test_a_file_without_events_is_refused(tmp_path: Path) -> None:
         read_bytes(tmp_path, b'{"metadata": {}}')
 
 
-def test_it_is_told_by_its_processes() -> None:
+def test_it_is_recognized_by_its_processes() -> None:
     """PyTorch's traces have other processes."""
     assert TRACE_VIEWER.recognizes(Head("a", gzip.decompress(viewer_trace(WORKED))))
     torch = json.dumps({"traceEvents": [{**NAMES[0], "args": {"name": "python"}}]})

@@ -245,7 +245,7 @@ def test_a_profile_without_kernels_says_so(tmp_path: Path) -> None:
     assert any("no kernel of a GPU" in each for each in profile.notes)
 
 
-def test_it_is_told_by_its_first_plane() -> None:
+def test_it_is_recognized_by_its_first_plane() -> None:
     """Its file name does not matter, and no other file is recognized."""
     assert XPLANE.recognizes(Head("a.txt", space(WORKED)))
     for other in (b"", b"{}", b"\x0a\x05hello", b"SQLite format 3\0", b"\x0a\x12\x34"):

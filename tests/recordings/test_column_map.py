@@ -79,7 +79,7 @@ map.yaml:7:31: files.*.csv.third.unit: 'furlongs' is not a unit; 'gpu_busy' is i
 map.yaml:8:5: files.*.csv.fourth.unit: is missing; name it"""
 
 
-def test_all_faults_are_told_at_once(write: Writes) -> None:
+def test_all_faults_are_reported_at_once(write: Writes) -> None:
     """Each with its place and what to write in its stead."""
     path = write(
         "time: {column: t, unit: hours}\n"

@@ -70,7 +70,7 @@ def test_points_of_other_plugins_and_torn_lines_are_left_out(
     assert "torn last line" in found.warnings
 
 
-def test_gpus_of_two_hosts_without_uuid_are_told_apart(replay: Replays, write: Writes) -> None:
+def test_gpus_of_two_hosts_without_uuid_are_distinguished(replay: Replays, write: Writes) -> None:
     """An index alone is of one host."""
     text = "".join(
         f"nvidia_smi,host={host},index=0 utilization_gpu=5i {_START + second}000000000\n"

@@ -70,7 +70,7 @@ def test_column_without_a_gpu_is_of_none_of_several(replay: Replays, write: Writ
     assert "which GPU 'power' is of is not known" in played.warnings
 
 
-def test_ratios_are_told_by_their_values(replay: Replays, write: Writes) -> None:
+def test_ratios_are_reported_by_their_values(replay: Replays, write: Writes) -> None:
     """No share of a hundred has 0.25 among its values and none above 1."""
     played = replay(write("time,gpu,util\n1614031442,0,1.0\n1614031443,0,0.25\n"))
     assert played.values("index:0", Signal.GPU_BUSY) == [1.0, 0.25]

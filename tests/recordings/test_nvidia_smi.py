@@ -75,7 +75,7 @@ def test_devices_without_a_name_are_numbered_by_their_order(replay: Replays, dat
 
 
 @pytest.mark.parametrize("column", ["pci.bus_id", "gpu_serial"])
-def test_devices_are_told_apart_by_any_column_that_can(
+def test_devices_are_distinguished_by_any_column_that_can(
     replay: Replays, write: Writes, column: str
 ) -> None:
     """Lines may change their order from poll to poll; a device is called what the log calls it."""
@@ -129,7 +129,7 @@ def test_an_appended_log_is_read_through(replay: Replays, data: Path) -> None:
     ]
 
 
-def test_gpu_that_is_lost_is_told(replay: Replays, write: Writes) -> None:
+def test_gpu_that_is_lost_is_reported(replay: Replays, write: Writes) -> None:
     """With its time, and what nvidia-smi says of it between the lines."""
     lines = [
         f"2024/01/01 00:00:{at:02}.000, {index}, {'[GPU is lost]' if index and at > 5 else '7 %'}\n"

@@ -98,7 +98,7 @@ PMON = """\
 """
 
 
-def test_pmon_tells_of_the_processes_of_each_gpu(replay: Replays, write: Writes) -> None:
+def test_pmon_reports_the_processes_of_each_gpu(replay: Replays, write: Writes) -> None:
     """Their parts add up to the GPU's; a dash is of one that did nothing, or of no process."""
     played = replay(write(PMON))
     first, second = played.readings("index:0")

@@ -116,7 +116,7 @@ def test_torn_report_is_read_as_far_as_it_goes(replay: Replays, write: Writes, r
     assert found.values("GPU-1", Signal.GPU_BUSY) == [0.5, None]
 
 
-def test_report_without_a_uuid_is_told(replay: Replays, write: Writes) -> None:
+def test_report_without_a_uuid_is_reported(replay: Replays, write: Writes) -> None:
     """A GPU that cannot be told from others has no readings."""
     text = "".join(_TEXT.format(second=second, busy=1) for second in range(2))
     nameless = text.replace(": GPU-1", ": N/A", 1)

@@ -264,7 +264,7 @@ def test_an_existing_file_is_never_written_over(tmp_path: Path) -> None:
     assert path.read_text() == "precious"
 
 
-def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_there_is_reported(tmp_path: Path) -> None:
     """The error names the path."""
     with pytest.raises(RecordingError, match=r"nowhere/r.jsonl: cannot be written: No such"):
         RecordingWriter(tmp_path / "nowhere" / "r.jsonl")

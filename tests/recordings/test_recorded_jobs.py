@@ -113,7 +113,7 @@ def test_gpus_with_a_process_in_common_are_of_one_job(tmp_path: Path) -> None:
     assert "0-3 are read as one job, since a process is on several of them" in warning
 
 
-def test_devices_that_go_by_names_of_pods_are_of_no_node(tmp_path: Path) -> None:
+def test_devices_that_are_identified_by_names_of_pods_are_of_no_node(tmp_path: Path) -> None:
     """What is recorded of a fleet's pods in one file is not one machine's."""
     chance = random.Random(4)
     steps = [round(chance.random()) for _ in range(600)]

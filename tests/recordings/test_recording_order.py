@@ -49,7 +49,7 @@ def test_any_order_gives_the_same_snapshots(replay: Replays, write: Writes, orde
     assert played.source.interval == 10_000_000_000
 
 
-def test_clock_that_was_set_back_is_told(replay: Replays, write: Writes) -> None:
+def test_clock_that_was_set_back_is_reported(replay: Replays, write: Writes) -> None:
     """Readings are put in order; a file that is in none is not said to be of two clocks."""
     times = [*range(40), *range(30, 70)]
     played = replay(write(_csv([(t, device, 0.5) for t in times for device in "ab"])))
@@ -242,7 +242,7 @@ def test_the_median_is_exact_in_memory_and_on_disk(found: list[int], most: int) 
 
 
 @pytest.mark.parametrize(("gap_seconds", "told"), [(1, ""), (7200, "b.csv begins 2 h after")])
-def test_file_that_begins_long_after_another_is_told(
+def test_file_that_begins_long_after_another_is_reported(
     replay: Replays, write: Writes, gap_seconds: int, told: str
 ) -> None:
     """A rotated log goes on at once; what begins much later may be of another node."""

@@ -77,7 +77,7 @@ def test_an_unknown_board_is_a_wrong_flag(replay: Replays, write: Writes) -> Non
         replay(write("timestamp,device,gpu_busy\n1,a,0.5\n"), board="H10")
 
 
-def test_a_column_that_is_no_signal_is_told(replay: Replays, write: Writes) -> None:
+def test_a_column_that_is_no_signal_is_reported(replay: Replays, write: Writes) -> None:
     """It is left out, with the signal that it may have meant."""
     played = replay(write("timestamp,device,gpu_busy,gpu_bussy\n1,a,0.5,0.5\n"))
     assert "column 'gpu_bussy' is not a signal and is left out; did you mean" in played.warnings

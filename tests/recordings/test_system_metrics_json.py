@@ -42,7 +42,9 @@ def test_each_gpu_of_a_line_is_a_row(replay: Replays, write: Writes) -> None:
     assert played.source.warnings == ()
 
 
-def test_null_is_missing_and_what_cannot_be_read_is_told(replay: Replays, write: Writes) -> None:
+def test_null_is_missing_and_what_cannot_be_read_is_reported(
+    replay: Replays, write: Writes
+) -> None:
     """Lines of the training itself are passed over without a word."""
     lines = [
         _line(1.0e9, gpu=None),

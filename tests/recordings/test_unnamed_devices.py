@@ -142,7 +142,7 @@ def test_the_number_of_devices_can_be_stated(devices: int) -> None:
     assert read(evenly, StatedDevices(devices)) == (found, ())
 
 
-def test_a_lost_row_is_told_and_the_polls_behind_it_are_right() -> None:
+def test_a_lost_row_is_reported_and_the_polls_behind_it_are_right() -> None:
     """One row less shifts no GPU for ever."""
     rows = [
         SampledRow(poll * SECOND + device * 4 * MILLISECOND, {})
@@ -178,7 +178,7 @@ def test_rows_too_near_and_too_different_for_one_gpu_are_warned_of(
     assert set(replayed.values("index:1", Signal.MEMORY_USED_BYTES)) == {1000 * 2.0**20}
 
 
-def test_a_stated_number_that_the_log_contradicts_is_told(replay: Replays, data: Path) -> None:
+def test_a_stated_number_that_the_log_contradicts_is_reported(replay: Replays, data: Path) -> None:
     """The log names eight GPUs, and four were stated."""
     played = replay(data / "eight_h100.csv", stated=StatedDevices(4))
     assert "--devices 4: 8 devices are in the recording" in played.warnings

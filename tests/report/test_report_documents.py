@@ -126,7 +126,7 @@ def test_thirty_days_of_eight_gpus_stay_small() -> None:
     assert len(text.encode()) < 300_000
 
 
-def test_times_are_told_in_the_time_zone() -> None:
+def test_times_are_reported_in_the_time_zone() -> None:
     """An hour before midnight in UTC is the next day in Berlin."""
     berlin = ZoneInfo("Europe/Berlin")
     late = device_facts(gpu(0), [])

@@ -141,7 +141,7 @@ def test_advice_that_closed_with_the_span_is_not_open() -> None:
     assert ([row.id for row in model.advice], [row.id for row in model.outcomes]) == ([], ["b"])
 
 
-def test_failed_advice_is_told_with_the_rest() -> None:
+def test_failed_advice_is_reported_with_the_rest() -> None:
     """The measured effect and the reason are shown; latest first."""
     model = report_model(report_facts())
 

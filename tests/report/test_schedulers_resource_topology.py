@@ -70,7 +70,7 @@ def test_of_several_zones_none_is_guessed_for_a_gpu_that_tells_none() -> None:
     assert [counts(zone) for zone in found] == [{"cpu": ("8", "8")}] * 2
 
 
-def test_a_distance_that_is_not_told_is_left_out() -> None:
+def test_a_distance_that_is_not_reported_is_left_out() -> None:
     """Wrong costs are worse than none."""
     first, _ = zones(hgx(), distances={(0, 0): 10})
 

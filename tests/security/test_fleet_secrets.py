@@ -80,7 +80,7 @@ def test_secret_in_an_answer_of_the_store_is_masked(
     assert "***" in said.refusal
 
 
-def test_a_token_that_no_header_may_hold_is_not_told(tmp_path: Path) -> None:
+def test_a_token_that_no_header_may_hold_is_not_reported(tmp_path: Path) -> None:
     """The error names the file of a token with a line break."""
     (tmp_path / "token").write_text(f"{MARK}\n{MARK}\n")
     with faulty_store() as store:

@@ -83,7 +83,7 @@ def test_a_gpu_that_is_plugged_in_late(tmp_path: Path) -> None:
     assert [len(taken[at].devices) for at in (0, 14, 15)] == [3, 3, 4]
 
 
-def test_a_driver_that_is_reloaded_begins_anew(tmp_path: Path) -> None:
+def test_a_driver_that_is_reloaded_begins_again(tmp_path: Path) -> None:
     """Calls fail meanwhile; afterward the library must be initialized again, and counters are 0."""
     with driver_with(tmp_path, "{kind: unload, after: 60, for: 5}") as bench:
         gpu = bench.gpu(0)

@@ -114,7 +114,7 @@ def test_an_instance_is_found_by_its_number_and_knows_its_profile(a100: Bench) -
         pynvml.nvmlGpuInstanceGetInfo(pynvml.c_nvmlGpuInstance_t())
 
 
-def test_profiles_of_all_sizes_are_told(a100: Bench) -> None:
+def test_profiles_of_all_sizes_are_reported(a100: Bench) -> None:
     """One slice, and one slice with twice the memory, are different profiles."""
     names = {
         number: pynvml.nvmlDeviceGetGpuInstanceProfileInfo(a100.gpu(0), number).name

@@ -116,7 +116,7 @@ def test_both_ways_see_the_same_holders(pair: tuple[Snapshot, Snapshot]) -> None
         assert live.readings[uuid].processes == reading.processes
 
 
-def test_times_go_by_the_interval() -> None:
+def test_times_depend_on_the_interval() -> None:
     """From the start on, snapshots are an interval apart on both clocks."""
     source = source_of("single-h100", 3.0, 10.0)
     times = [next_of(source).wall_time for _ in range(3)]

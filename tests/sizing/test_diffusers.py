@@ -246,7 +246,7 @@ def test_an_unknown_decoder_is_refused_with_the_known_ones() -> None:
         read_decoder({"_class_name": "AutoencoderTiny"})
 
 
-def test_parts_are_told_by_their_names() -> None:
+def test_parts_are_reported_by_their_names() -> None:
     """Entries without weights, and omitted ones, are no parts."""
     parts = pipeline_parts(
         {

@@ -139,7 +139,7 @@ def test_the_format_of_the_checkpoint_is_read(
 @pytest.mark.parametrize(
     ("group_size", "expected"), [(16, NumberFormat.NVFP4), (32, NumberFormat.INT4)]
 )
-def test_four_bits_of_llm_compressor_go_by_their_group(
+def test_four_bits_of_llm_compressor_depend_on_their_group(
     group_size: int, expected: NumberFormat
 ) -> None:
     """Sixteen weights share a scale in nvfp4, 32 in mxfp4, which is as large as int4."""

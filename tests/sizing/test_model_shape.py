@@ -150,7 +150,7 @@ def test_a_shape_that_is_far_too_small_is_said() -> None:
     assert not list(shape_notes(completed_shape(LLAMA_8B)))
 
 
-def test_all_that_is_wrong_is_told_at_once() -> None:
+def test_all_that_is_wrong_is_reported_at_once() -> None:
     """Each has one line."""
     with pytest.raises(RequirementError) as caught:
         completed_shape(replace(LLAMA_8B, layers=0, hidden=0, vocab=-1))

@@ -103,7 +103,7 @@ def test_outgrown_option_loses_to_the_longest_lasting() -> None:
     assert found.outgrown is None
 
 
-def test_a_load_that_nothing_holds_in_the_end_is_told() -> None:
+def test_a_load_that_nothing_holds_in_the_end_is_reported() -> None:
     """The message has the last month of the last kind."""
     found = ahead(kind("A", [1, 2, 0, 0]), kind("B", [1, 0, 0, 0]))
 

@@ -105,7 +105,7 @@ def test_replicas_are_added_until_the_requests_find_their_memory() -> None:
         (RequestLoad(tokens_per_second=1e9), "throughput: "),
     ],
 )
-def test_a_load_beyond_a_gpu_is_told_by_what_it_lacks(load: RequestLoad, reason: str) -> None:
+def test_a_load_beyond_a_gpu_is_reported_by_what_it_lacks(load: RequestLoad, reason: str) -> None:
     """The reason has the reached latency or tokens, and the requested ones."""
     plan = PLANNER.plan(Requirement(SMALL, load=load, gpus=("L4",)))
 

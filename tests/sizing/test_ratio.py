@@ -278,7 +278,7 @@ def test_little_memory_exchanges_more_often() -> None:
     assert little == pytest.approx(2.0 * much)
 
 
-def test_a_group_that_is_not_told_is_one_more_thing_to_be_wrong_about() -> None:
+def test_a_group_that_is_not_reported_is_one_more_thing_to_be_wrong_about() -> None:
     """The ratio lies between those for one GPU and for eight, and its interval is wider."""
     pcie, linked = (built_in().get(key) for key in ("A100-PCIE-80GB", "A100-SXM4-80GB"))
     workload = parse_workload("training-transformer-encoder")

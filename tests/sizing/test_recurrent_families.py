@@ -90,7 +90,7 @@ def test_layers_are_all_of_some_kind() -> None:
         ("Zamba2-7B", 68 / 2 + 13 * 1.5),
     ],
 )
-def test_depth_goes_by_parts(name: str, depth: float) -> None:
+def test_depth_depends_on_parts(name: str, depth: float) -> None:
     """A layer of Nemotron-H or Mamba is half of a usual one."""
     assert _model(name).depth == depth
 

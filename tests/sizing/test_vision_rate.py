@@ -89,7 +89,7 @@ def test_guidance_doubles_the_work() -> None:
     assert 1.5 < ratio < 2.1
 
 
-def test_tables_go_by_bandwidth() -> None:
+def test_tables_depend_on_bandwidth() -> None:
     """Twice the rows halve the samples."""
     few = served(RecommenderModel(1e8, 128, 1e6, lookups=1000), concurrency=65536)
     many = served(RecommenderModel(1e8, 128, 1e6, lookups=2000), concurrency=65536)

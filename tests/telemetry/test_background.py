@@ -99,7 +99,7 @@ def test_value_stands_until_the_next_is_due() -> None:
     assert well.threads == {"well"}
 
 
-def test_hung_fetch_delays_nobody() -> None:
+def test_hung_fetch_delays_no_one() -> None:
     """Meanwhile the previous value is returned; once that is too old, the reason is."""
     well = Well()
     with fetching(well) as background:
@@ -153,7 +153,7 @@ def test_failure_keeps_the_former_value_until_its_time() -> None:
         assert (renewed.value, renewed.error) == (well.fetches, None)
 
 
-def test_error_without_words_is_told_by_its_name() -> None:
+def test_error_without_words_is_reported_by_its_name() -> None:
     """Some exceptions have no message."""
     well = Well(error=TimeoutError())
     with fetching(well) as background:

@@ -152,7 +152,7 @@ def test_a_relay_may_add_its_suffix() -> None:
     assert found.readings[BUSY].values == {Signal.PCIE_REPLAYS: 3}
 
 
-def test_holders_go_by_the_name_that_their_owner_has() -> None:
+def test_holders_are_identified_by_the_name_that_their_owner_has() -> None:
     """Their names equal those of the node's own owners, so that the workload is the same."""
     found = read(page(pod="chat-7d9f8b6c5d-x2v8q", namespace="web", container="vllm"))
     [holding] = found.readings[BUSY].holdings

@@ -41,7 +41,7 @@ def test_the_usual_path_need_not_be_said(url: str, address: str) -> None:
     assert DcgmSettings(url=url).address == address
 
 
-def test_the_token_is_read_anew_each_time(tmp_path: Path) -> None:
+def test_the_token_is_read_again_each_time(tmp_path: Path) -> None:
     """Service account tokens rotate."""
     file = tmp_path / "token"
     settings = DcgmSettings(url="http://x", token_file=str(file))

@@ -150,7 +150,7 @@ def test_unsupported_metric_is_not_logged_every_tick() -> None:
     assert len(lines) <= 2
 
 
-def test_parts_of_the_memory_are_told_apart() -> None:
+def test_parts_of_the_memory_are_distinguished() -> None:
     """Used and free do not sum to the total: the driver reserves a part, which is neither."""
     for found in usual("zoo").last.readings.values():
         used, free, reserved, total = (

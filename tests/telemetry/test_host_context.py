@@ -156,7 +156,7 @@ def test_outdated_host_context_is_dropped() -> None:
         assert eventually(collector, lambda look: look is SEEN)
 
 
-def test_crash_is_told_once_and_looked_again() -> None:
+def test_crash_is_reported_once_and_looked_again() -> None:
     """A repeated error is logged once; then probing works again."""
     probe = FakeProbe()
     with running_collector(probe) as collector, capture_logs() as logs:

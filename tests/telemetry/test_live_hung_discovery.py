@@ -132,7 +132,7 @@ def test_a_first_round_that_is_slow_is_no_hang() -> None:
         assert not until(source, clock, lambda found: len(found.readings) == 3).down
 
 
-def test_a_slow_gpu_that_is_cut_anew_keeps_what_it_gave() -> None:
+def test_a_slow_gpu_that_is_cut_again_keeps_what_it_gave() -> None:
     """Its new instances have no sample; the GPU's last reading stays, as in any late round."""
     driver, clock, gate = three_gpus(), FastClock(0), threading.Event()
     with reading(driver, clock, **SLOW, enumeration_interval_seconds=5.0) as source:

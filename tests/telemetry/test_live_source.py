@@ -60,7 +60,7 @@ def test_snapshot_carries_both_clocks() -> None:
     assert source.name == "nvml"
 
 
-def test_hung_device_delays_nobody_and_resumes() -> None:
+def test_hung_device_delays_no_one_and_resumes() -> None:
     """A stuck GPU is down with the hanging call; its neighbor is read at every tick."""
     driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
     with reading(driver, clock, deadline_seconds=0.3, hung_after_seconds=0.2) as source:
@@ -132,7 +132,7 @@ def test_hung_start_says_so_and_recovers() -> None:
         assert read_until_up(source, clock, "GPU-0").trouble is None
 
 
-def test_slow_start_is_not_begun_anew() -> None:
+def test_slow_start_is_not_begun_again() -> None:
     """Each call takes a while, all together longer than the timeout of one."""
 
     class Slow(FakeDriver):

@@ -123,7 +123,9 @@ def test_no_gpu_is_missed_where_the_bus_knows_of_more(tmp_path: Path) -> None:
     assert len(snapshot.devices) == 3
 
 
-def test_without_a_bus_a_gpu_that_cannot_be_opened_goes_by_its_index(tmp_path: Path) -> None:
+def test_without_a_bus_a_gpu_that_cannot_be_opened_is_identified_by_its_index(
+    tmp_path: Path,
+) -> None:
     """A container without sysfs is such a case."""
     driver = two_gpus()
     driver.refused = {0: pynvml.NVML_ERROR_UNKNOWN}
@@ -158,7 +160,7 @@ def test_known_device_is_down_until_the_driver_offers_it(tmp_path: Path) -> None
     assert "nvmlDeviceGetHandleByIndex" in snapshot.down["GPU-1"].detail
 
 
-def test_gpu_of_another_driver_is_nobodys_business(tmp_path: Path) -> None:
+def test_gpu_of_another_driver_is_ignored(tmp_path: Path) -> None:
     """One passed to a virtual machine, or without a driver, is not missing."""
     on_bus(tmp_path, FIRST)
     on_bus(tmp_path, SECOND, driver="vfio-pci")

@@ -82,7 +82,7 @@ def test_margins_are_no_thresholds(answer: int) -> None:
     assert found == (answer if 50 <= answer <= 130 else None)
 
 
-def test_untold_facts_are_left_out() -> None:
+def test_unknown_facts_are_left_out() -> None:
     """A refused call omits its own fact only."""
     whole = telling_all()
     facts = device_of(whole).facts

@@ -56,7 +56,7 @@ def test_absent_numa_node(tmp_path: Path) -> None:
     assert device.numa_node is None
 
 
-def test_device_without_uuid_goes_by_its_index() -> None:
+def test_device_without_uuid_is_identified_by_its_index() -> None:
     """Its index replaces the UUID."""
     driver = FakeDriver(FakeGpu("GPU-0"), FakeGpu("GPU-1"))
     driver.lacking.add("nvmlDeviceGetUUID")
@@ -227,7 +227,7 @@ def test_instances_stay_while_nobody_tells_them(call: str) -> None:
     assert snapshot.devices[0].has_mig_instances
 
 
-def test_a_whole_gpu_stays_whole_while_its_mode_is_not_told() -> None:
+def test_a_whole_gpu_stays_whole_while_its_mode_is_not_reported() -> None:
     """This holds from the first discovery on, and later."""
     driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
     driver.codes["nvmlDeviceGetMigMode"] = pynvml.NVML_ERROR_UNKNOWN

@@ -92,7 +92,7 @@ def test_driver_with_compute_alone_tells_the_others_nothing() -> None:
     assert [driver.calls.count(name) for name in others] == [1, 1]
 
 
-def test_lists_that_fail_are_told_and_tried_again() -> None:
+def test_lists_that_fail_are_reported_and_tried_again() -> None:
     """The first list is used; the failure of another is the collector's."""
     driver, clock = holding(3, Compute={11: GIB}, MPSCompute={31: GIB}), FastClock(0)
     driver.codes[f"{LISTS['MPSCompute']}_v3"] = pynvml.NVML_ERROR_NO_PERMISSION
@@ -220,7 +220,7 @@ def test_instances_have_no_shares() -> None:
     assert SHARES[True] not in driver.calls
 
 
-def test_sample_that_is_told_again_is_not_new() -> None:
+def test_sample_that_is_reported_again_is_not_new() -> None:
     """Some drivers return their whole buffer each time; each sample counts once."""
     taken = [ProcessSample(11, 10, 20)]
     driver, clock = sharing([]), FastClock(0)

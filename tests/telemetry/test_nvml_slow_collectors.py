@@ -81,7 +81,7 @@ def test_failing_slow_collector_says_so_and_recovers() -> None:
     assert recovered.collectors["power"].success
 
 
-def test_outcomes_are_told_under_the_collector_they_are_part_of() -> None:
+def test_outcomes_are_reported_under_the_collector_they_are_part_of() -> None:
     """Operators see one `power`, not one for each of its intervals."""
     driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
     driver.more[STATE] = telling(0)

@@ -166,7 +166,7 @@ def test_xid_of_a_mig_instance_is_its_own() -> None:
         assert node.counted("MIG-a") == 0
 
 
-def test_event_of_an_unknown_device_is_told_by_its_uuid() -> None:
+def test_event_of_an_unknown_device_is_reported_by_its_uuid() -> None:
     """The driver may report a GPU that was never registered."""
     with listening(FakeGpu("GPU-0")) as node:
         node.driver.gpus.append(FakeGpu("GPU-new"))
@@ -276,7 +276,7 @@ def test_nothing_is_held_after_letting_go() -> None:
         assert node.counted("GPU-0") == 0
 
 
-def test_hung_wait_holds_nobody_up() -> None:
+def test_hung_wait_delays_no_one() -> None:
     """While the driver hangs, polling continues; a new thread gets later events."""
     with listening(FakeGpu("GPU-0"), deadline_seconds=0.02, abandon_after_seconds=0.04) as node:
         gate = threading.Event()

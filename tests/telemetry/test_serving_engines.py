@@ -241,7 +241,7 @@ def test_a_page_in_pieces_without_a_length_is_read(pages: Pages, node: Node) -> 
     assert node.after(0) == {Signal.REQUESTS_WAITING: 4.0, Signal.PREEMPTIONS: 10.0}
 
 
-def test_nobody_at_the_address_is_told(pages: Pages, node: Node) -> None:
+def test_nobody_at_the_address_is_reported(pages: Pages, node: Node) -> None:
     """An engine that loads its model is such a case; an answer ends the error."""
     silent = Node(ServingEndpoint("http://127.0.0.1:1", gpus=("0",)))
     assert silent.after(0) == {}
@@ -290,7 +290,7 @@ def test_another_engine_takes_the_address(pages: Pages, node: Node) -> None:
     assert node.after(5) == {Signal.REQUESTS_WAITING: 7.0}
 
 
-def test_the_wrong_engine_is_told(pages: Pages) -> None:
+def test_the_wrong_engine_is_reported(pages: Pages) -> None:
     """The operator configured another kind."""
     pages.say("/metrics", vllm(1))
     node = Node(ServingEndpoint(pages.url, EngineName.SGLANG, gpus=("0",)))

@@ -297,7 +297,7 @@ def test_a_page_of_something_else_is_refused() -> None:
         parse_page('vllm:num_requests_running{model_name="llama 7\n')
 
 
-def test_restarted_engine_begins_anew() -> None:
+def test_restarted_engine_begins_again() -> None:
     """Counters that fell count from 0, so that nothing is negative or old."""
     found = values(vllm_new(requests=2), vllm_new(requests=50))
 
@@ -307,7 +307,7 @@ def test_restarted_engine_begins_anew() -> None:
     assert found[Signal.REQUEST_LATENCY_SECONDS] == pytest.approx(3.0)
 
 
-def test_one_model_loaded_anew_leaves_the_other_alone() -> None:
+def test_one_model_loaded_again_leaves_the_other_alone() -> None:
     """Triton loads and unloads models at run time; each has its own counters."""
 
     def models(**requests: int) -> str:

@@ -174,7 +174,7 @@ def worked(key: str, seconds_busy: float, last_seen: int = NOW) -> WorkloadRepor
     return WorkloadReport(replace(TRAINING, key=key), (report.device.uuid,), last_seen, totals)
 
 
-def test_workloads_are_told_by_what_they_did() -> None:
+def test_workloads_are_reported_by_what_they_did() -> None:
     """Present ones come first; one that has left shows since when."""
     report = node_report()
     gone, here = worked("slurm/gone", 3600.0, NOW - HOUR), worked("slurm/here", 900.0)
@@ -381,7 +381,7 @@ def test_many_devices_are_rows_that_fit_in_300_kb() -> None:
     assert page_of(replace(report, devices=devices), "GPU-7").count('class="card device"') == 1
 
 
-def test_the_agents_own_trouble_is_told() -> None:
+def test_the_agents_own_trouble_is_reported() -> None:
     """Failing collectors and jobs are named; the reason is in the log, which may show paths."""
     report = node_report()
     job = JobReport("prune", 1, 1, last_error="[Errno 28] /secret/path")

@@ -124,7 +124,7 @@ def broken(command: list[str], **_: Any) -> Any:
         (broken, "no plan: the planner failed; the log says why"),
     ],
 )
-def test_a_planner_that_gives_nothing_is_told(run: Any, said: str) -> None:
+def test_a_planner_that_gives_nothing_is_reported(run: Any, said: str) -> None:
     """The page has the error; the agent continues."""
     answer = response_to(run, **QUERY)
     assert answer.status is HTTPStatus.SERVICE_UNAVAILABLE

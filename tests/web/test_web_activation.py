@@ -47,7 +47,7 @@ def test_a_server_listens_on_what_was_handed_over(stack: ExitStack) -> None:
     "environ",
     [{}, {"LISTEN_PID": "1", "LISTEN_FDS": "1"}, {"LISTEN_PID": PID, "LISTEN_FDS": "0"}],
 )
-def test_without_a_socket_the_remedy_is_told(environ: dict[str, str]) -> None:
+def test_without_a_socket_the_remedy_is_reported(environ: dict[str, str]) -> None:
     """There is none, or it is meant for another process."""
     with pytest.raises(RightsizerError, match=r"\.socket unit"):
         activated_sockets(environ)

@@ -152,7 +152,7 @@ def test_half_of_a_file_is_never_in_force(place: Open) -> None:
     assert not patient.current().users
 
 
-def test_http2_is_taken_and_told_once(place: Open) -> None:
+def test_http2_is_taken_and_reported_once(place: Open) -> None:
     """A file written for other exporters works; the server speaks HTTP/1.1."""
     with capture_logs() as logs:
         opened = place("http_server_config: {http2: true}")
@@ -172,7 +172,7 @@ def test_the_operators_headers_replace_ours(place: Open) -> None:
     assert response.getheader("X-Content-Type-Options") == "nosniff"
 
 
-def test_whoever_asks_too_often_is_told_to_wait(place: Open) -> None:
+def test_a_client_that_asks_too_often_is_told_to_wait(place: Open) -> None:
     """A burst is answered, then refused until an interval has passed."""
     opened = place("rate_limit: {interval: 1h, burst: 3}")
     statuses = [opened.ask("/-/healthy")[0].status for _ in range(4)]

@@ -173,7 +173,7 @@ def test_tls_with_everything_in_the_file(authority: Authority) -> None:
         ("a: b: c", "web.yml:1:5: is not well-formed YAML (mapping values are not allowed"),
     ],
 )
-def test_a_fault_is_told_with_its_place(tmp_path: Path, text: str, expected: str) -> None:
+def test_a_fault_is_reported_with_its_place(tmp_path: Path, text: str, expected: str) -> None:
     """The error has file, line, column, key and cause, but never a password."""
     (fault,) = faults(tmp_path, text)
     assert fault.startswith(expected)
@@ -203,7 +203,7 @@ def test_a_fault_is_told_with_its_place(tmp_path: Path, text: str, expected: str
         (("client_auth: x",), "tls_server_config.client_auth: unknown key; did you mean"),
     ],
 )
-def test_a_fault_of_tls_is_told(
+def test_a_fault_of_tls_is_reported(
     authority: Authority, lines: tuple[str, ...], expected: str
 ) -> None:
     """An unusable value is rejected before any client connects."""
@@ -224,13 +224,13 @@ def test_tls_without_a_key_is_refused(tmp_path: Path) -> None:
     ]
 
 
-def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
+def test_all_faults_are_reported_at_once(tmp_path: Path) -> None:
     """They are in the order of their places."""
     found = faults(tmp_path, "users: {}\nrate_limit: {burst: x}\nhttp_server_config: []\n")
     assert [fault.split(":")[1] for fault in found] == ["1", "2", "3"]
 
 
-def test_a_file_that_is_not_there_is_told_with_the_flag(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_reported_with_the_flag(tmp_path: Path) -> None:
     """The server does not start without the requested protection."""
     with pytest.raises(ConfigurationError, match=r"web\.yml: No such file.*--web\.config\.file"):
         WebConfigReader(tmp_path / "web.yml").read()

@@ -380,7 +380,7 @@ def test_a_bare_port_means_every_interface(start: Start) -> None:
     assert ask(start(node_report(), ":0"), "/-/healthy")[0].status == 200
 
 
-def test_a_port_in_use_is_told_with_the_remedy(start: Start) -> None:
+def test_a_port_in_use_is_reported_with_the_remedy(start: Start) -> None:
     """The message has address and remedy; nothing is left listening."""
     taken = start(node_report()).addresses[0]
     exposition = MetricsExposition(lambda: None)

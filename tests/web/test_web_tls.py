@@ -208,9 +208,7 @@ def test_open_connections_outlive_a_rotation_and_no_change_of_terms(
 
 
 @pytest.mark.parametrize("first", [b"", b"\x16", b"\x16\x03\x01\x02\x00\x01", b"\x00" * 40])
-def test_half_a_handshake_keeps_nobody_waiting(
-    server: Open, authority: Authority, first: bytes
-) -> None:
+def test_half_a_handshake_delays_no_one(server: Open, authority: Authority, first: bytes) -> None:
     """Sixty connections stop at any point of it; scrapes are answered."""
     started = server(PLAIN, connections_maximum=8, request_timeout_seconds=300.0)
     with ExitStack() as stack:
