@@ -1,11 +1,12 @@
-"""Replaying a long nvidia-smi log of eight GPUs: lines a second, and memory at most."""
+"""Replaying a long nvidia-smi log of eight GPUs, and a merged trace of 76: CPU and memory."""
 
 import contextlib
+import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -24,22 +25,44 @@ _HEADER: Final = (
     "power.draw [W], enforced.power.limit [W], clocks.current.sm [MHz], temperature.gpu"
 )
 _START_SECONDS: Final = 1_767_571_200
+_PODS: Final = 76
+_POD_SECONDS: Final = 57
+_POD_MEGABYTES: Final = 7.6
+"""Size of the merged trace at most: 22 hours, as in the published one of this shape."""
+_POD_COLUMNS: Final = """\
+time: {column: timestamp_s, unit: s}
+device: pod
+files:
+  duty.csv:
+    value: {signal: gpu_busy, unit: "%"}
+  memory.csv:
+    value: {signal: memory_used, unit: bytes}
+"""
+_MICROSECONDS: Final = 1e6
+_PLAIN_LINES: Final = 20_000
+_MERGED_LINES: Final = 10_000
+"""Promised lines a second of user CPU."""
 
 
 def measure(options: Options) -> Iterator[Figure]:
     """Of the size that was asked for."""
     with tempfile.TemporaryDirectory() as name:
-        log = Path(name) / "smi.csv"
+        folder = Path(name)
+        log = folder / "smi.csv"
         lines = _write(log, options.replay_megabytes * 1e6)
         started = time.monotonic()
-        with (Path(name) / "out").open("wb") as out:
-            process = subprocess.Popen([*RIGHTSIZER, "replay", str(log), "--json"], stdout=out)
-            most = _most_mebibytes(process)
+        used_seconds, most = _replay([str(log)], folder / "out")
         elapsed = time.monotonic() - started
-    if process.returncode:
-        raise RuntimeError(f"the replay ended with status {process.returncode}")
-    size = f"{options.replay_megabytes:g} MB, {lines:,} lines"
-    yield Figure("lines of a log replayed in a second", lines / elapsed, note=size)
+        size = f"{options.replay_megabytes:g} MB, {lines:,} lines"
+        yield Figure("lines of a log replayed in a second", lines / elapsed, note=size)
+        yield _cpu("a log", lines, used_seconds, _PLAIN_LINES)
+        columns, duty, memory = (folder / each for each in ("map.yaml", "duty.csv", "memory.csv"))
+        columns.write_text(_POD_COLUMNS, encoding="utf-8")
+        lines = _write_pods(duty, memory, min(options.replay_megabytes, _POD_MEGABYTES) * 1e6)
+        used_seconds, _ = _replay(
+            [str(duty), str(memory), "--columns", str(columns)], folder / "out"
+        )
+        yield _cpu(f"a merged trace of {_PODS} GPUs", lines, used_seconds, _MERGED_LINES)
     yield Figure(
         "memory of a replay at most",
         most,
@@ -47,6 +70,23 @@ def measure(options: Options) -> Iterator[Figure]:
         _MOST_MEBIBYTES,
         "100 MB, promised for logs up to 1 GB",
     )
+
+
+def _cpu(what: str, lines: int, used_seconds: float, promised: int) -> Figure:
+    each = used_seconds / lines * _MICROSECONDS
+    note = f"{lines / used_seconds:,.0f} lines a second, {promised:,} promised; {lines:,} lines"
+    return Figure(f"user CPU for a line of {what}", each, "µs", _MICROSECONDS / promised, note)
+
+
+def _replay(arguments: Sequence[str], answer: Path) -> tuple[float, float]:
+    """User CPU in seconds and memory at most of a replay, its start included."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    with answer.open("wb") as out:
+        process = subprocess.Popen([*RIGHTSIZER, "replay", *arguments, "--json"], stdout=out)
+        most = _most_mebibytes(process)
+    if process.returncode:
+        raise RuntimeError(f"the replay ended with status {process.returncode}")
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before, most
 
 
 def _most_mebibytes(process: subprocess.Popen[bytes]) -> float:
@@ -79,6 +119,26 @@ def _write(path: Path, size_bytes: float) -> int:
                 )
                 lines += 1
             at_seconds += 1
+    return lines
+
+
+def _write_pods(duty: Path, memory: Path, size_bytes: float) -> int:
+    """A file of each signal by pods that start one after the other; how many lines both have."""
+    lines, at_seconds = 0, 0
+    with duty.open("w", encoding="utf-8") as busy, memory.open("w", encoding="utf-8") as held:
+        for file in (busy, held):
+            file.write("timestamp_s,pod,value\n")
+        while busy.tell() + held.tell() < size_bytes:
+            hour = at_seconds // 3600
+            for pod in range(_PODS):
+                if pod % 8 > hour:
+                    continue
+                start = f"{_START_SECONDS + at_seconds},{pod:032x}"
+                load = 0 if (hour + pod) % 3 == 0 else (at_seconds // 60 * 7 + pod * 11) % 90
+                busy.write(f"{start},{load}\n")
+                held.write(f"{start},{(4 + pod % 12 + load // 30) << 30}\n")
+                lines += 2
+            at_seconds += _POD_SECONDS
     return lines
 
 

@@ -131,9 +131,8 @@ class CachedCase(Case):
         past: Past | None,
         node: Node | None = None,
     ) -> None:
-        fields: dict[str, object]
-        fields = {"key": key, "workload": workload, "devices": devices, "past": past, "node": node}
-        fields |= {"_windows": windows, "_provisioning": provisioning}
+        fields: dict[str, object] = {"key": key, "workload": workload, "devices": devices}
+        fields |= {"past": past, "node": node, "_windows": windows, "_provisioning": provisioning}
         fields |= {"_known_seconds": None, "_span_facts": None}
         for name, value in fields.items():
             object.__setattr__(self, name, value)  # As a frozen dataclass does it.
@@ -228,7 +227,7 @@ class AccountsSnapshot:
         self._present = tuple(_lasting(view, latest - gap) for view in views)
         self._reader = reader
         self._loads: dict[tuple[str, Nanoseconds], LoadHistory] = {}
-        self._whole_cases = cache(self._cases)
+        self._whole_cases: tuple[CachedCase, ...] = ()
 
     def cases(self, span: Nanoseconds | None) -> tuple[CachedCase, ...]:
         """Cases of all holders over a span up to now; `None` for everything posted.
@@ -238,7 +237,9 @@ class AccountsSnapshot:
         """
         if span is None or self._now - span > self._first:
             return self._cases(span)
-        return self._whole_cases(self._now - self._first + self._first % DAY)
+        if not self._whole_cases:  # No `cache`, whose cycle would keep the snapshot in memory.
+            self._whole_cases = self._cases(self._now - self._first + self._first % DAY)
+        return self._whole_cases
 
     @cached_property
     def _first(self) -> Nanoseconds:

@@ -195,7 +195,7 @@ class WindowBuilder(EntrySums):
 
 
 def _positive(times: Mapping[_Key, Nanoseconds]) -> dict[_Key, Nanoseconds]:
-    return {key: duration for key, duration in times.items() if duration > 0}
+    return {key: duration for key, duration in times.items() if duration > 0} if times else {}
 
 
 _SIGNALS: Final = (

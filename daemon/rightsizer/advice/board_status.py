@@ -1,6 +1,6 @@
 """Status of a device's board, and the limits of what rules can judge."""
 
-from collections.abc import Collection
+from functools import cache
 from typing import Final
 
 from rightsizer.advice.verdict import CaseSubject
@@ -123,7 +123,8 @@ def hides_why_clocks_are_low(case: Case, violation: Signal) -> str:
     return f"the driver does not say why clocks are low: no {metrics_of(signals)}"
 
 
-def metrics_of(signals: Collection[Signal]) -> str:
+@cache
+def metrics_of(signals: tuple[Signal, ...]) -> str:
     """Metrics of dcgm-exporter and of our agent for some signals, for display."""
     of_exporter: dict[Signal, DcgmField] = {}
     for each in DCGM_FIELDS.values():
@@ -141,7 +142,7 @@ _NAMED: Final = {Signal.CLOCK_EVENT_REASONS: "rightsizer_clock_event_reason"}
 def abstain_unobserved(
     found: Finding,
     subject: CaseSubject,
-    signals: Collection[Signal],
+    signals: tuple[Signal, ...],
     what: str = "the host",
     evidence_name: str = "active_share_ratio",
 ) -> Finding:

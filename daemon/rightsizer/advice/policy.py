@@ -161,6 +161,8 @@ class PolicySet:
 
     def with_thresholds(self, rule: Rule[Any], case: Case) -> Rule[Any]:
         """Rule with the thresholds of a workload's policy."""
+        if not self._policies:
+            return rule
         place = self._place(case.workload, [device.uuid for device in case.devices])
         if place is None:
             return rule

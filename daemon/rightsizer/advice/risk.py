@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final
 
 from rightsizer.model.block import Measure
@@ -15,6 +16,7 @@ _TINY: Final = 1e-300
 _JEFFREYS: Final = 0.5
 
 
+@lru_cache(maxsize=128)
 def probability_above(share: float, blocks: float, threshold: float) -> float:
     """Probability that the true share exceeds a threshold, 0 to 1.
 
@@ -26,6 +28,7 @@ def probability_above(share: float, blocks: float, threshold: float) -> float:
     return 1.0 - _cumulative(threshold, _JEFFREYS + hits, _JEFFREYS + blocks - hits)
 
 
+@lru_cache(maxsize=128)
 def upper_bound(share: float, blocks: float, level: float) -> float:
     """Upper bound of the true share with probability `level`.
 

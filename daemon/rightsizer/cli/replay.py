@@ -29,8 +29,8 @@ from rightsizer.telemetry.recordings.text_file import no_progress
 from rightsizer.telemetry.recordings.unnamed_devices import StatedDevices
 
 _HELP: Final = help_of(__file__)
-_ALLOCATIONS_BETWEEN_COLLECTIONS: Final = 20_000
-"""Readings hold no cycles: the interpreter's 700 is reached every few polls, and finds nothing."""
+_ALLOCATIONS_BETWEEN_COLLECTIONS: Final = 100_000
+"""Readings and cases hold no cycles: the interpreter's 700 is reached every few polls in vain."""
 _STATES_SHOWN = 4
 _SPARSE: Final = 10 * NANOSECONDS_PER_SECOND
 """Utilization covers at most a second; sparser readings stand for more."""

@@ -177,7 +177,7 @@ class Window:
     @property
     def tier(self) -> Tier:
         """Telemetry tier of most of the known time."""
-        return max(self.tiers, key=lambda tier: self.tiers[tier], default=Tier.NONE)
+        return max(self.tiers, key=self.tiers.__getitem__, default=Tier.NONE)
 
     @property
     def effective_utilization(self) -> float | None:
