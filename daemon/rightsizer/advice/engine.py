@@ -233,24 +233,25 @@ def without_conflicts(judgements: Sequence[Judgement]) -> tuple[Judgement, ...]:
 
 
 def _settled(judgements: list[Judgement]) -> list[Judgement]:
+    asking = {
+        place: judgement.finding
+        for place, judgement in enumerate(judgements)
+        if judgement.finding.is_actionable
+    }
     held: set[int] = set()
-    for wins, yields in _PRECEDENCES:
+    for wins, yields in _PRECEDENCES if len(asking) > 1 else ():
         # A complaint that ended before the end of the span suppresses nothing.
         winners = {
-            f"{judgement.finding.rule} ({', '.join(judgement.finding.reasons)})"
-            for place, judgement in enumerate(judgements)
-            if judgement.finding.is_actionable
-            and judgement.still_holds is not False
-            and place not in held
-            and wins(judgement.finding)
+            f"{finding.rule} ({', '.join(finding.reasons)})"
+            for place, finding in asking.items()
+            if judgements[place].still_holds is not False and place not in held and wins(finding)
         }
         if not winners:
             continue
-        for place, judgement in enumerate(judgements):
-            if judgement.finding.is_actionable and yields(judgement.finding):
-                if place not in held:
-                    why = ", ".join(sorted(winners))
-                    judgements[place] = judgement.suppressed_by_conflict(why)
+        for place, finding in asking.items():
+            if place not in held and yields(finding):
+                why = ", ".join(sorted(winners))
+                judgements[place] = judgements[place].suppressed_by_conflict(why)
                 held.add(place)
     return judgements
 
