@@ -119,7 +119,8 @@ def text_document(model: ReportModel, timezone: dt.tzinfo) -> str:
         start, end = (figures.moment_text(each, timezone) for each in ends)
         parts.append(f"The history holds {start} to {end}.")
     parts.append("\n".join(_to_change(model)))
-    parts.append("The whole report, with days, workloads, fits and causes: --output report.html")
+    more = "The whole report, with days, workloads, fits and causes: --output report.html"
+    parts.append("\n".join(_wrapped(more, "")))
     return "\n\n".join(parts) + "\n"
 
 
@@ -152,12 +153,13 @@ def _to_change(model: ReportModel) -> Iterator[str]:
     yield "What to change:"
     for place, row in enumerate(model.advice[:_ADVICE], 1):
         yield from _wrapped(row.summary, f"{place:3}. ")
-        yield f"     {action_label(row.action, row.finding)}; {saved_text(row.savings)}"
+        action = action_label(row.action, row.finding)
+        yield from _wrapped(f"{action}; {saved_text(row.savings)}", "     ")
         yield f"     rightsizer explain {row.id}"
     for place, finding in enumerate(model.findings[: max(0, _ADVICE - len(model.advice))], 1):
         yield from _wrapped(finding.summary, f"{len(model.advice) + place:3}. ")
         action = action_label(finding.action, finding.finding)
-        yield f"     {action}; {figures.percent(finding.confidence)} sure"
+        yield from _wrapped(f"{action}; {figures.percent(finding.confidence)} sure", "     ")
     if (left := len(model.advice) + len(model.findings) - _ADVICE) > 0:
         yield f"     and {left} more"
 
