@@ -101,7 +101,7 @@ def test_waiting_for_the_device_in_each_step_is_found() -> None:
     (found,) = _complaints("nsys/nsightful_power_iteration.sqlite")
 
     assert found.rule == "profile_host_bound"
-    assert "idle 36.7% of the time after the host waited for it" in found.summary
+    assert "idle 36.6% of the time after the host waited for it" in found.summary
 
 
 def test_collectives_that_nothing_hides_are_found() -> None:

@@ -120,6 +120,31 @@ def test_collectives_that_nothing_hides_are_reported() -> None:
     assert list(found.evidence["collectives"]) == [reduce.name]  # type: ignore[call-overload]
 
 
+def test_communication_gains_no_more_than_the_rank_with_least_of_it() -> None:
+    """What other ranks spend more waits for a late one, which no overlap ends."""
+    time = replace(time_use(kernel=0.95, host=0.02), collective_seconds=0.5)
+    waiting = replace(time, exposed_collective_seconds=0.4)
+    late = replace(time, exposed_collective_seconds=0.06)
+    ranks = [profile(device(time=each), rank=at) for at, each in enumerate((waiting, late))]
+    found = judged(communication_bound, *ranks)
+    assert found.reasons == (Reason.COMMUNICATION_BOUND,)
+    assert "40.0% of the time, rank 1, GPU 0 6.0%: the difference waits" in found.summary
+    assert found.evidence["saved_ratio_high"] == 0.06
+
+
+@pytest.mark.parametrize("rule", [launch_bound, host_bound])
+def test_wait_beside_a_copy_is_not_the_hosts(rule: object) -> None:
+    """The copy holds the host: pinned memory ends it, nothing else."""
+    work = kernel("gemm", 1000, 0.4) if rule is host_bound else SHORT
+    copied = replace(WAITING, copy_seconds=0.55, exposed_copy_seconds=0.55, copy_wait_seconds=0.55)
+    moved = (copies(seconds=0.55),)
+    waiting = profile(device(kernels=(work,), time=copied, copies=moved))
+    found = judged(rule, waiting)
+    assert found.kind is FindingKind.OPTIMIZED
+    assert "waits for the host 5.0% of the time" in found.summary
+    assert judged(pcie_bound, waiting).reasons == (Reason.PCIE_BOUND,)
+
+
 def test_bandwidth_of_collectives_is_reported_beside_the_link() -> None:
     """NVLink of an H100 SXM carries 450 GB/s one way."""
     exposed = replace(time_use(), collective_seconds=0.5, exposed_collective_seconds=0.4)

@@ -66,6 +66,20 @@ def test_a_wait_of_the_host_costs_what_the_device_then_waits(
     assert nanoseconds(time.synchronization_wait_seconds) == waited
 
 
+@pytest.mark.parametrize(
+    ("loads", "copied"), [((), 60), ((loader(60, 100),), 40), ((loader(40, 300),), 0)]
+)
+def test_wait_for_the_host_beside_a_copy_is_the_copys(loads: tuple[Call, ...], copied: int) -> None:
+    """A copy from pageable memory holds the host, too; loading is separate."""
+    time = time_of(launch(1, 0, 5), kernel(10, 50, correlation=1), wait(10, 52), *loads,
+                   copy(80, 140), launch(2, 190, 195),
+                   kernel(200, 210, correlation=2))  # fmt: skip
+
+    assert nanoseconds(time.copy_wait_seconds) == copied
+    apart = time.loader_wait_seconds + time.synchronization_wait_seconds + time.copy_wait_seconds
+    assert nanoseconds(apart) == nanoseconds(time.host_wait_seconds) == 150
+
+
 @pytest.mark.parametrize(("gap", "cause"), [(30, "kernel_wait"), (31, "other_idle")])
 def test_a_gap_without_a_launch_is_nobodys_unless_it_is_small(gap: int, cause: str) -> None:
     """As in HolisticTraceAnalysis, kernels within 30 ns follow each other directly."""

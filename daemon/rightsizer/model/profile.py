@@ -79,8 +79,10 @@ class TimeUse:
     loader_wait_seconds: float = 0.0
     """Part of `host_wait_seconds` that the host spent in its data loader."""
     synchronization_wait_seconds: float = 0.0
-    """Part of `host_wait_seconds`, outside the loader, in waits that began while the host waited
-    for the device and so could not launch ahead."""
+    """Part of `host_wait_seconds`, outside the loader and copies, in waits that began while the
+    host waited for the device and so could not launch ahead."""
+    copy_wait_seconds: float = 0.0
+    """Part of `host_wait_seconds`, outside the loader, with a copy or fill running."""
     kernel_wait_seconds: float = 0.0
     """Idle between consecutive kernels: hardware gaps."""
     other_idle_seconds: float = 0.0
@@ -90,6 +92,11 @@ class TimeUse:
     """Part of `host_wait_seconds` and `other_idle_seconds` that the host spent in a checkpoint."""
     exposed_fill_seconds: float = 0.0
     """Part of the idle time with a memory fill and no copy."""
+
+    @property
+    def idle_host_wait_seconds(self) -> float:
+        """Part of `host_wait_seconds` with nothing running, copies included."""
+        return self.host_wait_seconds - self.copy_wait_seconds
 
     @property
     def idle_seconds(self) -> float:

@@ -125,9 +125,17 @@ def gain_text(finding: dict[str, Any]) -> str:
     for option in finding["options"]:
         low, high = option["time_ratio_low"], option["time_ratio_high"]
         if low is not None and high is not None:
-            least = f"{percent_text(1 - high)} to" if 1 - high >= _HALF_PERCENT else "up to"
-            return f"{least} {percent_text(1 - low)} less time{_per_step(finding['evidence'])}"
+            least, most = percent_text(1 - high), percent_text(1 - low)
+            step = _per_step(finding["evidence"])
+            return (
+                f"{_range_text(least if 1 - high >= _HALF_PERCENT else '', most)} less time{step}"
+            )
     return ""
+
+
+def _range_text(least: str, most: str) -> str:
+    """Return a range, or its one value; an empty `least` is none."""
+    return f"{least} to {most}" if least not in ("", most) else (least or f"up to {most}")
 
 
 def _per_step(evidence: dict[str, Any]) -> str:
@@ -135,8 +143,8 @@ def _per_step(evidence: dict[str, Any]) -> str:
     high = evidence.get("saved_seconds_per_step_high")
     if low is None or high is None:
         return ""
-    first = f"{time_text(low)} to " if low else "up to "
-    return f", {first}{time_text(high)} of a step's {time_text(evidence['step_seconds'])}"
+    saved = _range_text(time_text(low) if low else "", time_text(high))
+    return f", {saved} of a step's {time_text(evidence['step_seconds'])}"
 
 
 def change_row(document: ProfileDocument) -> Sequence[str]:

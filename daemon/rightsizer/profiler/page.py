@@ -71,7 +71,11 @@ def profile_document(answer: ProfileDocument) -> str:
 
 
 def _tiles(devices: Sequence[ProfileDocument]) -> Iterator[tuple[str, str, str]]:
-    times = [time for each in devices if (time := judged_time(each)) is not None]
+    times = [
+        {**time, "host_wait_seconds": figures.idle_parts(time)["host_wait"]}
+        for each in devices
+        if (time := judged_time(each)) is not None
+    ]
     if not (span := sum(each["span_seconds"] for each in times)):
         return
     for name, title, detail in _TILES:

@@ -124,7 +124,7 @@ def _steps(steps: Sequence[ProfileDocument]) -> list[str]:
     header = ("    step", "time", "kernels", "host wait", "loader")
     rows = []
     for each in steps:
-        of_host = each["time"]["host_wait_seconds"], each["loader_seconds"]
+        of_host = figures.idle_parts(each["time"])["host_wait"], each["loader_seconds"]
         times = each["seconds"], each["time"]["kernel_seconds"], *of_host
         rows.append((each["name"], *map(figures.time_text, times)))
     return _table(header, rows, _MOST_STEPS, "steps")

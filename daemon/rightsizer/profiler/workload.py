@@ -194,7 +194,7 @@ _FIGURES: Final[tuple[tuple[str, _Figure], ...]] = (
     ("kernel_seconds_per_step", _mean_of_steps(lambda step: step.time.kernel_seconds)),
     ("loader_seconds_per_step", _mean_of_steps(lambda step: step.loader_seconds)),
     ("kernel_ratio", _per_second(lambda each: each.time.kernel_seconds)),
-    ("host_wait_ratio", _per_second(lambda each: each.time.host_wait_seconds)),
+    ("host_wait_ratio", _per_second(lambda each: each.time.idle_host_wait_seconds)),
     ("kernel_wait_ratio", _per_second(lambda each: each.time.kernel_wait_seconds)),
     ("other_idle_ratio", _per_second(lambda each: each.time.other_idle_seconds)),
     ("exposed_collective_ratio", _per_second(lambda each: each.time.exposed_collective_seconds)),

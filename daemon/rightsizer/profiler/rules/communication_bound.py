@@ -13,6 +13,8 @@ from rightsizer.profiler.rules.rule import Gain, ProfiledMember, ProfileVerdict
 from rightsizer.profiler.settings import ProfileCommunicationBoundSettings
 
 _MOST_NAMED: Final = 5
+_WORTH_NAMING: Final = 0.05
+"""Share of time."""
 _DESCRIPTION: Final = "Run collectives beside kernels, and send less."
 _INSTRUCTIONS: Final = "overlap_collectives", "find_late_rank"
 
@@ -26,18 +28,21 @@ def judge(
         if found is not None and found.culprits:
             return found
     members = rule.at_work(profiles, settings.steady, needs_launches=False)
-    worst, ratio, culprits = rule.over(
-        members, lambda each: each.share(each.time.exposed_collective_seconds), settings.on_ratio
-    )
+    worst, ratio, culprits = rule.over(members, _exposed_ratio, settings.on_ratio)
+    # A collective lasts until the last rank has joined: the rank that spends least in them waits
+    # least for others, which no overlap would end.
+    joined = [each for each in members if each.time.collective_seconds]
+    least = min(joined, key=_exposed_ratio, default=worst)
     collectives = [each for each in worst.device.kernels if each.is_collective]
     named = sorted(collectives, key=lambda each: -each.seconds)[:_MOST_NAMED]
     bandwidth = _bandwidth(worst)
     return ProfileVerdict(
-        _summary(worst, ratio) + bandwidth,
+        _summary(worst, least) + bandwidth,
         rule.factors_of(worst, ratio, settings.on_ratio),
         {
             "device": worst.key,
             "exposed_collective_ratio": round(ratio, 4),
+            "least_exposed_collective_ratio": round(_exposed_ratio(least), 4),
             "collective_ratio": round(worst.share(worst.time.collective_seconds), 4),
             "overlap_ratio": None if (part := _overlap(worst)) is None else round(part, 4),
             "collectives": {each.name: round(each.seconds, 6) for each in named},
@@ -50,7 +55,7 @@ def judge(
         reason=Reason.COMMUNICATION_BOUND,
         action=Action.OVERLAP_COMMUNICATION,
         gain=Gain.of(
-            worst, lambda time: time.exposed_collective_seconds, settings.removed_low_ratio
+            least, lambda time: time.exposed_collective_seconds, settings.removed_low_ratio
         ),
         description=_DESCRIPTION,
         instructions=rule.instructions(*_INSTRUCTIONS),
@@ -77,11 +82,18 @@ def _overlap(member: ProfiledMember) -> float | None:
     return 1.0 - time.exposed_collective_seconds / time.collective_seconds
 
 
-def _summary(worst: ProfiledMember, ratio: float) -> str:
+def _exposed_ratio(member: ProfiledMember) -> float:
+    return member.share(member.time.exposed_collective_seconds)
+
+
+def _summary(worst: ProfiledMember, least: ProfiledMember) -> str:
     if (overlap := _overlap(worst)) is None:
         return "No collective is in it."
+    ratio, low = _exposed_ratio(worst), _exposed_ratio(least)
+    others = f", {least.key} {low:.1%}: the difference waits for late ranks"
     return (
-        f"{worst.key} runs collectives with no other kernel beside them {ratio:.1%} of the time; "
+        f"{worst.key} runs collectives with no other kernel beside them {ratio:.1%} of the time"
+        f"{others if ratio - low >= _WORTH_NAMING else ''}; "
         f"{percent_text(overlap)} of their time is hidden."
     )
 

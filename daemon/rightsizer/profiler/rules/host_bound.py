@@ -45,7 +45,7 @@ def judge(profiles: Sequence[Profile], settings: ProfileHostBoundSettings) -> Pr
         tuple(each.key for each in held),
         reason=Reason.HOST_BOUND,
         action=Action.NONE,
-        gain=Gain.of(worst, lambda time: time.host_wait_seconds, 0.0),
+        gain=Gain.of(worst, lambda time: time.idle_host_wait_seconds, 0.0),
         description="Move work of the host off the path between kernels.",
         instructions=(watch, replace(wait_less, text=f"{wait_less.text}{named}")),
         risk=Risk.VERY_LOW,
@@ -61,7 +61,7 @@ def _is_held(member: ProfiledMember, settings: ProfileHostBoundSettings) -> bool
 
 def _waits(member: ProfiledMember, settings: ProfileHostBoundSettings) -> float:
     """Return the share of recurring waits for the host."""
-    wait = member.time.host_wait_seconds
+    wait = member.time.idle_host_wait_seconds
     return member.recurring_ratio(wait, settings.outlier_minimum_ratio)
 
 

@@ -77,8 +77,9 @@ def _is_held(member: ProfiledMember, settings: ProfileLaunchBoundSettings) -> bo
 
 
 def _launch_wait_seconds(time: TimeUse) -> float:
-    """Return the wait for launches, without waits for the loader and for synchronization."""
-    return time.host_wait_seconds - time.loader_wait_seconds - time.synchronization_wait_seconds
+    """Return the wait for launches, without those for the loader, synchronization and copies."""
+    taken = time.loader_wait_seconds + time.synchronization_wait_seconds
+    return time.idle_host_wait_seconds - taken
 
 
 RULE: Final = rule.ProfileRule("profile_launch_bound", ProfileLaunchBoundSettings(), judge)

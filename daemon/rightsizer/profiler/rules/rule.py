@@ -43,8 +43,8 @@ class ProfiledMember:
 
     @property
     def host_wait_ratio(self) -> float:
-        """Share of time waiting for the host."""
-        return self.share(self.time.host_wait_seconds)
+        """Share of time waiting for the host with no copy running."""
+        return self.share(self.time.idle_host_wait_seconds)
 
     def outlier_seconds(self, minimum_ratio: float) -> float:
         """Return the longest wait for the host if it makes up that part of all waits; else 0.

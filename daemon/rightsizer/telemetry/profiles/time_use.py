@@ -35,8 +35,10 @@ Gap: TypeAlias = tuple[Nanoseconds, Nanoseconds, str]
 _RULERS: Final = (
     *("kernel", "collective", "compute", "copy", "either", "any"),
     *("host_wait", "loader_wait", "synchronization_wait", "kernel_wait", "checkpoint_wait"),
+    "taken_wait",
 )
-"""`compute`: any kernel except collectives; `either`: kernel or copy; `any`: fills, too."""
+"""`compute`: any kernel except collectives; `either`: kernel or copy; `any`: fills, too;
+`taken_wait`: wait for the host in the loader or beside a copy or fill."""
 _LANES: Final[Mapping[TimelineLane, Callable[[TimeUse], float]]] = {
     TimelineLane.COMPUTE: lambda of: of.kernel_seconds - of.exposed_collective_seconds,
     TimelineLane.COLLECTIVE: lambda of: of.collective_seconds,
@@ -257,6 +259,7 @@ class MeasuredLine:
         counter, rulers = LaunchCounter(launches), self._rulers
         kinds = SpanKind.LOADER, SpanKind.SYNCHRONIZATION, SpanKind.CHECKPOINT
         loader, waits, checkpoints = (Within(spans.times(kind)) for kind in kinds)
+        copied = Within(union(merge(copies.intervals(), fills.intervals())))
         # Time from a step's start to the first kernel is a wait, too.
         lead_in = ((every[0], every[0], None),)
         for begin, end, cause in gaps(
@@ -273,8 +276,10 @@ class MeasuredLine:
                     for each in _outside(begin, end, in_loader)
                     if each[1] - each[0] >= settings.pause_minimum_nanoseconds
                 )
+                taken = [*union(merge(in_loader, copied.of(begin, end)))]
+                rulers["taken_wait"].add_all(taken)
                 if waits.covers(begin):
-                    rulers["synchronization_wait"].add_all(_outside(begin, end, in_loader))
+                    rulers["synchronization_wait"].add_all(_outside(begin, end, taken))
             if cause != "kernel_wait" and checkpoints.current is not None:
                 rulers["checkpoint_wait"].add_all(checkpoints.of(begin, end))
         self.launches = counter.use()
@@ -304,8 +309,10 @@ class MeasuredLine:
         exposed_collectives = busy - at.pop("compute")
         either = at.pop("either")
         exposed_copies, exposed_fills = either - busy, at.pop("any") - either
+        copy_wait = at.pop("taken_wait") - at["loader_wait"]
         return TimeUse(
             span_seconds=seconds(end - start),
+            copy_wait_seconds=seconds(copy_wait),
             exposed_collective_seconds=seconds(exposed_collectives),
             exposed_copy_seconds=seconds(exposed_copies),
             exposed_fill_seconds=seconds(exposed_fills),
