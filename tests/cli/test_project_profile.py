@@ -106,7 +106,7 @@ def test_a_trace_that_breaks_off_is_refused(tmp_path: Path, capsys: Captured) ->
     trace = named(loader_bound_trace(tmp_path, "loader.json"))
     trace.write_text(trace.read_text(encoding="utf-8")[:-2000], encoding="utf-8")
     assert main(["project", str(question_file(tmp_path)), "--profile", str(trace)]) == 1
-    assert "loader.json breaks off" in capsys.readouterr().err
+    assert "loader.json is not whole" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

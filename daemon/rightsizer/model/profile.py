@@ -413,4 +413,4 @@ class Profile:
     notes: tuple[str, ...] = ()
     """Limitations, one sentence each."""
     is_whole: bool = True
-    """Whether the file is complete, not truncated."""
+    """Whether the file is complete: neither truncated nor with many records dropped."""

@@ -308,11 +308,11 @@ class ProfileRule(Generic[ProfileSettingsT]):
 
 
 def torn_text(profiles: Sequence[Profile]) -> str:
-    """Name truncated files: shares of their time could change with the missing part."""
+    """Name incomplete files: shares of their time could change with the missing part."""
     if not (torn := [each.source for each in profiles if not each.is_whole]):
         return ""
     return (
-        f"{', '.join(torn)} breaks off, and what is missing may be what filled the time; wait "
+        f"{', '.join(torn)} is not whole, and what is missing may be what filled the time; wait "
         "until the profiler has finished, copy it again, or record again"
     )
 

@@ -29,6 +29,7 @@ from rightsizer.telemetry.profiles.json_events import (
 )
 from rightsizer.telemetry.profiles.kineto_header import HEADER_KEYS, TraceHeader
 from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.lost_kernels import LostKernels
 from rightsizer.telemetry.profiles.names import (
     copy_kind,
     host_memory,
@@ -103,6 +104,7 @@ class PyTorchEvents:
         """Some of ROCm's."""
         self.has_gpu = False
         """Whether the host called the runtime of one."""
+        self.lost = LostKernels()
         self._copy_calls = Launches()
         self._copy_threads: dict[int, int] = {}
         self._threads: dict[tuple[str, str], int] = {}
@@ -218,6 +220,7 @@ class PyTorchEvents:
             stream=_stream(event, arguments),
         )
         if (correlation := _correlation(arguments)) is not None:
+            self.lost.run(correlation)
             record(correlation=correlation)
         else:
             self._untied = (event, record)
@@ -231,7 +234,9 @@ class PyTorchEvents:
         is_arrow = following.get("ph") == "f" and all(
             following.get(key) == event.get(key) for key in ("pid", "tid", "ts")
         )
-        record(correlation=whole_number(following.get("id")) if is_arrow else None)
+        correlation = whole_number(following.get("id")) if is_arrow else None
+        self.lost.run(correlation)
+        record(correlation=correlation)
 
     def _copy(self, event: Event, arguments: _Arguments, span: Interval) -> bool:
         name, device = _name(event), self._device(event, arguments)
@@ -253,6 +258,7 @@ class PyTorchEvents:
             self._recorder.stacks.wait(self._thread(event), name, span)
         if correlation is not None and "Synchronize" not in name:
             self._refuse_merged(str(event.get("pid")))
+            self.lost.call(name, correlation, span[0])
             self._recorder.launch(correlation, *span, self._thread(event))
             if "Memcpy" in name and not is_wait:
                 self._copy_calls.add(correlation, *span)
@@ -389,7 +395,7 @@ def _read(path: Path, limits: ReadLimits) -> Profile:
         events=trace.count,
         unread=dict(sum((events.unread, trace.unread, recorder.refused), Counter())),
         notes=tuple(_notes(trace, events, devices, has_gpu=has_gpu, lacks_steps=lacks_steps)),
-        is_whole=not trace.fault,
+        is_whole=not trace.fault and events.lost.is_whole,
     )
 
 
@@ -403,6 +409,8 @@ def _notes(
 ) -> Iterator[str]:
     if trace.fault:
         yield f"Not whole: {trace.fault}; what came before is shown."
+    else:
+        yield from events.lost.notes
     if events.range_count:
         yield (
             f"Hardware counters of {events.range_count} kernel runs in place of a timeline: "
@@ -414,7 +422,7 @@ def _notes(
             "device whose events are not read."
         )
         if has_gpu:
-            yield (
+            yield events.lost.all_lost_text or (
                 "A GPU is listed or was called: what operators of the host launched there was not "
                 "recorded; profile with ProfilerActivity.CUDA (XPU) too."
             )
