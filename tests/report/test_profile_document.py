@@ -149,6 +149,14 @@ def test_a_profile_without_anything_is_a_page_too() -> None:
     assert "<table" not in page
 
 
+def test_page_of_an_incomplete_profile_says_so_before_any_share() -> None:
+    """Its shares may be those of what is missing."""
+    torn = profile(device(time=time_use(kernel=0.4, host=0.6)), is_whole=False)
+    advice = _page(*judged_workloads([torn])).partition("What to change")[2]
+    assert re.match(r"</h2>\s*<p>No verdict: trace.json is not whole", advice)
+    assert "The GPU computes" not in advice
+
+
 def test_exposed_copies_come_off_the_idle_causes() -> None:
     """Parts still sum to the span."""
     time = time_use(kernel=0.5, host=0.3, exposed_collective_seconds=0.2, exposed_copy_seconds=0.4)
