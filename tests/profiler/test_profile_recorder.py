@@ -219,6 +219,8 @@ def test_measured_kernel_facts_take_precedence_over_its_name() -> None:
         (kernel(2**70, 2**70 + 1), "kernel out of all time"),
         (launch(2**70, 0, 1), "launch with a correlation out of range"),
         (Call("memory", ("0", -5)), "memory below zero"),
+        (Call("memory", ("0", 2**64)), "memory beyond 64 bits"),
+        (Call("memory", ("0", 1000, 2**63)), "memory beyond 64 bits"),
     ],
 )
 def test_impossible_kernel_is_counted_and_left_out(call: Call, reason: str) -> None:

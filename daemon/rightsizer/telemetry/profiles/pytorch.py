@@ -44,12 +44,11 @@ from rightsizer.telemetry.profiles.reader import ProfileReader
 from rightsizer.telemetry.profiles.recorder import Recorder, StepMarks
 from rightsizer.telemetry.profiles.tables import KernelTable
 from rightsizer.telemetry.profiles.time_use import Launches
-from rightsizer.telemetry.profiles.timeline import Column, Interval, MemoryCurve, is_in_time
+from rightsizer.telemetry.profiles.timeline import Column, Interval, MemoryCurve
 
 NO_EVENTS: Final = (
     "a trace without events; record again, with steps between the profiler's start and its stop"
 )
-_COLUMN_BITS: Final = 64
 _UNNAMED: Final = ("", "__missing__")
 _TENSOR: Final = re.compile(r"pipe_tensor|hmma|imma|inst_executed_op_\w*mma")
 _MEASURED: Final = (
@@ -336,13 +335,10 @@ class PyTorchEvents:
         total = whole_number(arguments.get("Total Allocated"))
         if at is None or total is None or total < 0:
             return False
-        if not (is_in_time(at, at) and total.bit_length() < _COLUMN_BITS):
-            return False
         key = str(arguments.get("Device Id"))[:_CATEGORY_MAXIMUM]
         if key not in self._memory and len(self._memory) >= _CATEGORIES_MAXIMUM:
             return False
-        self._memory.setdefault(key, MemoryCurve()).add(at, total)
-        return True
+        return self._memory.setdefault(key, MemoryCurve()).add(at, total)
 
 
 def _correlation(arguments: Mapping[str, Any]) -> int | None:

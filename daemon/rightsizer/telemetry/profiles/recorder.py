@@ -221,9 +221,10 @@ class Recorder:
         """Add the memory in use at a time."""
         if used_bytes < 0:
             self.refused["memory below zero"] += 1
-            return
-        self.events += 1
-        self._device(device).memory.add(at, used_bytes)
+        elif self._device(device).memory.add(at, used_bytes):
+            self.events += 1
+        else:
+            self.refused["memory beyond 64 bits"] += 1
 
     def devices(self) -> tuple[DeviceProfile, ...]:
         """Return the profiles of all devices with work."""

@@ -19,6 +19,7 @@ _POINTS: Final = 4096
 _NO_CORRELATION: Final = -(2**63)
 """`None` in a column of integers."""
 _LATEST: Final = 2**62
+_COLUMN_BITS: Final = 64
 
 
 def is_ordered(column: Column) -> bool:
@@ -210,11 +211,16 @@ class MemoryCurve:
         self._used: Column = array("q")
         self.peak: int | None = None
 
-    def add(self, at: Nanoseconds | None, used_bytes: int) -> None:
-        """Add the memory in use; without a time it only counts for the peak."""
+    def add(self, at: Nanoseconds | None, used_bytes: int) -> bool:
+        """Add the memory in use; without a time it only counts for the peak.
+
+        Returns whether both fit a column; else nothing is added.
+        """
+        if not (is_in_time(at or 0, at or 0) and used_bytes.bit_length() < _COLUMN_BITS):
+            return False
         self.peak = max(used_bytes, self.peak or 0)
         if at is None:
-            return
+            return True
         self._times.append(at)
         self._used.append(used_bytes)
         if len(self._times) >= 2 * _POINTS:
@@ -222,6 +228,7 @@ class MemoryCurve:
             rows = [max(place, place + 1, key=self._used.__getitem__) for place in pairs]
             self._times = array("q", map(self._times.__getitem__, rows))
             self._used = array("q", map(self._used.__getitem__, rows))
+        return True
 
     def points(self) -> Iterator[tuple[Nanoseconds, int]]:
         """Yield the points by time."""
