@@ -1,5 +1,8 @@
 """The agent on this machine's GPUs, beside nvidia-smi; skipped where there is no driver."""
 
+import importlib.util
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -11,6 +14,15 @@ from nvidia_smi import FIELDS, Readings, SmiAbsent, differences, nvidia_smi
 
 pytestmark = pytest.mark.gpu
 
+_PRODUCTS = """
+import torch
+one = torch.randn(4096, 4096, device="cuda").bfloat16()
+print("ready", flush=True)
+while True:
+    for _ in range(100):
+        one @ one
+    torch.cuda.synchronize()
+"""
 LOOKS = 5
 WARM_SECONDS = 5.0
 
@@ -50,6 +62,22 @@ def readings(agent: AgentProcess) -> Readings:
     return found
 
 
+@pytest.fixture(params=["idle", "matrix products"])
+def load(request: pytest.FixtureRequest) -> Iterator[str]:
+    """What the first GPU does; products of matrices where PyTorch is installed."""
+    if request.param == "idle":
+        yield request.param
+        return
+    if not importlib.util.find_spec("torch"):
+        pytest.skip("PyTorch is not installed: no load")
+    with subprocess.Popen([sys.executable, "-c", _PRODUCTS], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield request.param
+        process.kill()
+
+
+@pytest.mark.usefixtures("load")
 def test_it_agrees_with_nvidia_smi(agent: AgentProcess) -> None:
     """In most looks every number lies within what nvidia-smi saw just before and after it."""
     differing: Counter[str] = Counter()

@@ -1,0 +1,1 @@
+"""Labeled workloads on a real GPU: programs, their recorder, recordings, and their scores."""
