@@ -141,3 +141,50 @@ def test_ambiguous_column_is_refused_with_the_remedy(
     """The error says how to tell it."""
     with pytest.raises(RecordingError, match=message):
         replay(write(text))
+
+
+@pytest.mark.parametrize(
+    ("heading", "cells", "watts"),
+    [
+        ("power", "4999", 4999.0),
+        ("power", "5000", 5.0),
+        ("power_mw", "4999", 4.999),
+        ("power_limit", "400000", None),
+    ],
+)
+def test_power_in_milliwatts(
+    replay: Replays, write: Writes, heading: str, cells: str, watts: float | None
+) -> None:
+    """As NVML gives it to scripts: stated by the heading, or by more than a board draws."""
+    played = replay(write(f"time,gpu,util_pct,{heading}\n1772532000,0,90,{cells}\n"))
+    assert played.values("index:0", Signal.POWER_WATTS) == [watts]
+    if watts is None:
+        assert played.values("index:0", Signal.POWER_LIMIT_WATTS) == [400.0]
+
+
+def test_unit_is_found_in_numbers_with_decimal_commas(replay: Replays, write: Writes) -> None:
+    """Spreadsheets of many countries write them, between semicolons."""
+    played = replay(write("time;gpu;util;power\n1772532000;0;92,5;340,25\n"))
+    assert played.values("index:0", Signal.GPU_BUSY) == [0.925]
+    assert played.values("index:0", Signal.POWER_WATTS) == [340.25]
+
+
+def test_name_of_the_host_is_no_column_of_the_host(replay: Replays, write: Writes) -> None:
+    """InfluxDB's tag `host` leaves memory and power the GPU's."""
+    played = replay(
+        write(
+            "time,host,uuid,utilization_gpu,memory_used,power_draw\n1772532000,a,GPU-aa,90,1024,70\n"
+        )
+    )
+    assert played.readings("GPU-aa")[0].values == {
+        Signal.GPU_BUSY: 0.9,
+        Signal.MEMORY_USED_BYTES: GIB,
+        Signal.POWER_WATTS: 70.0,
+    }
+
+
+def test_series_between_semicolons(replay: Replays, write: Writes) -> None:
+    """Commas within quoted labels separate no columns."""
+    heading = f'"Time";{SERIES.format(0)};{SERIES.format(1)}\n'
+    played = replay(write(f"sep=;\n{heading}1772532000000;0;90\n"))
+    assert played.values("GPU-1", Signal.GPU_BUSY) == [0.9]

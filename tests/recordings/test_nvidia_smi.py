@@ -1,5 +1,8 @@
 """Logs of `nvidia-smi --query-gpu`."""
 
+import re
+import shlex
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -219,6 +222,24 @@ def test_lines_with_what_a_collector_of_logs_put_before_them(
     lines = (data / "eight_h100.csv").read_text().splitlines(keepends=True)
     played = replay(write("-- Logs begin --\n" + "".join(prefix + line for line in lines)))
     plain = replay(data / "eight_h100.csv")
+    assert [each.readings for each in played.snapshots] == [
+        each.readings for each in plain.snapshots
+    ]
+
+
+@pytest.mark.parametrize("prefix", ["node0{}: ", "gpulog-{}  | ", "[pod/gpulog-{}/log] ", "{}: "])
+def test_lines_of_two_nodes_are_told_apart_as_the_error_says(
+    replay: Replays, write: Writes, data: Path, prefix: str
+) -> None:
+    """Whatever collector mixed them; the command that the error prints works as it stands."""
+    lines = (data / "eight_h100.csv").read_text().splitlines(keepends=True)
+    path = write("".join(f"{prefix.format(node)}{line}" for line in lines for node in "01"))
+    with pytest.raises(RecordingError, match=r"replay each node by itself") as error:
+        replay(path)
+    command = re.search("as by (awk .*) > one.csv", str(error.value))
+    assert command is not None
+    told = subprocess.run(shlex.split(command[1]), capture_output=True, text=True, check=True)
+    played, plain = replay(write(told.stdout, "one.csv")), replay(data / "eight_h100.csv")
     assert [each.readings for each in played.snapshots] == [
         each.readings for each in plain.snapshots
     ]

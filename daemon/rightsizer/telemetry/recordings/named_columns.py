@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from rightsizer.model.dcgm_fields import DCGM_FIELDS
 from rightsizer.model.signal import Signal
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.units import Nanoseconds, Unit
 from rightsizer.telemetry.dcgm.series import DcgmSeries, interpret
 from rightsizer.telemetry.recordings.nvidia_smi_columns import column_name
 from rightsizer.telemetry.recordings.prometheus_text import named_line
@@ -32,6 +32,7 @@ _UNITS: Final = {
     **dict.fromkeys(("gb", "gib"), "GiB"),
     **dict.fromkeys(("b", "byte", "bytes"), "bytes"),
     **dict.fromkeys(("w", "watt", "watts"), "W"),
+    **dict.fromkeys(("mw", "milliwatt", "milliwatts"), "mW"),
     **dict.fromkeys(("c", "celsius"), "C"),
     "ratio": "ratio",
     "mhz": "MHz",
@@ -53,8 +54,8 @@ _SIGNALS: Final = {
         (Signal.GPU_BUSY, None, "util|used|load|gfx|gfx util|gfx load"),
         (Signal.MEMORY_USED_BYTES, None, "memory used|memory used total"),
         (Signal.MEMORY_TOTAL_BYTES, None, "memory total"),
-        (Signal.POWER_WATTS, "W", "power|power used|power package|power socket|power graphics"),
-        (Signal.POWER_LIMIT_WATTS, "W", "power limit"),
+        (Signal.POWER_WATTS, None, "power|power used|power package|power socket|power graphics"),
+        (Signal.POWER_LIMIT_WATTS, None, "power limit"),
         (Signal.TEMPERATURE_CELSIUS, "C", "temperature"),
         (Signal.SM_CLOCK_HERTZ, "MHz", "sm clock|gfx clock"),
     )
@@ -87,6 +88,8 @@ _SAMPLED: Final = 10_000
 """Rows by which missing units are inferred."""
 _BYTES_FROM: Final = 2**24
 """Maximum from which memory must be in bytes: as MiB it would be 16 TiB."""
+_MILLIWATTS_FROM: Final = 5000
+"""Maximum from which power must be in NVML's milliwatts: no board draws as many watts."""
 _MIB_FROM: Final = 512
 """Maximum from which memory must be in MiB: no board has as many GiB; below, it is ambiguous."""
 
@@ -144,7 +147,10 @@ def _headings(head: Sequence[str]) -> tuple[str, list[str]]:
 
 def _read_headings(headings: Sequence[str]) -> dict[int, _Heading]:
     """Return the content of columns by position; the first of several for a signal."""
-    is_of_host = any(not _OF_HOSTS.isdisjoint(_words(text)) for text in headings)
+    is_of_host = any(
+        not _OF_HOSTS.isdisjoint(words := _words(text)) and " ".join(words) not in _NODES
+        for text in headings
+    )
     found: dict[tuple[str | None, Signal], tuple[int, _Heading]] = {}
     for at, text in enumerate(headings):
         said = _series_heading(text) or _heading(text, is_of_host=is_of_host)
@@ -354,7 +360,8 @@ def _found_units(
         for at, said in read.items():
             if said.unit is None:
                 with contextlib.suppress(ValueError, IndexError):
-                    values[said.signal].append(float(cells[at].strip().partition(" ")[0]))
+                    number = cells[at].strip().partition(" ")[0].replace(",", ".")
+                    values[said.signal].append(float(number))
     return {
         signal: _likely_unit(signal, [*filter(math.isfinite, found)])
         for signal, found in values.items()
@@ -363,6 +370,8 @@ def _found_units(
 
 def _likely_unit(signal: Signal, values: Sequence[float]) -> str | None:
     most = max(values, default=0.0)
+    if signal.unit is Unit.WATTS:
+        return "mW" if most >= _MILLIWATTS_FROM else "W"
     if signal is Signal.GPU_BUSY:
         is_ratio = most <= 1.0 and any(value % 1.0 for value in values)
         return "ratio" if is_ratio else "%" if most > 1.0 else None

@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
+from shlex import quote
 from typing import IO, Any, Final, cast
 
 from rightsizer.model.errors import RecordingError
@@ -20,6 +21,7 @@ from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.unnamed_devices import NOTHING_STATED, StatedDevices
 
 _DELIMITERS: Final = (",", ";", "\t")
+_QUOTED: Final = re.compile(r'"[^"]*"')
 _GZIP: Final = b"\x1f\x8b"
 _PACKERS: Final = {
     b"\x28\xb5\x2f\xfd": "zstd -d",
@@ -32,6 +34,8 @@ _TORN: Final = (EOFError, zlib.error, gzip.BadGzipFile)
 _PREFIXED_HEADING: Final = re.compile(r"(?P<prefix>(?:[^\s,;]+[ \t]+)+)timestamp[,;\t]", re.ASCII)
 """A heading after the prefix of a log collector, as of `kubectl logs --timestamps`, `docker compose
 logs` or journalctl."""
+_SOURCE: Final = re.compile(r"(\[\S+|[a-zA-Z][\w.-]*|\d+)(?:(?<=\]) |: |\s+\| )")
+"""Where a line is from, before all else in it: a pod, node, container or task."""
 _SIGNATURE_BYTES: Final = 256
 _HEAD_BYTES: Final = 1 << 16
 _HEAD_LINES: Final = 64
@@ -55,7 +59,7 @@ def show_read(progress: Progress, texts: Sequence["TextFile"]) -> None:
 
 def delimiter_of(line: str) -> str:
     """Return the separator of a line's cells; some locales use semicolons."""
-    return max(_DELIMITERS, key=line.count)
+    return max(_DELIMITERS, key=(_QUOTED.sub("", line) if '"' in line else line).count)
 
 
 class TextFile:
@@ -158,15 +162,17 @@ class TextFile:
     def _unprefixed(self, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
         source = ""
         for number, line in lines:
-            # `kubectl logs --prefix` begins with the pod, which may be on another node.
-            if line.startswith("["):
-                pod, _, _ = line.partition(" ")
-                if source and pod != source:
+            # `kubectl logs --prefix` begins with the pod, pdsh and docker compose with the node or
+            # container, which may be on another node.
+            if found := _SOURCE.match(line):
+                if source and found[1] != source:
+                    mine = quote(f'index($0, "{found[0]}") == 1')
                     raise RecordingError(
-                        f"{self.name}:{number}: is of {pod}, and what is before of {source}; write "
-                        "the log of each to a file, and replay each node by itself"
+                        f"{self.name}:{number}: is of {found[1]}, and what is before of {source}; "
+                        f"write the log of each to a file, as by awk {mine} {quote(self.name)} > "
+                        "one.csv, and replay each node by itself"
                     )
-                source = pod
+                source = found[1]
             yield number, self._without_prefix(line)
 
     def _without_prefix(self, line: str) -> str:
