@@ -26,6 +26,9 @@ _JSON = "".join(
     for second in range(3)
     for gpu in range(2)
 )
+_BATCHES = "".join(
+    f'{{"metrics":[{",".join(_JSON.splitlines()[at : at + 2])}]}}\n' for at in (0, 2, 4)
+)
 _ANNOTATED = (
     "#group,false,false,false,false,true,true,true,true\n"
     "#datatype,string,long,dateTime:RFC3339,double,string,string,string,string\n"
@@ -42,10 +45,12 @@ _ANNOTATED = (
 
 
 @pytest.mark.parametrize(
-    "text", [_LINES, _JSON, _ANNOTATED], ids=["line protocol", "JSON", "annotated CSV"]
+    "text",
+    [_LINES, _JSON, _BATCHES, _ANNOTATED],
+    ids=["line protocol", "JSON", "batches", "annotated CSV"],
 )
 def test_points_are_read(replay: Replays, write: Writes, text: str) -> None:
-    """All three spellings say the same of each GPU, in the units of nvidia-smi."""
+    """All spellings say the same of each GPU, in the units of nvidia-smi."""
     found = replay(write(text, "points"))
     assert [(each.uuid, each.index) for each in found.source.devices] == [
         ("GPU-0", 0),

@@ -154,11 +154,13 @@ def test_bare_values_are_read_as_the_error_says(
     assert device["signals"]["gpu_busy"]["mean"] == pytest.approx(0.545, abs=0.01)
 
 
-@pytest.mark.parametrize("kind", ["MetricDataResults", "Datapoints", "timeSeries", "clock"])
+@pytest.mark.parametrize(
+    "kind", ["MetricDataResults", "Datapoints", "timeSeries", "clock", "pointlist"]
+)
 def test_json_of_stores_is_told_its_jq_filter(replay: Replays, write: Writes, kind: str) -> None:
     """A line to paste, with the file's own name."""
     with pytest.raises(RecordingError, match=r"jq -r '.* \| @csv' \S+answer.json\) > gpu.csv"):
-        replay(write(f'{{\n "{kind}": []\n}}\n', "answer.json"))
+        replay(write(f'{{\n "metric": "util", "{kind}": []\n}}\n', "answer.json"))
 
 
 def test_unit_that_nothing_shows_is_stated_by_a_flag(replay: Replays, write: Writes) -> None:

@@ -160,6 +160,19 @@ def test_one_metric_a_line_of_csv(replay: Replays, write: Writes, key: str) -> N
     assert played.values("index:0", Signal.GPU_BUSY) == [0.9, 0.91]
 
 
+def test_metrics_of_one_answer(replay: Replays, write: Writes) -> None:
+    """MLflow's REST API has a list of them, each with its time in milliseconds."""
+    metrics = [
+        {"key": f"system/gpu_{gpu}_utilization_percentage", "value": 90 + gpu, "timestamp": time}
+        for gpu in range(2)
+        for time in (1_772_532_000_000, 1_772_532_010_000)
+    ]
+    played = replay(write(json.dumps({"metrics": [*metrics, {"key": "loss", "value": 1}]})))
+    assert played.values("index:0", Signal.GPU_BUSY) == [0.9, 0.9]
+    assert played.values("index:1", Signal.GPU_BUSY) == [0.91, 0.91]
+    assert played.source.interval == 10_000_000_000
+
+
 def test_long_heading_takes_no_longer_than_its_length() -> None:
     """Many ends of a run's name are no reason to try each."""
     text = f"Wall Time,{'a - ' * 16_000}\n"

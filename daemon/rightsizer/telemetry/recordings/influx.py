@@ -41,35 +41,38 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
             headings = split_csv_line(plain)
             continue
         try:
-            time, tags, fields = _point(plain, headings)
+            points = list(_points(plain, headings))
         except (ValueError, KeyError, TypeError):
             notes.skip(number, line)
             continue
-        cells = [(_FIELDS[name], value) for name, value in fields.items() if name in _FIELDS]
-        if not cells:
-            continue
-        device = _device(tags, notes)
-        if device is None:
-            notes.count("point without the tags 'uuid' or 'index'", number, plain)
-            continue
-        # Rows of annotated CSV have one field each, with separate intervals.
-        stream = text.name if not headings else f"{text.name} {next(iter(fields))}"
-        yield RecordingRow(time, device, *read_cells(cells, number, notes), stream)
+        for time, tags, fields in points:
+            cells = [(_FIELDS[name], value) for name, value in fields.items() if name in _FIELDS]
+            if not cells:
+                continue
+            device = _device(tags, notes)
+            if device is None:
+                notes.count("point without the tags 'uuid' or 'index'", number, plain)
+                continue
+            # Rows of annotated CSV have one field each, with separate intervals.
+            stream = text.name if not headings else f"{text.name} {next(iter(fields))}"
+            yield RecordingRow(time, device, *read_cells(cells, number, notes), stream)
 
 
-def _point(line: str, headings: list[str]) -> _Point:
+def _points(line: str, headings: list[str]) -> Iterator[_Point]:
     """Parse a line; raises `ValueError`, `KeyError` or `TypeError` for others."""
     if headings:
         said = dict(zip(headings, split_csv_line(line), strict=True))
-        return parse_timestamp(said["_time"]), said, {said["_field"]: said["_value"]}
-    if line.startswith("{"):
-        point = json.loads(line)
-        return parse_timestamp(str(point["timestamp"])), point["tags"], point["fields"]
-    if (found := _POINT.fullmatch(line)) is None:
+        yield parse_timestamp(said["_time"]), said, {said["_field"]: said["_value"]}
+    elif line.startswith("{"):
+        said = json.loads(line)
+        for point in said.get("metrics", (said,)):  # Several with Telegraf's `use_batch_format`.
+            yield parse_timestamp(str(point["timestamp"])), point["tags"], point["fields"]
+    elif (found := _POINT.fullmatch(line)) is not None:
+        tags = {name: re.sub(r"\\(.)", r"\1", value) for name, value in _TAG.findall(found["tags"])}
+        fields = {name: value.rstrip("iu") for name, value in _FIELD.findall(found["fields"])}
+        yield parse_timestamp(found["time"]), tags, fields
+    else:
         raise ValueError(f"'{line}' is no point")
-    tags = {name: re.sub(r"\\(.)", r"\1", value) for name, value in _TAG.findall(found["tags"])}
-    fields = {name: value.rstrip("iu") for name, value in _FIELD.findall(found["fields"])}
-    return parse_timestamp(found["time"]), tags, fields
 
 
 def _device(tags: Mapping[str, Any], notes: RecordingNotes) -> str | None:

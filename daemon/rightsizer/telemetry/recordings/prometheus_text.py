@@ -23,7 +23,7 @@ _NAME_AMONG_LABELS: Final = re.compile(r'(?<=[{ ,])__name__="(?P<name>[\w:]+)"(?
 _COMMENT: Final = re.compile(r"# (HELP|TYPE|UNIT|EOF)\b")
 _REMEMBERED: Final = 100_000
 _START: Final = re.compile(
-    r'\s*(?!\{\s*"timeSeries")[\[{].*?"(?:metric|resultType)"\s*:', re.DOTALL
+    r'\s*(?!\{\s*"timeSeries")[\[{].*?"(?:metric"\s*:\s*\{|resultType"\s*:)', re.DOTALL
 )
 _SERIES: Final = re.compile(r'\{\s*"(?:metric|values?|timestamps)"\s*:')
 _ERROR: Final = re.compile(r'\s*\{\s*"status"\s*:\s*"error"')

@@ -63,9 +63,10 @@ _JQ_FILTERS: Final = {
     '"timeSeries"': ".timeSeries[] | .metric.labels.gpu_number as $gpu | .points[] "
     "| [.interval.endTime, $gpu, .value.doubleValue]",
     '"timeseries"': '.value[].timeseries[].data[] | [.timeStamp, "0", .average]',
+    '"pointlist"': ".series[] | .scope as $gpu | .pointlist[] | [.[0], $gpu, .[1]]",
     '"clock"': '.result[] | [.clock, "0", .value]',
 }
-"""By keys that only answers of CloudWatch, Google Cloud, Azure and Zabbix have."""
+"""By keys that only answers of CloudWatch, Google Cloud, Azure, Datadog and Zabbix have."""
 _HOLD_INTERVALS: Final = 2.0
 """Intervals of its own file for which a value is valid, like for slower signals."""
 _POLL_GAP: Final[Nanoseconds] = NANOSECONDS_PER_SECOND // 2

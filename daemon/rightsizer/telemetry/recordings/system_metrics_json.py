@@ -39,21 +39,21 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
             runs = {found["run"] for found in map(_KEY.fullmatch, headings) if found}
             reader.has_several_runs = len(runs) > 1
             continue
-        said = _said(line, headings, number, notes)
-        if said is None:
-            continue
-        stream = text.name
-        for name, value in _LONG:
-            if isinstance(key := said.get(name), str) and value in said:
-                said, stream = {**said, key: said[value]}, f"{text.name} {key}"
-        if not (cells := reader.cells(said)):
-            continue  # Other lines are about the host, or the training itself.
-        time = _time(said, notes)
-        if time is None:
-            notes.count("line of GPU metrics without a time that can be read", number, line)
-            continue
-        for device, signals in cells.items():
-            yield RecordingRow(time, device, *read_cells(signals, number, notes), stream)
+        for said in _said(line, headings, number, notes):
+            named = {
+                key: said[value]
+                for name, value in _LONG
+                if isinstance(key := said.get(name), str) and value in said
+            }
+            if not (cells := reader.cells(named or said)):
+                continue  # Others are about the host, or the training itself.
+            time = _time(said, notes)
+            if time is None:
+                notes.count("line of GPU metrics without a time that can be read", number, line)
+                continue
+            for device, signals in cells.items():
+                stream = " ".join((text.name, *named))
+                yield RecordingRow(time, device, *read_cells(signals, number, notes), stream)
 
 
 def _is_heading(line: str) -> bool:
@@ -72,20 +72,23 @@ def _names_metric(line: str) -> bool:
 
 def _said(
     line: str, headings: Sequence[str], number: int, notes: RecordingNotes
-) -> dict[str, Any] | None:
-    """Parse the metrics of a line of JSON, or of CSV under its headings."""
+) -> Iterator[dict[str, Any]]:
+    """Yield the metrics of a line of JSON, or of CSV under its headings."""
     if headings:
         cells = [cell.strip() or None for cell in split_csv_line(line)]
         if len(cells) == len(headings):
-            return dict(zip(headings, cells, strict=True))
-        notes.skip(number, line)
-        return None
+            yield dict(zip(headings, cells, strict=True))
+        else:
+            notes.skip(number, line)
+        return
     try:
         said = json.loads(line)
     except (ValueError, RecursionError):
         notes.count("damaged or torn JSON", number, line.strip())
-        return None
-    return said if isinstance(said, dict) else None
+        return
+    # MLflow's REST API answers with a list of metrics.
+    found = said.get("metrics", [said]) if isinstance(said, dict) else ()
+    yield from (each for each in found if isinstance(each, dict))
 
 
 SYSTEM_METRICS_JSON: Final = RecordingFormat(
