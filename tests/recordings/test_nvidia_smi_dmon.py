@@ -50,6 +50,24 @@ def test_columns_have_their_units(replay: Replays, write: Writes) -> None:
     assert reading.missing == {Signal.MEMORY_TEMPERATURE_CELSIUS: Missing.NO_SAMPLE}
 
 
+def test_counters_have_columns_of_their_own(replay: Replays, write: Writes) -> None:
+    """With `--gpm-metrics`: the first poll has none, as each is a difference to the one before."""
+    text = (
+        "#Time        gpu     sm     smutil     mmaact       dram\n"
+        "#HH:MM:SS    Idx      %      GPM:%      GPM:%      GPM:%\n"
+        " 10:00:00      0    100          -          -          -\n"
+        " 10:00:01      0    100         62         31         40\n"
+    )
+    first, second = replay(write(text)).readings("index:0")
+    assert first.missing[Signal.SM_ACTIVE] is Missing.NO_SAMPLE
+    assert second.values == {
+        Signal.GPU_BUSY: 1.0,
+        Signal.SM_ACTIVE: 0.62,
+        Signal.TENSOR_ACTIVE: 0.31,
+        Signal.DRAM_ACTIVE: 0.4,
+    }
+
+
 def test_times_of_day_go_on_past_midnight(replay: Replays, write: Writes) -> None:
     """With `-o T` there is no date; that one was assumed is said."""
     lines = "".join(f" {time}  0  50\n" for time in ("23:59:58", "23:59:59", "00:00:00"))

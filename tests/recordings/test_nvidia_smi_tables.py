@@ -83,6 +83,14 @@ def test_a_line_torn_in_its_last_cell(replay: Replays, write: Writes, last: str,
     assert ("log.csv:3: torn last line" in played.warnings) == (rows == 1)
 
 
+def test_number_torn_without_a_unit(replay: Replays, write: Writes) -> None:
+    """With `nounits`, 25 of 250 is left out where the line has no end; the others are read."""
+    text = "timestamp, index, utilization.gpu, power.draw\n2024/05/01 12:00:00, 0, 90, 250\n"
+    played = replay(write(f"{text}2024/05/01 12:00:01, 0, 90, 25"))
+    assert played.values("index:0", Signal.GPU_BUSY) == [0.9, 0.9]
+    assert played.values("index:0", Signal.POWER_WATTS) == [250.0, None]
+
+
 def test_zeros_behind_a_power_cut(replay: Replays, write: Writes) -> None:
     """A block of zeros in the middle of a log is a line that is counted, and no binary file."""
     rows = [f"2024/05/01 12:00:{at:02d}, 0, 90 %, 250 W\n" for at in range(20)]

@@ -59,6 +59,35 @@ def test_clock_that_was_set_back_is_reported(replay: Replays, write: Writes) -> 
     assert replay(write(_csv([(t, "a", 0.5) for t in shuffled]))).warnings == ""
 
 
+@pytest.mark.parametrize(("differing", "is_refused"), [(30, True), (29, False)])
+def test_logs_of_two_nodes_in_one_file_are_refused(
+    replay: Replays, write: Writes, *, differing: int, is_refused: bool
+) -> None:
+    """One GPU cannot have two loads at one time; a line that was written twice is one reading."""
+    node = [(float(t), "0", 0.95) for t in range(differing)]
+    other = [(float(t), "0", 0.1) for t in range(differing)]
+    path = write(_csv([*node, *other]))
+    if is_refused:
+        with pytest.raises(RecordingError, match="0 has two readings that differ at each of 30"):
+            replay(path)
+    else:
+        assert len(replay(path).readings("0")) == differing
+    assert len(replay(write(_csv([*node, *node]))).readings("0")) == differing
+
+
+@pytest.mark.parametrize(("step", "is_refused"), [(1 / 86_400, True), (60.0, False)])
+def test_days_of_a_spreadsheet_are_no_seconds(
+    replay: Replays, write: Writes, *, step: float, is_refused: bool
+) -> None:
+    """46,091.3 is in March 2026, or the 13th hour of what counts seconds."""
+    path = write(_csv([(46_091.3 + step * at, "0", 0.5) for at in range(9)]))
+    if is_refused:
+        with pytest.raises(RecordingError, match="days of a spreadsheet"):
+            replay(path)
+    else:
+        assert replay(path).source.interval == 60_000_000_000
+
+
 def test_files_may_name_a_gpu_by_uuid_and_by_index(replay: Replays, write: Writes) -> None:
     """It is one device, unless several have that index."""
     by_index = [f"2024/01/01 00:00:0{t}, 0, {t} W\n" for t in range(5)]

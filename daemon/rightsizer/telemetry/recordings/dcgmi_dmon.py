@@ -9,7 +9,7 @@ from rightsizer.model.dcgm_fields import DCGM_FIELDS
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
-from rightsizer.telemetry.recordings.table import CellColumn, CellTable
+from rightsizer.telemetry.recordings.table import CellColumn, CellTable, untorn
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
 from rightsizer.telemetry.recordings.timestamps import AssumedTimes, parse_timestamp, parse_yearless
 
@@ -51,7 +51,7 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
             notes.learn(device, RecordingDeviceFacts(index=int(entity["id"])))
         else:
             notes.remark("which part of a GPU its MIG instances are is not in this file")
-        values, missing = table.read(cells, number, notes)
+        values, missing = table.read(untorn(cells, line), number, notes)
         if time is None:
             time = assumed.next(device)
         yield RecordingRow(time, device, values, missing, text.name)

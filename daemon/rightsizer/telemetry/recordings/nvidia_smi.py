@@ -32,6 +32,7 @@ from rightsizer.telemetry.recordings.table import (
     missing_cell,
     sampled_rows,
     split_csv_line,
+    untorn,
 )
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile, delimiter_of
 from rightsizer.telemetry.recordings.timestamps import parse_timestamp
@@ -95,7 +96,7 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
             notes.skip(number, line)
             continue
         before = cells
-        yield layout.row(cells, time, number, notes)
+        yield layout.row(untorn(cells, line), time, number, notes)
 
 
 def _lacks_unit(cells: Sequence[str], before: Sequence[str]) -> bool:

@@ -15,7 +15,7 @@ from rightsizer.telemetry.recordings.row import (
     RecordingRow,
     process_kind,
 )
-from rightsizer.telemetry.recordings.table import CellColumn, CellTable
+from rightsizer.telemetry.recordings.table import CellColumn, CellTable, untorn
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
 from rightsizer.telemetry.recordings.timestamps import AssumedTimes, DayTimes, parse_calendar
 
@@ -65,7 +65,7 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
         if "pid" in named:
             yield from processes.add(time, device, _process(named, processes))
             continue
-        values, missing = table.read(cells, number, notes)
+        values, missing = table.read(untorn(cells, line), number, notes)
         yield RecordingRow(time, device, values, missing, text.name)
     yield from processes.finish()
 

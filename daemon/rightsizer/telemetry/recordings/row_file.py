@@ -196,6 +196,29 @@ def of_one_node(rows: Iterator[RecordingRow], first: RowFile) -> Iterator[Record
             )
 
 
+class RepeatedTimes:
+    """Rows of one stream, device and time: only the last counts."""
+
+    def __init__(self) -> None:
+        self._pairs: dict[tuple[str, str], list[int]] = {}
+
+    def add(self, before: RecordingRow, row: RecordingRow) -> None:
+        """Add a row with the time of the one before."""
+        if (differs := _differs(before, row)) is not None:
+            self._pairs.setdefault((row.device, row.stream), [0, 0])[differs] += 1
+
+    def refuse(self) -> None:
+        """Fail if a device has two values at a time, as in joined logs of nodes."""
+        for (device, stream), (alike, different) in self._pairs.items():
+            if different >= max(_FEWEST, alike):
+                name = device.replace(_BY_INDEX, "GPU ")
+                raise RecordingError(
+                    f"{stream}: {name} has two readings that differ at each of {different:,} "
+                    "times, as where logs of several nodes or GPUs are joined; write each node's "
+                    "log to a file of its own, and name the GPU of each row by index or uuid"
+                )
+
+
 def _tell_gap(
     before: RecordingRow,
     row: RecordingRow,

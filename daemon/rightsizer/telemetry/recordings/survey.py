@@ -16,7 +16,13 @@ from rightsizer.model.reading import Missing, Process, ProcessKind
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingRow
-from rightsizer.telemetry.recordings.row_file import RowFile, merge_rows, of_one_node, other_names
+from rightsizer.telemetry.recordings.row_file import (
+    RepeatedTimes,
+    RowFile,
+    merge_rows,
+    of_one_node,
+    other_names,
+)
 from rightsizer.telemetry.recordings.text_file import Progress, show_read
 from rightsizer.telemetry.recordings.timestamps import CLOCKS_SET
 
@@ -26,6 +32,10 @@ _MOST_PROCESSES: Final = 4096
 """Limit per device; later processes do not identify jobs."""
 _READINGS: Final = "readings"
 _SETTLE_EVERY: Final = 1 << 12
+_SPREADSHEET_DAYS: Final = range(36_526 * NANOSECONDS_PER_SECOND, 73_050 * NANOSECONDS_PER_SECOND)
+"""Years 2000 to 2099 as a spreadsheet numbers days, read as seconds."""
+_SPREADSHEET_INTERVAL: Final[Nanoseconds] = NANOSECONDS_PER_SECOND // 100
+"""A quarter of an hour in days; what counts seconds for ten hours is read less often."""
 
 
 class Load(StrEnum):
@@ -238,6 +248,11 @@ def survey_files(files: Sequence[RowFile], progress: Progress) -> RecordingSurve
                 for file in files:
                     file.sort()
                 continue
+        if found.start in _SPREADSHEET_DAYS and (found.interval or 0) < _SPREADSHEET_INTERVAL:
+            raise RecordingError(
+                f"{files[0].text.name}: its times are days of a spreadsheet, not seconds; format "
+                "that column as yyyy-mm-dd hh:mm:ss there, and save it again"
+            )
         names = other_names(found.facts)
         since = CLOCKS_SET if found.start < CLOCKS_SET <= found.end else 0
         if not names and not since:
@@ -249,7 +264,8 @@ def survey_files(files: Sequence[RowFile], progress: Progress) -> RecordingSurve
 def _surveyed(
     files: Sequence[RowFile], gaps: IntervalMedian, progress: Progress
 ) -> RecordingSurvey:
-    last: dict[tuple[str, str], Nanoseconds] = {}
+    last: dict[tuple[str, str], RecordingRow] = {}
+    repeated = RepeatedTimes()
     seen: dict[str, Nanoseconds] = {}
     learned: defaultdict[str, RecordingDeviceFacts] = defaultdict(RecordingDeviceFacts)
     loads = LoadSeriesBuilder()
@@ -261,7 +277,7 @@ def _surveyed(
         time, device = row.time, row.device
         key = (device, row.stream)
         before = last.get(key)
-        last[key] = time
+        last[key] = row
         loads.add(row)
         if before is None:
             learned[device].learn(
@@ -270,16 +286,19 @@ def _surveyed(
                     sm_clock_maximum_hertz=row.values.get(Signal.SM_CLOCK_MAXIMUM_HERTZ),
                 )
             )
-        elif time > before:
-            gaps.of(key)[time - before] += 1
-        if time > (before := seen.setdefault(device, time)):
+        elif time > before.time:
+            gaps.of(key)[time - before.time] += 1
+        else:
+            repeated.add(before, row)
+        if time > (earlier := seen.setdefault(device, time)):
             seen[device] = time
-            between_readings[time - before] += 1
+            between_readings[time - earlier] += 1
         if not count % _SETTLE_EVERY:
             gaps.settle()
             show_read(progress, [file.text for file in files])
     if not last:
         raise _nothing_read(files)
+    repeated.refuse()
     for file in files:
         for device, facts in file.notes.facts.items():
             learned[file.names.get(device, device)].learn(facts)
@@ -288,7 +307,7 @@ def _surveyed(
         intervals={key: gaps.median(key) or 0 for key in last},
         facts=learned,
         start=loads.start or 0,
-        end=max(last.values()),
+        end=max(seen.values()),
         loads=loads,
     )
 

@@ -5,6 +5,7 @@ import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import getitem, itemgetter
+from string import digits
 from typing import Any, Final
 
 from rightsizer.model.reading import Missing, plausible, scaled
@@ -246,3 +247,10 @@ def split_csv_line(line: str, delimiter: str = ",") -> list[str]:
         return next(csv.reader([line], delimiter=delimiter, skipinitialspace=True))
     except csv.Error:
         return [line]
+
+
+def untorn(cells: Sequence[str], line: str) -> Sequence[str]:
+    """Return a line's cells; without an end, its last number may lack digits and is left out."""
+    if line.endswith("\n") or not cells[-1].endswith((*digits, ".")):
+        return cells
+    return [*cells[:-1], ""]
