@@ -8,7 +8,7 @@ from typing import Final, Self
 
 from evaluation.serving_apart import server_of, set_apart
 from evaluation.serving_offline import OFFLINE_FILE, best_rate, offline_rows
-from evaluation.serving_published import SHARED_EXPERTS, published_mixtures, published_rates
+from evaluation.serving_published import published_mixtures, published_rates
 from evaluation.serving_truth import FILE, read_rows
 from measured import quantile, table
 from rightsizer.catalogue.board import Board, OriginKind
@@ -72,7 +72,7 @@ def interval_coverage(truth: Path | None) -> Iterator[str]:
 def _published() -> Iterator[IntervalError]:
     boards = built_in().boards
     for rate in published_rates():
-        family = _MIXTURE if "A3B" in rate.model or rate.model == SHARED_EXPERTS else _DENSE
+        family = _MIXTURE if rate.is_mixture else _DENSE
         figure = ("tokens/s", rate.model, boards[rate.board], "TensorRT-LLM")
         yield IntervalError.of(family, *figure, rate.tokens_per_second, rate.predicted())
     for row in published_mixtures():

@@ -7,16 +7,17 @@ checkpoints. Replicas of Qwen3-235B-A22B share their experts, as the commands th
 Of mixtures whose experts are cut over one group: SemiAnalysisAI/InferenceX (Apache-2.0) by pull
 request or issue, where lengths are uniform between 0.8 and 1 of what is stated, so that their means
 stand here; vllm-project/vllm; gpustack/gpustack, docs/performance-lab (Apache-2.0), where all
-prompts are sent at once.
+prompts are sent at once; sgl-project/sgl-cookbook, docs/autoregressive (Apache-2.0), where lengths
+are uniform up to what is stated and their means, as those of requests in flight, stand here.
 """
 
 import csv
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Final, TypeVar, get_type_hints
 
 from measured import quantile, table
@@ -42,6 +43,7 @@ _FILE: Final = Path(__file__).with_name("published_throughput.csv")
 _REACHED: Final = tuple(step / 50 for step in range(25, 51))
 _MIXTURES_FILE: Final = Path(__file__).with_name("published_mixtures.csv")
 SHARED_EXPERTS: Final = "Qwen3-235B-A22B"
+_PROMPT_STARTS: Final = (0.0, 0.2e-3, 0.3e-3, 0.4e-3, 0.5e-3, 0.6e-3, 0.8e-3, 1e-3)
 _IMBALANCES: Final = (1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.2, 2.4)
 _ON_PUBLISHED: Final = (
     "\nThe most output tokens a second that TensorRT-LLM 1.0's makers publish, each model asked for"
@@ -54,6 +56,13 @@ _ON_MIXTURES: Final = (
     " vendors than NVIDIA (below: of times between tokens, a board left out). Rates are of vLLM"
     " and SGLang with all prompts sent at once.\n"
 )
+_ON_PROMPTS: Final = (
+    "\nOf these mixtures and those of the table above `expert_prompt_layer_seconds` is fitted too,"
+    " to all four figures alike; below with each model and board left out in turn and judged on"
+    " those: medians.\n"
+)
+_MEASURES: Final = ("TTFT", "TPOT", "tokens/s", "the most")
+_JUDGED: Final = (" off", " without it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +76,11 @@ class PublishedRate:
     input_tokens: int
     output_tokens: int
     tokens_per_second: float
+
+    @property
+    def is_mixture(self) -> bool:
+        """Whether the model has experts."""
+        return "A3B" in self.model or self.model == SHARED_EXPERTS
 
     def predicted(self, settings: ServingModelSettings | None = None) -> EstimateInterval:
         """What the planner says of the same layout at its best."""
@@ -98,9 +112,11 @@ class PublishedMixture:
     tokens_per_second: float
     source: str
 
-    def measures(self) -> Iterator[tuple[str, float, EstimateInterval]]:
+    def measures(
+        self, settings: ServingModelSettings | None = None
+    ) -> Iterator[tuple[str, float, EstimateInterval]]:
         """What it is, as measured and as predicted."""
-        server = _server(self, self.engine, Parallelism(tensor=self.gpus), None)
+        server = _server(self, self.engine, Parallelism(tensor=self.gpus), settings)
         served = server.at(self.concurrency)
         pairs = (
             ("TPOT", self.between_ms, served.tpot_ms),
@@ -170,6 +186,10 @@ def published_errors() -> Iterator[str]:
     yield table(_mixture_errors(), headings)
     yield _ON_MIXTURES
     yield table(_vendors_left_out(), ("other vendors, left out", "fitted", "off", "without it"))
+    yield _ON_PROMPTS
+    judged = (f"{what}{of}" for what in _MEASURES for of in _JUDGED)
+    yield table(_prompts_left_out(), ("left out, each", "fitted, ms", *judged))
+    yield ""
 
 
 def _vendors_left_out() -> Iterator[tuple[str, ...]]:
@@ -190,6 +210,39 @@ def _vendors_left_out() -> Iterator[tuple[str, ...]]:
         fitted = min(_REACHED, key=lambda ratio: off(ratio, board, is_left=False))
         found = (math.exp(off(ratio, board, is_left=True)) for ratio in (fitted, 1.0))
         yield board, f"{fitted:.2f}", *(f"x{each:.2f}" for each in found)
+
+
+def _prompts_left_out() -> Iterator[tuple[str, ...]]:
+    """`expert_prompt_layer_seconds` with models and boards left out in turn."""
+    errors = {seconds: tuple(_with_prompt_starts(seconds)) for seconds in _PROMPT_STARTS}
+
+    def cost(seconds: float, key: str, left: str) -> float:
+        kept = [(what, off) for row, what, off in errors[seconds] if getattr(row, key) != left]
+        return sum(fmean(off for each, off in kept if each == what) for what in _MEASURES)
+
+    for key in ("model", "board"):
+        names = {getattr(row, key) for row, _, _ in errors[0.0]}
+        chosen = {
+            left: min(_PROMPT_STARTS, key=partial(cost, key=key, left=left)) for left in names
+        }
+        judged = {(what, of): list[float]() for what in _MEASURES for of in _JUDGED}
+        for place, (row, what, without) in enumerate(errors[0.0]):
+            judged[what, _JUDGED[0]].append(errors[chosen[getattr(row, key)]][place][2])
+            judged[what, _JUDGED[1]].append(without)
+        fitted = f"{1e3 * min(chosen.values()):.1f} to {1e3 * max(chosen.values()):.1f}"
+        yield key, fitted, *(f"x{math.exp(median(each)):.2f}" for each in judged.values())
+
+
+def _with_prompt_starts(
+    seconds: float,
+) -> Iterator[tuple[PublishedMixture | PublishedRate, str, float]]:
+    settings = replace(ServingModelSettings(), expert_prompt_layer_seconds=seconds)
+    for mixture in published_mixtures():
+        for what, measured, estimate in mixture.measures(settings):
+            yield mixture, what, abs(math.log(estimate.value / measured))
+    for rate in published_rates():
+        if rate.is_mixture:
+            yield rate, _MEASURES[-1], rate.error(settings)
 
 
 def _mixture_errors() -> Iterator[tuple[str, ...]]:

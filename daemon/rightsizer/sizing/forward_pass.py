@@ -218,6 +218,10 @@ class ForwardPass:
         part = self.model.input_ratio or 1.0
         one = self._products(each, rows, part).plus(self._exchange(each, part))
         attended = self.attention.of_prompt(tokens, cached_tokens)
+        if self.model.experts > 1:
+            layers = self.model.layers - self.model.dense_layers
+            starts = layers * self.settings.expert_prompt_layer_seconds
+            one = one.plus(PassCost(latency=starts))
         whole = PassCost().plus(one, chunks).plus(attended, requests)
         if self.model.is_encoder:
             moved = _ENCODER_ELEMENT_TRAFFIC * self.model.layers * self.model.hidden * total
