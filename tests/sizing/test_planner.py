@@ -172,6 +172,32 @@ def test_without_a_price_the_fewest_gpus_come_first() -> None:
     assert found[1].work_dollars is None
 
 
+def test_a_price_of_a_single_small_cloud_comes_last() -> None:
+    """An A30 is listed by Seeweb alone, an H100 NVL by a marketplace; a GB200 is rented by OCI.
+
+    Naming GPUs, or a price, makes them equal to others.
+    """
+    requirement = Requirement(SMALL, load=RequestLoad(tokens_per_second=1280.0))
+    plan = PLANNER.plan(requirement)
+    clouds = {each.gpu: each.sole_cloud for each in plan.candidates}
+    ranks = {each.gpu: each.rank or 0 for each in plan.candidates}
+    priced = [each for each in plan.candidates if each.fits and each.expected_dollars]
+
+    assert {gpu: cloud for gpu, cloud in clouds.items() if cloud} == {
+        "A16": "Vultr",
+        "A30": "Seeweb",
+        "H100-NVL-94GB": "Spheron marketplace",
+        "QuadroRTX6000": "Seeweb",
+        "RTX5090": "Yotta",
+    }
+    most = max(each.rank or 0 for each in priced if not each.sole_cloud)
+    assert most < ranks["A30"] <= len(priced)
+    named = PLANNER.plan(replace(requirement, gpus=("A30", "L4")))
+    assert not any(each.sole_cloud for each in named.candidates)
+    own = PLANNER.plan(replace(requirement, prices={"A30": 0.29}))
+    assert own.candidates[0].gpu == "A30"
+
+
 def test_a_narrower_format_a_slice_and_another_layout_are_offered() -> None:
     """Each fits, and states what to verify."""
     plan = PLANNER.plan(Requirement(SMALL, load=RequestLoad(concurrency=8), gpus=(H100,)))

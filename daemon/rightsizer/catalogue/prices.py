@@ -8,6 +8,7 @@ from typing import Final
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.table import table_rows
 
+_MARKETPLACE: Final = "marketplace"
 _DATES: Final = {"v8": "2025-09 to 2026-08"}
 
 
@@ -168,6 +169,14 @@ class Prices:
     def of(self, key: str) -> Price | None:
         """Prices of a board, or `None` if unknown."""
         return self.by_board.get(key)
+
+    def sole_cloud(self, key: str) -> str:
+        """Marketplace, or only cloud without a known instance type, that a price is of."""
+        price = self.of(key)
+        clouds = () if price is None or price.is_stated else price.clouds
+        proper = tuple(each for each in clouds if not each.endswith(_MARKETPLACE))
+        is_rented = len(proper) > 1 or any(each.board == key for each in built_in_instances())
+        return "" if is_rented and proper else next(iter(proper or clouds), "")
 
     @property
     def providers(self) -> list[str]:

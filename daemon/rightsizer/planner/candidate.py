@@ -155,6 +155,8 @@ class PlanCandidate:
     """Instances that contain it, if a cloud is named."""
     spare_gpus: int = 0
     """Standby for failures, if no cloud is named."""
+    sole_cloud: str = ""
+    """Cloud without which no price is known, if none was named."""
     rank: int | None = None
     bill: Bill | None = None
     """Cost on all terms; `None` before it is computed."""
@@ -227,9 +229,10 @@ class PlanCandidate:
 def preference(candidate: PlanCandidate) -> tuple[float, ...]:
     """Return the sort key; smaller is better.
 
-    Candidates that meet all requirements: first those with a price for the work, by expected cost;
-    then fewest GPUs, fastest, cheapest hour. Of the rest: those with enough memory first, then by
-    how much memory is missing, then the cheapest if a budget is exceeded.
+    Candidates that meet all requirements: first those with a price for the work, by expected cost,
+    those with a `sole_cloud` last; then fewest GPUs, fastest, cheapest hour. Of the rest: those
+    with enough memory first, then by how much memory is missing, then the cheapest if a budget is
+    exceeded.
     """
     rate = candidate.rate.tokens_per_second
     speed = 0.0 if rate is None else rate.value
@@ -241,7 +244,8 @@ def preference(candidate: PlanCandidate) -> tuple[float, ...]:
     if candidate.expected_dollars is None:
         dollars = candidate.dollars_per_hour
         return (1.0, candidate.count, -speed, math.inf if dollars is None else dollars)
-    return (0.0, candidate.expected_dollars, candidate.count, -speed)
+    seldom = 0.5 if candidate.sole_cloud else 0.0
+    return (seldom, candidate.expected_dollars, candidate.count, -speed)
 
 
 def rejected(candidates: Iterable[PlanCandidate]) -> dict[CandidateFilter, list[PlanCandidate]]:

@@ -164,6 +164,7 @@ def encode_candidate(candidate: PlanCandidate) -> dict[str, Any]:
         "bound": rate.bound or None,
         "no_rate_because": rate.missing or None,
         "costs": None if candidate.bill is None else encode_bill(candidate.bill),
+        "sole_cloud": candidate.sole_cloud or None,
         "rank": candidate.rank,
     }
 

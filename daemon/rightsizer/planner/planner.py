@@ -102,13 +102,15 @@ class Planner:
             boards = tuple(each for each in boards if each.key in rented or price(each) is not None)
         biller = Biller(requirement, prices, self.settings.cost)
         search = partial(self._search, prices=prices)
-        found = ranked(map(search(requirement).best, boards))
+        offered = partial(_with_clouds, requirement, prices.prices)
+        found = ranked(offered(map(search(requirement).best, boards)))
         plan = GpuPlan(requirement, tuple(map(biller.billed, found)))
         by_key = {board.key: board for board in boards}
         if plan.best is None:
             # All GPUs, and any layout.
             is_open = replace(requirement, parallel=None, gpus=())
-            least = ranked(map(search(is_open).best, self.catalogue.boards.values()))[0]
+            boards = tuple(self.catalogue.boards.values())
+            least = ranked(offered(map(search(is_open).best, boards)))[0]
             nearest = [by_key[each.gpu] for each in plan.candidates[: settings.growth_candidates]]
             others = remedies(requirement, nearest, search)
             would = biller.billed(least) if least.fits else None
@@ -152,6 +154,15 @@ class Planner:
         if requirement.provider:
             prices = prices.of_providers(providers_of(requirement, prices))
         return PlanPrices(self.catalogue, prices.with_stated(stated, _PRICES))
+
+
+def _with_clouds(
+    requirement: Requirement, prices: Prices, candidates: Iterable[PlanCandidate]
+) -> Iterator[PlanCandidate]:
+    """Yield candidates with their only cloud, if neither GPUs nor clouds are named."""
+    for each in candidates:
+        cloud = "" if requirement.provider else prices.sole_cloud(each.gpu.partition(":")[0])
+        yield each if requirement.gpus or not cloud else replace(each, sole_cloud=cloud)
 
 
 def boards_of(names: Sequence[str], catalogue: Catalogue, place: str = "gpus") -> tuple[Board, ...]:

@@ -169,6 +169,8 @@ def _shortcomings(best: PlanCandidate, other: PlanCandidate) -> Iterator[str]:
             yield "no price is known" if cost is None and least is not None else "more GPUs"
         elif text := _expected(best, other) or _dearer(cost, least, "cost"):
             yield text
+    if other.sole_cloud:
+        yield f"only at {other.sole_cloud}"
     sure = other.rate.targets_probability
     if sure is not None and sure < DOUBTED:
         yield f"{percent(sure)} in time"
