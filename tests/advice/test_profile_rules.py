@@ -222,7 +222,7 @@ def test_ranks_that_take_turns_at_being_late_are_no_stragglers() -> None:
 
 NO_TIME = device(time=None)
 ODD: dict[str, tuple[list[DeviceProfile], str]] = {
-    "nothing": ([], "no GPU and no kernel"),
+    "nothing": ([], "no kernel in it"),
     "idle": ([device(time=None, kernels=(), launches=None)], "no kernel ran"),
     "sums alone": ([NO_TIME], "no timeline"),
     "one kernel": ([device(kernels=(kernel(count=1),))], "only 1 kernels"),

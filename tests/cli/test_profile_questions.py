@@ -14,7 +14,7 @@ BOARD: Final = "H100-SXM5-80GB"
 BYTES: Final = 400e3
 NO_TIME_LINE: Final = {
     "report.csv": "the profile has kernels but no timeline",
-    "mlperf_log_detail.txt": "no GPU and no kernel in it",
+    "mlperf_log_detail.txt": "no kernel in it",
 }
 """Formats that cannot be projected, and the reason."""
 

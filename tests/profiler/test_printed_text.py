@@ -23,11 +23,23 @@ from rightsizer.telemetry.profiles.printed_text import (
         (["61.84"], "."),
         (["1,234", "n/a", ""], "."),
         (["1.234", "12,5"], ","),
+        (["8.5", "1,25", "0,75"], ","),
     ],
 )
-def test_one_number_tells_the_decimal_mark(texts: list[str], mark: DecimalMark) -> None:
-    """A single group of three digits is ambiguous."""
+def test_unambiguous_numbers_tell_the_decimal_mark(texts: list[str], mark: DecimalMark) -> None:
+    """A single group of three digits is ambiguous; most of the others decide."""
     assert decimal_mark(texts) == mark
+
+
+@pytest.mark.parametrize(
+    ("text", "mark", "value"),
+    [("8.5", ",", 8.5), ("8,5", ".", 8.5), ("1.234", ",", 1234.0), ("1.234", ".", 1.234)],
+)
+def test_file_decides_on_ambiguous_numbers_alone(
+    text: str, mark: DecimalMark, value: float
+) -> None:
+    """What is no group of three digits is a fraction, whatever others in the file look like."""
+    assert printed_number(text, mark) == value
 
 
 @pytest.mark.parametrize(

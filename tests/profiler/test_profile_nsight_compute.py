@@ -272,6 +272,15 @@ def test_numbers_of_other_locales_are_read(tmp_path: Path) -> None:
     assert kernel.dram_ratio == pytest.approx(0.6184)
 
 
+def test_columns_of_another_locale_tell_their_own_numbers(tmp_path: Path) -> None:
+    """Speed-ups have a decimal point where metrics have a comma: 8.5 is less than 12.25."""
+    rules = [("A", "The lesser", "8.5"), ("B", "The greater", "12.25")]
+    metrics = [(SPEED, "Duration", "ns", "21.058.944"), (SPEED, "DRAM Throughput", "%", "61,84")]
+    notes = profile_of(details_page(metrics, rules=rules), tmp_path).notes
+
+    assert [note.rpartition(" ")[2] for note in notes[-2:]] == ["greater", "lesser"]
+
+
 def test_other_output_of_the_program_is_skipped(tmp_path: Path) -> None:
     """It may precede or follow the table; Windows line ends and a byte order mark are accepted."""
     text = (

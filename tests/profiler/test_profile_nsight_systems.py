@@ -7,6 +7,8 @@ import pytest
 
 from profile_nsight import NsightExport
 from rightsizer.model.profile import CopyKind, HostMemory, Profile, ProfiledDevice, SpanKind
+from rightsizer.profiler.rules.rule import no_timeline
+from rightsizer.profiler.workload import judged_workloads
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.nsight_systems.reader import NSIGHT_SYSTEMS, read
 from rightsizer.telemetry.profiles.reader import Head
@@ -56,6 +58,34 @@ def test_idle_time_is_distinguished_by_when_kernels_were_launched(tmp_path: Path
     assert parts == pytest.approx(device.time.span_seconds)
     assert device.launches
     assert (device.launches.count, device.launches.matched) == (3, 3)
+
+
+def test_kernels_that_the_profiler_dropped_are_no_waits_for_the_host(tmp_path: Path) -> None:
+    """Half of the launched kernels are not in the export, whose gaps are not judged."""
+    export = NsightExport()
+    for number in range(200):
+        at = number * 100 * US
+        export.call(at, at + 5 * US, "cudaLaunchKernel_v7000", number)
+        if number % 40 < 20:
+            export.kernel(at + 8 * US, at + 98 * US, correlation=number)
+    profile = profile_of(export, tmp_path)
+
+    assert profile.notes[0].startswith("Not whole: 80 of 200 launched kernels are not in it")
+    assert profile.notes[1].startswith("The last 20 launched kernels are not in it")
+    assert not profile.is_whole
+    (workload,) = judged_workloads([profile])
+    assert all(each.abstained is not None for each in workload.findings)
+
+
+def test_launches_without_any_kernel_are_not_said_to_be_of_the_cpu_alone(tmp_path: Path) -> None:
+    """A GPU worked, whose activities the profiler did not get."""
+    export = NsightExport()
+    for number in range(9):
+        export.call(number * US, (number + 1) * US, "cudaLaunchKernel", number)
+    profile = profile_of(export, tmp_path)
+
+    assert "9 launches of kernels were recorded, but no run" in " ".join(profile.notes)
+    assert "without the GPU's activities" in no_timeline([profile])
 
 
 def test_processes_count_their_calls_each_for_itself(tmp_path: Path) -> None:

@@ -383,4 +383,4 @@ def no_timeline(profiles: Sequence[Profile]) -> str:
         return "the profile has kernels but no timeline"
     if devices:
         return "no kernel ran while it was recorded"
-    return "no GPU and no kernel in it: recorded on the CPU alone, or a benchmark's log"
+    return "no kernel in it: recorded on the CPU alone, without the GPU's activities, or no trace"

@@ -4,7 +4,7 @@ import csv
 import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Final, Literal
 
@@ -24,6 +24,8 @@ DecimalMark = Literal[".", ","]
 _NUMBER: Final = re.compile(r"[+-]?\d[\d.,' \u00a0\u202f\u2019]*(?:[eE][+-]?\d+)?")
 LARGEST: Final = 1e24
 """Limit of measured values, which keeps derived values finite."""
+_VOTES: Final = 99
+"""Unambiguous numbers that tell a file's decimal mark."""
 _GROUP: Final = 3
 """Digits between thousands separators."""
 _SPACES: Final = str.maketrans("", "", "' \u00a0\u202f\u2019")
@@ -62,10 +64,14 @@ def excerpt(data: bytes) -> str:
 
 
 def printed_number(text: str, mark: DecimalMark = ".") -> float | None:
-    """Parse a printed number; `None` for `n/a`, blanks, words and impossible values."""
+    """Parse a printed number; `None` for `n/a`, blanks, words and impossible values.
+
+    `mark` is for ambiguous numbers, like `1,234`; not all columns of a file are localized.
+    """
     text = text.strip()
     if not _NUMBER.fullmatch(text):
         return None
+    mark = _decimal_mark(text) or mark
     plain = text.translate(_SPACES).replace("," if mark == "." else ".", "")
     try:
         value = float(plain.replace(",", "."))
@@ -75,11 +81,10 @@ def printed_number(text: str, mark: DecimalMark = ".") -> float | None:
 
 
 def decimal_mark(texts: Iterable[str]) -> DecimalMark:
-    """Return the decimal mark by the first unambiguous number; default is a point."""
-    for text in texts:
-        if mark := _decimal_mark(text.strip()):
-            return mark
-    return "."
+    """Return the decimal mark of most of the first unambiguous numbers; default is a point."""
+    marks = filter(None, (_decimal_mark(text.strip()) for text in texts))
+    votes = Counter(islice(marks, _VOTES))
+    return "," if votes[","] > votes["."] else "."
 
 
 def _decimal_mark(text: str) -> DecimalMark | None:

@@ -10,6 +10,7 @@ from itertools import accumulate
 from typing import Any, Final
 
 from rightsizer.model.profile import CopyKind, HostMemory
+from rightsizer.telemetry.profiles.lost_kernels import LostKernels
 from rightsizer.telemetry.profiles.names import is_wait_call
 from rightsizer.telemetry.profiles.nsight_systems.database import ExportDatabase, Gpus, process_of
 from rightsizer.telemetry.profiles.recorder import Recorder
@@ -58,7 +59,9 @@ def correlation_of(process: int, number: Any) -> int | None:
     return process << 32 | number
 
 
-def record_activities(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> Column:
+def record_activities(
+    database: ExportDatabase, recorder: Recorder, gpus: Gpus, lost: LostKernels
+) -> Column:
     """Record everything that ran on a device.
 
     Returns:
@@ -72,6 +75,7 @@ def record_activities(database: ExportDatabase, recorder: Recorder, gpus: Gpus) 
         process = process_of(owner)
         name = next(filter(None, map(database.text, texts)), "(no name)")
         correlation = correlation_of(process, number)
+        lost.run(correlation)
         recorder.kernel(
             gpus.key(process, device),
             start,
@@ -159,7 +163,9 @@ def is_launch(name: str) -> bool:
     return _LAUNCH.match(name) is not None
 
 
-def record_host_calls(database: ExportDatabase, recorder: Recorder, awaited: Column) -> None:
+def record_host_calls(
+    database: ExportDatabase, recorder: Recorder, awaited: Column, lost: LostKernels
+) -> None:
     """Record launches of all processes, and waits by thread.
 
     Calls of awaited correlations, which are sorted, are waits whatever their name: copies to
@@ -176,6 +182,8 @@ def record_host_calls(database: ExportDatabase, recorder: Recorder, awaited: Col
     for start, end, correlation, thread, number in database.rows(CALLS, columns, ("nameId",)):
         name, launches, waits, copies = _parse_function(database.text(number))
         tie = correlation_of(process_of(thread), correlation)
+        if tie is not None:
+            lost.call(name, tie, start)
         if launches and tie is not None:
             recorder.launch(tie, start, end, thread)
         elif waits or (

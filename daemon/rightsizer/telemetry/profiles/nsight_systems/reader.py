@@ -14,6 +14,7 @@ from typing import Final
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import DeviceProfile, Profile, ProfileFormat
 from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.lost_kernels import LostKernels
 from rightsizer.telemetry.profiles.names import is_step, range_kind, range_name
 from rightsizer.telemetry.profiles.nsight_systems.activities import (
     ALLOCATIONS,
@@ -192,8 +193,9 @@ def _read_export(export: Path, limits: ReadLimits, path: Path) -> Profile:
 def _profile(database: ExportDatabase, limits: ReadLimits, path: Path) -> Profile:
     recorder = Recorder(limits)
     gpus = Gpus(database, recorder)
-    awaited = record_activities(database, recorder, gpus)
-    record_host_calls(database, recorder, awaited)
+    lost = LostKernels()
+    awaited = record_activities(database, recorder, gpus, lost)
+    record_host_calls(database, recorder, awaited, lost)
     record_memory(database, recorder, gpus)
     record_ranges(database, recorder, gpus)
     for name, (start, end) in recorder.stacks.waits():
@@ -216,15 +218,18 @@ def _profile(database: ExportDatabase, limits: ReadLimits, path: Path) -> Profil
         host_steps=recorder.host_steps(),
         events=recorder.events + unread.total(),
         unread=dict(unread),
-        notes=(*_notes(database, gpus, devices), *diagnostics),
+        notes=(*lost.notes, *_notes(database, gpus, devices, lost), *diagnostics),
+        is_whole=lost.is_whole,
     )
 
 
 def _notes(
-    database: ExportDatabase, gpus: Gpus, devices: tuple[DeviceProfile, ...]
+    database: ExportDatabase, gpus: Gpus, devices: tuple[DeviceProfile, ...], lost: LostKernels
 ) -> Iterator[str]:
     if not any(device.time for device in devices):
         yield "No kernel is in it: where the time of a GPU went is not known."
+        if lost.all_lost_text:
+            yield lost.all_lost_text
     if GRAPHS in database.tables:
         yield (
             "CUDA graphs are in it as wholes: their kernels are not named, and their time is in "
