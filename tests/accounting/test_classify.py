@@ -56,6 +56,12 @@ CASES: Final = [
     (STALLED, {FP32: 0.02}, State.LAUNCH_BOUND),
     (STALLED, {DRAM: below(0.05)}, State.HIDDEN_STALL),
     (STALLED, {DRAM: 0.05}, State.LAUNCH_BOUND),
+    # NVML counts copies as utilization.
+    (STALLED, {Signal.PCIE_RECEIVE: 0.9}, State.PCIE_BOUND),
+    (STALLED, {Signal.PCIE_TRANSMIT: 0.2}, State.LAUNCH_BOUND),
+    (STALLED, {Signal.PCIE_TRANSMIT: below(0.2)}, State.HIDDEN_STALL),
+    (STALLED, {Signal.NVLINK_RECEIVE: 0.2}, State.LAUNCH_BOUND),
+    ({BUSY: 1.0, POWER: 0.1, Signal.PCIE_RECEIVE: 0.9}, {}, State.PCIE_BOUND),
     # PCIe: one direction at the link's limit while no pipe is active.
     (WORKING, {Signal.PCIE_RECEIVE: 0.6, TENSOR: below(0.3)}, State.PCIE_BOUND),
     (WORKING, {Signal.PCIE_TRANSMIT: 0.6, TENSOR: 0.1}, State.PCIE_BOUND),

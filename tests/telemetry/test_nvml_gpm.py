@@ -57,6 +57,20 @@ def test_samples_too_close_are_not_compared() -> None:
     assert taken == 2
 
 
+def test_metrics_hold_until_the_next_sample() -> None:
+    """At ten readings a second every other comes a moment too early; its values are the last."""
+    known = dict.fromkeys(gpm._METRICS.values(), 60.0)
+    driver, clock = FakeDriver(FakeGpu("GPU-0", gpm=known)), FastClock(0)
+    found = []
+    with reading(driver, clock) as source:
+        for _ in range(6):
+            found.append(source.read().readings["GPU-0"])
+            tick(clock, 0.099)
+        taken = driver.calls.count("nvmlGpmSampleGet")
+    assert [each.get(PIPE) for each in found] == [None, None, 0.6, 0.6, 0.6, 0.6]
+    assert taken == 3
+
+
 def test_failed_sample_starts_over() -> None:
     """After a failure the next sample is a first one: no difference spans the gap."""
     driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)

@@ -136,12 +136,17 @@ def _hidden_stall(evidence: StateEvidence, settings: ClassificationSettings) -> 
 
 def _spins(evidence: StateEvidence, settings: ClassificationSettings) -> float:
     """Margin of a resident kernel being the only activity; unmeasured signals count as idle."""
-    engines = _rest_margin(evidence.engines, settings.stall_engine_ratio)
+    others = min(
+        _rest_margin(evidence.engines, settings.stall_engine_ratio),
+        # NVML counts a copy as utilization; GPM does not.
+        _rest_margin(evidence.pcie, settings.stall_link_ratio),
+        _rest_margin(evidence.nvlink, settings.stall_link_ratio),
+    )
     if not evidence.has_counters:
         controller = memory_work(evidence.signals)
-        return min(engines, _rest_margin(controller, settings.stall_memory_controller_ratio))
+        return min(others, _rest_margin(controller, settings.stall_memory_controller_ratio))
     return min(
-        engines,
+        others,
         _rest_margin(evidence.pipes, settings.stall_pipe_ratio),
         _rest_margin(evidence.dram, settings.stall_dram_ratio),
     )

@@ -40,6 +40,10 @@ class ClassificationSettings:
         stall_engine_ratio: Media engine utilization from which a busy device works, regardless of
             its SMs.
             Source: above the noise of idle engines; video encoding does not use SMs
+        stall_link_ratio: Utilization of a PCIe or NVLink direction from which a busy device copies
+            and does not wait.
+            Source: an H200 that only copies reads 100% utilization at 9% power and .93 of its link;
+            a waiting collective moves nothing
         stall_pipe_ratio: Activity of all pipes below which a busy device does no work.
             Source: docs/definitions.md, states
         stall_dram_ratio: Memory traffic below which a busy device does no work.
@@ -91,6 +95,7 @@ class ClassificationSettings:
     stall_busy_ratio: float = setting(0.8)
     stall_power_ratio: float = setting(0.25)
     stall_engine_ratio: float = setting(0.05)
+    stall_link_ratio: float = setting(0.2)
     stall_pipe_ratio: float = setting(0.02)
     stall_dram_ratio: float = setting(0.05)
     stall_busy_alone_ratio: float = setting(0.98)

@@ -43,6 +43,11 @@ _RELEASED: Final = NvmlFailure(
 )
 
 
+def _early(apart_seconds: float) -> NvmlFailure:
+    why = f"{apart_seconds:.3f} s after the one before"
+    return NvmlFailure(Missing.NO_SAMPLE, "nvmlGpmSampleGet", why)
+
+
 class _Metric(Structure):
     """The bindings' structure without their attribute conversion, which is the largest cost."""
 
@@ -66,12 +71,17 @@ class _Sampler:
         self._want(tuple(_METRICS))
         self._buffers: list[Any] = []
         self._sampled_at: int | None = None
+        self._has_answer = False
+        """Whether the query holds metrics of the last two samples."""
         self._is_supported = False
         self._refused: NvmlFailure | None = None
         handle.resources.callback(self.close)
 
     def sample(self) -> NvmlFailure | None:
-        """Take a sample and compute metrics since the previous one; return why not, or `None`."""
+        """Take a sample and compute metrics since the previous one; return why not, or `None`.
+
+        A sample that comes too early is not taken; the metrics of the previous one hold.
+        """
         failure = self._why_not() or self._allocate()
         if failure is not None:
             return failure
@@ -79,9 +89,8 @@ class _Sampler:
         if self._sampled_at is not None:
             apart = seconds(now - self._sampled_at)
             if apart < self._handle.settings.gpm_shortest_seconds:
-                return NvmlFailure(
-                    Missing.NO_SAMPLE, "nvmlGpmSampleGet", f"{apart:.3f} s after the one before"
-                )
+                return None if self._has_answer else _early(apart)
+        self._has_answer = False
         answer = self._fill(self._buffers[1])
         if isinstance(answer, NvmlFailure):
             self._sampled_at = None
@@ -91,7 +100,10 @@ class _Sampler:
             self._query.sample1, self._query.sample2 = self._buffers
             answer = self._ask("nvmlGpmMetricsGet", self._query)
         self._buffers.reverse()
-        return _FIRST if is_first else answer if isinstance(answer, NvmlFailure) else None
+        if is_first or isinstance(answer, NvmlFailure):
+            return _FIRST if is_first else answer
+        self._has_answer = True
+        return None
 
     def put(self, builder: ReadingBuilder) -> None:
         overshoot = self._handle.settings.gpm_overshoot_ratio
@@ -127,6 +139,7 @@ class _Sampler:
         self._sampled_at = None
 
     def _want(self, signals: Collection[Signal]) -> None:
+        self._has_answer = False
         self._query.numMetrics = len(signals)
         self._metrics = dict(zip(signals, self._answers, strict=False))
         for signal, metric in self._metrics.items():
