@@ -155,6 +155,36 @@ def test_bare_values_are_read_as_the_error_says(
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        '"Time","GPU 0","GPU 1"\n'
+        + "".join(f"2026-01-05 00:00:0{i},9{i}%,1{i}%\n" for i in range(9)),
+        "Label,util index 0,util index 1\nid,m1,m2\nStatistic,Average,Average\n"
+        + "".join(f"2026/01/05 00:00:0{i},9{i},1{i}\n" for i in range(9)),
+        "timestamp,scope,metric,value\n"
+        + "".join(
+            f'{1767571200000 + i * 1000},"gpu:{gpu},host:a",util,{load}{i}\n'
+            for i in range(9)
+            for gpu, load in ((0, 9), (1, 1))
+        ),
+    ],
+    ids=["Grafana", "CloudWatch", "Datadog"],
+)
+def test_values_of_several_gpus_are_read_as_the_error_says(
+    capsys: pytest.CaptureFixture[str], write: Writes, text: str
+) -> None:
+    """A GPU a column, or a row; none is left out, and none taken for another."""
+    path = write(text, "values.csv")
+    assert main(["replay", str(path)]) == 1
+    command = re.search(r"'rightsizer (replay [^']+)'", capsys.readouterr().err)
+    assert command is not None
+    assert main([*command[1].split(), "--json"]) == 0
+    devices = json.loads(capsys.readouterr().out)["devices"]
+    means = [each["signals"]["gpu_busy"]["mean"] for each in devices]
+    assert means == pytest.approx([0.945, 0.145], abs=0.01)
+
+
+@pytest.mark.parametrize(
     "kind", ["MetricDataResults", "Datapoints", "timeSeries", "clock", "pointlist"]
 )
 def test_json_of_stores_is_told_its_jq_filter(replay: Replays, write: Writes, kind: str) -> None:

@@ -83,7 +83,8 @@ _INDEX: Final = re.compile(r"(?:gpu|cuda|card|device|nvidia)?[\s_:/#-]*(\d+)", r
 _FOR_EXCEL: Final = "sep="
 _ADD_UNIT: Final = "add it to the heading, like util_pct or memory_used_mib"
 _REMEDY: Final = "where that is wrong, give a column map (--columns)"
-_NUMBER: Final = re.compile(r"-?\d+(?:[.,]\d+)?")
+_NUMBER: Final = re.compile(r"-?\d+(?:[.,]\d+)? ?%?")
+_DIGITS: Final = re.compile(r"\d+")
 _SAMPLED: Final = 10_000
 """Rows by which missing units are inferred."""
 _BYTES_FROM: Final = 2**24
@@ -230,20 +231,31 @@ NAMED_CSV: Final = RecordingFormat("CSV with columns named for GPUs", _recognize
 def stated_fields(head: Sequence[str]) -> str:
     """Return `--fields` and `--device` for a CSV without GPU metrics in its headings.
 
-    A time and the last number beside it, as utilization; empty where no line has both.
+    A time and the last number beside it, as utilization, or all numbers whose headings differ in
+    their digits alone; empty where no line has both.
     """
-    headings = split_csv_line(head[0], delimiter_of(head[0]))
-    for line in head:
-        cells = [cell.strip() for cell in split_csv_line(line, delimiter_of(head[0]))]
-        time_at = next((at for at, cell in enumerate(cells) if _is_time(cell)), None)
-        numbers = [at for at, cell in enumerate(cells) if at != time_at and _NUMBER.fullmatch(cell)]
-        if time_at is None or not numbers:
-            continue
-        device_at = _place(headings, _DEVICES) if len(headings) == len(cells) else None
-        meanings = {time_at: "timestamp", device_at: "gpu_index", numbers[-1]: "util_pct"}
-        stated = ",".join(meanings.get(at, "x") for at in range(len(cells)))
-        return f"--fields {stated}" + (" --device 0" if device_at is None else "")
-    return ""
+    _, headings = _headings(head)
+    lines = (split_csv_line(line, delimiter_of(head[0])) for line in head)
+    rows = [[cell.strip() for cell in cells] for cells in lines if any(map(_is_time, cells))]
+    first = rows[0] if rows else []
+    time_at = next((at for at, cell in enumerate(first) if _is_time(cell)), None)
+    numbers = [at for at, cell in enumerate(first) if at != time_at and _NUMBER.fullmatch(cell)]
+    if time_at is None or not numbers:
+        return ""
+    titles = headings if len(headings) == len(first) else [""] * len(first)
+    names = {time_at: "timestamp", numbers[-1]: "util_pct"}
+    digits = [_DIGITS.findall(titles[at]) for at in numbers]
+    if (device_at := _place(titles, _DEVICES)) is None:
+        poll = [row for row in rows if row[time_at : time_at + 1] == [first[time_at]]]
+        columns = enumerate(zip(*poll, strict=False))
+        telling = (at for at, cells in columns if len({*cells}) == len(cells) > 1)
+        device_at = next((at for at in telling if at not in names), None)
+    if device_at is not None:
+        names[device_at] = "gpu_index"
+    elif all(digits) and len({_DIGITS.sub("", titles[at]) for at in numbers}) < len(numbers):
+        names |= {at: f"gpu{each[-1]}_util_pct" for at, each in zip(numbers, digits, strict=True)}
+    stated = ",".join(names.get(at, "x") for at in range(len(first)))
+    return f"--fields {stated}" + ("" if "gpu" in stated else " --device 0")
 
 
 def _is_time(cell: str) -> bool:

@@ -109,7 +109,7 @@ def format_of(text: TextFile, column_map: ColumnMap | None = None) -> RecordingF
         )
     elif fields := stated_fields(text.head):
         remedy = (
-            "where its last number is utilization in percent, use "
+            "where what it names util_pct is utilization in percent, use "
             f"'rightsizer replay {quote(text.name)} {fields}'; other columns are util_ratio, "
             "memory_used_mib and power_w, of several GPUs in a row gpu0_util_pct; "
             "--columns MAP.yaml takes any"
