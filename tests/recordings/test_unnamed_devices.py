@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rightsizer.model.errors import RecordingError
@@ -104,6 +104,7 @@ def test_stray_gaps_of_any_length_do_not_hide_a_device(seed: int, interval: int)
     assert "read as those of 2 GPUs" in warnings[0]
 
 
+@example(devices=2, interval=62, jitter=1.0, dropped=0.859375, chance=random.Random(19066))
 @given(
     devices=st.integers(1, 16),
     interval=st.integers(50, 5000),

@@ -4,6 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice, pairwise
+from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias
 
 from rightsizer.model.frozen import dataclass
@@ -199,18 +200,18 @@ def device_order(
     if name is not None:
         only = _indexed(int(name), notes) if name.isdecimal() else name
         return lambda *_: only
-    sample = list(islice(rows, _SAMPLED_ROWS))
-    pattern = poll_pattern(_usable_times(sample), stated.count)
+    sample = _in_order(list(islice(rows, _SAMPLED_ROWS)))
+    pattern = poll_pattern([row.time for row in sample], stated.count)
     if stated.count is None and not has_count:
         _warn(sample, pattern, notes)
     return _DeviceOrder(pattern, notes).device
 
 
-def _usable_times(sample: Sequence[SampledRow]) -> list[Nanoseconds]:
-    """Return the times in log order; sorted if the log is unordered."""
-    times = [row.time for row in sample]
-    backward = sum(after < before for before, after in pairwise(times))
-    return sorted(times) if backward > _UNEVEN_RATIO * len(times) else times
+def _in_order(sample: Sequence[SampledRow]) -> Sequence[SampledRow]:
+    """Return rows in log order; by time if the log is unordered."""
+    backward = sum(after.time < before.time for before, after in pairwise(sample))
+    is_ordered = backward <= _UNEVEN_RATIO * len(sample)
+    return sample if is_ordered else sorted(sample, key=attrgetter("time"))
 
 
 def _warn(sample: Sequence[SampledRow], pattern: PollPattern, notes: RecordingNotes) -> None:
