@@ -59,6 +59,22 @@ def test_clock_that_was_set_back_is_reported(replay: Replays, write: Writes) -> 
     assert replay(write(_csv([(t, "a", 0.5) for t in shuffled]))).warnings == ""
 
 
+@pytest.mark.parametrize(
+    ("day", "span"), [("2025-10-26", 7170), ("2025-11-02", 7170), ("2025-10-25", 3570)]
+)
+def test_hour_that_local_clocks_show_twice_is_counted_twice(
+    replay: Replays, write: Writes, day: str, span: int
+) -> None:
+    """Summer time ends in the night to a Sunday; on other days a clock was set back."""
+    minutes = [f"{day} 0{h}:{m:02d}:{s:02d}" for h in (1, 1) for m in range(60) for s in (0, 30)]
+    rows = "".join(f"{time},{gpu},{busy}\n" for time in minutes for gpu, busy in ((0, 90), (1, 10)))
+    played = replay(write(f"timestamp,gpu,util_pct\n{rows}"))
+    assert played.snapshots[-1].wall_time - played.snapshots[0].wall_time == span * 10**9
+    assert ("summer time ends on" in played.warnings) is (span > 3600)
+    for gpu, busy in ((0, 0.9), (1, 0.1)):
+        assert played.values(f"index:{gpu}", Signal.GPU_BUSY) == [busy] * (span // 30 + 1)
+
+
 @pytest.mark.parametrize(("differing", "is_refused"), [(30, True), (29, False)])
 def test_logs_of_two_nodes_in_one_file_are_refused(
     replay: Replays, write: Writes, *, differing: int, is_refused: bool

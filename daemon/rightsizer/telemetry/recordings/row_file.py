@@ -3,13 +3,20 @@
 import sqlite3
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from heapq import merge
 from operator import attrgetter
 from typing import Any, Final
 
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.signal import Signal
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, format_duration, seconds
+from rightsizer.model.units import (
+    HOUR,
+    NANOSECONDS_PER_SECOND,
+    Nanoseconds,
+    format_duration,
+    seconds,
+)
 from rightsizer.telemetry.recordings.row import (
     SUMMED,
     RecordingDeviceFacts,
@@ -19,6 +26,10 @@ from rightsizer.telemetry.recordings.row import (
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
 
 _BATCH: Final = 1000
+_SUNDAY: Final = 6
+_SUMMER_TIME_ENDS: Final = 4
+"""Hour of the day before which it ends anywhere."""
+_LONGEST_GAP: Final[Nanoseconds] = HOUR // 4
 _ROWS_BETWEEN_STEPS: Final = 20
 """Minimum mean for a clock that was set back; other files are simply unordered."""
 
@@ -63,6 +74,16 @@ class SortedRows:
         return RecordingRow(time, device, values, dict(missing), *rest)
 
 
+def _ends_summer_time(back: Nanoseconds, time: Nanoseconds) -> bool:
+    """Whether a clock went back by an hour at a full one, in the night to a Sunday."""
+    moment = datetime.fromtimestamp(seconds(time), UTC)
+    return (
+        time % HOUR <= HOUR - back <= _LONGEST_GAP
+        and moment.weekday() == _SUNDAY
+        and moment.hour < _SUMMER_TIME_ENDS
+    )
+
+
 class RowFile:
     """A file of rows, sorted once it is found to be out of order."""
 
@@ -103,7 +124,25 @@ class RowFile:
 
     def _own_rows(self) -> Iterator[RecordingRow]:
         self.notes = RecordingNotes(self.text.name)
-        return self._format.rows(self.text, self.notes)
+        return self._continued(self._format.rows(self.text, self.notes))
+
+    def _continued(self, rows: Iterator[RecordingRow]) -> Iterator[RecordingRow]:
+        """Count on where summer time ends, and local clocks show an hour twice."""
+        last: dict[tuple[str, str], Nanoseconds] = {}
+        ahead: Nanoseconds = 0
+        for row in rows:
+            key, time = (row.device, row.stream), row.time + ahead
+            if time < (before := last.get(key, time)) and _ends_summer_time(
+                before - time, row.time
+            ):
+                ahead, time = ahead + HOUR, time + HOUR
+                moment = datetime.fromtimestamp(seconds(row.time), UTC)
+                self.notes.remark(
+                    f"summer time ends on {moment:%Y-%m-%d}: its times from {moment:%H:%M:%S} on "
+                    "are counted on, an hour ahead"
+                )
+            last[key] = time
+            yield row._replace(time=time) if ahead else row
 
     def _watched(self, rows: Iterator[RecordingRow]) -> Iterator[RecordingRow]:
         # Exporters write one signal after another, each from its first time.
