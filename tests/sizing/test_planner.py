@@ -172,6 +172,26 @@ def test_without_a_price_the_fewest_gpus_come_first() -> None:
     assert found[1].work_dollars is None
 
 
+def test_stated_tensor_parallelism_is_in_every_layout() -> None:
+    """Stages and replicas are still searched; what cannot be divided so is an error."""
+    asked = Requirement(SMALL, load=RequestLoad(tokens_per_second=20_000.0), tensor=4)
+    plan = PLANNER.plan(asked)
+    layouts = [each.layout for each in plan.candidates]
+
+    assert {each.tensor for each in layouts} == {4}
+    assert max(each.data for each in layouts) > 1
+    for model, parallel, message in (
+        (replace(SMALL, heads=4, kv_heads=4), None, "tp: 4 heads do not divide by 8"),
+        (SMALL, Parallelism(tensor=8), "tp: parallel gives the whole layout"),
+        (VisionTransformer(12, 768, 12), None, "tp: the model is replicated"),
+    ):
+        with pytest.raises(RequirementError, match=message):
+            PLANNER.plan(Requirement(model, parallel=parallel, tensor=8))
+    slices = PLANNER.plan(replace(asked, gpus=(f"{H100}:3g.40gb",)))
+    assert "slices of MIG cannot be joined" in slices.why_nothing_fits
+    assert any(each.change.endswith("(no tp)") for each in slices.alternatives)
+
+
 def test_a_price_of_a_single_small_cloud_comes_last() -> None:
     """An A30 is listed by Seeweb alone, an H100 NVL by a marketplace; a GB200 is rented by OCI.
 

@@ -11,7 +11,7 @@ from rightsizer.sizing.forward_pass import ForwardPass
 from rightsizer.sizing.memory import available_bytes
 from rightsizer.sizing.models import ConvolutionalNetwork, Transformer
 from rightsizer.sizing.parameters import NumberFormat
-from rightsizer.sizing.requirement import Parallelism, Precisions, RequestLoad, Requirement
+from rightsizer.sizing.requirement import Lora, Parallelism, Precisions, RequestLoad, Requirement
 from rightsizer.sizing.roofline import Bound
 from rightsizer.sizing.serving import Server, best_concurrency
 from rightsizer.sizing.serving_memory import ServingMemory
@@ -75,6 +75,22 @@ def test_mixtures_are_slower_on_boards_of_other_vendors() -> None:
     assert usual == pytest.approx(expected)
     dense = requirement_for(LLAMA_8B)
     assert serve(dense, board, SINGLE, 8, settings=alike) == serve(dense, board, SINGLE, 8)
+
+
+def test_served_adapters_take_memory_and_time() -> None:
+    """Those that 8 requests choose of 4 are read: 1 - (3/4)^8; and 62 us a layer (Punica)."""
+    plain = requirement_for(LLAMA_8B)
+    adapted = replace(plain, load=RequestLoad(adapters=4), lora=Lora(rank=16, targets=("q", "v")))
+    each = 2 * 32 * 16 * ((4096 + 4096) + (4096 + 1024))
+    read = 4 * (1 - 0.75**8) * each / (0.83 * H100.memory_bandwidth_bytes_per_second)
+
+    without, beside = (ServingMemory(asked, SINGLE).at(8) for asked in (plain, adapted))
+    assert beside.weights_bytes - without.weights_bytes == 4 * each
+    alone, together = (
+        Server(ServingMemory(asked, SINGLE), H100).forward.decode(8, 1024).seconds
+        for asked in (plain, adapted)
+    )
+    assert together - alone == pytest.approx(32 * 62e-6 + read, rel=1e-3)
 
 
 def test_prompts_of_mixtures_wait_for_the_host() -> None:

@@ -37,7 +37,7 @@ _WORDS: Final = tuple(re.findall("^--([a-z]+)", _HELP["question"], re.MULTILINE)
 def _configure(parser: argparse.ArgumentParser) -> None:
     file_help = "a model, as --model names it, or YAML or JSON of requirements"
     parser.add_argument("file", nargs="?", type=Path, metavar="MODEL", help=file_help)
-    add_flags(parser.add_argument, _HELP["question"], spares=int)
+    add_flags(parser.add_argument, _HELP["question"], spares=int, tp=int)
     measured = {"type": Path, "nargs": "+"}
     add_flags(parser.add_argument, _HELP["sources"], measured=measured, catalogue=Path, prices=Path)
     add_config_flag(parser)

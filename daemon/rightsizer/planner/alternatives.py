@@ -105,6 +105,9 @@ def _remedies(requirement: Requirement) -> Iterator[_Change]:
     if requirement.parallel is not None:
         change = "the layout left open (no parallel)"
         yield _Change("layout", change, "", partial(replace, parallel=None))
+    if requirement.tensor is not None:
+        change = "tensor parallelism left open (no tp)"
+        yield _Change("layout", change, "", partial(replace, tensor=None))
     yield from _changes(requirement)
     if not task.trains:
         if load.concurrency is not None or load.has_targets:

@@ -34,6 +34,7 @@ _RATES: Final[Mapping[str, frozenset[WorkUnit]]] = {
 SPELLINGS: Final[Mapping[str, str]] = {
     **{key: key for key in _RATES},
     **{key: key for key in ("input_tokens", "output_tokens", "concurrency", "prefix_cache_ratio")},
+    "adapters": "adapters",
     "rps": _REQUESTS,
     "in": "input_tokens",
     "out": "output_tokens",
@@ -154,6 +155,7 @@ def _unused(model: Model) -> Iterator[tuple[str, str]]:
             yield key, "answers in one pass; give latency"
     if not isinstance(model, Transformer):
         yield "input_tokens", f"works in {unit}"
+        yield "adapters", "has no engine that serves adapters"
     if unit is not WorkUnit.AUDIO_SECONDS:
         yield "chunk_seconds", "hears nothing"
 

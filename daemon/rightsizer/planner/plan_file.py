@@ -37,7 +37,7 @@ from rightsizer.sizing.requirement import (
 
 KEYS: Final = (
     *("model", "task", "precision", "load", "training", "lora", "parallel", "growth", "gpus"),
-    *("prices", "parameters", "train", "tokens", "provider", "spares", "engine", "budget"),
+    *("prices", "parameters", "train", "tokens", "provider", "spares", "engine", "budget", "tp"),
 )
 _TRAIN: Final = {
     "full": ModelTask.TRAINING,
@@ -72,6 +72,7 @@ _LEAST_BUDGET: Final = 0.01
 _MOST_BUDGET: Final = 1e9
 _MOST_TOKENS: Final = 1e18
 _MOST_SPARES: Final = 100
+_MOST_TENSOR: Final = 64
 _MOST_GRAMS: Final = 3000.0
 
 
@@ -90,7 +91,7 @@ def _notes(requirement: Requirement, most: int | None, given: Mapping[Any, Any])
         engine = f"{requirement.engine} {ENGINES[requirement.engine].version}"
         fitted = "times of layers and requests were fitted on vLLM"
         yield f"engine: limits are those of {engine}; {fitted}, and engines differ by 1.2 to 1.9"
-    adapts = task in {ModelTask.FINETUNE_LORA, ModelTask.FINETUNE_QLORA}
+    adapts = task in {ModelTask.FINETUNE_LORA, ModelTask.FINETUNE_QLORA} or load.adapters
     for part, is_used, other in (
         ("training", task.trains, ModelTask.TRAINING),
         ("lora", adapts, ModelTask.FINETUNE_LORA),
@@ -328,6 +329,7 @@ def _rest(row: Row) -> dict[str, Any]:
             growth.count("months", 0, _MOST_MONTHS) or 0,
         ),
         "gpus": _gpus(row),
+        "tensor": row.count("tp", 1, _MOST_TENSOR),
         "spares": row.count("spares", 0, _MOST_SPARES) or 0,
         "budget": row.amount("budget", _LEAST_BUDGET, _MOST_BUDGET),
         "provider": _clouds(row.text("provider") or ""),

@@ -102,15 +102,15 @@ class Planner:
             boards = tuple(each for each in boards if each.key in rented or price(each) is not None)
         biller = Biller(requirement, prices, self.settings.cost)
         search = partial(self._search, prices=prices)
-        offered = partial(_with_clouds, requirement, prices.prices)
-        found = ranked(offered(map(search(requirement).best, boards)))
+        offered = partial(_with_clouds, prices.prices)
+        found = ranked(offered(requirement, map(search(requirement).best, boards)))
         plan = GpuPlan(requirement, tuple(map(biller.billed, found)))
         by_key = {board.key: board for board in boards}
         if plan.best is None:
             # All GPUs, and any layout.
-            is_open = replace(requirement, parallel=None, gpus=())
+            is_open = replace(requirement, parallel=None, tensor=None, gpus=())
             boards = tuple(self.catalogue.boards.values())
-            least = ranked(offered(map(search(is_open).best, boards)))[0]
+            least = ranked(offered(is_open, map(search(is_open).best, boards)))[0]
             nearest = [by_key[each.gpu] for each in plan.candidates[: settings.growth_candidates]]
             others = remedies(requirement, nearest, search)
             would = biller.billed(least) if least.fits else None
@@ -157,7 +157,7 @@ class Planner:
 
 
 def _with_clouds(
-    requirement: Requirement, prices: Prices, candidates: Iterable[PlanCandidate]
+    prices: Prices, requirement: Requirement, candidates: Iterable[PlanCandidate]
 ) -> Iterator[PlanCandidate]:
     """Yield candidates with their only cloud, if neither GPUs nor clouds are named."""
     for each in candidates:

@@ -150,14 +150,28 @@ def check_requirement(requirement: Requirement) -> None:
     faults = [*_load(requirement)]
     if requirement.task.trains:
         faults += _training(requirement)
-    if requirement.task in {ModelTask.FINETUNE_LORA, ModelTask.FINETUNE_QLORA}:
+    adapts = requirement.task in {ModelTask.FINETUNE_LORA, ModelTask.FINETUNE_QLORA}
+    if adapts or (requirement.load.adapters and isinstance(requirement.model, Transformer)):
         faults += _adapters(requirement)
+    faults += _tensor(requirement)
     if requirement.parallel is not None:
         faults += filter(None, (layout_fault(requirement.model, requirement.parallel),))
         if requirement.task.trains and requirement.parallel.expert > 1:
             faults.append("parallel.expert: only plans of serving spread experts; leave it out")
     if faults:
         raise RequirementError("\n".join(faults))
+
+
+def _tensor(requirement: Requirement) -> Iterator[str]:
+    tensor, model = requirement.tensor, requirement.model
+    if tensor is None:
+        return
+    if requirement.parallel is not None:
+        yield "tp: parallel gives the whole layout; leave one of them out"
+    if not isinstance(model, Transformer | RecommenderModel) and tensor > 1:
+        yield f"tp: {model.name or 'the model'} is replicated, not divided; leave it out"
+    if fault := layout_fault(model, Parallelism(tensor)):
+        yield fault.replace("parallel.tensor", "tp", 1)
 
 
 def _load(requirement: Requirement) -> Iterator[str]:
@@ -174,6 +188,8 @@ def _load(requirement: Requirement) -> Iterator[str]:
             yield f"load.{key}: p{percentile:g} is not {bounds}; p95 is usual"
     if not load.output_tokens >= 0:
         yield f"load.output_tokens: {load.output_tokens:g} is negative; give 0 or more"
+    if load.adapters < 0 or load.adapters % 1:
+        yield f"load.adapters: {load.adapters:g} is no count; give 0 or more LoRA adapters"
     if not 0 <= load.prefix_cache_ratio < 1:
         fault = f"{load.prefix_cache_ratio:g} is not from 0 to below 1"
         remedy = "give the share of the prompts' tokens that the cache holds, or leave it out"

@@ -66,6 +66,7 @@ def _layouts(requirement: Requirement, gpu_maximum: int) -> Sequence[Parallelism
     numbers of GPUs, layouts with less traffic come first: replicas communicate the least, and
     tensor parallel ranks wait the least for each other.
     """
+    stated = () if requirement.tensor is None else (requirement.tensor,)
     training, trains, replicas = requirement.training, requirement.task.trains, [1]
     most = gpu_maximum
     if training.global_batch is not None:
@@ -77,7 +78,7 @@ def _layouts(requirement: Requirement, gpu_maximum: int) -> Sequence[Parallelism
     layouts = [
         layout
         for stages in _STAGES
-        for tensor in (_TENSOR if trains or stages == 1 else (_NODE_GPUS,))
+        for tensor in stated or (_TENSOR if trains or stages == 1 else (_NODE_GPUS,))
         for data in replicas
         if is_divided or stages * tensor == 1
         if (layout := Parallelism(tensor, stages, data)).gpus <= gpu_maximum
@@ -95,7 +96,8 @@ def _expert_layouts(requirement: Requirement, gpu_maximum: int) -> Sequence[Para
     are needed, and a latent cache is stored once.
     """
     model = requirement.model
-    if requirement.task.trains or not isinstance(model, Transformer) or model.experts <= 1:
+    is_mixture = isinstance(model, Transformer) and model.experts > 1
+    if requirement.task.trains or not is_mixture or requirement.tensor is not None:
         return ()
     ways = product(_EXPERT_SPREADS, _ATTENTION)
     layouts = (Parallelism(tensor, 1, spread, spread) for spread, tensor in ways)
@@ -172,6 +174,7 @@ class Search:
         """Return every compared layout; an unsuitable one if none fits."""
         requirement, trains = self.requirement, self.requirement.task.trains
         whole = [each for each in self._layouts if not _slice_fault(requirement, board, each)]
+        whole = whole or [*self._layouts]
         if requirement.parallel is not None:
             candidate = self._training_candidate if trains else self._serving_candidate
             found = [candidate(board, requirement.parallel)]

@@ -1,6 +1,7 @@
 """Forward pass of tokens on one board: attention, experts, products, communication."""
 
 import math
+from typing import NamedTuple
 
 from rightsizer.catalogue.board import Board, Precision
 from rightsizer.model.frozen import replace
@@ -147,16 +148,34 @@ class Attention:
         return 2.0 * pairs * indexer.layers * indexer.width / self._index_flops_per_second
 
 
+class Adapters(NamedTuple):
+    """LoRA adapters served beside a model."""
+
+    number: float = 0.0
+    bytes_each: float = 0.0
+    """On one GPU."""
+
+    def read_bytes(self, requests: float) -> float:
+        """Bytes of those used by requests that choose evenly."""
+        unused = (1.0 - 1.0 / self.number) ** requests if self.number > 1 else 0.0
+        return self.bytes_each * self.number * (1.0 - unused)
+
+
+_NO_ADAPTERS = Adapters()
+
+
 class ForwardPass:
     """One model on one board of a layout; created once, used for every batch."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - adapters are rare.
         self,
         model: Transformer,
         precision: Precisions,
         board: Board,
         layout: Parallelism,
         settings: ServingModelSettings,
+        *,
+        adapters: Adapters = _NO_ADAPTERS,
     ) -> None:
         self.model, self.board, self.layout, self.settings = model, board, layout, settings
         self.attention = Attention(model, precision, board, layout, settings)
@@ -177,7 +196,9 @@ class ForwardPass:
         self.is_unpacked = is_unpacked and model.experts <= 1
         """Whether products of each layer unpack weights; experts are counted separately."""
         unpacking = settings.unpacking_layer_seconds if self.is_unpacked else 0.0
-        self._layer_seconds = settings.layer_seconds + unpacking
+        self._adapters = adapters
+        adapting = settings.adapter_layer_seconds if adapters.number else 0.0
+        self._layer_seconds = settings.layer_seconds + unpacking + adapting
         share = board.efficiency.weight_read[Precision.BF16]
         self._read_bytes_per_second = share * board.memory_bandwidth_bytes_per_second
         stored = precision.weights.bytes_per_parameter
@@ -241,6 +262,8 @@ class ForwardPass:
         ).plus(self.chosen_experts(tokens, self._stored_bytes), part)
         if not rows:
             return body
+        adapted = self._adapters.read_bytes(rows) / self._read_bytes_per_second
+        body = body.plus(PassCost(bandwidth=adapted))
         read = head * number_format.bytes_per_embedding / gpus
         speed = self._head_flops_per_second
         return body.plus(self._multiplied(2.0 * head / gpus, rows, read, speed))

@@ -25,21 +25,24 @@ from rightsizer.sizing.models import (
     ConvolutionalNetwork,
     Diffusion,
     LayeredModel,
-    Model,
     RecommenderModel,
     Transformer,
     VisionTransformer,
 )
 from rightsizer.sizing.parameters import NumberFormat, ParameterCount, count_parameters
 from rightsizer.sizing.requirement import (
-    Lora,
     ModelTask,
     Offload,
     Optimizer,
     Parallelism,
     Requirement,
 )
-from rightsizer.sizing.serving_memory import dequantized_bytes, placed_parameters, weight_bytes
+from rightsizer.sizing.serving_memory import (
+    adapter_parameters,
+    dequantized_bytes,
+    placed_parameters,
+    weight_bytes,
+)
 from rightsizer.sizing.settings import MemorySettings
 
 _MASTER_BYTES: Final = 4.0
@@ -80,25 +83,6 @@ def _base_format(requirement: Requirement) -> NumberFormat:
     if requirement.task is ModelTask.TRAINING and asked.is_quantized:
         return NumberFormat.BF16
     return asked
-
-
-def adapter_parameters(model: Model, lora: Lora) -> float:
-    """Parameters of low-rank adapters: rank times input plus output width of each matrix."""
-    if not isinstance(model, Transformer):
-        return 0.0
-    hidden, ffn = model.hidden, model.ffn_width
-    queries = model.heads * model.head_width
-    keys = model.key_value_heads * model.head_width
-    mixing = sum(kind.layers for kind in model.kinds if kind.has_attention)
-    feeding = sum(kind.layers for kind in model.kinds if kind.has_feed_forward)
-    inner = feeding * max(1, model.experts) * (hidden + ffn)
-    widths = {
-        **dict.fromkeys(("q", "o"), mixing * (hidden + queries)),
-        **dict.fromkeys(("k", "v"), mixing * (hidden + keys)),
-        **dict.fromkeys(("gate", "up", "down"), inner),
-        "head": hidden + model.vocab,
-    }
-    return float(lora.rank * sum(widths[target] for target in lora.targets if target in widths))
 
 
 def _state(requirement: Requirement, count: ParameterCount, layout: Parallelism) -> _State:

@@ -97,6 +97,8 @@ class RequestLoad:
     """New audio per request of speech models; by default their maximum."""
     prefix_cache_ratio: float = 0.0
     """Fraction of prompt tokens already in an engine's prefix cache."""
+    adapters: float = 0.0
+    """LoRA adapters in memory beside the model; requests choose among them evenly."""
 
     @property
     def is_open(self) -> bool:
@@ -233,6 +235,8 @@ class Requirement:
     lora: Lora = field(default_factory=Lora)
     parallel: Parallelism | None = None
     """`None` to search for the best."""
+    tensor: int | None = None
+    """Tensor parallel GPUs of every layout in that search; `None` to search them too."""
     growth: LoadGrowth = field(default_factory=LoadGrowth)
     gpus: tuple[str, ...] = ()
     """Catalogue keys or NVML names; empty for all known boards."""

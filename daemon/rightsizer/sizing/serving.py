@@ -11,7 +11,7 @@ from rightsizer.model.frozen import dataclass, replace
 from rightsizer.sizing import queueing
 from rightsizer.sizing.engine import engine_settings
 from rightsizer.sizing.estimate import EstimateInterval
-from rightsizer.sizing.forward_pass import ForwardPass
+from rightsizer.sizing.forward_pass import Adapters, ForwardPass
 from rightsizer.sizing.memory import available_bytes as usual_bytes
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.requirement import Parallelism
@@ -149,7 +149,10 @@ class Server:
             settings = replace(settings, chunk_tokens=_BATCH_TOKENS)
         self.settings = settings = engine_settings(settings, requirement.engine, board)
         self.memory, self.available_bytes, self.load = memory, available_bytes, requirement.load
-        self.forward = ForwardPass(model, requirement.precision, board, memory.layout, settings)
+        adapters = Adapters(requirement.load.adapters, memory.adapter_bytes)
+        self.forward = ForwardPass(
+            model, requirement.precision, board, memory.layout, settings, adapters=adapters
+        )
         self.is_causal = self.forward.attention.is_causal
         tokens = self.load.input_tokens
         cached_tokens = (self.load.prefix_cache_ratio if self.is_causal else 0.0) * tokens

@@ -28,7 +28,7 @@ from rightsizer.sizing.parameters import (
     count_parameters,
     expert_parameters,
 )
-from rightsizer.sizing.requirement import Parallelism, Precisions, Requirement
+from rightsizer.sizing.requirement import Lora, Parallelism, Precisions, Requirement
 from rightsizer.sizing.settings import MemorySettings
 
 _SINGLE: Final = Parallelism()
@@ -37,6 +37,7 @@ _BLOCK_TOKENS: Final = 16
 """Block size of caches (vLLM's default)."""
 _STATE_BYTES: Final = 2.0
 """States use the model's own number format (vLLM's `mamba_cache_dtype: auto`)."""
+_ADAPTER_BYTES: Final = 2.0
 _UNBOUNDED = 1 << 20
 """Limit of requests per replica if none uses memory of its own."""
 
@@ -170,6 +171,25 @@ def _in_blocks(tokens: float) -> float:
     return tokens if math.isinf(tokens) else math.ceil(tokens / _BLOCK_TOKENS) * _BLOCK_TOKENS
 
 
+def adapter_parameters(model: Model, lora: Lora) -> float:
+    """Parameters of low-rank adapters: rank times input plus output width of each matrix."""
+    if not isinstance(model, Transformer):
+        return 0.0
+    hidden, ffn = model.hidden, model.ffn_width
+    queries = model.heads * model.head_width
+    keys = model.key_value_heads * model.head_width
+    mixing = sum(kind.layers for kind in model.kinds if kind.has_attention)
+    feeding = sum(kind.layers for kind in model.kinds if kind.has_feed_forward)
+    inner = feeding * max(1, model.experts) * (hidden + ffn)
+    widths = {
+        **dict.fromkeys(("q", "o"), mixing * (hidden + queries)),
+        **dict.fromkeys(("k", "v"), mixing * (hidden + keys)),
+        **dict.fromkeys(("gate", "up", "down"), inner),
+        "head": hidden + model.vocab,
+    }
+    return float(lora.rank * sum(widths[target] for target in lora.targets if target in widths))
+
+
 class ServingMemory:
     """One model in one layout; created once, used for all concurrencies in a search."""
 
@@ -179,7 +199,11 @@ class ServingMemory:
         self.requirement, self.layout, self.settings = requirement, layout, settings
         model, weights, load = requirement.model, requirement.precision.weights, requirement.load
         count = count_parameters(model)
+        ranks = layout.tensor * layout.pipeline
+        self.adapter_bytes = _ADAPTER_BYTES * adapter_parameters(model, requirement.lora) / ranks
+        """One adapter, in 16 bits."""
         self.weights_bytes = weight_bytes(model, count, weights, layout)
+        self.weights_bytes += load.adapters * self.adapter_bytes
         self.cache = kv_cache(model, kv_cache_format(requirement.precision), layout)
         self.request_bytes = self.cache.request_bytes(load.input_tokens + load.output_tokens)
         """KV cache of one request at its maximum length."""

@@ -159,6 +159,8 @@ class ServingModelSettings:
             Source: four products that begin 10 us later (kernels of TensorRT-LLM 1.0 on A100 with
             int4 weights take 14 us and as long as reading takes, with bf16 weights 5 us;
             aiconfigurator-core 0.12.0)
+        adapter_layer_seconds: Further time per layer and pass with LoRA adapters.
+            Source: Punica adds 2 ms to a token of 32 layers (arXiv:2310.18547)
         encoder_decoder_ratio: Speed of encoder-decoder models, relative to the estimate.
             Source: Whisper in MLPerf Inference 5.1, 5,600 tokens per second on a B200
         request_layer_seconds: Time per request in flight and layer of a step: scheduling, attention
@@ -219,6 +221,7 @@ class ServingModelSettings:
     layer_seconds: float = setting(30e-6)
     step_seconds: float = setting(1e-3)
     unpacking_layer_seconds: float = setting(40e-6)
+    adapter_layer_seconds: float = setting(62e-6)
     encoder_decoder_ratio: float = _part(0.45)
     request_layer_seconds: float = setting(0.25e-6)
     expert_layer_seconds: float = setting(40e-6, source=_EXPERTS)
