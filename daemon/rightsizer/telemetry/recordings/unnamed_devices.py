@@ -200,8 +200,8 @@ def device_order(
     if name is not None:
         only = _indexed(int(name), notes) if name.isdecimal() else name
         return lambda *_: only
-    sample = _in_order(list(islice(rows, _SAMPLED_ROWS)))
-    pattern = poll_pattern([row.time for row in sample], stated.count)
+    sample = list(islice(rows, _SAMPLED_ROWS))
+    pattern = poll_pattern([row.time for row in _in_order(sample)], stated.count)
     if stated.count is None and not has_count:
         _warn(sample, pattern, notes)
     return _DeviceOrder(pattern, notes).device
@@ -220,7 +220,7 @@ def _warn(sample: Sequence[SampledRow], pattern: PollPattern, notes: RecordingNo
             f"no column names the GPU: the rows are read as those of {pattern.rows} GPUs, by their "
             f"order in each poll; confirm it with --devices {pattern.rows}, or {_RECORD}"
         )
-    elif (doubt := doubt_of_single(sample)) is not None:
+    elif doubt := doubt_of_single(sample) or doubt_of_single(_in_order(sample)):
         notes.remark(
             f"no column names the GPU, and the rows, read as those of one, may be of several: "
             f"{doubt}; say how many with --devices N (1 for one), or {_RECORD}"
