@@ -11,7 +11,7 @@ from rightsizer.model.finding import Action, Case, Finding, Reason
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Observation
-from rightsizer.model.units import percent_text
+from rightsizer.model.units import format_duration, percent_text
 from rightsizer.model.window import Window
 from rightsizer.model.workload import WorkloadClass
 
@@ -60,7 +60,8 @@ def judge(subject: CaseSubject, settings: PeriodicStarvationSettings) -> Finding
         "busy_ratio": {uuid: round(busy, 4) for uuid, (_, busy) in paces.items()},
     }
     period, busy = paces[max(seen.devices, key=lambda each: seen.shares[each.uuid]).uuid]
-    pace = f", busy {percent_text(busy)} of each {period:.2g} s"
+    length = f"{period:.2g} s" if period < 10 else format_duration(period)  # noqa: PLR2004
+    pace = f", busy {percent_text(busy)} of each {length}"
     if case.workload_class is WorkloadClass.SERVING:
         return seen.find_nothing(f"{pace}; a service works as its requests come", evidence)
     return seen.find_problem(
