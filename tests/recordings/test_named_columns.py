@@ -144,11 +144,24 @@ def test_ambiguous_column_is_refused_with_the_remedy(
 
 
 @pytest.mark.parametrize(
+    ("heading", "step"), [("timestamp_ms", 10**6), ("elapsed_ms", 10**6), ("elapsed_s", 10**9)]
+)
+def test_unit_of_times_is_that_of_their_heading(
+    replay: Replays, write: Writes, heading: str, step: int
+) -> None:
+    """What counts from 0 on would be seconds by its digits."""
+    played = replay(write(f"{heading},gpu,util_pct\n0,0,90\n1000,0,90\n"))
+    assert played.source.interval == 1000 * step
+
+
+@pytest.mark.parametrize(
     ("heading", "cells", "watts"),
     [
         ("power", "4999", 4999.0),
         ("power", "5000", 5.0),
         ("power_mw", "4999", 4.999),
+        ("GPU Power (mW)", "4999", 4.999),
+        ("Pwr (kW)", "0.25", 250.0),
         ("power_limit", "400000", None),
     ],
 )

@@ -76,6 +76,21 @@ def test_times_of_day_go_on_past_midnight(replay: Replays, write: Writes) -> Non
     assert "has no dates" in played.warnings
 
 
+def test_times_of_day_of_an_appended_run_are_of_the_next_day(
+    replay: Replays, write: Writes
+) -> None:
+    """With `-o T` a run that begins earlier in the day than another ended is not among it."""
+    heading = "#Time        gpu    sm\n#HH:MM:SS    Idx     %\n"
+    runs = [("12:00:00", "12:00:01"), ("09:00:00", "09:00:01")]
+    text = "".join(heading + "".join(f" {time}  0  50\n" for time in run) for run in runs)
+    played = replay(write(text))
+    assert [each.wall_time // 10**9 for each in played.snapshots] == [
+        *(43_200, 43_201),
+        *(118_800, 118_801),
+    ]
+    assert "its times go back by hours" in played.warnings
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -22,10 +22,17 @@ from rightsizer.telemetry.recordings.table import (
     split_csv_line,
 )
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile, delimiter_of
-from rightsizer.telemetry.recordings.timestamps import CLOCKS_SET, parse_timestamp
+from rightsizer.telemetry.recordings.timestamps import (
+    CLOCKS_SET,
+    EPOCH_UNITS,
+    parse_epoch,
+    parse_timestamp,
+)
 from rightsizer.telemetry.recordings.unnamed_devices import device_order
 
 _WORD: Final = re.compile(r"%|[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_UNIT_CASE: Final = re.compile("iB|[mk][WB]|Hz")
+"""Units that are one word in spite of their capitals."""
 _UNITS: Final = {
     **dict.fromkeys(("%", "pct", "percent", "percentage", "perc"), "%"),
     **dict.fromkeys(("mb", "mib"), "MiB"),
@@ -33,6 +40,8 @@ _UNITS: Final = {
     **dict.fromkeys(("b", "byte", "bytes"), "bytes"),
     **dict.fromkeys(("w", "watt", "watts"), "W"),
     **dict.fromkeys(("mw", "milliwatt", "milliwatts"), "mW"),
+    **dict.fromkeys(("kb", "kib"), "KiB"),
+    "kw": "kW",
     **dict.fromkeys(("c", "celsius"), "C"),
     "ratio": "ratio",
     "mhz": "MHz",
@@ -45,6 +54,7 @@ _SYNONYMS: Final = {
     **dict.fromkeys(("mem", "vram", "fb"), "memory"),
     "temp": "temperature",
     "clk": "clock",
+    "pwr": "power",
     "cap": "limit",
 }
 _FILLERS: Final = frozenset({"gpu", "nvidia", "average", "avg", "mean", "current", "draw"})
@@ -70,6 +80,7 @@ _OF_HOSTS: Final = frozenset({"cpu", "ram", "system", "host", "disk"})
 _TIMES: Final = {
     *("timestamp", "time", "date time", "datetime", "date", "ts", "time stamp", "epoch"),
     *("unix time", "wall time", "timestamp s", "timestamp ms", "elapsed s", "elapsed sec"),
+    *("elapsed ms", "time s", "time ms", "relative time s", "relative time ms"),
 }
 _DEVICES: Final = {
     *("gpu", "gpu id", "gpu index", "gpu idx", "gpu number", "index", "device", "device id"),
@@ -105,7 +116,8 @@ class _Heading(NamedTuple):
 
 
 def _words(heading: str) -> list[str]:
-    return [word.lower() for word in _WORD.findall(heading.replace("iB", "ib"))]
+    plain = _UNIT_CASE.sub(lambda unit: unit[0].lower(), heading)
+    return [word.lower() for word in _WORD.findall(plain)]
 
 
 def _heading(text: str, *, is_of_host: bool) -> _Heading | None:
@@ -274,6 +286,8 @@ class _Layout:
     ) -> None:
         self.delimiter, self._notes, self._file = delimiter, notes, text.name
         self._times = _time_places(headings)
+        # What counts from 0 on tells its unit by the heading alone.
+        self._unit = EPOCH_UNITS.get(_words(headings[self._times[0]])[-1])
         self._node_at = _place(headings, _NODES)
         uuid_at = _place(headings, _UUIDS)
         self._device_at = _place(headings, _DEVICES) if uuid_at is None else uuid_at
@@ -323,7 +337,11 @@ class _Layout:
 
     def time_of(self, cells: Sequence[str]) -> Nanoseconds:
         """Return the time of a row; raise `ValueError` for an invalid one."""
-        return parse_timestamp(self.time_text(cells))
+        text = self.time_text(cells)
+        if self._unit is not None:
+            with contextlib.suppress(ValueError):
+                return parse_epoch(text, self._unit)
+        return parse_timestamp(text)
 
     def rows(self, cells: Sequence[str], time: Nanoseconds, line: int) -> Iterator[RecordingRow]:
         """Yield a row per device, except devices whose own columns are empty."""

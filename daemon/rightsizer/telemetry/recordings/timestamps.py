@@ -6,7 +6,7 @@ from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Final
 
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.units import DAY, HOUR, NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.telemetry.recordings.row import RecordingNotes
 
 EPOCH_UNITS: Final = {"s": NANOSECONDS_PER_SECOND, "ms": 1_000_000, "us": 1_000, "ns": 1}
@@ -22,7 +22,7 @@ _OF_DATE: Final = re.compile(
     r"(?: [A-Z]{3,4})? (?P<year>\d{4})"
 )
 """Format of `date` and `ctime`."""
-_COMPACT: Final = re.compile(r"(\d{4})(\d\d)(\d\d)[-_T ](\d\d):?(\d\d):?(\d\d)")
+_COMPACT: Final = re.compile(r"(\d{4})(\d\d)(\d\d)[-_T ](\d\d):?(\d\d):?(\d\d)Z?")
 _ZONE: Final = re.compile(r" [A-Z]{3,4}$")
 """Zone names are ambiguous, so they are ignored."""
 CLOCKS_SET: Final[Nanoseconds] = 946_684_800 * NANOSECONDS_PER_SECOND
@@ -32,7 +32,6 @@ _FRACTION: Final = re.compile(r"[.,](\d+)")
 _DATE_MARKS: Final = ("-", "/")
 _SECOND_END: Final = 19
 _FURTHEST: Final = 1 << 63
-_DAY: Final = 86_400 * NANOSECONDS_PER_SECOND
 
 
 def parse_timestamp(text: str) -> Nanoseconds:
@@ -159,7 +158,7 @@ class AssumedTimes:
 
 
 class DayTimes:
-    """Adds days to times of day: the next one when the clock wraps."""
+    """Adds days to times of day: the next one where they go back by more than an hour."""
 
     def __init__(self, notes: RecordingNotes, remedy: str) -> None:
         self._notes, self._remedy = notes, remedy
@@ -169,7 +168,9 @@ class DayTimes:
     def of(self, time_of_day: Nanoseconds) -> Nanoseconds:
         """Return the time of a line."""
         self._notes.remark(f"has no dates: it is taken to start on 1970-01-01; {self._remedy}")
-        if self._last - time_of_day > _DAY // 2:
+        if self._last - time_of_day > HOUR:
+            if self._last - time_of_day < DAY // 2:
+                self._notes.remark("its times go back by hours: the next day is taken to begin")
             self._days += 1
         self._last = time_of_day
-        return self._days * _DAY + time_of_day
+        return self._days * DAY + time_of_day
