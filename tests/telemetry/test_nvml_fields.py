@@ -19,6 +19,8 @@ CALL = "nvmlDeviceGetFieldValues"
 ENERGY = pynvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION
 REPLAYS = pynvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER
 MEMORY_TEMPERATURE = pynvml.NVML_FI_DEV_MEMORY_TEMP
+RECEIVED, TRANSMITTED = 198, 197
+GPM_SAMPLE = "nvmlGpmSampleGet"
 POWER_POLICY = pynvml.NVML_FI_DEV_PERF_POLICY_POWER
 FIELDS = {key for collector in COLLECTORS for key in collector.fields}
 
@@ -65,8 +67,22 @@ def test_all_that_is_due_comes_in_one_call() -> None:
     calls = [calls for _, calls in rounds_read]
     assert [len(found) for found in calls] == [1, 1, 1]
     assert set(calls[0][0]) == {key if isinstance(key, int) else key[0] for key in FIELDS}
-    assert set(calls[1][0]) == {ENERGY, MEMORY_TEMPERATURE, POWER_POLICY}
+    assert set(calls[1][0]) == {MEMORY_TEMPERATURE}
     assert set(calls[2][0]) == {ENERGY, MEMORY_TEMPERATURE, POWER_POLICY, REPLAYS}
+
+
+def test_counters_of_a_link_are_not_fetched_beside_gpm() -> None:
+    """From the second round on GPM gives the traffic; when it fails, the counters are back."""
+    gpu = FakeGpu("GPU-0", gpm={1: 50.0, 20: 7.0, 21: 7.0}, fields={RECEIVED: 0, TRANSMITTED: 0})
+    driver, clock, fetched = Watched(gpu), FastClock(0), []
+    with rounds(driver, clock) as read:
+        for codes in ({}, {}, {}, {GPM_SAMPLE: pynvml.NVML_ERROR_TIMEOUT}, {}, {}):
+            driver.codes = codes
+            driver.asked.clear()
+            read()
+            tick(clock)
+            fetched.append(RECEIVED in {key for wanted in driver.asked for key in wanted})
+    assert fetched == [True, True, False, False, True, True]
 
 
 def test_round_without_a_field_makes_no_call() -> None:
@@ -110,7 +126,7 @@ def test_other_failures_of_the_call_are_asked_again_as_one(code: int) -> None:
         (failed,) = read()
         assert driver.calls.count(CALL) == 1
         driver.codes.clear()
-        tick(clock)
+        tick(clock, 11)
         (found,) = read()
     reason = failed.readings["GPU-0"].why_missing(Signal.ENERGY_JOULES)
     assert reason in {Missing.FAILED, Missing.TIMED_OUT}

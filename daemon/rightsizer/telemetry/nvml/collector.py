@@ -29,6 +29,10 @@ class CounterRate:
         self._last: float | None = None
         self._time: Nanoseconds = 0
 
+    def restart(self) -> None:
+        """Forget the last value."""
+        self._last = None
+
     def per_second(self, value: float, now: Nanoseconds) -> float | None:
         """Return the growth since the last read; `None` at the first one and after a reset."""
         last, since = self._last, self._time
@@ -48,10 +52,13 @@ class NvmlRate:
     """Factor to the signal's unit."""
 
     def read(self, handle: DeviceHandle, builder: ReadingBuilder) -> None:
-        """Put the counter's growth a second."""
+        """Put the counter's growth a second, unless an earlier collector gave the signal."""
+        meter = handle.hold((CounterRate, self.field), CounterRate)
+        if self.signal in builder.values:
+            meter.restart()
+            return
         count = handle.field(self.field)
         if not isinstance(count, NvmlFailure):
-            meter = handle.hold((CounterRate, self.field), CounterRate)
             rate = meter.per_second(count, handle.fields_time)
             count = _FIRST if rate is None else rate
         builder.put(self.signal, count, self.scale)

@@ -18,9 +18,10 @@ from rightsizer.telemetry.nvml.collectors import (
 
 COLLECTORS: Final[tuple[NvmlCollector, ...]] = (
     *(gpm.GPM, utilization.UTILIZATION, memory.MEMORY, power.POWER, utilization.ENGINES),
-    *(clocks.CLOCKS, clocks.CLOCK_EVENTS, power.VIOLATIONS, temperature.TEMPERATURE, pcie.PCIE),
-    *(pcie.PCIE_COUNTERS, pcie.PCIE_THROUGHPUT, nvlink.NVLINK_THROUGHPUT, processes.PROCESSES),
-    *(power.POWER_LIMIT, clocks.CLOCK_LIMITS, clocks.PERFORMANCE_STATE),
+    *(clocks.CLOCKS, clocks.CLOCK_EVENTS, temperature.TEMPERATURE, pcie.PCIE, pcie.PCIE_COUNTERS),
+    *(pcie.PCIE_THROUGHPUT, nvlink.NVLINK_THROUGHPUT, processes.PROCESSES),
+    *(power.ENERGY, power.VIOLATIONS, power.POWER_LIMIT),
+    *(clocks.CLOCK_LIMITS, clocks.PERFORMANCE_STATE),
     *(temperature.TEMPERATURE_MARGIN, temperature.FANS, memory.BAR1, utilization.ENCODER_SESSIONS),
     *(pcie.PCIE_REPLAYS, processes.OTHER_PROCESSES, processes.PROCESS_UTILIZATION),
     *(nvlink.NVLINK, nvlink.FABRIC, health.ECC, health.RETIRED_PAGES, health.REMAPPED_ROWS),

@@ -20,9 +20,7 @@ _ASKED_ENERGY: Final = NvmlValue(Signal.ENERGY_JOULES, ((_CALL,),), scale=_MILLI
 _COUNTED_ENERGY: Final = replace(_ASKED_ENERGY, field=_ENERGY)
 
 
-def _read(handle: DeviceHandle, builder: ReadingBuilder) -> None:
-    # A mean over a second from Ampere on, except GA100; before, the present draw.
-    builder.put(Signal.POWER_WATTS, handle.ask("nvmlDeviceGetPowerUsage"), _MILLI)
+def _read_energy(handle: DeviceHandle, builder: ReadingBuilder) -> None:
     # On boards where the field stays 0, the function may work.
     (_ASKED_ENERGY if handle.field(_ENERGY) == 0 else _COUNTED_ENERGY).read(handle, builder)
 
@@ -32,13 +30,23 @@ def _violation(signal: Signal, field: FieldKey, policy: int) -> NvmlValue:
     return NvmlValue(signal, (("nvmlDeviceGetViolationStatus", policy),), field, _NANO, part)
 
 
-POWER: Final = NvmlCollector(
+# A mean over a second from Ampere on, except GA100; before, the present draw.
+POWER: Final = NvmlCollector.of(
     "power",
-    (Signal.POWER_WATTS, Signal.ENERGY_JOULES),
-    _read,
-    fields=(_ENERGY,),
+    NvmlValue(Signal.POWER_WATTS, (("nvmlDeviceGetPowerUsage",),), scale=_MILLI),
     is_essential=True,
     settles=True,
+)
+# Slow, since on H100 and H200 the driver computes for 3 to 5 ms; between two reads energy is the
+# integral of power, which the next read corrects.
+ENERGY: Final = NvmlCollector(
+    "energy",
+    (Signal.ENERGY_JOULES,),
+    _read_energy,
+    fields=(_ENERGY,),
+    is_slow=True,
+    settles=True,
+    part_of="power",
 )
 # Lowest of the operator's limit and those of board and chassis.
 POWER_LIMIT: Final = NvmlCollector.of(
@@ -51,6 +59,7 @@ POWER_LIMIT: Final = NvmlCollector.of(
     is_slow=True,
     part_of="power",
 )
+# Slow as well: half a millisecond for counters that only show why a clock is low.
 VIOLATIONS: Final = NvmlCollector.of(
     "violations",
     _violation(
@@ -63,5 +72,6 @@ VIOLATIONS: Final = NvmlCollector.of(
         pynvml.NVML_FI_DEV_PERF_POLICY_THERMAL,
         pynvml.NVML_PERF_POLICY_THERMAL,
     ),
+    is_slow=True,
     part_of="power",
 )
