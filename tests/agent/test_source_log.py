@@ -9,8 +9,9 @@ from readings import EPOCH as NOW
 from readings import gpu
 from rightsizer.agent.source_log import SourceLog
 from rightsizer.model.device import MigInstance
+from rightsizer.model.frozen import replace
 from rightsizer.model.reading import Missing
-from rightsizer.model.snapshot import Down, Snapshot
+from rightsizer.model.snapshot import CollectorOutcome, Down, Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 
 SECOND = NANOSECONDS_PER_SECOND
@@ -119,3 +120,43 @@ def test_instances_go_with_their_board() -> None:
     with capture_logs() as lines:
         SourceLog(get_logger()).log(Snapshot(NOW, 0, SECOND, (board, *parts), {}, down=down))
     assert [line["gpu"] for line in lines] == ["GPU 0"]
+
+
+def logged_collectors(*failures: str | None) -> list[dict[str, Any]]:
+    """The lines about a collector; its failure is given per second."""
+    log = SourceLog(get_logger())
+    with capture_logs() as lines:
+        for second, failure in enumerate(failures):
+            outcome = CollectorOutcome(failure is None, 0.0, failure)
+            time = second * SECOND
+            log.log(Snapshot(time, time, SECOND, GPUS, {}, collectors={"gpm": outcome}))
+    return [dict(line) for line in lines]
+
+
+def test_collector_that_fails_is_logged_with_its_reason_once() -> None:
+    """The metric has no reason; the end is logged, too."""
+    failed, recovered = logged_collectors(None, *["GPU 3: nvmlGpmSampleGet: no"] * 40, None, None)
+
+    assert (failed["event"], failed["log_level"]) == ("collector_failed", "warning")
+    assert (failed["collector"], failed["detail"]) == ("gpm", "GPU 3: nvmlGpmSampleGet: no")
+    assert (recovered["event"], recovered["collector"]) == ("collector_recovered", "gpm")
+
+
+def test_collector_that_fails_on_and_off_is_logged_every_ten_minutes() -> None:
+    """Also if what it was answered differs each time."""
+    lines = logged_collectors(*[f"answered {n}" if n % 2 else None for n in range(1800)])
+
+    assert [line["event"] for line in lines] == ["collector_failed", "collector_recovered"] * 3
+
+
+def test_outage_of_a_gpu_that_was_identified_meanwhile_ends() -> None:
+    """It was listed by its index, and is now another device."""
+    log = SourceLog(get_logger())
+    placeholder = replace(GPUS[1], uuid="index:1")
+    with capture_logs() as lines:
+        log.log(Snapshot(NOW, 0, SECOND, (placeholder,), {}, down={"index:1": LOST}))
+        log.log(Snapshot(NOW, SECOND, SECOND, (GPUS[1],), {}))
+        log.log(Snapshot(NOW, 2 * SECOND, SECOND, (GPUS[1],), {}))
+
+    assert [line["event"] for line in lines] == ["device_down", "device_unlisted"]
+    assert (lines[1]["gpu"], lines[1]["uuid"]) == ("GPU 1", "index:1")

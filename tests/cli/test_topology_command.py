@@ -147,7 +147,7 @@ def test_a_gpu_that_the_driver_does_not_offer_is_shown(tmp_path: Path) -> None:
 
 
 def test_a_driver_that_hangs_is_left_alone(tmp_path: Path) -> None:
-    """The bus still answers, and the hanging call is named."""
+    """The GPUs are shown without what it would tell, and the hanging call is named."""
     tree = hgx(tmp_path)
     with simulated_driver("eight-gpu-node") as bench:
         bench.library.faults.hang("nvmlDeviceGetP2PStatus")
@@ -157,9 +157,38 @@ def test_a_driver_that_hangs_is_left_alone(tmp_path: Path) -> None:
             if thread.name == "nvml":
                 thread.join(10.0)  # It must still close this driver, and no other.
 
-    assert found.offered == frozenset()
-    assert len(found.devices) == 8
-    assert found.warnings[0].startswith("NVML hangs in nvmlDeviceGetP2PStatus for ")
+    assert len(found.offered) == len(found.devices) == 8
+    assert found.warnings == ("NVML hangs in nvmlDeviceGetP2PStatus",)
+
+
+def test_a_driver_that_hangs_as_it_opens_leaves_the_bus(tmp_path: Path) -> None:
+    """Nothing of the driver is known, and the hanging call is named."""
+    tree = hgx(tmp_path)
+    with simulated_driver("eight-gpu-node") as bench:
+        bench.library.faults.hang("nvmlInitWithFlags")
+        found = survey(tree, patience_seconds=1.0)
+        bench.library.faults.clear()
+        for thread in threading.enumerate():
+            if thread.name == "nvml":
+                thread.join(10.0)
+
+    assert (found.offered, len(found.devices)) == (frozenset(), 8)
+    assert found.warnings[0].startswith("NVML is slow: it is not open after ")
+
+
+def test_a_gpu_that_hangs_leaves_the_others(tmp_path: Path) -> None:
+    """It is named; the others are shown with their links."""
+    tree = hgx(tmp_path)
+    with simulated_driver("eight-gpu-node") as bench:
+        bench.library.faults.hang(uuid=survey(tree).devices[3].uuid)
+        found = survey(tree)
+        bench.library.faults.clear()
+        for thread in threading.enumerate():
+            if thread.name == "nvml":
+                thread.join(10.0)
+
+    assert len(found.offered) == 7
+    assert any(warning.startswith("GPU 3: ") for warning in found.warnings)
 
 
 def test_a_gpu_that_is_asleep_is_not_woken(tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def test_outcome_is_that_of_the_last_attempt() -> None:
         well.now += 10.0
         failed = fetched(background).outcome
     assert succeeded == CollectorOutcome(True, succeeded.duration_seconds)
-    assert failed == CollectorOutcome(False, failed.duration_seconds)
+    assert failed == CollectorOutcome(False, failed.duration_seconds, "no")
     assert succeeded.duration_seconds > 0
     assert failed.duration_seconds > 0
 

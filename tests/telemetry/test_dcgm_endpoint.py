@@ -56,7 +56,11 @@ def test_a_page_is_read(packed: bool) -> None:  # noqa: FBT001 - a parameter.
         Signal.TENSOR_ACTIVE,
         Signal.DRAM_ACTIVE,
     }
-    assert (found.outcome.success, found.error, found.driver_version) == (True, None, "570.1")
+    assert (found.outcome.success, found.outcome.failure, found.driver_version) == (
+        True,
+        None,
+        "570.1",
+    )
     assert exporter.requests[0]["Accept"].startswith("text/plain")
 
 
@@ -92,7 +96,7 @@ def test_a_fault_costs_no_more_than_its_time(fault: dict[str, Any], error: str) 
             setattr(exporter, name, value)
         held, late, gone = watch.after(15), watch.after(15), watch.after(1)
     assert held.readings == late.readings == good.readings
-    assert error in str(held.error)
+    assert error in str(held.outcome.failure)
     assert not held.outcome.success
     assert (gone.readings, gone.down[BUSY].reason) == ({}, Missing.STALE)
     assert error in gone.down[BUSY].detail
@@ -116,7 +120,7 @@ def test_an_exporter_that_is_away_comes_back() -> None:
         url = exporter.url
     with watching(url) as watch:
         away = watch.after()
-    assert "cannot be reached" in str(away.error)
+    assert "cannot be reached" in str(away.outcome.failure)
     assert (away.devices, away.readings) == ((), {})
 
 
@@ -169,4 +173,4 @@ def test_the_token_is_sent(tmp_path: Any) -> None:
         file.unlink()
         without = watch.after(15)
     assert exporter.requests[0]["Authorization"] == "Bearer secret-1"
-    assert "No such file" in str(without.error)
+    assert "No such file" in str(without.outcome.failure)

@@ -17,8 +17,7 @@ from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
-from rightsizer.telemetry.dcgm.endpoint import DcgmEndpoint
-from rightsizer.telemetry.dcgm.enrichment import enrich
+from rightsizer.telemetry.dcgm.enrichment import DcgmSecondarySource
 from rightsizer.telemetry.dcgm.settings import DcgmSettings
 
 MIG: Final = {"GPU_I_PROFILE": "3g.40gb", "GPU_I_ID": "2"}
@@ -36,11 +35,11 @@ def instance(uuid: str, gpu_instance_id: int = 2, compute_instance_id: int = 0) 
 
 
 @contextmanager
-def exporting(text: str) -> Iterator[tuple[DcgmEndpoint, Exporter, FastClock]]:
+def exporting(text: str) -> Iterator[tuple[DcgmSecondarySource, Exporter, FastClock]]:
     """An endpoint that has read a page."""
     clock = FastClock(0)
     with dcgm_exporter(text) as exporter:
-        endpoint = DcgmEndpoint(DcgmSettings(url=exporter.url), built_in(), clock)
+        endpoint = DcgmSecondarySource(DcgmSettings(url=exporter.url), built_in(), clock)
         try:
             assert endpoint.view(10).readings
             yield endpoint, exporter, clock
@@ -51,7 +50,7 @@ def exporting(text: str) -> Iterator[tuple[DcgmEndpoint, Exporter, FastClock]]:
 def supplemented(text: str, *snapshots: Snapshot) -> list[Snapshot]:
     """Each snapshot, enriched from a page."""
     with exporting(text) as (endpoint, _, _):
-        return [enrich(each, endpoint) for each in snapshots]
+        return [endpoint.enrich(each) for each in snapshots]
 
 
 def test_a_gpu_that_both_know_is_read_better_and_not_twice() -> None:
@@ -70,9 +69,9 @@ def test_a_gpu_that_both_know_is_read_better_and_not_twice() -> None:
 def test_supplementing_twice_is_supplementing_once() -> None:
     """Nothing is added twice."""
     with exporting(page() + page(uuid=OTHER, gpu="1")) as (endpoint, _, _):
-        once = enrich(snapshot(5, [A100], {A100: NVML}), endpoint)
+        once = endpoint.enrich(snapshot(5, [A100], {A100: NVML}))
 
-        assert enrich(once, endpoint) == once
+        assert endpoint.enrich(once) == once
 
 
 @pytest.mark.parametrize("uuid", ["MIG-1234", f"{BUSY}/gi2"])
@@ -188,7 +187,7 @@ def test_xids_of_our_own_go_before_the_gauge() -> None:
             exporter.text += lines(uuid, {"DCGM_FI_DEV_XID_ERRORS": 79})
         clock.wait_until(15 * SECOND, threading.Event())
         endpoint.view(10)
-        found = enrich(replace(NOTHING, xids={BUSY: own}), endpoint)
+        found = endpoint.enrich(replace(NOTHING, xids={BUSY: own}))
 
     assert found.xids[BUSY] is own
     assert found.xids[OTHER].counts == {79: 1}
@@ -202,7 +201,7 @@ def test_an_exporter_that_ends_takes_its_values_along() -> None:
         for _ in range(3):
             clock.wait_until(clock.time() + 15 * SECOND, threading.Event())
             endpoint.view(10)
-        found = enrich(ours, endpoint)
+        found = endpoint.enrich(ours)
 
     assert found.readings == ours.readings
     assert found.down[OTHER].reason is Missing.STALE

@@ -156,28 +156,19 @@ def test_outdated_host_context_is_dropped() -> None:
         assert eventually(collector, lambda look: look is SEEN)
 
 
-def test_crash_is_reported_once_and_looked_again() -> None:
-    """A repeated error is logged once; then probing works again."""
+def test_crash_is_told_and_looked_again() -> None:
+    """The outcome has the error; then probing works again."""
     probe = FakeProbe()
-    with running_collector(probe) as collector, capture_logs() as logs:
+    with running_collector(probe) as collector:
         collector.collect(HostQuery(), soon())
         probe.error = ValueError("not a number")
         for _ in range(3):
             crashed = collector.collect(HostQuery(), soon())
         assert crashed.node == SEEN.node
-        assert not crashed.collectors["host"].success
-        probe.error = OSError("no such file")
-        collector.collect(HostQuery(), soon())
+        outcome = crashed.collectors["host"]
+        assert (outcome.success, outcome.failure) == (False, "ValueError('not a number')")
         probe.error = None
         assert collector.collect(HostQuery(), soon()) is SEEN
-        probe.error = OSError("no such file")
-        collector.collect(HostQuery(), soon())
-    assert [log["error"] for log in logs] == [
-        "ValueError('not a number')",
-        "OSError('no such file')",
-        "OSError('no such file')",
-    ]
-    assert {log["event"] for log in logs} == {"surroundings_unseen"}
 
 
 def test_crash_is_held_no_longer_than_slowness() -> None:
@@ -273,6 +264,22 @@ def test_neighbors_have_their_say_in_turn() -> None:
     assert all(neighbor.is_closed for neighbor in neighbors)
 
 
+class Raising(Marking):
+    """A neighbor with a fault."""
+
+    def enrich(self, snapshot: Snapshot) -> Snapshot:
+        """Fail."""
+        raise ValueError("no")
+
+
+def test_neighbor_that_raises_is_a_collector_that_failed() -> None:
+    """The others have their say, and its outcome has the error."""
+    with live(FakeProbe(), Raising("first"), Marking("second")) as source:
+        snapshot = source.read()
+    assert "second" in snapshot.driver
+    assert snapshot.collectors["Raising"] == CollectorOutcome(False, 0.0, "ValueError('no')")
+
+
 class Scheduler:
     """Owners of a node whose scheduler has allocated GPU-1, without processes."""
 
@@ -287,9 +294,9 @@ class Scheduler:
         """GPU-1 is allocated."""
         return {"GPU-1": (WORKLOAD,)}
 
-    def sees_processes(self) -> bool:
+    def blindness(self) -> str | None:
         """All processes are visible."""
-        return True
+        return None
 
     def collectors(self) -> Mapping[str, CollectorOutcome]:
         """The scheduler's daemon was queried."""
@@ -320,18 +327,17 @@ def test_node_eyes_see_host_and_holders() -> None:
 
 
 def test_owners_that_cannot_see_processes_say_so(tmp_path: Path) -> None:
-    """With procfs mounted `hidepid`, process 1 is invisible; this is logged once."""
+    """With procfs mounted `hidepid`, process 1 is invisible; the remedy is told."""
     (tmp_path / "self").mkdir()
     (tmp_path / "self" / "stat").write_text("7 (agent) S 1 7 7 0")
     owners = OwnerResolver.on_host(tmp_path, settings=OwnerSettings(sources=("session",)))
     host = ProcHostCollector(tmp_path, tmp_path, FastClock(0), sysfs=NOWHERE)
     probe = NodeHostProbe(host, owners, None)
-    with capture_logs() as lines:
-        looks = [probe.collect(HostQuery()) for _ in range(3)]
-        write_process(tmp_path, 1, cgroup="0::/init.scope")
-        looks.append(probe.collect(HostQuery()))
+    looks = [probe.collect(HostQuery()) for _ in range(3)]
+    write_process(tmp_path, 1, cgroup="0::/init.scope")
+    looks.append(probe.collect(HostQuery()))
     assert [look.collectors["owners"].success for look in looks] == [False, False, False, True]
-    assert [line["event"] for line in lines] == ["processes_hidden"]
+    assert "without hidepid" in str(looks[0].collectors["owners"].failure)
 
 
 def test_topology_is_read_when_something_has_changed(tmp_path: Path) -> None:

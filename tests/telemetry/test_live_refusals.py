@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from garbled_driver import Garbled, shapes_of
 from instrumented_library import InstrumentedLibrary
 from refusals import CODES, ENUMERATION, asked_of, costs_of, usual, watch
+from rightsizer.host.pcie import kernel_address
 from rightsizer.model.reading import Missing, Reading
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
@@ -182,11 +183,11 @@ def test_without_what_all_rests_on_nothing_is_made_up(name: str) -> None:
 
 
 def test_a_gpu_without_a_name_of_its_own_is_read_all_the_same() -> None:
-    """Its identity is its index, and that of its instances their places on it."""
+    """Its identity is its address, and that of its instances their places on it."""
     run = watch("a100-mig", lambda library: library.faults.answer("nvmlDeviceGetUUID", UNKNOWN))
     before = usual("a100-mig").last
     for known, found in zip(before.devices, run.last.devices, strict=True):
-        assert found.uuid.startswith(f"index:{known.index}")
+        assert found.uuid.startswith(f"pci:{kernel_address(known.pci_bus_id)}")
         check_rest(before.readings[known.uuid], run.last.readings[found.uuid], {})
 
 

@@ -365,7 +365,8 @@ def test_snapshot_reports_the_rest_whatever_is_missing(
         assert not snapshot.readings
         assert snapshot.trouble or snapshot.down
         return
-    uuid = "index:0" if "nvmlDeviceGetUUID" in gone else "GPU-0"
+    nameless = "index:0" if "nvmlDeviceGetPciInfo_v3" in gone else "pci:0000:17:00.0"
+    uuid = nameless if "nvmlDeviceGetUUID" in gone else "GPU-0"
     found = snapshot.readings.get(uuid)
     if POWER not in gone:
         assert found is not None
@@ -401,3 +402,19 @@ def test_waking_up_is_no_load() -> None:
             assert found.get(Signal.MEMORY_USED_BYTES) is not None
             tick(clock)
     assert busy == [Missing.NO_SAMPLE] * 3 + [None] * 2
+
+
+def test_collectors_of_a_device_that_is_down_have_no_failures_of_their_own() -> None:
+    """The device is logged with its reason; ten lines more would say the same."""
+    driver = FakeDriver(FakeGpu("GPU-0"), FakeGpu("GPU-1"))
+    clock = FastClock(0)
+    with reading(driver, clock) as source:
+        source.read()
+        for name in FUNCTIONS:
+            driver.codes_of[name, 1] = int(pynvml.NVML_ERROR_UNKNOWN)
+        tick(clock)
+        found = source.read()
+    assert "GPU-1" in found.down
+    failed = [outcome for outcome in found.collectors.values() if not outcome.success]
+    assert failed
+    assert {outcome.failure for outcome in failed} == {None}

@@ -131,6 +131,7 @@ def test_other_failures_of_the_call_are_asked_again_as_one(code: int) -> None:
     reason = failed.readings["GPU-0"].why_missing(Signal.ENERGY_JOULES)
     assert reason in {Missing.FAILED, Missing.TIMED_OUT}
     assert not failed.collectors["power"].success
+    assert str(failed.collectors["power"].failure).startswith(f"GPU 0: {CALL}: ")
     assert found.readings["GPU-0"].get(Signal.ENERGY_JOULES) == 1
 
 

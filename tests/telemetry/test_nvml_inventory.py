@@ -2,6 +2,7 @@
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pynvml
 import pytest
@@ -17,6 +18,18 @@ def devices_of(driver: FakeDriver, root: Path | None = None) -> tuple[Device, ..
     """Devices of a first discovery."""
     with reading(driver, FastClock(0), root) as source:
         return source.read().devices
+
+
+def with_text(name: str, text: bytes) -> FakeDriver:
+    """A driver with a GPU of which one function returns the given text."""
+    driver = FakeDriver(FakeGpu("GPU-0"))
+
+    def answer(_driver: FakeDriver, _handle: Any, buffer: Any, _size: Any) -> int:
+        buffer.value = text
+        return 0
+
+    driver.more[name] = answer
+    return driver
 
 
 def test_board_of_the_catalogue() -> None:
@@ -56,11 +69,42 @@ def test_absent_numa_node(tmp_path: Path) -> None:
     assert device.numa_node is None
 
 
-def test_device_without_uuid_is_identified_by_its_index() -> None:
-    """Its index replaces the UUID."""
-    driver = FakeDriver(FakeGpu("GPU-0"), FakeGpu("GPU-1"))
+def test_device_without_uuid_is_identified_by_its_address() -> None:
+    """Its index would become another GPU's when one falls off the bus; it serves as a last name."""
+    gpus = [FakeGpu("GPU-0"), FakeGpu("GPU-1", bus_id="00000000:18:00.0"), FakeGpu("GPU-2")]
+    driver = FakeDriver(*gpus)
     driver.lacking.add("nvmlDeviceGetUUID")
-    assert [device.uuid for device in devices_of(driver)] == ["index:0", "index:1"]
+    found = [device.uuid for device in devices_of(driver)]
+    assert found == ["pci:0000:17:00.0", "pci:0000:18:00.0", "index:2"]
+
+
+@pytest.mark.parametrize("uuid", [b"GPU-\xff\xfe", b"GPU-a\nb", b""])
+def test_uuid_of_garbage_is_no_uuid(uuid: bytes) -> None:
+    """It may be another one next time, and would then be another GPU."""
+    driver = with_text("nvmlDeviceGetUUID", uuid)
+    assert [device.uuid for device in devices_of(driver)] == ["pci:0000:17:00.0"]
+
+
+def test_name_with_odd_bytes_is_readable() -> None:
+    """Bytes of no encoding and control characters are replaced; the rest remains."""
+    driver = with_text("nvmlDeviceGetName", b"NVIDIA \xffH100\n80GB\x1b")
+    mark = "\N{REPLACEMENT CHARACTER}"
+    assert [device.name for device in devices_of(driver)] == [f"NVIDIA {mark}H100{mark}80GB{mark}"]
+
+
+def test_counts_of_garbage_are_refused() -> None:
+    """Four billion handles would be asked for."""
+    driver = FakeDriver(FakeGpu("GPU-0"))
+
+    def answer(_driver: FakeDriver, count: Any) -> int:
+        count._obj.value = 4_000_000
+        return 0
+
+    driver.more["nvmlDeviceGetCount_v2"] = answer
+    with reading(driver, FastClock(0)) as source:
+        assert source.read().trouble == (
+            "NVML does not answer: nvmlDeviceGetCount: the driver answered 4000000"
+        )
 
 
 def test_mig_profile_of_the_catalogue() -> None:

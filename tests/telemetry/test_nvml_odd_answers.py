@@ -189,15 +189,32 @@ def test_samples_are_of_their_type() -> None:
 
 
 def test_gpus_of_one_uuid_are_all_there() -> None:
-    """A second GPU with the first one's UUID is identified by its index, as are its instances."""
+    """A second GPU with the first one's UUID is identified by its address, and its instances."""
     instances = [FakeInstance("MIG-a", gpu_instance_id=7), FakeInstance("MIG-b", gpu_instance_id=8)]
     driver = FakeDriver(
         FakeGpu("GPU-0", bus_id="00000000:17:00.0"),
         FakeGpu("GPU-0", bus_id="00000000:18:00.0", instances=instances),
     )
     found = [target.device for gpu in inventory_of(driver).gpus for target in gpu.targets]
-    assert [device.uuid for device in found] == ["GPU-0", "index:1", "index:1/0", "index:1/1"]
-    assert [device.mig.parent_uuid for device in found if device.mig] == ["index:1", "index:1"]
+    name = "pci:0000:18:00.0"
+    assert [device.uuid for device in found] == ["GPU-0", name, f"{name}/0", f"{name}/1"]
+    assert [device.mig.parent_uuid for device in found if device.mig] == [name, name]
+
+
+def test_gpu_with_a_duplicate_uuid_keeps_its_name_without_the_other() -> None:
+    """It must not take over the history of the other when that one falls off the bus."""
+    first = FakeGpu("GPU-0", bus_id="00000000:17:00.0")
+    driver = FakeDriver(first, FakeGpu("GPU-0", bus_id="00000000:18:00.0"))
+    clock = FastClock(0)
+    with reading(driver, clock) as source:
+        source.read()
+        driver.gpus.remove(first)
+        tick(clock, 61)
+        deadline = time.monotonic() + 30
+        while "GPU-0" not in (snapshot := source.read()).down and time.monotonic() < deadline:
+            tick(clock)
+    assert list(snapshot.readings) == ["pci:0000:18:00.0"]
+    assert list(snapshot.down) == ["GPU-0"]
 
 
 @pytest.mark.parametrize("text", [b"\xff\xfe", b""])

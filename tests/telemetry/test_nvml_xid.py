@@ -130,6 +130,20 @@ def test_a_storm_of_one_code_is_a_line_a_minute() -> None:
     ]
 
 
+def test_codes_without_end_are_a_bounded_number_of_lines() -> None:
+    """A driver that answers with garbage; critical codes keep lines of their own."""
+    clock = FastClock(0)
+    log = XidEventLog(clock)
+    with capture_logs() as lines:
+        for minute in range(3):
+            for code in (*range(1000, 2000), 79):
+                log.log(XidEvent("GPU-0", code))
+            clock.wait_until((minute + 1) * 60 * SECOND, threading.Event())
+    assert len(lines) == 3 * 66
+    assert sum(each["code"] == 79 for each in lines) == 3
+    assert sum(each.get("without_a_line_before", 0) for each in lines) == 2 * 935
+
+
 def test_codes_without_end_are_a_bounded_number_of_series() -> None:
     """Known codes have series of their own at any time; of others the first sixteen do."""
     log = XidLog({})

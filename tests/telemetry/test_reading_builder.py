@@ -67,4 +67,4 @@ def test_a_failed_way_says_more_than_an_absent_one() -> None:
     builder.fail(SIGNAL, NvmlFailure(Missing.TIMED_OUT, "utilization", "late"))
     builder.fail(SIGNAL, NvmlFailure(Missing.NOT_SUPPORTED, "other", "no"))
     assert builder.reading("GPU-0", 0).why_missing(SIGNAL) is Missing.TIMED_OUT
-    assert builder.troubled
+    assert builder.trouble is not None

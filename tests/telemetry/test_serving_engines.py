@@ -124,7 +124,7 @@ class Node:
 
     def trouble(self) -> str:
         """Error of the only endpoint."""
-        return next(iter(self.engines.troubles().values()), "")
+        return next(iter(self.engines.outcomes().values())).failure or ""
 
 
 @pytest.fixture
@@ -172,7 +172,7 @@ def test_nobody_waits_for_an_engine_that_hangs(pages: Pages) -> None:
         threading.Event().wait(0.01)
     said = node.engines.read((gpu(0), gpu(1)), {})
     assert set(said) == {gpu(1).uuid}
-    while "did not answer within 0.3 s" not in node.engines.troubles()[hung.name]:
+    while "did not answer within 0.3 s" not in str(node.engines.outcomes()[hung.name].failure):
         threading.Event().wait(0.01)
         node.engines.latest()
     outcomes = node.engines.outcomes()

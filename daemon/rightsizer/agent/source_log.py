@@ -1,4 +1,4 @@
-"""Log of a source: devices that go down and come up, a slow driver, absence of devices."""
+"""Log of a source: devices and collectors that fail and recover, a slow driver, no devices."""
 
 import re
 from collections.abc import Sequence
@@ -63,6 +63,7 @@ class SlowDriverLog:
 class _Outage:
     """Present or recent outage of a device; times are of the source's clock."""
 
+    device: Device
     began: Nanoseconds
     is_reported: bool = False
     """Whether this outage has been logged."""
@@ -70,6 +71,27 @@ class _Outage:
     """Time before which short outages are not logged."""
     unreported: int = 0
     """Outages since the last line that were not logged."""
+
+
+class CollectorLog:
+    """Logs that a collector fails and why, and that it works again; a flapping one at intervals."""
+
+    def __init__(self, log: Logger) -> None:
+        self._log = log
+        self._failing: set[str] = set()
+        self._quiet_until: dict[str, Nanoseconds] = {}
+
+    def log(self, snapshot: Snapshot) -> None:
+        """Log the changes since the last snapshot."""
+        for name, outcome in snapshot.collectors.items():
+            is_quiet = snapshot.time < self._quiet_until.get(name, snapshot.time)
+            if outcome.success and name in self._failing:
+                self._failing.remove(name)
+                self._log.info("collector_recovered", collector=name)
+            elif outcome.failure is not None and name not in self._failing and not is_quiet:
+                self._failing.add(name)
+                self._quiet_until[name] = snapshot.time + _LOG_EVERY
+                self._log.warning("collector_failed", collector=name, detail=outcome.failure)
 
 
 class DeviceLog:
@@ -93,9 +115,11 @@ class DeviceLog:
         devices = [e for e in snapshot.devices if e.mig is None or e.mig.parent_uuid not in gone]
         down = frozenset(each.uuid for each in devices if each.uuid in snapshot.down)
         self._end([each for each in devices if each.uuid in self._down - down], snapshot)
-        for uuid in down - self._down:
-            known = self._outages.get(uuid, _Outage(0))
-            self._outages[uuid] = replace(known, began=snapshot.time, is_reported=False)
+        self._end_unlisted(snapshot)
+        for device in devices:
+            if device.uuid in down - self._down:
+                known = self._outages.get(device.uuid, _Outage(device, snapshot.time))
+                self._outages[device.uuid] = replace(known, began=snapshot.time, is_reported=False)
         silent = (each for each in devices if each.uuid in down)
         self._log_down([each for each in silent if self._is_due(each, snapshot.time)], snapshot)
         self._down = down
@@ -133,7 +157,7 @@ class DeviceLog:
                     **({"times_before": outage.unreported} if outage.unreported else {}),
                 )
             quiet_until = snapshot.time + _LOG_EVERY
-            self._outages[device.uuid] = _Outage(outage.began, True, quiet_until)
+            self._outages[device.uuid] = _Outage(device, outage.began, True, quiet_until)
 
     def _end(self, up: Sequence[Device], snapshot: Snapshot) -> None:
         reported = [each for each in up if self._outages[each.uuid].is_reported]
@@ -146,6 +170,14 @@ class DeviceLog:
                 self._log.info("device_up", gpu=device.title, uuid=device.uuid, down_seconds=down)
             unreported = outage.unreported + (not outage.is_reported)
             self._outages[device.uuid] = replace(outage, is_reported=False, unreported=unreported)
+
+    def _end_unlisted(self, snapshot: Snapshot) -> None:
+        """Log the end of outages of devices that were identified or removed meanwhile."""
+        listed = {each.uuid for each in snapshot.devices}
+        for uuid in self._down - listed:
+            outage = self._outages.pop(uuid)
+            if outage.is_reported:
+                self._log.info("device_unlisted", gpu=outage.device.title, uuid=uuid)
 
     def _forget(self, now: Nanoseconds) -> None:
         """Forget outages of devices that stayed up; log how many went unreported."""
@@ -174,6 +206,7 @@ class SourceLog:
         self._released: str | None = None
         self._slow = SlowDriverLog(log)
         self._devices = DeviceLog(log)
+        self._collectors = CollectorLog(log)
 
     def log(self, snapshot: Snapshot) -> None:
         """Log the changes since the last snapshot."""
@@ -181,6 +214,7 @@ class SourceLog:
         self._log_trouble(snapshot.trouble, snapshot.time)
         self._slow.log(snapshot)
         self._devices.log(snapshot)
+        self._collectors.log(snapshot)
 
     def _log_released(self, released: str | None) -> None:
         if released != self._released:

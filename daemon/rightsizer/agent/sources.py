@@ -70,10 +70,9 @@ def _neighbors(
 ) -> Iterator[SecondarySource]:
     """Yield the configured secondary sources; others are not even imported."""
     if settings.dcgm.url:
-        from rightsizer.telemetry.dcgm.endpoint import DcgmEndpoint  # noqa: PLC0415
         from rightsizer.telemetry.dcgm.enrichment import DcgmSecondarySource  # noqa: PLC0415
 
-        yield DcgmSecondarySource(DcgmEndpoint(settings.dcgm, catalogue, clock))
+        yield DcgmSecondarySource(settings.dcgm, catalogue, clock)
     if settings.serving.endpoints:
         from rightsizer.telemetry.serving.source import ServingEngineCollector  # noqa: PLC0415
 

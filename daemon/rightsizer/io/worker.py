@@ -264,7 +264,8 @@ class FetchResult(Generic[T]):
     @property
     def outcome(self) -> CollectorOutcome:
         """Outcome of the last attempt."""
-        return CollectorOutcome(self.error is None, self.duration_seconds)
+        failure = self.error if self.duration_seconds else None  # Else there was none yet.
+        return CollectorOutcome(self.error is None, self.duration_seconds, failure)
 
 
 class PollingThread(Generic[T]):

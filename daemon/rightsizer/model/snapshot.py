@@ -37,6 +37,8 @@ class CollectorOutcome(NamedTuple):
 
     success: bool
     duration_seconds: float
+    failure: str | None = None
+    """Device, call and message of the first failure, unless the device is down."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,11 +58,9 @@ class BackgroundFetcher(Generic[T]):
         self._wait_seconds = 0.0
         if not self._has_tried and not found.duration_seconds:
             return None  # The first attempt is running.
-        before, self._last = self._last, found
-        former = before.value if before else None
+        former, self._last = self._last.value if self._last else None, found
         if found.value is not former and found.value != former:
             self.generation += 1
-        self._log_change(before.error if before else None, found.error)
         return found.value
 
     def refresh_soon(self) -> None:
@@ -85,16 +83,3 @@ class BackgroundFetcher(Generic[T]):
             return self._fetch()
         finally:
             self._has_tried = True
-
-    def _log_change(self, before: str | None, error: str | None) -> None:
-        """Log only the beginning and the end of a failure."""
-        if (error is None) == (before is None):
-            return
-        # Imported on use: rules import owners for their commands, and log nothing.
-        from rightsizer.io.log import logger  # noqa: PLC0415
-
-        log = logger("owners")
-        if error is not None:
-            log.warning("owners_source_failing", source=self.name, error=error)
-        else:
-            log.info("owners_source_recovered", source=self.name)

@@ -61,9 +61,9 @@ class WorkloadResolver(OwnerCollector, Protocol):
         """Last outcome of each collector with a server, by server name."""
         return {}
 
-    def sees_processes(self) -> bool:
-        """Whether processes of other users are visible."""
-        return True
+    def blindness(self) -> str | None:
+        """Return why processes of other users are invisible, or `None`."""
+        return None
 
     def close(self) -> None:
         """Stop the threads."""

@@ -22,6 +22,12 @@ OTHER_WORKLOADS: Final = Workload("other", WorkloadKind.OTHER, "other")
 """Aggregate of all workloads beyond the limit."""
 
 
+_BLIND: Final = (
+    "procfs hides the processes of other users (hidepid): mount it without hidepid, or with gid= "
+    "and a supplementary group"
+)
+
+
 class WorkloadNameLimiter:
     """Limits the number of named workloads; those not seen for a while are replaced."""
 
@@ -90,7 +96,6 @@ class OwnerResolver:
         """
         self._sources = tuple(sources)
         self._time_to_live_seconds, self._processes = time_to_live_seconds, processes
-        self._is_blind = False
         self._now = now
         self._known: dict[int, _CachedWorkload] = {}
         self._swept = now()
@@ -159,17 +164,10 @@ class OwnerResolver:
             name: outcome for source in self._sources for name, outcome in source.outcomes().items()
         }
 
-    def sees_processes(self) -> bool:
-        """Whether processes of other users are visible; logs once if they are not."""
+    def blindness(self) -> str | None:
+        """Return why processes of other users are invisible, or `None`."""
         is_blind = self._processes is not None and not self._processes.sees_others()
-        if is_blind and not self._is_blind:
-            logger("owners").warning(
-                "processes_hidden",
-                reason="procfs hides the processes of other users (hidepid)",
-                remedy="mount procfs without hidepid, or with gid= and a supplementary group",
-            )
-        self._is_blind = is_blind
-        return not is_blind
+        return _BLIND if is_blind else None
 
     def close(self) -> None:
         """Stop the sources' threads; abandon those that hang."""

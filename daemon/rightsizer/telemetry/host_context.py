@@ -4,7 +4,6 @@ import contextlib
 import math
 import time
 from collections.abc import Mapping
-from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +11,7 @@ from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.host.collector import HostCollector
 from rightsizer.host.pcie import BusGpu, expected_gpus, kernel_address
 from rightsizer.host.topology import TopologyFacts, read_topology
-from rightsizer.io.log import logger
+from rightsizer.io.clock import SystemClock
 from rightsizer.io.worker import Crashed, Stuck, Worker
 from rightsizer.model.device import Device
 from rightsizer.model.frozen import dataclass, field, replace
@@ -23,9 +22,9 @@ from rightsizer.model.topology import FabricPort, Topology
 from rightsizer.model.workload import Holding
 from rightsizer.owners.holdings import holdings_on
 from rightsizer.owners.owner import WorkloadResolver
-from rightsizer.telemetry.nvml.driver import NvmlDriver, explain
+from rightsizer.telemetry.nvml.connection import NvmlConnection
 from rightsizer.telemetry.nvml.inventory import Inventory
-from rightsizer.telemetry.nvml.library import NvmlFailure
+from rightsizer.telemetry.nvml.settings import LiveSettings
 
 _TOPOLOGY_HOLDS_SECONDS: Final = 3600.0
 """Topology rarely changes: GPUs do not move, and links that train down show in readings."""
@@ -50,7 +49,12 @@ def survey_node(sysfs: Path, catalogue: Catalogue, *, patience_seconds: float = 
     about 3 s without a persistence daemon.
     """
     on_bus = expected_gpus(sysfs)
-    inventory, trouble = _ask_driver(sysfs, catalogue, patience_seconds)
+    clock, settings = SystemClock(), LiveSettings()
+    connection = NvmlConnection(clock=clock, settings=settings, catalogue=catalogue, sysfs=sysfs)
+    connection.advance(time.monotonic() + patience_seconds)
+    hanging = connection.stuck_probes.calls
+    connection.close(time.monotonic() + settings.deadline_seconds)
+    inventory = connection.inventory or Inventory(0, ())
     offered = tuple(gpu.whole.device for gpu in inventory.gpus)
     addresses = {kernel_address(device.pci_bus_id) for device in offered}
     rest = [gpu for gpu in on_bus if gpu.pci_bus_id not in addresses]
@@ -63,36 +67,14 @@ def survey_node(sysfs: Path, catalogue: Catalogue, *, patience_seconds: float = 
         topology=read_topology(sysfs, devices, inventory.topology),
         devices=devices,
         offered=frozenset(device.uuid for device in offered),
-        warnings=tuple(map(_absence, rest)) if trouble is None else (trouble,),
+        warnings=(
+            *(f"NVML hangs in {call}" for call in hanging),
+            *(f"GPU {index}: {failure}" for index, failure in inventory.unopened.items()),
+            *map(_absence, rest),
+        )
+        if connection.inventory is not None
+        else (str(connection.trouble),),
     )
-
-
-def _ask_driver(
-    sysfs: Path, catalogue: Catalogue, patience_seconds: float
-) -> tuple[Inventory, str | None]:
-    """Return the driver's inventory, and why it is empty."""
-    worker: Worker[NvmlDriver, Inventory | NvmlFailure] = Worker(
-        "nvml",
-        lambda: NvmlDriver(count(), catalogue, sysfs),
-        abandon_after_seconds=patience_seconds,
-        abandoned_maximum=0,
-    )
-    deadline = time.monotonic() + patience_seconds
-    worker.ask(NvmlDriver.find_devices)
-    answer = worker.answer(deadline)
-    worker.close()
-    worker.join(deadline)
-    match answer:
-        case Inventory():
-            return answer, None
-        case Stuck():
-            call = (answer.state.library.asking if answer.state else None) or "opening"
-            trouble = f"NVML hangs in {call} for {answer.seconds:.1f} s"
-        case Crashed():
-            trouble = f"asking the driver failed: {answer.error!r}"
-        case _:
-            trouble = explain(answer)
-    return Inventory(0, ()), trouble
 
 
 def _absence(gpu: BusGpu) -> str:
@@ -142,10 +124,11 @@ class NodeHostProbe:
         signals = {device.uuid: self._around(device, query, topology) for device in query.devices}
         ports = self._host.ports()
         seen = time.perf_counter()
-        holdings = self._holdings(query)
+        holdings, blindness = self._holdings(query), self._owners.blindness()
+        took = time.perf_counter() - seen
         collectors = {
             "host": CollectorOutcome(True, seen - started),
-            "owners": CollectorOutcome(self._owners.sees_processes(), time.perf_counter() - seen),
+            "owners": CollectorOutcome(blindness is None, took, blindness),
             **self._owners.collectors(),
         }
         return HostContext(node, signals, holdings, ports, topology, collectors)
@@ -189,8 +172,6 @@ class HostContextCollector:
 
     def __init__(self, probe: NodeHostProbe, *, hold_seconds: float = 10.0) -> None:
         self._hold_seconds = hold_seconds
-        self._crashed: str | None = None
-        self._log = logger("surroundings")
         # The probe belongs to one thread, so a hung thread is never replaced.
         self._worker: Worker[None, HostContext] = Worker(
             "surroundings",
@@ -218,12 +199,7 @@ class HostContextCollector:
             return self._stale_context(answer.seconds)
         self._is_asked = False
         if isinstance(answer, Crashed):
-            error = repr(answer.error)
-            if error != self._crashed:
-                self._log.error("surroundings_unseen", error=error)
-            self._crashed = error
-            return self._stale_context(0.0)
-        self._crashed = None
+            return self._stale_context(0.0, repr(answer.error))
         self._seen_at = time.monotonic()
         self._last = answer
         return answer
@@ -234,9 +210,9 @@ class HostContextCollector:
         self._worker.join(deadline)
         self._probe.close()
 
-    def _stale_context(self, duration_seconds: float) -> HostContext:
+    def _stale_context(self, duration_seconds: float, failure: str | None = None) -> HostContext:
         """Return the last context while it is valid; the outcome is a failure."""
         if time.monotonic() - self._seen_at >= self._hold_seconds:
             self._last = HostContext(topology=self._last.topology)
-        failed = CollectorOutcome(False, duration_seconds)
+        failed = CollectorOutcome(False, duration_seconds, failure)
         return replace(self._last, collectors={**self._last.collectors, "host": failed})

@@ -9,10 +9,10 @@ from typing import Any, Final
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.host.topology import TopologyFacts
 from rightsizer.io.clock import Clock
-from rightsizer.io.log import logger
 from rightsizer.io.worker import Worker, attempt_all
 from rightsizer.model.device import Device
 from rightsizer.model.errors import ConfigurationError
+from rightsizer.model.frozen import replace
 from rightsizer.model.snapshot import CollectorOutcome, Snapshot
 from rightsizer.model.units import Nanoseconds, format_duration, nanoseconds, seconds
 from rightsizer.telemetry.host_context import HostContextCollector, HostQuery
@@ -79,8 +79,6 @@ class LiveSource:
         self._xids = XidListener(clock=clock, settings=settings)
         self._registry = DeviceRegistry(nanoseconds(settings.lost_retention_seconds))
         self._down: frozenset[str] = frozenset()
-        self._faults: dict[str, str] = {}
-        self._log = logger("live")
 
     def read(self) -> Snapshot:
         """Return the present snapshot of the node."""
@@ -170,16 +168,12 @@ class LiveSource:
 
     def _enriched(self, snapshot: Snapshot) -> Snapshot:
         """Enrich the snapshot by secondary sources; a failed one adds nothing."""
-        faults: dict[str, str] = {}
         for source in self._secondary:
             try:
                 snapshot = source.enrich(snapshot)
             except Exception as error:  # noqa: BLE001 - a secondary source must not fail a tick.
-                faults[type(source).__name__] = repr(error)
-        for name, fault in faults.items():
-            if self._faults.get(name) != fault:
-                self._log.error("neighbor_failed", neighbor=name, error=fault)
-        self._faults = faults
+                failed = {type(source).__name__: CollectorOutcome(False, 0.0, repr(error))}
+                snapshot = replace(snapshot, collectors={**snapshot.collectors, **failed})
         return snapshot
 
     def _apply(self, release: ReleaseRequest | None) -> str | None:
@@ -248,9 +242,11 @@ def _outcomes(rounds: Iterable[PollResult]) -> Mapping[str, CollectorOutcome]:
     """Merge outcomes over all devices: success on each of them, and total time."""
     outcomes: dict[str, CollectorOutcome] = {}
     for found in rounds:
-        for name, (success, duration_seconds) in found.collectors.items():
+        for name, (success, duration_seconds, failure) in found.collectors.items():
             other = outcomes.get(name, _NOTHING)
             outcomes[name] = CollectorOutcome(
-                success and other.success, duration_seconds + other.duration_seconds
+                success and other.success,
+                duration_seconds + other.duration_seconds,
+                other.failure or failure,
             )
     return outcomes

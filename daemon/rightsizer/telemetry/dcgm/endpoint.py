@@ -35,7 +35,6 @@ class ExporterView:
     """Current state of an exporter; without values older than their limit."""
 
     outcome: CollectorOutcome
-    error: str | None = None
     devices: tuple[Device, ...] = ()
     """All listed devices, including those that are down."""
     down: Mapping[str, Down] = field(default_factory=dict)
@@ -177,10 +176,10 @@ class DcgmEndpoint:
         if page is None:
             away = Down(Missing.STALE, f"dcgm-exporter: {fetched.error}")
             down = dict.fromkeys(self._listed, away)
-            return ExporterView(fetched.outcome, fetched.error, devices, down, xids=xids)
+            return ExporterView(fetched.outcome, devices, down, xids=xids)
         down = {each: _LOST for each in self._listed if each not in page.readings}
         down.update(dict.fromkeys(self._still, _STANDS_STILL))
-        view = ExporterView(fetched.outcome, fetched.error, devices, down, xids=xids)
+        view = ExporterView(fetched.outcome, devices, down, xids=xids)
         readings, version = dict(page.readings), page.driver_version
         for device in self._still:
             known = readings[device]

@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Final
 
 from rightsizer.host.pcie import kernel_address
-from rightsizer.io.log import logger
 from rightsizer.model.device import Device
 from rightsizer.model.reading import Missing, Reading
 from rightsizer.model.signal import Signal
@@ -109,46 +108,6 @@ def _is_unmatched(device: Device, uuids: set[str], slots: set[str | None]) -> bo
     return "/gi" not in device.uuid and not device.uuid.startswith("MIG-")
 
 
-def enrich(snapshot: Snapshot, endpoint: DcgmEndpoint) -> Snapshot:
-    """Merge the exporter's current page into the snapshot; never waits.
-
-    Readings of devices that the driver offers are improved, never duplicated. Devices that only the
-    exporter knows are added, with a reading at the snapshot's time while their values are current.
-    """
-    view = endpoint.view()
-    exported = {uuid: view.readings[key] for key, uuid in matches(snapshot.devices, view).items()}
-    readings = dict(snapshot.readings)
-    for uuid in readings.keys() & exported.keys():
-        known = exported[uuid]
-        readings[uuid] = merge_readings(
-            readings[uuid], known.values, profiled=known.profiled, missing=known.missing
-        )
-    uuids = {device.uuid for device in snapshot.devices}
-    slots = {kernel_address(device.pci_bus_id) for device in snapshot.devices} - {None}
-    added = [device for device in view.devices if _is_unmatched(device, uuids, slots)]
-    for device in added:
-        uuid = device.uuid
-        if uuid in view.readings and uuid not in view.down:
-            known = exported[uuid] = view.readings[uuid]
-            bare = Reading(uuid, snapshot.time, {}, known.missing)
-            readings[uuid] = bare.enriched(known.values, DCGM)
-    listed = uuids | {device.uuid for device in added}
-    down = {device.uuid: view.down[device.uuid] for device in added if device.uuid in view.down}
-    driver = {} if view.driver_version is None else {"driver_version": view.driver_version}
-    xids = {uuid: log for uuid, log in view.xids.items() if uuid in listed}
-    return replace(
-        snapshot,
-        devices=(*snapshot.devices, *_numbered(snapshot.devices, added)),
-        readings=readings,
-        down={**snapshot.down, **down},
-        holdings=_with_holdings(snapshot, readings, exported),
-        collectors={**snapshot.collectors, endpoint.name: view.outcome},
-        driver={**driver, **snapshot.driver},
-        xids={**xids, **snapshot.xids},
-        trouble=snapshot.trouble if snapshot.devices or not added else None,
-    )
-
-
 def _with_holdings(
     snapshot: Snapshot, readings: Mapping[str, Reading], exported: Mapping[str, ExporterDevice]
 ) -> Mapping[str, tuple[Holding, ...]]:
@@ -172,22 +131,47 @@ def _numbered(ours: Iterable[Device], added: Iterable[Device]) -> tuple[Device, 
     return tuple(replace(each, index=first + each.index, has_index=False) for each in added)
 
 
-class DcgmSecondarySource:
-    """A dcgm-exporter next to NVML; logs each fault once."""
-
-    def __init__(self, endpoint: DcgmEndpoint) -> None:
-        self._endpoint = endpoint
-        self._logged: str | None = None
-        self._log = logger("dcgm")
+class DcgmSecondarySource(DcgmEndpoint):
+    """A dcgm-exporter next to NVML."""
 
     def enrich(self, snapshot: Snapshot) -> Snapshot:
-        """Merge what the exporter reports into the snapshot."""
-        error = self._endpoint.view().error
-        if error != self._logged and error is not None:
-            self._log.warning("dcgm_unread", reason=error)
-        self._logged = error
-        return enrich(snapshot, self._endpoint)
+        """Merge the exporter's current page into the snapshot; never waits.
 
-    def close(self) -> None:
-        """End the thread."""
-        self._endpoint.close()
+        Readings of devices that the driver offers are improved, never duplicated. Devices that only
+        the exporter knows are added, with a reading at the snapshot's time while their values are
+        current.
+        """
+        view = self.view()
+        exported = {
+            uuid: view.readings[key] for key, uuid in matches(snapshot.devices, view).items()
+        }
+        readings = dict(snapshot.readings)
+        for uuid in readings.keys() & exported.keys():
+            known = exported[uuid]
+            readings[uuid] = merge_readings(
+                readings[uuid], known.values, profiled=known.profiled, missing=known.missing
+            )
+        uuids = {device.uuid for device in snapshot.devices}
+        slots = {kernel_address(device.pci_bus_id) for device in snapshot.devices} - {None}
+        added = [device for device in view.devices if _is_unmatched(device, uuids, slots)]
+        for device in added:
+            uuid = device.uuid
+            if uuid in view.readings and uuid not in view.down:
+                known = exported[uuid] = view.readings[uuid]
+                bare = Reading(uuid, snapshot.time, {}, known.missing)
+                readings[uuid] = bare.enriched(known.values, DCGM)
+        listed = uuids | {device.uuid for device in added}
+        down = {device.uuid: view.down[device.uuid] for device in added if device.uuid in view.down}
+        driver = {} if view.driver_version is None else {"driver_version": view.driver_version}
+        xids = {uuid: log for uuid, log in view.xids.items() if uuid in listed}
+        return replace(
+            snapshot,
+            devices=(*snapshot.devices, *_numbered(snapshot.devices, added)),
+            readings=readings,
+            down={**snapshot.down, **down},
+            holdings=_with_holdings(snapshot, readings, exported),
+            collectors={**snapshot.collectors, self.name: view.outcome},
+            driver={**driver, **snapshot.driver},
+            xids={**xids, **snapshot.xids},
+            trouble=snapshot.trouble if snapshot.devices or not added else None,
+        )

@@ -57,12 +57,12 @@ class NvmlConnection:
     def __init__(
         self, *, clock: Clock, settings: LiveSettings, catalogue: Catalogue, sysfs: Path
     ) -> None:
-        generations, self._stuck_probes = itertools.count(), StuckProbes()
+        generations, self.stuck_probes = itertools.count(), StuckProbes()
         self._clock, self._settings = clock, settings
         self._worker: Worker[NvmlDriver, Inventory | NvmlFailure] = Worker(
             "nvml",
             lambda: NvmlDriver(
-                generations, catalogue, sysfs, self._stuck_probes, lambda: self.inventory
+                generations, catalogue, sysfs, self.stuck_probes, lambda: self.inventory
             ),
             abandon_after_seconds=0.0,  # `_is_given_up` decides.
             # Threads that hang during enumeration are each at another GPU.
@@ -237,7 +237,7 @@ class NvmlConnection:
         if it was only slow, it is found once its thread comes back.
         """
         settings, driver = self._settings, stuck.state
-        if self.inventory is None and driver and self._stuck_probes.holds(driver.library):
+        if self.inventory is None and driver and self.stuck_probes.holds(driver.library):
             return stuck.still_seconds >= self._first_patience_seconds
         return (
             stuck.still_seconds >= settings.abandon_after_seconds

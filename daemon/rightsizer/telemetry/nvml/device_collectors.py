@@ -40,7 +40,8 @@ class ScheduledCollector:
     seconds_before: float = math.inf
     has_outcome: bool = False
     """Whether its outcome is reported: the device has what it reads."""
-    has_failed: bool = False
+    trouble: NvmlFailure | None = None
+    """Why it counts as failed."""
     is_scheduled: bool = True
     """Whether it runs in this round, unless the time is used up before."""
     ignores_budget: bool = False

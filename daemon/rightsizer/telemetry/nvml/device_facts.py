@@ -15,10 +15,14 @@ from rightsizer.host.pcie import kernel_address
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.signal import Signal
-from rightsizer.telemetry.nvml.library import NvmlFailure, NvmlLibrary, bus_id, is_blank
+from rightsizer.telemetry.nvml.library import NvmlFailure, NvmlLibrary, is_blank
 from rightsizer.telemetry.nvml.nvlink_wiring import NvlinkWiring, NvlinkWiringReader
 from rightsizer.telemetry.nvml.reading_builder import is_possible
 
+BY_INDEX: Final = "index:"
+BY_ADDRESS: Final = "pci:"
+PLACEHOLDERS: Final = (BY_INDEX, BY_ADDRESS)
+"""What names of GPUs without a uuid begin with."""
 _Text = Callable[[Any], str | None]
 _PROFILE: Final = re.compile(r"\bMIG (\S+)$")
 _COMPUTE_INSTANCE: Final = re.compile(r"^\d+c\.")
@@ -102,23 +106,35 @@ class DeviceFactsReader:
     nvlinks: NvlinkWiringReader
     uuids: dict[str, str] = field(default_factory=dict)
     """By PCI address, as last reported: a GPU keeps its identity if the driver stops answering."""
+    duplicates: set[str] = field(default_factory=set)
+    """Addresses of GPUs that reported the uuid of another, and keep their own name."""
 
     identified: set[int] = field(default_factory=set)
 
     def uuid(self, handle: Any, pci_bus_id: str | None, index: int) -> str:
-        """Return the GPU's uuid, or a name by index if it was never reported."""
-        uuid = self.ask("nvmlDeviceGetUUID", handle)
+        """Return the GPU's uuid; if it never reported one of its own, its address or index."""
+        uuid = self.ask("nvmlDeviceGetUUID", handle) or ""
+        if not (uuid.isascii() and uuid.isprintable()):
+            uuid = ""  # Garbage may be another one next time.
+        address = kernel_address(pci_bus_id)
+        placeholder = f"{BY_INDEX}{index}" if address is None else f"{BY_ADDRESS}{address}"
         if uuid:
             self.identified.add(index)
         if pci_bus_id is None:
-            return uuid or f"index:{index}"
+            return uuid or placeholder
+        if pci_bus_id in self.duplicates:
+            return placeholder
         if uuid:
             self.uuids[pci_bus_id] = uuid
-        return self.uuids.get(pci_bus_id, f"index:{index}")
+        return self.uuids.get(pci_bus_id, placeholder)
 
     def ask(self, name: str, handle: Any, *arguments: Any) -> Any:
-        """Return the driver's answer for a device, or `None` on failure."""
+        """Return the driver's answer for a device, text without control characters, or `None`."""
         answer = self.library.ask(name, handle, *arguments)
+        if isinstance(answer, str) and not answer.isprintable():
+            return "".join(
+                each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in answer
+            )
         return None if isinstance(answer, NvmlFailure) else answer
 
     def texts(self, calls: Mapping[str, tuple[str, _Text]], handle: Any) -> dict[str, str]:
@@ -169,11 +185,12 @@ class DeviceFactsReader:
         return float(found) if is_plausible else None
 
 
-def describe_gpu(facts: DeviceFactsReader, handle: Any, index: int) -> Device:
+def describe_gpu(
+    facts: DeviceFactsReader, handle: Any, index: int, uuid: str, pci_bus_id: str | None
+) -> Device:
     """Read the static facts of a physical GPU."""
     name = facts.ask("nvmlDeviceGetName", handle) or ""
     architecture = facts.ask("nvmlDeviceGetArchitecture", handle)
-    pci_bus_id = bus_id(facts.ask("nvmlDeviceGetPciInfo", handle))
     power_limit = facts.ask("nvmlDeviceGetPowerManagementDefaultLimit", handle)
     lowest, highest = facts.ask("nvmlDeviceGetPowerManagementLimitConstraints", handle) or (0, 0)
     slowdown, shutdown = (
@@ -185,7 +202,7 @@ def describe_gpu(facts: DeviceFactsReader, handle: Any, index: int) -> Device:
     )
     sm_clock = facts.number("nvmlDeviceGetMaxClockInfo", handle, pynvml.NVML_CLOCK_SM)
     device = Device(
-        uuid=facts.uuid(handle, pci_bus_id, index),
+        uuid=uuid,
         index=index,
         name=name,
         architecture=None if architecture is None else _architecture(architecture),

@@ -7,6 +7,7 @@ from typing import Final, Self
 
 from rightsizer.host.pcie import is_asleep, kernel_address
 from rightsizer.io.clock import Clock
+from rightsizer.model.device import Device
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.reading import Missing, Reading
 from rightsizer.model.snapshot import CollectorOutcome, Down
@@ -60,15 +61,15 @@ class _PollProgress:
     failures: list[NvmlFailure] = field(default_factory=list)
     postponed: set[str] = field(default_factory=set)
 
-    def add(self, items: Iterable[ScheduledCollector]) -> None:
+    def add(self, items: Iterable[ScheduledCollector], device: Device) -> None:
         """Add outcomes of collectors that have one."""
         for item in items:
             if item.has_outcome:
-                name = item.collector.part_of or item.collector.name
-                success, seconds = self.outcomes.get(name, (True, 0.0))
-                self.outcomes[name] = CollectorOutcome(
-                    success and not item.has_failed, seconds + item.seconds
-                )
+                name, trouble = item.collector.part_of or item.collector.name, item.trouble
+                success, seconds, failure = self.outcomes.get(name, (True, 0.0, None))
+                if trouble is not None:
+                    success, failure = False, failure or f"{device.title}: {trouble}"
+                self.outcomes[name] = CollectorOutcome(success, seconds + item.seconds, failure)
 
 
 class DeviceReader:
@@ -126,7 +127,9 @@ class DeviceReader:
         return PollResult(
             progress.readings,
             progress.down,
-            progress.outcomes,
+            progress.outcomes
+            if not progress.down
+            else {name: each._replace(failure=None) for name, each in progress.outcomes.items()},
             driver_is_gone=any(failure.driver_is_gone for failure in progress.failures),
             is_unknown=not progress.readings
             and any(failure.is_unknown for failure in progress.failures),
@@ -198,7 +201,7 @@ class DeviceReader:
         if collectors.slow_builder is None:
             return
         builder.adopt(collectors.slow_builder)
-        progress.add(collectors.slow)
+        progress.add(collectors.slow, collectors.handle.target.device)
         builder.lost = collectors.slow_builder.lost
         if builder.lost is not None:
             # Read everything again as soon as a lost device is back.
@@ -232,7 +235,7 @@ class DeviceReader:
                 self._hold(item, builder, last)
             if builder.lost is not None:
                 break
-        progress.add(counted)
+        progress.add(counted, collectors.handle.target.device)
         self.collecting = None
 
     def _has_time_for(self, item: ScheduledCollector, progress: _PollProgress) -> bool:
@@ -252,7 +255,7 @@ class DeviceReader:
     ) -> None:
         collector = item.collector
         started = time.perf_counter()
-        builder.troubled = False
+        builder.trouble = None
         self.collecting = collector.part_of or collector.name
         builder.collecting = collector.name
         try:
@@ -263,7 +266,7 @@ class DeviceReader:
         item.asked(self._clock.time(), time.perf_counter() - started)
         # A device without any of the signals made no call.
         item.has_outcome = builder.has_any(collector.signals)
-        item.has_failed = builder.troubled
+        item.trouble = builder.trouble
 
     def _hold(
         self, item: ScheduledCollector, builder: ReadingBuilder, last: ReadingBuilder | None

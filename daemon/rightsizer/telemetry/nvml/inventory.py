@@ -14,15 +14,20 @@ from rightsizer.model.reading import Missing
 from rightsizer.model.snapshot import Down
 from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.nvml.device_facts import (
+    BY_ADDRESS,
+    BY_INDEX,
+    PLACEHOLDERS,
     DeviceFactsReader,
     MigParent,
     describe_gpu,
     describe_instance,
     with_modes,
 )
-from rightsizer.telemetry.nvml.library import NvmlFailure, NvmlLibrary, is_blank
+from rightsizer.telemetry.nvml.library import NvmlFailure, NvmlLibrary, bus_id
 from rightsizer.telemetry.nvml.nvlink_wiring import UNKNOWN_WIRING, NvlinkWiring
 
+_MOST_DEVICES: Final = 256
+"""A driver that counts more answers nonsense: its minor numbers end there."""
 PEERS: Final = "peers"
 """Key of the probe that reads the paths between GPUs."""
 _DRIVER: Final = "nvidia"
@@ -43,6 +48,11 @@ class StuckProbes:
 
     def __init__(self) -> None:
         self._places: dict[NvmlLibrary, Hashable] = {}
+
+    @property
+    def calls(self) -> tuple[str, ...]:
+        """Names of the calls that threads are inside of."""
+        return tuple(sorted({each.asking or "the driver" for each in tuple(self._places)}))
 
     def holds(self, library: NvmlLibrary) -> bool:
         """Whether a thread is inside a probe that others can skip."""
@@ -139,7 +149,7 @@ class NvmlInventoryReader:
         count = self.facts.library.ask("nvmlDeviceGetCount")
         if isinstance(count, NvmlFailure):
             return count
-        if is_blank(count):
+        if count > _MOST_DEVICES:
             reason = f"the driver answered {count}"
             return NvmlFailure(Missing.INVALID, "nvmlDeviceGetCount", reason)
         gpus: list[Gpu] = []
@@ -150,7 +160,7 @@ class NvmlInventoryReader:
                     found = self._identify(index, is_alone=count == 1)
                 else:
                     # Keep what is known; the GPU's own thread reports its state.
-                    found = self._known(None, index) or stuck
+                    found = self._known(BY_INDEX, index) or stuck
             if isinstance(found, NvmlFailure):
                 unopened[index] = found
             else:
@@ -158,7 +168,7 @@ class NvmlInventoryReader:
         gone = next((found for found in unopened.values() if found.driver_is_gone), None)
         if gone is not None and not gpus:
             return gone
-        return Inventory(self.generation, _distinct(gpus), unopened, self._hidden(gpus))
+        return Inventory(self.generation, self._distinct(gpus), unopened, self._hidden(gpus))
 
     def _read_awake(self) -> Inventory | NvmlFailure:
         """Read the GPUs that are awake by address: counting would wake the others."""
@@ -198,7 +208,8 @@ class NvmlInventoryReader:
             gpu = self._gpu(handle, index, is_alone=is_alone)
         except Exception as error:  # noqa: BLE001 - a fault of one GPU must not affect others.
             return NvmlFailure(Missing.FAILED, "enumeration", repr(error))
-        if gpu.whole.device.uuid != f"index:{index}" or index not in self.facts.identified:
+        is_named = not gpu.whole.device.uuid.startswith(PLACEHOLDERS)
+        if is_named or index not in self.facts.identified:
             return gpu
         uuid = self.facts.library.ask("nvmlDeviceGetUUID", handle)
         return uuid if isinstance(uuid, NvmlFailure) and not uuid.is_unsupported else gpu
@@ -206,11 +217,13 @@ class NvmlInventoryReader:
     def _gpu(self, handle: Any, index: int, *, is_alone: bool) -> Gpu:
         facts = self.facts
         mode = facts.library.ask("nvmlDeviceGetMigMode", handle)
-        known = self._known(facts.ask("nvmlDeviceGetUUID", handle), index)
+        pci_bus_id = bus_id(facts.ask("nvmlDeviceGetPciInfo", handle))
+        uuid = facts.uuid(handle, pci_bus_id, index)
+        known = self._known(uuid, index, pci_bus_id)
         if known is not None and known.whole.device.index == index:
             device = known.whole.device
         else:
-            device = describe_gpu(facts, handle, index)
+            device = describe_gpu(facts, handle, index, uuid, pci_bus_id)
         # Known instances are kept while the driver does not answer. A GPU in MIG mode without
         # instances is idle itself, and is accounted for.
         listed: tuple[DeviceTarget, ...] | NvmlFailure = ()
@@ -229,13 +242,30 @@ class NvmlInventoryReader:
         is_persistent = whole.device.facts.get("persistence_mode") != "disabled"
         return Gpu(whole, instances, is_persistent)
 
-    def _known(self, uuid: str | None, index: int) -> Gpu | None:
-        """Return the same GPU of the last enumeration, by uuid, else by index."""
-        for gpu in self.known:
+    def _known(self, uuid: str, index: int, pci_bus_id: str | None = None) -> Gpu | None:
+        """Return the same GPU of the last enumeration, by uuid, else by address, else by index."""
+        name: str = "uuid"
+        value: object = uuid
+        if uuid.startswith(PLACEHOLDERS):
+            name, value = ("pci_bus_id", pci_bus_id) if pci_bus_id else ("index", index)
+        return next(
+            (each for each in self.known if getattr(each.whole.device, name) == value), None
+        )
+
+    def _distinct(self, gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
+        """Rename GPUs with a duplicate uuid, except the first, while the agent runs."""
+        named: dict[str, Gpu] = {}
+        for gpu in gpus:
             device = gpu.whole.device
-            if device.index == index if uuid is None else device.uuid == uuid:
-                return gpu
-        return None
+            if device.uuid not in named:
+                named[device.uuid] = gpu
+                continue
+            if device.pci_bus_id is not None:
+                self.facts.duplicates.add(device.pci_bus_id)
+            names = (f"{BY_ADDRESS}{gpu.address}", f"{BY_INDEX}{device.index}")
+            name = names[gpu.address is None or names[0] in named]
+            named[name] = _renamed(gpu, name)
+        return tuple(named.values())
 
     def _instances(
         self, whole: Device, whole_handle: Any
@@ -245,7 +275,7 @@ class NvmlInventoryReader:
         slices = ask("nvmlDeviceGetMaxMigDeviceCount", whole_handle)
         if isinstance(slices, NvmlFailure):
             return slices
-        if is_blank(slices):
+        if slices > _MOST_DEVICES:
             return NvmlFailure(Missing.INVALID, "nvmlDeviceGetMaxMigDeviceCount", f"{slices}")
         parent = MigParent(whole, whole_handle, slices)
         found: list[DeviceTarget] = []
@@ -259,18 +289,7 @@ class NvmlInventoryReader:
         return tuple(found)
 
 
-def _distinct(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
-    """Rename GPUs with a duplicate uuid, except the first, by their index."""
-    uuids = [gpu.whole.device.uuid for gpu in gpus]
-    return tuple(
-        gpu if uuids.index(uuid) == place else _by_index(gpu)
-        for place, (gpu, uuid) in enumerate(zip(gpus, uuids, strict=True))
-    )
-
-
-def _by_index(gpu: Gpu) -> Gpu:
-    whole = f"index:{gpu.whole.device.index}"
-
+def _renamed(gpu: Gpu, whole: str) -> Gpu:
     def renamed(target: DeviceTarget, uuid: str) -> DeviceTarget:
         mig = target.device.mig and replace(target.device.mig, parent_uuid=whole)
         return replace(target, device=replace(target.device, uuid=uuid, mig=mig))
@@ -282,8 +301,6 @@ def _by_index(gpu: Gpu) -> Gpu:
 
 _NOTHING: Final = Inventory(-1, ())
 _NOT_LISTED: Final = "the driver no longer offers it"
-_BY_INDEX: Final = "index:"
-_PLACEHOLDERS: Final = (_BY_INDEX, "pci:")
 
 
 class DeviceRegistry:
@@ -322,13 +339,15 @@ class DeviceRegistry:
         }
 
     def _forget(self, present: Mapping[str, Device], now: Nanoseconds) -> None:
-        indices = {device.index for device in present.values() if device.mig is None}
+        gpus = [device for device in present.values() if device.mig is None]
+        former = {f"{BY_INDEX}{device.index}" for device in gpus}
+        former |= {f"{BY_ADDRESS}{kernel_address(device.pci_bus_id)}" for device in gpus}
         for uuid, device in list(self._devices.items()):
             # An instance missing from a present GPU was destroyed on purpose.
             is_dissolved = device.mig is not None and device.mig.parent_uuid in present
-            is_replaced = uuid.startswith(_BY_INDEX) and device.index in indices
+            is_replaced = uuid.partition("/")[0] in former
             is_long_gone = now - self._seen[uuid] > self._retention
-            is_placeholder = not device.name and uuid.startswith(_PLACEHOLDERS)
+            is_placeholder = not device.name and uuid.startswith(PLACEHOLDERS)
             is_over = is_dissolved or is_replaced or is_long_gone or is_placeholder
             if uuid not in present and is_over:
                 del self._devices[uuid], self._seen[uuid]
@@ -353,14 +372,14 @@ class DeviceRegistry:
         addresses = sorted(offered.hidden.keys() - listed)
         if len(addresses) < len(indices):
             for index in indices:
-                self._list(Device(f"{_BY_INDEX}{index}", index), now)
+                self._list(Device(f"{BY_INDEX}{index}", index), now)
             return
         is_guessed = len(addresses) > len(indices)
         if is_guessed:
             first = 1 + max((each.index for each in self._devices.values()), default=-1)
             indices = list(range(first, first + len(addresses)))
         for index, address in zip(indices, addresses, strict=True):
-            uuid = f"pci:{address}"
+            uuid = f"{BY_ADDRESS}{address}"
             self._list(Device(uuid, index, pci_bus_id=address, has_index=not is_guessed), now)
 
     def _list(self, device: Device, now: Nanoseconds) -> None:

@@ -159,6 +159,8 @@ class NvmlLibrary:
         self.asked_at = time.monotonic()
         try:
             return function(*arguments)
+        except UnicodeDecodeError as error:
+            return error.object.decode(errors="replace")  # A name in no known encoding.
         except Exception as error:  # noqa: BLE001 - ctypes raises whatever a library provokes.
             return failure_of(error, name)
         finally:

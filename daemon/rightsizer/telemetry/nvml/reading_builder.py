@@ -67,8 +67,8 @@ class ReadingBuilder:
         """Running collector: the origin of values put in."""
         self.lost: NvmlFailure | None = None
         """Failure that shows that the device is gone; further calls are pointless."""
-        self.troubled = False
-        """Whether an answer was a failure beyond the normal ones."""
+        self.trouble: NvmlFailure | None = None
+        """First failure beyond the normal ones, since this was last reset."""
 
     def put(self, signal: Signal, answer: Any, scale: float = 1.0) -> None:
         """Add a number in the driver's unit, or a failure."""
@@ -118,7 +118,7 @@ class ReadingBuilder:
         if failure.reason is Missing.LOST:
             self.lost = failure
         if failure.reason not in _BENIGN:
-            self.troubled = True
+            self.trouble = self.trouble or failure
 
     def has_any(self, signals: Iterable[Signal]) -> bool:
         """Whether the device has any of the signals: a value, or a temporary failure."""

@@ -11,7 +11,7 @@ import pynvml
 from rightsizer.io.clock import Clock
 from rightsizer.io.log import logger
 from rightsizer.io.worker import Crashed, Stuck, Worker
-from rightsizer.model.driver_codes import CRITICAL_XIDS, XID_MEANINGS, XidLog
+from rightsizer.model.driver_codes import CRITICAL_XIDS, OTHER_XID, XID_MEANINGS, XidLog
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
@@ -28,8 +28,8 @@ _ANY_INSTANCE: Final = 0xFFFFFFFF
 _Followed = tuple[int, tuple[Gpu, ...]]
 _UNKNOWN: Final = "see NVIDIA's Xid catalog"
 _LOG_EVERY: Final = 60 * NANOSECONDS_PER_SECOND
-_CODES_MAXIMUM: Final = 256
-"""Limit of codes whose last line is remembered."""
+_CODES_MAXIMUM: Final = 64
+"""Limit of codes with a line a minute; others share one, since codes come from the driver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,15 +176,16 @@ class XidEventLog:
 
     def log(self, xid: XidEvent) -> None:
         """Log an Xid, or count it until its code's minute is over."""
-        now, last = self._clock.time(), self._last.get(xid.code)
-        if last is not None and now - last < _LOG_EVERY:
-            self._without_line[xid.code] += 1
-            return
-        if len(self._last) >= _CODES_MAXIMUM:
-            self._last.clear()
-        self._last[xid.code] = now
+        now = self._clock.time()
+        self._last = {code: at for code, at in self._last.items() if now - at < _LOG_EVERY}
         is_critical = xid.code in CRITICAL_XIDS
-        before = self._without_line.pop(xid.code, 0)
+        has_own = is_critical or xid.code in self._last or len(self._last) < _CODES_MAXIMUM
+        code = xid.code if has_own else OTHER_XID
+        if code in self._last:
+            self._without_line[code] += 1
+            return
+        self._last[code] = now
+        before = self._without_line.pop(code, 0)
         (self._log.error if is_critical else self._log.warning)(
             "xid",
             code=xid.code,
@@ -203,7 +204,6 @@ class XidListener:
 
     def __init__(self, *, clock: Clock, settings: LiveSettings) -> None:
         self._clock, self._settings = clock, settings
-        self._log = logger("xid")
         self._event_log = XidEventLog(clock)
         self.worker: Worker[XidEventSet, XidBatch] = Worker(
             "xid",
@@ -268,7 +268,7 @@ class XidListener:
             return
         self._is_asking = False
         if isinstance(answer, Crashed):
-            self._fail(repr(answer.error), 0.0)
+            self.outcome = CollectorOutcome(False, 0.0, repr(answer.error))
         else:
             self._accept(answer)
 
@@ -285,15 +285,12 @@ class XidListener:
             # Retrying may be pointless before the next inventory.
             self._is_idle = heard.failure.is_unsupported or heard.failure.driver_is_gone
             if not heard.failure.is_unsupported:
-                self._fail(str(heard.failure), heard.duration_seconds)
+                failure = str(heard.failure)
+                self.outcome = CollectorOutcome(False, heard.duration_seconds, failure)
         elif not heard.listening:
             self._is_idle = True  # None of these GPUs supports Xid events.
         else:
             self.outcome = CollectorOutcome(not heard.is_partial, heard.duration_seconds)
-
-    def _fail(self, reason: str, duration_seconds: float) -> None:
-        self.outcome = CollectorOutcome(success=False, duration_seconds=duration_seconds)
-        self._log.warning("xids_unheard", reason=reason)
 
     def _note(self, xid: XidEvent) -> None:
         self._event_log.log(xid)

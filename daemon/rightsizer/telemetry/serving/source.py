@@ -8,7 +8,6 @@ from typing import Final, TypeAlias
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure
 from rightsizer.io.http_settings import HttpSettings
-from rightsizer.io.log import logger
 from rightsizer.io.worker import FetchResult, PollingThread
 from rightsizer.model.device import Device
 from rightsizer.model.errors import DriverError
@@ -105,7 +104,7 @@ def _named(gpus: Sequence[str], devices: Sequence[Device]) -> tuple[Iterable[str
 
 
 class ServingEngineCollector:
-    """Adds queues and latencies of engines to readings; logs once what it cannot match.
+    """Adds queues and latencies of engines to readings.
 
     Used by one thread, which never waits for an engine.
     """
@@ -117,8 +116,6 @@ class ServingEngineCollector:
             _EnginePoller(endpoint, settings, now) for endpoint in settings.endpoints
         )
         self._ties = EngineMatches({}, {})
-        self._logged: dict[str, str] = {}
-        self._log = logger("serving")
 
     def enrich(self, snapshot: Snapshot) -> Snapshot:
         """Merge the values of engines into the snapshot."""
@@ -127,11 +124,6 @@ class ServingEngineCollector:
             uuid: reading.enriched(values[uuid], _ORIGIN) if uuid in values else reading
             for uuid, reading in snapshot.readings.items()
         }
-        troubles = dict(self.troubles())
-        for name, trouble in troubles.items():
-            if self._logged.get(name) != trouble:
-                self._log.warning("serving_unread", endpoint=name, reason=trouble)
-        self._logged = troubles
         collectors = {**snapshot.collectors, **self.outcomes()}
         return replace(snapshot, readings=readings, collectors=collectors)
 
@@ -149,23 +141,18 @@ class ServingEngineCollector:
 
     def outcomes(self) -> Mapping[str, CollectorOutcome]:
         """Return the outcome of each endpoint; a success needs an answer and known GPUs."""
-        return {
-            poller.endpoint.name: poller.fetched.outcome._replace(success=not self._trouble(poller))
-            for poller in self._pollers
-        }
-
-    def troubles(self) -> Mapping[str, str]:
-        """Return why endpoints fail, by name."""
-        troubles = ((each.endpoint.name, self._trouble(each)) for each in self._pollers)
-        return {name: trouble for name, trouble in troubles if trouble}
+        found: dict[str, CollectorOutcome] = {}
+        for poller in self._pollers:
+            outcome, untied = poller.fetched.outcome, self._ties.untied.get(poller.endpoint)
+            if outcome.success and untied is not None:
+                outcome = outcome._replace(success=False, failure=untied)
+            found[poller.endpoint.name] = outcome
+        return found
 
     def close(self) -> None:
         """Stop polling; a hung request is left behind."""
         for poller in self._pollers:
             poller.close()
-
-    def _trouble(self, poller: "_EnginePoller") -> str:
-        return poller.fetched.error or self._ties.untied.get(poller.endpoint, "")
 
 
 class _EnginePoller:
