@@ -19,6 +19,7 @@ from measured import quantile, table
 from profiler_environment import Absent
 from rightsizer.catalogue.board import Precision
 from rightsizer.sizing.estimate import EstimateInterval
+from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import count_parameters
 from rightsizer.sizing.serving import Serving
 from rightsizer.sizing.settings import ServingModelSettings
@@ -106,6 +107,7 @@ def evaluate(options: Options) -> Iterator[str]:
 def closed_form_ms(row: Row) -> float:
     """The reference's time between tokens: one roofline, sums over GPUs, the share of prompts."""
     model, load, gpus = row.requirement.model, row.requirement.load, row.layout.tensor
+    assert isinstance(model, Transformer)
     board, batch = row.board, row.concurrency
     precision = Precision.FP8 if row.is_quantized else Precision.BF16
     speed = gpus * (0.55 if row.is_quantized else 0.7) * (board.peak(precision) or math.nan)

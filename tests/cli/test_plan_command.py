@@ -163,7 +163,7 @@ def test_json_may_be_indented_by_tabs(file: Path, capsys: Captured) -> None:
         ),
         (
             "model: {config: a, layers: 3}\n",
-            "FILE:1:20: model.layers: unknown key; known: image, steps, guided, config, kind",
+            "FILE:1:20: model.layers: unknown key; known: image, steps, guided, frames, config",
         ),
         (
             "model: {parameters: 8e9}\ntask: finetune-lora\nlora: {rank: 100000}\n",

@@ -140,7 +140,7 @@ def test_a_part_that_is_missing_is_one_error(
         (
             "transformer/config.json",
             '{"_class_name": "LTXVideoTransformer3DModel"}',
-            "LTXVideoTransformer3DModel makes videos, which are not read; describe",
+            "LTXVideoTransformer3DModel makes videos, which are not read; name",
         ),
         (
             "text_encoder/config.json",

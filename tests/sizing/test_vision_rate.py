@@ -1,8 +1,11 @@
 """Serving speed of image and table models."""
 
+from dataclasses import replace
+
 import pytest
 
 from rightsizer.catalogue.catalogue import built_in
+from rightsizer.planner.plan_file import plan_of_flags
 from rightsizer.sizing.models import (
     ConvolutionalNetwork,
     Diffusion,
@@ -11,8 +14,8 @@ from rightsizer.sizing.models import (
     VisionTransformer,
 )
 from rightsizer.sizing.parameters import NumberFormat
-from rightsizer.sizing.requirement import Parallelism, Precisions, Requirement
-from rightsizer.sizing.sample_rate import SampleModel, SampleRate, sample_rate
+from rightsizer.sizing.requirement import Parallelism, Precisions, Requirement, WorkUnit
+from rightsizer.sizing.sample_rate import SampleModel, SampleRate, forward_flops, sample_rate
 
 RESNET = ConvolutionalNetwork(25.6e6, 8.2e9)
 EIGHT_BITS = Precisions(NumberFormat.INT8, activations=NumberFormat.INT8)
@@ -102,3 +105,39 @@ def test_tokens_are_no_samples() -> None:
     requirement = Requirement(Transformer(32, 4096, 32, 32000))
     with pytest.raises(TypeError, match="served"):
         sample_rate(requirement, built_in().get("T4"), Parallelism())
+
+
+@pytest.mark.parametrize(
+    ("name", "board", "seconds"),
+    [
+        ("CogVideoX-2B", "A100-SXM4-80GB", 90),
+        ("CogVideoX-2B", "H100-SXM5-80GB", 45),
+        ("CogVideoX-5B", "A100-SXM4-80GB", 180),
+        ("CogVideoX-5B", "H100-SXM5-80GB", 90),
+        ("CogVideoX1.5-5B", "A100-SXM4-80GB", 1000),
+        ("CogVideoX1.5-5B", "H100-SXM5-80GB", 550),
+        ("HunyuanVideo", "A100-SXM4-80GB", 3600),
+        ("HunyuanVideo", "H100-SXM5-80GB", 1800),
+        ("Wan2.1-T2V-1.3B", "RTX4090", 240),
+        ("Wan2.2-T2V-A14B", "H100-SXM5-80GB", 8 * 250.7),
+    ],
+)
+def test_published_times_of_videos_are_met(name: str, board: str, seconds: float) -> None:
+    """Model cards; HunyuanVideo issue 74; Wan 2.1's README; Wan 2.2 over eight GPUs by Morphic.
+
+    `video_attention_ratio` is chosen by these.
+    """
+    (item,) = plan_of_flags({"model": name, "rps": "1/h"}).items
+    assert item.requirement is not None
+    assert item.requirement.unit is WorkUnit.VIDEOS
+    rate = sample_rate(item.requirement, built_in().get(board), Parallelism(), 1.0)
+    assert rate.samples_per_second.low < 1.0 / seconds < rate.samples_per_second.high
+
+
+def test_a_longer_video_takes_more_than_its_share() -> None:
+    """Tokens grow with latent frames, and attention with their square."""
+    short = Diffusion(2e9, frames=49, layers=28, hidden=2048, token_parameters=1.6e9)
+    long = replace(short, frames=97)
+    assert (short.latent_frames, long.latent_frames) == (13, 25)
+    assert forward_flops(long) > 25 / 13 * forward_flops(short)
+    assert forward_flops(long) < (25 / 13) ** 2 * forward_flops(short)

@@ -21,13 +21,11 @@ from rightsizer.planner.growth import GrowthStep
 from rightsizer.sizing import cost
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.mig import slice_board
-from rightsizer.sizing.models import ConvolutionalNetwork, Diffusion, VisionTransformer
-from rightsizer.sizing.requirement import Requirement
+from rightsizer.sizing.requirement import Requirement, WorkUnit
 from rightsizer.sizing.settings import CostSettings
 
 _Terms = tuple[cost.HourlyCost, ...]
 _Answer = TypeVar("_Answer", Alternative, GrowthStep)
-_OF_IMAGES = ConvolutionalNetwork | VisionTransformer | Diffusion
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +137,7 @@ class Biller:
         return CostAmount(
             per_hour=per_hour,
             per_million=None if each is None else each.scaled(1e6),
-            per_image=each if isinstance(self.requirement.model, _OF_IMAGES) else None,
+            per_image=each if self.requirement.unit is WorkUnit.IMAGES else None,
             per_run=None if hours is None else per_hour.times(hours),
         )
 

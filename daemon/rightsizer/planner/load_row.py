@@ -26,7 +26,8 @@ _RATES: Final[Mapping[str, frozenset[WorkUnit]]] = {
     _TOKENS: frozenset(WorkUnit),
     "sequences_per_second": frozenset({WorkUnit.SEQUENCES}),
     "images_per_second": frozenset({WorkUnit.IMAGES}),
-    "samples_per_second": frozenset({WorkUnit.SAMPLES, WorkUnit.IMAGES, WorkUnit.SEQUENCES}),
+    "videos_per_second": frozenset({WorkUnit.VIDEOS}),
+    "samples_per_second": frozenset(WorkUnit) - {WorkUnit.TOKENS, WorkUnit.AUDIO_SECONDS},
     "audio_seconds_per_second": frozenset({WorkUnit.AUDIO_SECONDS}),
     _STREAMS: frozenset({WorkUnit.AUDIO_SECONDS}),
 }

@@ -52,7 +52,7 @@ KINDS: Final[dict[str, type]] = {
     "diffusion": Diffusion,
     "recommender": RecommenderModel,
 }
-_OF_IMAGES: Final = ("image", "steps", "guided")
+_OF_IMAGES: Final = ("image", "steps", "guided", "frames")
 BESIDE_CONFIG: Final = ("config", "kind", "name", "parameters", "active_parameters")
 
 
@@ -233,17 +233,22 @@ def reading_alone(model: Transformer) -> Transformer:
 
 def _of_known(known: KnownModel, values: dict[str, Any]) -> PublishedModel[Model]:
     config = dict(known.config)
+    from rightsizer.planner.models import diffusers  # noqa: PLC0415
+
     kind = config.pop("kind", None)
     if kind is not None:
-        return PublishedModel(KINDS[kind](name=known.name, **config), notes=known.notes)
+        if KINDS[kind] is not Diffusion:
+            _refuse_images(values)
+            return PublishedModel(KINDS[kind](name=known.name, **config), notes=known.notes)
+        made = Diffusion(**{"name": known.name, **config, **values})
+        taken = diffusers.taken_notes(made, diffusers.RequestedImage(**values))
+        return PublishedModel(made, known.weights, notes=(*known.notes, *taken))
     if INDEX not in config:
         read = _of_config(config, {"name": known.name, **values})
         notes, model = (*known.notes, *read.notes), read.model
         if known.is_reader and isinstance(model, Transformer):
             model, notes = reading_alone(model), (*notes, READING)
         return PublishedModel(model, known.weights or read.weights, read.context_tokens, notes)
-    from rightsizer.planner.models import diffusers  # noqa: PLC0415
-
     parts = diffusers.pipeline_parts(config[INDEX])
     files = {part: Path(part) / "config.json" for part in config}
     usual = {key: config.get(key) for key in _OF_IMAGES}
@@ -273,14 +278,18 @@ def _of_file(path: Path, values: dict[str, Any]) -> PublishedModel[Model]:
         return _of_config(parsed, values)
 
 
-def _of_config(parsed: Mapping[str, Any], values: dict[str, Any]) -> PublishedModel[Model]:
-    """Return the model of a parsed transformers file, with overrides of the plan."""
-    from rightsizer.planner.models.hugging_face import read_config, read_image_tower  # noqa: PLC0415
-
+def _refuse_images(values: Mapping[str, Any]) -> None:
     for key in _OF_IMAGES:
         if key in values:
             fault = "is said beside the config of a diffusion model alone"
             raise RequirementError(f"model.{key}: {fault}; leave it out")
+
+
+def _of_config(parsed: Mapping[str, Any], values: dict[str, Any]) -> PublishedModel[Model]:
+    """Return the model of a parsed transformers file, with overrides of the plan."""
+    from rightsizer.planner.models.hugging_face import read_config, read_image_tower  # noqa: PLC0415
+
+    _refuse_images(values)
     published = read_image_tower(parsed, values["name"]) or read_config(parsed, values["name"])
     changes = {key: value for key, value in values.items() if key != "name"}
     model = published.model

@@ -23,7 +23,10 @@ _COUNTS: Final[Mapping[type, str]] = {
     ),
     VisionTransformer: "layers hidden heads ffn image patch classes parameters",
     ConvolutionalNetwork: "parameters forward_flops activation_bytes image",
-    Diffusion: "parameters forward_flops steps image latent_scale latent_patch",
+    Diffusion: (
+        "parameters forward_flops steps image latent_scale latent_patch frames frame_scale layers"
+        " hidden token_parameters"
+    ),
     RecommenderModel: "embedding_rows embedding_width dense_parameters lookups",
 }
 """Values that must be positive if given."""

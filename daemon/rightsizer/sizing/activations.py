@@ -272,20 +272,28 @@ def convolution_training_bytes(
 
 
 def decoder_peak_bytes(model: Diffusion, number_format: NumberFormat, images: float) -> float:
-    """Memory to decode latents into pixels, often the peak of the whole pipeline."""
-    return images * model.image**2 * _DECODER_CHANNELS * number_format.bytes_per_parameter
+    """Memory to decode latents into pixels, often the peak of the whole pipeline.
+
+    Videos are decoded one latent frame at a time.
+    """
+    pixels = images * model.image**2 * min(model.frames, model.frame_scale)
+    return pixels * _DECODER_CHANNELS * number_format.bytes_per_parameter
 
 
 def denoiser_tokens(model: Diffusion) -> float:
     """Positions in one denoising step, including both halves of guidance."""
     side = model.image / (model.latent_scale * model.latent_patch)
-    return side**2 * (2.0 if model.guided else 1.0)
+    return side**2 * model.latent_frames * (2.0 if model.guided else 1.0)
 
 
 def denoiser_block(model: Diffusion) -> LayerBlock:
-    """Widths of a transformer with as many parameters, at 12 times the squared width per layer."""
-    hidden = float((model.parameters * _ASPECT / 12.0) ** (1 / 3))
+    """Widths as given, else of a transformer with as many parameters.
+
+    A layer has 12 times the squared width.
+    """
+    hidden = float(model.hidden or (model.parameters * _ASPECT / 12.0) ** (1 / 3))
     heads, layers = (max(1, round(hidden / each)) for each in (_HEAD_DIM, _ASPECT))
+    layers = model.layers or layers
     return _plain_block(hidden, heads, 4 * hidden, layers)
 
 

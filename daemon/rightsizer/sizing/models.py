@@ -243,6 +243,20 @@ class Diffusion:
     """Pixels per latent pixel, along one side."""
     latent_patch: int = 2
     """Latent pixels per token, along one side."""
+    frames: int = 1
+    """Of a video; an image is one."""
+    frame_scale: int = 4
+    """Frames per latent frame, after the first."""
+    layers: int | None = None
+    hidden: int | None = None
+    """Width of the denoiser's transformer; both derived from the parameters if not given."""
+    token_parameters: float | None = None
+    """Parameters multiplied with one token of the image or video; all if not given."""
+
+    @property
+    def latent_frames(self) -> int:
+        """Frames of the latent video."""
+        return 1 + (self.frames - 1) // self.frame_scale
 
 
 @dataclass(frozen=True, slots=True)

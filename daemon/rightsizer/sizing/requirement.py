@@ -6,7 +6,7 @@ from typing import Final
 
 from rightsizer.model.frozen import asdict, dataclass, field
 from rightsizer.sizing.engine import ServingEngine
-from rightsizer.sizing.models import Model, RecommenderModel, Transformer
+from rightsizer.sizing.models import Diffusion, Model, RecommenderModel, Transformer
 from rightsizer.sizing.parameters import NumberFormat
 
 _BATCHES_WAITED: Final = 2.0
@@ -130,6 +130,7 @@ class WorkUnit(StrEnum):
     SEQUENCES = "sequences"
     """Read by an encoder: a text to embed, classify or rank."""
     IMAGES = "images"
+    VIDEOS = "videos"
     SAMPLES = "samples"
     AUDIO_SECONDS = "audio-seconds"
 
@@ -140,6 +141,8 @@ def work_unit(model: Model) -> WorkUnit:
         if model.sound_seconds:
             return WorkUnit.AUDIO_SECONDS
         return WorkUnit.SEQUENCES if model.is_encoder else WorkUnit.TOKENS
+    if isinstance(model, Diffusion) and model.frames > 1:
+        return WorkUnit.VIDEOS
     return WorkUnit.SAMPLES if isinstance(model, RecommenderModel) else WorkUnit.IMAGES
 
 

@@ -132,13 +132,14 @@ def forward_flops(
             if once is None:  # One step of one image, without guidance.
                 tokens, block = denoiser_tokens(model) / guided, denoiser_block(model)
                 attended = 4.0 * block.layers * block.hidden * tokens**2
-                once = 2.0 * model.parameters * tokens + attended
+                if model.frames > 1:
+                    attended /= settings.video_attention_ratio
+                once = 2.0 * (model.token_parameters or model.parameters) * tokens + attended
             if trains:
                 return once
             text = 2.0 * model.text_encoder_parameters * _PROMPT_TOKENS * guided
-            return (
-                once * model.steps * guided + model.image**2 * settings.decoder_pixel_flops + text
-            )
+            decoded = model.image**2 * model.frames * settings.decoder_pixel_flops
+            return once * model.steps * guided + decoded + text
         case RecommenderModel():
             return 2.0 * model.dense_parameters
 

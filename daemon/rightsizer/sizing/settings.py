@@ -268,6 +268,9 @@ class SampleSettings:
         element_traffic: Bytes moved per element of a layer's width and token, forward, with fused
             kernels.
             Source: counted
+        video_attention_ratio: Speed of attention over all tokens of a video, relative to products.
+            Source: CogVideoX and HunyuanVideo on A100 and H100, Wan 2.1 and 2.2: x1.3 off, and x1.8
+            at most
         decoder_pixel_flops: Operations per pixel decoded from latents.
             Source: about 2.5 TFLOP for 512 by 512 pixels
         pass_seconds: Time per pass beyond computation and traffic: launching its kernels.
@@ -289,6 +292,7 @@ class SampleSettings:
     training_traffic_ratio: float = _amount(4.0)
     cached_bytes: float = setting(40e6, within=(1e6, None))
     element_traffic: float = _amount(60.0)
+    video_attention_ratio: float = _part(0.6)
     decoder_pixel_flops: float = _amount(9.5e6)
     pass_seconds: float = _amount(5e-4)
     denoiser_step_seconds: float = _amount(2.4e-3)

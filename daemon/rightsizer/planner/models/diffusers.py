@@ -102,7 +102,8 @@ def find_denoiser(config: Configuration) -> Denoiser:
         if known.name == wanted:
             return known
     if any(part in kind for part in _VIDEO) or kind.endswith("3DModel"):
-        remedy = DESCRIBE.format(" of one step of a whole clip")
+        step = DESCRIBE.format(" of one step of a whole clip")
+        remedy = f"name a model that is known, such as wan2.2 or hunyuanvideo, or {step}"
         raise wrong("_class_name", f"{kind} makes videos, which are not read", remedy)
     remedy = f"name the folder of a whole pipeline or its denoiser's file, or {_DESCRIBE}"
     known_names = ", ".join(known.name for known in DENOISERS)
@@ -118,6 +119,7 @@ class RequestedImage:
     """Pixels per side."""
     steps: int | None = None
     guided: bool | None = None
+    frames: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +170,8 @@ def read_denoiser(
     """Return the model of a denoiser's parsed `config.json`, without text encoders."""
     config = Configuration(values)
     known = find_denoiser(config)
+    if asked.frames is not None:
+        raise RequirementError("model.frames: the model makes images; leave it out")
     scale = decoder.scale if decoder else known.scale
     patch = known.patch or config.needed("patch_size")
     latents = config.whole("sample_size") if known.has_size else None
@@ -194,13 +198,18 @@ def read_denoiser(
         latent_patch=patch,
     )
     check_model(model)
-    notes = tuple(_notes(model, asked))
+    notes = tuple(taken_notes(model, asked))
     return PublishedModel(model, checkpoint_format(config), notes=notes)
 
 
-def _notes(model: Diffusion, asked: RequestedImage) -> Iterator[str]:
+def taken_notes(model: Diffusion, asked: RequestedImage) -> Iterator[str]:
+    """Yield what was not asked for and is taken as usual."""
     twice = "twice, with and without the prompt" if model.guided else "once"
-    taken = {"image": f"images of {model.image} by {model.image} pixels"}
+    side, what = f"{model.image} by {model.image} pixels", "images"
+    taken = {}
+    if model.frames > 1:
+        taken, what = {"frames": f"{model.frames} frames"}, "an area"
+    taken |= {"image": f"{what} of {side}"}
     taken |= {"steps": f"{model.steps} steps", "guided": f"each step run {twice}"}
     left_out = [key for key in taken if getattr(asked, key) is None]
     if left_out:
