@@ -12,7 +12,7 @@ from rightsizer.model.dcgm_fields import DCGM_FIELDS
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds, Unit
 from rightsizer.telemetry.dcgm.series import DcgmSeries, interpret
-from rightsizer.telemetry.recordings.nvidia_smi_columns import column_name
+from rightsizer.telemetry.recordings.nvidia_smi_columns import column_name, signal_columns
 from rightsizer.telemetry.recordings.prometheus_text import named_line
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.table import (
@@ -59,19 +59,10 @@ _SYNONYMS: Final = {
 }
 _FILLERS: Final = frozenset({"gpu", "nvidia", "average", "avg", "mean", "current", "draw"})
 _SIGNALS: Final = {
-    frozenset(words.split()): (signal, unit)
-    for signal, unit, spellings in (
-        (Signal.GPU_BUSY, None, "util|used|load|gfx|gfx util|gfx load"),
-        (Signal.MEMORY_USED_BYTES, None, "memory used|memory used total"),
-        (Signal.MEMORY_TOTAL_BYTES, None, "memory total"),
-        (Signal.POWER_WATTS, None, "power|power used|power package|power socket|power graphics"),
-        (Signal.POWER_LIMIT_WATTS, None, "power limit"),
-        (Signal.TEMPERATURE_CELSIUS, "C", "temperature"),
-        (Signal.SM_CLOCK_HERTZ, "MHz", "sm clock|gfx clock"),
-    )
-    for words in spellings.split("|")
+    frozenset(words.split()): (column.signal, column.unit)
+    for words, column in signal_columns("words").items()
 }
-"""By significant words of a heading; a unit of `None` is stated or inferred."""
+"""By significant words of a heading; an empty unit is stated or inferred."""
 _VAGUE: Final = frozenset({"used", "load"})
 """Words that need a subject."""
 _OF_GPUS: Final = frozenset({"gpu", "nvidia", "vram", "fb", "gfx"})
@@ -134,7 +125,7 @@ def _heading(text: str, *, is_of_host: bool) -> _Heading | None:
         return None
     if signal is Signal.MEMORY_USED_BYTES and unit in ("%", "ratio"):
         signal = Signal.MEMORY_USED
-    return _Heading(signal, unit or usual, device, facts)
+    return _Heading(signal, unit or usual or None, device, facts)
 
 
 def _series_heading(text: str) -> _Heading | None:

@@ -6,7 +6,7 @@ from typing import Final
 
 from rightsizer.model.reading import Process, ProcessKind
 from rightsizer.model.units import Nanoseconds
-from rightsizer.telemetry.recordings.nvidia_smi_columns import SIGNAL_COLUMNS
+from rightsizer.telemetry.recordings.nvidia_smi_columns import signal_columns
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.table import CellColumn, missing_cell, read_cells
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
@@ -20,45 +20,14 @@ _XML: Final = re.compile(
 _BEGINS: Final = re.compile(r"=+NVSMI LOG=+|<nvidia_smi_log>")
 _INDENT: Final = 4
 _COLUMNS: Final = {
-    ("fb_memory_usage", "total"): "memory.total",
-    ("fb_memory_usage", "used"): "memory.used",
-    ("fb_memory_usage", "reserved"): "memory.reserved",
-    **{
-        ("utilization", name + ending): f"utilization.{name}"
-        for name in ("gpu", "memory", "encoder", "decoder", "jpeg", "ofa")
-        for ending in ("", "_util")
-    },
-    **{
-        (f"{gpu}power_readings", said): name
-        for gpu in ("", "gpu_")
-        for said, name in (
-            ("power_draw", "power.draw"),
-            ("average_power_draw", "power.draw.average"),
-            ("instantaneous_power_draw", "power.draw.instant"),
-            ("instant_power_draw", "power.draw.instant"),
-            ("power_limit", "power.limit"),
-            ("current_power_limit", "power.limit"),
-            ("enforced_power_limit", "enforced.power.limit"),
-        )
-    },
-    **{
-        (section, said + ending): name
-        for section, said, name in (
-            ("clocks", "sm", "clocks.sm"),
-            ("max_clocks", "sm", "clocks.max.sm"),
-            ("clocks", "memory", "clocks.mem"),
-            ("clocks", "mem", "clocks.mem"),
-        )
-        for ending in ("", "_clock")
-    },
-    ("temperature", "gpu_current_temp"): "temperature.gpu",
-    ("temperature", "gpu_temp"): "temperature.gpu",
+    (section, name): column
+    for place, column in signal_columns("report").items()
+    for section, _, name in (place.partition("/"),)
 }
-"""Columns of `--query-gpu` by section and name, equal in text and XML except for case."""
+"""By section and name, equal in text and XML except for case."""
 _CELLS: Final = {
-    place: CellColumn(0, name, *SIGNAL_COLUMNS[name][:2]) for place, name in _COLUMNS.items()
+    place: CellColumn(0, place[1], column.signal, column.unit) for place, column in _COLUMNS.items()
 }
-_RANKS: Final = {place: SIGNAL_COLUMNS[name].rank for place, name in _COLUMNS.items()}
 _OTHERS: Final = frozenset({"mig_devices", "accounted_processes", "module_power_readings"})
 """Sections whose values are not of the whole GPU."""
 
@@ -98,7 +67,7 @@ class _Report:
         """Yield the row of the current GPU; none for a report's header."""
         if self._cells and self.time is not None and self.uuid:
             notes.learn(self.uuid, RecordingDeviceFacts(name=self.name))
-            places = sorted(self._cells, key=_RANKS.__getitem__)
+            places = sorted(self._cells, key=lambda place: _COLUMNS[place].rank)
             cells = ((_CELLS[place], self._cells[place]) for place in places)
             values, missing = read_cells(cells, self.line, notes)
             missing = {signal: why for signal, why in missing.items() if signal not in values}
