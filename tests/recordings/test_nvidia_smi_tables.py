@@ -72,23 +72,18 @@ def test_an_index_that_is_no_number(replay: Replays, write: Writes, index: str) 
     assert replay(write(text)).source.devices[0].index == 0
 
 
-@pytest.mark.parametrize(("last", "rows"), [("250 W", 2), ("25", 1), ("2", 1)])
-def test_a_line_torn_in_its_last_cell(replay: Replays, write: Writes, last: str, rows: int) -> None:
-    """25 of 250 W would be believed: without the unit that others have, the line is torn."""
+@pytest.mark.parametrize(("last", "watts"), [("250 W", 250.0), ("25", None), ("2", None)])
+def test_a_line_torn_in_its_last_cell(
+    replay: Replays, write: Writes, last: str, watts: float | None
+) -> None:
+    """25 of 250 W would be believed; the other cells are whole."""
     text = (
         f"{', '.join(HEADING)}\n2024/05/01 12:00:00, 0, 90 %, 250 W\n2024/05/01 12:00:01, 0, 90 %, "
     )
     played = replay(write(text + last))
-    assert played.values("index:0", Signal.POWER_WATTS) == [250.0] * rows
-    assert ("log.csv:3: torn last line" in played.warnings) == (rows == 1)
-
-
-def test_number_torn_without_a_unit(replay: Replays, write: Writes) -> None:
-    """With `nounits`, 25 of 250 is left out where the line has no end; the others are read."""
-    text = "timestamp, index, utilization.gpu, power.draw\n2024/05/01 12:00:00, 0, 90, 250\n"
-    played = replay(write(f"{text}2024/05/01 12:00:01, 0, 90, 25"))
     assert played.values("index:0", Signal.GPU_BUSY) == [0.9, 0.9]
-    assert played.values("index:0", Signal.POWER_WATTS) == [250.0, None]
+    assert played.values("index:0", Signal.POWER_WATTS) == [250.0, watts]
+    assert ("log.csv:3: torn last line" in played.warnings) == (watts is None)
 
 
 def test_zeros_behind_a_power_cut(replay: Replays, write: Writes) -> None:

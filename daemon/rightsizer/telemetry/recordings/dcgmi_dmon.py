@@ -51,7 +51,7 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
             notes.learn(device, RecordingDeviceFacts(index=int(entity["id"])))
         else:
             notes.remark("which part of a GPU its MIG instances are is not in this file")
-        values, missing = table.read(untorn(cells, line), number, notes)
+        values, missing = table.read(untorn(cells, line, number, notes), number, notes)
         if time is None:
             time = assumed.next(device)
         yield RecordingRow(time, device, values, missing, text.name)

@@ -73,7 +73,6 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
         )
     delimiter = delimiter_of(heading)
     layout: _QueryLogLayout | None = None
-    before: Sequence[str] = ()
     for number, line in text.lines(notes):
         cells = split_csv_line(line, delimiter)
         if layout is None or layout.width != len(cells):
@@ -92,16 +91,7 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
             else:
                 notes.count("unreadable timestamp", number, cells[layout.timestamp].strip())
             continue
-        if not line.endswith("\n") and _lacks_unit(cells, before):
-            notes.skip(number, line)
-            continue
-        before = cells
-        yield layout.row(untorn(cells, line), time, number, notes)
-
-
-def _lacks_unit(cells: Sequence[str], before: Sequence[str]) -> bool:
-    """Whether an unterminated line's last cell lost its unit, and perhaps digits."""
-    return len(before) == len(cells) and " " in before[-1].strip() and " " not in cells[-1].strip()
+        yield layout.row(untorn(cells, line, number, notes), time, number, notes)
 
 
 NVIDIA_SMI_LOG: Final = RecordingFormat(

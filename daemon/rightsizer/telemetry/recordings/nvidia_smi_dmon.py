@@ -65,7 +65,7 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
         if "pid" in named:
             yield from processes.add(time, device, _process(named, processes))
             continue
-        values, missing = table.read(untorn(cells, line), number, notes)
+        values, missing = table.read(untorn(cells, line, number, notes), number, notes)
         yield RecordingRow(time, device, values, missing, text.name)
     yield from processes.finish()
 

@@ -118,47 +118,38 @@ class RowFile:
                 self.notes.remark("readings of a clock that was not set are left out")
 
     def sort(self) -> None:
-        """Sort the rows once; report by how much the clock went back."""
+        """Sort the rows once."""
         if self._sorted is None:
-            self._sorted = SortedRows(self._watched(self._own_rows()))
+            self._sorted = SortedRows(self._own_rows())
 
     def _own_rows(self) -> Iterator[RecordingRow]:
-        self.notes = RecordingNotes(self.text.name)
-        return self._continued(self._format.rows(self.text, self.notes))
+        """Yield the rows in file order; report where times go back.
 
-    def _continued(self, rows: Iterator[RecordingRow]) -> Iterator[RecordingRow]:
-        """Count on where summer time ends, and local clocks show an hour twice."""
-        last: dict[tuple[str, str], Nanoseconds] = {}
-        ahead: Nanoseconds = 0
-        for row in rows:
-            key, time = (row.device, row.stream), row.time + ahead
-            if time < (before := last.get(key, time)) and _ends_summer_time(
-                before - time, row.time
-            ):
+        Where summer time ends, and local clocks show an hour twice, times are counted on.
+        """
+        self.notes = RecordingNotes(self.text.name)
+        # Exporters write one signal after another, each from its first time.
+        last: dict[tuple[str, Signal | None], Nanoseconds] = {}
+        ahead = read = steps = longest = 0
+        for row in self._format.rows(self.text, self.notes):
+            key, time = (row.device, next(iter(row.values), None)), row.time + ahead
+            back = last.get(key, time) - time
+            if back > 0 and _ends_summer_time(back, row.time):
                 ahead, time = ahead + HOUR, time + HOUR
                 moment = datetime.fromtimestamp(seconds(row.time), UTC)
                 self.notes.remark(
                     f"summer time ends on {moment:%Y-%m-%d}: its times from {moment:%H:%M:%S} on "
                     "are counted on, an hour ahead"
                 )
+            elif back > 0:
+                steps, longest = steps + 1, max(longest, back)
             last[key] = time
-            yield row._replace(time=time) if ahead else row
-
-    def _watched(self, rows: Iterator[RecordingRow]) -> Iterator[RecordingRow]:
-        # Exporters write one signal after another, each from its first time.
-        last: dict[tuple[str, Signal | None], Nanoseconds] = {}
-        read = steps = longest = 0
-        for row in rows:
-            key = row.device, next(iter(row.values), None)
-            if row.time < (before := last.get(key, row.time)):
-                steps, longest = steps + 1, max(longest, before - row.time)
-            last[key] = row.time
             read += 1
-            yield row
+            yield row._replace(time=time) if ahead else row
         if steps and steps * _ROWS_BETWEEN_STEPS <= read:
             self.notes.remark(
                 f"times go back by up to {format_duration(seconds(longest))}, as where a clock is "
-                "set, summer time ends or logs are joined: readings are put in order, and those of "
+                "set or logs are joined: readings are put in order, and those of "
                 "one time are of one poll"
             )
 

@@ -249,8 +249,9 @@ def split_csv_line(line: str, delimiter: str = ",") -> list[str]:
         return [line]
 
 
-def untorn(cells: Sequence[str], line: str) -> Sequence[str]:
+def untorn(cells: Sequence[str], line: str, number: int, notes: RecordingNotes) -> Sequence[str]:
     """Return a line's cells; without an end, its last number may lack digits and is left out."""
     if line.endswith("\n") or not cells[-1].endswith((*digits, ".")):
         return cells
+    notes.count("torn last line, whose last number is left out", number, line.strip())
     return [*cells[:-1], ""]
