@@ -65,10 +65,7 @@ def encode_sections(snapshot: Snapshot) -> dict[str, Any]:
         },
         "down": {uuid: [down.reason, down.detail] for uuid, down in snapshot.down.items()},
         "host": {str(signal): value for signal, value in snapshot.host.items()},
-        "collectors": {
-            name: [outcome.success, outcome.duration_seconds]
-            for name, outcome in snapshot.collectors.items()
-        },
+        "collectors": {name: [*outcome] for name, outcome in snapshot.collectors.items()},
         "trouble": snapshot.trouble,
     }
 
