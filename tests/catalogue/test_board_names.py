@@ -60,7 +60,7 @@ def test_distinguishing_part_of_a_name_is_enough(name: str, key: str) -> None:
         "H100 SXM4 80GB",
         "NVIDIA H20-3e",
         "NVIDIA H20 141GB",
-        "NVIDIA A800-SXM4-80GB",
+        "NVIDIA A800-SXM4-40GB",
         "GRID A100-10C",
         "NVIDIA A40-48Q",
         "NVIDIA GeForce RTX 4090 D",

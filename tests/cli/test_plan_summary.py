@@ -83,6 +83,15 @@ def test_every_candidate_says_why_it_is_not_first(capsys: Captured) -> None:
     assert all(row[at:].strip() for row in rows)
 
 
+def test_candidate_without_price_is_slower_or_takes_more_gpus(capsys: Captured) -> None:
+    """Without prices GPUs rank by their number, then by speed."""
+    asked = ["plan", "--model", "qwen3-32b", "--concurrency", "16", "--gpus", "h800,a800,h20"]
+    lines = summary(capsys, *asked, "--tp", "2")
+    shown = [line.split()[-1] for line in lines if re.match(r"\d  2 x ", line)]
+
+    assert shown[1:] == ["slower", "slower"]
+
+
 def test_plan_without_a_fit_shows_the_nearest_and_its_remedy(capsys: Captured) -> None:
     """There is no table, and no confirming measurement."""
     lines = summary(

@@ -165,8 +165,10 @@ def _shortcomings(best: PlanCandidate, other: PlanCandidate) -> Iterator[str]:
     """Yield why a candidate ranks after the first; for the first, its risks."""
     if other is not best:
         cost, least = other.work_dollars, best.work_dollars
-        if cost is None or least is None:
-            yield "no price is known" if cost is None and least is not None else "more GPUs"
+        if cost is None and least is not None:
+            yield "no price is known"
+        elif cost is None or least is None:
+            yield "more GPUs" if other.count > best.count else "slower"
         elif text := _expected(best, other) or _dearer(cost, least, "cost"):
             yield text
     if other.sole_cloud:
