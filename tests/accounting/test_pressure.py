@@ -63,9 +63,17 @@ def test_application_that_waits_is_short_of_what_is_at_its_limit(
 
 def test_resource_below_its_limit_is_not_the_one_waited_for() -> None:
     """An engine that waits on a GPU at half load waits for something else."""
-    queue = {Signal.REQUESTS_WAITING: 50.0, Signal.KV_CACHE_USED: 1.0}
+    queue = {Signal.REQUESTS_WAITING: 50.0, Signal.KV_CACHE_USED: 0.5}
     assert short_of(queue) == NOTHING
     assert short_of(queue, BANDWIDTH) == {BANDWIDTH}
+
+
+def test_requests_that_wait_for_a_full_cache_are_short_of_memory() -> None:
+    """Neither a full cache alone is a shortage of it, nor a queue."""
+    queue = {Signal.REQUESTS_WAITING: 1.0, Signal.KV_CACHE_USED: 0.9}
+    assert short_of(queue) == {MEMORY}
+    assert short_of(queue, COMPUTE) == {MEMORY, COMPUTE}
+    assert short_of({Signal.KV_CACHE_USED: 1.0}) == NOTHING
 
 
 def test_full_memory_is_no_shortage_of_it() -> None:
@@ -168,10 +176,14 @@ def test_serving_that_cannot_keep_up_makes_the_device_too_small() -> None:
 def test_only_what_is_at_its_limit_is_ever_short(
     stretches: list[tuple[int, Signals, frozenset[Resource], frozenset[Condition]]],
 ) -> None:
-    """Memory is the exception, and only if hardly any is left."""
+    """Memory is the exception, and only if hardly any of it or of the engine's cache is left."""
     pressure, now = PressureDetector(), 0
     for step, signals, saturated, conditions in stretches:
         now += step * SECOND
         found = pressure.update(now, signals, saturated, conditions)
         assert found - {MEMORY} <= saturated
-        assert (MEMORY in found) == (Condition.NEAR_OUT_OF_MEMORY in conditions)
+        waiting, cache = (
+            signals.get(each, 0.0) for each in (Signal.REQUESTS_WAITING, Signal.KV_CACHE_USED)
+        )
+        is_near = Condition.NEAR_OUT_OF_MEMORY in conditions
+        assert (MEMORY in found) == (is_near or (waiting >= 1.0 and cache >= 0.9))

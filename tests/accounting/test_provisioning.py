@@ -11,7 +11,7 @@ from cases import histogram, window
 from readings import HOUR
 from rightsizer.accounting.provisioning import provision
 from rightsizer.accounting.settings import ProvisioningSettings
-from rightsizer.model.state import Resource, State
+from rightsizer.model.state import Condition, Resource, State
 from rightsizer.model.window import Provisioning, Window
 from rightsizer.model.workload import Allocator
 
@@ -80,7 +80,8 @@ def test_device_is_judged_only_where_compute_and_memory_are_known(missing: Resou
 
 def test_preallocated_memory_says_nothing() -> None:
     """It shows neither need nor shortage; compute is judged all the same."""
-    full = busy({0.1: 10}, {0.97: 10}, pressed={MEMORY: 10 * HOUR})
+    near = {Condition.NEAR_OUT_OF_MEMORY: 10 * HOUR}
+    full = busy({0.1: 10}, {0.97: 10}, pressed={MEMORY: 10 * HOUR}, conditions=near)
     found = fit(full, Allocator.PREALLOCATING)
     assert found.memory_is_preallocated
     assert MEMORY not in found.resources
@@ -88,6 +89,16 @@ def test_preallocated_memory_says_nothing() -> None:
     assert found.underprovisioned is None
     assert found.resources[COMPUTE].overprovisioned == pytest.approx(0.885)
     assert fit(full).underprovisioned == 1.0
+
+
+def test_preallocated_cache_that_requests_wait_for_is_short() -> None:
+    """It is short of memory for longer than the memory was nearly full."""
+    near = {Condition.NEAR_OUT_OF_MEMORY: 4 * HOUR}
+    full = busy({0.1: 10}, {0.97: 10}, pressed={MEMORY: 10 * HOUR}, conditions=near)
+    found = fit(full, Allocator.PREALLOCATING)
+    assert found.resources[MEMORY].underprovisioned == pytest.approx(0.6)
+    assert found.resources[MEMORY].need is None
+    assert found.is_underprovisioned
 
 
 @pytest.mark.parametrize(

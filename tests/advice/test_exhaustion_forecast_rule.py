@@ -100,6 +100,19 @@ def test_load_of_a_service_is_forecast_too() -> None:
     assert not RULE.judge(case_of([more], DAYS, JOB)).is_actionable
 
 
+@pytest.mark.parametrize(("a_day", "is_actionable"), [(0.001, False), (0.006, True)])
+def test_load_at_its_limit_that_hardly_grows_is_no_finding(
+    a_day: float,
+    is_actionable: bool,  # noqa: FBT001 - a case.
+) -> None:
+    """A certain trend of a thousandth a day ends nothing, however near the limit."""
+
+    def course(number: int) -> dict[object, float]:
+        return busy(0.65 + a_day * number / BLOCKS_A_DAY, memory_bytes=8 * GIBIBYTE)
+
+    assert RULE.judge(case_of([course], DAYS, SERVICE)).is_actionable == is_actionable
+
+
 @given(st.floats(1.2, 3.0), st.floats(1.0, 2.0))
 @settings(max_examples=6)
 def test_faster_growth_never_ends_later(gib_a_day: float, times: float) -> None:

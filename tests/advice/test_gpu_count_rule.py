@@ -11,6 +11,7 @@ from block_cases import BLOCKS_A_DAY, Course, at_hours, busy, case_of, steady
 from cases import histogram, window
 from readings import GIBIBYTE, HOUR, gpu, workload
 from rightsizer.advice.rules.gpu_count import RULE
+from rightsizer.model.block import Measure
 from rightsizer.model.finding import Action, Case, FindingKind, Node, Reason
 from rightsizer.model.state import Resource, State
 from rightsizer.model.window import Window
@@ -123,6 +124,40 @@ def test_pods_of_a_deployment_are_replicas_whatever_joins_their_gpus() -> None:
     found = RULE.judge(held_by(together(), REPLICAS))
     assert found.action is Action.REDUCE_REPLICAS
     assert found.options[0].target == "3"
+
+
+@pytest.mark.parametrize(("at_rest", "target"), [(0.9, "3"), (0.1, None)])
+def test_only_memory_that_grows_with_the_load_needs_replicas(
+    at_rest: float, target: str | None
+) -> None:
+    """What each replica holds anyway, such as weights, does not move to the others."""
+    total = gpu().memory_total_bytes or 0.0
+
+    def course(block: int) -> dict[Measure, float]:
+        held = 0.9 if block % 2 else at_rest
+        return busy(0.05, compute=0.05, memory=held, memory_bytes=held * total)
+
+    windows = [
+        window(
+            {State.PRODUCTIVE: 192.0},
+            {Resource.COMPUTE: {0.05: 192.0}, Resource.MEMORY: {at_rest: 96.0, 0.9: 96.0}},
+        )
+    ] * 4
+    found = RULE.judge(held_by(case_of([course] * 4, 8, SERVICE, windows=windows), REPLICAS))
+    assert [option.target for option in found.options] == ([target] if target else [])
+
+
+@pytest.mark.parametrize(("mean", "needed", "enough"), [(0.05, 2, 3), (0.125, 2, 3), (0.3, 3, 4)])
+def test_replicas_of_one_queue_may_be_busier_than_one_alone(
+    mean: float, needed: int, enough: int
+) -> None:
+    """Erlang C: two at 38% wait for less than one at 25%; one more is spare."""
+    courses = [steady(mean, compute=mean, memory=0.1, memory_bytes=8 * GIBIBYTE)] * 6
+    windows = [service_window(8, None)] * 6
+    pods = [f"chat-7d4b9cf5f6-{letter}2x4z" for letter in "bcdfgh"]
+    found = RULE.judge(held_by(case_of(courses, 8, SERVICE, windows=windows), pods))
+    assert found.evidence["replicas_needed_most"] == needed
+    assert found.options[0].target == str(enough)
 
 
 @pytest.mark.parametrize(

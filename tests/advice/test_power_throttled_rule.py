@@ -72,10 +72,21 @@ def test_a_tenth_of_the_time_makes_a_finding(
 
 
 def test_without_the_limits_nobody_can_tell() -> None:
-    """Neither from a history, nor with an assumed default."""
+    """A history has none."""
+    found = RULE.judge(throttled(5))
+    assert found.reasons == (Reason.UNSUPPORTED_TELEMETRY,)
+    assert "rightsizer_power_limit_watts" in str(found.abstained)
+
+
+@pytest.mark.parametrize(("watts", "is_actionable"), [(620.0, True), (640.0, False)])
+def test_a_default_of_the_catalogue_needs_a_clear_difference(
+    watts: float,
+    is_actionable: bool,  # noqa: FBT001 - a case.
+) -> None:
+    """Vendors set boards of one name up to a tenth apart."""
     assumed = replace(throttled(5), devices=(gpu(0, assumed=("power_limit_watts",)),))
-    for judged in (throttled(5), around(assumed, CAPPED)):
-        assert RULE.judge(judged).reasons == (Reason.UNSUPPORTED_TELEMETRY,)
+    limit = {"GPU-0": {**CAPPED["GPU-0"], Signal.POWER_LIMIT_WATTS: watts}}
+    assert RULE.judge(around(assumed, limit)).is_actionable == is_actionable
 
 
 def test_an_instance_is_held_down_by_its_parents_limit() -> None:

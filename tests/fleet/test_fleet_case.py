@@ -168,6 +168,14 @@ def test_windows_reach_back_to_when_the_holder_came() -> None:
     assert OTHER.key not in found
 
 
+@pytest.mark.parametrize(("share", "known"), [(1.0, 3), (0.16, 2)])
+def test_an_hour_with_a_part_of_the_holder_may_have_only_begun_it(share: float, known: int) -> None:
+    """Idle time before its arrival is not its own."""
+    held = [(JOB, 93, 94, share), (JOB, 94, 96, 1.0)]
+    (job,) = cases_of(four_days(0), {"GPU-0": held}).cases(4 * DAY)
+    assert job.windows[0].known == known * HOUR
+
+
 @pytest.mark.parametrize(("away", "since"), [(0, 0), (1, 0), (2, 52)])
 def test_a_short_absence_is_none(away: int, since: int) -> None:
     """An absence of one step of an hourly day does not end a tenure."""

@@ -11,7 +11,7 @@ from readings import gpu
 from rightsizer.advice.policy import Policy, PolicyMatch
 from rightsizer.advice.rules.hidden_stall import RULE
 from rightsizer.config.loader import load
-from rightsizer.fleet.judge import FleetGuidance, informed
+from rightsizer.fleet.judge import FleetGuidance, informed, with_workloads
 from rightsizer.fleet.model import FleetDevice, FleetInventory
 from rightsizer.fleet.settings import FleetConfig
 from rightsizer.model.state import State
@@ -27,6 +27,7 @@ ESTATE = FleetInventory(
     },
     workloads={CHAT.key: CHAT, LAB.key: LAB},
 )
+GONE = {**ESTATE.workloads, "kubernetes:web/gone": replace(CHAT, key="kubernetes:web/gone")}
 SERVING = Policy(
     PolicyMatch(pool="serve"), class_=WorkloadClass.SERVING, allocator=Allocator.GROWING
 )
@@ -48,6 +49,17 @@ def test_a_policy_says_what_a_workload_of_its_pool_is() -> None:
     assert workloads[CHAT.key].workload_class is WorkloadClass.SERVING
     assert workloads[CHAT.key].allocator is Allocator.GROWING
     assert workloads[LAB.key] == LAB
+
+
+def test_allocators_that_days_showed_are_kept() -> None:
+    """An engine shows it in its metrics by the day; what the inventory states wins."""
+    cached = {key: replace(each, allocator=Allocator.PREALLOCATING) for key, each in GONE.items()}
+    stated = replace(ESTATE.workloads[LAB.key], allocator=Allocator.GROWING)
+    estate = replace(ESTATE, workloads={**ESTATE.workloads, LAB.key: stated})
+    found = with_workloads(estate, cached).workloads
+    assert found.keys() == GONE.keys()
+    assert found[CHAT.key] == replace(CHAT, allocator=Allocator.PREALLOCATING)
+    assert found[LAB.key].allocator is Allocator.GROWING
 
 
 def test_a_policy_without_a_pool_holds_everywhere() -> None:

@@ -57,20 +57,17 @@ class PressureDetector:
         errors = sum(counts.get(code, 0) for code in codes) if xids else None
         is_out_of_memory = self._xids.update(now, errors)
         has_preempted = self._preemptions.update(now, signals.get(_Signal.PREEMPTIONS))
+        has_queue = signals.get(_Signal.REQUESTS_WAITING, 0.0) >= self._settings.requests_waiting
+        is_full = signals.get(_Signal.KV_CACHE_USED, 0.0) >= self._settings.kv_cache_ratio
+        is_late = any(signals.get(signal, 0.0) > promised for signal, promised in self._promises)
         found: set[Resource] = set()
-        if saturated and (has_preempted or self._is_waited_for(signals)):
+        if has_preempted or has_queue or is_full or is_late:
             found = set(saturated) - {_Resource.MEMORY}
-        if is_out_of_memory or _Condition.NEAR_OUT_OF_MEMORY in conditions:
+        is_near = _Condition.NEAR_OUT_OF_MEMORY in conditions
+        # Whatever memory an engine allocated, requests wait for its full cache.
+        if is_out_of_memory or is_near or (has_queue and is_full):
             found.add(_Resource.MEMORY)
         return frozenset(found)
-
-    def _is_waited_for(self, signals: Mapping[Signal, float]) -> bool:
-        settings = self._settings
-        return (
-            signals.get(_Signal.REQUESTS_WAITING, 0.0) >= settings.requests_waiting
-            or signals.get(_Signal.KV_CACHE_USED, 0.0) >= settings.kv_cache_ratio
-            or any(signals.get(signal, 0.0) > promised for signal, promised in self._promises)
-        )
 
 
 class _Growth:

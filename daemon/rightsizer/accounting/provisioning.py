@@ -5,7 +5,7 @@ from typing import Final
 
 from rightsizer.accounting.settings import ProvisioningSettings
 from rightsizer.model.histogram import Histogram
-from rightsizer.model.state import Resource
+from rightsizer.model.state import Condition, Resource
 from rightsizer.model.units import nanoseconds, seconds
 from rightsizer.model.window import Provisioning, ResourceProvisioning, Window
 from rightsizer.model.workload import Allocator
@@ -35,7 +35,10 @@ def provision(
     under = _under(window)
     if is_preallocated := holds_without_need(window, allocator, settings):
         found.pop(Resource.MEMORY, None)
-        under.pop(Resource.MEMORY, None)
+        # Full by design, but for an engine's cache that requests wait for.
+        full = window.condition_share(Condition.NEAR_OUT_OF_MEMORY)
+        if (short := under.pop(Resource.MEMORY, 0.0) - full) > 0.0:
+            under[Resource.MEMORY] = short
     is_under = any(share >= settings.underprovisioned_ratio for share in under.values())
     known = window.known
     resources: dict[Resource, ResourceProvisioning] = {}

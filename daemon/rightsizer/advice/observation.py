@@ -5,6 +5,7 @@ from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
+from rightsizer.advice.board_status import metrics_of
 from rightsizer.advice.market import Market
 from rightsizer.advice.risk import probability_above
 from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings, minimum_active, minimum_known
@@ -14,6 +15,7 @@ from rightsizer.model.device import Device
 from rightsizer.model.finding import Case, Finding, Reason, Risk, Savings
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import Cause, Condition, Observation, Resource, State, Tier
 from rightsizer.model.units import Nanoseconds, format_duration, percent_text, seconds
 from rightsizer.model.window import Window
@@ -178,7 +180,8 @@ def observe(  # noqa: PLR0913 - what is looked for, and how it is named.
     if (too_little := subject.abstain_early(settings.minimum_known_seconds)) is not None:
         return too_little
     if not any(window.tier in tiers for window in case.windows):
-        return subject.abstain(why_unsupported)
+        signals = (Signal.SM_ACTIVE, *((Signal.POWER_WATTS,) if Tier.POWER in tiers else ()))
+        return subject.abstain(f"{why_unsupported}: no {metrics_of(signals)}")
     shares = {window.uuid: share_of(window) for window in case.windows}
     share = max(shares.values())
     factors = direct_factors(case, share, settings.on_ratio)

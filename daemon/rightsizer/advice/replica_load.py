@@ -31,8 +31,9 @@ class ReplicaSettings:
     Attributes:
         busy_ratio: Utilization over five minutes from which a replica was in use.
             Source: docs/definitions.md, sources: busy from 1% on
-        light_ratio: Utilization up to which replicas that share their requests hardly queue them.
-            Source: M/M/1: a third of a service time of waiting at a quarter of load
+        light_ratio: Utilization up to which a replica hardly queues requests; several that share a
+            queue may be busier for the same waiting.
+            Source: M/M/1: a third of a service time of waiting at a quarter of load; M/M/c
         apart_ratio: Share of the busy time in which only some of the GPUs must be busy for each to
             be a replica; parts of one model are busy together.
             Source: one five minutes in twenty; ranks of one model have none
@@ -56,6 +57,10 @@ class ReplicaLoad:
     size: int
     """Maximum of simultaneous replicas; a replica that replaces another does not add one."""
     gpus_each: int
+    busiest: int = 0
+    """Replicas that the load of the worst moment would fill."""
+    pooled: int = 0
+    """Most that are needed at once, where requests wait for any replica rather than for one."""
 
     @property
     def known_seconds(self) -> float:
@@ -96,23 +101,38 @@ def replica_load(case: Case, settings: ReplicaSettings) -> ReplicaLoad | None:
         series = case.workload_window.blocks.series(Measure.BUSY)
         together = dict(zip(series.starts, series.peaks, strict=True))
 
-    def enough(means: float, peak: float) -> int:
-        """Replicas that would be lightly loaded, and sufficient for the worst moment."""
-        return math.ceil(round(max(means / settings.light_ratio, peak), _PLACES))
+    def enough(at_work: int, *loads: float) -> int:
+        """Replicas that would do; one with any work at all is needed."""
+        least = math.ceil(round(max(loads), _PLACES))
+        return at_work if at_work < _SEVERAL else min(at_work, least)
 
+    moments = [
+        (at_work, sum(each), together.get(start, size))
+        for start, at_work, each in zip(starts, busy, means, strict=True)
+    ]
+    light, busiest = settings.light_ratio, max(enough(*each) for each in moments)
+    pooled = _replicas_of_a_queue(max(load for _, load, _ in moments), max(busy), light)
     return ReplicaLoad(
         starts=starts,
         held=held,
-        needed=tuple(
-            # A replica with any work at all is needed.
-            at_work
-            if at_work < _SEVERAL
-            else min(at_work, enough(sum(each), together.get(start, size)))
-            for start, at_work, each in zip(starts, busy, means, strict=True)
-        ),
+        # Lightly loaded, and sufficient for the worst moment.
+        needed=tuple(enough(at_work, load / light, peak) for at_work, load, peak in moments),
         size=size,
         gpus_each=1,
+        busiest=busiest,
+        pooled=max(busiest, pooled),
     )
+
+
+def _replicas_of_a_queue(load: float, most: int, light_ratio: float) -> int:
+    """Return how many queue requests no longer than a single one at its light load (Erlang C)."""
+    allowed, blocked = light_ratio / (1.0 - light_ratio), 1.0
+    for count in range(1, most):
+        blocked = load * blocked / (count + load * blocked)
+        left = count - load
+        if left > 0.0 and count * blocked / (left + load * blocked) <= allowed * left:
+            return count
+    return most
 
 
 def are_separate_pods(case: Case) -> bool:

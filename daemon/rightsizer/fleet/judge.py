@@ -53,6 +53,7 @@ from rightsizer.model.errors import ConfigurationError
 from rightsizer.model.finding import Action, Case, Reason
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.workload import Allocator, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,15 @@ def informed(
     for key, workload in inventory.workloads.items():
         holder = holders.get(key, "")
         workloads[key] = with_policy(workload, holder, by_pool[pools.get(holder, "")])
+    return replace(inventory, workloads=workloads)
+
+
+def with_workloads(inventory: FleetInventory, cached: Mapping[str, Workload]) -> FleetInventory:
+    """Add workloads that have ended, and allocators, which engines only show by the day."""
+    workloads = {**cached, **inventory.workloads}
+    for key in cached.keys() & inventory.workloads.keys():
+        if workloads[key].allocator is Allocator.UNKNOWN:
+            workloads[key] = replace(workloads[key], allocator=cached[key].allocator)
     return replace(inventory, workloads=workloads)
 
 
@@ -317,7 +327,7 @@ class FleetJudge:
         ]
         occupancy = occupancy_of(whole, rows, context.now, self._case_settings.gap)
         holders = {key: uuids[0] for key, uuids in occupancy.present.items()}
-        known = replace(inventory, workloads={**self._cache.workloads(), **inventory.workloads})
+        known = with_workloads(inventory, self._cache.workloads())
         return BatchRequest(
             occupancy=occupancy,
             devices=inventory.devices,

@@ -37,12 +37,15 @@ class ExhaustionForecastSettings:
             Source: as long as the history it rests on
         most_busy_ratio: Utilization in the busiest hour from which requests queue.
             Source: M/G/1: beyond it requests wait for longer than they are served
+        least_growth_ratio: Minimum growth of the load over the days seen, as a share of that limit.
+            Source: as for pools: less may be chance
     """
 
     on_ratio: float = setting(1.0, within=(0.3, 1))
     minimum_known_seconds: float = setting(7 * 86400.0, within=(86400, None))
     horizon_days: float = setting(30.0, unit="days", within=(1, 365))
     most_busy_ratio: float = setting(0.7, within=(0.1, 1))
+    least_growth_ratio: float = setting(0.05, within=(0, 1))
     conduct: OpeningPolicy = field(default_factory=OpeningPolicy.sizing)
 
 
@@ -107,6 +110,8 @@ def _of_load(case: Case, settings: ExhaustionForecastSettings) -> _Forecast | No
     if mean <= 0.0:
         return None
     limit = len(case.devices) * settings.most_busy_ratio * mean / max(means)
+    if trend.slope_per_day * trend.days < settings.least_growth_ratio * limit:
+        return None
     return _within("load", trend, limit, settings)
 
 

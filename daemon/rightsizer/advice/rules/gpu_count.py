@@ -32,6 +32,8 @@ from rightsizer.model.workload import WorkloadClass
 from rightsizer.owners.registry import owner_of
 
 _PLACES: Final = 6
+_AT_REST: Final = 0.05
+"""Quantile of the memory that is held at rest: less was there only while a replica started."""
 _NOISE_RATIO: Final = 0.01
 
 
@@ -177,7 +179,7 @@ def _replicas(subject: CaseSubject, settings: GpuCountSettings) -> Finding:
     saved = 1.0 - enough / load.size
     evidence: dict[str, object] = {
         "replicas": load.size,
-        "replicas_needed_most": max(load.needed),
+        "replicas_needed_most": load.pooled,
         "replicas_enough": enough,
         "covers_cycle": shape.covers_cycle,
     }
@@ -189,7 +191,7 @@ def _replicas(subject: CaseSubject, settings: GpuCountSettings) -> Finding:
         factors["cycle"] = settings.uncovered_ratio
     summary = (
         f"{subject.name} of {case.workload.name if case.workload else ''}: at no time were more "
-        f"than {max(load.needed)} of {count} replicas needed; {enough} leave room."
+        f"than {load.pooled} of {count} replicas needed; {enough} leave room."
     )
     return _problem(subject, Action.REDUCE_REPLICAS, enough, summary, factors, evidence)
 
@@ -209,13 +211,37 @@ def is_known_apart(case: Case, market: Market) -> bool:
 
 
 def _enough(case: Case, load: ReplicaLoad, settings: GpuCountSettings) -> int:
-    """Replicas sufficient for the worst five minutes and for all other needs, memory included."""
+    """Replicas sufficient for the worst five minutes and for all other needs, memory included.
+
+    One is spare, and those that the worst moment fills have the margin of an autoscaler.
+    """
     fits = [fit.resources for fit in case.provisioning]
     needs = max(
-        sum(fit[resource].need or 0.0 for fit in fits if resource in fit) for resource in Resource
+        sum(fit[resource].need or 0.0 for fit in fits if resource in fit)
+        for resource in Resource
+        if resource is not Resource.MEMORY
     )
-    by_load = replicas_for(max(load.needed), load.size, settings.scaling)
-    return min(load.size, max(1, by_load, math.ceil(round(needs, _PLACES))))
+    by_load = max(load.pooled + 1, replicas_for(load.busiest, load.size, settings.scaling))
+    by_needs = math.ceil(round(max(needs, _memory_need(case)), _PLACES))
+    return min(load.size, max(1, by_load, by_needs))
+
+
+def _memory_need(case: Case) -> float:
+    """Replicas by memory: what each holds even at rest, and its part of what grows with the load.
+
+    Preallocated memory does not grow.
+    """
+    fixed, growing = 0.0, 0.0
+    for device, window, fit in zip(case.devices, case.windows, case.provisioning, strict=True):
+        memory = fit.resources.get(Resource.MEMORY)
+        if memory is None or memory.demand is None or memory.need is None:
+            continue
+        means = sorted(window.blocks.series(Measure.MEMORY_BYTES).means)
+        rest = means[int(_AT_REST * len(means))] if means else 0.0
+        own = min(memory.demand, rest / (device.memory_total_bytes or math.inf))
+        fixed = max(fixed, own)
+        growing += (memory.demand - own) * memory.need / memory.demand if memory.demand else 0.0
+    return growing / (1.0 - fixed) if fixed < 1.0 else len(case.devices)
 
 
 RULE: Final = Rule("gpu_count", GpuCountSettings(), judge)

@@ -7,7 +7,12 @@ is well used. One with a lowered limit is not.
 from collections.abc import Sequence
 from typing import Final
 
-from rightsizer.advice.board_status import BoardStatus, board_status_of, hides_why_clocks_are_low
+from rightsizer.advice.board_status import (
+    BoardStatus,
+    board_status_of,
+    hides_why_clocks_are_low,
+    metrics_of,
+)
 from rightsizer.advice.observation import TimeShare, in_condition, observe
 from rightsizer.advice.rules.power_cap import clock_free_ratio, low_pipe_ratio
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
@@ -35,6 +40,8 @@ class PowerThrottledSettings:
         capped_ratio: Enforced power limit, relative to the board's default, below which it counts
             as lowered.
             Source: limits are set in whole watts; 2% is 14 of 700 W
+        assumed_capped_ratio: The same for a default that only the catalogue states.
+            Source: vendors of servers set boards of one name up to a tenth apart
         clock_free_maximum_ratio: Share of the active time not slowed by lower clocks, from which a
             lowered limit is accepted.
             Source: assumed; well below the share from which power_cap advises a lower limit
@@ -44,6 +51,7 @@ class PowerThrottledSettings:
     minimum_known_seconds: float = minimum_known()
     minimum_active_seconds: float = setting(300.0)
     capped_ratio: float = setting(0.98, within=(0.1, 1))
+    assumed_capped_ratio: float = setting(0.9, within=(0.1, 1))
     clock_free_maximum_ratio: float = setting(0.5)
     low_pipe_ratio: float = low_pipe_ratio()
     # The limit stays until set again, while the load above it fluctuates.
@@ -56,6 +64,12 @@ class _PowerLimit:
     status: BoardStatus
     watts: float
     default_watts: float
+
+    def is_lowered(self, settings: PowerThrottledSettings) -> bool:
+        """Whether it is below the board's default."""
+        is_assumed = "power_limit_watts" in self.status.device.assumed
+        ratio = settings.assumed_capped_ratio if is_assumed else settings.capped_ratio
+        return self.watts < self.default_watts * ratio
 
 
 def judge(subject: CaseSubject, settings: PowerThrottledSettings) -> Finding:
@@ -83,7 +97,8 @@ def judge(subject: CaseSubject, settings: PowerThrottledSettings) -> Finding:
         return seen
     if not (known := _limits(case, seen.devices)):
         return subject.abstain(
-            "enforced and default power limit are not both known, so a lowered one looks normal"
+            "enforced and default power limit are not both known, so a lowered one looks normal: "
+            f"no {metrics_of((Signal.POWER_LIMIT_WATTS,))}"
         )
     if not (capped := _capped(known, settings)):
         watts = ", ".join(sorted({f"{each.watts:.0f} W" for each in known}))
@@ -101,16 +116,16 @@ def judge(subject: CaseSubject, settings: PowerThrottledSettings) -> Finding:
 
 def _limits(case: Case, devices: Sequence[Device]) -> list[_PowerLimit]:
     return [
-        _PowerLimit(device, status, status.limit_watts, status.default_limit_watts)
+        _PowerLimit(device, status, status.limit_watts, status.device.power_limit_watts)
         for device in devices
         if (status := board_status_of(case, device)) is not None
         and status.limit_watts is not None
-        and status.default_limit_watts is not None
+        and status.device.power_limit_watts is not None
     ]
 
 
 def _capped(limits: Sequence[_PowerLimit], settings: PowerThrottledSettings) -> list[_PowerLimit]:
-    return [each for each in limits if each.watts < each.default_watts * settings.capped_ratio]
+    return [each for each in limits if each.is_lowered(settings)]
 
 
 def _problem(seen: TimeShare, capped: list[_PowerLimit], windows: list[Window]) -> Finding:

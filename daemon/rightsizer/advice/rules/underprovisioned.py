@@ -1,7 +1,7 @@
 """Rule: GPUs that are too small: at a limit while the application waits.
 
 A saturated GPU is well used; only the application's own pressure (queue, cache, latency) makes it
-too small. Memory shortages belong to the rule `near_out_of_memory`.
+too small. Shortages of memory that is not a serving engine's cache belong to `near_out_of_memory`.
 """
 
 import math
@@ -16,6 +16,7 @@ from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource
 from rightsizer.model.units import percent_text
+from rightsizer.model.window import Provisioning
 from rightsizer.model.workload import WorkloadClass
 from rightsizer.owners.registry import owner_of
 
@@ -50,7 +51,9 @@ def judge(subject: CaseSubject, settings: UnderprovisionedSettings) -> Finding:
         device.uuid: {
             str(resource): each.underprovisioned
             for resource, each in fit.resources.items()
-            if each.underprovisioned is not None and resource is not Resource.MEMORY
+            if each.underprovisioned is not None
+            # Memory by the engine's cache alone; `near_out_of_memory` judges the rest.
+            and (resource is not Resource.MEMORY or _is_cache_short(fit))
         }
         for device, fit in zip(case.devices, case.provisioning, strict=True)
     }
@@ -95,6 +98,11 @@ def judge(subject: CaseSubject, settings: UnderprovisionedSettings) -> Finding:
         instructions=more,
         affected_gpus=share * sum(device.capacity_ratio for device in short),
     )
+
+
+def _is_cache_short(fit: Provisioning) -> bool:
+    memory = fit.resources[Resource.MEMORY]
+    return fit.memory_is_preallocated and bool(memory.underprovisioned)
 
 
 def _options(case: Case, settings: UnderprovisionedSettings, market: Market) -> tuple[Option, ...]:

@@ -60,14 +60,17 @@ def held_since(
     """Return when the holder took a device, or the last one left it; 0 if unknown.
 
     An absence up to the gap, or while nothing is known of the device, does not count as leaving.
-    Rows are of the device, oldest first.
+    Of the first interval, a share of it may be its end. Rows are of the device, oldest first.
     """
     if holder is None:
         return max((row.end for row in rows), default=0)
     own = sorted((row for row in rows if row.workload == holder), key=lambda row: row.end)
     others = [row for row in rows if row.workload != holder]
-    since = own.pop().start if own else 0
+    if not own:
+        return 0
+    first = own.pop()
     for row in reversed(own):
+        since = first.start
         is_taken = any(
             (other.end > row.end and other.start < since and other.share_ratio > row.share_ratio)
             or (row.end <= other.start and other.end <= since)
@@ -76,8 +79,8 @@ def held_since(
         is_away = since - row.end > max(gap, row.grid.step) and days.known_in(row.end, since) > 0
         if is_taken or is_away:
             break
-        since = min(since, row.start)
-    return since
+        first = min(row, first, key=lambda each: each.start)
+    return first.start + round((1.0 - first.share_ratio) * first.grid.step)
 
 
 Place = tuple[str, str]

@@ -108,12 +108,8 @@ def accounted_days(
             part = _throttled(read, condition) if condition in THROTTLES else 1.0
             columns.add(ColumnKind.CONDITION, condition, held[condition] * part * length, rows)
     use = uses(signals, facts, settings.usage)
-    _add_limits(columns, use, signals, is_read, grid, settings)
-    is_full, is_measured = (
-        held[Condition.NEAR_OUT_OF_MEMORY],
-        ~np.isnan(signals[Signal.MEMORY_USED]),
-    )
-    columns.add_seconds(ColumnKind.PRESSED, Resource.MEMORY, is_full, is_measured)
+    is_full = held[Condition.NEAR_OUT_OF_MEMORY]
+    _add_limits(columns, use, signals, is_full, is_read, grid, settings)
     drawn = _energy(signals, read, watched, settings) * (length / seconds(grid.step))
     columns.add(ColumnKind.ENERGY, "joules", drawn)
     columns.add(ColumnKind.USED, "seconds", use.used_ratio * length)
@@ -158,17 +154,22 @@ def _add_limits(  # noqa: PLR0913, PLR0917 - all inputs.
     columns: _Columns,
     use: UseColumns,
     signals: SignalColumns,
+    is_full: Floats,
     is_read: Floats,
     grid: Grid,
     settings: EntrySettings,
 ) -> None:
-    """Add seconds at the limit of each resource, and of those the seconds with waiting requests."""
+    """Add seconds at the limit of each resource, and those under pressure."""
     at_limit = saturated(use, settings.usage)
     for resource, is_limited in at_limit.items():
         is_measured = ~np.isnan(use.shares[resource])
         columns.add_seconds(ColumnKind.SATURATED, resource, is_limited & is_measured, is_measured)
-    for resource, is_short in pressed(signals, at_limit, is_read, grid, settings.pressure).items():
-        columns.add_seconds(ColumnKind.PRESSED, resource, is_short, is_short)
+    short = pressed(signals, at_limit, is_read, grid, settings.pressure)
+    short[Resource.MEMORY] |= is_full
+    is_measured = ~np.isnan(signals[Signal.MEMORY_USED])
+    for resource, is_short in short.items():
+        told = is_short | is_measured if resource is Resource.MEMORY else is_short
+        columns.add_seconds(ColumnKind.PRESSED, resource, is_short, told)
 
 
 class _Columns:

@@ -161,14 +161,13 @@ def _nodes(
 
 
 def _figures(store: MetricStore, report: SourceReport, now: Nanoseconds) -> Figures:
-    total, free, used, kept, limit, enforced, clock = (
+    total, free, used, kept, clock = (
         {uuid: value for uuid, value in _figure(store, field, report.metrics, now).items() if value}
         for field in dcgm.FIGURES
     )
     sums = {each: used.get(each, 0.0) + size + kept.get(each, 0.0) for each, size in free.items()}
     return {
         "memory_total_bytes": {**sums, **total},
-        "power_limit_watts": {**limit, **enforced},
         "sm_clock_maximum_hertz": clock,
     }
 
@@ -188,7 +187,7 @@ def _figure(
     return found
 
 
-_READ: Final = (*dcgm.THROTTLING, *dcgm.PIPES_TOLD, *dcgm.HEALTH)
+_READ: Final = (*dcgm.THROTTLING, *dcgm.PIPES_TOLD, *dcgm.HEALTH, *dcgm.LIMITS)
 
 
 def _readings(

@@ -66,10 +66,11 @@ HEALTH: Final = _fields(
 PIPES_TOLD: Final = _fields("PROF_SM_ACTIVE", "PROF_PIPE_FP32_ACTIVE")
 """Without them small kernels, and FP32 work, cannot be distinguished."""
 FIGURES: Final = _fields(
-    *("DEV_FB_TOTAL", "DEV_FB_FREE", "DEV_FB_USED", "DEV_FB_RESERVED"),
-    *("DEV_POWER_MGMT_LIMIT", "DEV_ENFORCED_POWER_LIMIT", "DEV_MAX_SM_CLOCK"),
+    *("DEV_FB_TOTAL", "DEV_FB_FREE", "DEV_FB_USED", "DEV_FB_RESERVED", "DEV_MAX_SM_CLOCK"),
 )
 """Sizes of a device."""
+LIMITS: Final = _fields("DEV_POWER_MGMT_LIMIT", "DEV_ENFORCED_POWER_LIMIT")
+"""Present power limit, the better one last; the board's own is the catalogue's."""
 # Memory is also exported for instances, which have no utilization.
 _PRESENCE: Final = _fields(
     "DEV_FB_USED", "DEV_GPU_UTIL", "PROF_GR_ENGINE_ACTIVE", "DEV_POWER_USAGE"
@@ -171,7 +172,7 @@ def node_of(labels: Mapping[str, str], node_of_pod: Mapping[str, str]) -> str:
 
 
 NAME: Final = "dcgm-exporter"
-_ASKED: Final = (*MEASURED, ENERGY, *THROTTLING, XID, *HEALTH, *FIGURES)
+_ASKED: Final = (*MEASURED, ENERGY, *THROTTLING, XID, *HEALTH, *FIGURES, *LIMITS)
 _FEW: Final = 5
 _MINUTES: Final = 10
 _HOUR: Final[Nanoseconds] = 3600 * NANOSECONDS_PER_SECOND

@@ -251,9 +251,10 @@ def read_devices(
         return found
 
     reasons = None
-    if metric := next((each for each in dcgm.REASONS if dcgm.spelled(each, metrics)), None):
-        parts = [read(query, metric) for query in (MEAN, PEAK, LOWEST)]
-        reasons = ThrottleReasons(*(part for part in parts if part is not None))
+    if any(dcgm.spelled(each, metrics) for each in dcgm.REASONS):
+        # Exporters of one fleet may spell them differently.
+        parts = [signals(query, dcgm.REASONS) for query in (MEAN, PEAK, LOWEST)]
+        reasons = ThrottleReasons(*(part[Signal.CLOCK_EVENT_REASONS] for part in parts))
     length = seconds(queries.grid.step)
     gained = ((condition, read(GAINED, each)) for each, condition, _ in VIOLATIONS)
     return DeviceReadings(

@@ -67,6 +67,12 @@ def _wholes(devices: Iterable[Device]) -> tuple[str, ...]:
     return tuple(sorted({each.mig.parent_uuid if each.mig else each.uuid for each in devices}))
 
 
+def _limited(device: FleetDevice) -> Device:
+    """Return the device with its present power limit, to which its draw is related."""
+    limit = device.readings.get(Signal.POWER_LIMIT_WATTS, device.device.power_limit_watts)
+    return replace(device.device, power_limit_watts=limit)
+
+
 _USUAL_RESOLUTION_SECONDS: Final = 30.0
 """Default time between two collections of dcgm-exporter."""
 
@@ -114,7 +120,7 @@ class DcgmExporterSource:
         Recorded series replace samples; devices without them are read from samples.
         """
         names = dcgm.presence_names(report.metrics)
-        chosen = [each.device for each in devices if not each.device.has_mig_instances]
+        chosen = [_limited(each) for each in devices if not each.device.has_mig_instances]
         if not names or not chosen:
             return FleetDay({})
         all_names = (*names, *dcgm.other_presence_names(report.metrics))

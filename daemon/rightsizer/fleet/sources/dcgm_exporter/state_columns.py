@@ -245,12 +245,14 @@ def pressed(
     grid: Grid,
     settings: PressureSettings,
 ) -> dict[Resource, Floats]:
-    """Return where each resource but memory was at its limit while requests waited."""
+    """Return where each resource was at its limit while requests waited; memory by the cache."""
     waits = signals[Signal.REQUESTS_WAITING] >= settings.requests_waiting
-    waits |= signals[Signal.KV_CACHE_USED] >= settings.kv_cache_ratio
+    is_full = signals[Signal.KV_CACHE_USED] >= settings.kv_cache_ratio
+    found = {Resource.MEMORY: waits & is_full}
+    waits |= is_full
     counted = np.where(is_read, signals[Signal.PREEMPTIONS], np.nan)
     before = np.fmax.accumulate(counted, axis=1)
     grown = counted[:, 1:] > before[:, :-1]
     for later in range(nanoseconds(settings.preemption_hold_seconds) // grid.step + 1):
         waits[:, 1 + later :] |= grown[:, : grown.shape[1] - later]
-    return {each: at & waits for each, at in saturated.items() if each is not Resource.MEMORY}
+    return {each: at & waits for each, at in saturated.items()} | found
