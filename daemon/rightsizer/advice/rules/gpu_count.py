@@ -233,14 +233,12 @@ def _memory_need(case: Case) -> float:
     """
     fixed, growing = 0.0, 0.0
     for device, window, fit in zip(case.devices, case.windows, case.provisioning, strict=True):
-        memory = fit.resources.get(Resource.MEMORY)
-        if memory is None or memory.demand is None or memory.need is None:
-            continue
-        means = sorted(window.blocks.series(Measure.MEMORY_BYTES).means)
-        rest = means[int(_AT_REST * len(means))] if means else 0.0
-        own = min(memory.demand, rest / (device.memory_total_bytes or math.inf))
-        fixed = max(fixed, own)
-        growing += (memory.demand - own) * memory.need / memory.demand if memory.demand else 0.0
+        memory, total = fit.resources.get(Resource.MEMORY), device.memory_total_bytes
+        if memory and memory.demand and memory.need:
+            means = sorted(window.blocks.series(Measure.MEMORY_BYTES).means)
+            rest = means[int(_AT_REST * len(means))] / total if means and total else 0.0
+            fixed = max(fixed, min(rest, memory.demand))
+            growing += memory.need * (1.0 - min(1.0, rest / memory.demand))
     return growing / (1.0 - fixed) if fixed < 1.0 else len(case.devices)
 
 

@@ -78,7 +78,7 @@ def judge(subject: CaseSubject, settings: PowerThrottledSettings) -> Finding:
     active = max((seconds(window.active) for window in case.windows), default=0.0)
     # The cost of a lowered limit shows only under load.
     is_at_rest = active < settings.minimum_active_seconds
-    if is_at_rest and _capped(_limits(case, case.devices), settings):
+    if is_at_rest and any(each.is_lowered(settings) for each in _limits(case, case.devices)):
         why = "the power limit was lowered, and it hardly worked, so what that costs is unknown"
         return subject.abstain(why, Reason.INSUFFICIENT_DATA)
     is_blind = hides_why_clocks_are_low(case, Signal.POWER_VIOLATION_SECONDS)
@@ -100,7 +100,7 @@ def judge(subject: CaseSubject, settings: PowerThrottledSettings) -> Finding:
             "enforced and default power limit are not both known, so a lowered one looks normal: "
             f"no {metrics_of((Signal.POWER_LIMIT_WATTS,))}"
         )
-    if not (capped := _capped(known, settings)):
+    if not (capped := [each for each in known if each.is_lowered(settings)]):
         watts = ", ".join(sorted({f"{each.watts:.0f} W" for each in known}))
         return seen.find_nothing(
             f"; the limit is the board's own default ({watts}): dense compute gets there by itself",
@@ -122,10 +122,6 @@ def _limits(case: Case, devices: Sequence[Device]) -> list[_PowerLimit]:
         and status.limit_watts is not None
         and status.device.power_limit_watts is not None
     ]
-
-
-def _capped(limits: Sequence[_PowerLimit], settings: PowerThrottledSettings) -> list[_PowerLimit]:
-    return [each for each in limits if each.is_lowered(settings)]
 
 
 def _problem(seen: TimeShare, capped: list[_PowerLimit], windows: list[Window]) -> Finding:
