@@ -212,7 +212,9 @@ def _spins(signals: SignalColumns, settings: ClassificationSettings) -> Floats:
     by_counters = ~(pipes >= settings.stall_pipe_ratio) & ~(dram >= settings.stall_dram_ratio)
     by_controller = ~(controller >= settings.stall_memory_controller_ratio)
     is_quiet = np.where(np.isnan(np.fmax(pipes, dram)), by_controller, by_counters)
-    return ~(engines >= settings.stall_engine_ratio) & is_quiet
+    links = signals.highest(*PCIE, *NVLINK)
+    works = (engines >= settings.stall_engine_ratio) | (links >= settings.stall_link_ratio)
+    return ~works & is_quiet
 
 
 def conditions_of(
