@@ -293,7 +293,7 @@ def test_images_are_what_a_model_of_images_and_texts_is_asked_for() -> None:
         ("--model 7B --rps 1e400", "--rps: must be from -1e+15 to 1e+15"),
         ("--model 7B --in 0", "--in: 0 is not above 0"),
         ("--model 7B --ttft 0s", "--ttft: 0 is not above 0"),
-        ("--model sdxl --train lora", "--train: finetune-lora is for transformers"),
+        ("--model sdxl --train lora", "--train: finetune-lora is for models of tokens"),
         (
             "--model bert --latency 20",
             "--latency: must be a duration (got '20'); write it like 50ms",

@@ -77,6 +77,16 @@ def test_mixtures_are_slower_on_boards_of_other_vendors() -> None:
     assert serve(dense, board, SINGLE, 8, settings=alike) == serve(dense, board, SINGLE, 8)
 
 
+def test_unpacked_weights_take_a_smaller_tile() -> None:
+    """16 rows (`mma.m16n8k16`): more than reading 4 bits takes where compute is scarce."""
+    board = built_in().boards["H20"]
+    served = serve(requirement_for(LLAMA_8B, NumberFormat.INT4), board, SINGLE, 1)
+
+    tile = 2 * 16 * (8.03e9 - 2 * 128256 * 4096) / (board.achieved(Precision.BF16) or 1.0)
+    assert served.tpot_ms.value > 1e3 * (tile + 32 * 70e-6 + 1e-3)
+    assert served.tpot_ms.value == pytest.approx(1e3 * (tile + 32 * 70e-6 + 1e-3), rel=0.15)
+
+
 def test_served_adapters_take_memory_and_time() -> None:
     """Those that 8 requests choose of 4 are read: 1 - (3/4)^8; and 62 us a layer (Punica)."""
     plain = requirement_for(LLAMA_8B)

@@ -32,20 +32,7 @@ _RATES: Final[Mapping[str, frozenset[WorkUnit]]] = {
     _STREAMS: frozenset({WorkUnit.AUDIO_SECONDS}),
 }
 """Units of rates, and the units of work of the models that support them."""
-SPELLINGS: Final[Mapping[str, str]] = {
-    **{key: key for key in _RATES},
-    **{key: key for key in ("input_tokens", "output_tokens", "concurrency", "prefix_cache_ratio")},
-    "adapters": "adapters",
-    "rps": _REQUESTS,
-    "in": "input_tokens",
-    "out": "output_tokens",
-    **dict.fromkeys(("ttft", "ttft_ms"), "ttft_ms"),
-    **dict.fromkeys(("tpot", "tpot_ms"), "tpot_ms"),
-    **dict.fromkeys(("latency", "latency_ms"), "latency_ms"),
-    **{key: key for key in ("ttft_percentile", "tpot_percentile", "latency_percentile")},
-    **dict.fromkeys(("arrivals", "burstiness"), "burstiness"),
-    **dict.fromkeys(("chunk", "chunk_seconds"), "chunk_seconds"),
-}
+SPELLINGS: Final[Mapping[str, str]] = {**{key: key for key in _RATES}, **words_of("load")}
 """Field of a load for each key; rates keep their names."""
 _PERIOD: Final = re.compile(r"(.*[^\s/])\s*/\s*(s|min|h|day)")
 """`600/min`."""
@@ -170,6 +157,10 @@ def _completed(values: dict[str, Any], model: Model, *, is_live: bool) -> Iterat
     if unit is not WorkUnit.AUDIO_SECONDS or not isinstance(model, Transformer):
         return
     window = model.sound_seconds
+    yield (
+        "served by an engine that batches; libraries that hear one sound at a time are 2 to 7 times"
+        " slower"
+    )
     values.setdefault("input_tokens", window * _FRAMES_PER_SECOND)
     if "output_tokens" not in values:
         values["output_tokens"] = round(window * _SPOKEN_TOKENS_PER_SECOND)

@@ -224,7 +224,7 @@ def _training(requirement: Requirement) -> Iterator[str]:
 def _adapters(requirement: Requirement) -> Iterator[str]:
     lora = requirement.lora
     if not isinstance(requirement.model, Transformer):
-        yield f"task: {requirement.task} is for transformers; take training"
+        yield f"task: {requirement.task} is for models of tokens; take training"
     if lora.rank < 1:
         yield f"lora.rank: {lora.rank} is less than 1; 8 is usual"
     elif isinstance(requirement.model, Transformer) and lora.rank > requirement.model.hidden:

@@ -33,8 +33,10 @@ _ENCODER_ELEMENT_TRAFFIC = 24.0
 """Bytes per element of an encoder's width, per token and layer: two norms read two inputs and
 write one in 16 bits, attention reads and writes four, the activation two."""
 _TILE_ROWS = {"Hopper": 64.0}
-"""Rows a matrix unit multiplies at a time, by architecture (PTX, `wgmma.m64`); others take 16 or
-fewer. Relevant on boards with high bandwidth and little compute, such as the H20."""
+"""Rows a matrix unit multiplies at a time, by architecture (PTX, `wgmma.m64`). Relevant on boards
+with high bandwidth and little compute, such as the H20."""
+_UNPACKED_TILE_ROWS = 16.0
+"""The same of kernels that unpack weights (PTX, `mma.m16n8k16`, as in Marlin)."""
 _UNPACKED_BYTES = 4.0
 """Extra write and read of a parameter in 16 bits, for formats that unpack whole matrices."""
 
@@ -210,7 +212,8 @@ class ForwardPass:
         common = self.experts.common_parameters * stored + kept * (_BF16_BYTES - stored)
         self._common_bytes = common
         """Read in every pass through all layers."""
-        self._tile_rows = 0.0 if is_unpacked else _TILE_ROWS.get(board.architecture, 0.0)
+        rows = _TILE_ROWS.get(board.architecture, 0.0)
+        self._tile_rows = _UNPACKED_TILE_ROWS if is_unpacked else rows
         self._depth = model.depth
         self._times = 1.0 / settings.encoder_decoder_ratio if model.input_ratio else 1.0
         if model.experts > 1 and board.vendor != _TUNED_VENDOR:

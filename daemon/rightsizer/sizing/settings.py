@@ -353,6 +353,9 @@ class TrainingSettings:
             Source: A5000, RTX 4090 and RTX 6000 Ada in published figures
         slow_link_factor: Further error if communicating GPUs have no direct links.
             Source: the same
+        early_board_factor: Further error on boards before Ampere, for which frameworks were tuned
+            little, or years ago.
+            Source: BERT large on V100 in TensorFlow of 2019, 2.6 to 2.9 times too fast
         convolution_factor: Further error for convolutional networks: depthwise and concatenating
             ones differ widely from others.
             Source: four networks on an RTX 3090 (timm), 1.2 to 2.8 times too fast
@@ -379,6 +382,7 @@ class TrainingSettings:
     error_factor: float = _factor(1.4)
     assumed_board_factor: float = _factor(1.4)
     slow_link_factor: float = _factor(1.4)
+    early_board_factor: float = _factor(2.5)
     convolution_factor: float = _factor(2.0)
 
 

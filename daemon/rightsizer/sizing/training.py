@@ -320,6 +320,7 @@ def _error_factor(
     beside = (
         settings.assumed_board_factor if is_assumed else 1.0,
         1.0 if is_linked else settings.slow_link_factor,
+        1.0 if board.computes_in_bf16 else settings.early_board_factor,
         settings.convolution_factor if is_convolutional else 1.0,
     )
     return math.exp(math.hypot(*map(math.log, (settings.error_factor, *beside))))
