@@ -31,7 +31,8 @@ from rightsizer.telemetry.recordings.table import CellColumn, CellTable
         ("83 parsecs", Missing.INVALID),
         ("-1", Missing.INVALID),
         ("250 %", Missing.INVALID),
-        ("nan", Missing.INVALID),
+        ("nan", Missing.NO_SAMPLE),
+        ("inf", Missing.INVALID),
         ("18446744073709551615", Missing.INVALID),
     ],
 )

@@ -116,8 +116,12 @@ def test_torn_report_is_read_as_far_as_it_goes(replay: Replays, write: Writes, r
     assert found.values("GPU-1", Signal.GPU_BUSY) == [0.5, None]
 
 
-def test_report_without_a_uuid_is_reported(replay: Replays, write: Writes) -> None:
-    """A GPU that cannot be told from others has no readings."""
-    text = "".join(_TEXT.format(second=second, busy=1) for second in range(2))
-    nameless = text.replace(": GPU-1", ": N/A", 1)
-    assert "GPU without a uuid" in replay(write(nameless, "q.log")).warnings
+def test_gpus_without_a_uuid_are_named_by_their_address(replay: Replays, write: Writes) -> None:
+    """With `-d UTILIZATION,MEMORY` a report has no uuid; without a time it is counted."""
+    text = "".join(_TEXT.format(second=second, busy=1 + second) for second in range(2))
+    lines = [line for line in text.splitlines(keepends=True) if "UUID" not in line]
+    found = replay(write("".join(lines), "q.log"))
+    assert found.values("00000000:01:00.0", Signal.GPU_BUSY) == [0.01, 0.02]
+    assert found.source.devices[0].pci_bus_id == "00000000:01:00.0"
+    timeless = write(text.replace("Timestamp  ", "Driver  ", 1), "q.log")
+    assert "report without a timestamp" in replay(timeless).warnings

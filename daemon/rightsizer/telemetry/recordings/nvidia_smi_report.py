@@ -18,6 +18,7 @@ _XML: Final = re.compile(
     r"\s*<(?P<end>/?)(?P<name>\w+)[^>]*?(?P<empty>/?)>(?:(?P<value>[^<]*)</\w+>)?"
 )
 _BEGINS: Final = re.compile(r"=+NVSMI LOG=+|<nvidia_smi_log>")
+_BUS_ID: Final = re.compile(r"[0-9A-F]{4,8}:[0-9A-F]{2}:[0-9A-F]{2}\.\d", re.IGNORECASE)
 _INDENT: Final = 4
 _COLUMNS: Final = {
     (section, name): column
@@ -40,8 +41,9 @@ class _Report:
         self.line, self._stream = line, stream
         self.begin_device()
 
-    def begin_device(self) -> None:
-        self.uuid = self.name = ""
+    def begin_device(self, bus_id: str = "") -> None:
+        self.bus_id = self.uuid = bus_id  # With `-d` a report has no other name of a GPU.
+        self.name = ""
         self._cells: dict[tuple[str, str], str] = {}
         self._processes: dict[int, ProcessKind] | None = None
         self._pid: int | None = None
@@ -66,7 +68,8 @@ class _Report:
     def rows(self, notes: RecordingNotes) -> Iterator[RecordingRow]:
         """Yield the row of the current GPU; none for a report's header."""
         if self._cells and self.time is not None and self.uuid:
-            notes.learn(self.uuid, RecordingDeviceFacts(name=self.name))
+            facts = RecordingDeviceFacts(name=self.name or None, pci_bus_id=self.bus_id or None)
+            notes.learn(self.uuid, facts)
             places = sorted(self._cells, key=lambda place: _COLUMNS[place].rank)
             cells = ((_CELLS[place], self._cells[place]) for place in places)
             values, missing = read_cells(cells, self.line, notes)
@@ -79,7 +82,7 @@ class _Report:
                 self.time, self.uuid, values, missing, self._stream, processes=processes
             )
         elif self._cells:
-            notes.count("GPU without a uuid, or report without a timestamp", self.line)
+            notes.count("GPU without an address, or report without a timestamp", self.line)
         self.begin_device()
 
 
@@ -94,6 +97,7 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
         name, value = said_by(line.rstrip(), sections)
         if name == "gpu" and not value:
             yield from report.rows(notes)
+            report.begin_device(found[0] if (found := _BUS_ID.search(line)) else "")
         elif name == "timestamp":
             try:
                 report.time = parse_timestamp(value)

@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import getitem, itemgetter
@@ -99,6 +100,8 @@ class CellColumn(dict[str, float | Missing]):
                 number = _unusual_number(text)
             except (ValueError, OverflowError):
                 return Missing.INVALID
+        if math.isnan(number):
+            return Missing.NO_SAMPLE  # As pandas and Prometheus write it.
         if (factor := self._factors[unit]) is None:
             return Missing.INVALID
         return plausible(self.signal, scaled(number, factor))
