@@ -3,14 +3,25 @@
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from nvml_driver import FakeDriver, FakeGpu, FakeInstance, reading, tick
+from nvml_driver import (
+    FakeDriver,
+    FakeGpu,
+    FakeInstance,
+    installed,
+    patient_settings,
+    reading,
+    tick,
+)
+from rightsizer.catalogue.catalogue import built_in
 from rightsizer.io.clock import FastClock
 from rightsizer.model.reading import Missing
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.telemetry.live import LiveSource
+from rightsizer.telemetry.nvml.connection import NvmlConnection
 
 POWER = "nvmlDeviceGetPowerUsage"
 PEERS = "nvmlDeviceGetTopologyCommonAncestor"
@@ -145,3 +156,31 @@ def test_a_slow_gpu_that_is_cut_again_keeps_what_it_gave() -> None:
         driver.hanging.clear()
         gate.set()
         assert not until(source, clock, lambda found: "MIG-1" in found.readings).down
+
+
+def test_change_during_an_enumeration_is_looked_for_again() -> None:
+    """Its result may be from before the change; the next one would be a minute later."""
+    driver, clock, gate = three_gpus(), FastClock(0), threading.Event()
+    with installed(driver):
+        connection = NvmlConnection(
+            clock=clock,
+            settings=patient_settings(),
+            catalogue=built_in(),
+            sysfs=Path("/nowhere"),
+        )
+        connection.advance(time.monotonic() + 60)
+        first = connection.inventory
+        tick(clock, 61)
+        driver.hanging["nvmlDeviceGetCount_v2", -1] = gate
+        connection.advance(time.monotonic())
+        connection.retry_soon()
+        driver.hanging.clear()
+        gate.set()
+        deadline = time.monotonic() + 5
+        for wait_seconds in (0.0, 2.0):
+            tick(clock, wait_seconds)
+            while connection.inventory is first and time.monotonic() < deadline:
+                connection.advance(time.monotonic())
+            first = connection.inventory
+        connection.close(time.monotonic() + 60)
+    assert driver.calls.count("nvmlDeviceGetCount_v2") == 3

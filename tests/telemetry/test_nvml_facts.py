@@ -166,6 +166,27 @@ def test_profile_without_privileges_is_the_one_of_that_size() -> None:
     assert profile_of(odd, None) == ""
 
 
+def test_profile_of_an_instance_without_a_number_is_no_other_instances() -> None:
+    """Instance 0 is one, too: the largest or another; the size decides."""
+    driver = FakeDriver(FakeGpu("GPU-0", instances=[FakeInstance("MIG-a")]))
+    mig_profiles(driver, PROFILES, {0: 9})
+    driver.more["nvmlDeviceGetName"] = texts("NVIDIA H100 80GB HBM3")
+    driver.lacking.add("nvmlDeviceGetGpuInstanceId")
+    mig = inventory_of(driver).gpus[0].instances[0].device.mig
+    assert mig is not None
+    assert mig.profile == "1g.10gb"
+
+
+@pytest.mark.parametrize("number", [4_000_000_000, 99, 0])
+def test_impossible_maximum_of_a_link_is_none(number: int) -> None:
+    """Every link would count as degraded."""
+    driver = FakeDriver(FakeGpu("GPU-0"))
+    for name in ("Generation", "Width"):
+        driver.more[f"nvmlDeviceGetMaxPcieLink{name}"] = telling(number)
+    device = inventory_of(driver).gpus[0].whole.device
+    assert (device.pcie_generation_maximum, device.pcie_width_maximum) == (None, None)
+
+
 def test_profile_of_a_compute_instance_says_its_part() -> None:
     """Its name has its compute slices and its GPU instance's profile."""
     driver = FakeDriver(FakeGpu("GPU-0", instances=[FakeInstance("MIG-a", gpu_instance_id=2)]))

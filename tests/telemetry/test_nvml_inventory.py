@@ -253,6 +253,7 @@ def test_gpu_in_mig_mode_without_an_instance_is_idle() -> None:
         "nvmlDeviceGetMigMode",
         "nvmlDeviceGetMaxMigDeviceCount",
         "nvmlDeviceGetMigDeviceHandleByIndex",
+        "nvmlDeviceGetGpuInstanceId",
     ],
 )
 def test_instances_stay_while_nobody_tells_them(call: str) -> None:

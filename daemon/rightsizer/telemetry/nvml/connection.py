@@ -75,7 +75,7 @@ class NvmlConnection:
         self._next_reopening = self._due
         self._reopening = False
         self._retired: tuple[Worker[Any, Any], ...] = ()
-        self._is_waiting = False
+        self._is_waiting = self._is_outdated = False
         self._abandoned = 0
         self._release = _Release.NONE
         self.inventory: Inventory | None = None
@@ -122,6 +122,7 @@ class NvmlConnection:
         """Enumerate again within the shortest retry interval: a device has changed."""
         if self.inventory is None:
             return  # Already under way.
+        self._is_outdated = True
         soon = self._clock.time() + nanoseconds(self._settings.retry_first_seconds)
         self._due = min(self._due, soon)
 
@@ -180,6 +181,7 @@ class NvmlConnection:
                 self._release = _Release.UNDER_WAY
 
     def _begin(self) -> None:
+        self._is_outdated = False
         ask = self._ask if self._reopening else self._worker.ask
         if ask(NvmlDriver.find_devices):
             self._is_waiting = True
@@ -255,6 +257,8 @@ class NvmlConnection:
         else:
             self._unopened_back_off.reset()
         self.trouble = None if offers else "the NVIDIA driver offers no GPU on this node"
+        if self._is_outdated:  # Something changed since this enumeration began.
+            interval = min(interval, nanoseconds(self._settings.retry_first_seconds))
         self._due = self._clock.time() + interval
 
     def _refuse(self, answer: NvmlFailure | Crashed) -> None:

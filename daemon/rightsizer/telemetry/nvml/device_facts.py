@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pynvml
 
@@ -23,6 +23,7 @@ BY_INDEX: Final = "index:"
 BY_ADDRESS: Final = "pci:"
 PLACEHOLDERS: Final = (BY_INDEX, BY_ADDRESS)
 """What names of GPUs without a uuid begin with."""
+N = TypeVar("N", int, float)
 _Text = Callable[[Any], str | None]
 _PROFILE: Final = re.compile(r"\bMIG (\S+)$")
 _COMPUTE_INSTANCE: Final = re.compile(r"^\d+c\.")
@@ -201,6 +202,8 @@ def describe_gpu(
         )
     )
     sm_clock = facts.number("nvmlDeviceGetMaxClockInfo", handle, pynvml.NVML_CLOCK_SM)
+    generation = facts.ask("nvmlDeviceGetMaxPcieLinkGeneration", handle)
+    width = facts.ask("nvmlDeviceGetMaxPcieLinkWidth", handle)
     device = Device(
         uuid=uuid,
         index=index,
@@ -215,8 +218,8 @@ def describe_gpu(
         temperature_slowdown_celsius=slowdown,
         temperature_shutdown_celsius=shutdown,
         sm_clock_maximum_hertz=_possible(Signal.SM_CLOCK_MAXIMUM_HERTZ, (sm_clock or 0) * 1e6),
-        pcie_generation_maximum=facts.number("nvmlDeviceGetMaxPcieLinkGeneration", handle) or None,
-        pcie_width_maximum=facts.number("nvmlDeviceGetMaxPcieLinkWidth", handle) or None,
+        pcie_generation_maximum=_possible(Signal.PCIE_LINK_GENERATION, generation),
+        pcie_width_maximum=_possible(Signal.PCIE_LINK_WIDTH, width),
         facts=facts.texts(_CONSTANTS, handle),
     )
     board = facts.catalogue.find(name)
@@ -240,7 +243,7 @@ def _watts(milliwatts: int | None) -> float | None:
     return _possible(Signal.POWER_LIMIT_WATTS, (milliwatts or 0) / 1e3)
 
 
-def _possible(signal: Signal, value: float | None) -> float | None:
+def _possible(signal: Signal, value: N | None) -> N | None:
     """Return a fact if it is in its signal's possible range."""
     return None if not value or is_blank(value) or not is_possible(signal, value) else value
 
@@ -313,7 +316,9 @@ def _profile(
         for number in range(_PROFILE_COUNT)
         if (profile := facts.ask("nvmlDeviceGetGpuInstanceProfileInfo", parent.handle, number))
     ]
-    instance = facts.ask("nvmlDeviceGetGpuInstanceById", parent.handle, gpu_instance_id or 0)
+    # Without its number another instance might be described.
+    by_id = ("nvmlDeviceGetGpuInstanceById", parent.handle, gpu_instance_id)
+    instance = None if gpu_instance_id is None else facts.ask(*by_id)
     info = None if instance is None else facts.ask("nvmlGpuInstanceGetInfo", instance)
     if info is not None:
         fitting = [profile for profile in profiles if profile.id == info.profileId]

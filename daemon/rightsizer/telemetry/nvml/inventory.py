@@ -231,7 +231,8 @@ class NvmlInventoryReader:
         if isinstance(mode, NvmlFailure):
             listed = () if mode.is_unsupported else mode
         elif mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE:
-            listed, is_cut = self._instances(device, handle), True
+            are_known = known is not None and bool(known.instances)
+            listed, is_cut = self._instances(device, handle, are_known=are_known), True
         if isinstance(listed, NvmlFailure):
             instances = () if known is None else known.instances
         else:
@@ -268,7 +269,7 @@ class NvmlInventoryReader:
         return tuple(named.values())
 
     def _instances(
-        self, whole: Device, whole_handle: Any
+        self, whole: Device, whole_handle: Any, *, are_known: bool
     ) -> tuple[DeviceTarget, ...] | NvmlFailure:
         """Return all instances of a GPU in MIG mode, or why they are unknown."""
         ask = self.facts.library.ask
@@ -281,11 +282,15 @@ class NvmlInventoryReader:
         found: list[DeviceTarget] = []
         for place in range(slices):
             handle = ask("nvmlDeviceGetMigDeviceHandleByIndex", whole_handle, place)
-            if not isinstance(handle, NvmlFailure):
-                device = describe_instance(self.facts, handle, parent, place)
-                found.append(DeviceTarget(device, handle, whole_handle))
-            elif handle.code not in _NO_INSTANCE:
-                return handle
+            if isinstance(handle, NvmlFailure):
+                if handle.code not in _NO_INSTANCE:
+                    return handle
+                continue
+            number = ask("nvmlDeviceGetGpuInstanceId", handle) if are_known else None
+            if isinstance(number, NvmlFailure) and not number.is_unsupported:
+                return number  # With another number it would become another instance.
+            device = describe_instance(self.facts, handle, parent, place)
+            found.append(DeviceTarget(device, handle, whole_handle))
         return tuple(found)
 
 

@@ -8,7 +8,7 @@ from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
 from rightsizer.telemetry.nvml.collector import NvmlCollector, NvmlValue
 from rightsizer.telemetry.nvml.handle import DeviceHandle
-from rightsizer.telemetry.nvml.library import NvmlFailure, is_blank
+from rightsizer.telemetry.nvml.library import NvmlFailure
 from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
 _CALLS: Final = (
@@ -20,6 +20,8 @@ _NO_SENSOR: Final = NvmlFailure(
     Missing.NOT_SUPPORTED, "nvmlDeviceGetFieldValues", "0 degrees: there is no memory sensor"
 )
 _NO_FAN: Final = NvmlFailure(Missing.NOT_SUPPORTED, "nvmlDeviceGetNumFans", "the board has no fan")
+_FANS_MAXIMUM: Final = 16
+"""A driver that counts more answers nonsense."""
 _FAN_OVERSHOOT_RATIO: Final = 1.0
 """Speed is a percentage of the intended maximum, which a fan may exceed (NVML API reference,
 nvmlDeviceGetFanSpeed)."""
@@ -33,7 +35,7 @@ def _read(handle: DeviceHandle, builder: ReadingBuilder) -> None:
 
 def _read_fans(handle: DeviceHandle, builder: ReadingBuilder) -> None:
     count = handle.ask_once("nvmlDeviceGetNumFans")
-    if isinstance(count, NvmlFailure) or is_blank(count):
+    if isinstance(count, NvmlFailure) or count > _FANS_MAXIMUM:
         fastest = handle.ask("nvmlDeviceGetFanSpeed")
     else:
         speeds = [handle.ask("nvmlDeviceGetFanSpeed_v2", fan) for fan in range(count)]
