@@ -143,6 +143,16 @@ def test_ambiguous_column_is_refused_with_the_remedy(
         replay(write(text))
 
 
+def test_column_whose_words_do_not_suffice_is_named(replay: Replays, write: Writes) -> None:
+    """Memory in GB may be what is used, or what there is."""
+    path = write("time,gpu,util_pct,vram_gb,loss\n1772532000,0,90,12.5,3\n")
+    played = replay(path)
+    assert "left out: 'vram_gb'; name what is of a GPU, as by --fields" in played.warnings
+    assert played.readings("index:0")[0].values == {Signal.GPU_BUSY: 0.9}
+    played = replay(path, fields="timestamp,gpu_index,util_pct,memory_used_gib,x")
+    assert played.values("index:0", Signal.MEMORY_USED_BYTES) == [12.5 * GIB]
+
+
 @pytest.mark.parametrize(
     ("heading", "step"), [("timestamp_ms", 10**6), ("elapsed_ms", 10**6), ("elapsed_s", 10**9)]
 )

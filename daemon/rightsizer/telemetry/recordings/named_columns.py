@@ -84,6 +84,7 @@ _DEVICE_WORDS: Final = frozenset({"gpu", "cuda", "card", "device"})
 _INDEX: Final = re.compile(r"(?:gpu|cuda|card|device|nvidia)?[\s_:/#-]*(\d+)", re.IGNORECASE)
 _FOR_EXCEL: Final = "sep="
 _ADD_UNIT: Final = "add it to the heading, like util_pct or memory_used_mib"
+_NAMED: Final = "--fields timestamp,gpu_index,util_pct,memory_used_gib,x"
 _REMEDY: Final = "where that is wrong, give a column map (--columns)"
 _NUMBER: Final = re.compile(r"-?\d+(?:[.,]\d+)? ?%?")
 _DIGITS: Final = re.compile(r"\d+")
@@ -308,8 +309,12 @@ class _Layout:
             column = CellColumn(at, heading, said.signal, unit)
             columns.setdefault(said.device, []).append(column)
         if texts:
-            columns_read = ", ".join(texts.values())
-            notes.remark(f"columns are read by their names: {columns_read}; {_REMEDY}")
+            left = (f"'{each}'" for at, each in enumerate(headings) if at not in read)
+            unread = ", ".join(each for each in left if _UNITS.keys() & {*_words(each)})
+            notes.remark(
+                f"columns are read by their names: {', '.join(texts.values())}; {_REMEDY}"
+                + (f"; left out: {unread}; name what is of a GPU, as by {_NAMED}" if unread else "")
+            )
         self._tables = {device: CellTable(found) for device, found in columns.items()}
         self._order = None
         if None in self._tables and self._device_at is None:
