@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from rightsizer.io.yaml import load_beside
 from rightsizer.model.dcgm_fields import DCGM_FIELDS
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds, Unit
@@ -33,53 +34,22 @@ from rightsizer.telemetry.recordings.unnamed_devices import device_order
 _WORD: Final = re.compile(r"%|[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _UNIT_CASE: Final = re.compile("iB|[mk][WB]|Hz")
 """Units that are one word in spite of their capitals."""
-_UNITS: Final = {
-    **dict.fromkeys(("%", "pct", "percent", "percentage", "perc"), "%"),
-    **dict.fromkeys(("mb", "mib"), "MiB"),
-    **dict.fromkeys(("gb", "gib"), "GiB"),
-    **dict.fromkeys(("b", "byte", "bytes"), "bytes"),
-    **dict.fromkeys(("w", "watt", "watts"), "W"),
-    **dict.fromkeys(("mw", "milliwatt", "milliwatts"), "mW"),
-    **dict.fromkeys(("kb", "kib"), "KiB"),
-    "kw": "kW",
-    **dict.fromkeys(("c", "celsius"), "C"),
-    "ratio": "ratio",
-    "mhz": "MHz",
-}
-"""Programs that log NVML's values write MB for MiB, as nvidia-smi does."""
-_SYNONYMS: Final = {
-    **dict.fromkeys(("utilization", "utilisation"), "util"),
-    **dict.fromkeys(("activity", "busy"), "load"),
-    **dict.fromkeys(("use", "usage", "allocated"), "used"),
-    **dict.fromkeys(("mem", "vram", "fb"), "memory"),
-    "temp": "temperature",
-    "clk": "clock",
-    "pwr": "power",
-    "cap": "limit",
-}
-_FILLERS: Final = frozenset({"gpu", "nvidia", "average", "avg", "mean", "current", "draw"})
+_LOADED: Final[Mapping[str, Any]] = load_beside(__file__, "headings.yaml")
+_UNITS, _SYNONYMS = (
+    {word: meaning for meaning, words in _LOADED[section].items() for word in words}
+    for section in ("units", "synonyms")
+)
+_FILLERS, _VAGUE, _OF_GPUS, _OF_HOSTS = (
+    frozenset(_LOADED[section]) for section in ("fillers", "vague", "gpus", "hosts")
+)
+_TIMES, _DEVICES, _UUIDS, _NAMES, _NODES = (
+    frozenset(_LOADED[section]) for section in ("times", "devices", "uuids", "names", "nodes")
+)
 _SIGNALS: Final = {
     frozenset(words.split()): (column.signal, column.unit)
     for words, column in signal_columns("words").items()
 }
 """By significant words of a heading; an empty unit is stated or inferred."""
-_VAGUE: Final = frozenset({"used", "load"})
-"""Words that need a subject."""
-_OF_GPUS: Final = frozenset({"gpu", "nvidia", "vram", "fb", "gfx"})
-_OF_HOSTS: Final = frozenset({"cpu", "ram", "system", "host", "disk"})
-"""Words of host columns, beside which memory and power without a GPU may be the host's."""
-_TIMES: Final = {
-    *("timestamp", "time", "date time", "datetime", "date", "ts", "time stamp", "epoch"),
-    *("unix time", "wall time", "timestamp s", "timestamp ms", "elapsed s", "elapsed sec"),
-    *("elapsed ms", "time s", "time ms", "relative time s", "relative time ms"),
-}
-_DEVICES: Final = {
-    *("gpu", "gpu id", "gpu index", "gpu idx", "gpu number", "index", "device", "device id"),
-    *("device index", "card"),
-}
-_UUIDS: Final = {"gpu uuid", "uuid"}
-_NAMES: Final = {"gpu name", "name", "model", "gpu model", "model name", "product name"}
-_NODES: Final = {"host", "hostname", "host name", "node", "node name", "machine", "machine id"}
 _DEVICE_WORDS: Final = frozenset({"gpu", "cuda", "card", "device"})
 _INDEX: Final = re.compile(r"(?:gpu|cuda|card|device|nvidia)?[\s_:/#-]*(\d+)", re.IGNORECASE)
 _FOR_EXCEL: Final = "sep="
