@@ -23,6 +23,7 @@ from rightsizer.model.units import format_duration
 LABELED: Final = "States of labeled scenarios"
 EVALUATIONS: Final[Sequence[tuple[str, str, str]]] = (
     (LABELED, "states", ""),
+    ("States of labeled workloads on real boards", "hardware.states", ""),
     ("States of logs that lack columns", "missing_columns", ""),
     ("Stalls and culprits of logs", "log_rates", ""),
     ("Quantiles from buckets", "quantiles", ""),

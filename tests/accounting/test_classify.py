@@ -140,6 +140,26 @@ def test_stall_without_counters_needs_a_witness(
 
 
 @pytest.mark.parametrize(
+    ("controller", "pcie", "state"),
+    [
+        (0.01, None, State.HIDDEN_STALL),
+        (0.02, None, State.PRODUCTIVE),
+        (0.02, 0.0, State.HIDDEN_STALL),
+        (0.02, 0.9, State.PCIE_BOUND),
+        (0.05, 0.0, State.PRODUCTIVE),
+    ],
+)
+def test_copies_are_no_stall_without_counters(
+    controller: float, pcie: float | None, state: State
+) -> None:
+    """A loop of copies reads 100% at low power; its controller, or the link's traffic, shows it."""
+    signals = {BUSY: 1.0, POWER: 0.1, Signal.MEMORY_CONTROLLER_BUSY: controller}
+    if pcie is not None:
+        signals[Signal.PCIE_RECEIVE] = pcie
+    assert judge(signals).state is state
+
+
+@pytest.mark.parametrize(
     ("signals", "expected"),
     [
         ({BUSY: 0.8, POWER: below(0.25)}, True),

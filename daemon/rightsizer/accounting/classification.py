@@ -143,8 +143,10 @@ def _spins(evidence: StateEvidence, settings: ClassificationSettings) -> float:
         _rest_margin(evidence.nvlink, settings.stall_link_ratio),
     )
     if not evidence.has_counters:
-        controller = memory_work(evidence.signals)
-        return min(others, _rest_margin(controller, settings.stall_memory_controller_ratio))
+        limit = settings.stall_memory_controller_ratio
+        if evidence.pcie is None:
+            limit = min(limit, settings.stall_copy_controller_ratio)
+        return min(others, _rest_margin(memory_work(evidence.signals), limit))
     return min(
         others,
         _rest_margin(evidence.pipes, settings.stall_pipe_ratio),

@@ -55,6 +55,9 @@ class ClassificationSettings:
             from which a busy device at low power is not stalled; it may decode at low clocks, or
             replay small kernels.
             Source: as for memory traffic; an H100 at its full 632 W reads no more than .11
+        stall_copy_controller_ratio: The same where the traffic of PCIe is unknown: from it the
+            device may be copying.
+            Source: H100 and H200 that only copy read .02, one that waits for a collective 0
         link_ratio: Utilization of a PCIe direction from which the link is the limit.
             Source: docs/definitions.md, states
         link_pipe_ratio: Pipe activity from which PCIe is not the limit.
@@ -100,6 +103,7 @@ class ClassificationSettings:
     stall_dram_ratio: float = setting(0.05)
     stall_busy_alone_ratio: float = setting(0.98)
     stall_memory_controller_ratio: float = setting(0.05)
+    stall_copy_controller_ratio: float = setting(0.015)
     link_ratio: float = setting(0.6)
     link_pipe_ratio: float = setting(0.3)
     dram_ratio: float = setting(0.65)

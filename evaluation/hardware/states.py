@@ -1,0 +1,150 @@
+"""States of labeled workloads on real boards, by own recordings and by nvidia-smi's logs."""
+
+import csv
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Final
+
+from evaluation.hardware.workloads import WORKLOADS, Workload
+from evaluation.options import Options
+from measured import table
+from rightsizer.cli.main import main
+from rightsizer.model.state import State
+
+__all__ = ["RECORDINGS", "Recording", "Score", "evaluate", "scores"]
+
+_FOLDER: Final = Path(__file__).parent / "recordings"
+_VAGUE: Final = frozenset({State.PRODUCTIVE, State.UNKNOWN})
+"""They claim no limit."""
+_HOW: Final = """\
+Programs of known bottleneck, for 13 s each on an H100 and an H200 (`evaluation/hardware/`), beside
+`rightsizer record` and nvidia-smi's logs of the same seconds. Right: the share of the time in a
+state that a specialist accepts; in parentheses the share in a state that claims another limit. The
+rest is `productive` or `unknown`, which claims none. The first seconds are left out, since a
+reading is a mean over the time before it. `training`, `full_memory` and the starved programs may be
+`productive`.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A recording of the workloads."""
+
+    title: str
+    path: str
+    """Within `recordings/`; labels are beside it."""
+    settling_seconds: float
+    """Time at the start of each workload that a reading mixes with the gap before."""
+    options: Sequence[str] = ()
+
+
+RECORDINGS: Final = (
+    Recording("H100", "h100/second.jsonl.gz", 1.5),
+    Recording("H200", "h200/second.jsonl.gz", 1.5),
+    Recording("H100, ten a second", "h100/tenth.jsonl.gz", 0.3),
+    Recording("H100, nvidia-smi", "h100/query.csv.gz", 2.5),
+    Recording("H200, dmon", "h200/dmon.txt.gz", 2.5, ("--board", "H200-SXM-141GB")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Share of a workload's time by verdict; the rest claims nothing."""
+
+    right_ratio: float
+    wrong_ratio: float
+    claims: Mapping[State, float]
+    """Seconds by state."""
+    has_conditions: bool
+    """Whether each expected condition holds for most of the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    start: float
+    end: float
+    state: State
+    conditions: frozenset[str]
+
+
+def evaluate(options: Options) -> Iterator[str]:
+    """Lines of the table."""
+    del options
+    yield _HOW
+    found = [scores(recording) for recording in RECORDINGS]
+    header = ("workload", *(recording.title for recording in RECORDINGS))
+    rows = [
+        (workload.name, *(_cell(each[workload.name]) for each in found))
+        for workload in WORKLOADS
+        if workload.states
+    ]
+    means = [
+        _mean([each[workload.name] for workload in WORKLOADS if workload.states]) for each in found
+    ]
+    yield table([*rows, ("mean", *means)], header)
+
+
+def scores(recording: Recording) -> Mapping[str, Score]:
+    """Score of each workload with accepted states."""
+    path = _FOLDER / recording.path
+    rows = list(_timeline(path, recording.options))
+    with (path.parent / "labels.csv").open(newline="") as file:
+        labels = {
+            row["workload"]: (float(row["start"]), float(row["end"]))
+            for row in csv.DictReader(file)
+        }
+    return {
+        workload.name: _score(workload, rows, start + recording.settling_seconds, end)
+        for workload in WORKLOADS
+        if workload.states
+        for start, end in [labels[workload.name]]
+    }
+
+
+def _timeline(path: Path, options: Sequence[str]) -> Iterator[_Row]:
+    with tempfile.TemporaryDirectory() as folder:
+        timeline = Path(folder) / "timeline.csv"
+        printed = StringIO()
+        with redirect_stdout(printed), redirect_stderr(printed):
+            status = main(["replay", str(path), "--timeline", str(timeline), *options])
+        if status:
+            raise RuntimeError(f"{path}: replay ended with {status}: {printed.getvalue()}")
+        with timeline.open(newline="") as file:
+            for row in csv.DictReader(file):
+                conditions = frozenset(row["conditions"].split())
+                yield _Row(float(row["start"]), float(row["end"]), State(row["state"]), conditions)
+
+
+def _score(workload: Workload, rows: Sequence[_Row], start: float, end: float) -> Score:
+    seconds: Counter[State] = Counter()
+    held: Counter[str] = Counter()
+    for row in rows:
+        overlap = min(row.end, end) - max(row.start, start)
+        if overlap > 0:
+            seconds[row.state] += overlap
+            held.update(dict.fromkeys(row.conditions, overlap))
+    total = sum(seconds.values())
+    right = sum(seconds[State(state)] for state in workload.states)
+    vague = sum(seconds[state] for state in _VAGUE if state not in workload.states)
+    return Score(
+        right / total,
+        (total - right - vague) / total,
+        seconds,
+        all(held[condition] > total / 2 for condition in workload.conditions),
+    )
+
+
+def _cell(score: Score) -> str:
+    wrong = f" ({score.wrong_ratio:.0%})" if score.wrong_ratio >= 0.005 else ""
+    return f"{score.right_ratio:.0%}{wrong}"
+
+
+def _mean(found: Sequence[Score]) -> str:
+    right = sum(each.right_ratio for each in found) / len(found)
+    wrong = sum(each.wrong_ratio for each in found) / len(found)
+    return f"{right:.0%} ({wrong:.1%})"
