@@ -43,7 +43,7 @@ EVALUATIONS: Final[Sequence[tuple[str, str, str]]] = (
     ("MIG slices", "mig", ""),
     ("Projection of profiles", "projection", ""),
     ("The fleet, in real stores", "fleet", ""),
-    ("Faults planted in a fleet of exporters", "planted_fleet", ""),
+    ("Faults planted in a fleet of exporters", "fleet_faults", ""),
     ("Profilers' files against their raw events", "profiles", ""),
     ("The node broker", "broker", ""),
 )

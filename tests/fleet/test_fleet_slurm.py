@@ -17,13 +17,16 @@ pytestmark = pytest.mark.prometheus
 
 @pytest.fixture(scope="module")
 def store() -> Iterator[PrometheusStore]:
-    """Two jobs in two kinds of exporters, and a queue that two Prometheus scrape."""
+    """Two jobs in two kinds of exporters, and a queue that two Prometheus scrape.
+
+    Only dcgm-exporter names nodes with their domain.
+    """
     past = EstatePast(interval_seconds=120)
     for number, job in enumerate(("4711", "4712")):
         past.device(
             [Phase(20, 24, BUSY, {"hpc_job": job})],
             UUID=gpu(number),
-            Hostname="gpu-1",
+            Hostname="gpu-1.example.org",
             modelName="NVIDIA H100 80GB HBM3",
         )
     past.series(

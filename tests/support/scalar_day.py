@@ -18,7 +18,7 @@ from rightsizer.accounting.settings import EntrySettings
 from rightsizer.accounting.signals import derive_signals, highest, layout_of, usage
 from rightsizer.accounting.window_builder import entry_measures, measures_of
 from rightsizer.fleet.cache.day_frame import ColumnKind, Floats
-from rightsizer.fleet.cache.grid import FINE_STEP, Grid
+from rightsizer.fleet.cache.grid import Grid
 from rightsizer.fleet.model import DeviceHolding
 from rightsizer.fleet.sources.dcgm_exporter.day_accounting import WatchedDevices
 from rightsizer.fleet.sources.dcgm_exporter.readings import (
@@ -230,6 +230,8 @@ def scalar_days(
 ) -> dict[str, dict[str, array[float]]]:
     """The columns of each device."""
     devices, grid = watched.devices, watched.grid
+    longest = max(settings.imbalance.window_seconds, 2.0 * seconds(grid.step))
+    settings = replace(settings, imbalance=replace(settings.imbalance, window_seconds=longest))
     days = {device.uuid: DeviceDay.of(read, row, watched) for row, device in enumerate(devices)}
     found = {device.uuid: _blank_columns(device, days[device.uuid], grid) for device in devices}
     unknown = {uuid: set(range(grid.count)) for uuid in found}
@@ -260,8 +262,7 @@ def _blank_columns(device: Device, read: DeviceDay, grid: Grid) -> dict[str, arr
         found |= set(_THROTTLES)
     if read.means.keys() >= _TENSOR_SIGNALS:
         found.add(Condition.NO_TENSOR_CORES)
-    # Unequal work of a job's ranks is judged over ten minutes.
-    if grid.step == FINE_STEP and read.holdings:
+    if read.holdings:
         found.add(Condition.RANK_IMBALANCE)
     names = [ColumnKind.STATE.column(state) for state in State if state is not State.UNKNOWN]
     if Signal.MEMORY_USED_BYTES in read.means and device.memory_total_bytes:

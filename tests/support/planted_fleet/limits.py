@@ -67,6 +67,12 @@ CAUSES: Final = (
         ranks={2: TRAIN}, gpus=4, holder=job("dpo"),
     ),
     plant(
+        "a rank with less than half of the work", OSLO, A100, Reason.RANK_IMBALANCE,
+        load=replace(TRAIN, busy=0.97),
+        ranks={1: replace(TRAIN, busy=0.42, sm=0.4, tensor=0.2, dram=0.15, power=0.4)},
+        gpus=4, holder=job("skewed"),
+    ),
+    plant(
         "tiny kernels", OSLO, A100, Reason.LAUNCH_BOUND,
         load=replace(TRAIN, busy=0.96, sm=0.11, tensor=0.02, fp32=0.04, dram=0.07, power=0.22),
         holder=job("rnn"),
@@ -95,6 +101,12 @@ HEALTH: Final = (
     plant(
         "a GPU slowed down by heat", PARIS | HALL, H100, Reason.THERMAL_THROTTLED,
         load=replace(TRAIN, clock=0.62), gpus=1, holder=job("hot"), fields=_THERMAL,
+    ),
+    plant(
+        "heat, by the older name of the field", HALL, L40S, Reason.THERMAL_THROTTLED,
+        load=replace(TRAIN, clock=0.6), holder=job("hotter"), has_profiling=False,
+        on_own_nodes=True,
+        fields={"DCGM_FI_DEV_CLOCK_THROTTLE_REASONS": bursts(0.6, 9, float(0x40), 0.0)},
     ),
     plant(
         "a GPU slowed down by the power brake", OSLO, A100, Reason.THERMAL_THROTTLED,

@@ -238,6 +238,8 @@ def _labels(gpu: Gpu, holder: str) -> Labels:
             )
             return (*own, *target, *(_pod_labels(gpu, holder, is_honored=False) if holder else ()))
     job = (("hpc_job", holder),) if holder else ()
+    # Slurm leaves the domain out.
+    own = tuple((name, f"{value}.hall" if name == "Hostname" else value) for name, value in own)
     return (*own, ("instance", f"{gpu.node}:9400"), ("job", "gpu"), *job)
 
 

@@ -85,6 +85,11 @@ SIZE: Final = (
         holder=service("rank"), also=TOO_LARGE,
     ),
     plant(
+        "eight replicas at a fifth of their load", OSLO, A100, Reason.GPU_COUNT_OVERPROVISIONED,
+        load=replace(SERVE, busy=0.4, course=in_turns(0.2, 0.8)), gpus=8,
+        holder=service("recommend"), also=TOO_LARGE,
+    ),
+    plant(
         "eight replicas that only the day needs", PARIS, L40S, Reason.DIURNAL_AUTOSCALE,
         load=replace(SERVE, course=office_hours(0.02, 0.9)), gpus=8, holder=service("assist"),
     ),

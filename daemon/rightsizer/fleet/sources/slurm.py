@@ -140,6 +140,11 @@ _NO_NAMES: Final = "Jobs are known by their numbers alone: no exporter tells nam
 _NO_SIZES: Final = "A waiting job counts as one GPU: no exporter tells how many it asks for."
 
 
+def _names(node: str) -> tuple[str, str]:
+    """Return the names of a node, also without the domain that Slurm leaves out."""
+    return node, node.partition(".")[0]
+
+
 class SlurmState:
     """Job names, accounts, partitions and pending jobs of a fleet, from Slurm."""
 
@@ -184,9 +189,9 @@ class SlurmState:
         partitions = {node: name for name in sorted(nodes, reverse=True) for node in nodes[name]}
         devices = dict(inventory.devices)
         for uuid, device in inventory.devices.items():
-            if pool := partitions.get(device.node):
+            if pool := next(filter(None, map(partitions.get, _names(device.node))), None):
                 devices[uuid] = replace(device, pool=pool, scheduler=WorkloadKind.SLURM)
-        pools = {each.node: each.pool for each in devices.values()}
+        pools = {name: each.pool for each in devices.values() for name in _names(each.node)}
         waiting = (*inventory.waiting, *waiting_jobs(store, dict(nodes), pools, now))
         return replace(
             inventory, devices=devices, workloads=workloads, teams=teams, waiting=waiting

@@ -19,7 +19,7 @@ from rightsizer.fleet.cache.day_frame import (
     frames_of,
     zero_where_unknown,
 )
-from rightsizer.fleet.cache.grid import FINE_STEP, Grid
+from rightsizer.fleet.cache.grid import Grid
 from rightsizer.fleet.cache.measures import bins_of, histogram_of
 from rightsizer.fleet.model import DeviceHolding
 from rightsizer.fleet.sources.dcgm_exporter.readings import VIOLATIONS, DeviceReadings
@@ -99,10 +99,9 @@ def accounted_days(
     for tier, is_at in _tiers(signals).items():
         columns.add_seconds(ColumnKind.TIER, tier, is_at, is_at)
     held = conditions_of(signals, _masks(read, never), clock, holders, settings.conditions)
-    if grid.step == FINE_STEP:  # Unequal work of a job's ranks is judged over ten minutes.
-        held[Condition.RANK_IMBALANCE] = holders.out_of_balance(
-            signals, states.is_known, grid, settings.imbalance
-        )
+    held[Condition.RANK_IMBALANCE] = holders.out_of_balance(
+        signals, states.is_known, grid, settings.imbalance
+    )
     for condition, rows in _visible(read, watched, facts).items():
         if condition in held:
             part = _throttled(read, condition) if condition in THROTTLES else 1.0

@@ -28,10 +28,10 @@ from rightsizer.fleet.sources.dcgm_exporter.signal_columns import (
 )
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import ClockEvent
-from rightsizer.model.frozen import dataclass
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.signal import MEDIA_ENGINES, PIPES, Signal
 from rightsizer.model.state import Condition, Resource, State
-from rightsizer.model.units import nanoseconds
+from rightsizer.model.units import nanoseconds, seconds
 from rightsizer.model.workload import Allocator, Holding
 
 _POWER_CAP: Final = int(ClockEvent.SW_POWER_CAP)
@@ -80,7 +80,7 @@ class HolderColumns:
     def out_of_balance(
         self, signals: SignalColumns, is_known: Floats, grid: Grid, settings: ImbalanceSettings
     ) -> Floats:
-        """Return where the GPUs of a job do unequal work."""
+        """Return where the GPUs of a job do unequal work, over two intervals at least."""
         found = np.zeros(is_known.shape, bool)
         suspects = {}
         for job, ranks in self.jobs.items():
@@ -91,7 +91,8 @@ class HolderColumns:
             )
             if any((spread >= settings.spread_ratio).any() for spread in spreads):
                 suspects[job] = ranks & is_known
-        detector = ImbalanceDetector(settings)
+        longest = max(settings.window_seconds, 2.0 * seconds(grid.step))
+        detector = ImbalanceDetector(replace(settings, window_seconds=longest))
         for place in range(grid.count) if suspects else ():
             end = grid.time(place + 1)
             detector.judge(end)
