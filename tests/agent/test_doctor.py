@@ -47,7 +47,7 @@ from rightsizer.agent.doctor.peers import (
 from rightsizer.agent.settings import Settings
 from rightsizer.model.reading import Missing, Process
 from rightsizer.model.signal import Signal
-from rightsizer.model.snapshot import Down, Snapshot
+from rightsizer.model.snapshot import CollectorOutcome, Down, Snapshot
 from rightsizer.notify.grafana.settings import GrafanaSettings
 from rightsizer.owners.settings import OwnerSettings
 from rightsizer.telemetry.dcgm.settings import DcgmSettings
@@ -135,6 +135,10 @@ def test_driver(place: CheckContext) -> None:
     fallen = check_driver(replace(place, snapshot=seen(down=down)))
     assert verdict(fallen) == "limited"
     assert "it fell off the bus" in fallen.found
+    collectors = {"memory": CollectorOutcome(False, 0.0, "GPU 0: nvmlDeviceGetMemoryInfo: no")}
+    failing = check_driver(replace(place, snapshot=seen(collectors=collectors)))
+    assert verdict(failing) == "limited"
+    assert "memory (GPU 0: nvmlDeviceGetMemoryInfo: no)" in failing.found
 
 
 @pytest.mark.parametrize(

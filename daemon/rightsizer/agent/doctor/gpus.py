@@ -9,7 +9,9 @@ from rightsizer.agent.doctor.check import Check, CheckContext, Verdict, failed_c
 from rightsizer.model.reading import Missing, Reading
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Tier
+from rightsizer.telemetry.nvml.collectors import COLLECTORS
 
+_COLLECTORS: Final = sorted({each.part_of or each.name for each in COLLECTORS})
 _COUNTER_REMEDIES: Final = {
     Missing.NOT_SUPPORTED: "boards before Hopper have none in NVML: run a dcgm-exporter and set "
     "sources.dcgm.url",
@@ -45,6 +47,10 @@ def check_driver(place: CheckContext) -> Check:
         reasons = "; ".join(sorted({down.detail for down in snapshot.down.values()}))
         found += f", of which down: {len(snapshot.down)} ({reasons})"
         return failed_check("driver", Verdict.LIMITED, "down", found)
+    outcomes = ((name, snapshot.collectors.get(name)) for name in _COLLECTORS)
+    if failing := [f"{name} ({each.failure})" for name, each in outcomes if each and each.failure]:
+        found += f"; failing: {', '.join(failing)}"
+        return failed_check("driver", Verdict.LIMITED, "failing", found)
     return Check("driver", Verdict.OK, found)
 
 
