@@ -189,7 +189,8 @@ class ServingModelSettings:
         other_vendor_experts_ratio: Speed of mixtures of experts on boards of vendors other than
             NVIDIA, relative to the estimate.
             Source: DeepSeek-R1 in SGLang on eight MI325X and gpt-oss-120b in vLLM on an MI300X,
-            0.76 and 0.74 by one alone: x1.07 off on the board that is left out, x1.40 without it
+            0.76 and 0.74 by one alone: x1.07 off on the board that is left out, x1.40 without it;
+            lower, as eight later figures of an MI300X are slower yet
         expert_imbalance_ratio: Tokens of the fullest GPU relative to the mean, if replicas share
             experts: all wait for it.
             Source: fitted on TensorRT-LLM 1.0's throughput of Qwen3-235B-A22B on eight B200, H200,
@@ -230,7 +231,7 @@ class ServingModelSettings:
     unpacked_expert_compute_ratio: float = _part(0.31)
     expert_passes: float = _amount(4.7, source=_EXPERTS)
     expert_choice_ratio: float = _part(0.65)
-    other_vendor_experts_ratio: float = _part(0.75)
+    other_vendor_experts_ratio: float = _part(0.69)
     expert_imbalance_ratio: float = setting(1.8, within=(1.0, 10.0))
     network_bytes_per_second: float = setting(50e9, within=(1e8, None))
     attention_compute_ratio: float = _part(0.65)
