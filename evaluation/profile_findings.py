@@ -10,10 +10,11 @@ from rightsizer.profiler.workload import judged_workloads
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.registry import read_files
 
-__all__ = ["beside_labels", "beside_planted"]
+__all__ = ["beside_gpu", "beside_labels", "beside_planted"]
 
 LABELS: Final = Path(__file__).parent / "profile_labels.yaml"
 PLANTED: Final = Path(__file__).parent / "planted_profiles"
+ON_GPU: Final = Path(__file__).parent / "hardware" / "profiles"
 _HEADINGS: Final = ("file", "due", "said", "", "why")
 _PREFIX: Final = "profile_"
 _HOW: Final = (
@@ -26,6 +27,16 @@ _HOW_PLANTED: Final = (
     "\nFindings in loops on the CPU, each with a fault that was planted or with none "
     "(`evaluation/planted_profiles/`, recorded by `tests/profilers/`). No GPU is in them.\n"
 )
+
+_HOW_ON_GPU: Final = (
+    "\nFindings in loops on an H100, each with a planted fault or none "
+    "(`evaluation/hardware/profiles/`).\n"
+)
+
+
+def beside_gpu() -> Iterable[str]:
+    """The same of what was recorded on a GPU."""
+    return beside_labels(ON_GPU, ON_GPU / "labels.yaml", _HOW_ON_GPU)
 
 
 def beside_planted() -> Iterable[str]:

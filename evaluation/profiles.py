@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from evaluation.options import Options
-from evaluation.profile_findings import beside_labels, beside_planted
+from evaluation.profile_findings import beside_gpu, beside_labels, beside_planted
 from evaluation.profile_peer import beside_peer
 from evaluation.raw_profiles import Interval, Raw, raw_totals
 from measured import table
@@ -37,7 +37,7 @@ def evaluate(options: Options) -> Iterable[str]:
     """Every file of the folder, and how many agree with their raw events."""
     if options.truth is None or not (options.truth / _FOLDER).is_dir():
         skipped = f"Skipped: RIGHTSIZER_TRUTH does not name a folder with `{_FOLDER}`.\n"
-        return [skipped, *beside_planted()]
+        return [skipped, *beside_planted(), *beside_gpu()]
     folder = options.truth / _FOLDER
     rows = [row for path in _files(folder) for row in _rows(folder, path)]
     wrong = [row for row in rows if "no" in row[6:8] or "of" in row[8]]
@@ -52,6 +52,7 @@ def evaluate(options: Options) -> Iterable[str]:
         f"{len(rows) - len(wrong)} of {len(rows)} rows agree.\n",
         *beside_labels(folder),
         *beside_planted(),
+        *beside_gpu(),
         *beside_peer(folder / "pytorch"),
     ]
 

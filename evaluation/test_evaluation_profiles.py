@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 from evaluation.options import Options
-from evaluation.profile_findings import beside_labels, beside_planted
+from evaluation.profile_findings import beside_gpu, beside_labels, beside_planted
 from evaluation.profiles import evaluate
 from evaluation.raw_profiles import raw_totals
 from profile_examples import loader_bound_trace
@@ -46,6 +46,12 @@ def test_planted_faults_are_found_and_no_others() -> None:
     """Loader, late rank, values read back, tiny kernels, host work; and healthy loops."""
     output = "\n".join(beside_planted())
     assert "Precision 1.00 (9 said), recall 1.00 (9 due); of 15 files 15 right" in output, output
+
+
+def test_planted_faults_on_a_gpu_are_found_and_no_others() -> None:
+    """Loader, copies, allocator, single precision, small kernels on an H100; and healthy loops."""
+    output = "\n".join(beside_gpu())
+    assert "Precision 1.00 (5 said), recall 1.00 (5 due); of 8 files 8 right" in output, output
 
 
 def test_findings_are_compared_with_labels(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import csv
 import tempfile
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -121,13 +121,14 @@ def _timeline(path: Path, options: Sequence[str]) -> Iterator[_Row]:
 
 
 def _score(workload: Workload, rows: Sequence[_Row], start: float, end: float) -> Score:
-    seconds: Counter[State] = Counter()
-    held: Counter[str] = Counter()
+    seconds: defaultdict[State, float] = defaultdict(float)
+    held: defaultdict[str, float] = defaultdict(float)
     for row in rows:
         overlap = min(row.end, end) - max(row.start, start)
         if overlap > 0:
             seconds[row.state] += overlap
-            held.update(dict.fromkeys(row.conditions, overlap))
+            for condition in row.conditions:
+                held[condition] += overlap
     total = sum(seconds.values())
     right = sum(seconds[State(state)] for state in workload.states)
     vague = sum(seconds[state] for state in _VAGUE if state not in workload.states)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["WORKLOADS", "Workload"]
+__all__ = ["WORKLOADS", "Transformer", "Workload"]
 
 Step = Callable[[], object]
 Prepare = Callable[[Any], Step]
@@ -145,7 +145,7 @@ def _launches(torch: Any) -> Step:
     return step
 
 
-class _Transformer:
+class Transformer:
     """A decoder of GPT-2 medium's kind with random weights, and its optimizer."""
 
     def __init__(self, torch: Any, layers: int = 16, width: int = 1024) -> None:
@@ -158,6 +158,7 @@ class _Transformer:
         self.optimizer = torch.optim.AdamW(self.model.parameters(), fused=True)
 
     def step(self, rows: int, length: int, *, is_autocast: bool = True) -> None:
+        """One step of training on random activations of rows x length."""
         torch = self.torch
         batch = torch.randn(rows, length, self.width, device="cuda")
         with torch.autocast("cuda", torch.bfloat16, enabled=is_autocast):
@@ -168,13 +169,13 @@ class _Transformer:
 
 
 def _training(torch: Any) -> Step:
-    transformer = _Transformer(torch)
+    transformer = Transformer(torch)
     return lambda: transformer.step(16, 1024)
 
 
 def _training_float32(torch: Any) -> Step:
     torch.backends.cuda.matmul.allow_tf32 = False
-    transformer = _Transformer(torch, layers=8)
+    transformer = Transformer(torch, layers=8)
     return lambda: transformer.step(8, 512, is_autocast=False)
 
 
@@ -236,7 +237,7 @@ def _eager_forward(torch: Any) -> Step:
 
 
 def _starved(torch: Any, wait: Callable[[], object]) -> Step:
-    transformer = _Transformer(torch)
+    transformer = Transformer(torch)
 
     def step() -> None:
         wait()
@@ -327,7 +328,7 @@ def _cold_reads(torch: Any) -> Step:
 
 def _checkpoints(torch: Any) -> Step:
     """Three seconds of training, then its state to the disk, synchronously."""
-    transformer = _Transformer(torch)
+    transformer = Transformer(torch)
     file = _folder() / "workload-checkpoint"
 
     def step() -> None:

@@ -5,11 +5,14 @@ from typing import Final
 
 from rightsizer.model.finding import Action, Instruction, Reason
 from rightsizer.model.profile import Profile, TimeUse
+from rightsizer.profiler.figures import short_text
 from rightsizer.profiler.rules import host_steps, rule
 from rightsizer.profiler.rules.rule import Gain, ProfiledMember, ProfileVerdict
 from rightsizer.profiler.settings import ProfileLaunchBoundSettings
 
 _MOST_NAMED: Final = 5
+_NAME: Final = 80
+"""Longest name of a kernel in an instruction, in characters; the evidence has it whole."""
 _GRAPH_KERNELS: Final = 2.0
 """Mean kernels per launch from which the summary mentions them."""
 
@@ -59,7 +62,7 @@ def judge(profiles: Sequence[Profile], settings: ProfileLaunchBoundSettings) -> 
             *rule.instructions("capture_graphs"),
             Instruction(
                 "Fuse, or give each launch more to do: a larger batch, fused optimizers",
-                "\n".join(f"{each.count} x {each.name}" for each in short),
+                "\n".join(f"{each.count} x {short_text(each.name, _NAME)}" for each in short),
             ),
         ),
     )

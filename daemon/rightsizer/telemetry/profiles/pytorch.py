@@ -215,7 +215,8 @@ class PyTorchEvents:
             *span,
             _name(event),
             is_collective=True if "Collective name" in arguments else None,
-            occupancy_ratio=percent(arguments.get(_OCCUPANCY)),
+            # An estimate of 0, as for kernels with much shared memory, is none.
+            occupancy_ratio=percent(arguments.get(_OCCUPANCY)) or None,
             stream=_stream(event, arguments),
         )
         if (correlation := _correlation(arguments)) is not None:
