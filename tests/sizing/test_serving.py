@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from rightsizer.catalogue.board import Board, Precision
+from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.errors import RequirementError
 from rightsizer.sizing.forward_pass import ForwardPass
 from rightsizer.sizing.memory import available_bytes
 from rightsizer.sizing.models import ConvolutionalNetwork, Transformer
 from rightsizer.sizing.parameters import NumberFormat
-from rightsizer.sizing.requirement import Lora, Parallelism, Precisions, RequestLoad, Requirement
+from rightsizer.sizing.requirement import Parallelism, Precisions, RequestLoad, Requirement
 from rightsizer.sizing.roofline import Bound
 from rightsizer.sizing.serving import Server, best_concurrency
 from rightsizer.sizing.serving_memory import ServingMemory
@@ -53,68 +53,6 @@ def test_one_request_reads_the_weights_for_each_token() -> None:
     reading = 2 * (8.03e9 - 128256 * 4096) / (0.74 * A100.memory_bandwidth_bytes_per_second)
     assert served.tpot_ms.value == pytest.approx(1e3 * (reading + 32 * 30e-6 + 1e-3), rel=0.02)
     assert served.bound is Bound.BANDWIDTH
-
-
-def test_one_request_takes_a_whole_tile_where_compute_is_scarce() -> None:
-    """64 rows on Hopper: an H20 has the bandwidth of an H200 and a seventh of its compute."""
-    board = built_in().boards["H20"]
-    served = serve(requirement_for(LLAMA_8B), board, SINGLE, 1)
-
-    tile = 2 * 64 * (8.03e9 - 128256 * 4096) / (board.achieved(Precision.BF16) or 1.0)
-    assert served.tpot_ms.value == pytest.approx(1e3 * (tile + 32 * 30e-6 + 1e-3), rel=0.02)
-    assert served.bound is Bound.COMPUTE
-
-
-def test_mixtures_are_slower_on_boards_of_other_vendors() -> None:
-    """The factor is a setting, as engines' kernels are tuned for NVIDIA's boards."""
-    board, requirement = built_in().boards["MI300X"], requirement_for(MIXTRAL)
-    alike = ServingModelSettings(other_vendor_experts_ratio=1.0)
-    usual = serve(requirement, board, SINGLE, 8).tpot_ms.value
-    expected = serve(requirement, board, SINGLE, 8, settings=alike).tpot_ms.value / 0.69
-
-    assert usual == pytest.approx(expected)
-    dense = requirement_for(LLAMA_8B)
-    assert serve(dense, board, SINGLE, 8, settings=alike) == serve(dense, board, SINGLE, 8)
-
-
-def test_unpacked_weights_take_a_smaller_tile() -> None:
-    """16 rows (`mma.m16n8k16`): more than reading 4 bits takes where compute is scarce."""
-    board = built_in().boards["H20"]
-    served = serve(requirement_for(LLAMA_8B, NumberFormat.INT4), board, SINGLE, 1)
-
-    tile = 2 * 16 * (8.03e9 - 2 * 128256 * 4096) / (board.achieved(Precision.BF16) or 1.0)
-    assert served.tpot_ms.value > 1e3 * (tile + 32 * 70e-6 + 1e-3)
-    assert served.tpot_ms.value == pytest.approx(1e3 * (tile + 32 * 70e-6 + 1e-3), rel=0.15)
-
-
-def test_served_adapters_take_memory_and_time() -> None:
-    """Those that 8 requests choose of 4 are read: 1 - (3/4)^8; and 62 us a layer (Punica)."""
-    plain = requirement_for(LLAMA_8B)
-    adapted = replace(plain, load=RequestLoad(adapters=4), lora=Lora(rank=16, targets=("q", "v")))
-    each = 2 * 32 * 16 * ((4096 + 4096) + (4096 + 1024))
-    read = 4 * (1 - 0.75**8) * each / (0.83 * H100.memory_bandwidth_bytes_per_second)
-
-    without, beside = (ServingMemory(asked, SINGLE).at(8) for asked in (plain, adapted))
-    assert beside.weights_bytes - without.weights_bytes == 4 * each
-    alone, together = (
-        Server(ServingMemory(asked, SINGLE), H100).forward.decode(8, 1024).seconds
-        for asked in (plain, adapted)
-    )
-    assert together - alone == pytest.approx(32 * 62e-6 + read, rel=1e-3)
-
-
-def test_prompts_of_mixtures_wait_for_the_host() -> None:
-    """Half a millisecond a layer with experts and pass; steps and dense models have none."""
-    requirement, without = requirement_for(MIXTRAL), ServingModelSettings()
-    without = replace(without, expert_prompt_layer_seconds=0.0)
-    usual = serve(requirement, H100, SINGLE, 1)
-    alike = serve(requirement, H100, SINGLE, 1, settings=without)
-
-    added = 0.45 * MIXTRAL.layers
-    assert usual.ttft_ms.value - alike.ttft_ms.value == pytest.approx(added)
-    assert usual.tpot_ms == alike.tpot_ms
-    dense = requirement_for(LLAMA_8B)
-    assert serve(dense, H100, SINGLE, 8, settings=without) == serve(dense, H100, SINGLE, 8)
 
 
 def test_a_measured_server_is_met() -> None:
