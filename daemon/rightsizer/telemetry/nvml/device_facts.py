@@ -93,6 +93,8 @@ _MODES: Final[Mapping[str, tuple[str, _Text]]] = {
 
 _LINKED_FORMS: Final = ("SXM", "NVL")
 """Form factors whose NVLinks are all connected; PCIe cards need a bridge."""
+_SLOWDOWN: Final = pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN
+_SHUTDOWN: Final = pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN
 _LOWEST_THRESHOLD, _HIGHEST_THRESHOLD = 50, 130
 """Plausible thresholds in degrees Celsius; newer boards answer with margins, or not at all."""
 
@@ -147,11 +149,6 @@ class DeviceFactsReader:
             if answer is not None and (found := text(answer)) is not None
         }
 
-    def number(self, name: str, handle: Any, *arguments: Any) -> Any:
-        """Return a numeric answer, or `None` if it failed or is blank."""
-        answer = self.ask(name, handle, *arguments)
-        return None if answer is None or is_blank(answer) else answer
-
     def memory_total_bytes(self, handle: Any) -> float | None:
         """Framebuffer size of a GPU or an instance."""
         memory = self.ask("nvmlDeviceGetMemoryInfo", handle)
@@ -194,14 +191,7 @@ def describe_gpu(
     architecture = facts.ask("nvmlDeviceGetArchitecture", handle)
     power_limit = facts.ask("nvmlDeviceGetPowerManagementDefaultLimit", handle)
     lowest, highest = facts.ask("nvmlDeviceGetPowerManagementLimitConstraints", handle) or (0, 0)
-    slowdown, shutdown = (
-        facts.threshold_celsius(handle, threshold)
-        for threshold in (
-            pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN,
-            pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN,
-        )
-    )
-    sm_clock = facts.number("nvmlDeviceGetMaxClockInfo", handle, pynvml.NVML_CLOCK_SM)
+    sm_clock = facts.ask("nvmlDeviceGetMaxClockInfo", handle, pynvml.NVML_CLOCK_SM)
     generation = facts.ask("nvmlDeviceGetMaxPcieLinkGeneration", handle)
     width = facts.ask("nvmlDeviceGetMaxPcieLinkWidth", handle)
     device = Device(
@@ -215,8 +205,8 @@ def describe_gpu(
         power_limit_watts=_watts(power_limit),
         power_limit_minimum_watts=_watts(lowest),
         power_limit_maximum_watts=_watts(highest),
-        temperature_slowdown_celsius=slowdown,
-        temperature_shutdown_celsius=shutdown,
+        temperature_slowdown_celsius=facts.threshold_celsius(handle, _SLOWDOWN),
+        temperature_shutdown_celsius=facts.threshold_celsius(handle, _SHUTDOWN),
         sm_clock_maximum_hertz=_possible(Signal.SM_CLOCK_MAXIMUM_HERTZ, (sm_clock or 0) * 1e6),
         pcie_generation_maximum=_possible(Signal.PCIE_LINK_GENERATION, generation),
         pcie_width_maximum=_possible(Signal.PCIE_LINK_WIDTH, width),
