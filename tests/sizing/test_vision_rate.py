@@ -141,3 +141,14 @@ def test_a_longer_video_takes_more_than_its_share() -> None:
     assert (short.latent_frames, long.latent_frames) == (13, 25)
     assert forward_flops(long) > 25 / 13 * forward_flops(short)
     assert forward_flops(long) < (25 / 13) ** 2 * forward_flops(short)
+
+
+def test_parameters_of_a_token_follow_from_the_shape() -> None:
+    """Of Wan 2.1: attention with norms, queries and output of that to the text, feed-forward."""
+    (item,) = plan_of_flags({"model": "wan2.1-14b", "rps": "1/h"}).items
+    assert item.requirement is not None
+    model, hidden, inner = item.requirement.model, 5120, 13824
+    assert isinstance(model, Diffusion)
+
+    attention = 4 * (hidden + 1) * hidden + 2 * hidden + 2 * (hidden + 1) * hidden
+    assert model.token_parameters == 40 * (attention + 2 * hidden * inner + inner + hidden)
