@@ -257,12 +257,12 @@ def test_a_gathered_layer_of_frozen_weights_is_overhead() -> None:
     assert eight.overhead_bytes - one.overhead_bytes > 2 * 128256 * 4096 * 2
 
 
-def test_resnet_trains_in_about_90_megabytes_an_image() -> None:
-    """In 16 bits this follows from its FLOPs alone."""
+def test_resnet_trains_within_what_an_h100_took() -> None:
+    """In 16 bits, from its FLOPs alone: 256 images of torchvision's took 11.8 GB and a context."""
     requirement = _training(ConvolutionalNetwork(2.5e7, 8.2e9), micro_batch=256)
-    found = estimate_memory(requirement, SINGLE)
+    found = estimate_memory(requirement, SINGLE).total
 
-    assert found.activations_bytes / 256 / 1e6 == pytest.approx(90, rel=0.25)
+    assert found.low < 12.4e9 < found.high
 
 
 def test_embeddings_have_one_state_a_row() -> None:

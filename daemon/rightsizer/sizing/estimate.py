@@ -15,7 +15,7 @@ _SERVING: Final = 1.08
 _TRAINING: Final = 1.10
 _ASSUMED_SHAPE: Final = 1.2
 """Additional factor if layers or widths were assumed."""
-_OTHER_KINDS: Final = 1.4
+_OTHER_KINDS: Final = 1.6
 """For models with activations estimated by a rule of thumb."""
 
 
