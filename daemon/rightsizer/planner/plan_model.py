@@ -233,22 +233,22 @@ def reading_alone(model: Transformer) -> Transformer:
 
 def _of_known(known: KnownModel, values: dict[str, Any]) -> PublishedModel[Model]:
     config = dict(known.config)
-    from rightsizer.planner.models import diffusers  # noqa: PLC0415
-
-    kind = config.pop("kind", None)
-    if kind is not None:
-        if KINDS[kind] is not Diffusion:
-            _refuse_images(values)
-            return PublishedModel(KINDS[kind](name=known.name, **config), notes=known.notes)
-        made = Diffusion(**{"name": known.name, **config, **values})
-        taken = diffusers.taken_notes(made, diffusers.RequestedImage(**values))
-        return PublishedModel(made, known.weights, notes=(*known.notes, *taken))
-    if INDEX not in config:
+    kind = KINDS.get(config.pop("kind", ""))
+    if kind is not None and kind is not Diffusion:
+        _refuse_images(values)
+        return PublishedModel(kind(name=known.name, **config), notes=known.notes)
+    if kind is None and INDEX not in config:
         read = _of_config(config, {"name": known.name, **values})
         notes, model = (*known.notes, *read.notes), read.model
         if known.is_reader and isinstance(model, Transformer):
             model, notes = reading_alone(model), (*notes, READING)
         return PublishedModel(model, known.weights or read.weights, read.context_tokens, notes)
+    from rightsizer.planner.models import diffusers  # noqa: PLC0415
+
+    if kind is Diffusion:
+        made = Diffusion(**{"name": known.name, **config, **values})
+        taken = diffusers.taken_notes(made, diffusers.RequestedImage(**values))
+        return PublishedModel(made, known.weights, notes=(*known.notes, *taken))
     parts = diffusers.pipeline_parts(config[INDEX])
     files = {part: Path(part) / "config.json" for part in config}
     usual = {key: config.get(key) for key in _OF_IMAGES}
