@@ -16,7 +16,6 @@ from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource
 from rightsizer.model.units import percent_text
-from rightsizer.model.window import Provisioning
 from rightsizer.model.workload import WorkloadClass
 from rightsizer.owners.registry import owner_of
 
@@ -52,8 +51,10 @@ def judge(subject: CaseSubject, settings: UnderprovisionedSettings) -> Finding:
             str(resource): each.underprovisioned
             for resource, each in fit.resources.items()
             if each.underprovisioned is not None
-            # Memory by the engine's cache alone; `near_out_of_memory` judges the rest.
-            and (resource is not Resource.MEMORY or _is_cache_short(fit))
+            and (
+                resource is not Resource.MEMORY
+                or (fit.memory_is_preallocated and each.underprovisioned > 0.0)
+            )
         }
         for device, fit in zip(case.devices, case.provisioning, strict=True)
     }
@@ -98,11 +99,6 @@ def judge(subject: CaseSubject, settings: UnderprovisionedSettings) -> Finding:
         instructions=more,
         affected_gpus=share * sum(device.capacity_ratio for device in short),
     )
-
-
-def _is_cache_short(fit: Provisioning) -> bool:
-    memory = fit.resources[Resource.MEMORY]
-    return fit.memory_is_preallocated and bool(memory.underprovisioned)
 
 
 def _options(case: Case, settings: UnderprovisionedSettings, market: Market) -> tuple[Option, ...]:
