@@ -7,15 +7,7 @@ import pynvml
 
 __all__ = ["BareBindings"]
 
-_FIELDS: Final = (
-    pynvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION,
-    pynvml.NVML_FI_DEV_PERF_POLICY_POWER,
-    pynvml.NVML_FI_DEV_PERF_POLICY_THERMAL,
-    pynvml.NVML_FI_DEV_MEMORY_TEMP,
-    *(197, 198),
-    (pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, 0xFFFFFFFF),
-    (pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, 0xFFFFFFFF),
-)
+_FIELDS: Final = (pynvml.NVML_FI_DEV_MEMORY_TEMP,)
 _METRICS: Final = (
     pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL,
     pynvml.NVML_GPM_METRIC_SM_UTIL,

@@ -63,7 +63,7 @@ def pair(request: pytest.FixtureRequest) -> Iterator[tuple[Snapshot, Snapshot]]:
     live = LiveSource(
         clock=clock,
         interval=SECOND,
-        settings=patient_settings(),
+        settings=patient_settings(slow_interval_seconds=1.0),
         catalogue=built_in(),
         host_context=HostContextCollector(
             NodeHostProbe(ScenarioHost(node, clock.wall_time), node.workloads, _NOWHERE)

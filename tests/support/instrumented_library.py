@@ -13,33 +13,38 @@ from rightsizer.simulator.library.faults import WITHOUT_DRIVER, ScenarioFaults, 
 from rightsizer.simulator.library.simulated_library import SimulatedLibrary
 from rightsizer.simulator.node import SimulatedNode
 
-__all__ = ["DriverFaults", "InstrumentedLibrary", "assumed_latency"]
+__all__ = ["DriverFaults", "InstrumentedLibrary", "measured_latency"]
 
 _OTHERWISE_SECONDS: Final = 0.0001
 _SECONDS: Final[Mapping[str, float]] = {
-    "nvmlDeviceGetComputeRunningProcesses": 0.0015,
-    "nvmlDeviceGetGraphicsRunningProcesses": 0.0015,
-    "nvmlDeviceGetMPSComputeRunningProcesses": 0.0015,
-    "nvmlDeviceGetProcessUtilization": 0.001,
-    "nvmlDeviceGetProcessesUtilizationInfo": 0.001,
-    "nvmlDeviceGetUtilizationRates": 0.0002,
-    "nvmlDeviceGetPowerUsage": 0.0003,
-    "nvmlDeviceGetMemoryInfo": 0.0002,
-    "nvmlDeviceGetFieldValues": 0.0005,
-    "nvmlDeviceGetSamples": 0.0005,
-    "nvmlGpmSampleGet": 0.002,
-    "nvmlGpmMigSampleGet": 0.002,
+    "nvmlDeviceGetUtilizationRates": 0.00002,
+    "nvmlDeviceGetMemoryInfo": 0.00003,
+    "nvmlDeviceGetComputeRunningProcesses": 0.00004,
+    "nvmlDeviceGetClockInfo": 0.00004,
+    "nvmlDeviceGetPowerUsage": 0.00006,
+    "nvmlGpmSampleGet": 0.0003,
+    "nvmlGpmMigSampleGet": 0.0003,
+    "nvmlDeviceGetBAR1MemoryInfo": 0.0003,
+    "nvmlDeviceGetMarginTemperature": 0.0014,
+    "nvmlGpmMetricsGet": 0.0021,
+    "nvmlDeviceGetEccMode": 0.0021,
+    "nvmlDeviceGetApplicationsClock": 0.0027,
+    "nvmlDeviceGetProcessesUtilizationInfo": 0.0027,
+    "nvmlDeviceGetSamples": 0.0028,
+    "nvmlDeviceGetMaxClockInfo": 0.0029,
+    "nvmlDeviceGetTotalEnergyConsumption": 0.0029,
+    "nvmlDeviceGetTemperatureThreshold": 0.0032,
     # It waits for the end of its own sampling interval.
-    "nvmlDeviceGetPcieThroughput": 0.02,
-    # These two never reach the kernel.
+    "nvmlDeviceGetPcieThroughput": 0.021,
+    # It never reaches the kernel.
     "nvmlErrorString": 0.0,
-    "nvmlGpmMetricsGet": 0.0,
     # It returns with the event.
     "nvmlEventSetWait": 0.0,
 }
+"""Means on an H100 and an H200 with driver 580.159.04, at rest."""
 
 
-def assumed_latency(function: str) -> float:
+def measured_latency(function: str) -> float:
     """Seconds for a function by its name, in any version."""
     return _SECONDS.get(function.partition("_v")[0], _OTHERWISE_SECONDS)
 
@@ -169,7 +174,7 @@ class InstrumentedLibrary(SimulatedLibrary):
         Args:
             node: The devices.
             time: The wall clock of readings.
-            latency: Duration of a function's calls in seconds, such as `assumed_latency`; `None`
+            latency: Duration of a function's calls in seconds, such as `measured_latency`; `None`
                 for an immediate driver.
             counts_calls: Whether `calls` counts the calls of each function.
         """

@@ -211,7 +211,9 @@ def _spins(signals: SignalColumns, settings: ClassificationSettings) -> Floats:
     controller = signals[Signal.MEMORY_CONTROLLER_BUSY]
     engines = signals.highest(*MEDIA_ENGINES, Signal.OFA)
     by_counters = ~(pipes >= settings.stall_pipe_ratio) & ~(dram >= settings.stall_dram_ratio)
-    by_controller = ~(controller >= settings.stall_memory_controller_ratio)
+    limit, copies = settings.stall_memory_controller_ratio, settings.stall_copy_controller_ratio
+    unknown = np.isnan(signals.highest(*PCIE))
+    by_controller = ~(controller >= np.where(unknown, min(limit, copies), limit))
     is_quiet = np.where(np.isnan(np.fmax(pipes, dram)), by_controller, by_counters)
     links = signals.highest(*PCIE, *NVLINK)
     works = (engines >= settings.stall_engine_ratio) | (links >= settings.stall_link_ratio)

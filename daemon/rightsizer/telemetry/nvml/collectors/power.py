@@ -45,7 +45,6 @@ ENERGY: Final = NvmlCollector(
     _read_energy,
     fields=(_ENERGY,),
     is_slow=True,
-    settles=True,
     part_of="power",
 )
 # Lowest of the operator's limit and those of board and chassis.
