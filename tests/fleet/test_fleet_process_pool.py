@@ -60,7 +60,8 @@ def test_what_a_task_raises_is_raised_after_what_others_came_to(workers: int) ->
     found: list[int] = []
     with ProcessPool(workers) as pool, pytest.raises(StoreError, match="no 3"):
         found.extend(pool.run(_refuses, [1, 2, 3, 4, 5, 6]))
-    assert {1, 2} <= set(found) <= {1, 2, 4}
+    # How many of the later ones another process ends meanwhile is a matter of its speed.
+    assert {1, 2} <= set(found) <= {1, 2, 4, 5, 6}
 
 
 @pytest.mark.parametrize("workers", [1, 2])
