@@ -22,8 +22,8 @@ _FOLDER: Final = Path(__file__).parent / "recordings"
 _VAGUE: Final = frozenset({State.PRODUCTIVE, State.UNKNOWN})
 """They claim no limit."""
 _HOW: Final = """\
-Programs of known bottleneck, for 13 s each on an H100 and an H200 (`evaluation/hardware/`), beside
-`rightsizer record` and nvidia-smi's logs of the same seconds. Right: the share of the time in a
+Programs of known bottleneck, 13 or 14 s of each on an H100 and an H200 (`evaluation/hardware/`),
+beside `rightsizer record` and nvidia-smi's logs of the same seconds. Right: the share of time in a
 state that a specialist accepts; in parentheses the share in a state that claims another limit. The
 rest is `productive` or `unknown`, which claims none. The first seconds are left out, since a
 reading is a mean over the time before it. `training`, `full_memory` and the starved programs may be
@@ -58,8 +58,6 @@ class Score:
 
     right_ratio: float
     wrong_ratio: float
-    claims: Mapping[State, float]
-    """Seconds by state."""
     has_conditions: bool
     """Whether each expected condition holds for most of the time."""
 
@@ -135,7 +133,6 @@ def _score(workload: Workload, rows: Sequence[_Row], start: float, end: float) -
     return Score(
         right / total,
         (total - right - vague) / total,
-        seconds,
         all(held[condition] > total / 2 for condition in workload.conditions),
     )
 
