@@ -77,13 +77,11 @@ def evaluate(options: Options) -> Iterator[str]:
     found = [scores(recording) for recording in RECORDINGS]
     header = ("workload", *(recording.title for recording in RECORDINGS))
     rows = [
-        (workload.name, *(_cell(each[workload.name]) for each in found))
+        (workload.name, *(_cell(each.get(workload.name)) for each in found))
         for workload in WORKLOADS
         if workload.states
     ]
-    means = [
-        _mean([each[workload.name] for workload in WORKLOADS if workload.states]) for each in found
-    ]
+    means = [_mean(list(each.values())) for each in found]
     yield table([*rows, ("mean", *means)], header)
 
 
@@ -99,7 +97,7 @@ def scores(recording: Recording) -> Mapping[str, Score]:
     return {
         workload.name: _score(workload, rows, start + recording.settling_seconds, end)
         for workload in WORKLOADS
-        if workload.states
+        if workload.states and workload.name in labels
         for start, end in [labels[workload.name]]
     }
 
@@ -137,7 +135,9 @@ def _score(workload: Workload, rows: Sequence[_Row], start: float, end: float) -
     )
 
 
-def _cell(score: Score) -> str:
+def _cell(score: Score | None) -> str:
+    if score is None:
+        return "not recorded"
     wrong = f" ({score.wrong_ratio:.0%})" if score.wrong_ratio >= 0.005 else ""
     return f"{score.right_ratio:.0%}{wrong}"
 

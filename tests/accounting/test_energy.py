@@ -144,3 +144,15 @@ def test_counter_that_moves_is_booked_whole(steps: list[float], start: float) ->
     counters = list(accumulate(steps, initial=start))[1:]
     found = metered(*((123.0, counter) for counter in counters), start=start)
     assert sum(each.joules for each in found) == pytest.approx(counters[-1] - start)
+
+
+def test_counter_repeated_after_a_gap_books_nothing_of_before() -> None:
+    """A slow reader repeats the value of before the gap until it reads the counter again."""
+    meter = EnergyMeter()
+    meter.restart(0.0)
+    before = [meter.measure(SECOND, 200.0, 0.0, LIMIT) for _ in range(2)]
+    meter.interrupt()
+    repeated = [meter.measure(SECOND, 200.0, 0.0, LIMIT) for _ in range(2)]
+    read = meter.measure(SECOND, 200.0, 2000.0, LIMIT)
+    after = meter.measure(SECOND, 200.0, 2200.0, LIMIT)
+    assert [each and each.joules for each in (*before, *repeated, read, after)] == [200.0] * 6

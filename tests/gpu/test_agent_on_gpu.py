@@ -72,7 +72,7 @@ def load(request: pytest.FixtureRequest) -> Iterator[str]:
         pytest.skip("PyTorch is not installed: no load")
     with subprocess.Popen([sys.executable, "-c", _PRODUCTS], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
-        process.stdout.readline()
+        assert process.stdout.readline() == b"ready\n"
         yield request.param
         process.kill()
 

@@ -121,7 +121,7 @@ class EntryBuilder:
         if known_from > state.accounted:
             yield Entry(uuid, snapshot.wall_time_of(state.accounted), start)
             state.accounted = known_from
-            state.meter.restart(None)  # The energy counter kept running during the gap.
+            state.meter.interrupt()
         if evidence is not None and now > known_from:
             interval = _Interval(start, start + now - known_from, now)
             yield self._entry(snapshot, device, state, interval, evidence)

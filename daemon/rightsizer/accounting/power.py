@@ -122,6 +122,8 @@ class EnergyMeter:
     def __init__(self, settings: EnergySettings | None = None) -> None:
         self._settings = settings or EnergySettings()
         self._counter_joules: float | None = None
+        self._stale_joules: float | None = None
+        """Counter before a gap; a slow reader may repeat it afterwards."""
         self._still: Nanoseconds = 0
         self._ahead_joules = 0.0
         """Energy reported in excess of the counter."""
@@ -131,7 +133,14 @@ class EnergyMeter:
     def restart(self, counter_joules: float | None) -> None:
         """Restart from a counter value, excluding any energy before it."""
         self._counter_joules, self._still = counter_joules, 0
+        self._stale_joules = None
         self._ahead_joules = self._owed_joules = 0.0
+
+    def interrupt(self) -> None:
+        """Exclude the energy of a gap, during which the counter kept running."""
+        last = self._stale_joules if self._counter_joules is None else self._counter_joules
+        self.restart(None)
+        self._stale_joules = last
 
     def measure(
         self,
@@ -145,6 +154,8 @@ class EnergyMeter:
         Without a limit every counter step is plausible.
         """
         drawn = None if watts is None else watts * seconds(elapsed)
+        if counter_joules is not None and counter_joules == self._stale_joules:
+            return _by_power(drawn)
         before = self._counter_joules
         if counter_joules is None or before is None or counter_joules < before:
             self.restart(counter_joules)

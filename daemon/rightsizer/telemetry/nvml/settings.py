@@ -22,8 +22,8 @@ class LiveSettings:
         first_look_patience_seconds: Time the first sample waits for a GPU before skipping it;
             reduced to as little as an eighth when several hang.
             Source: half of the default deadline, so that responding GPUs are read within two ticks
-        slow_interval_seconds: Interval between reads of slowly changing signals: errors, limits,
-            links, fans. Each value is valid for two intervals.
+        slow_interval_seconds: Interval between reads of slow signals: energy, violation times,
+            errors, limits, links, fans. Each value is valid for two intervals.
             Source: dcgm-exporter reads all its fields every 30 s by default
         enumeration_interval_seconds: Interval between device enumerations, to detect hotplug and
             MIG changes.
