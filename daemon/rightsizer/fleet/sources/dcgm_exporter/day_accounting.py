@@ -246,7 +246,7 @@ def _energy(
         for place in range(watched.grid.count):
             counter += float(moved[row, place])
             if not is_read[row, place]:
-                meter.restart(None)
+                meter.interrupt()
                 continue
             watts = float(drawn[row, place]) / length
             told = None if math.isnan(watts) else watts
