@@ -36,7 +36,6 @@ _RECORDERS: Final[Sequence[tuple[str, Sequence[str]]]] = (
     ("", (*_RIGHTSIZER, "record", "--interval", "100ms", "{folder}/tenth.jsonl.gz")),
     ("query.csv", ("nvidia-smi", f"--query-gpu={_QUERY}", "--format=csv", "-l", "1")),
     ("dmon.txt", ("nvidia-smi", "dmon", "-s", "pucvmet", "-o", "DT", "-d", "1")),
-    ("pmon.txt", ("nvidia-smi", "pmon", "-s", "um", "-o", "DT", "-d", "1")),
 )
 _STOP_SECONDS: Final = 20.0
 

@@ -48,6 +48,8 @@ RECORDINGS: Final = (
     Recording("H200", "h200/second.jsonl.gz", 1.5),
     Recording("H100, ten a second", "h100/tenth.jsonl.gz", 0.3),
     Recording("H100, nvidia-smi", "h100/query.csv.gz", 2.5),
+    Recording("H200, nvidia-smi", "h200/query.csv.gz", 2.5),
+    Recording("H100, dmon", "h100/dmon.txt.gz", 2.5, ("--board", "H100-SXM5-80GB")),
     Recording("H200, dmon", "h200/dmon.txt.gz", 2.5, ("--board", "H200-SXM-141GB")),
 )
 

@@ -7,14 +7,16 @@ from evaluation.hardware.states import RECORDINGS, Score, scores
 BY_TITLE = {recording.title: recording for recording in RECORDINGS}
 UNSEEN = {"small_kernels", "eager_decode"}
 """The GPU waits for launches for most of the time, which only the host's side would show."""
+LOGGED_EMPTY = {"light_service"}
+"""A log has no processes, and 1.1 GB are less than the 1% of an H200 from which memory is held."""
 TIMED_LOOSELY = 0.15
 """Logs with times in whole seconds mix the ends of a workload with the gaps beside it."""
 
 
-def worst(found: dict[str, Score], value: str) -> tuple[float, str]:
-    """The lowest share of right seconds, or the highest of wrong ones, with its workload."""
-    shares = [(getattr(score, value), name) for name, score in found.items() if name not in UNSEEN]
-    return min(shares) if value == "right_ratio" else max(shares)
+def seen(title: str) -> dict[str, Score]:
+    """Scores of the programs whose bottleneck the GPU's signals show."""
+    found = scores(BY_TITLE[title])
+    return {name: score for name, score in found.items() if name not in UNSEEN}
 
 
 @pytest.mark.parametrize(
@@ -25,16 +27,19 @@ def test_states_on_real_boards_are_right(
     title: str, right_ratio: float, wrong_ratio: float
 ) -> None:
     """Each bottleneck is recognized, and its expected conditions hold."""
-    found = dict(scores(BY_TITLE[title]))
-    assert worst(found, "right_ratio") >= (right_ratio, "")
-    assert worst(found, "wrong_ratio") <= (wrong_ratio, "~")
+    found = seen(title)
+    assert [name for name, score in found.items() if score.right_ratio < right_ratio] == []
+    assert [name for name, score in found.items() if score.wrong_ratio > wrong_ratio] == []
     assert [name for name, score in found.items() if not score.has_conditions] == []
 
 
-@pytest.mark.parametrize("title", ["H100, nvidia-smi", "H200, dmon"])
+@pytest.mark.parametrize(
+    "title", ["H100, nvidia-smi", "H200, nvidia-smi", "H100, dmon", "H200, dmon"]
+)
 def test_logs_of_nvidia_smi_claim_nothing_wrong(title: str) -> None:
     """Without profiling counters a stall, a copy and idleness are told; the rest is no claim."""
-    found = dict(scores(BY_TITLE[title]))
-    assert worst(found, "wrong_ratio") <= (TIMED_LOOSELY, "~")
+    found = seen(title)
+    wrong = {name for name, score in found.items() if score.wrong_ratio > TIMED_LOOSELY}
+    assert wrong <= LOGGED_EMPTY
     assert found["waiting_collective"].right_ratio > 0.8
     assert found["idle_with_context"].right_ratio > 0.8

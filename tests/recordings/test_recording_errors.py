@@ -130,6 +130,16 @@ def test_no_content_leads_to_a_traceback(
         source.close()
 
 
+def devices_by_the_error(capsys: pytest.CaptureFixture[str], path: Path) -> list[Any]:
+    """Devices of the answer to the command that the refusal of a file prints."""
+    assert main(["replay", str(path)]) == 1
+    command = re.search(r"'rightsizer (replay [^']+)'", capsys.readouterr().err)
+    assert command is not None
+    assert main([*command[1].split(), "--json"]) == 0
+    devices: list[Any] = json.loads(capsys.readouterr().out)["devices"]
+    return devices
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -145,12 +155,7 @@ def test_bare_values_are_read_as_the_error_says(
     capsys: pytest.CaptureFixture[str], write: Writes, text: str
 ) -> None:
     """The command that the error prints works as it stands."""
-    path = write(text, "values.csv")
-    assert main(["replay", str(path)]) == 1
-    command = re.search(r"'rightsizer (replay [^']+)'", capsys.readouterr().err)
-    assert command is not None
-    assert main([*command[1].split(), "--json"]) == 0
-    (device,) = json.loads(capsys.readouterr().out)["devices"]
+    (device,) = devices_by_the_error(capsys, write(text, "values.csv"))
     assert device["signals"]["gpu_busy"]["mean"] == pytest.approx(0.545, abs=0.01)
 
 
@@ -174,12 +179,7 @@ def test_values_of_several_gpus_are_read_as_the_error_says(
     capsys: pytest.CaptureFixture[str], write: Writes, text: str
 ) -> None:
     """A GPU a column, or a row; none is left out, and none taken for another."""
-    path = write(text, "values.csv")
-    assert main(["replay", str(path)]) == 1
-    command = re.search(r"'rightsizer (replay [^']+)'", capsys.readouterr().err)
-    assert command is not None
-    assert main([*command[1].split(), "--json"]) == 0
-    devices = json.loads(capsys.readouterr().out)["devices"]
+    devices = devices_by_the_error(capsys, write(text, "values.csv"))
     means = [each["signals"]["gpu_busy"]["mean"] for each in devices]
     assert means == pytest.approx([0.945, 0.145], abs=0.01)
 

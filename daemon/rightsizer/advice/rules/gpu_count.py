@@ -32,8 +32,6 @@ from rightsizer.model.workload import WorkloadClass
 from rightsizer.owners.registry import owner_of
 
 _PLACES: Final = 6
-_AT_REST: Final = 0.05
-"""Quantile of the memory that is held at rest: less was there only while a replica started."""
 _NOISE_RATIO: Final = 0.01
 
 
@@ -54,6 +52,8 @@ class GpuCountSettings:
             Source: docs/definitions.md, conduct: not before the history covers the load's cycle
         uncovered_ratio: Confidence in the number of replicas until every hour of a week was seen.
             Source: most loads repeat daily; weekends may differ
+        rest_quantile_ratio: Quantile of a replica's memory that it holds at rest.
+            Source: less was there only while it started
     """
 
     on_ratio: float = setting(0.05, within=(0.01, 1))
@@ -62,6 +62,7 @@ class GpuCountSettings:
     context_bytes: float = setting(2.0**30)
     minimum_days: float = setting(2.0, unit="days", within=(1, 30))
     uncovered_ratio: float = setting(0.7)
+    rest_quantile_ratio: float = setting(0.05, within=(0, 0.5))
     replicas: ReplicaSettings = field(default_factory=ReplicaSettings)
     scaling: ScalingSettings = field(default_factory=ScalingSettings)
     conduct: OpeningPolicy = field(default_factory=partial(OpeningPolicy.sizing, DAY_SECONDS))
@@ -222,11 +223,12 @@ def _enough(case: Case, load: ReplicaLoad, settings: GpuCountSettings) -> int:
         if resource is not Resource.MEMORY
     )
     by_load = max(load.pooled + 1, replicas_for(load.busiest, load.size, settings.scaling))
-    by_needs = math.ceil(round(max(needs, _memory_need(case)), _PLACES))
+    of_memory = _memory_need(case, settings.rest_quantile_ratio)
+    by_needs = math.ceil(round(max(needs, of_memory), _PLACES))
     return min(load.size, max(1, by_load, by_needs))
 
 
-def _memory_need(case: Case) -> float:
+def _memory_need(case: Case, quantile: float) -> float:
     """Replicas by memory: what each holds even at rest, and its part of what grows with the load.
 
     Preallocated memory does not grow.
@@ -236,7 +238,7 @@ def _memory_need(case: Case) -> float:
         memory, total = fit.resources.get(Resource.MEMORY), device.memory_total_bytes
         if memory and memory.demand and memory.need:
             means = sorted(window.blocks.series(Measure.MEMORY_BYTES).means)
-            rest = means[int(_AT_REST * len(means))] / total if means and total else 0.0
+            rest = means[int(quantile * len(means))] / total if means and total else 0.0
             fixed = max(fixed, min(rest, memory.demand))
             growing += memory.need * (1.0 - min(1.0, rest / memory.demand))
     return growing / (1.0 - fixed) if fixed < 1.0 else len(case.devices)

@@ -158,7 +158,9 @@ class DeviceCollectors:
         return [
             key
             for item in items
-            if item.is_scheduled and not self._is_superseded(item.collector)
+            if item.is_scheduled
+            and item.collector.fields
+            and not self._is_superseded(item.collector)
             for key in item.collector.fields
         ]
 
