@@ -146,32 +146,29 @@ def test_a_gpu_that_the_driver_does_not_offer_is_shown(tmp_path: Path) -> None:
     assert link.label == "PHB"
 
 
-def test_a_driver_that_hangs_is_left_alone(tmp_path: Path) -> None:
-    """The GPUs are shown without what it would tell, and the hanging call is named."""
-    tree = hgx(tmp_path)
+def survey_with_hang(folder: Path, call: str) -> NodeSurvey:
+    """A survey of eight GPUs while a call of the driver hangs."""
+    tree = hgx(folder)
     with simulated_driver("eight-gpu-node") as bench:
-        bench.library.faults.hang("nvmlDeviceGetP2PStatus")
+        bench.library.faults.hang(call)
         found = survey(tree, patience_seconds=1.0)
         bench.library.faults.clear()
         for thread in threading.enumerate():
             if thread.name == "nvml":
                 thread.join(10.0)  # It must still close this driver, and no other.
+    return found
 
+
+def test_a_driver_that_hangs_is_left_alone(tmp_path: Path) -> None:
+    """The GPUs are shown without what it would tell, and the hanging call is named."""
+    found = survey_with_hang(tmp_path, "nvmlDeviceGetP2PStatus")
     assert len(found.offered) == len(found.devices) == 8
     assert found.warnings == ("NVML hangs in nvmlDeviceGetP2PStatus",)
 
 
 def test_a_driver_that_hangs_as_it_opens_leaves_the_bus(tmp_path: Path) -> None:
     """Nothing of the driver is known, and the hanging call is named."""
-    tree = hgx(tmp_path)
-    with simulated_driver("eight-gpu-node") as bench:
-        bench.library.faults.hang("nvmlInitWithFlags")
-        found = survey(tree, patience_seconds=1.0)
-        bench.library.faults.clear()
-        for thread in threading.enumerate():
-            if thread.name == "nvml":
-                thread.join(10.0)
-
+    found = survey_with_hang(tmp_path, "nvmlInitWithFlags")
     assert (found.offered, len(found.devices)) == (frozenset(), 8)
     assert found.warnings[0].startswith("NVML is slow: it is not open after ")
 

@@ -45,8 +45,8 @@ class NodeSurvey:
 def survey_node(sysfs: Path, catalogue: Catalogue, *, patience_seconds: float = 10.0) -> NodeSurvey:
     """Read driver and bus, and merge the results.
 
-    If the driver does not answer within the patience, only the bus is used: opening NVML takes
-    about 3 s without a persistence daemon.
+    What the driver has not answered within the patience is left out, and the hanging call named:
+    opening NVML takes about 3 s without a persistence daemon.
     """
     on_bus = expected_gpus(sysfs)
     clock, settings = SystemClock(), LiveSettings()
