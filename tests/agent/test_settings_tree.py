@@ -28,15 +28,13 @@ Golden = Callable[[str | Path, str], None]
 _PREFACE: Final = """\
 # Configuration
 
-All settings. `config/rightsizer.yaml` is an example with every key, and
-`config/rightsizer.schema.json` the schema for editors. `rightsizer config init` writes a starter
-configuration.
+Every setting. `rightsizer config init` writes a starter configuration, `config/rightsizer.yaml` has
+every key with its default, and `config/rightsizer.schema.json` is the schema for editors.
 
 ## Where a value comes from
 
-The command line overrides the environment, which overrides the file, which overrides the default.
-Every key outside of lists has an environment variable: `RIGHTSIZER_` and the key in upper case,
-with two underscores for each dot.
+Command line, then environment, then file, then default. Every key outside of lists has an
+environment variable: `RIGHTSIZER_` and the key in upper case, with two underscores for each dot.
 
 ```
 RIGHTSIZER_LOG__LEVEL=debug
@@ -45,28 +43,28 @@ RIGHTSIZER_WEB__LISTEN_ADDRESSES="['127.0.0.1:19400']"
 RIGHTSIZER_POLICIES="[{match: {namespace: 'serving-*'}, class: serving}]"
 ```
 
-Values other than text are written in YAML or JSON; a list replaces the list in the file. Unknown
-variables with two underscores are rejected. Variables of a Kubernetes service, such as
-`RIGHTSIZER_PORT`, are ignored.
+Lists and mappings are YAML or JSON and replace the ones in the file. Unknown variables with two
+underscores are rejected; a Kubernetes service's variables, such as `RIGHTSIZER_PORT`, are ignored.
 
 ## How do I check it?
 
-`rightsizer check-config FILE` lists every error in the file, in the environment, and in the files
-that they refer to: web configuration, certificates, boards, prices, scenario, credentials. It exits
-with 78 on any error, for use in `ExecStartPre=` or an init container. Run it as the agent's user.
+`rightsizer check-config FILE` lists all errors in the file, the environment and the files that they
+refer to (web configuration, certificates, boards, prices, scenario, credentials), and exits with 78
+on any: use it in `ExecStartPre=` or an init container, as the agent's user.
 
 ## Reload
 
-`SIGHUP` (`systemctl reload rightsizer`), or `POST /-/reload` with `web.enable_lifecycle`, reloads
-the configuration. In the column *takes effect*, `reload` means from the next sample, scrape or run;
-`restart` means after a restart, and a reload logs the changed keys (`restart_needed`).
-`web.config_file` and tokens are read again whenever they change.
+`SIGHUP` (`systemctl reload rightsizer`), or `POST /-/reload` with `web.enable_lifecycle`, applies
+sections and keys marked *reload* from the next sample, scrape or run. The others need a restart; a
+reload logs those that changed (`restart_needed`). `web.config_file` and tokens are read again
+whenever they change. Boards and prices are reloaded for recommendations only.
 
-A reload with any error changes nothing. The error is in the log (`reload_failed`) and in the
-response of `/-/reload`, and `rightsizer_config_last_reload_successful` is 0. Boards and prices are
-reloaded for recommendations only.
+A reload with any error changes nothing: the error is logged (`reload_failed`) and returned by
+`/-/reload`, and `rightsizer_config_last_reload_successful` is 0.
 
 ## Keys
+
+Durations are written like `90s` or `1h30m`, sizes like `512MiB`.
 
 """
 

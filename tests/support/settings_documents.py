@@ -155,27 +155,52 @@ def reference(root: type) -> str:
     return "\n".join(_section(shape_of(root), "", {}))
 
 
-def _section(group: Group, path: str, explained: dict[Any, str]) -> Iterator[str]:
+def _section(group: Group, path: str, explained: dict[Any, tuple[str, Group]]) -> Iterator[str]:
     rows = [entry for entry in group.entries if not isinstance(entry.shape, Group)]
     if path:
         yield from (f"## `{path}`", "")
-        yield from (help_of(group), "") if help_of(group) else ()
-    first = explained.setdefault(_keys(group), path)
+    first, _ = explained.setdefault(_keys(group), (path, group))
     if first != path and _is_null(group):
         yield from (f"Same keys as {_link(first)}; `null` keeps the value set there.", "")
         return
-    first = explained.setdefault(tuple(map(_explanation, rows)), path)
+    first, like = explained.setdefault(tuple(map(_explanation, rows)), (path, group))
     if first != path and rows:
-        yield from (f"Same keys as {_link(first)}, with their own defaults.", "")
-        yield from _table("key", "default")
-        yield from (f"| `{_join(path, entry.key)}` | {_default(entry)} |" for entry in rows)
-        yield ""
-    elif rows:
-        yield from _table("key", "what it does", "value", "default", "takes effect", "source")
-        yield from (_row(entry, path) for entry in rows)
-        yield ""
+        yield from (f"Same keys as {_link(first)}{_other_defaults(rows, like)}.", "")
+    else:
+        is_live = bool(rows) and all(entry.is_live for entry in rows)
+        help_text = " ".join(filter(None, (help_of(group), "*Reload.*" if is_live else "")))
+        yield from (help_text, "") if path and help_text else ()
+        yield from _rows(rows, path, is_live=is_live)
     for entry in group.entries:
         yield from _below(entry, path, explained)
+
+
+def _rows(rows: list[ShapeEntry], path: str, *, is_live: bool) -> Iterator[str]:
+    """The table of a group; without the column of sources where none has one."""
+    if not rows:
+        return
+    table = [("key", "default", "value", "what it does", "source")]
+    for entry in rows:
+        help_text, source = help_and_source(entry)
+        key = f"`{_join(path, entry.key)}`" + (" *reload*" if entry.is_live and not is_live else "")
+        table.append((key, _default(entry), _value(entry), help_text, source))
+    width = 5 if any(row[4] for row in table[1:]) else 4
+    for index, row in enumerate(table):
+        # A bar would end the cell.
+        cells = [cell.replace("|", "\\|") for cell in row[:width]]
+        yield f"| {' | '.join(cells)} |"
+        if index == 0:
+            yield f"|{'---|' * width}"
+    yield ""
+
+
+def _other_defaults(rows: list[ShapeEntry], like: Group) -> str:
+    """The defaults in which a group differs from the one that explains its keys."""
+    there = {entry.key: _default(entry) for entry in like.entries}
+    other = [
+        f"`{entry.key}` {_default(entry)}" for entry in rows if _default(entry) != there[entry.key]
+    ]
+    return f", with other defaults: {', '.join(other)}" if other else ""
 
 
 def _keys(group: Group) -> Any:
@@ -207,12 +232,7 @@ def _link(path: str) -> str:
     return f"[`{path}`](#{re.sub(r'[^a-z_]', '', path.lower())})"
 
 
-def _table(*headings: str) -> Iterator[str]:
-    yield f"| {' | '.join(headings)} |"
-    yield f"|{'---|' * len(headings)}"
-
-
-def _below(entry: ShapeEntry, path: str, explained: dict[Any, str]) -> Iterator[str]:
+def _below(entry: ShapeEntry, path: str, explained: dict[Any, tuple[str, Group]]) -> Iterator[str]:
     """The section of the group under a key, if there is one, through lists and mappings."""
     shape, path = entry.shape, _join(path, entry.key)
     while not isinstance(shape, Group):
@@ -228,22 +248,15 @@ def _below(entry: ShapeEntry, path: str, explained: dict[Any, str]) -> Iterator[
     yield from _section(shape, path, explained)
 
 
-def _row(entry: ShapeEntry, path: str) -> str:
-    help_text, source = help_and_source(entry)
-    cells = (
-        f"`{_join(path, entry.key)}`",
-        help_text,
-        _value(entry),
-        _default(entry),
-        "reload" if entry.is_live else "restart",
-        source,
-    )
-    # A bar would end the cell.
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
 def _value(entry: ShapeEntry) -> str:
-    return ", ".join(filter(None, (kind(entry.shape), _limits(entry.shape))))
+    """Kind and bounds, as short as a column is: `0 to 1`, `1s to 1h`, `integer, at least 1`."""
+    bounds = re.sub(r"\bbetween (\S+) and (\S+)", r"\1 to \2", _limits(entry.shape))
+    name = kind(entry.shape).replace("whole number", "integer")
+    return (
+        bounds
+        if bounds and name in {"number", "duration"}
+        else ", ".join(filter(None, (name, bounds)))
+    )
 
 
 def _default(entry: ShapeEntry) -> str:
