@@ -24,7 +24,7 @@ SECTIONS: Final = {
     for name, page in PAGES.items()
 }
 EVERY: Final = [(name, rule) for name, rules in REGISTRIES.items() for rule in rules]
-PARTS: Final = ("Sees", "Says", "Needs", "Abstains", "Never", "Gives", "Example")
+PARTS: Final = ("Measures", "Reports", "Requires", "Never", "Suggests", "Example")
 EVERYWHERE: Final = {Reason.INSUFFICIENT_DATA, Reason.UNSUPPORTED_TELEMETRY}
 
 
@@ -98,5 +98,5 @@ def test_every_rule_over_profiles_has_a_part_that_tells_all_it_can_say() -> None
         actions = set(named(rule, Action)) - {Action.NONE}
         assert set(map(str, reasons | actions)) <= documented(part)
         assert f"<!-- {rule.name}: made" in part
-        assert "- **Sees:**" in part
-        assert "- **Gives:**" in part
+        assert "- **Measures:**" in part
+        assert "- **Suggests:**" in part

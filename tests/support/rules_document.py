@@ -26,6 +26,8 @@ _MARKED: Final = re.compile(
 _AnyRule = Rule[Any] | FleetRule[Any]
 _Judging = _AnyRule | ProfileRule[Any]
 _OPENING_POLICY_FIELDS: Final = frozenset(each.name for each in fields(OpeningPolicy))
+_SHARED: Final = "steady"
+"""What rules over profiles share; explained in the configuration."""
 
 
 def filled(page: str, texts: Mapping[str, str]) -> str:
@@ -99,6 +101,8 @@ def _defaults(group: Group, path: str) -> Iterator[str]:
     if {entry.name for entry in group.entries} == _OPENING_POLICY_FIELDS:
         return
     for entry in group.entries:
+        if entry.key == _SHARED:
+            continue
         if isinstance(entry.shape, Group):
             yield from _defaults(entry.shape, f"{path}{entry.key}.")
         else:
