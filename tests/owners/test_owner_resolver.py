@@ -105,6 +105,19 @@ def test_reused_pid_is_another_process(tmp_path: Path) -> None:
     assert key_of(owners, 11) == "systemd:b.service"
 
 
+def test_another_pid_namespace_names_nobody(tmp_path: Path) -> None:
+    """In a pod with the host's /proc but its own pids, a number is somebody else's process."""
+    write_process(tmp_path, 11, cgroup="0::/a.service\n")
+    status = tmp_path / "self" / "status"
+    status.parent.mkdir()
+    status.write_text("Name:\trightsizer\nNSpid:\t4242\t7\n")
+    owners = on_node(tmp_path)
+    assert owners.workload_of(11) is None
+    assert "hostPID" in (owners.blindness() or "")
+    status.write_text("Name:\trightsizer\nNSpid:\t4242\n")
+    assert key_of(on_node(tmp_path), 11) == "systemd:a.service"
+
+
 class Given(NodeCollector):
     """A scheduler with given allocations."""
 

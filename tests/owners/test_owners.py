@@ -25,12 +25,27 @@ from rightsizer.owners.systemd import SystemdCollector
     [
         ("0::/system.slice/vllm.service\n", "vllm.service"),
         ("0::/system.slice/vllm@gpu0.service\n", "vllm@gpu0.service"),
-        ("0::/user.slice/user-1000.slice/user@1000.service/app.slice/nb.scope\n", "nb.scope"),
         ("4:memory:/x.service\n1:name=systemd:/system.slice/old.service\n0::/\n", "old.service"),
+        ("0::/../../system.slice/vllm.service\n", "vllm.service"),
+        ("0::/system.slice/vllm.service/payload\n", "vllm.service"),
+        (r"0::/machine.slice/machine-qemu\x2d1.scope/libvirt/emulator", r"machine-qemu\x2d1.scope"),
+        # Of the same name as another user's, another container's and the host's.
+        (
+            "0::/user.slice/user-1000.slice/user@1000.service/app.slice/nb.service\n",
+            "user@1000.service/nb.service",
+        ),
+        ("0::/lxc.payload.lab/system.slice/nb.service\n", "lxc.payload.lab/nb.service"),
+        ("0::/lxc/101/ns/system.slice/nb.service\n", "lxc/101/ns/nb.service"),
+        (
+            "0::/machine.slice/systemd-nspawn@lab.service/payload/system.slice/nb.service\n",
+            "systemd-nspawn@lab.service/payload/nb.service",
+        ),
+        # All jobs of a batch system are in one unit.
+        ("0::/pbs_jobs.service/jobid/1001.server\n", "pbs_jobs.service/jobid/1001.server"),
     ],
 )
 def test_systemd_unit(tmp_path: Path, cgroup: str, unit: str) -> None:
-    """The innermost unit names the workload, with control groups of either version."""
+    """The innermost unit names the workload, with what tells it from others of its name."""
     write_process(tmp_path, 11, cgroup=cgroup, session=11)
     workload = SystemdCollector(tmp_path).workload_of(11)
     assert workload == Workload(f"systemd:{unit}", WorkloadKind.SYSTEMD, unit)
@@ -115,6 +130,35 @@ def test_unit_of_a_process_manager_is_no_workload(tmp_path: Path) -> None:
         "serve.service",
         "serve.service",
     ]
+
+
+@pytest.mark.parametrize(
+    ("above", "group"),
+    [
+        (("condor_startd", "condor_starter"), "condor.service/condor_var_slot1_1@gpu-1"),
+        (("pbs_mom",), "pbs.service"),
+        (("sge_execd", "sge_shepherd-71"), "sgeexecd.service"),
+        (("sbatchd", "res"), "lsfd.service"),
+    ],
+)
+def test_jobs_of_a_batch_system_are_workloads_of_their_own(
+    tmp_path: Path, above: tuple[str, ...], group: str
+) -> None:
+    """Jobs are in the unit of the system's daemon, or in a group that the next job takes over."""
+    unit, *_ = group.split("/")
+    for job in (100, 200):
+        for pid, name in enumerate(above, start=job):
+            parent = 1 if pid == job else pid - 1
+            cgroup = f"0::/system.slice/{unit}\n"
+            write_process(tmp_path, pid, cgroup=cgroup, session=job, parent=parent, name=name)
+        for pid, parent in ((job + 50, job + len(above) - 1), (job + 51, job + 50)):
+            cgroup = f"0::/system.slice/{group}\n"
+            write_process(
+                tmp_path, pid, cgroup=cgroup, session=job, parent=parent, name="train", start=pid
+            )
+    owners = SystemdCollector(tmp_path)
+    found = [owners.workload_of(pid) for pid in (151, 251)]
+    assert [each and each.key for each in found] == ["session:150@150", "session:250@250"]
 
 
 def test_tree_that_ends_in_itself_ends(tmp_path: Path) -> None:

@@ -50,6 +50,32 @@ def test_only_pods_and_simulated_services_follow_a_queue(kind: WorkloadKind | No
     assert owner_of(K8S).scale_by_queue(ODD)
 
 
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("vllm.service", "systemctl stop vllm.service"),
+        ("user@1000.service/nb.scope", "systemctl --user --machine=1000@ stop nb.scope"),
+    ],
+)
+def test_a_unit_is_stopped_by_its_manager(name: str, command: str) -> None:
+    """The host's manager does not know the units of users."""
+    (found,) = owner_of(WorkloadKind.SYSTEMD).release(
+        Workload(f"systemd:{name}", WorkloadKind.SYSTEMD, name)
+    )
+    assert found.text == command
+
+
+@pytest.mark.parametrize("name", ["lxc.payload.lab/nb.service", "pbs_jobs.service/jobid/1001.srv"])
+def test_what_no_manager_of_the_host_knows_has_no_command(name: str) -> None:
+    """A container's unit, and a job that would end with all others of its batch system."""
+    assert (
+        owner_of(WorkloadKind.SYSTEMD).release(
+            Workload(f"systemd:{name}", WorkloadKind.SYSTEMD, name)
+        )
+        == ()
+    )
+
+
 def test_names_are_quoted_for_a_shell() -> None:
     """This covers adding replicas and releasing all."""
     (more,), (none,) = owner_of(K8S).add_replicas(ODD, "3"), owner_of(K8S).release(ODD)

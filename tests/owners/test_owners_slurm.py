@@ -11,6 +11,7 @@ from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.reading import Process
 from rightsizer.model.workload import WorkloadClass
 from rightsizer.owners.holdings import holdings_on
+from rightsizer.owners.resolver import OwnerResolver
 from rightsizer.owners.settings import OwnerSettings
 from rightsizer.owners.slurm import JobMapError, SlurmCollector, read_job_map
 
@@ -105,6 +106,28 @@ def test_job_and_step(owners: SlurmCollector, tmp_path: Path) -> None:
     assert first.key == second.key == "slurm:4711"
     assert (first.step, second.step) == ("0", "batch")
     assert first.workload_class is WorkloadClass.BATCH
+
+
+@pytest.mark.parametrize(
+    ("title", "key", "step"),
+    [
+        ("slurmstepd: [4711.batch]", "slurm:4711", "batch"),
+        ("slurmstepd: [4711.0]", "slurm:4711", "0"),
+        ("slurmstepd: [4711]", "slurm:4711", ""),
+        ("slurmstepd: [x.0]", "systemd:slurmd.service", ""),
+        ("/usr/sbin/slurmstepd infinity", "systemd:slurmd.service", ""),
+    ],
+)
+def test_job_by_the_daemon_of_its_step(tmp_path: Path, title: str, key: str, step: str) -> None:
+    """With proctrack/linuxproc or pgid, the jobs of all users are in slurmd's unit."""
+    group = "0::/system.slice/slurmd.service\n"
+    write_process(tmp_path, 10, cgroup=group, session=10, name="slurmstepd", title=title)
+    write_process(tmp_path, 11, cgroup=group, session=10, parent=10, name="slurm_script")
+    write_process(tmp_path, 12, cgroup=group, session=10, parent=11, name="python")
+    owners = OwnerResolver.on_host(tmp_path, sysfs=tmp_path / "sys")
+    found = owners.workload_of(12)
+    assert found is not None
+    assert (found.key, found.step) == (key, step)
 
 
 def test_allocation_without_a_process(owners: SlurmCollector, folder: Path, tmp_path: Path) -> None:

@@ -14,11 +14,13 @@ def write_process(  # noqa: PLR0913 - what a process is known by.
     start: int = 0,
     parent: int = 1,
     name: str = "a) b (c",
+    title: str = "",
 ) -> None:
     """A process in a tree like procfs; its usual name is as nasty as the kernel allows."""
     folder = root / str(pid)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "cgroup").write_text(cgroup)
+    (folder / "cmdline").write_text(f"{title}\0")
     fields = ["S", str(parent), "1", str(session), *["0"] * 15, str(start), "0"]
     (folder / "stat").write_text(f"{pid} ({name}) {' '.join(fields)}\n")
 

@@ -23,7 +23,6 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds, nanoseconds
 
 _CPUS: Final = "Cpus_allowed_list:"
-_NAMESPACED_PIDS: Final = "NSpid:"
 _Memberships: TypeAlias = Collection[ControlGroupMembership]
 _Meters: TypeAlias = ExpiringCache[ControlGroup, CounterMeter[Signal]]
 
@@ -64,7 +63,7 @@ class ProcessLocator:
 
     def of(self, pids: Iterable[int], now: Nanoseconds) -> tuple[ProcessLocation, ...]:
         """Locations of the existing processes."""
-        if not self._is_ours.get(None, now, self._shows_our_namespace):
+        if not self._is_ours.get(None, now, self._table.shows_our_pids):
             return ()
         places = (self._of(pid, now) for pid in dict.fromkeys(pids))
         return tuple(place for place in places if place is not None)
@@ -72,17 +71,6 @@ class ProcessLocator:
     def host_network(self, now: Nanoseconds) -> int | None:
         """Network namespace of the host's first process; `None` if procfs hides it."""
         return self._host_network.get(None, now, lambda: self._network(1))
-
-    def _shows_our_namespace(self) -> bool:
-        """Whether this procfs uses the same pids as the driver's answers.
-
-        The driver reports pids in the caller's namespace; in another namespace's procfs, the same
-        number is another process.
-        """
-        for line in (read_file(f"{self._procfs}/self/status") or "").splitlines():
-            if line.startswith(_NAMESPACED_PIDS):
-                return len(line.split()) == len((_NAMESPACED_PIDS, "pid"))
-        return True
 
     def _of(self, pid: int, now: Nanoseconds) -> ProcessLocation | None:
         started = self._started.get(pid, now, lambda: self._table.started_ticks(pid))

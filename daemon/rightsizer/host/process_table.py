@@ -5,7 +5,7 @@ import errno
 import os
 import pwd
 import signal
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Final
@@ -14,6 +14,9 @@ from rightsizer.host.files import read_file
 from rightsizer.model.frozen import dataclass
 
 _STATE, _PARENT, _SESSION, _STARTED = 0, 1, 3, 19
+_INIT: Final = 1
+_ANCESTORS_MAXIMUM: Final = 64
+_NAMESPACED_PIDS: Final = "NSpid:"
 _DEAD: Final = "ZXx"
 """Zombies and dead processes have ended."""
 _STAT_BYTES: Final = 4096
@@ -58,6 +61,17 @@ class ProcessTable:
         """Whether processes of other users are visible, as without procfs's `hidepid`."""
         return self.row(1) is not None or read_file(f"{self._procfs}/self/stat") is None
 
+    def shows_our_pids(self) -> bool:
+        """Whether this procfs uses the same pids as the driver's answers.
+
+        The driver reports pids in the caller's namespace; in another namespace's procfs, the same
+        number is another process.
+        """
+        for line in (read_file(f"{self._procfs}/self/status") or "").splitlines():
+            if line.startswith(_NAMESPACED_PIDS):
+                return len(line.split()) == len((_NAMESPACED_PIDS, "pid"))
+        return True
+
     def pids(self) -> list[int]:
         """All pids; empty if procfs cannot be read, since at least one process always exists."""
         try:
@@ -94,6 +108,19 @@ class ProcessTable:
         """Start of a process; `None` if it has ended or is invisible."""
         row = self.row(pid)
         return None if row is None else row.started_ticks
+
+    def ancestors(self, row: ProcessRow) -> Iterator[ProcessRow]:
+        """Processes above one, nearest first, without init; pids reused meanwhile end no loop."""
+        for _ in range(_ANCESTORS_MAXIMUM):
+            above = self.row(row.parent) if row.parent > _INIT else None
+            if above is None:
+                return
+            yield above
+            row = above
+
+    def command_line(self, pid: int) -> str:
+        """Arguments, or the title that it gave itself; empty if it has ended."""
+        return (read_file(f"{self._procfs}/{pid}/cmdline") or "").replace("\0", " ").rstrip()
 
     def user(self, pid: int) -> int | None:
         """Uid of a process; `None` if it has ended."""

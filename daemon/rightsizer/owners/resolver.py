@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Final, Self
 
@@ -25,6 +26,10 @@ OTHER_WORKLOADS: Final = Workload("other", WorkloadKind.OTHER, "other")
 _BLIND: Final = (
     "procfs hides the processes of other users (hidepid): mount it without hidepid, or with gid= "
     "and a supplementary group"
+)
+_FOREIGN: Final = (
+    "procfs shows another pid namespace than the agent's, so the driver's pids are other processes "
+    "there: run the agent in the host's pid namespace (hostPID, --pid=host)"
 )
 
 
@@ -134,6 +139,8 @@ class OwnerResolver:
 
     def workload_of(self, pid: int) -> Workload | None:
         """Workload by the first source that knows the process."""
+        if not self._shows_our_pids:
+            return None
         now, generation = self._now(), sum(source.generation() for source in self._sources)
         start_ticks = None if self._processes is None else self._processes.started_ticks(pid)
         known = self._known.get(pid)
@@ -166,8 +173,14 @@ class OwnerResolver:
 
     def blindness(self) -> str | None:
         """Return why processes of other users are invisible, or `None`."""
+        if not self._shows_our_pids:
+            return _FOREIGN
         is_blind = self._processes is not None and not self._processes.sees_others()
         return _BLIND if is_blind else None
+
+    @cached_property
+    def _shows_our_pids(self) -> bool:
+        return self._processes is None or self._processes.shows_our_pids()
 
     def close(self) -> None:
         """Stop the sources' threads; abandon those that hang."""

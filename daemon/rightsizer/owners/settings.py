@@ -31,8 +31,8 @@ class OwnerSettings:
         launcher_confidence_ratio: Confidence that the processes of a launcher are one workload.
             Source: assumed: a launcher may start several in turn
         process_managers: Name patterns of programs whose child processes are unrelated, even within
-            one systemd unit. The children of any other program are one workload, with less
-            confidence.
+            one systemd unit: terminals, schedulers, batch systems. The children of any other
+            program are one workload, with less confidence.
             Source: names in /proc/<pid>/stat, 15 characters at most
         shells: Like process_managers, but not within a unit, which may start by a script.
         parent_confidence_ratio: Confidence that the children of any other program are one workload.
@@ -69,6 +69,8 @@ class OwnerSettings:
         (
             *("tmux*", "screen", "SCREEN", "supervisord", "runsv*", "s6-*", "cron*", "atd"),
             *("xargs", "parallel", "pueued", "tsp", "jupyter*", "code-server", "node", "raylet"),
+            *("condor_startd", "condor_starter", "pbs_mom", "sge_execd", "sge_shepherd*"),
+            *("sbatchd", "res"),
         )
     )
     shells: tuple[str, ...] = setting(

@@ -114,6 +114,11 @@ def job_in(paths: Sequence[str]) -> tuple[str, str] | None:
     return None
 
 
+_DAEMON: Final = "slurmstepd"
+_TITLE: Final = re.compile(r"slurmstepd: \[(?P<job>\d{1,10})(?:\.(?P<step>[^\]]{1,64}))?\]")
+"""Of the daemon of each step; an older one for a batch script has no step."""
+
+
 class SlurmOwner(Scheduler):
     """Owner of jobs, with commands of Slurm and lines of batch scripts and settings."""
 
@@ -134,7 +139,7 @@ class SlurmOwner(Scheduler):
 
 
 class SlurmCollector(NodeCollector):
-    """Finds jobs of processes by control group, and idle allocations by the site's job map.
+    """Finds jobs of processes by control group or step daemon, and idle allocations by job map.
 
     Every array task and every part of a heterogeneous job has its own number, which control
     groups use.
@@ -162,8 +167,17 @@ class SlurmCollector(NodeCollector):
 
     def workload_of(self, pid: int) -> Workload | None:
         """Job and step that a process runs in."""
-        found = job_in(self._processes.groups(pid))
+        found = job_in(self._processes.groups(pid)) or self._job_above(pid)
         return workload_of_job(*found) if found is not None else None
+
+    def _job_above(self, pid: int) -> tuple[str, str] | None:
+        """Job by the step's daemon, where Slurm tracks processes without control groups."""
+        row = self._processes.row(pid)
+        for each in self._processes.ancestors(row) if row is not None else ():
+            title = self._processes.command_line(each.pid) if each.name == _DAEMON else ""
+            if found := _TITLE.match(title):
+                return found["job"], found["step"] or ""
+        return None
 
     def allocations(self) -> Allocations:
         """Devices of jobs, by the job map or the devices control groups."""

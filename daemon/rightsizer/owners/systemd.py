@@ -1,9 +1,9 @@
 """Systemd units, and otherwise launchers with their processes, by the process tree."""
 
 import re
-from collections.abc import Iterator, Sequence
+import shlex
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -13,23 +13,32 @@ from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.owners.owner import Instructions, NodeCollector, NumaHome, Owner
 from rightsizer.owners.settings import OwnerSettings
 
-_UNIT: Final = re.compile(r"[^/]+\.(?:service|scope)")
+_UNIT: Final = re.compile(r".+\.(?:service|scope)")
+_NUMBER: Final = re.compile(r"\d")
 # These contain everything of a login session or terminal, not one workload.
 _LOGIN: Final = re.compile(
     r"(?:(?:session-|(?:vte|tmux)-spawn-|app-)[^/]*\.scope|user@[^/]*\.service|init\.scope)"
 )
-_INIT: Final = 1
-_MOST_ANCESTORS: Final = 64
+_USER_UNIT: Final = re.compile(r"user@(\d+)\.service/([^/]+)")
 
 
 def unit_in(paths: Sequence[str]) -> str | None:
-    """Innermost systemd unit that is not just a login session."""
+    """Innermost systemd unit that is not just a login session, with what it is in but for slices.
+
+    Units of users and of system containers often have the same name. Numbered groups below a unit
+    are parts of the name too: batch systems have one for each job.
+    """
     for path in paths:
-        units: list[str] = _UNIT.findall(path)
-        for unit in reversed(units):
-            if not _LOGIN.fullmatch(unit):
-                return unit
+        parts = [part for part in path.split("/") if part.strip(".") and part[-6:] != ".slice"]
+        while parts and not (_is_unit(parts[-1]) or _NUMBER.search(parts[-1])):
+            parts.pop()
+        if any(map(_is_unit, parts)):
+            return "/".join(parts)
     return None
+
+
+def _is_unit(group: str) -> bool:
+    return _UNIT.fullmatch(group) is not None and _LOGIN.fullmatch(group) is None
 
 
 class SystemdOwner(Owner):
@@ -37,6 +46,13 @@ class SystemdOwner(Owner):
 
     kinds = (WorkloadKind.SYSTEMD,)
     texts = "systemd"
+
+    def release(self, workload: Workload) -> Instructions:
+        """Stop the unit through its manager; a part of a unit is left to the one that made it."""
+        if found := _USER_UNIT.fullmatch(workload.name):
+            unit = shlex.quote(found[2])
+            return self._instructions("release user", workload=workload, user=found[1], unit=unit)
+        return () if "/" in workload.name else super().release(workload)
 
     def bind(self, homes: Sequence[NumaHome]) -> Instructions:
         """Drop-in of the unit for each GPU."""
@@ -61,7 +77,9 @@ class SystemdCollector(NodeCollector):
         """Unit that a process runs in, or the launcher that it belongs to."""
         unit, row = self._unit(pid), self._processes.row(pid)
         root, confidence, manager = (None, 1.0, None) if row is None else self._root(row)
-        if unit is not None and not (manager and self._unit(manager.pid) == unit):
+        inside = "" if manager is None else self._unit(manager.pid)
+        # A group below a batch system's unit may be a slot, which has one job after the other.
+        if unit is not None and not (inside and f"{unit}/".startswith(f"{inside}/")):
             return Workload(f"systemd:{unit}", WorkloadKind.SYSTEMD, unit)
         if row is None or root is None or row.session == 0:
             return None
@@ -77,7 +95,7 @@ class SystemdCollector(NodeCollector):
 
         Also returns the confidence, and the process manager directly above, if any.
         """
-        line = [row, *islice(self._ancestors(row), _MOST_ANCESTORS)]
+        line = [row, *self._processes.ancestors(row)]
         settings, root, manager = self._settings, row, None
         for each in reversed(line):
             if _is_named(each, settings.launchers):
@@ -89,11 +107,6 @@ class SystemdCollector(NodeCollector):
                 break
             root = each
         return root, 1.0 if root is row else settings.parent_confidence_ratio, manager
-
-    def _ancestors(self, row: ProcessRow) -> Iterator[ProcessRow]:
-        while row.parent > _INIT and (above := self._processes.row(row.parent)) is not None:
-            yield above
-            row = above
 
 
 def _is_named(row: ProcessRow, patterns: Sequence[str]) -> bool:
