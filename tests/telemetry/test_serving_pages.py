@@ -273,6 +273,79 @@ def test_tgi_is_read_from_its_first_request_on() -> None:
     )
 
 
+def unlike_vllm(prefix: str, running: str, waiting: str, cache: str, requests: int) -> str:
+    """An engine with vLLM's kind of page in names of its own."""
+    latencies = {
+        "time_to_first_token": 0.4,
+        "time_per_output_token": 0.02,
+        "e2e_request_latency": 3,
+    }
+    lines = [
+        f"{prefix}{running}{{{MODEL}}} 12.0",
+        f"{prefix}{waiting}{{{MODEL}}} 3.0",
+        f"{prefix}{cache}{{{MODEL}}} 0.5",
+        f"{prefix}num_request_max{{{MODEL}}} 64.0",
+    ]
+    return page(
+        *lines,
+        *(
+            histogram(f"{prefix}{name}_seconds", MODEL, mean * requests, requests)
+            for name, mean in latencies.items()
+        ),
+    )
+
+
+NUMBERS = ("num_requests_running", "num_requests_waiting")
+
+
+@pytest.mark.parametrize(
+    ("engine", "names"),
+    [
+        (EngineName.TENSORRT_LLM, ("trtllm_", *NUMBERS, "kv_cache_utilization")),
+        (EngineName.LMDEPLOY, ("lmdeploy:", *NUMBERS, "gpu_cache_usage_perc")),
+        (EngineName.NIM, ("", *NUMBERS, "gpu_cache_usage_perc")),
+    ],
+)
+def test_engines_after_vllm_are_read(engine: EngineName, names: tuple[str, str, str, str]) -> None:
+    """Queue, running requests, cache and latencies, each by the engine's own names."""
+    now, before = unlike_vllm(*names, requests=7), unlike_vllm(*names, requests=2)
+    assert parse_page(now).engine.name is engine
+    assert values(now, before, 5.0) == pytest.approx(
+        {
+            Signal.REQUESTS_RUNNING: 12.0,
+            Signal.REQUESTS_WAITING: 3.0,
+            Signal.KV_CACHE_USED: 0.5,
+            Signal.TIME_TO_FIRST_TOKEN_SECONDS: 0.4,
+            Signal.TIME_PER_OUTPUT_TOKEN_SECONDS: 0.02,
+            Signal.REQUEST_LATENCY_SECONDS: 3.0,
+        }
+    )
+
+
+def test_llama_cpp_is_read() -> None:
+    """It has no histograms, and since 2025 no cache; its rates are NaN before the first request."""
+    text = page(
+        "llamacpp:requests_processing 2",
+        "llamacpp:requests_deferred 46",
+        "llamacpp:predicted_tokens_seconds nan",
+    )
+    assert parse_page(text).engine.name is EngineName.LLAMA_CPP
+    assert values(text) == {Signal.REQUESTS_RUNNING: 2.0, Signal.REQUESTS_WAITING: 46.0}
+
+
+def test_page_of_a_router_is_refused() -> None:
+    """Its numbers are those of several engines, on GPUs of which none is this endpoint's."""
+    text = page('vllm:num_requests_swapped{server="http://10.0.0.7:8000"} 0.0')
+    with pytest.raises(DriverError, match="a router's, whose label server"):
+        parse_page(text)
+
+
+def test_page_of_rays_node_is_refused() -> None:
+    """It has the engines of all replicas on the node."""
+    with pytest.raises(DriverError, match="no metrics of a serving engine"):
+        parse_page('ray_vllm_num_requests_running{ReplicaId="a",WorkerId="b"} 3.0\n')
+
+
 @pytest.mark.parametrize(
     ("text", "engine"),
     [
@@ -360,5 +433,6 @@ def test_tables_are_well_formed() -> None:
     for engine in ENGINES:
         assert {canonical(name) for name in engine.names} == engine.names
         assert {measure.signal for measure in engine.measures} <= set(SERVING_SIGNALS)
-        assert all(name.startswith((*engine.prefixes, "vllm_")) for name in engine.names)
+        bare = ("time_", "e2e_") if engine.name is EngineName.NIM else ()
+        assert all(name.startswith((*engine.prefixes, "vllm_", *bare)) for name in engine.names)
     assert Signal.PREEMPTIONS.export is Export.COUNTER

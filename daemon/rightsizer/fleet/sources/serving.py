@@ -66,15 +66,19 @@ _METRICS: Final = {
         # Separate prefill and decode engines also queue for the other's cache memory.
         *("sglang:num_queue_reqs", "sglang:num_prefill_bootstrap_queue_reqs"),
         *("sglang:num_prefill_prealloc_queue_reqs", "sglang:num_decode_prealloc_queue_reqs"),
-        *("trtllm_num_requests_waiting", _NEWER),
+        *("trtllm_num_requests_waiting", "lmdeploy:num_requests_waiting", _NEWER),
+        *("llamacpp:requests_deferred", "num_requests_waiting"),
     ),
     _RUNNING: (
         *("vllm:num_requests_running", "tgi_batch_current_size", "sglang:num_running_reqs"),
-        "trtllm_num_requests_running",
+        *("trtllm_num_requests_running", "lmdeploy:num_requests_running"),
+        # Without a prefix: NVIDIA NIM.
+        *("llamacpp:requests_processing", "num_requests_running"),
     ),
     _CACHE: (
         *("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", "sglang:token_usage"),
-        "trtllm_kv_cache_utilization",
+        *("trtllm_kv_cache_utilization", "lmdeploy:gpu_cache_usage_perc"),
+        *("llamacpp:kv_cache_usage_ratio", "gpu_cache_usage_perc"),
     ),
     # Retraction: a running request frees its cache and is queued again.
     Signal.PREEMPTIONS: ("vllm:num_preemptions_total", "sglang:num_retracted_requests_total"),
@@ -109,7 +113,7 @@ _CAN: Final = "Devices of serving engines are under pressure while they are full
 
 
 class ServingMetrics:
-    """vLLM, Text Generation Inference, SGLang, Triton and TensorRT-LLM metrics in a store."""
+    """Metrics in a store of vLLM, TGI, SGLang, Triton, TensorRT-LLM, LMDeploy, llama.cpp, NIM."""
 
     name: Final = "serving"
 

@@ -66,6 +66,8 @@ class EngineDefinition:
     """Labels of ranks that all count the same requests."""
     breakdowns: frozenset[str] = frozenset()
     """Labels whose series are parts of one without the label."""
+    routers: frozenset[str] = frozenset()
+    """Labels by which a router tells its engines apart, whose GPUs are not one engine's."""
 
     @property
     def names(self) -> frozenset[str]:
@@ -122,6 +124,11 @@ def parse_page(text: str, expected: EngineName = EngineName.AUTO) -> EngineMetri
     dropped = engine.copies | engine.breakdowns
     series: dict[str, dict[Labels, float]] = {}
     for name, labels, value in _samples(wanted):
+        if router := next(iter(engine.routers & labels.keys()), None):
+            raise DriverError(
+                f"the page is a router's, whose label {router} names several engines; "
+                "list each engine's own address"
+            )
         if any(labels.get(label) for label in engine.breakdowns):
             continue
         key = tuple(sorted(item for item in labels.items() if item[0] not in dropped))

@@ -24,6 +24,10 @@ class EngineName(StrEnum):
     SGLANG = "sglang"
     TRITON = "triton"
     TGI = "tgi"
+    TENSORRT_LLM = "tensorrt-llm"
+    LMDEPLOY = "lmdeploy"
+    LLAMA_CPP = "llama.cpp"
+    NIM = "nim"
 
 
 @dataclass(frozen=True, slots=True)
