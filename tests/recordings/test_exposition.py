@@ -85,6 +85,22 @@ def test_pods_that_share_a_gpu_have_equal_parts(replay: Replays, write: Writes) 
     assert [(each.workload.pod, each.share_ratio) for each in holdings] == [("a", 0.5), ("b", 0.5)]
 
 
+@pytest.mark.parametrize("step", [1, -1])
+def test_parts_of_pods_are_no_readings_of_the_gpu(
+    replay: Replays, write: Writes, step: int
+) -> None:
+    """dcgm-exporter 4.6 writes each pod's part of the busy share beside the GPU's."""
+    busy = {"": 60, ',pod="a",namespace="n"': 45, ',pod="b",namespace="n"': 0}
+    written = [
+        f'DCGM_FI_DEV_GPU_UTIL{{gpu="0",uuid="GPU-1"{holder}}} {value} {1717200000000 + 15000 * at}'
+        for at in range(60)
+        for holder, value in list(busy.items())[::step]
+    ]
+    played = replay(write("\n".join(written) + "\n"))
+    assert set(played.values("GPU-1", Signal.GPU_BUSY)) == {0.6}
+    assert len(played.snapshots[-1].holdings["GPU-1"]) == 2
+
+
 def test_samples_without_times_are_refused(replay: Replays, write: Writes) -> None:
     """A single scrape saved with curl is no recording; the error says what would be."""
     text = '# TYPE DCGM_FI_DEV_GPU_UTIL gauge\nDCGM_FI_DEV_GPU_UTIL{UUID="GPU-1"} 5\n'

@@ -150,6 +150,20 @@ def test_a_gpu_that_is_no_longer_listed_is_lost() -> None:
     assert [device.uuid for device in forgotten.devices] == [BUSY]
 
 
+def test_a_service_of_several_exporters_is_refused() -> None:
+    """Behind it, each answer may be another node's."""
+    with dcgm_exporter(page()) as exporter, watching(exporter.url) as watch:
+        watch.after()
+        exporter.text = page(uuid=OTHER)
+        other = watch.after(15)
+        exporter.text = page(energy=8e6)
+        again = watch.after(15)
+    assert "name one node's exporter" in str(other.outcome.failure)
+    assert [device.uuid for device in other.devices] == [BUSY]
+    assert again.outcome.success
+    assert list(again.readings) == [BUSY]
+
+
 def test_an_xid_is_counted_from_the_second_page_on() -> None:
     """The gauge has the last Xid of any time."""
     with dcgm_exporter() as exporter, watching(exporter.url) as watch:

@@ -138,6 +138,15 @@ def test_gpus_that_the_driver_hides_are_added_under_free_indices() -> None:
     assert [device.title for device in found.devices] == ["GPU 0", BUSY]
 
 
+def test_gpus_of_another_node_are_not_added() -> None:
+    """The address may be that of a service, or of the wrong node."""
+    ours = snapshot(5, [A100], {A100: NVML})
+    [found] = supplemented(page(uuid=OTHER, Hostname="gpu-2"), ours)
+
+    assert (found.devices, found.readings) == (ours.devices, ours.readings)
+    assert "none of the driver's GPUs" in str(found.collectors["dcgm"].failure)
+
+
 def test_a_gpu_without_uuid_is_known_by_its_slot() -> None:
     """It is never added beside GPUs that may be the same."""
     text = page(uuid="", pci_bus_id="00000000:1B:00.0") + page(uuid="", gpu="7")

@@ -175,6 +175,39 @@ def test_a_value_with_an_old_time_of_its_own_is_stale() -> None:
     assert found.readings[BUSY].values == {Signal.MEMORY_USED_BYTES: 2.0**20, Signal.ENCODER: 0.03}
 
 
+def test_parts_of_pods_are_no_reading_of_the_gpu() -> None:
+    """dcgm-exporter 4.6 divides some values among pods, beside the GPU's; others are copies."""
+    pods = ({"pod": "a", "namespace": "n"}, {"pod": "b", "namespace": "n"})
+    text = lines(BUSY, {"DCGM_FI_DEV_GPU_UTIL": 70, "DCGM_FI_DEV_FB_USED": 9000})
+    for pod, busy, used in zip(pods, (70, 0), (8500, 0), strict=True):
+        text += lines(BUSY, {"DCGM_FI_DEV_GPU_UTIL": busy, "DCGM_FI_DEV_FB_USED": used}, **pod)
+        text += lines(BUSY, {"DCGM_FI_DEV_FB_FREE": 23_768, "DCGM_FI_PROF_SM_ACTIVE": 0.5}, **pod)
+    for written in (text, "".join(reversed(text.splitlines(keepends=True)))):
+        found = read(written)
+        assert found.readings[BUSY].values == {
+            Signal.GPU_BUSY: 0.7,
+            Signal.MEMORY_USED_BYTES: 9000 * 2.0**20,
+            Signal.MEMORY_FREE_BYTES: 23_768 * 2.0**20,
+            Signal.SM_ACTIVE: 0.5,
+        }
+        assert found.devices[0].memory_total_bytes == (9000 + 23_768) * 2.0**20
+        assert [each.workload.pod for each in found.readings[BUSY].holdings] == ["a", "b"]
+
+
+def test_page_of_two_nodes_is_refused() -> None:
+    """As of a relay; their GPUs are not all of this node."""
+    text = page(Hostname="gpu-1") + page(uuid=OTHER, Hostname="gpu-2")
+    with pytest.raises(DriverError, match=r"GPUs of 2 nodes \(gpu-1, gpu-2, ...\)"):
+        read(text)
+
+
+def test_number_of_a_page_that_ends_early_is_no_value() -> None:
+    """It may lack digits: 4 of 40960 MiB."""
+    text = page() + lines(BUSY, {"DCGM_FI_DEV_BAR1_USED": 4})
+    assert Signal.BAR1_USED_BYTES in read(text).readings[BUSY].values
+    assert Signal.BAR1_USED_BYTES not in read(text[:-1]).readings[BUSY].values
+
+
 def test_a_torn_line_costs_itself() -> None:
     """The rest of the page is read."""
     found = read(page(uuid=OTHER) + "DCGM_FI_DEV_GPU_TEMP{gpu=\n" + page()[:-4])

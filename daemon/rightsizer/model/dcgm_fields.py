@@ -118,6 +118,12 @@ FORMER_DCGM_NAMES: Final[dict[str, str]] = {
 DCGM_COUNTERS: Final = tuple(_counter(row) for row in _ROWS if row["help"])
 """In dcgm-exporter's order, without the vGPU license state, which is not read."""
 
+DIVIDED_DCGM_FIELDS: Final = frozenset(
+    {"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"}
+)
+"""With `--kubernetes-virtual-gpus`, dcgm-exporter since 4.6 writes the GPU's value without a pod,
+and each pod's part of it; the engine's share since 4.7. Others are copied to each pod."""
+
 _OTHERS: Final = {
     "nvlink": "it tells of one NVLink",
     "nvswitch": "it tells of a switch",

@@ -123,6 +123,7 @@ class DcgmEndpoint:
         self._stillness = StalledCollectionDetector(nanoseconds(settings.longest_age_seconds))
         self._xids = XidGaugeTracker()
         self._listed: dict[str, tuple[Device, Nanoseconds]] = {}
+        self._boards: frozenset[str] = frozenset()
         self._judged: FetchResult[ExporterPage] | None = None
         self._still: frozenset[str] = frozenset()
         self._view = ExporterView(FetchResult(None, "nothing was fetched yet").outcome)
@@ -156,6 +157,12 @@ class DcgmEndpoint:
         page = self._reader.read(text, oldest=oldest)
         if not page.devices:
             raise DriverError("the page is empty: dcgm-exporter has collected nothing yet")
+        if self._boards and self._boards.isdisjoint(page.boards):
+            raise DriverError(
+                f"{self._settings.url} answered with other GPUs than before: name one node's "
+                "exporter, not a service of several; if the GPUs were replaced, restart the agent"
+            )
+        self._boards = page.boards
         return page
 
     def _update(self, page: ExporterPage) -> None:

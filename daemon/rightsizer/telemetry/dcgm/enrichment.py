@@ -16,6 +16,10 @@ from rightsizer.telemetry.dcgm.series import ExporterDevice
 DCGM: Final = "dcgm"
 _GPM: Final = "gpm"
 
+_OTHER_NODE: Final = (
+    "dcgm-exporter lists none of the driver's GPUs: name this node's own exporter, not a service "
+    "of several"
+)
 _UNSAID: Final = frozenset({Missing.NOT_SUPPORTED, Missing.NOT_READ})
 _EMPTY: Final[Mapping[Signal, Missing]] = {}
 
@@ -142,6 +146,12 @@ class DcgmSecondarySource(DcgmEndpoint):
         current.
         """
         view = self.view()
+        uuids = {device.uuid for device in snapshot.devices}
+        slots = {kernel_address(device.pci_bus_id) for device in snapshot.devices} - {None}
+        added = [device for device in view.devices if _is_unmatched(device, uuids, slots)]
+        if uuids and added and len(added) == len(view.devices):
+            outcome = view.outcome._replace(success=False, failure=_OTHER_NODE)
+            return replace(snapshot, collectors={**snapshot.collectors, self.name: outcome})
         exported = {
             uuid: view.readings[key] for key, uuid in matches(snapshot.devices, view).items()
         }
@@ -151,9 +161,6 @@ class DcgmSecondarySource(DcgmEndpoint):
             readings[uuid] = merge_readings(
                 readings[uuid], known.values, profiled=known.profiled, missing=known.missing
             )
-        uuids = {device.uuid for device in snapshot.devices}
-        slots = {kernel_address(device.pci_bus_id) for device in snapshot.devices} - {None}
-        added = [device for device in view.devices if _is_unmatched(device, uuids, slots)]
         for device in added:
             uuid = device.uuid
             if uuid in view.readings and uuid not in view.down:

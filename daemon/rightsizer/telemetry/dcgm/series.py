@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.model.dcgm_fields import (
     DCGM_FIELDS,
+    DIVIDED_DCGM_FIELDS,
     FORMER_DCGM_NAMES,
     Entity,
     entity_of,
@@ -23,7 +24,12 @@ from rightsizer.model.reading import Missing, plausible, scaled
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds, Unit, convert
 from rightsizer.model.workload import Holding, Workload
-from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingRow, build_devices
+from rightsizer.telemetry.recordings.row import (
+    SUMMED,
+    RecordingDeviceFacts,
+    RecordingRow,
+    build_devices,
+)
 from rightsizer.telemetry.recordings.timestamps import parse_epoch
 
 XID_METRIC: Final = "DCGM_FI_DEV_XID_ERRORS"
@@ -86,6 +92,8 @@ class DcgmSeries:
     part_of: Signal | None = None
     """Signal that several such series sum up to; `signal` is `None` then."""
     driver_version: str | None = None
+    host: str = ""
+    """Node, or pod of the exporter; empty if not stated."""
 
     @property
     def is_profiling(self) -> bool:
@@ -168,6 +176,7 @@ def interpret_labels(name: str, labels: Mapping[str, str]) -> DcgmSeries | Unuse
         facts=facts_of(labels, entity),
         part_of=signal if is_part else None,
         driver_version=labels.get("DCGM_FI_DRIVER_VERSION") or None,
+        host=labels.get("Hostname") or labels.get("hostname") or "",
     )
 
 
@@ -182,9 +191,14 @@ def sample_row(
         missing[signal] = value
     else:
         values[signal] = value
-    holdings = () if series.holder is None else holdings_of({series.holder})
     stream = f"{file}:{series.metric}"
-    return RecordingRow(time, series.device, values, missing, stream, series.rank, holdings)
+    if series.holder is None:
+        return RecordingRow(time, series.device, values, missing, stream, series.rank, ())
+    holdings, rank = holdings_of({series.holder}), series.rank
+    if series.metric in DIVIDED_DCGM_FIELDS:
+        # Perhaps a part, which counts only where there is no value of the GPU.
+        stream, rank = f"{stream}:{series.holder.pod}", rank + SUMMED - 1
+    return RecordingRow(time, series.device, values, missing, stream, rank, holdings)
 
 
 def blank(number: str) -> Missing | None:
@@ -229,6 +243,11 @@ class ExporterPage:
     """Last Xid of each GPU that had one since the driver was loaded."""
     driver_version: str | None = None
 
+    @property
+    def boards(self) -> frozenset[str]:
+        """Its GPUs, also those of which only instances are listed."""
+        return frozenset(self.instances.get(device, (device, 0))[0] for device in self.readings)
+
 
 class DcgmExpositionParser:
     """Parser of pages; caches the interpretation of names and labels."""
@@ -245,10 +264,11 @@ class DcgmExpositionParser:
             oldest: Samples with a time before this wall time are stale.
 
         Raises:
-            DriverError: the text is not an exposition of a dcgm-exporter.
+            DriverError: the text is not an exposition of one dcgm-exporter.
         """
         page = _PageParser()
-        found = [self._sample(line) for line in text.split("\n") if wanted(line)]
+        # A line without its end is torn: its number may lack digits.
+        found = [self._sample(line) for line in text.split("\n")[:-1] if wanted(line)]
         # Torn lines and lines without a sample are skipped.
         for series, value, time in filter(None, found):
             if isinstance(series, DcgmSeries):
@@ -259,6 +279,11 @@ class DcgmExpositionParser:
             raise DriverError(
                 "this is not the text of a dcgm-exporter: none of its metrics is in it; "
                 "check the address"
+            )
+        if len(hosts := sorted(page.hosts)) > 1:
+            raise DriverError(
+                f"the page has the GPUs of {len(hosts)} nodes ({hosts[0]}, {hosts[1]}, ...); "
+                "name the address of this node's own dcgm-exporter"
             )
         return page.exposition(self._catalogue)
 
@@ -287,10 +312,13 @@ class _PageParser:
         self._holders: dict[str, set[Workload]] = {}
         self._xids: dict[str, int] = {}
         self._driver_version: str | None = None
+        self.hosts: set[str] = set()
 
     def add(self, series: DcgmSeries, number: float | Missing, *, is_stale: bool) -> None:
+        if series.host:
+            self.hosts.add(series.host)
         facts = self._facts.setdefault(series.device, RecordingDeviceFacts())
-        facts.learn(series.facts if isinstance(number, Missing) else series.learned(number))
+        facts.learn(series.facts)
         self._driver_version = self._driver_version or series.driver_version
         if series.holder is not None:
             self._holders.setdefault(series.device, set()).add(series.holder)
@@ -306,11 +334,18 @@ class _PageParser:
         if isinstance(value, Missing):
             self._missing.setdefault(series.device, {})[signal] = value
         else:
-            # By name: a GPU shared by pods has a line for each of them.
-            found = self._found.setdefault(series.device, {})
-            found.setdefault(signal, {})[series.metric] = (series, value)
+            # A GPU shared by pods has a line for each of them, with the GPU's value, or since
+            # dcgm-exporter 4.6 with the pod's part of it beside a line of the GPU.
+            found = self._found.setdefault(series.device, {}).setdefault(signal, {})
+            former = found.get(series.metric)
+            if former is None or value > former[1]:
+                found[series.metric] = (series, value)
 
     def exposition(self, catalogue: Catalogue) -> ExporterPage:
+        for device, found in self._found.items():
+            for metric, (_, value) in (each for of in found.values() for each in of.items()):
+                if part := _MEMORY_PARTS.get(metric):
+                    setattr(self._facts[device], part, value)
         return ExporterPage(
             devices=build_devices(self._facts, catalogue),
             readings={device: self._reading(device) for device in self._facts},
