@@ -95,6 +95,26 @@ def test_duplicates_do_not_count_twice_in_a_day() -> None:
     assert states["state:unknown"][5] == pytest.approx(0, abs=1)
 
 
+def test_holders_of_a_mostly_empty_fleet_are_read() -> None:
+    """Whichever devices the store picks as examples, and whether they are held now or were."""
+    begin, past = EPOCH // SECOND, ""
+    for number in range(20):
+        labels = f'job="rightsizer",instance="n{number}:19400",uuid="GPU-{number}"'
+        past += device(number)
+        for at in range(0, 3601, 60):
+            sample = f'rightsizer_state_seconds_total{{{labels},state="idle_empty"}} {at}'
+            past += f"{sample} {begin + at}\n"
+            if number == (9 if at < 1800 else 11):
+                held = f'{labels},workload="slurm:7"'
+                past += f"rightsizer_workload_share_ratio{{{held}}} 1 {begin + at}\n"
+    with store_and_source(past) as (store, source):
+        report = source.probe(store, NOW, DAY)
+        devices = tuple(source.inventory(store, report, NOW, DAY).devices.values())
+        day = source.day(store, report, devices, Grid(EPOCH // DAY, FINE_STEP))
+    held = {uuid: {each.workload.key for each in of} for uuid, of in day.holdings.items()}
+    assert held == {"GPU-9": {"slurm:7"}, "GPU-11": {"slurm:7"}}
+
+
 def test_clocks_ahead_of_the_store_are_reported() -> None:
     """The amount distinguishes a wrong time zone from a drift."""
     (warning,) = probed(device(0, behind=-3600.0) + device(1)).warnings

@@ -36,10 +36,13 @@ _TIER: Final = "rightsizer_device_telemetry_info"
 _RECORDED: Final = "uuid:rightsizer_used_seconds:increase5m"
 _RECORDED_STATES: Final = "uuid_state:rightsizer_state_seconds:increase5m"
 _TIME: Final = "rightsizer_device_last_sample_timestamp_seconds"
+_HELD: Final = "rightsizer_workload_share_ratio"
 _OTHER_NAMES: Final = (
+    *(_HELD, f"uuid_workload:{_HELD}:avg5m"),
     *("rightsizer_workload_info", "workload:rightsizer_workload_info:last5m"),
     *("rightsizer_advice_info", "rightsizer_build_info"),
 )
+"""Metrics that any few devices may lack, such as those of holders."""
 _LOOK: Final[Nanoseconds] = 600 * NANOSECONDS_PER_SECOND
 _SPAN: Final = "10m"
 """Recorded samples are five minutes apart, so an instant query might miss them."""
@@ -73,7 +76,7 @@ _CAN: Final = {
     STATES: "where each device's time went, by state, condition and cause of waste",
     "rightsizer_sm_work_ratio": "how much compute and memory bandwidth were in use, from "
     "profiling counters",
-    "rightsizer_workload_share_ratio": "who held each device, and which part of it",
+    _HELD: "who held each device, and which part of it",
     "rightsizer_advice_info": "what the nodes' own agents advise",
     _RECORDED_STATES: "long spans at little cost to the store, from recording rules",
 }
@@ -155,11 +158,11 @@ class AgentProbe:
         return tuple(sorted(found - {""})[:_MOST_PICKED])
 
     def _names_at(self, uuids: Sequence[str], moment: Nanoseconds) -> frozenset[str]:
-        """Return the names of these devices' series at a moment, and of series without a device."""
+        """Return the names of these devices' series at a moment, and others of the fleet."""
         found: set[str] = set()
         for labels in ({"uuid": uuids}, {"__name__": _OTHER_NAMES}) if uuids else ():
-            query = f"count by (__name__) ({_latest(selector('', labels))})"
-            found.update(e.labels.get("__name__", "") for e in self.store.instant(query, moment))
+            query = at_moment(f"count by (__name__) ({_latest(selector('', labels))})", moment)
+            found.update(each.labels.get("__name__", "") for each in divided(self.store, query))
             if not found:
                 break
         return frozenset(found)
