@@ -35,7 +35,6 @@ _MOST_MILLISECONDS: Final[Mapping[str, float]] = {
 """At the 99th of 100 scrapes."""
 _FORMATS: Final[Mapping[str, Mapping[str, str]]] = {
     "text": {},
-    "OpenMetrics": {"Accept": "application/openmetrics-text; version=1.0.0"},
     "text, gzip": {"Accept-Encoding": "gzip"},
 }
 _NODES: Final = (

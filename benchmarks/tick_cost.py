@@ -110,14 +110,7 @@ def _call_figures(root: Path) -> Iterator[Figure]:
     yield Figure("driver calls of a tick without slow readings", fast.total())
     yield Figure("driver calls of a tick, all together, on average", calls.total() / _TICKS)
     for name, count in fast.most_common():
-        yield Figure(name, count, note=_every(calls[name]))
-    others = Counter({name: count for name, count in calls.items() if name not in fast})
-    for name, count in others.most_common():
-        yield Figure(name, None, note=_every(count))
-
-
-def _every(count: int) -> str:
-    return f"{count / _TICKS:.2f} on average"
+        yield Figure(name, count, note=f"{calls[name] / _TICKS:.2f} on average")
 
 
 def _wall_figures(root: Path) -> Iterator[Figure]:

@@ -122,13 +122,6 @@ class Confusion:
                 f"{self.f1(state):.3f}",
             )
 
-    def matrix_rows(self) -> Iterable[tuple[str, ...]]:
-        """Each truth with the share of it that was called each name, in percents."""
-        for truth in self.states:
-            whole = self._sum(truth=truth)
-            shares = (self._time[truth, found] / whole for found in self.findings)
-            yield truth, *(f"{share:.1%}".rstrip("%") if share else "" for share in shares)
-
     def mistakes(self, most: int) -> Iterable[tuple[str, ...]]:
         """What was most often taken for what: truth, finding, hours, share of the truth."""
         wrong: Mapping[tuple[str, str], int] = {

@@ -40,6 +40,8 @@ _PAST_DAYS: Final = 7
 _PAST_TICK: Final = 600 * NANOSECONDS_PER_SECOND
 _RUN_EVERY: Final = 1800 * NANOSECONDS_PER_SECOND
 _LAG_SECONDS: Final = (0.5, 3.0)
+_OFF_RATIO: Final = 0.1
+"""Calibration error from which a rule on a tier is listed."""
 _LEFT_OUT: Final = frozenset({"faulty-node", "shared-node"})
 """No nodes to advise on: one has faults every ten minutes, the other a day without any change."""
 Stream = tuple[Tier, bool]
@@ -53,14 +55,12 @@ _STREAMS: Final[tuple[Stream, ...]] = (
 )
 _REDUCTIONS: Final = {Tier.POWER: without_profiling, Tier.BASIC: without_power}
 _HOW: Final = """\
-A day of each scenario, after a week of history where telemetry is whole. Advice is due while the
-truth of the ticks passes the rule's own threshold over its own spans; within a tenth of the
-threshold neither advice nor silence counts as a mistake. For sizes, sharing and forecasts a label
-says what is right. Found after: the median time from when advice was due, which is after the spans
-that the rule waits for by design. Silent rightly: of judgements where the tier cannot tell, the
-share that abstained. Answers rightly: of judgements where advice was due, the share that did not
-abstain. A flap is an opening within two hours of a closing of the same advice. An entity is a
-workload, or a device without one.
+A day of each scenario, with telemetry of all kinds after a week of history. A recommendation is
+expected while the truth passes the rule's threshold over its spans; within a tenth of the threshold
+nothing counts as a mistake. For sizes, sharing and forecasts a label says what is right. Found
+after: median time from when it was due. Silent rightly: share of abstentions where the tier cannot
+tell. Answers rightly: share of answers where it can. A flap is an opening within two hours of a
+closing. An entity is a workload, or a device without one.
 """
 
 
@@ -75,16 +75,30 @@ def evaluate(options: Options) -> Iterator[str]:
     yield _HOW
     rows = (total[stream].scores.row(_name(stream)) for stream in _STREAMS)
     yield table(rows, ("telemetry", *HEADINGS[1:])) + "\n"
-    rules = [*(rule.name for rule in RULES), "labeled"]
+    yield "#### Found, of those expected, by rule\n"
+    yield table(_by_rule(total), ("rule", *map(_name, _STREAMS))) + "\n"
     for stream in _STREAMS:
-        yield f"#### By rule, {_name(stream)}\n"
-        # A rule of which nothing was due, and that opened nothing, has nothing to tell.
-        by_rule = (
-            row for row in total[stream].scores.rows(rules) if row[1] != "0" or row[4] != "0"
-        )
-        yield table(by_rule, HEADINGS) + "\n"
-        yield "\n".join(total[stream].scores.mistakes()) + "\n"
+        mistakes = [each for each in total[stream].scores.mistakes() if not each.endswith("none.")]
+        yield from (f"- {_name(stream)}: {each}" for each in mistakes)
+    yield ""
     yield from _calibration(total)
+
+
+def _by_rule(total: Mapping[Stream, Outcome]) -> Iterator[tuple[str, ...]]:
+    """What was found on each kind of telemetry; rules that had nothing to say are left out."""
+    for rule in (*(rule.name for rule in RULES), "labeled"):
+        cells = [_found(next(total[stream].scores.rows([rule]))) for stream in _STREAMS]
+        if any(cells):
+            yield rule, *cells
+
+
+def _found(row: Sequence[str]) -> str:
+    """Found and expected; openings where none was expected for sure; false openings."""
+    _, expected, found, _, openings, false, *_ = row
+    if expected == openings == "0":
+        return ""
+    told = f"{openings} opened" if expected == "0" else f"{found} of {expected}"
+    return told if false == "0" else f"{told}, {false} false"
 
 
 def live(
@@ -206,8 +220,9 @@ def _calibration(total: Mapping[Stream, Outcome]) -> Iterator[str]:
         yield f"#### Confidence of findings {title}, all telemetry\n"
         yield table(found.rows(), RELIABILITY_HEADINGS)
         yield f"\nBrier score {found.brier_score:.3f}, calibration error {_ece(found)}.\n"
-    headings = ("rule and tier", *KIND_HEADINGS)
-    yield table(complaints.kind_rows(), headings) + "\n"
+    off = [row for row in complaints.kind_rows() if float(row[-1]) >= _OFF_RATIO or row[0] == "all"]
+    yield f"Rules and tiers with a calibration error of {_OFF_RATIO} and more:\n"
+    yield table(off, ("rule and tier", *KIND_HEADINGS)) + "\n"
 
 
 def _ece(found: Reliability) -> str:

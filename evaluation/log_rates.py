@@ -6,7 +6,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from evaluation.missing_columns import COLUMNS, ColumnScore, log_of, may_be_held
+from evaluation.missing_columns import (
+    COLUMNS,
+    ColumnScore,
+    log_of,
+    may_be_held,
+    together,
+)
 from evaluation.options import Options
 from evaluation.processes import in_processes
 from measured import table
@@ -36,13 +42,12 @@ _RULES: Final = {"hidden_stall", "rank_imbalance"}
 _STALLED: Final = 0.2
 _OWNERS: Final = ("", ", owners")
 _HOW: Final = """\
-The labeled scenarios from ten past eight as logs of other rates and columns, replayed with all
-rules. Named and right: states, as above. Stalls: of the labeled time, and of the claimed time.
-Culprits: GPUs that are rightly said to be waited for, of all that are said to be, in logs without
-and with owners, and how many there are.
+The labeled scenarios from ten past eight as logs of other rates and columns, with all rules. Named
+and right: states, as above. Stalls: share of the labeled and of the claimed time. Culprits: right
+ones of those named, in logs without and with owners, and how many there are.
 """
 _HEADINGS: Final = (
-    *("log", "columns", "named", "right", "stalls found", "right"),
+    *("columns", "log", "named", "right", "stalls found", "right"),
     *("culprits", "with owners", "there are"),
 )
 
@@ -86,7 +91,8 @@ def evaluate(options: Options) -> Iterator[str]:
         for key, score in found.items():
             total.setdefault(key, _Score()).merge(score)
     yield _HOW
-    yield table(((*key, *score.row()) for key, score in total.items()), _HEADINGS) + "\n"
+    rows = ((columns, rate, *score.row()) for (rate, columns), score in total.items())
+    yield table(together(rows), _HEADINGS) + "\n"
 
 
 def _scores(file: Path) -> dict[tuple[str, str], _Score]:

@@ -60,11 +60,9 @@ def evaluate(options: Options) -> Iterator[str]:
     baselines = ("SM share", "p90", f"x {_GAIN:g}", "p90")
     yield table(_lines(rows), ("slices", "rows", "ours", "p90", *baselines, "covered", ""))
     yield (
-        "\nFloors are x1.04 and x1.14, what the share of the SMs times 1.05 reaches on 55 cells "
-        "of one slice alone. Those cannot hold all rows of the first line: by that formula "
-        f"{_missed(rows)} of them miss x1.14, more than a tenth of 55. Its figures on Offline rows "
-        "are nearest to those, so that is where the floors are held; under a latency bound "
-        "a slice loses more, and intervals are wider.\n"
+        "\nFloors, x1.04 and x1.14, are what the share of the SMs times 1.05 reaches on 55 cells "
+        f"of one slice alone; {_missed(rows)} rows of the first line miss x1.14 by it. They hold "
+        "for Offline rows; under a latency bound a slice loses more, and intervals are wider.\n"
     )
 
 

@@ -1,7 +1,7 @@
 """States of logs that lack columns, against the label: nothing is claimed that is left unseen."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.state import State
 
-__all__ = ["COLUMNS", "ColumnScore", "evaluate", "log_of", "may_be_held"]
+__all__ = ["COLUMNS", "ColumnScore", "evaluate", "log_of", "may_be_held", "together"]
 
 _SMI: Final = (
     *(Signal.GPU_BUSY, Signal.MEMORY_CONTROLLER_BUSY, Signal.MEMORY_USED),
@@ -63,13 +63,13 @@ COLUMNS: Final[Mapping[str, tuple[Signal, ...]]] = {
     "power alone": (Signal.POWER_WATTS, Signal.POWER_LIMIT_WATTS),
     "memory alone": _TOGETHER["memory"],
 }
+_WITHOUT: Final = " without "
 _VAGUE: Final = frozenset({State.UNKNOWN, State.PRODUCTIVE})
 """`productive` claims that it is at work, and no limit."""
 _HOW: Final = """\
-The labeled scenarios again as logs without owners, that lack columns. Named: the share of the time
-at work or at rest for which a state is claimed that says more than that the GPU is at work. Right:
-the share of that time for which it is so by the label. What a log without memory calls
-held may be empty, and counts as either.
+The labeled scenarios as logs without owners that lack columns. Named: share of the time at work or
+at rest with a state that says more than that the GPU is at work. Right: share of that time with the
+label's state; held and empty count as one in a log without memory.
 """
 _HEADINGS: Final = ("columns", "named", "right", "mostly taken for another")
 
@@ -105,7 +105,7 @@ class ColumnScore:
         wrong = sum(self.wrong.values())
         most = ", ".join(
             f"{label} for {claimed} ({time / self.total:.1%})"
-            for (label, claimed), time in self.wrong.most_common(2)
+            for (label, claimed), time in self.wrong.most_common(1)
             if time > 0.001 * self.total
         )
         right = 1 - wrong / self.named if self.named else None
@@ -131,7 +131,20 @@ def evaluate(options: Options) -> Iterator[str]:
         for name, score in found.items():
             total[name].merge(score)
     yield _HOW
-    yield table((score.row(name) for name, score in total.items()), _HEADINGS) + "\n"
+    yield table(together(score.row(name) for name, score in total.items()), _HEADINGS) + "\n"
+
+
+def together(rows: Iterable[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
+    """Rows of one log with equal results as one, which names all columns that were left out."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name, *cells in rows:
+        log, _, left_out = name.partition(_WITHOUT)
+        groups.setdefault((log, *cells), []).append(left_out)
+    for (log, *cells), left_out in groups.items():
+        first, *others = left_out
+        name = f"{log}{_WITHOUT}{first}" if first else log
+        also = f"; or{_WITHOUT}{', '.join(others)}" if others else ""
+        yield name + also, *cells
 
 
 def _scores(

@@ -15,22 +15,20 @@ __all__ = ["beside_gpu", "beside_labels", "beside_planted"]
 LABELS: Final = Path(__file__).parent / "profile_labels.yaml"
 PLANTED: Final = Path(__file__).parent / "planted_profiles"
 ON_GPU: Final = Path(__file__).parent / "hardware" / "profiles"
-_HEADINGS: Final = ("file", "due", "said", "", "why")
+_HEADINGS: Final = ("file", "due", "said", "")
 _PREFIX: Final = "profile_"
 _HOW: Final = (
-    "\nFindings beside labels, each with its reason (`evaluation/profile_labels.yaml`); what is "
-    "true and minor counts neither way. The labels' authors knew these files: they hold what is "
-    "right, and do not tell how right it is of others.\n"
+    "\nFindings beside labels, whose reasons are in `evaluation/profile_labels.yaml`; what is true "
+    "and minor does not count. The labels' authors knew these files.\n"
 )
 
 _HOW_PLANTED: Final = (
-    "\nFindings in loops on the CPU, each with a fault that was planted or with none "
-    "(`evaluation/planted_profiles/`, recorded by `tests/profilers/`). No GPU is in them.\n"
+    "\nLoops on the CPU, each with a planted fault or none (`evaluation/planted_profiles/`, "
+    "recorded by `tests/profilers/`).\n"
 )
 
 _HOW_ON_GPU: Final = (
-    "\nFindings in loops on an H100, each with a planted fault or none "
-    "(`evaluation/hardware/profiles/`).\n"
+    "\nLoops on an H100, each with a planted fault or none (`evaluation/hardware/profiles/`).\n"
 )
 
 
@@ -56,7 +54,7 @@ def beside_labels(folder: Path, labels: Path = LABELS, how: str = _HOW) -> Itera
         judged = found - (set(label.get("may", ())) - asked)
         right, said, due = right + len(asked & found), said + len(judged), due + len(asked)
         verdict = "right" if judged == asked else "wrong"
-        rows.append((label["file"], _names(asked), _names(found), verdict, label["why"]))
+        rows.append((label["file"], _names(asked), _names(found), verdict))
     precision = f"Precision {_ratio(right, said)} ({said} said)"
     recall = f"recall {_ratio(right, due)} ({due} due)"
     files = f"of {len(rows)} files {sum(row[3] == 'right' for row in rows)} right"

@@ -29,10 +29,9 @@ _HEADINGS: Final = (
     "the same, HTA",
 )
 _WHY: Final = (
-    "\nBeside HolisticTraceAnalysis, milliseconds; busy is with a kernel or a copy. It reads times "
-    "to whole microseconds, which short kernels add up; it begins at the first copy or fill, we at "
-    "the first kernel, so that idle time differs by what lies between; its causes are summed over "
-    "streams, each waiting by itself, ours are those of the device.\n"
+    "\nBeside HolisticTraceAnalysis, in milliseconds; busy is with a kernel or a copy. It rounds "
+    "times to microseconds, begins at the first copy or fill instead of the first kernel, and sums "
+    "causes over streams instead of the device.\n"
 )
 
 

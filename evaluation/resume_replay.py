@@ -111,16 +111,6 @@ def calibration(fleet: Mapping[str, Sequence[Block]]) -> Iterator[str]:
     yield ""
     yield table(
         (
-            (name, f"{low:.1f}-{low + 1 / _BINS:.1f}", *_means(inside))
-            for name, said in kinds.items()
-            for low in (number / _BINS for number in range(_BINS))
-            if (inside := [each for each in said if _bin(each) == round(low * _BINS)])
-        ),
-        ("by", "said between", "forecasts", "said", "happened"),
-    )
-    yield ""
-    yield table(
-        (
             (name, f"{age // MINUTE} min", *_means(inside), f"{_bound(inside):.2f}")
             for name, said in kinds.items()
             for age in AGES

@@ -36,30 +36,25 @@ COMPUTED: Final = "files that can be computed"
 POSSIBLE: Final = "rows that can be computed"
 _LONG_ANSWER: Final = 1000
 _ON_FILES: Final = (
-    "\nA row *can be computed* where its prompts, at the rate that was measured with all requests"
-    " in flight, are no more than the matrix units were measured to reach. Of the others either a"
-    " prefix cache served a part or fewer requests were in flight; the file tells neither, and what"
-    " it was may go for its other rows too, so that constants are fitted to files without such a"
-    " row. *all* has every row, as it stands. The closed form is that of the reference.\n"
+    "\nA row *can be computed* if its prompts, at the measured rate with all requests in"
+    " flight, are no more than the matrix units were measured to reach. Otherwise a prefix"
+    " cache served a part or fewer requests were in flight, and constants are not fitted to"
+    " the file. The closed form is the reference's.\n"
 )
 _ON_PEER: Final = (
-    "\nBoth are asked the same, each by its own defaults where a row does not say. It reads tables"
-    " of kernels that were measured on these boards. Rows of a model that, by it, does not fit are"
-    " left out for both.\n"
+    "\nBoth with their own defaults where a row does not say. It reads tables of kernels"
+    " measured on these boards. Rows of a model that, by it, does not fit are left out for"
+    " both.\n"
 )
 _ON_READINGS: Final = (
-    "\nFiles that are set apart or miss the floor, read in other ways, with one fitted figure each"
-    " for a whole file (the node's GPUs are not fitted). First tokens are not fitted: where they"
-    " are predicted far too early, more of the prompts was computed than that reading has it."
-    " None of this is used in the product or counted above.\n"
+    "\nFiles that are set apart or miss the floor, read in other ways, with one fitted figure per"
+    " file (none for the node's GPUs). First tokens are not fitted: predicted far too early, they"
+    " show that more of the prompts was computed. Not used in the product, nor counted above.\n"
 )
-_ON_INTERVALS: Final = (
-    "\nIntervals are for loads as people state them, files that are set apart among them.\n"
-)
+_ON_INTERVALS: Final = "\nWith files that are set apart.\n"
 _ON_GPUS: Final = (
-    "\nNo GPU can be left out, since all files that can be computed are of one. What they give is"
-    " judged on rows of other GPUs in files that are set apart, where answers are so long that"
-    " prompts count least, and on MLPerf's boards below.\n"
+    "\nAll files that can be computed are of one GPU; the constants are judged on long answers of"
+    " other GPUs in files that are set apart, and on MLPerf's boards below.\n"
 )
 
 
@@ -249,11 +244,9 @@ def _constants(rows: Sequence[Row]) -> str:
     names = sorted({row.model_name for row in rows})
     others = [fit_bunching([row for row in rows if row.model_name != name]) for name in names]
     return (
-        f"\nIn use: {_spelled(Constants.of_product())}; what a request adds lies between "
-        "what fits here and what fits MLPerf's engines below. Bunching of prompts: "
-        f"{fit_bunching(rows):.2f} by these rows, {min(others):.2f} to {max(others):.2f} with a"
-        " model left out. Nothing else is fitted to these rows: what boards reach is the"
-        " catalogue's.\n"
+        f"\nIn use: {_spelled(Constants.of_product())}, between what fits here and MLPerf's engines"
+        f" below. Bunching of prompts: {fit_bunching(rows):.2f} by these rows, {min(others):.2f} to"
+        f" {max(others):.2f} with a model left out. Nothing else is fitted to these rows.\n"
     )
 
 

@@ -21,9 +21,9 @@ __all__ = ["interval_coverage"]
 _LEVEL: Final = 0.9
 _DENSE, _MIXTURE = "dense", "mixtures"
 _ON_COVERAGE: Final = (
-    "\nCovered: by the product's 90% intervals. Scale: what their widths would be multiplied by to"
-    " hold nine in ten of these rows. A model, board or source left out: what part of its rows lies"
-    " within the intervals that are scaled by all others. Files that are set apart are left out.\n"
+    "\nCovered: by the product's 90% intervals. Scale: factor of their widths that holds nine"
+    " in ten. Left out: share of its rows within the intervals scaled by all others. Without"
+    " files that are set apart.\n"
 )
 
 

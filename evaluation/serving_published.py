@@ -46,20 +46,19 @@ SHARED_EXPERTS: Final = "Qwen3-235B-A22B"
 _PROMPT_STARTS: Final = (0.0, 0.2e-3, 0.3e-3, 0.4e-3, 0.5e-3, 0.6e-3, 0.8e-3, 1e-3)
 _IMBALANCES: Final = (1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.2, 2.4)
 _ON_PUBLISHED: Final = (
-    "\nThe most output tokens a second that TensorRT-LLM 1.0's makers publish, each model asked for"
-    " as its checkpoint is. Of these rows one figure is fitted, `expert_imbalance_ratio`, to those"
-    " whose replicas share experts; below it is fitted with a board left out and judged on that.\n"
+    "\nLargest output tokens a second published by TensorRT-LLM 1.0's makers. One figure is"
+    " fitted to rows whose replicas share experts, `expert_imbalance_ratio`; below with a"
+    " board left out.\n"
 )
 _ON_MIXTURES: Final = (
-    "\nMixtures whose experts are cut over the GPUs of one group, in vLLM, SGLang and TensorRT-LLM;"
-    " intervals are read off these rows, and `other_vendor_experts_ratio` off those of other"
-    " vendors than NVIDIA (below: of times between tokens, a board left out). Rates are of vLLM"
-    " and SGLang with all prompts sent at once.\n"
+    "\nMixtures whose experts are split over the GPUs of one group, in vLLM, SGLang and"
+    " TensorRT-LLM. Intervals are read off these rows, and `other_vendor_experts_ratio` off"
+    " other vendors' (below, of TPOT). Rates are of vLLM and SGLang with all prompts sent at"
+    " once.\n"
 )
 _ON_PROMPTS: Final = (
-    "\nOf these mixtures and those of the table above `expert_prompt_layer_seconds` is fitted too,"
-    " to all four figures alike; below with each model and board left out in turn and judged on"
-    " those: medians.\n"
+    "\n`expert_prompt_layer_seconds` is fitted to all four figures of these mixtures and those"
+    " above; medians with each model and board left out in turn:\n"
 )
 _MEASURES: Final = ("TTFT", "TPOT", "tokens/s", "the most")
 _JUDGED: Final = (" off", " without it")

@@ -130,10 +130,10 @@ def arrival_errors(requests: int = _REQUESTS) -> Iterator[str]:
         ("arrivals", "cases", "TTFT", "median", "p90", "TPOT", "median", "p90", "closed TTFT"),
     )
     yield (
-        "\nThe formula of waiting beside a discrete-event simulation of an engine's passes with the"
-        " same times of steps and prompts: |ln|, and the middle of predicted over simulated. Loads"
-        f" are {', '.join(f'{each:.0%}' for each in _BUSY)} of what is answered at most; `closed"
-        " TTFT` is what the same prediction says of as many requests that began together.\n"
+        "\nThe queueing formula beside a discrete-event simulation with the same times of steps and"
+        " prompts: median of predicted over simulated, and |ln|. Loads are"
+        f" {', '.join(f'{each:.0%}' for each in _BUSY)} of the capacity; `closed TTFT` is of as"
+        " many requests that began together.\n"
     )
 
 

@@ -22,22 +22,18 @@ __all__ = ["evaluate"]
 
 _SUFFIXES: Final = (".yaml", ".yml")
 _HOW: Final = """\
-The truth of a second is the label of the phase that the generator is in, as the scenario's file
-says it. At rest is a second in which the generator has no work, or less than half a percent of
-it; lost is one in which the GPU is away. No threshold of the classifier enters, nor does anything
-that is read. Conditions are labels too, but for those that follow from the generator's physics:
-throttling is a clock that the limit, heat or a brake holds below nine tenths, near out of memory is
-95% in use without preallocation; those two figures the classifier has as well. What simulator and
-classifier share beyond them: the catalogue's boards, the names of signals, and their authors' idea
-of what limits a kernel. A score of 1 would mean that this idea holds together, not that it is true.
-Each seed changes what kernels do by an eighth, and how long phases last and what busy kernels leave
-unused by a third. Seeds below 1000 are for tuning.
+The truth of a second is the label of the generator's phase, as the scenario's file has it; at rest
+is a second with less than half a percent of work. Conditions are labels too, except throttling
+(clocks below nine tenths) and near out of memory (95% in use without preallocation), whose two
+figures the classifier shares. Generator and classifier also share the catalogue's boards, the names
+of signals, and their authors' idea of what limits a kernel: a score of 1 means that this idea is
+consistent, not that it is true. Each seed changes kernels by an eighth, and the length of phases
+and what busy kernels leave unused by a third. Seeds below 1000 are for tuning.
 
-Disturbed is what the simulator knows nothing of: counters that lag by up to 3 s and are uneven from
-second to second, gains that are wrong by 4% (power 2%) on each GPU, as much noise on each
-reading, a memory controller that shows a part of the traffic, floors at rest, percents that are
-rounded, one value in 50 and one reading in 100 missing, outages, clocks that jitter by a tenth of
-the interval. DCGM's counters stand in for GPM where a datacenter board has none.
+Disturbed: counters lag by up to 3 s and are uneven, gains are off by 4% (power 2%) on each GPU with
+as much noise on each reading, the memory controller shows part of the traffic, floors at rest,
+rounded percents, one value in 50 and one reading in 100 missing, outages, clocks that jitter by a
+tenth of the interval. DCGM's counters replace GPM where a datacenter board has none.
 """
 
 Run = tuple[Path, int]

@@ -4,6 +4,7 @@ import pytest
 
 from evaluation.claims import AT_WORK, as_claimed, at_rest_or_at_work
 from evaluation.confusion import Confusion, Detection
+from evaluation.missing_columns import together
 from evaluation.scores import OURS, Scores
 from readings import HOUR
 from rightsizer.model.signal import Signal
@@ -65,14 +66,6 @@ def test_a_second_cause_counts_where_the_first_is_wrong() -> None:
     assert found.accuracy_of_two == pytest.approx(2 / 3)
 
 
-def test_rows_of_the_matrix_are_whole_truths() -> None:
-    """They are percentages; cells without time stay empty for readability."""
-    assert list(confusion().matrix_rows()) == [
-        ("idle_held", "50.0", "50.0"),
-        ("compute_bound", "20.0", "80.0"),
-    ]
-
-
 def test_merged_confusions_are_those_of_all_the_time() -> None:
     """Runs in two processes therefore sum to one."""
     twice, whole = Confusion(), confusion()
@@ -129,3 +122,20 @@ def test_scores_of_runs_add_up() -> None:
     assert total.conditions[Condition.RANK_IMBALANCE, False].true_seconds == 7200.0
     assert total.false_idle_seconds_per_day(OURS, is_disturbed=False) == pytest.approx(4 * 3600)
     assert total.false_idle_seconds_per_day(OURS, is_disturbed=True) == 0.0
+
+
+def test_logs_with_equal_results_share_a_row() -> None:
+    """Columns without an effect are named in one row; other logs and other results are not."""
+    rows = [
+        ("smi", "25%"),
+        ("smi without memory", "24%"),
+        ("smi without clocks", "25%"),
+        ("smi without fans", "24%"),
+        ("dmon", "25%"),
+    ]
+
+    assert list(together(rows)) == [
+        ("smi; or without clocks", "25%"),
+        ("smi without memory; or without fans", "24%"),
+        ("dmon", "25%"),
+    ]

@@ -144,7 +144,7 @@ def test_errors_are_reported_by_group_and_left_out(
     assert ["h200_sxm, answers of 1000 tokens and more", "1"] in lines
     assert any(line[0].startswith("c: ") and "in a prefix cache" in line[0] for line in lines)
     assert not any(line[0].startswith("b: ") for line in lines)
-    assert f"In use: {Constants.of_product().layer}, {Constants.of_product().request};" in text
+    assert f"In use: {Constants.of_product().layer}, {Constants.of_product().request}," in text
     assert "time to the first token" in text
 
 

@@ -100,6 +100,6 @@ def test_the_same_seed_scores_the_same() -> None:
 
 def _rows(scores: Scores) -> list[tuple[object, ...]]:
     return [
-        (key, *confusion.matrix_rows(), *confusion.mistakes(99))
+        (key, *confusion.score_rows(), *confusion.mistakes(99))
         for key, confusion in scores.confusions.items()
     ]

@@ -39,11 +39,10 @@ _RATIO: Final = "ratio"
 _MEMORY: Final = "memory_bytes"
 _HEADINGS: Final = ("published figures", "rows", "covered", "bias", "median", "p90", "width")
 _ON_FIGURES: Final = (
-    "\nFigures of `evaluation/unfitted_figures.csv`, with sources, in the words of a plan file."
-    " Covered: by the 90% intervals. Bias: the median of predicted over published. Width: the"
-    " median factor from an interval's middle to its ends. Of all rows but those *kept*, widths of"
-    " intervals were chosen: by those *seen*, and after 78% of those *opened* were covered, three"
-    " by these.\n"
+    "\nFigures and sources: `evaluation/unfitted_figures.csv`. Covered: by the 90% intervals. Bias:"
+    " median of predicted over published. Width: median factor from an interval's middle to its"
+    " ends. Widths were chosen by the rows *seen*, and three by those *opened*, after 78% of these"
+    " were covered; none by those *kept*.\n"
 )
 
 

@@ -22,12 +22,11 @@ _FOLDER: Final = Path(__file__).parent / "recordings"
 _VAGUE: Final = frozenset({State.PRODUCTIVE, State.UNKNOWN})
 """They claim no limit."""
 _HOW: Final = """\
-Programs of known bottleneck, 13 or 14 s of each on an H100 and an H200 (`evaluation/hardware/`),
-beside `rightsizer record` and nvidia-smi's logs of the same seconds. Right: the share of time in a
-state that a specialist accepts; in parentheses the share in a state that claims another limit. The
-rest is `productive` or `unknown`, which claims none. The first seconds are left out, since a
-reading is a mean over the time before it. `training`, `full_memory` and the starved programs may be
-`productive`.
+Programs of known bottleneck, 13 or 14 s each on an H100 and an H200 (`evaluation/hardware/`), by
+`rightsizer record` and nvidia-smi's logs of the same seconds. Right: share of time in a state that
+a specialist accepts; in parentheses the share that claims another limit. The rest is `productive`
+(accepted for `training`, `full_memory` and starved programs) or `unknown`. The first seconds are
+left out.
 """
 
 

@@ -72,7 +72,7 @@ def machine() -> str:
     return (
         f"{time.strftime('%Y-%m-%d', time.gmtime())}, {model}, {cores} cores, "
         f"Linux {platform.release().partition('-')[0]}, Python {platform.python_version()}, "
-        f"load average {load:.1f} at the start"
+        f"load {load:.1f}"
     )
 
 
