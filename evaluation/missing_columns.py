@@ -140,11 +140,11 @@ def together(rows: Iterable[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
     for name, *cells in rows:
         log, _, left_out = name.partition(_WITHOUT)
         groups.setdefault((log, *cells), []).append(left_out)
-    for (log, *cells), left_out in groups.items():
-        first, *others = left_out
+    for (log, *results), names in groups.items():
+        first, *others = names
         name = f"{log}{_WITHOUT}{first}" if first else log
         also = f"; or{_WITHOUT}{', '.join(others)}" if others else ""
-        yield name + also, *cells
+        yield name + also, *results
 
 
 def _scores(
