@@ -85,6 +85,18 @@ def test_ports_of_several_kinds(tree: HostTree) -> None:
     assert (cloud.pci_bus_id, cloud.numa_node, down.receive_bytes) == (None, None, None)
 
 
+def test_virtual_functions_share_the_rate_of_their_port(tree: HostTree) -> None:
+    """Each has its own counters and claims the whole rate: 50 GB/s by four of them fill it."""
+    tree.port("mlx5_0", f"{SWITCH}/0000:4C:00.0")
+    functions = {f"mlx5_{number}": int(6.25e9 * (number <= 4)) for number in range(1, 9)}
+    for number, adapter in enumerate(functions, start=1):
+        path = f"{SWITCH}/0000:4C:01.{number - 1}"
+        tree.port(adapter, path)
+        tree.link(tree.sysfs / "devices" / path / "physfn", "../0000:4c:00.0")
+    found = received(tree, GPU, mlx5_0=0, **functions)
+    assert (found[RECEIVED], found[RATIO]) == (50e9, 1.0)
+
+
 def test_first_look_has_no_throughput(tree: HostTree) -> None:
     """Neither has a GPU of unknown place."""
     tree.words(tree.port("mlx5_0", f"{SWITCH}/0000:4c:00.0"), 5, 5)

@@ -35,6 +35,7 @@ def test_generated_suffix_is_left_out_of_the_owner(
         # Named by hand: vowels, other digits, other lengths.
         "train-small",
         "bench-12345",
+        "bench-24567",
         "serve-model1",
         "run-v2",
         "a",

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from rightsizer.host.cache import RefreshingCache
-from rightsizer.host.files import read_integer, read_line, read_names
+from rightsizer.host.files import link_name, read_integer, read_line, read_names
 from rightsizer.host.pcie import kernel_address
 from rightsizer.host.rates import CounterMeter, MonotonicCounter
 from rightsizer.host.settings import HostSettings
@@ -46,6 +46,8 @@ class LocatedPort:
     port: FabricPort
     folder: str
     bridges: tuple[str, ...] = ()
+    wire: str = ""
+    """Physical port, whose rate it shares with the virtual functions of its adapter."""
 
 
 def _located(top: str) -> Iterator[LocatedPort]:
@@ -53,6 +55,7 @@ def _located(top: str) -> Iterator[LocatedPort]:
         device = str(Path(top, adapter, "device").resolve())
         path = [part.lower() for part in device.split("/") if kernel_address(part)]
         node = read_integer(f"{device}/numa_node")
+        physical = link_name(f"{device}/physfn") or "".join(path[-1:]) or adapter
         for name in sorted(read_names(f"{top}/{adapter}/ports")):
             if not name.isdecimal():
                 continue
@@ -70,7 +73,7 @@ def _located(top: str) -> Iterator[LocatedPort]:
                 numa_node=node if node is not None and node >= 0 else None,
                 rate_bytes_per_second=float(rate[1]) * _BYTES_PER_GIGABIT if rate else None,
             )
-            yield LocatedPort(port, folder, tuple(path[:-1]))
+            yield LocatedPort(port, folder, tuple(path[:-1]), f"{physical}/{name}")
 
 
 def _bytes(folder: str, words_name: str, bytes_name: str) -> float | None:
@@ -120,15 +123,15 @@ class FabricPortReader:
         ports = {port.name: port for port in last if port.is_active}
         rates = self._meter.update(time, lambda: _counters(last, time))
         located = [each for each in self._all(now) if each.port.name in ports]
-        chosen = [ports[each.port.name] for each in nearest(located, place)]
+        chosen = nearest(located, place)
         signals: dict[Signal, float] = {}
         for throughput, ratio in _DIRECTIONS:
-            measured = [port for port in chosen if (throughput, port.name) in rates]
+            measured = [each for each in chosen if (throughput, each.port.name) in rates]
             if not measured:
                 continue
-            signals[throughput] = sum(rates[throughput, port.name] for port in measured)
-            limits = [port.rate_bytes_per_second for port in measured]
-            known = [limit for limit in limits if limit]
+            signals[throughput] = sum(rates[throughput, each.port.name] for each in measured)
+            limits = {each.wire: each.port.rate_bytes_per_second for each in measured}
+            known = [limit for limit in limits.values() if limit]
             if len(known) == len(limits):
                 signals[ratio] = min(1.0, signals[throughput] / sum(known))
         return signals

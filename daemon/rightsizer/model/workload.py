@@ -11,7 +11,9 @@ _MADE_UP: Final = "[bcdfghjklmnpqrstvwxz2456789]"
 _CRON_JOB: Final = re.compile(rf"(.+?)-2\d{{7}}-{_MADE_UP}{{5}}")
 _DEPLOYMENT: Final = re.compile(rf"(.+?)-{_MADE_UP}{{8,10}}-{_MADE_UP}{{5}}")
 _TRAINING_JOB: Final = re.compile(r"(.+?)-(?:chief|evaluator|launcher|master|ps|worker)-\d{1,4}")
-_GENERATED: Final = re.compile(rf"(.+?)-{_MADE_UP}{{5}}")
+# Of generated suffixes, one in a thousand is a number; of numbers of five digits, one in six could
+# be generated.
+_GENERATED: Final = re.compile(rf"(.+?)-(?!\d{{5}}$){_MADE_UP}{{5}}")
 
 
 class WorkloadKind(StrEnum):
