@@ -2,6 +2,7 @@
 
 import argparse
 import getpass
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -16,8 +17,8 @@ _HEAD: Final = """\
 
 <!-- Generated from what each command says of itself; change it there and run `make golden`. -->
 
-Every command and option, in the words of `--help`. Options override environment variables, and
-these the file ([configuration](configuration.md)). Durations are written as in `90s`, `10m`, `7d`.
+As in `--help`. Options override environment variables, and these the file
+([configuration](configuration.md)). Durations are written like `90s`, `10m`, `7d`.
 
 Exit status: 0 done, 1 failed, 2 usage, 78 bad configuration, 130 interrupted. Answers go to
 standard output, errors to standard error.
@@ -74,11 +75,16 @@ def _anchor(name: str) -> str:
 def _section(command: Command, common: Sequence[str]) -> str:
     text = "\n\n".join(_paragraphs(command.description or _sentence(_SUMMARIES[command.name])))
     rows = list(_rows(options_of(command)))
-    shared = ", ".join(row.split(" | ")[0][2:] for row in rows if row in common)
+    shared = ", ".join(_name(row) for row in rows if row in common)
     own = "".join(row for row in rows if row not in common)
     link = f"| {shared} | [common](#common-options) |\n" if shared else ""
     table = f"\n{_TABLE}{own}{link}" if rows else ""
     return f"## `rightsizer {command.name}`\n\n{text}\n{table}"
+
+
+def _name(row: str) -> str:
+    """The option of a row without its value."""
+    return re.sub(r" [A-Z-]+`", "`", row.split(" | ", maxsplit=1)[0][2:])
 
 
 def _rows(options: list[argparse.Action], before: str = "") -> Iterator[str]:

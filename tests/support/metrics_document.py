@@ -15,8 +15,8 @@ _HEAD: Final = """\
 
 <!-- Generated from daemon/rightsizer/model/metrics.csv; change it there and run `make golden`. -->
 
-Everything on `/metrics`. Base units; ratios are 0 to 1; an unknown value is absent, never 0. Values
-carry `uuid` and at most two more labels; join the rest:
+Everything on `/metrics`. Units are in the names; ratios are 0 to 1; an unknown value is absent,
+never 0. Values carry `uuid` and at most two more labels; join the rest:
 
 ```promql
 rightsizer_gpu_busy_ratio * on (uuid) group_left (gpu, model) rightsizer_device_info
@@ -53,13 +53,13 @@ def metrics_document() -> str:
 
 
 def _table(metrics: Iterable[MetricFamily]) -> Iterable[str]:
-    yield "| metric | kind | unit | labels | collector | level | origin | meaning |"
-    yield "|---|---|---|---|---|---|---|---|"
+    yield "| metric | kind | labels | collector | level | origin | meaning |"
+    yield "|---|---|---|---|---|---|---|"
     for metric in metrics:
         labels = ", ".join(f"`{label}`" for label in metric.labels)
         yield (
-            f"| `{metric.name}` | {metric.kind} | {metric.unit} | {labels} | {metric.collector} "
-            f"| {metric.level} | {metric.origin} | {metric.help} |"
+            f"| `{metric.name}` | {metric.kind} | {labels} | {metric.collector} | {metric.level} "
+            f"| {metric.origin} | {metric.help} |"
         )
 
 
