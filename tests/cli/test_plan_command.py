@@ -353,6 +353,7 @@ def test_unused_key_of_a_task_is_reported(
 def test_used_key_of_a_task_needs_no_note(file: Path, capsys: Captured) -> None:
     """The same holds for an empty part."""
     text = "task: finetune-lora\nlora: {rank: 16}\ntraining: {micro_batch: 2}\nload: {}\n"
+    text += "framework: peft\n"
     plan = answer(file, f"model: {{parameters: 1e9}}\ngpus: [L4]\n{text}", capsys)
 
     assert plan["notes"] == []

@@ -182,7 +182,7 @@ def test_stated_tensor_parallelism_is_in_every_layout() -> None:
     assert max(each.data for each in layouts) > 1
     for model, parallel, message in (
         (replace(SMALL, heads=4, kv_heads=4), None, "tp: 4 heads do not divide by 8"),
-        (SMALL, Parallelism(tensor=8), "tp: parallel gives the whole layout"),
+        (SMALL, Parallelism(tensor=8), "tp: the whole layout is given"),
         (VisionTransformer(12, 768, 12), None, "tp: the model is replicated"),
     ):
         with pytest.raises(RequirementError, match=message):

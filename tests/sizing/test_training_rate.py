@@ -13,12 +13,15 @@ from rightsizer.sizing.models import ConvolutionalNetwork, Diffusion, Recommende
 from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.ratio import is_no_worse
 from rightsizer.sizing.requirement import (
+    Lora,
     ModelTask,
+    Optimizer,
     Parallelism,
     Precisions,
     Recompute,
     Requirement,
     Training,
+    TrainingFramework,
 )
 from rightsizer.sizing.training import TrainingRate, training_rate
 
@@ -46,6 +49,91 @@ def test_a_published_run_is_met() -> None:
     found = rate().tokens_per_second.scaled(1 / 8)
     assert found.low < 4641 < found.high
     assert found.value == pytest.approx(4641, rel=0.1)
+
+
+EVERY = ("q", "k", "v", "o", "gate", "up", "down")
+LLAMA_8B = Transformer(32, 4096, 32, 128256, kv_heads=8, ffn=14336)
+
+
+def adapted(
+    framework: TrainingFramework | None, training: Training, targets: tuple[str, ...]
+) -> float:
+    """Tokens a second of Llama 3.1 8B with adapters of rank 16 on an H100."""
+    training = replace(training, framework=framework)
+    task, lora = ModelTask.FINETUNE_LORA, Lora(16, targets)
+    requirement = Requirement(LLAMA_8B, task, training=training, lora=lora)
+    found = training_rate(requirement, built_in().get("H100-SXM5-80GB"), Parallelism())
+    return found.tokens_per_second.value
+
+
+@pytest.mark.parametrize(
+    ("training", "measured"),
+    [
+        (Training(micro_batch=4, sequence=2048, recompute=Recompute.FULL), 6190.6),
+        (Training(micro_batch=2, sequence=1024), 8188.5),
+    ],
+)
+def test_adapters_of_peft_are_as_slow_as_measured(training: Training, measured: float) -> None:
+    """An H100 with PyTorch 2.11 and transformers 5.17; nothing was fitted to it."""
+    assert adapted(TrainingFramework.PEFT, training, EVERY) == pytest.approx(measured, rel=0.1)
+    assert adapted(TrainingFramework.TORCHTUNE, training, EVERY) > 1.3 * measured
+
+
+def test_copies_for_adapters_take_time_by_the_widths_that_are_adapted() -> None:
+    """30 bytes per element that enters and 56 per element that leaves, at the bandwidth."""
+    board, training = built_in().get("H100-SXM5-80GB"), Training(micro_batch=8)
+    bandwidth = board.memory_bandwidth_bytes_per_second * board.achievable_bandwidth_ratio
+    for targets, entering, leaving in ((("q",), 4096, 4096), (("down", "k"), 18432, 5120)):
+        slow, fast = (
+            adapted(each, training, targets)
+            for each in (TrainingFramework.PEFT, TrainingFramework.FSDP)
+        )
+        moved = 32 * (30 * entering + 56 * leaving)
+        assert 1 / slow - 1 / fast == pytest.approx(moved / bandwidth)
+
+
+def test_fused_kernels_are_faster_than_those_of_pytorch() -> None:
+    """With adapters and without; without a framework the kernels are those of PyTorch."""
+    for task in (ModelTask.TRAINING, ModelTask.FINETUNE_LORA, ModelTask.FINETUNE_QLORA):
+        unsloth, fsdp, unnamed = (
+            rate(replace(SHARDED, framework=framework), task=task, board="H100-SXM5-80GB")
+            for framework in (TrainingFramework.UNSLOTH, TrainingFramework.FSDP, None)
+        )
+        assert unsloth.tokens_per_second.value > 1.05 * fsdp.tokens_per_second.value
+        assert fsdp.tokens_per_second.value == unnamed.tokens_per_second.value
+
+
+def test_interval_is_wider_where_frameworks_differ_and_none_is_named() -> None:
+    """Of adapters; full training of decoders was fitted without."""
+    for task, is_wider in ((ModelTask.FINETUNE_LORA, True), (ModelTask.TRAINING, False)):
+        unnamed, named = (
+            rate(replace(SHARDED, framework=framework), task=task).tokens_per_second
+            for framework in (None, TrainingFramework.FSDP)
+        )
+        assert (unnamed.high / unnamed.low > 1.2 * named.high / named.low) == is_wider
+
+
+def test_autocast_slows_training_that_keeps_weights_in_fp32() -> None:
+    """Not that of pure bf16, nor in DeepSpeed, which casts weights once a step."""
+    times = {
+        (framework, optimizer): 1
+        / rate(replace(SHARDED, framework=framework, optimizer=optimizer)).tokens_per_second.value
+        for framework in (TrainingFramework.TRANSFORMERS, TrainingFramework.DEEPSPEED)
+        for optimizer in (Optimizer.ADAMW, Optimizer.ADAMW_BF16)
+    }
+    slowest = max(times, key=lambda each: times[each])
+    assert slowest == (TrainingFramework.TRANSFORMERS, Optimizer.ADAMW)
+    assert len({round(time, 12) for time in times.values()}) == 2
+
+
+def test_fused_loss_spares_the_traffic_of_logits() -> None:
+    """42 bytes for each word of the vocabulary and token."""
+    plain, fused = (
+        8 / rate(replace(SHARDED, fused_loss=fused)).tokens_per_second.value
+        for fused in (False, True)
+    )
+    bandwidth = A100.memory_bandwidth_bytes_per_second * A100.achievable_bandwidth_ratio
+    assert plain - fused == pytest.approx(42 * 50368 / bandwidth)
 
 
 def test_figures_agree_with_each_other() -> None:

@@ -91,6 +91,7 @@ def encode_plan(plan: GpuPlan, notes: tuple[str, ...] = ()) -> dict[str, Any]:
         "requests_per_second": plan.requirement.requests_per_second,
         "memory": encode_memory(plan.memory),
         "engine": _engine(plan),
+        "framework": plan.requirement.training.framework,
         "nothing_fits": plan.why_nothing_fits or None,
         "least": None if plan.least is None else encode_candidate(plan.least),
         "candidates": [encode_candidate(each) for each in plan.candidates],

@@ -33,11 +33,13 @@ from rightsizer.sizing.requirement import (
     Recompute,
     Requirement,
     Training,
+    TrainingFramework,
 )
 
 KEYS: Final = (
     *("model", "task", "precision", "load", "training", "lora", "parallel", "growth", "gpus"),
     *("prices", "parameters", "train", "tokens", "provider", "spares", "engine", "budget", "tp"),
+    *("framework", "layout"),
 )
 _TRAIN: Final = {
     "full": ModelTask.TRAINING,
@@ -48,6 +50,10 @@ _FORMATS: Final = words_of("format")
 """Names of formats in engines."""
 _CLOUDS: Final = words_of("cloud")
 """Common names of clouds."""
+_FRAMEWORKS: Final = words_of("framework")
+"""Other names of training frameworks."""
+_LAYOUT: Final = re.compile(r"(tp|pp|dp|ep)[ =:]*(\d{1,4})[ ,]*")
+"""`tp4 pp2`: GPUs of tensor, pipeline, data and expert parallelism, as engines name them."""
 _IMAGES_AT_A_TIME: Final = 32
 """Enough to fill most GPUs; assumed."""
 _SHARDED: Final = 3
@@ -92,12 +98,17 @@ def _notes(requirement: Requirement, most: int | None, given: Mapping[Any, Any])
         fitted = "times of layers and requests were fitted on vLLM"
         yield f"engine: limits are those of {engine}; {fitted}, and engines differ by 1.2 to 1.9"
     adapts = task in {ModelTask.FINETUNE_LORA, ModelTask.FINETUNE_QLORA} or load.adapters
+    if task.trains and requirement.is_framework_open:
+        taken = "PyTorch's own kernels, and adapters in 16 bits," if adapts else "kernels of FSDP"
+        slower = "peft takes up to 1.7 times as long" if adapts else "transformers is slower"
+        remedy = "give framework, which narrows the range"
+        yield f"framework is not given: {taken} are taken; {slower}, fused kernels less; {remedy}"
     for part, is_used, other in (
         ("training", task.trains, ModelTask.TRAINING),
         ("lora", adapts, ModelTask.FINETUNE_LORA),
         ("load", not task.trains, ModelTask.INFERENCE),
     ):
-        words = {"load": LOAD_WORDS, "training": ("tokens",)}.get(part, ())
+        words = {"load": LOAD_WORDS, "training": ("tokens", "framework")}.get(part, ())
         stated = next((word for word in (part, *words) if given.get(word)), None)
         if stated and not is_used:
             remedy = f"take task: {other}" + (", or train: full" if part == "training" else "")
@@ -157,6 +168,7 @@ def flag_lines(error: str, given: Mapping[str, Any]) -> str:
     """Convert errors of a command line: flags replace line and column."""
     flags = {f"load.{SPELLINGS[word]}": word for word in given if word in SPELLINGS}
     flags |= {"task": "train", "training.tokens": "tokens"}
+    flags |= {f"parallel.{part}": "layout" for part in ("tensor", "pipeline", "data", "expert")}
     lines = []
     for each in error.splitlines():
         line = each.removeprefix(_NOWHERE)
@@ -270,7 +282,12 @@ def _training(row: Row) -> tuple[ModelTask, Training]:
     task, given = read_choice(row, "task", ModelTask), row.values.get("train")
     word = given.lower() if isinstance(given, str) else given
     inner = row.row("training")
+    for each in (inner, row):
+        if isinstance(named := each.values.get("framework"), str):
+            each.values = {**each.values, "framework": _FRAMEWORKS.get(named.lower(), named)}
     values = read_fields(inner, Training)
+    if framework := read_choice(row, "framework", TrainingFramework):
+        values.setdefault("framework", framework)
     if word is not None and word not in _TRAIN:
         row.fault("train", f"{shown(given)} is not known; take one of {', '.join(_TRAIN)}")
     elif word is not None:
@@ -286,6 +303,27 @@ def _training(row: Row) -> tuple[ModelTask, Training]:
     elif "tokens" in row:
         values["tokens"] = row.amount("tokens", 0.0, _MOST_TOKENS)
     return task or ModelTask.INFERENCE, Training(**values)
+
+
+def _layout(row: Row) -> Parallelism | None:
+    """Return the layout in the words of engines; `None` without one.
+
+    Of engines `ep` counts the GPUs that hold one copy of the experts: those of all replicas that
+    share it.
+    """
+    if "layout" not in row:
+        return None
+    text = str(row.values["layout"]).lower().strip()
+    found = {name: max(1, int(count)) for name, count in _LAYOUT.findall(text)}
+    tensor = found.get("tp", 1)
+    sharing, rest = divmod(found.get("ep", tensor), tensor)
+    if not found or _LAYOUT.sub("", text):
+        row.fault("layout", f"{shown(text)} is not known; write it like tp4 pp2, or tp8 dp2 ep16")
+    elif rest:
+        row.fault("layout", f"ep{found['ep']} is no multiple of tp{tensor}; take one, as tp8 ep16")
+    elif "parallel" in row:
+        row.fault("layout", "parallel gives the layout already; leave one of them out")
+    return Parallelism(tensor, found.get("pp", 1), found.get("dp", sharing), max(1, sharing))
 
 
 def _gpus(row: Row) -> tuple[str, ...]:
@@ -316,9 +354,11 @@ def _rest(row: Row) -> dict[str, Any]:
     task, training = _training(row)
     dollars = _dollars(prices, _gpus(row))
     parts: dict[str, type] = {"lora": Lora}
+    layout = _layout(row)
     if "parallel" in row:
         parts["parallel"] = Parallelism
     return {
+        "parallel": layout,
         "task": task,
         "training": training,
         "precision": Precisions(**read_fields(_precision(row), Precisions)),

@@ -170,7 +170,7 @@ def _tensor(requirement: Requirement) -> Iterator[str]:
     if tensor is None:
         return
     if requirement.parallel is not None:
-        yield "tp: parallel gives the whole layout; leave one of them out"
+        yield "tp: the whole layout is given; leave one of them out"
     if not isinstance(model, Transformer | RecommenderModel) and tensor > 1:
         yield f"tp: {model.name or 'the model'} is replicated, not divided; leave it out"
     if fault := layout_fault(model, Parallelism(tensor)):

@@ -117,6 +117,8 @@ def _trained(requirement: Requirement) -> Iterator[str]:
     if requirement.task is not ModelTask.TRAINING:
         yield f"rank {requirement.lora.rank}"
     yield str(training.optimizer)
+    if training.framework is not None:
+        yield str(training.framework)
 
 
 def columns_of(requirement: Requirement, names: Sequence[str]) -> list[_Column]:

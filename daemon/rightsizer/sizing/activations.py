@@ -20,6 +20,8 @@ _LOSS_BYTES: Final = 12.0
 """Per logit of unfused cross entropy in eager mode: fp32 logits, log-probabilities, gradient."""
 _MASK_BYTES: Final = 1.0
 """Per element of a stored dropout mask."""
+_COPY_BYTES: Final = 4.0
+"""Per element of an adapter's input in fp32."""
 _NORM_BYTES: Final = 4.0
 """Per element that a norm stores in fp32 for the backward pass."""
 _SCORE_BYTES: Final = 5.0
@@ -108,6 +110,8 @@ class FrozenBase:
     adapted: tuple[str, ...]
     copies_inputs: bool = False
     """Whether each matrix stores its own input in 16 bits, as in bitsandbytes."""
+    copies_for_adapters: bool = False
+    """Whether each adapter stores its own input in fp32, as in peft."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,11 +237,15 @@ def _layer_bytes(block: LayerBlock, element: float, frozen: FrozenBase | None) -
         elements += 3 * block.queries + 3 * block.keys + 4 * ffn
         beside = _NORM_BYTES * normed + 4 * block.heads
         if frozen is not None and ffn:
-            elements -= 0.0 if "down" in frozen.adapted else ffn
-            elements -= 0.0 if {"gate", "up"} & set(frozen.adapted) else hidden
+            stored = () if frozen.copies_for_adapters else frozen.adapted
+            elements -= 0.0 if "down" in stored else ffn
+            elements -= 0.0 if {"gate", "up"} & set(stored) else hidden
     else:
         elements += 2 * block.queries + 2 * block.keys + 2 * ffn
         beside = _MASK_BYTES * normed
+    if frozen is not None and frozen.copies_for_adapters:
+        widths = {"o": block.queries, "down": ffn, "head": 0.0}
+        beside += _COPY_BYTES * sum(widths.get(each, hidden) for each in frozen.adapted)
     if frozen is not None and frozen.copies_inputs:
         # Inputs of the matrices of mixers and of the feed-forward part.
         mixers = (block.queries > 0) + (block.recurrent_inputs > 0)

@@ -176,7 +176,9 @@ def _activations(
     frozen = None
     if requirement.task is not ModelTask.TRAINING:
         copies = _base_format(requirement).is_dequantized_whole
-        frozen = FrozenBase(requirement.lora.targets, copies_inputs=copies)
+        named = training.framework
+        is_copied = named is not None and named.copies_adapters
+        frozen = FrozenBase(requirement.lora.targets, copies, copies_for_adapters=is_copied)
     images = float(training.micro_batch)
     match model:
         case Transformer():

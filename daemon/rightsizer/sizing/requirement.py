@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Final, Self
 
 from rightsizer.model.frozen import asdict, dataclass, field
 from rightsizer.sizing.engine import ServingEngine
@@ -52,6 +52,40 @@ class Offload(StrEnum):
     """States and the update itself, as in ZeRO-Offload (arXiv:2101.06840)."""
     ACTIVATIONS = "activations"
     """Of all inactive layers; transferred back over PCIe while others are computed."""
+
+
+class TrainingFramework(StrEnum):
+    """Software that trains, with what distinguishes its kernels."""
+
+    is_fused: bool
+    """Whether norms, activations, positions and loss are single kernels."""
+    copies_adapters: bool
+    """Whether adapters work in fp32, on copies of what enters and leaves them, as peft makes them
+    (`autocast_adapter_dtype`); elsewhere in 16 bits."""
+    is_autocast: bool
+    """Whether weights are fp32 and PyTorch casts them, as in the trainer of transformers."""
+
+    def __new__(cls, name: str, kernels: str = "") -> Self:
+        """Create a member, with `fused` kernels, those of `transformers`, or PyTorch's own."""
+        made = str.__new__(cls, name)
+        made._value_, made.is_fused = name, kernels == "fused"
+        made.is_autocast = kernels == "transformers"
+        made.copies_adapters = made.is_autocast or kernels == "peft"
+        return made
+
+    TRANSFORMERS = "transformers", "transformers"
+    PEFT = "peft", "transformers"
+    TRL = "trl", "transformers"
+    AXOLOTL = "axolotl", "transformers"
+    LLAMA_FACTORY = "llama-factory", "transformers"
+    DEEPSPEED = "deepspeed", "peft"
+    FSDP = "fsdp"
+    TORCHTUNE = "torchtune"
+    TORCHTITAN = "torchtitan"
+    LITGPT = "litgpt"
+    MEGATRON = "megatron", "fused"
+    NEMO = "nemo", "fused"
+    UNSLOTH = "unsloth", "fused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +215,8 @@ class Training:
     fused_loss: bool = False
     optimizer: Optimizer = Optimizer.ADAMW
     offload: Offload = Offload.NONE
+    framework: TrainingFramework | None = None
+    """By default PyTorch's own kernels, fused ones for split layers and in 8 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +290,14 @@ class Requirement:
     """Maximum cost of all GPUs in dollars per hour."""
     carbon_grams_per_kilowatt_hour: float | None = None
     """Carbon dioxide equivalents, overriding the setting; carbon is omitted without either."""
+
+    @property
+    def is_framework_open(self) -> bool:
+        """Whether frameworks differ in training it, and none is named: adapters, and encoders."""
+        model, task = self.model, self.task
+        varies = task is not ModelTask.TRAINING
+        varies = varies or (isinstance(model, Transformer) and model.is_encoder)
+        return task.trains and varies and self.training.framework is None
 
     @property
     def unit(self) -> WorkUnit:

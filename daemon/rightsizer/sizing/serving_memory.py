@@ -175,19 +175,27 @@ def adapter_parameters(model: Model, lora: Lora) -> float:
     """Parameters of low-rank adapters: rank times input plus output width of each matrix."""
     if not isinstance(model, Transformer):
         return 0.0
+    return lora.rank * sum(adapted_widths(model, lora, max(1, model.experts)))
+
+
+def adapted_widths(model: Transformer, lora: Lora, experts: int) -> tuple[float, float]:
+    """Widths of the inputs and of the outputs of all adapted matrices, of so many experts."""
     hidden, ffn = model.hidden, model.ffn_width
     queries = model.heads * model.head_width
     keys = model.key_value_heads * model.head_width
     mixing = sum(kind.layers for kind in model.kinds if kind.has_attention)
-    feeding = sum(kind.layers for kind in model.kinds if kind.has_feed_forward)
-    inner = feeding * max(1, model.experts) * (hidden + ffn)
+    feeding = sum(kind.layers for kind in model.kinds if kind.has_feed_forward) * experts
     widths = {
-        **dict.fromkeys(("q", "o"), mixing * (hidden + queries)),
-        **dict.fromkeys(("k", "v"), mixing * (hidden + keys)),
-        **dict.fromkeys(("gate", "up", "down"), inner),
-        "head": hidden + model.vocab,
+        "q": (mixing, hidden, queries),
+        "o": (mixing, queries, hidden),
+        **dict.fromkeys(("k", "v"), (mixing, hidden, keys)),
+        **dict.fromkeys(("gate", "up"), (feeding, hidden, ffn)),
+        "down": (feeding, ffn, hidden),
+        "head": (1, hidden, model.vocab),
     }
-    return float(lora.rank * sum(widths[target] for target in lora.targets if target in widths))
+    found = [widths[target] for target in lora.targets if target in widths]
+    inputs = sum(count * width for count, width, _ in found)
+    return float(inputs), float(sum(count * width for count, _, width in found))
 
 
 class ServingMemory:

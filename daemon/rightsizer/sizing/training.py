@@ -15,9 +15,17 @@ from rightsizer.sizing.models import (
     VisionTransformer,
 )
 from rightsizer.sizing.parameters import count_parameters
-from rightsizer.sizing.requirement import ModelTask, Offload, Parallelism, Recompute, Requirement
+from rightsizer.sizing.requirement import (
+    ModelTask,
+    Offload,
+    Optimizer,
+    Parallelism,
+    Recompute,
+    Requirement,
+)
 from rightsizer.sizing.roofline import SERVER_GPUS, all_reduce_seconds, compute_format
 from rightsizer.sizing.sample_rate import sample_step
+from rightsizer.sizing.serving_memory import adapted_widths
 from rightsizer.sizing.settings import SampleSettings, TrainingSettings
 
 _PASSES: Final = 2.0
@@ -35,6 +43,18 @@ _FROZEN_FLOPS: Final = 4.0
 """The same for parameters without gradient, such as frozen ones (LoRA). NeMo AutoModel counts
 likewise: 176 TFLOP/s for Llama 3 70B adapted at 608 tokens per second."""
 
+_LOGIT_BYTES: Final = 42.0
+"""Per logit of an unfused loss: written, cast to fp32 and normalized; the gradient likewise, cast
+to 16 bits and read by two products."""
+_AUTOCAST_BYTES: Final = 115.0
+"""Per element of a layer's width and token, in all passes: under autocast residuals and norms are
+fp32 and cast for each product, 134 bytes forward in place of 96."""
+_ADAPTER_INPUT_BYTES: Final = (10.0, 20.0)
+"""Per element that enters an adapter in fp32, forward and backward: cast to fp32 and read; read for
+the gradient of the adapter, gradient written, cast to 16 bits and added to that of the matrix."""
+_ADAPTER_OUTPUT_BYTES: Final = (28.0, 28.0)
+"""Likewise per element that leaves it: written, scaled, added to the output of the matrix and cast
+to 16 bits; gradient cast to both formats, scaled and read twice."""
 _FULL_SHARDING: Final = 3
 """ZeRO stage that also shards weights, like FSDP."""
 _HALF_BYTES: Final = 2.0
@@ -55,6 +75,7 @@ class TrainingShape:
 
     def __init__(self, model: LayeredModel, sequence: float) -> None:
         self.count, self.hidden = count_parameters(model), float(model.hidden)
+        self.vocab = 0.0
         self.expert_parameters, self.experts_per_token = 0.0, 0
         """Active parameters in experts, and number of experts per token."""
         if isinstance(model, VisionTransformer):
@@ -62,6 +83,7 @@ class TrainingShape:
             self.attended = float(model.layers * model.hidden)
             self.scores = self.attended / (model.hidden / model.heads) * self.sequence
             return
+        self.vocab = float(model.vocab)
         self.sequence, self.layers = sequence, model.depth
         """Layers with two parts each: attention and a feed-forward part."""
         windowed = model.window_layers
@@ -124,6 +146,7 @@ class TrainingStep:
         bandwidth = board.memory_bandwidth_bytes_per_second * board.achievable_bandwidth_ratio
         attended = _ATTENTION_FLOPS * shape.attended * shape.sequence * tokens
         traffic = settings.element_traffic * (settings.fused_traffic_ratio if is_fused else 1.0)
+        traffic += _AUTOCAST_BYTES if self._is_autocast else 0.0
         scores = 0.0 if requirement.training.flash_attention else shape.scores
         plain = _achieved(board, Precision.BF16)
         # The same forward pass is a larger fraction of a step without gradients of weights.
@@ -149,8 +172,31 @@ class TrainingStep:
         turns = max(1.0, shape.layers / layout.pipeline // settings.chunk_layers)
         bubble = (layout.pipeline - 1) / (batches * turns)
         computing = linear + attention + elements + written + unpacking
+        is_loss_fused = is_fused or requirement.training.fused_loss
+        beside = self._copied_bytes + (0.0 if is_loss_fused else _LOGIT_BYTES * shape.vocab)
+        computing += beside * tokens / bandwidth
         computing = max(computing, self._offload_seconds)
         return max(least, computing + exchange) * (1.0 + bubble) + update
+
+    @property
+    def _is_autocast(self) -> bool:
+        """Whether weights in fp32 are cast for each product, as by the trainer of transformers."""
+        training = self.requirement.training
+        is_mixed = self._trains_all and training.optimizer in {Optimizer.ADAMW, Optimizer.SGD}
+        return is_mixed and training.framework is not None and training.framework.is_autocast
+
+    @property
+    def _copied_bytes(self) -> float:
+        """Traffic per token of adapters in fp32 beside weights in 16 bits or fewer."""
+        requirement, training = self.requirement, self.requirement.training
+        model, framework = requirement.model, training.framework
+        is_copied = framework is not None and framework.copies_adapters and not self._trains_all
+        if not (is_copied and isinstance(model, Transformer)):
+            return 0.0
+        inputs, outputs = adapted_widths(model, requirement.lora, model.experts_per_token)
+        (read, read_back), (made, made_back) = _ADAPTER_INPUT_BYTES, _ADAPTER_OUTPUT_BYTES
+        forward, backward = inputs * read + outputs * made, inputs * read_back + outputs * made_back
+        return forward * (1 + (training.recompute is Recompute.FULL)) + backward
 
     def _update_seconds(self, parameters: float, bandwidth: float) -> float:
         """Time of the weight update, once per step: on the GPU, or on the host with transfers."""
@@ -250,7 +296,9 @@ def training_precision(board: Board, requirement: Requirement) -> Precision:
 
 
 def _is_fused(requirement: Requirement, layout: Parallelism) -> bool:
-    """Whether fused kernels are used, as in Megatron: with split layers, or in fp8."""
+    """Whether fused kernels are used: as the framework has them, else with split layers or fp8."""
+    if requirement.training.framework is not None:
+        return requirement.training.framework.is_fused
     precision, is_sharded = requirement.precision, requirement.training.zero_stage >= _FULL_SHARDING
     if requirement.task is ModelTask.FINETUNE_QLORA or is_sharded:
         return False
@@ -322,5 +370,6 @@ def _error_factor(
         1.0 if is_linked else settings.slow_link_factor,
         1.0 if board.computes_in_bf16 else settings.early_board_factor,
         settings.convolution_factor if is_convolutional else 1.0,
+        settings.unnamed_framework_factor if requirement.is_framework_open else 1.0,
     )
     return math.exp(math.hypot(*map(math.log, (settings.error_factor, *beside))))
