@@ -10,13 +10,11 @@ from typing import Any, Final
 
 import pytest
 
-from dcgm_exporter import dcgm_exporter
-from grafana_server import TOKEN, grafana_server
-from kubelet_server import answer, kubelet, pod
+from checked_machine import ANSWERED, GPU, configured, machine, seen, verdict, write
 from nvml_driver import FakeDriver, installed
-from readings import TRAINING, gpu, reading, snapshot
+from readings import TRAINING, reading
 from rightsizer.agent.doctor import CHECKS, examine, first_snapshot
-from rightsizer.agent.doctor.check import Check, CheckContext, Verdict
+from rightsizer.agent.doctor.check import Check, CheckContext
 from rightsizer.agent.doctor.gpus import (
     check_counters,
     check_device_files,
@@ -38,78 +36,22 @@ from rightsizer.agent.doctor.own import (
     check_local_socket,
     check_web_port,
 )
-from rightsizer.agent.doctor.peers import (
-    check_container_engine,
-    check_dcgm,
-    check_grafana,
-    check_kubelet,
-)
-from rightsizer.agent.settings import Settings
-from rightsizer.model.reading import Missing, Process
+from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
-from rightsizer.model.snapshot import CollectorOutcome, Down, Snapshot
-from rightsizer.notify.grafana.settings import GrafanaSettings
-from rightsizer.owners.settings import OwnerSettings
-from rightsizer.telemetry.dcgm.settings import DcgmSettings
+from rightsizer.model.snapshot import CollectorOutcome, Down
 from rightsizer.telemetry.settings import SimulatedSettings
-
-GPU: Final = gpu()
-ANSWERED: Final = replace(
-    reading(GPU, 1.0, TRAINING), processes=(Process(1), Process(4_000_000)), missing={}
-)
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> CheckContext:
     """An empty machine with one readable GPU."""
-    settings = Settings()
-    path = replace(
-        settings.path,
-        procfs=str(tmp_path / "proc"),
-        sysfs=str(tmp_path / "sys"),
-        api_socket=str(tmp_path / "api.sock"),
-    )
-    history = replace(settings.history, path=str(tmp_path / "history.db"), maximum_size_bytes=2**20)
-    web = replace(settings.web, listen_addresses=("127.0.0.1:0",))
-    settings = replace(settings, path=path, history=history, web=web)
-    return CheckContext(settings, seen(ANSWERED), {}, devices=tmp_path / "dev")
-
-
-def seen(*readings: Any, **facts: Any) -> Snapshot:
-    """A reading of the source."""
-    return replace(
-        snapshot(0.0, [GPU], {}),
-        readings={each.uuid: each for each in readings},
-        **facts,
-    )
-
-
-def write(path: Path, text: str = "") -> Path:
-    """Write a file and its folders."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return path
+    return machine(tmp_path)
 
 
 def without(signals: set[Signal], why: Missing) -> Any:
     """The reading without some signals."""
     values = {signal: value for signal, value in TRAINING.items() if signal not in signals}
     return replace(reading(GPU, 1.0, values), missing=dict.fromkeys(signals, why))
-
-
-def configured(place: CheckContext, **sources: Any) -> CheckContext:
-    """The machine with other sources."""
-    settings = place.settings
-    return replace(place, settings=replace(settings, sources=replace(settings.sources, **sources)))
-
-
-def verdict(check: Check) -> str:
-    """The verdict of a check; any fault states its consequence."""
-    if check.verdict in {Verdict.LIMITED, Verdict.MISSING}:
-        assert check.lost
-    else:
-        assert (check.lost, check.remedy) == ("", "")
-    return str(check.verdict)
 
 
 PROFILING: Final = {Signal.SM_ACTIVE, Signal.TENSOR_ACTIVE, Signal.DRAM_ACTIVE}
@@ -190,7 +132,9 @@ def test_memory_placement(place: CheckContext) -> None:
     nodes = place.sysfs / "devices/system/node"
     (nodes / "node0").mkdir(parents=True)
     assert verdict(check_memory_placement(place)) == "unused"
-    (nodes / "node1").mkdir()
+    write(nodes / "node1/cpulist", "\n")
+    assert verdict(check_memory_placement(place)) == "unused"
+    write(nodes / "node1/cpulist", "4-7\n")
     closed = check_memory_placement(place)
     assert verdict(closed) == "limited"
     assert "ptrace.conf" in closed.remedy
@@ -226,63 +170,13 @@ def test_memory_limit(
     assert verdict(check_memory_limit(place)) == expected
 
 
-def test_kubelet(place: CheckContext, tmp_path: Path) -> None:
-    """An absent one is optional; an unresponsive one is a fault; else it lists its pods."""
-    path = tmp_path / "kubelet.sock"
-    asked = configured(place, owners=OwnerSettings(kubelet_socket=str(path), timeout_seconds=2.0))
-    assert verdict(check_kubelet(asked)) == "unused"
-    with socket.socket(socket.AF_UNIX) as bound:
-        bound.bind(str(path))
-        deaf = check_kubelet(asked)
-    assert verdict(deaf) == "limited"
-    assert "kubelet.conf" in deaf.remedy
-    path.unlink()
-    with kubelet(path, lambda _: answer(pod("ml", "train-0", ["GPU-0"]))):
-        assert check_kubelet(asked).found == "containers with devices: 1"
-    off = configured(place, owners=OwnerSettings(sources=("session",)))
-    assert check_kubelet(off).found == "switched off"
-
-
-def test_container_engine(place: CheckContext, tmp_path: Path) -> None:
-    """It is queried only if configured."""
-    assert verdict(check_container_engine(place)) == "unused"
-    path = str(tmp_path / "docker.sock")
-    asked = configured(place, owners=OwnerSettings(container_socket=path))
-    assert verdict(check_container_engine(asked)) == "limited"
-    with listening(path):
-        assert verdict(check_container_engine(asked)) == "ok"
-
-
-def test_dcgm(place: CheckContext) -> None:
-    """A dcgm-exporter that answers, and one that does not."""
-    assert verdict(check_dcgm(place)) == "unused"
-    with dcgm_exporter("DCGM_FI_DEV_GPU_UTIL 1\n") as exporter:
-        asked = configured(place, dcgm=DcgmSettings(url=exporter.url))
-        assert verdict(check_dcgm(asked)) == "ok"
-        exporter.status = 503
-        assert verdict(check_dcgm(asked)) == "missing"
-
-
-def test_grafana(place: CheckContext, tmp_path: Path) -> None:
-    """A valid token, an invalid one, an unreadable one, and no server."""
-    assert verdict(check_grafana(place)) == "unused"
-    token = write(tmp_path / "token", TOKEN)
-
-    def grafana(**settings: Any) -> Check:
-        changed = GrafanaSettings(**settings)
-        return check_grafana(replace(place, settings=replace(place.settings, grafana=changed)))
-
-    with grafana_server() as server:
-        assert verdict(grafana(url=server.url, token_file=str(token))) == "ok"
-        token.write_text("another")
-        wrong = grafana(url=server.url, token_file=str(token))
-        assert verdict(wrong) == "limited"
-        assert "grafana-token.conf" in wrong.remedy
-        assert "another" not in str(wrong)
-        assert verdict(grafana(url=server.url, token_file=str(tmp_path / "none"))) == "limited"
-        assert not server.complaints
-        http = replace(GrafanaSettings().http, tries=1)
-    assert verdict(grafana(url=server.url, token_file=str(token), http=http)) == "missing"
+def test_pids_of_another_namespace(place: CheckContext) -> None:
+    """The host's /proc in a pod with its own pids shows processes that are not the driver's."""
+    write(place.procfs / "1/cgroup")
+    assert check_processes(place).found == "the first process is in no control group"
+    write(place.procfs / "self/status", "NSpid:\t4242\t7\n")
+    foreign = check_processes(place)
+    assert (verdict(foreign), "hostPID" in foreign.remedy) == ("missing", True)
 
 
 def test_history(place: CheckContext, tmp_path: Path) -> None:

@@ -1,16 +1,12 @@
 """Containers without Kubernetes: by ID, or by name where the engine may be queried."""
 
-import json
-import socketserver
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from container_engine import ContainerEngine
 from owner_trees import write_process
 from rightsizer.owners.containers import EngineError, container_names, name_of
 from rightsizer.owners.resolver import OwnerResolver
@@ -19,62 +15,21 @@ from rightsizer.owners.settings import OwnerSettings
 ID, OTHER = "ab12" * 16, "cd34" * 16
 
 
-class Engine:
-    """A container engine's HTTP interface on a Unix socket."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.containers: Any = []
-        self.status = 200
-        self.paths: list[str] = []
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Answer within the block."""
-        engine = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                engine.paths.append(self.path)
-                body = engine.containers
-                raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-                self.send_response(engine.status)
-                self.send_header("Content-Length", str(len(raw)))
-                self.end_headers()
-                self.wfile.write(raw)
-
-            def address_string(self) -> str:
-                return "local"
-
-            def log_message(self, *_: object) -> None:
-                return
-
-        with socketserver.ThreadingUnixStreamServer(str(self.path), Handler) as server:
-            thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-            thread.start()
-            try:
-                yield
-            finally:
-                server.shutdown()
-                thread.join()
-        self.path.unlink()
-
-
 @pytest.fixture
-def engine(tmp_path: Path) -> Engine:
+def engine(tmp_path: Path) -> ContainerEngine:
     """A stopped engine with one container."""
-    found = Engine(tmp_path / "docker.sock")
+    found = ContainerEngine(tmp_path / "docker.sock")
     found.containers = [{"Id": ID, "Names": ["/trainer"], "Labels": {}}]
     return found
 
 
-def names(engine: Engine, maximum_bytes: int = 2**20) -> dict[str, str]:
+def names(engine: ContainerEngine, maximum_bytes: int = 2**20) -> dict[str, str]:
     """Names from the engine."""
     found = container_names(engine.path, timeout_seconds=5, maximum_bytes=maximum_bytes)
     return dict(found)
 
 
-def test_names_of_containers(engine: Engine) -> None:
+def test_names_of_containers(engine: ContainerEngine) -> None:
     """Docker's interface is queried by its path without a version."""
     with engine.running():
         assert names(engine) == {ID: "trainer"}
@@ -123,21 +78,21 @@ def test_service_goes_before_name(container: dict[str, Any], name: str) -> None:
         (200, b"[" + b" " * 2**20 + b"]", "more than 1048576 bytes"),
     ],
 )
-def test_hostile_answers(engine: Engine, status: int, body: bytes, said: str) -> None:
+def test_hostile_answers(engine: ContainerEngine, status: int, body: bytes, said: str) -> None:
     """For any response, the result is names or one kind of error."""
     engine.status, engine.containers = status, body
     with engine.running(), pytest.raises(EngineError, match=said):
         names(engine)
 
 
-def test_entries_that_are_none_are_passed_over(engine: Engine) -> None:
+def test_entries_that_are_none_are_passed_over(engine: ContainerEngine) -> None:
     """One bad entry does not affect the others."""
     engine.containers = [7, {"Id": "short", "Names": ["/x"]}, {"Id": OTHER}, *engine.containers]
     with engine.running():
         assert names(engine) == {ID: "trainer"}
 
 
-def test_an_engine_that_is_away(engine: Engine) -> None:
+def test_an_engine_that_is_away(engine: ContainerEngine) -> None:
     """The message names the socket."""
     with pytest.raises(EngineError, match=r"docker\.sock cannot be reached: No such file"):
         names(engine)
@@ -161,7 +116,7 @@ def test_nobody_is_asked_unless_told_to(tmp_path: Path) -> None:
     assert owners.collectors() == {}
 
 
-def test_names_where_the_engine_may_be_asked(tmp_path: Path, engine: Engine) -> None:
+def test_names_where_the_engine_may_be_asked(tmp_path: Path, engine: ContainerEngine) -> None:
     """A container that the engine does not list keeps its short ID."""
     with engine.running():
         owners = on_node(tmp_path, str(engine.path), [0.0])
@@ -175,7 +130,7 @@ def test_names_where_the_engine_may_be_asked(tmp_path: Path, engine: Engine) -> 
     owners.close()
 
 
-def test_a_new_container_is_named_soon(tmp_path: Path, engine: Engine) -> None:
+def test_a_new_container_is_named_soon(tmp_path: Path, engine: ContainerEngine) -> None:
     """After a minimum interval the engine is queried again, and the container is renamed."""
     now, wait = [0.0], threading.Event()
     with engine.running():

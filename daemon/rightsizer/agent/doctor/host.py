@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from rightsizer.agent.doctor.check import Check, CheckContext, Verdict, failed_check
+from rightsizer.host.files import read_file
+from rightsizer.host.process_table import ProcessTable
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 
 _LEAST_MEMORY_BYTES: Final = 128 * 2**20
@@ -17,21 +19,27 @@ _EARLIEST_SECONDS: Final = 1_735_689_600
 
 
 def check_processes(place: CheckContext) -> Check:
-    """Whether processes of other users are visible."""
+    """Whether processes of other users are visible, and by the driver's pids."""
     name = "processes of others"
+    if not ProcessTable(place.procfs).shows_our_pids():
+        found = f"{place.procfs} has the pids of another namespace"
+        return failed_check(name, Verdict.MISSING, "foreign", found)
     try:
         text = (place.procfs / "1" / "cgroup").read_text(errors="replace")
     except OSError as error:
         found = f"{place.procfs}/1/cgroup: {error.strerror}"
         return failed_check(name, Verdict.MISSING, "closed", found)
-    return Check(name, Verdict.OK, f"the first process is in {text.splitlines()[-1]}")
+    group = text.strip().rpartition("\n")[2] or "no control group"
+    return Check(name, Verdict.OK, f"the first process is in {group}")
 
 
 def check_memory_placement(place: CheckContext) -> Check:
     """Whether the NUMA placement of other processes' memory can be read."""
     name = "memory placement"
-    if len(list((place.sysfs / "devices/system/node").glob("node[0-9]*"))) <= 1:
-        return Check(name, Verdict.UNUSED, "there is one NUMA node")
+    nodes = (place.sysfs / "devices/system/node").glob("node[0-9]*")
+    # The memory of a GPU may be a node, without CPUs.
+    if sum(read_file(node / "cpulist") != "\n" for node in nodes) <= 1:
+        return Check(name, Verdict.UNUSED, "there is one NUMA node with CPUs")
     try:
         with (place.procfs / "1" / "numa_maps").open("rb") as file:
             file.read(1)

@@ -1,22 +1,29 @@
-"""Checks of the agent's peers: kubelet, container engine, dcgm-exporter, Grafana."""
+"""Checks of the agent's peers: kubelet, container engine, exporter, engines, Grafana."""
 
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from rightsizer.agent.doctor.check import Check, CheckContext, Verdict, connect_error, failed_check
+from rightsizer.agent.doctor.check import Check, CheckContext, Verdict, failed_check
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.io.clock import SystemClock
 from rightsizer.io.grpc_client import GrpcCallError
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure, FailureKind
 from rightsizer.notify.grafana.settings import read_token
+from rightsizer.owners.containers import EngineError, container_names
 from rightsizer.owners.pod_resources import list_pods
+from rightsizer.telemetry.dcgm.enrichment import DcgmSecondarySource
+from rightsizer.telemetry.serving.source import ServingEngineCollector
 
 _UNAUTHORIZED: Final = (401, 403)
 _NOTHING_ASKED: Final = (
     *(("from", "0"), ("to", "1"), ("tags", "rightsizer"), ("type", "annotation"), ("limit", "1")),
 )
 """A search that matches nothing, but needs the permission to search."""
+_TIMEOUTS: Final = 2.0
+"""To connect, and to answer."""
 
 
 def check_kubelet(place: CheckContext) -> Check:
@@ -44,22 +51,41 @@ def check_container_engine(place: CheckContext) -> Check:
     name, path = "container engine", place.settings.sources.owners.container_socket
     if not path:
         return Check(name, Verdict.UNUSED, "sources.owners.container_socket is not set")
-    if (error := connect_error(path)) is not None:
-        return failed_check(name, Verdict.LIMITED, "closed", f"{path}: {error.strerror or error}")
-    return Check(name, Verdict.OK, f"{path} answers")
+    settings = place.settings.sources.owners
+    timeout, most = settings.timeout_seconds, settings.answer_maximum_bytes
+    try:
+        names = container_names(Path(path), timeout_seconds=timeout, maximum_bytes=most)
+    except EngineError as error:
+        return failed_check(name, Verdict.LIMITED, "closed", str(error))
+    return Check(name, Verdict.OK, f"named containers: {len(names)}")
 
 
 def check_dcgm(place: CheckContext) -> Check:
-    """Whether the configured dcgm-exporter answers."""
+    """Whether the configured dcgm-exporter answers, and for this node."""
     name, settings = "dcgm-exporter", place.settings.sources.dcgm
     if not settings.url:
         return Check(name, Verdict.UNUSED, "sources.dcgm.url is not set")
-    client = HttpClient(settings.address, settings.http, accept="text/plain", token=settings.token)
-    with closing(client):
-        answer = client.request("GET", "")
-    if isinstance(answer, Failure):
-        return failed_check(name, Verdict.MISSING, "away", answer.message)
+    with closing(DcgmSecondarySource(settings, built_in(), SystemClock())) as exporter:
+        exporter.view(_TIMEOUTS * settings.timeout_seconds)
+        outcome = exporter.enrich(place.snapshot).collectors[exporter.name]
+    if not outcome.success:
+        return failed_check(name, Verdict.MISSING, "away", outcome.failure or "it does not answer")
     return Check(name, Verdict.OK, f"{settings.address} answers")
+
+
+def check_serving(place: CheckContext) -> Check:
+    """Whether the configured serving engines answer, and their GPUs are known."""
+    name, settings = "serving engines", place.settings.sources.serving
+    if not settings.endpoints:
+        return Check(name, Verdict.UNUSED, "sources.serving.endpoints is empty")
+    with closing(ServingEngineCollector(settings)) as engines:
+        engines.latest(_TIMEOUTS * settings.timeout_seconds)
+        engines.read(place.snapshot.devices, place.snapshot.holdings)
+        outcomes = engines.outcomes()
+    if failing := [f"{of}: {each.failure}" for of, each in outcomes.items() if not each.success]:
+        verdict = Verdict.LIMITED if len(failing) < len(outcomes) else Verdict.MISSING
+        return failed_check(name, verdict, "away", "; ".join(failing))
+    return Check(name, Verdict.OK, f"engines that answer: {len(outcomes)}")
 
 
 def check_grafana(place: CheckContext) -> Check:
