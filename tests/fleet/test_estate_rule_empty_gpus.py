@@ -7,7 +7,8 @@ from cached_fleet import FIRST_DAY, day_frame
 from estate_views import MARKET, pool, steady, view
 from readings import HOUR
 from rightsizer.fleet.cache.grid import COARSE_STEP, DAY
-from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
+from rightsizer.fleet.cache.subject_days import SubjectDays
+from rightsizer.fleet.cache.summed_day import SummedDay
 from rightsizer.fleet.model import FleetPool, WaitingWork
 from rightsizer.fleet.rules.empty_gpus import RULE
 from rightsizer.fleet.settings import DemandSettings

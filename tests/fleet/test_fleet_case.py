@@ -18,7 +18,8 @@ from readings import DAY, HOUR, MINUTE, workload
 from rightsizer.fleet.cache.day_cache import HoldingRow
 from rightsizer.fleet.cache.day_frame import ColumnKind, DayFrame
 from rightsizer.fleet.cache.grid import COARSE_STEP, FINE_STEP, Grid
-from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
+from rightsizer.fleet.cache.subject_days import SubjectDays
+from rightsizer.fleet.cache.summed_day import SummedDay
 from rightsizer.fleet.cases.case import BatchRequest, FleetCases
 from rightsizer.fleet.cases.occupancy import occupancy_of
 from rightsizer.fleet.process_pool import paused_collection

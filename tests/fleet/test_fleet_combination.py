@@ -12,7 +12,8 @@ from readings import DAY
 from rightsizer.fleet.cache.combination import DevicePart, combined
 from rightsizer.fleet.cache.day_frame import DEVICES, ColumnKind, DayFrame
 from rightsizer.fleet.cache.grid import COARSE_STEP, FINE_STEP, Grid
-from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
+from rightsizer.fleet.cache.subject_days import SubjectDays
+from rightsizer.fleet.cache.summed_day import SummedDay
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.block import Measure
 from rightsizer.model.state import State

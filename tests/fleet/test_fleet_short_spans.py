@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from cached_fleet import FIRST_DAY, day_frame
 from readings import DAY, HOUR, MINUTE
 from rightsizer.fleet.cache.grid import COARSE_STEP, FINE_STEP
-from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
+from rightsizer.fleet.cache.subject_days import SubjectDays
+from rightsizer.fleet.cache.summed_day import SummedDay
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.fleet.source import SampledSeries, StoreUse
 from rightsizer.fleet.sources.series import seconds_by_day

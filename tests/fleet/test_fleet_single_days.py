@@ -22,7 +22,8 @@ from rightsizer.fleet.cache.day_codec import pack, unpack
 from rightsizer.fleet.cache.day_frame import ColumnKind, DayFrame
 from rightsizer.fleet.cache.grid import COARSE_STEP, FINE_STEP, Grid
 from rightsizer.fleet.cache.measures import blocks_of
-from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
+from rightsizer.fleet.cache.subject_days import SubjectDays
+from rightsizer.fleet.cache.summed_day import SummedDay
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.block import BLOCK_SPAN, Blocks, Measure, Series
 from rightsizer.model.histogram import Histogram

@@ -15,7 +15,8 @@ from readings import gpu as reading_gpu
 from rightsizer.fleet.cache.day_cache import HoldingRow
 from rightsizer.fleet.cache.day_frame import DayFrame
 from rightsizer.fleet.cache.grid import COARSE_STEP, DAY
-from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
+from rightsizer.fleet.cache.subject_days import SubjectDays
+from rightsizer.fleet.cache.summed_day import SummedDay
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.fleet.usage import (

@@ -1,11 +1,11 @@
 """Replicas that a workload needs, per five minutes, from time-aligned sums."""
 
 import math
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
+from functools import partial, reduce
 from itertools import repeat
-from operator import le
-from typing import Final
+from operator import add, le
+from typing import Any, Final, NamedTuple
 
 from rightsizer.advice.verdict import sizing_factors
 from rightsizer.model.block import BLOCK_SPAN, Measure, Series
@@ -87,13 +87,11 @@ def replica_load(case: Case, settings: ReplicaSettings) -> ReplicaLoad | None:
     Each device is a replica, unless they use NVLink or are always busy together, in which case all
     of them are one. Pods of a Deployment with one device each are always replicas.
     """
-    starts, means = _moments([window.blocks.series(Measure.BUSY) for window in case.windows])
+    devices = [window.blocks.series(Measure.BUSY) for window in case.windows]
+    starts, held, busy, loads = _moments(devices, settings.busy_ratio)
     if not starts:
         return None
-    is_busy = partial(le, settings.busy_ratio)
-    held = tuple(map(len, means))
     size = max(held)
-    busy = [sum(map(is_busy, each)) for each in means]
     if not _is_apart(case, busy, held, settings):
         return ReplicaLoad(starts, (1,) * len(starts), tuple(map(min, busy, repeat(1))), 1, size)
     together: dict[Nanoseconds, float] = {}
@@ -107,8 +105,8 @@ def replica_load(case: Case, settings: ReplicaSettings) -> ReplicaLoad | None:
         return at_work if at_work < _SEVERAL else min(at_work, least)
 
     moments = [
-        (at_work, sum(each), together.get(start, size))
-        for start, at_work, each in zip(starts, busy, means, strict=True)
+        (at_work, load, together.get(start, size))
+        for start, at_work, load in zip(starts, busy, loads, strict=True)
     ]
     light, busiest = settings.light_ratio, max(enough(*each) for each in moments)
     pooled = _replicas_of_a_queue(max(load for _, load, _ in moments), max(busy), light)
@@ -168,16 +166,35 @@ def _is_apart(
     return bool(at_work) and partly >= settings.apart_ratio * len(at_work)
 
 
-def _moments(
-    devices: Sequence[Series],
-) -> tuple[tuple[Nanoseconds, ...], Sequence[Sequence[float]]]:
-    """Starts with known data, and the known means of devices at each."""
-    first = devices[0]
+class _Moments(NamedTuple):
+    """Blocks with known data, in columns."""
+
+    starts: tuple[Nanoseconds, ...]
+    held: tuple[int, ...]
+    """Number of measured devices."""
+    busy: Sequence[int]
+    """Those at work."""
+    loads: Sequence[float]
+    """Sums of their means."""
+
+
+def _moments(devices: Sequence[Series], busy_ratio: float) -> _Moments:
+    first, is_busy = devices[0], partial(le, busy_ratio)
     if all(each.numbers == first.numbers for each in devices):
-        return tuple(first.starts), list(zip(*(each.means for each in devices), strict=True))
+        starts = tuple(first.starts)
+        at_work = (map(is_busy, each.means) for each in devices)
+        busy = reduce(_added, at_work, [0] * len(starts))
+        loads = reduce(_added, (each.means for each in devices))
+        return _Moments(starts, (len(devices),) * len(starts), busy, loads)
     found: dict[Nanoseconds, list[float]] = {}
     for device in devices:
         for start, mean in zip(device.starts, device.means, strict=True):
             found.setdefault(start, []).append(mean)
     starts = tuple(sorted(found))
-    return starts, [found[start] for start in starts]
+    means = [found[start] for start in starts]
+    busy = [sum(map(is_busy, each)) for each in means]
+    return _Moments(starts, tuple(map(len, means)), busy, list(map(sum, means)))
+
+
+def _added(one: Iterable[float], other: Iterable[float]) -> list[Any]:
+    return list(map(add, one, other))

@@ -10,7 +10,8 @@ from typing import Final, NamedTuple, TypeAlias
 from rightsizer.advice.market import Market
 from rightsizer.fleet.cache.day_cache import HoldingRow, by_first_day
 from rightsizer.fleet.cache.day_frame import ColumnKind
-from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
+from rightsizer.fleet.cache.subject_days import SubjectDays
+from rightsizer.fleet.cache.summed_day import SummedDay
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.state import Cause, State
@@ -130,23 +131,29 @@ def _stretches(
         yield first, last, shares
 
 
+_USED: Final = ColumnKind.USED.column("seconds")
+_ENERGY: Final = ColumnKind.ENERGY.column("joules")
+_EMPTY: Final = ColumnKind.STATE.column(State.IDLE_EMPTY)
+_CAUSES: Final = tuple(
+    ColumnKind.WASTE.column(cause) for cause in sorted(Cause) if cause is not Cause.HEADROOM
+)
+
+
 def _divided(
     day: SummedDay, first: int, last: int, shares: Mapping[str, float], hours: float
 ) -> dict[str, UseSum]:
     """Divide a run of a device's day by holder; `hours` are counted per second."""
     known = float(day.known[first:last].sum())
     silent = max(0.0, float(day.present_seconds[first:last].sum()) - known)
-    amounts = day.amounts_over(first, last)
-    used = amounts[ColumnKind.USED].get("seconds", 0.0)
-    joules = amounts[ColumnKind.ENERGY].get("joules", 0.0)
+    used = day.sum_over(_USED, first, last)
+    joules = day.sum_over(_ENERGY, first, last)
     given = sum(shares.values())
     held = {key: share / max(1.0, given) for key, share in shares.items()}
     rest = max(0.0, 1.0 - sum(held.values()))
-    free = min(rest * known, amounts[ColumnKind.STATE].get(State.IDLE_EMPTY, 0.0))
+    free = min(rest * known, day.sum_over(_EMPTY, first, last))
     seconds = {key: share * known for key, share in held.items()}
     seconds |= {_UNNAMED: rest * known - free, _FREE_TIME: free}
-    causes = amounts[ColumnKind.WASTE].items()
-    wasted = sum(time for cause, time in causes if cause is not Cause.HEADROOM)
+    wasted = sum(day.sum_over(cause, first, last) for cause in _CAUSES)
     busy = known - free
     found = {}
     for key, time in seconds.items():

@@ -39,6 +39,14 @@ class LazyColumn(Sequence[float]):
     def _values(self) -> Sequence[float]:
         return self._read()
 
+    def total(self) -> float:
+        """Sum of the values."""
+        return sum(self._values)
+
+    def maximum(self) -> float | None:
+        """Largest value; `None` without any."""
+        return max(self._values, default=None)
+
 
 class Measure(StrEnum):
     """Measures kept per block: ratios of a device that add up over a workload's devices."""
@@ -106,6 +114,18 @@ class Series(NamedTuple):
             [block.mean for block in kept],
             [block.peak for block in kept],
         )
+
+    @property
+    def total_seconds(self) -> float:
+        """Known time of all blocks."""
+        known = self.known_seconds
+        return known.total() if isinstance(known, LazyColumn) else sum(known)
+
+    @property
+    def peak(self) -> float | None:
+        """Largest peak; `None` without blocks."""
+        peaks = self.peaks
+        return peaks.maximum() if isinstance(peaks, LazyColumn) else max(peaks, default=None)
 
     @property
     def starts(self) -> list[Nanoseconds]:

@@ -11,7 +11,8 @@ from typing import Final
 
 BINS: Final = 101
 _ROUNDING: Final = 1e-9
-_PRECISION: Final = 1e-12
+PRECISION: Final = 1e-12
+"""Relative error of sums of weights."""
 
 
 class Histogram:
@@ -84,7 +85,7 @@ class Histogram:
         used = sorted(self._used())
         if not used:
             return None
-        target = share * self.total * (1 - _PRECISION)
+        target = share * self.total * (1 - PRECISION)
         reached = list(accumulate(map(self._weights.__getitem__, used)))
         return used[min(bisect_left(reached, target), len(used) - 1)] / (BINS - 1)
 

@@ -90,7 +90,7 @@ def _of_memory(case: Case, settings: ExhaustionForecastSettings) -> _Forecast | 
         return None
     # The fullest GPU sets the limit, regardless of room on the others.
     blocks = (window.blocks.series(Measure.MEMORY_BYTES) for window in case.windows)
-    peaks = [max(series.peaks, default=0.0) for series in blocks]
+    peaks = [series.peak or 0.0 for series in blocks]
     if (fullest := max(peak / total for peak, total in zip(peaks, known, strict=True))) <= 0.0:
         return None
     return _within(_MEMORY, trend, min(sum(known), sum(peaks) / fullest), settings)

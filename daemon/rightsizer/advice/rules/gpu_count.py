@@ -21,7 +21,7 @@ from rightsizer.advice.risk import group_risks, risk_of, worst
 from rightsizer.advice.rules.diurnal_autoscale import RULE as DIURNAL
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import CaseSubject, direct_factors, names_of, released
-from rightsizer.model.block import Measure
+from rightsizer.model.block import Measure, Series
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Option, Reason
 from rightsizer.model.frozen import dataclass, field
@@ -74,7 +74,7 @@ def judge(subject: CaseSubject, settings: GpuCountSettings) -> Finding:
     if case.workload is None or count == 1:
         return subject.find_nothing("A single GPU has no number.")
     busy = {window.uuid: window.blocks.series(Measure.BUSY) for window in case.windows}
-    known = {uuid: sum(series.known_seconds) for uuid, series in busy.items()}
+    known = {uuid: series.total_seconds for uuid, series in busy.items()}
     if min(known.values()) < settings.minimum_known_seconds:
         why = f"only {format_duration(min(known.values()))} of telemetry of every GPU"
         return subject.abstain(why, Reason.INSUFFICIENT_DATA)
@@ -84,7 +84,7 @@ def judge(subject: CaseSubject, settings: GpuCountSettings) -> Finding:
     memory = {
         window.uuid: window.blocks.series(Measure.MEMORY_BYTES)
         for window in case.windows
-        if max(busy[window.uuid].peaks, default=1.0) <= settings.unused_ratio
+        if _peak(busy[window.uuid]) <= settings.unused_ratio
     }
     media = {
         device.uuid
@@ -97,7 +97,7 @@ def judge(subject: CaseSubject, settings: GpuCountSettings) -> Finding:
         if device.uuid in memory
         and device.uuid not in media
         and len(memory[device.uuid].peaks) == len(busy[device.uuid].peaks)
-        and max(memory[device.uuid].peaks) <= settings.context_bytes
+        and _peak(memory[device.uuid]) <= settings.context_bytes
     )
     if not unused or not settings.on_ratio * count <= len(unused) < count:
         return _replicas(subject, settings)
@@ -112,11 +112,17 @@ def judge(subject: CaseSubject, settings: GpuCountSettings) -> Finding:
         direct_factors(case, 1.0, 1.0 - settings.on_ratio),
         {
             "unused": uuids,
-            "busy_peak_ratio": {uuid: max(busy[uuid].peaks) for uuid in uuids},
-            "memory_peak_bytes": {uuid: max(memory[uuid].peaks) for uuid in uuids},
+            "busy_peak_ratio": {uuid: _peak(busy[uuid]) for uuid in uuids},
+            "memory_peak_bytes": {uuid: _peak(memory[uuid]) for uuid in uuids},
         },
         unused,
     )
+
+
+def _peak(series: Series) -> float:
+    """Return the largest peak; without any, the device may have been used."""
+    peak = series.peak
+    return math.inf if peak is None else peak
 
 
 def _problem(  # noqa: PLR0913, PLR0917 - what differs between GPUs and replicas.

@@ -274,7 +274,7 @@ def _idle_parts(case: Case, share: float, settings: IdleSettings) -> tuple[float
     """
     limit = settings.busy_ratio * len(case.devices)
     series = case.remembered.series(Measure.BUSY)
-    if (past := sum(series.known_seconds)) > 0.0:
+    if (past := series.total_seconds) > 0.0:
         known = zip(series.known_seconds, series.means, strict=True)
         share = sum(each for each, mean in known if mean < limit) / past
     days = max(past, case.known_seconds) / DAY_SECONDS

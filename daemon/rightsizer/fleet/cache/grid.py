@@ -43,6 +43,11 @@ class Grid:
         """Return the wall time of an interval's start."""
         return self.start + place * self.step
 
+    def inside(self, start: Nanoseconds, end: Nanoseconds) -> tuple[int, int]:
+        """Return the first interval that begins in a span, and the one after the last."""
+        first, last = (-(-(time - self.start) // self.step) for time in (start, end))
+        return max(0, first), min(self.count, last)
+
     def parts(self) -> "tuple[Grid, ...]":
         """Split into grids of a day each, oldest first."""
         return tuple(Grid(self.day + place, self.step) for place in range(self.days))

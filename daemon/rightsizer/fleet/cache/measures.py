@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, cached_property, partial
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -13,8 +14,8 @@ from rightsizer.fleet.cache.day_codec import lifted
 from rightsizer.fleet.cache.day_frame import DayFrame, Floats
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.block import BLOCK_SPAN, Blocks, LazyColumn, Measure, Series
-from rightsizer.model.frozen import dataclass, field
-from rightsizer.model.histogram import BINS, Histogram
+from rightsizer.model.frozen import dataclass
+from rightsizer.model.histogram import BINS, PRECISION, Histogram
 from rightsizer.model.state import IDLE_STATES, Resource, State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
@@ -64,14 +65,32 @@ def _series(numbers: Floats, *columns: Floats) -> Series:
     if len(numbers) and numbers[-1] - numbers[0] + 1 == len(numbers):
         # Without gaps a range needs no memory.
         whole = range(int(numbers[0]), int(numbers[-1]) + 1)
-        return Series(whole, *map(_column, columns))
-    return Series(numbers.tolist(), *map(_column, columns))
+        return Series(whole, *map(_ArrayColumn, columns))
+    return Series(numbers.tolist(), *map(_ArrayColumn, columns))
 
 
-def _column(values: Floats) -> Sequence[float]:
+class _ArrayColumn(LazyColumn):
+    """Column of an array, summed up without Python numbers."""
+
+    def __init__(self, values: Floats) -> None:
+        super().__init__(len(values), partial(_numbers_of, values))
+        self._array = values
+
+    def total(self) -> float:
+        """As in `LazyColumn`, in the same order."""
+        return float(np.cumsum(self._array)[-1]) if len(self) else 0.0
+
+    def maximum(self) -> float | None:
+        """As in `LazyColumn`."""
+        return float(self._array.max()) if len(self) else None
+
+
+def _numbers_of(values: Floats) -> Sequence[float]:
+    """Share equal numbers, as most known times are."""
     if len(values) and (values == values[0]).all():
         return (float(values[0]),) * len(values)
-    return LazyColumn(len(values), values.tolist)
+    found: list[float] = values.tolist()
+    return found
 
 
 _NO_BLOCKS: Final = (np.zeros(0, int), np.zeros(0), np.zeros(0), np.zeros(0))
@@ -151,6 +170,7 @@ _RESOURCES: Final = {
 }
 _ROWS: Final = {resource: row for row, resource in enumerate((*Resource, None))}
 """Row of each distribution; the last is compute's lower bound."""
+_RESOURCE_OF_ROW: Final = (*Resource, None)
 _IDLE: Final = tuple(
     tuple(f"state:{state}" for state in states)
     for states in ((State.IDLE_EMPTY,), sorted(IDLE_STATES))
@@ -168,39 +188,109 @@ Distributions = tuple[Mapping[Resource, Histogram], Histogram]
 """Use of each resource, and compute's lower bound."""
 
 
-@dataclass(slots=True)
-class Demands:
-    """Accumulator of distributions, as rows of weights by percent.
+class _TableHistogram(Histogram):
+    """Row of a table as a histogram; it cannot be changed."""
 
-    For many subjects, it is a table of such rows.
+    __slots__ = ("_at", "_table")
+
+    def __init__(self, table: DistributionTable, at: tuple[int, int]) -> None:
+        self._table, self._at = table, at
+
+    @property
+    def _weights(self) -> Mapping[int, float]:  # type: ignore[override]
+        weights = self._table.weights[self._at]
+        used = np.flatnonzero(weights > 0)
+        found = dict(zip(used.tolist(), weights[used].tolist(), strict=True))
+        return MappingProxyType(found)
+
+    @property
+    def total(self) -> float:
+        """As in `Histogram`."""
+        row, place = self._at
+        return self._table.totals[row][place]
+
+    def quantile(self, share: float) -> float | None:
+        """As in `Histogram`."""
+        row, place = self._at
+        return self._table.quantiles(share)[row][place]
+
+    def maximum(self) -> float | None:
+        """As in `Histogram`."""
+        row, place = self._at
+        return self._table.maxima[row][place]
+
+
+class DistributionTable:
+    """Distributions of many subjects, whose quantiles are computed at once.
+
+    `weights` are by subject, row of `_ROWS` and percent.
     """
 
-    exported: Floats = field(default_factory=lambda: np.zeros((len(_ROWS), BINS)))
+    def __init__(self, weights: Floats) -> None:
+        self._rows = np.flatnonzero((weights > 0).any(axis=(0, 2))).tolist()
+        self.weights = weights[:, self._rows]
+        is_used = self.weights > 0
+        self._is_used: list[list[bool]] = np.asarray(is_used.any(axis=2)).tolist()
+        self._first = is_used.argmax(axis=2)
+        last = BINS - 1 - is_used[:, :, ::-1].argmax(axis=2)
+        self.maxima: list[list[float]] = (last / (BINS - 1)).tolist()
+        self._reached = np.cumsum(self.weights, axis=2)
+        self.totals: list[list[float]] = self._reached[:, :, -1].tolist()
+        self._quantiles: dict[float, list[list[float]]] = {}
+
+    def quantiles(self, share: float) -> list[list[float]]:
+        """Return a quantile of each distribution, by subject and resource, as in `Histogram`."""
+        if share not in self._quantiles:
+            target = share * self._reached[:, :, -1:] * (1 - PRECISION)
+            place = (self._reached >= target).argmax(axis=2)
+            found = np.maximum(place, self._first) / (BINS - 1)
+            self._quantiles[share] = found.tolist()
+        return self._quantiles[share]
+
+    def of(self, subject: int) -> Distributions:
+        """Return the distributions of a subject that are not empty."""
+        found: dict[Resource | None, Histogram] = {
+            _RESOURCE_OF_ROW[row]: _TableHistogram(self, (subject, place))
+            for place, row in enumerate(self._rows)
+            if self._is_used[subject][place]
+        }
+        at_least = found.pop(None, None) or Histogram()
+        return {each: one for each, one in found.items() if each is not None}, at_least
+
+
+@dataclass(frozen=True, slots=True)
+class Demands:
+    """Distributions of many subjects, by subject, row of `_ROWS` and percent."""
+
+    exported: Floats
     """Over all known time, idle time included."""
-    estimated: Floats = field(default_factory=lambda: np.zeros((len(_ROWS), BINS)))
+    estimated: Floats
     """Over active time; for memory over held time."""
 
-    def add(self, other: Demands) -> None:
-        """Add those of other intervals."""
-        self.exported += other.exported
-        self.estimated += other.estimated
+    @classmethod
+    def summed(cls, parts: Iterable[tuple[Demands, Floats]]) -> Demands:
+        """Sum rows of several, given the row of each subject."""
+        exported, estimated = (
+            sum(column)
+            for column in zip(
+                *((each.exported[rows], each.estimated[rows]) for each, rows in parts), strict=True
+            )
+        )
+        return cls(np.asarray(exported), np.asarray(estimated))
 
-    def by_resource(self, states: Mapping[State, Nanoseconds]) -> Distributions:
-        """Return the distributions over active (memory: held) time, given time by state.
+    def without_idle(self, known: Floats, idle: Floats, empty: Floats) -> DistributionTable:
+        """Return the distributions over active (memory: held) time, given times by subject.
 
         An idle device uses nothing, so idle time is the lowest part.
         """
-        known, found = sum(states.values()) - states.get(State.UNKNOWN, 0), self.estimated
-        if known and self.exported.any():
-            idle = np.full(len(_ROWS), sum(states.get(state, 0) for state in IDLE_STATES))
-            idle[_ROWS[Resource.MEMORY]] = states.get(State.IDLE_EMPTY, 0)
-            away = self.exported.sum(axis=1) * idle / known
-            below = np.cumsum(self.exported, axis=1) - away[:, None]
-            found = np.clip(below, 0.0, self.exported) + self.estimated
-        used = np.flatnonzero((found > 0).any(axis=1)).tolist()
-        of_row = {row: histogram_of(found[row]) for row in used}
-        found_of = {each: of_row[_ROWS[each]] for each in Resource if _ROWS[each] in of_row}
-        return found_of, of_row.get(_ROWS[None]) or Histogram()
+        if not self.exported.any():
+            return DistributionTable(self.estimated)
+        exported = np.where(known[:, None, None] > 0, self.exported, 0.0)
+        unused = np.repeat(idle[:, None], len(_ROWS), axis=1)
+        unused[:, _ROWS[Resource.MEMORY]] = empty
+        away = exported.sum(axis=2) * unused / np.maximum(1, known)[:, None]
+        below = np.cumsum(exported, axis=2) - away[:, :, None]
+        return DistributionTable(np.clip(below, 0.0, exported) + self.estimated)
 
 
 class DayDemands:

@@ -30,7 +30,8 @@ from rightsizer.fleet.cache.combination import (
 from rightsizer.fleet.cache.day_cache import DayCache, HoldingRow, by_first_day
 from rightsizer.fleet.cache.day_frame import DayFrame
 from rightsizer.fleet.cache.grid import DAY, FINE_STEP
-from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
+from rightsizer.fleet.cache.subject_days import SubjectDays
+from rightsizer.fleet.cache.summed_day import SummedDay
 from rightsizer.fleet.cases.history import SubjectHistory
 from rightsizer.fleet.cases.occupancy import NodeNeighbors, Occupancy, Place, held_since, place_of
 from rightsizer.fleet.model import FleetDevice
@@ -101,7 +102,8 @@ class FleetCases:
             ever = {key: tuple(rows_by_day(found)) for key, found in ever.items()}
         every = chain.from_iterable(frames.values())
         days = iter(SummedDay.of_all(every, self.settings.demands))
-        self._days = {uuid: SubjectDays(islice(days, len(of))) for uuid, of in frames.items()}
+        of_devices = SubjectDays.of_all(list(islice(days, len(of))) for of in frames.values())
+        self._days = dict(zip(frames, of_devices, strict=True))
         self._rows: defaultdict[str, list[HoldingRow]] = defaultdict(list)
         for row in rows:
             self._rows[row.uuid].append(row)
@@ -111,8 +113,14 @@ class FleetCases:
             self._places[place_of(each)].append(each)
         self._held: dict[str, tuple[tuple[FleetDevice, Nanoseconds], ...]] = {}
         self._past: dict[str, SubjectHistory] = {}
-        for key, uuids in request.occupancy.present.items():
-            self._add(key, list(filter(self.is_present, uuids)), ever.get(key))
+        present = {
+            key: found
+            for key, uuids in request.occupancy.present.items()
+            if (found := list(filter(self.is_present, uuids)))
+        }
+        together = self._days_together({key: ever[key] for key in present if key in ever})
+        for key, uuids in present.items():
+            self._add(key, uuids, together.get(key))
         residents = (self._case(key, 0) for key in self._held)
         self._neighbors = NodeNeighbors(residents, self.devices, self.rows)
 
@@ -166,19 +174,17 @@ class FleetCases:
         longest = nanoseconds(self.settings.absent_seconds) + (step if step > FINE_STEP else 0)
         return self.now - days.last_present <= longest
 
-    def _add(self, key: str, uuids: Sequence[str], ever: Sequence[HoldingRow] | None) -> None:
-        """Prepare what a case shares over all spans, unless its devices are gone."""
-        if not uuids:
-            return
-        holder, gap = (None if ever is None else key), self.settings.gap
+    def _add(self, key: str, uuids: Sequence[str], together: SubjectDays | None) -> None:
+        """Prepare what a case shares over all spans; `together` are a workload's days."""
+        holder, gap = (None if together is None else key), self.settings.gap
         held = [
             (self.devices[uuid], held_since(self.rows(uuid), holder, self.days(uuid), gap))
             for uuid in uuids
         ]
-        if ever is None:
+        if together is None:
             days, subject, since = self.days(key), key, held[0][1]
         else:
-            days, subject, since = self._days_together(ever), workload_subject(key), 0
+            days, subject, since = together, workload_subject(key), 0
         settings = self.settings.accounting.past
         self._held[key] = tuple(held)
         self._past[key] = SubjectHistory(days, subject, since, self.now, settings)
@@ -192,7 +198,9 @@ class FleetCases:
         @cache
         def windows() -> Windows:
             return tuple(
-                self.days(device.uuid).window(device.uuid, min(end, max(start, since)), end)
+                self.days(device.uuid).window(
+                    device.uuid, min(end, max(start, since)), end, is_shared=since <= start
+                )
                 for device, (_, since) in zip(devices, held, strict=True)
             )
 
@@ -207,13 +215,28 @@ class FleetCases:
             key, workload, devices, windows, provisioning, CaseHistory(past, start, end)
         )
 
-    def _days_together(self, rows: Sequence[HoldingRow]) -> SubjectDays:
-        found = [self._day(of_day) for _, of_day in sorted(by_first_day(rows).items())]
-        (uuid, *others) = {row.uuid for row in rows}
-        alone = self.days(uuid)
-        return alone if not others and found == list(alone.days) else SubjectDays(found)
+    def _days_together(self, ever: Mapping[str, Sequence[HoldingRow]]) -> dict[str, SubjectDays]:
+        """Return the days of workloads, which alone on a device are the device's."""
+        found: dict[str, SubjectDays] = {}
+        days: dict[str, list[SummedDay | DayFrame]] = {}
+        for key, rows in ever.items():
+            own = [self._day(of_day) for _, of_day in sorted(by_first_day(rows).items())]
+            (uuid, *others) = {row.uuid for row in rows}
+            if not others and own == list(self.days(uuid).days):
+                found[key] = self.days(uuid)
+            else:
+                days[key] = own
+        every = chain.from_iterable(days.values())
+        frames = (each for each in every if isinstance(each, DayFrame))
+        summed = iter(SummedDay.of_all(frames, self.settings.demands))
+        subjects = SubjectDays.of_all(
+            [next(summed) if isinstance(each, DayFrame) else each for each in own]
+            for own in days.values()
+        )
+        return found | dict(zip(days, subjects, strict=True))
 
-    def _day(self, rows: Iterable[HoldingRow]) -> SummedDay:
+    def _day(self, rows: Iterable[HoldingRow]) -> SummedDay | DayFrame:
+        """Return a workload's day: a device's, or those of several combined."""
         parts, shared = [], None
         for row in rows:
             days = (day for day in self.days(row.uuid).days if day.frame.grid.day == row.grid.day)
@@ -229,7 +252,7 @@ class FleetCases:
             shared = day if part.is_whole else None
         if len(parts) == 1 and shared is not None:
             return shared
-        return SummedDay(combined(parts), self.settings.demands)
+        return combined(parts)
 
 
 _PEERS: Final = 32

@@ -41,8 +41,8 @@ class SubjectHistory(LoadHistory):
 
     def window(self, start: Nanoseconds, end: Nanoseconds) -> Window:
         """Return the window of a span."""
-        start = max(start, self._since)
-        return self.days.window(self._subject, start, max(start, end))
+        since, is_shared = max(start, self._since), self._since <= start
+        return self.days.window(self._subject, since, max(since, end), is_shared=is_shared)
 
     def blocks(self) -> Blocks:
         """Return all blocks."""

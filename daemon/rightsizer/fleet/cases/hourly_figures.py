@@ -14,7 +14,8 @@ from rightsizer.fleet.cache.combination import hourly
 from rightsizer.fleet.cache.day_cache import HoldingRow, by_first_day
 from rightsizer.fleet.cache.day_frame import Floats, kind_of, zero_where_unknown
 from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, Grid
-from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
+from rightsizer.fleet.cache.subject_days import SubjectDays
+from rightsizer.fleet.cache.summed_day import SummedDay
 from rightsizer.fleet.model import FleetDevice, HourlySeries
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds

@@ -1,0 +1,126 @@
+"""Days of frames with cached sums over their intervals; like frames are summed together."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from functools import cache, cached_property
+from typing import Final, Self
+
+import numpy as np
+
+from rightsizer.fleet.cache.day_frame import (
+    DEVICES,
+    ColumnKind,
+    DayFrame,
+    Floats,
+    zero_where_unknown,
+)
+from rightsizer.fleet.cache.measures import DayDemands
+from rightsizer.fleet.settings import DemandSettings
+from rightsizer.model.state import State
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+
+_UNKNOWN: Final = ColumnKind.STATE.column(State.UNKNOWN)
+_MORE_THAN_ALL: Final = 1.0 + 1e-3
+"""Tolerance for rounding; larger values are impossible."""
+
+
+class LikeDays:
+    """Frames with equal days and columns, summed together, each span once."""
+
+    def __init__(self, frames: Sequence[DayFrame], settings: DemandSettings) -> None:
+        first, values = frames[0], np.stack([frame.values for frame in frames])
+        self.grid, self.layout, self._values = first.grid, first.layout, values
+        states = [*self.layout.states]
+        self.known = zero_where_unknown(values[:, states].sum(axis=1, dtype=float))
+        """Known seconds by frame and interval, over all devices of a frame."""
+        limits = self._longest
+        is_long = self.known > limits * _MORE_THAN_ALL
+        if is_long.any():
+            ratios = np.where(is_long, limits / np.where(is_long, self.known, 1.0), 1.0)
+            values[:, states] *= ratios[:, None]
+            self.known[is_long] = np.broadcast_to(limits, is_long.shape)[is_long]
+        self.frames = [
+            DayFrame(one.grid, one.layout, own, one.demands)
+            for one, own in zip(frames, values, strict=True)
+        ]
+        """Capped to the interval's length, which `increase` may exceed by extrapolation."""
+        sums = zero_where_unknown(values[:, : self.layout.additive])
+        # Not bound to itself: without reference cycles, a batch is freed at once.
+        self.sums_over = cache(lambda at, end: sums[:, :, at:end].sum(axis=2, dtype=float))
+        self.demands_over = cache(DayDemands(self.frames, values, self.known, settings).over)
+
+    def column(self, name: str) -> Floats | None:
+        """Return a column by frame and interval, or `None` if unknown."""
+        place = self.layout.places.get(name)
+        return None if place is None else self._values[:, place]
+
+    @cached_property
+    def present_seconds(self) -> Floats:
+        """Seconds of each interval in which a frame was present, with known state or not."""
+        unknown = self.column(_UNKNOWN)
+        return self.known if unknown is None else self.known + zero_where_unknown(unknown)
+
+    @cached_property
+    def known_parts(self) -> Floats:
+        """Known share of each interval, 0 to 1."""
+        longest = self._longest
+        return np.minimum(1.0, self.known / np.where(longest > 0, longest, np.inf))
+
+    @property
+    def _longest(self) -> Floats:
+        """Length of each interval in seconds, over all devices of a frame."""
+        devices, step = self.column(DEVICES), self.grid.step / NANOSECONDS_PER_SECOND
+        return (
+            np.full((1, self.grid.count), step) if devices is None else step * devices.astype(float)
+        )
+
+    def device_times(self, first: int, last: int) -> list[Nanoseconds]:
+        """Return the time of all devices of each frame between intervals, the last exclusive."""
+        devices = self.column(DEVICES)
+        if devices is None:
+            return [(last - first) * self.grid.step] * len(self.frames)
+        counts = devices[:, first:last].sum(axis=1, dtype=float)
+        return [round(count * self.grid.step) for count in counts.tolist()]
+
+
+class SummedDay:
+    """A frame among like ones, with cached sums over its intervals."""
+
+    def __init__(
+        self, frame: DayFrame, settings: DemandSettings, like: tuple[LikeDays, int] | None = None
+    ) -> None:
+        self.like, self.row = like or (LikeDays([frame], settings), 0)
+        self.known: Floats = self.like.known[self.row]
+        """Known seconds by interval, over all its devices."""
+        self.frame = self.like.frames[self.row]
+
+    @classmethod
+    def of_all(cls, frames: Iterable[DayFrame], settings: DemandSettings) -> list[Self]:
+        """Create one for each frame; like frames share the work."""
+        found, groups = list(frames), defaultdict[object, list[int]](list)
+        for place, frame in enumerate(found):
+            groups[frame.grid, frame.layout, frozenset(frame.demands)].append(place)
+        days = dict[int, Self]()
+        for places in groups.values():
+            like = LikeDays([found[place] for place in places], settings)
+            days |= {at: cls(found[at], settings, (like, row)) for row, at in enumerate(places)}
+        return [days[place] for place in range(len(found))]
+
+    def sum_over(self, column: str, first: int, last: int) -> float:
+        """Return the sum of an additive column between intervals, 0 if unknown."""
+        place = self.like.layout.places.get(column)
+        return 0.0 if place is None else float(self.like.sums_over(first, last)[self.row, place])
+
+    @property
+    def present_seconds(self) -> Floats:
+        """Seconds of each interval in which it was present, with known state or not."""
+        found: Floats = self.like.present_seconds[self.row]
+        return found
+
+    @property
+    def known_parts(self) -> Floats:
+        """Known share of each interval, 0 to 1."""
+        found: Floats = self.like.known_parts[self.row]
+        return found

@@ -1,0 +1,101 @@
+"""Subjects with like days are summed together, and each as if it were alone."""
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cached_fleet import FIRST_DAY, day_frames
+from readings import DAY, HOUR
+from rightsizer.fleet.cache.day_frame import DayFrame
+from rightsizer.fleet.cache.grid import Grid
+from rightsizer.fleet.cache.subject_days import SubjectDays
+from rightsizer.fleet.cache.summed_day import SummedDay
+from rightsizer.fleet.settings import DemandSettings
+from rightsizer.model.histogram import Histogram
+from rightsizer.model.state import Resource
+from rightsizer.model.units import NANOSECONDS_PER_SECOND
+from rightsizer.model.window import Window, workload_subject
+
+SETTINGS = DemandSettings()
+
+
+@st.composite
+def exported(draw: st.DrawFn) -> dict[Resource, Histogram]:
+    """Distributions of a day, of any resources."""
+    bins = st.dictionaries(st.integers(0, 100), st.floats(0.0, 86400.0), min_size=1, max_size=5)
+    found = draw(st.dictionaries(st.sampled_from(Resource), bins, max_size=2))
+    return {
+        resource: Histogram({at: each * NANOSECONDS_PER_SECOND for at, each in weights.items()})
+        for resource, weights in found.items()
+    }
+
+
+@st.composite
+def fleets(draw: st.DrawFn) -> list[list[DayFrame]]:
+    """Two to four subjects of up to three days; many have like days."""
+    kinds = [(draw(day_frames()), draw(exported())) for _ in range(2)]
+    subjects = []
+    for _ in range(draw(st.integers(2, 4))):
+        chosen = draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=3))
+        subjects.append(
+            [
+                DayFrame(
+                    Grid(FIRST_DAY + place, frame.grid.step), frame.layout, frame.values, demands
+                )
+                for place, (frame, demands) in enumerate(chosen)
+            ]
+        )
+    return subjects
+
+
+def quantities(window: Window) -> tuple[object, ...]:
+    """All public values, with the quantiles that sizes are derived from."""
+    sizes = {
+        resource: [found.quantile(share) for share in (0.0, 0.5, 0.95, 1.0)]
+        + [found.total, found.maximum(), dict(found.items())]
+        for resource, found in window.demands.items()
+    }
+    times = window.states, window.conditions, window.tiers, window.saturated, window.pressed
+    sums = window.waste_seconds, window.waste_joules, window.used_seconds, window.energy_joules
+    return window.start, window.end, times, sums, sizes, window.compute_at_least
+
+
+def together(subjects: Sequence[Sequence[DayFrame]]) -> list[SubjectDays]:
+    """The subjects' days, like ones side by side."""
+    every = [frame for days in subjects for frame in days]
+    summed = iter(SummedDay.of_all(every, SETTINGS))
+    return SubjectDays.of_all([next(summed) for _ in days] for days in subjects)
+
+
+@given(
+    fleets(),
+    st.integers(-3, 70),
+    st.integers(1, 80),
+    st.sampled_from(("GPU-0", workload_subject("a"))),
+)
+def test_subjects_are_summed_together_as_each_is_alone(
+    subjects: list[list[DayFrame]], first: int, hours: int, subject: str
+) -> None:
+    """States, sums, distributions and blocks do not depend on the others."""
+    start = FIRST_DAY * DAY + first * HOUR
+    for days, frames in zip(together(subjects), subjects, strict=True):
+        alone = SubjectDays([SummedDay(frame, SETTINGS) for frame in frames])
+        shared = days.window(subject, start, start + hours * HOUR, is_shared=True)
+        single = alone.window(subject, start, start + hours * HOUR)
+        assert quantities(shared) == quantities(single)
+        assert shared.blocks.data == single.blocks.data
+
+
+@given(fleets())
+def test_quantiles_of_a_table_are_those_of_a_histogram(subjects: list[list[DayFrame]]) -> None:
+    """A distribution answers as one that was built from its bins."""
+    for days in together(subjects):
+        window = days.window("GPU-0", FIRST_DAY * DAY, (FIRST_DAY + 3) * DAY, is_shared=True)
+        for found in (*window.demands.values(), window.compute_at_least):
+            built = Histogram(dict(sorted(found.items())))
+            assert found == built
+            assert found.total == built.total
+            assert found.maximum() == built.maximum()
+            for share in (0.0, 0.05, 0.5, 0.95, 0.99, 1.0):
+                assert found.quantile(share) == built.quantile(share)
