@@ -280,17 +280,45 @@ def test_dark_colors_follow_the_system(url: str, tmp_path: Path) -> None:
     assert 'aria-label="Use dark colors"' in by_day.stdout
 
 
-@pytest.mark.parametrize("width", [360, 390, 768, 1400])
-def test_the_page_fits_its_window(url: str, tmp_path: Path, width: int) -> None:
-    """Nothing exceeds the right edge, on a phone or a desktop."""
+def measured(tmp_path: Path, document: str, width: int, expression: str) -> str:
+    """Value of a script's expression about `view`, the page in a frame of some width."""
     frame = tmp_path / "frame.html"
     frame.write_text(
         "<!doctype html><iframe id='page' sandbox='allow-same-origin' src='page.html' "
         f"style='border:0;width:{width}px;height:900px'></iframe><output></output>"
-        "<script>page.onload = () => document.querySelector('output').textContent = "
-        "'width=' + page.contentDocument.documentElement.scrollWidth;</script>"
+        "<script>page.onload = () => { const view = page.contentDocument; "
+        f"document.querySelector('output').textContent = {expression}; }}</script>"
     )
-    document = browse(tmp_path, "--dump-dom", url).stdout
     (tmp_path / "page.html").write_text(f"<!doctype html>{document}")
     run = browse(tmp_path, "--allow-file-access-from-files", "--dump-dom", frame.as_uri())
-    assert f"width={width}<" in run.stdout
+    found = re.search(r"<output>(.*?)</output>", run.stdout, re.DOTALL)
+    assert found is not None, run.stderr
+    return found[1]
+
+
+@pytest.mark.parametrize("width", [360, 390, 768, 1400, 2560])
+def test_the_page_fits_its_window(url: str, tmp_path: Path, width: int) -> None:
+    """Nothing exceeds the right edge, on a phone or a desktop."""
+    document = browse(tmp_path, "--dump-dom", url).stdout
+    assert measured(tmp_path, document, width, "view.documentElement.scrollWidth") == str(width)
+
+
+def test_a_wide_screen_is_used(url: str, tmp_path: Path) -> None:
+    """At 2,560 px the table of GPUs is as wide as nine tenths of the window."""
+    document = browse(tmp_path, "--dump-dom", url).stdout
+    width = measured(tmp_path, document, 2560, "view.querySelector('#s-overview').offsetWidth")
+    assert int(width) >= 0.9 * 2560
+
+
+_PRINTABLE_WIDTH: Final = 1032
+"""CSS pixels between the margins of A4 in landscape: 273 mm."""
+
+
+def test_no_column_is_cut_off_in_print(url: str, tmp_path: Path) -> None:
+    """The table of GPUs keeps its headings and fits between the margins of the paper."""
+    document = browse(tmp_path, "--dump-dom", url).stdout.replace("@media print", "@media all")
+    table = "view.querySelector('#gpus')"
+    width = measured(tmp_path, document, _PRINTABLE_WIDTH, f"{table}.scrollWidth")
+    assert int(width) <= _PRINTABLE_WIDTH
+    headings = f"{table}.querySelector('thead').innerText"
+    assert "Wasted" in measured(tmp_path, document, _PRINTABLE_WIDTH, headings)
