@@ -186,6 +186,31 @@ def test_a_stall_that_cannot_be_excluded_is_no_launch_bound() -> None:
     assert judge({**spinning, Signal.POWER: 0.4}).state is State.LAUNCH_BOUND
 
 
+SPARSE: Final = {BUSY: 0.16, SM: 0.013, TENSOR: 0.001, DRAM: 0.01, POWER: 0.18}
+"""Generation of tokens from Python, eagerly, on an H100: kernels of microseconds, and gaps."""
+CPU: Final = Signal.PROCESS_CPU
+
+
+def test_launches_without_rest_are_launch_bound() -> None:
+    """At low utilization, small kernels need a launching process that never rests."""
+    assert judge(SPARSE | {CPU: 1.0}).state is State.LAUNCH_BOUND
+    assert judge(SPARSE | {BUSY: 0.37, SM: 0.0, CPU: 0.95}).state is State.LAUNCH_BOUND
+    assert judge(SPARSE).state is State.PRODUCTIVE
+
+
+@pytest.mark.parametrize(
+    "signals",
+    [
+        pytest.param({CPU: 0.06}, id="service with little to do"),
+        pytest.param({CPU: 1.0, SM: 0.12}, id="loader in the same process, large kernels"),
+        pytest.param({CPU: 1.0, BUSY: 0.02, SM: 0.001}, id="process that polls, hardly ever asked"),
+    ],
+)
+def test_gaps_of_other_causes_are_not_launch_bound(signals: dict[Signal, float]) -> None:
+    """Kernels that fill the GPU, or a process with time to spare, wait for something else."""
+    assert judge(SPARSE | signals).state is State.PRODUCTIVE
+
+
 def test_traffic_limits_where_the_tensor_cores_are_read() -> None:
     """Tensor cores do most work: unless they are read, half the maximum traffic proves nothing."""
     traffic = {

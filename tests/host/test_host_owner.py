@@ -1,5 +1,6 @@
 """Host use by owners of GPU processes: control groups of version 2, and network namespaces."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,39 @@ def test_process_of_the_root_group_widens_no_quota(tree: HostTree) -> None:
     """Its use is unknown, so its limit does not count."""
     tree.write(tree.cgroups / GROUP / "cpu.max", "100000 100000")
     assert cpu_after_a_second(tree, {GROUP: 0.5, "": 3.0}) == 0.5
+
+
+def process_cpu(tree: HostTree, *seconds_used: float, started: int = 1000) -> float | None:
+    """CPU of the busiest process after a second in which each used some CPU time."""
+    host, pids = tree.host(), range(1, len(seconds_used) + 1)
+    per_second = os.sysconf("SC_CLK_TCK")
+    for pid in pids:
+        tree.process(pid, GROUP, ticks=(7 * per_second, per_second))
+    host.processes(pids)
+    tree.tick()
+    for pid, used in zip(pids, seconds_used, strict=True):
+        ticks = (7 * per_second, round((1 + used) * per_second))
+        tree.process(pid, GROUP, started=started, ticks=ticks)
+    return host.processes(pids).get(Signal.PROCESS_CPU)
+
+
+def test_busiest_process_counts(tree: HostTree) -> None:
+    """One of two ranks launches without rest; a process of many threads counts as one CPU."""
+    assert process_cpu(tree, 0.25, 0.75) == 0.75
+    assert process_cpu(tree, 0.25, 3.0) == 1.0
+
+
+def test_cpu_of_a_process_that_takes_over_a_pid_is_unknown(tree: HostTree) -> None:
+    """Its CPU time continues nothing."""
+    assert process_cpu(tree, 0.5, started=2000) is None
+
+
+def test_cpu_of_no_process_is_unknown(tree: HostTree) -> None:
+    """Neither of processes that have ended, nor at the first read."""
+    tree.process(1, GROUP)
+    assert tree.host().processes([]) == {}
+    assert tree.host().processes([1]) == {}
+    assert tree.host().processes([2]) == {}
 
 
 def test_processes_of_one_group_count_once(tree: HostTree) -> None:

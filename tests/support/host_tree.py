@@ -12,7 +12,7 @@ from rightsizer.model.units import nanoseconds
 
 __all__ = ["HostTree"]
 
-_STAT: Final = "S 1 {pid} {pid} 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 {started} 0 0"
+_STAT: Final = "S 1 {pid} {pid} 0 -1 4194560 1 0 0 0 {user} {system} 0 0 20 0 1 0 {started} 0 0"
 
 
 class HostTree:
@@ -65,6 +65,7 @@ class HostTree:
         cpus: str = "0-3",
         network: str = "host",
         name: str = "python",
+        ticks: tuple[int, int] = (0, 0),
     ) -> None:
         """Write a process of a control group, or of one group for each controller."""
         folder = self.procfs / str(pid)
@@ -74,7 +75,9 @@ class HostTree:
             for number, (controllers, path) in enumerate(groups.items())
         ]
         self.write(folder / "cgroup", "\n".join(lines))
-        self.write(folder / "stat", f"{pid} ({name}) {_STAT.format(pid=pid, started=started)}")
+        user, system = ticks
+        stat = _STAT.format(pid=pid, started=started, user=user, system=system)
+        self.write(folder / "stat", f"{pid} ({name}) {stat}")
         self.write(
             folder / "status", f"Name:\t{name}\nPid:\t{pid}\nCpus_allowed_list:\t{cpus}\nx:\t0"
         )

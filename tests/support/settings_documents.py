@@ -167,7 +167,7 @@ def _section(group: Group, path: str, explained: dict[Any, tuple[str, Group]]) -
     if first != path and rows:
         yield from (f"Same keys as {_link(first)}{_other_defaults(rows, like)}.", "")
     else:
-        is_live = bool(rows) and all(entry.is_live for entry in rows)
+        is_live = bool(path and rows) and all(entry.is_live for entry in rows)
         help_text = " ".join(filter(None, (help_of(group), "*Reload.*" if is_live else "")))
         yield from (help_text, "") if path and help_text else ()
         yield from _rows(rows, path, is_live=is_live)

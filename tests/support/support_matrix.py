@@ -13,7 +13,7 @@ from rightsizer.model.signal import CAPACITY_SIGNALS, HOST_SIGNALS, SERVING_SIGN
 from rightsizer.model.units import Unit
 from rightsizer.telemetry.nvml.settings import LiveSettings
 
-__all__ = ["DERIVED", "NEAR", "NOBODY", "support_matrix"]
+__all__ = ["DERIVED", "HELD", "NEAR", "NOBODY", "support_matrix"]
 
 NOBODY: Final = "\N{EN DASH}"
 """Where no source has a signal."""
@@ -37,7 +37,9 @@ NEAR: Final = (
     Signal.INFINIBAND_RECEIVE_BYTES_PER_SECOND,
     Signal.INFINIBAND_TRANSMIT_BYTES_PER_SECOND,
 )
-"""What the host tells of what is near to a GPU."""
+"""Host signals of the CPUs, memory and ports nearest to a GPU."""
+HELD: Final = (Signal.PROCESS_CPU,)
+"""Host signals of the processes on a GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,7 @@ def support_matrix() -> str:
     others = (
         ("`host`, of the node and of who holds a GPU", _listed(HOST_SIGNALS), "procfs, cgroups"),
         ("`host`, of what is near to a GPU", _listed(NEAR), "the GPU's PCI address in sysfs"),
+        ("`host`, of the processes on a GPU", _listed(HELD), "their pids in procfs"),
         ("serving engines", _listed(SERVING_SIGNALS), "`sources.serving.endpoints`"),
     )
     return _TEXT.format(

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rightsizer.model.signal import HOST_SIGNALS, SERVING_SIGNALS, Signal
-from support_matrix import DERIVED, NEAR, NOBODY, support_matrix
+from support_matrix import DERIVED, HELD, NEAR, NOBODY, support_matrix
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "support-matrix.md"
 LINES = {
@@ -25,7 +25,7 @@ def test_the_page_is_what_the_boards_answer(golden: Callable[[str | Path, str], 
 def test_every_signal_has_its_place() -> None:
     """A signal comes from a board, the host, a serving engine, or from other signals."""
     page = support_matrix()
-    elsewhere = {*HOST_SIGNALS, *NEAR, *SERVING_SIGNALS, *DERIVED}
+    elsewhere = {*HOST_SIGNALS, *NEAR, *HELD, *SERVING_SIGNALS, *DERIVED}
     for signal in Signal:
         assert (signal in LINES) is (signal not in elsewhere), signal
         assert f"`{signal}`" in page

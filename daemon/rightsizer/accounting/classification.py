@@ -78,6 +78,7 @@ class StateEvidence:
         self.engines = highest(signals, *layout.engines)
         self.pcie, self.nvlink = highest(signals, *layout.pcie), highest(signals, *layout.nvlink)
         self.cpu, self.cpu_pressure = get(_Signal.CPU), get(_Signal.CPU_PRESSURE)
+        self.process_cpu = get(_Signal.PROCESS_CPU)
         self.io_pressure = get(_Signal.IO_PRESSURE)
 
     @property
@@ -180,11 +181,19 @@ def _launch(evidence: StateEvidence, settings: ClassificationSettings) -> float:
     # A spinning kernel covers as few SMs; without power the two cannot be told apart.
     if possible_stall(evidence, settings) >= MATCH_MARGIN:
         return _JUST_OUTSIDE
-    return min(
+    covered = sm / busy
+    dense = min(
         margin_above(busy, settings.launch_busy_ratio),
         margin_below(sm, settings.launch_sm_ratio),
-        margin_below(sm / busy, settings.launch_coverage_ratio),
+        margin_below(covered, settings.launch_coverage_ratio),
     )
+    # A process that launches without rest leaves gaps as a lightly used service does, but no CPU.
+    sparse = min(
+        margin_above(busy, settings.sparse_launch_busy_ratio),
+        margin_below(covered, settings.sparse_launch_coverage_ratio),
+        margin_above(evidence.process_cpu, settings.sparse_launch_cpu_ratio),
+    )
+    return max(dense, sparse)
 
 
 def _storage(evidence: StateEvidence, settings: ClassificationSettings) -> float:

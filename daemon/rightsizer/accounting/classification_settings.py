@@ -76,6 +76,17 @@ class ClassificationSettings:
             small kernels.
             Source: activity is a mean that gaps lower as well; NVIDIA calls less than .5
             ineffective
+        sparse_launch_busy_ratio: Minimum utilization of a launch-bound device with gaps between its
+            kernels.
+            Source: docs/hardware.md: launches from Python read 15% to 37%
+        sparse_launch_coverage_ratio: SM activity during busy time from which such a device has
+            large kernels.
+            Source: docs/hardware.md: at most 10% where launches are the limit, 75% where a loader
+            is
+        sparse_launch_cpu_ratio: CPU time of the busiest process on the device, of one CPU, from
+            which its launching thread never rests.
+            Source: docs/hardware.md: 1 where launches are the limit, at most .1 where demand or
+            other processes are
         gap_busy_ratio: Utilization below which a device has gaps.
             Source: docs/definitions.md, sources: u < 0.7
         io_pressure_ratio: I/O pressure that explains gaps.
@@ -112,6 +123,9 @@ class ClassificationSettings:
     launch_busy_ratio: float = setting(0.5)
     launch_sm_ratio: float = setting(0.25)
     launch_coverage_ratio: float = setting(0.4)
+    sparse_launch_busy_ratio: float = setting(0.05)
+    sparse_launch_coverage_ratio: float = setting(0.2)
+    sparse_launch_cpu_ratio: float = setting(0.9)
     gap_busy_ratio: float = setting(0.7)
     io_pressure_ratio: float = setting(0.2)
     cpu_pressure_ratio: float = setting(0.2)

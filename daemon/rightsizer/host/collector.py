@@ -39,6 +39,11 @@ class HostCollector(Protocol):
             near: Placement of that GPU; without it, CPU and memory locality are omitted.
         """
 
+    def processes(self, pids: Sequence[int]) -> Mapping[Signal, float]:
+        """CPU time of the busiest of the processes that hold one GPU."""
+        del pids
+        return {}
+
     def ports(self) -> tuple[FabricPort, ...]:
         """InfiniBand and RoCE ports, by name; empty without a fabric."""
         return ()
@@ -112,6 +117,11 @@ class ProcHostCollector(HostCollector):
             **affinity(places, near, online),
             **self._locality.memory(places, near, nodes, now),
         }
+
+    def processes(self, pids: Sequence[int]) -> Mapping[Signal, float]:
+        """CPU time of the busiest of the processes since their last read."""
+        now = self._clock.time()
+        return self._locator.busiest(self._locator.of(pids, now), now)
 
     def ports(self) -> tuple[FabricPort, ...]:
         """InfiniBand and RoCE ports, by name."""

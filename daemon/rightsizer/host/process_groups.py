@@ -1,5 +1,6 @@
 """Signals of processes' control groups and network namespaces, and the processes' locations."""
 
+import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, TypeAlias
 
@@ -15,13 +16,14 @@ from rightsizer.host.cgroups import (
 )
 from rightsizer.host.files import cpu_set, inode_of, read_file
 from rightsizer.host.node_signals import Disks, interface_counters, is_outward, pressures
-from rightsizer.host.process_table import ProcessTable
+from rightsizer.host.process_table import ProcessRow, ProcessTable
 from rightsizer.host.rates import CounterMeter, MonotonicCounter, sum_by_signal
 from rightsizer.host.settings import HostSettings
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.signal import Signal
-from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
 
+_TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 _CPUS: Final = "Cpus_allowed_list:"
 _Memberships: TypeAlias = Collection[ControlGroupMembership]
 _Meters: TypeAlias = ExpiringCache[ControlGroup, CounterMeter[Signal]]
@@ -57,7 +59,9 @@ class ProcessLocator:
         self._table = ProcessTable(procfs)
         self._hierarchies = hierarchies
         self._known = RefreshingCache[tuple[int, int], ProcessLocation](interval, forget_after)
-        self._started = RefreshingCache[int, int | None](shortest, forget_after)
+        self._rows = RefreshingCache[int, ProcessRow | None](shortest, forget_after)
+        self._meters = ExpiringCache[tuple[int, int], CounterMeter[Signal]](forget_after)
+        self._shortest = shortest
         self._is_ours = ExpiringCache[None, bool](forget_after)
         self._host_network = RefreshingCache[None, int | None](interval, forget_after)
 
@@ -68,14 +72,32 @@ class ProcessLocator:
         places = (self._of(pid, now) for pid in dict.fromkeys(pids))
         return tuple(place for place in places if place is not None)
 
+    def busiest(
+        self, places: Iterable[ProcessLocation], now: Nanoseconds
+    ) -> Mapping[Signal, float]:
+        """CPU time of the process that uses the most, of one CPU, and at most 1."""
+        rates = [rate for place in places for rate in self._cpu(place, now).values()]
+        return {Signal.PROCESS_CPU: min(1.0, max(rates))} if rates else {}
+
     def host_network(self, now: Nanoseconds) -> int | None:
         """Network namespace of the host's first process; `None` if procfs hides it."""
         return self._host_network.get(None, now, lambda: self._network(1))
 
+    def _row(self, pid: int, now: Nanoseconds) -> ProcessRow | None:
+        return self._rows.get(pid, now, lambda: self._table.row(pid))
+
+    def _cpu(self, place: ProcessLocation, now: Nanoseconds) -> Mapping[Signal, float]:
+        row, key = self._row(place.pid, now), (place.pid, place.started_ticks)
+        if row is None or row.started_ticks != place.started_ticks:
+            return {}
+        counter = MonotonicCounter(row.cpu_ticks / _TICKS_PER_SECOND, seconds(now))
+        meter = self._meters.get(key, now, lambda: CounterMeter(self._shortest))
+        return meter.update(now, lambda: {Signal.PROCESS_CPU: counter})
+
     def _of(self, pid: int, now: Nanoseconds) -> ProcessLocation | None:
-        started = self._started.get(pid, now, lambda: self._table.started_ticks(pid))
-        if started is None:
+        if (row := self._row(pid, now)) is None:
             return None
+        started = row.started_ticks
         return self._known.get((pid, started), now, lambda: self._place(pid, started))
 
     def _network(self, pid: int) -> int | None:

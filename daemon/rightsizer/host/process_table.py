@@ -13,7 +13,7 @@ from typing import Final
 from rightsizer.host.files import read_file
 from rightsizer.model.frozen import dataclass
 
-_STATE, _PARENT, _SESSION, _STARTED = 0, 1, 3, 19
+_STATE, _PARENT, _SESSION, _USER, _SYSTEM, _STARTED = 0, 1, 3, 11, 12, 19
 _INIT: Final = 1
 _ANCESTORS_MAXIMUM: Final = 64
 _NAMESPACED_PIDS: Final = "NSpid:"
@@ -46,6 +46,8 @@ class ProcessRow:
     """0 if its leader is in another pid namespace, or for kernel threads."""
     started_ticks: int
     """Since boot; identifies a process uniquely together with the pid."""
+    cpu_ticks: int
+    """CPU time of all its threads."""
     is_alive: bool
     name: str
     """Command name, truncated by the kernel to 15 characters."""
@@ -99,8 +101,9 @@ class ProcessTable:
         text = rest.split(maxsplit=_STARTED + 1)
         try:
             parent, session, started = (int(text[at]) for at in (_PARENT, _SESSION, _STARTED))
+            cpu_ticks = int(text[_USER]) + int(text[_SYSTEM])
             is_alive, name = text[_STATE] not in _DEAD, named.partition("(")[2]
-            return ProcessRow(pid, parent, session, started, is_alive, name)
+            return ProcessRow(pid, parent, session, started, cpu_ticks, is_alive, name)
         except (IndexError, ValueError):
             return Unseen.UNKNOWN
 

@@ -69,6 +69,7 @@ class Signal(StrEnum):
     OFA = auto()
     FAN_SPEED = auto()
     CPU = auto()
+    PROCESS_CPU = auto()
     CPU_PRESSURE = auto()
     IO_PRESSURE = auto()
     MEMORY_PRESSURE = auto()

@@ -143,7 +143,10 @@ class NodeHostProbe:
         whole = device.mig.parent_uuid if device.mig else device.uuid
         near = topology.placements.get(whole) if topology is not None else None
         pids = [process.pid for process in query.processes.get(device.uuid, ())]
-        return {**self._host.device(near), **(self._host.owner(pids, near) if pids else {})}
+        nearest = self._host.device(near)
+        if not pids:
+            return nearest
+        return {**nearest, **self._host.owner(pids, near), **self._host.processes(pids)}
 
     def _holdings(self, query: HostQuery) -> Mapping[str, tuple[Holding, ...]]:
         allocations = self._owners.allocations()
