@@ -125,7 +125,9 @@ def test_every_command_is_explained_with_all_its_options(
     for command in all_commands():
         section = page.split(f"## `rightsizer {command.name}`\n")[1].split("\n## ")[0]
         flags = [flag for each in cli_reference.options_of(command) for flag in each.option_strings]
-        missing = [flag for flag in flags if flag not in section]
+        # Those of collectors of metrics are one row.
+        named = [re.sub(r"collector\..+", "collector.NAME", flag) for flag in flags]
+        missing = [flag for flag in named if flag not in section]
         assert not missing, f"{command.name} has {missing}"
 
 

@@ -24,6 +24,11 @@ Exit status: 0 done, 1 failed, 2 usage, 78 bad configuration, 130 interrupted. A
 standard output, errors to standard error.
 """
 _TABLE: Final = "| option | what |\n|---|---|\n"
+_COLLECTOR: Final = "`--collector."
+_COLLECTORS: Final = (
+    "| `--collector.NAME`, `--no-collector.NAME` | switch a [collector](metrics.md#collectors) of"
+    " metrics on or off; setting: web.metrics.collectors.NAME |\n"
+)
 _COMMON: Final = 4
 """Number of commands from which on an option is explained once for all of them."""
 
@@ -58,10 +63,13 @@ def cli_reference() -> str:
     rows = "\n".join(
         f"| [`{each.name}`](#{_anchor(each.name)}) | {each.summary} |" for each in COMMANDS
     )
-    counts = Counter(row for each in all_commands() for row in _rows(options_of(each)))
+    counts = Counter(
+        row for each in all_commands() for row in dict.fromkeys(_rows(options_of(each)))
+    )
     often = [row for row, count in counts.most_common() if count >= _COMMON]
     common = list({row.split(" | ")[0]: row for row in reversed(often)}.values())[::-1]
-    sections = "\n".join(_section(each, common) for each in all_commands())
+    told: dict[str, str] = {}
+    sections = "\n".join(_section(each, common, told) for each in all_commands())
     return (
         f"{_HEAD}\n| command | what it does |\n|---|---|\n{rows}\n\n"
         f"## Common options\n\n{_TABLE}{''.join(common)}\n{sections}"
@@ -72,9 +80,15 @@ def _anchor(name: str) -> str:
     return f"rightsizer-{name}"
 
 
-def _section(command: Command, common: Sequence[str]) -> str:
-    text = "\n\n".join(_paragraphs(command.description or _sentence(_SUMMARIES[command.name])))
-    rows = list(_rows(options_of(command)))
+def _section(command: Command, common: Sequence[str], told: dict[str, str]) -> str:
+    """A command's section; what an earlier one says word for word is a link to that."""
+    text = command.description or _sentence(_SUMMARIES[command.name])
+    owners = {part: told.setdefault(part, command.name) for part in _paragraphs(text)}
+    own_parts = [part for part, owner in owners.items() if owner == command.name]
+    elsewhere = sorted({owner for owner in owners.values() if owner != command.name})
+    links = [f"The rest as for [`{each}`](#{_anchor(each)})." for each in elsewhere]
+    text = "\n\n".join([*own_parts, *links])
+    rows = list(dict.fromkeys(_rows(options_of(command))))
     shared = ", ".join(_name(row) for row in rows if row in common)
     own = "".join(row for row in rows if row not in common)
     link = f"| {shared} | [common](#common-options) |\n" if shared else ""
@@ -93,7 +107,9 @@ def _rows(options: list[argparse.Action], before: str = "") -> Iterator[str]:
             for name, parser in each.choices.items():
                 yield from _rows(_options(parser), f"`{name}` ")
         else:
-            yield f"| {before}{_called(each)} | {_help(each)} |\n"
+            called = _called(each)
+            own = f"| {before}{called} | {_help(each)} |\n"
+            yield _COLLECTORS if called.startswith(_COLLECTOR) else own
 
 
 def _sentence(text: str) -> str:

@@ -3,13 +3,12 @@
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from itertools import chain
 from typing import Any, Final
 
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.config.shape import Group, ShapeEntry, shape_of
+from rightsizer.config.shape import ShapeEntry, shape_of
 from rightsizer.config.spelling import plain
 from rightsizer.fleet.rules.rule import FleetRule
 from rightsizer.model.units import format_duration
@@ -25,9 +24,7 @@ _MARKED: Final = re.compile(
 )
 _AnyRule = Rule[Any] | FleetRule[Any]
 _Judging = _AnyRule | ProfileRule[Any]
-_OPENING_POLICY_FIELDS: Final = frozenset(each.name for each in fields(OpeningPolicy))
-_SHARED: Final = "steady"
-"""What rules over profiles share; explained in the configuration."""
+_THRESHOLD: Final = "on_ratio"
 
 
 def filled(page: str, texts: Mapping[str, str]) -> str:
@@ -90,23 +87,14 @@ def _workload(workload_class: WorkloadClass) -> Workload:
 
 
 def _thresholds(rule: _Judging) -> str:
-    """Each with its default, and a link to what it does."""
+    """Those from which it reports, and a link to all."""
     section = {Rule: "recommender", FleetRule: "fleet", ProfileRule: "profiles"}[type(rule)]
-    defaults = ", ".join(_defaults(shape_of(type(rule.settings)), ""))
-    return f"[Thresholds](configuration.md#{section}rules{rule.name}): {defaults}.\n"
-
-
-def _defaults(group: Group, path: str) -> Iterator[str]:
-    """What an operator may set, less what the overview tells of every rule."""
-    if {entry.name for entry in group.entries} == _OPENING_POLICY_FIELDS:
-        return
-    for entry in group.entries:
-        if entry.key == _SHARED:
-            continue
-        if isinstance(entry.shape, Group):
-            yield from _defaults(entry.shape, f"{path}{entry.key}.")
-        else:
-            yield f"`{path}{entry.key}` {_written(entry)}"
+    defaults = [
+        f"`{entry.key}` {_written(entry)}"
+        for entry in shape_of(type(rule.settings)).entries
+        if entry.key.endswith(_THRESHOLD)
+    ]
+    return f"[Thresholds](configuration.md#{section}rules{rule.name}): {', '.join(defaults)}.\n"
 
 
 def _written(entry: ShapeEntry) -> str:
