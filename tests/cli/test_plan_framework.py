@@ -1,4 +1,4 @@
-"""`rightsizer plan --framework` and `--layout`: names as people use them."""
+"""`rightsizer plan --framework`, `--layout`, and engines of speech: names as people use them."""
 
 import json
 from typing import Any
@@ -62,3 +62,35 @@ def test_missing_framework_is_reported_where_frameworks_differ(capsys: Captured)
 def test_layout_is_named_as_engines_do(words: str, layout: Parallelism) -> None:
     """`ep` counts the GPUs that hold one copy of the experts."""
     assert requirement_of(model="deepseek-v3", layout=words).parallel == layout
+
+
+@pytest.mark.parametrize(
+    ("gpu", "measured"),
+    [("a100-sxm4-80gb", 15.99), ("v100s-pcie-32gb", 14.44), ("t4", 15.58), ("rtx3090", 11.1)],
+)
+def test_library_that_hears_one_sound_is_as_fast_as_measured(
+    capsys: Captured, gpu: str, measured: float
+) -> None:
+    """Whisper large by faster-whisper, seconds of sound per second; nothing was fitted to them."""
+    line = ("--model", "whisper-large-v3", "--concurrency", "1", "--gpus", gpu, "--precision")
+    found = answer_of(capsys, *line, "fp16", "--engine", "faster-whisper")["candidates"][0]
+    batching = answer_of(capsys, *line, "fp16")["candidates"][0]
+
+    assert found["tokens_per_second_low"] < measured < found["tokens_per_second_high"]
+    assert found["tokens_per_second"] == pytest.approx(measured, rel=0.35)
+    assert found["count"] == 1
+    narrow, wide = (
+        each["tokens_per_second_high"] / each["tokens_per_second_low"] for each in (found, batching)
+    )
+    assert narrow < 0.7 * wide
+
+
+def test_note_says_how_speech_is_served(capsys: Captured) -> None:
+    """A batch at a time, or one sound after the other, which takes more GPUs for live streams."""
+    line = ("--model", "whisper-large-v3", "--streams", "20", "--gpus", "h100-sxm5-80gb")
+    batching, alone = answer_of(capsys, *line), answer_of(capsys, *line, "--engine", "whisper.cpp")
+
+    assert any(note.startswith("served by an engine that batches") for note in batching["notes"])
+    assert any("hears one sound at a time" in note for note in alone["notes"])
+    assert alone["engine"].startswith("whisper.cpp ")
+    assert alone["candidates"][0]["count"] > 3 * batching["candidates"][0]["count"]

@@ -157,10 +157,6 @@ def _completed(values: dict[str, Any], model: Model, *, is_live: bool) -> Iterat
     if unit is not WorkUnit.AUDIO_SECONDS or not isinstance(model, Transformer):
         return
     window = model.sound_seconds
-    yield (
-        "served by an engine that batches; libraries that hear one sound at a time are 2 to 7 times"
-        " slower"
-    )
     values.setdefault("input_tokens", window * _FRAMES_PER_SECOND)
     if "output_tokens" not in values:
         values["output_tokens"] = round(window * _SPOKEN_TOKENS_PER_SECOND)

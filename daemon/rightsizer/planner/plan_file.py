@@ -34,6 +34,7 @@ from rightsizer.sizing.requirement import (
     Requirement,
     Training,
     TrainingFramework,
+    WorkUnit,
 )
 
 KEYS: Final = (
@@ -82,6 +83,25 @@ _MOST_TENSOR: Final = 64
 _MOST_GRAMS: Final = 3000.0
 
 
+def _software_notes(requirement: Requirement) -> Iterator[str]:
+    """Yield what is known of the engine or framework, and what is taken where none is named."""
+    engine, adapts = requirement.engine, requirement.task is not ModelTask.TRAINING
+    named = f"engine: {engine} {ENGINES[engine].version}"
+    if requirement.is_framework_open:
+        taken = "PyTorch's own kernels, and adapters in 16 bits," if adapts else "kernels of FSDP"
+        slower = "peft takes up to 1.7 times as long" if adapts else "transformers is slower"
+        remedy = "give framework, which narrows the range"
+        yield f"framework is not given: {taken} are taken; {slower}, fused kernels less; {remedy}"
+    elif engine.hears_alone:
+        yield f"{named} hears one sound at a time; batches of one file are 4 times as fast"
+    elif requirement.unit is WorkUnit.AUDIO_SECONDS:
+        alone = "faster-whisper and whisper.cpp, which hear one sound at a time, are slower"
+        yield f"served by an engine that batches; {alone}: name one as engine"
+    if engine in {ServingEngine.SGLANG, ServingEngine.TENSORRT_LLM} and not requirement.task.trains:
+        fitted = "times of layers and requests were fitted on vLLM"
+        yield f"{named}: limits are its own; {fitted}, and engines differ by 1.2 to 1.9"
+
+
 def _notes(requirement: Requirement, most: int | None, given: Mapping[Any, Any]) -> Iterator[str]:
     """Yield notes on requests that are too long for the model, and on unused parts."""
     task, load, model = requirement.task, requirement.load, requirement.model
@@ -93,16 +113,8 @@ def _notes(requirement: Requirement, most: int | None, given: Mapping[Any, Any])
         remedy = "ask for fewer, or make sure that its positions are stretched"
         fault = f"{asked:,.0f} tokens are more than the {most:,} that the model was made for"
         yield f"{fault}; {remedy}"
-    if requirement.engine is not ServingEngine.VLLM and not task.trains:
-        engine = f"{requirement.engine} {ENGINES[requirement.engine].version}"
-        fitted = "times of layers and requests were fitted on vLLM"
-        yield f"engine: limits are those of {engine}; {fitted}, and engines differ by 1.2 to 1.9"
+    yield from _software_notes(requirement)
     adapts = task in {ModelTask.FINETUNE_LORA, ModelTask.FINETUNE_QLORA} or load.adapters
-    if task.trains and requirement.is_framework_open:
-        taken = "PyTorch's own kernels, and adapters in 16 bits," if adapts else "kernels of FSDP"
-        slower = "peft takes up to 1.7 times as long" if adapts else "transformers is slower"
-        remedy = "give framework, which narrows the range"
-        yield f"framework is not given: {taken} are taken; {slower}, fused kernels less; {remedy}"
     for part, is_used, other in (
         ("training", task.trains, ModelTask.TRAINING),
         ("lora", adapts, ModelTask.FINETUNE_LORA),

@@ -14,7 +14,7 @@ from rightsizer.sizing.models import (
     VisionTransformer,
 )
 from rightsizer.sizing.parameters import GGUF_FORMATS, NumberFormat
-from rightsizer.sizing.requirement import ModelTask, Parallelism, Requirement
+from rightsizer.sizing.requirement import ModelTask, Parallelism, Requirement, WorkUnit
 
 _COUNTS: Final[Mapping[type, str]] = {
     Transformer: (
@@ -178,7 +178,9 @@ def _tensor(requirement: Requirement) -> Iterator[str]:
 
 
 def _load(requirement: Requirement) -> Iterator[str]:
-    load = requirement.load
+    load, engine = requirement.load, requirement.engine
+    if engine.hears_alone and requirement.unit is not WorkUnit.AUDIO_SECONDS:
+        yield f"engine: {engine} serves speech alone; take vllm, sglang or tensorrt-llm"
     keys = (
         *("input_tokens", "concurrency", "tokens_per_second", "ttft_ms", "tpot_ms", "latency_ms"),
         "chunk_seconds",
