@@ -103,12 +103,14 @@ def test_plan_without_a_fit_shows_the_nearest_and_its_remedy(capsys: Captured) -
     assert not any(line.startswith("to be sure") for line in lines)
 
 
-def _on_a_terminal(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> str:
+def _on_a_terminal(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, columns: int = 100
+) -> str:
     ours, theirs = pty.openpty()
     with os.fdopen(theirs, "w", encoding="utf-8") as terminal, monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", terminal)
         patch.setenv("TERM", "xterm-256color")
-        patch.setenv("COLUMNS", "100")  # The width assumed for a pipe.
+        patch.setenv("COLUMNS", str(columns))
         patch.delenv("NO_COLOR", raising=False)
         assert main(arguments) == 0
     shown = b""
@@ -117,6 +119,27 @@ def _on_a_terminal(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> str
             shown += part
     os.close(ours)
     return shown.decode()
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--model llama-3.1-70b --rps 20 --in 2000 --out 500 --ttft 1s --tpot 50ms",
+        "--model whisper-large-v3 --streams 200 --provider any",
+        "--model 7B --train full --tokens 1e9",
+        "--model llama-3.1-8b --rps 5 --gpus h100,l4 --details",
+    ],
+)
+def test_plan_fits_a_narrow_terminal(
+    line: str, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables leave out columns, then wrap those that are left."""
+    shown = _on_a_terminal(["plan", *line.split()], monkeypatch, columns)
+    lines = [text.rstrip("\r") for text in re.sub(r"\x1b\[[\d;]*m", "", shown).split("\n")]
+
+    assert len(lines) > 10
+    assert [text for text in lines if len(text) > columns] == []
 
 
 def test_the_first_is_colored_on_a_terminal(

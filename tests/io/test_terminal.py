@@ -53,11 +53,10 @@ def test_a_narrower_terminal_leaves_expendable_columns_out_in_turn() -> None:
     st.integers(40, 120),
 )
 def test_no_line_is_wider_than_the_terminal(rows: list[list[str]], most: int) -> None:
-    """If the columns that stay fit; words of the last column are not cut."""
+    """Whatever the widths of its columns."""
     words = [[a, b, " ".join(c.split())] for a, b, c in rows]
     lines = aligned(("a", "b", "c"), words, {"a", "c"}, ("b",), most)
-    kept = max(len(line.rstrip()) for line in lines)
-    assert kept <= max(most, 30 + 2 + 16)
+    assert max(map(len, lines)) <= most
 
 
 @pytest.mark.parametrize("rows", [(), [("", "", "", "")]])

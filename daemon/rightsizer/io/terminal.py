@@ -5,6 +5,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Collection, Sequence
+from itertools import zip_longest
 from typing import Final
 
 _WIDTH: Final = 100
@@ -21,37 +22,44 @@ def width() -> int:
     return max(_LEAST_WIDTH, min(_WIDTH, shutil.get_terminal_size().columns))
 
 
-def aligned(
+def aligned(  # noqa: PLR0913 - the last ones have defaults.
     header: Sequence[str],
     rows: Sequence[Sequence[str]],
     left: Collection[str],
     expendable: Sequence[str] = (),
     most: float | None = None,
+    *,
+    indent: int = 0,
 ) -> list[str]:
     """Align rows, header first; columns in `left` are left-aligned.
 
-    On a terminal narrower than the table, columns of `expendable` are left out in turn, and a
-    left-aligned last column is wrapped. `most` is the width, by default that of the terminal;
-    elsewhere a table is as wide as its cells.
+    On a terminal narrower than the table, columns of `expendable` are left out in turn, then a
+    left-aligned last column is wrapped, then the widest others. `most` is the width, by default
+    that of the terminal; elsewhere a table is as wide as its cells.
     """
     most = most or (width() if sys.stdout.isatty() else math.inf)
-    wraps = header[-1] in left
+    last = _LEAST_CELL if header[-1] in left else math.inf
     columns = list(zip(header, *rows, strict=True))
     for name in expendable:
-        if _length(columns, _LEAST_CELL if wraps else math.inf) > most:
+        if _length(columns, last) > most:
             columns = [each for each in columns if each[0] != name]
-    *sizes, last = (max(map(len, column)) for column in columns)
-    room = max(_LEAST_CELL, most - sum(sizes) - len(_GAP) * len(sizes))
+    sizes = [max(1, *map(len, column)) for column in columns]
+    gaps = len(_GAP) * (len(sizes) - 1) + indent
+    while sum(sizes) + gaps > most and max(sizes) > 1:
+        widest = len(sizes) - 1 if sizes[-1] > last else sizes.index(max(sizes))
+        sizes[widest] -= 1
     lines = []
-    for *cells, text in zip(*columns, strict=True):
-        first, *more = textwrap.wrap(text, int(room)) if wraps and len(text) > room else [text]
-        sides = zip((*cells, first), (*sizes, last), columns, strict=True)
-        padded = [
-            cell.ljust(size) if name in left else cell.rjust(size)
-            for cell, size, (name, *_) in sides
+    for row in zip(*columns, strict=True):
+        cells = [
+            textwrap.wrap(text, size) if len(text) > size else [text]
+            for text, size in zip(row, sizes, strict=True)
         ]
-        lines.append(_GAP.join(padded).rstrip())
-        lines += [" " * (sum(sizes) + len(_GAP) * len(sizes)) + each for each in more]
+        for parts in zip_longest(*cells, fillvalue=""):
+            padded = [
+                part.ljust(size) if name in left else part.rjust(size)
+                for part, size, (name, *_) in zip(parts, sizes, columns, strict=True)
+            ]
+            lines.append(" " * indent + _GAP.join(padded).rstrip())
     return lines
 
 

@@ -46,7 +46,7 @@ def costs_lines(candidate: PlanCandidate, unit: str) -> Iterator[str]:
         columns = _work_columns(candidate, bill.offers[0].dollars, unit)
         rows = [_offer_row(each, columns, notes) for each in bill.offers]
         header = ("terms", "$/h", "from", *(heading for heading, _, _ in columns), "as of", "")
-        yield from (f"  {line}" for line in aligned(header, rows, _LEFT))
+        yield from aligned(header, rows, _LEFT, indent=2)
         if len(columns) > 1:
             text = f"{columns[0][0]}: of {unit} asked for; full load: of all it could make."
             yield from wrapped(text, indent=2)
@@ -162,7 +162,7 @@ def growth_lines(plan: GpuPlan) -> Iterator[str]:
         (str(step.month), f"x{step.load_ratio:.2f}", *_grown_cells(step.candidate))
         for step in plan.growth
     ]
-    yield from (f"  {line}" for line in aligned(header, rows, frozenset({"GPUs", "$/h", "remark"})))
+    yield from aligned(header, rows, frozenset({"GPUs", "$/h", "remark"}), indent=2)
     if len(outlook.kinds) > 1:
         yield ""
         yield f"  over all {last.month} months, as many of a kind as each month takes:"
@@ -176,8 +176,8 @@ def growth_lines(plan: GpuPlan) -> Iterator[str]:
             )
             for each in outlook.kinds
         ]
-        lines = aligned(("kind", "now", "then", "$ in all", "remark"), kinds, _GROWTH_LEFT)
-        yield from (f"    {line}" for line in lines)
+        header = ("kind", "now", "then", "$ in all", "remark")
+        yield from aligned(header, kinds, _GROWTH_LEFT, indent=4)
     yield from wrapped(growth_verdict(outlook, plan.growth[0].candidate.gpu), indent=2)
 
 

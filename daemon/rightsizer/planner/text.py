@@ -270,7 +270,8 @@ def _validation_lines(requirement: Requirement, best: PlanCandidate) -> Iterator
         text = f"{step.name}{at}, {step.minutes:g} min: {'; '.join(step.expect)}"
         yield from wrapped(text, indent=2)
     yield from wrapped(f"Measure {', '.join(steps[0].measure)}.", hanging=0)
-    yield "'rightsizer record', then the same plan with --measured RECORDING compares."
+    compare = "'rightsizer record', then the same plan with --measured RECORDING compares."
+    yield from wrapped(compare, hanging=0)
 
 
 def measured_text(measured: PlanCheck) -> str:
