@@ -17,7 +17,7 @@ from rightsizer.fleet.model import FleetDay, FleetInventory
 from rightsizer.fleet.source import SourceReport
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
 from rightsizer.model.state import State, Tier
-from rightsizer.owners.kubernetes import PodName, workload_of_pod
+from rightsizer.model.workload import workload_of_pod
 from rightsizer.report.freshness import FreshnessSettings
 from sample_devices import NOW as REPORTED
 
@@ -74,7 +74,7 @@ def test_holders_have_the_agent_s_own_keys(
         holding.workload for device in full_report(GPUS).devices for holding in device.holdings
     )
     expected = {
-        workload_of_pod(PodName(each.namespace, each.pod, each.container)).key
+        workload_of_pod(each.namespace, each.pod, each.container).key
         for each in holders
         if each.pod
     }

@@ -9,7 +9,7 @@ from rightsizer.model.frozen import dataclass
 from rightsizer.model.signal import Signal
 from rightsizer.model.table import table_rows
 from rightsizer.model.units import Unit, convert
-from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind, owner_of_pod
+from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind, workload_of_pod
 
 
 class DcgmType(StrEnum):
@@ -122,7 +122,7 @@ DIVIDED_DCGM_FIELDS: Final = frozenset(
     {"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"}
 )
 """With `--kubernetes-virtual-gpus`, dcgm-exporter since 4.6 writes the GPU's value without a pod,
-and each pod's part of it; the engine's share since 4.7. Others are copied to each pod."""
+and each pod's part of it; in some releases the last of these too. Others are copied to each pod."""
 
 _OTHERS: Final = {
     "nvlink": "it tells of one NVLink",
@@ -183,17 +183,7 @@ def holder_of(labels: Mapping[str, str]) -> Workload | None:
     namespace = first(f"{prefix}namespace", "pod_namespace")
     container = first(f"{prefix}container", "container_name")
     if pod and not _EXPORTER.search(pod):
-        # Same key as from the node's own owner collectors.
-        made_by = owner_of_pod(pod)
-        return Workload(
-            f"kubernetes:{namespace}/{made_by.name}",
-            WorkloadKind.KUBERNETES,
-            made_by.name,
-            made_by.workload_class,
-            namespace=namespace,
-            pod=pod,
-            container=container,
-        )
+        return workload_of_pod(namespace, pod, container)
     job = labels.get("hpc_job")
     if not job:
         return None

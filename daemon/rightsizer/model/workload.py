@@ -112,3 +112,17 @@ def owner_of_pod(pod: str) -> PodOwner:
         if found := pattern.fullmatch(pod):
             return PodOwner(found[1], workload_class)
     return PodOwner(pod)
+
+
+def workload_of_pod(namespace: str, pod: str, container: str = "") -> Workload:
+    """Workload of a pod, with a key shared by its successors."""
+    owner = owner_of_pod(pod)
+    return Workload(
+        f"kubernetes:{namespace}/{owner.name}",
+        WorkloadKind.KUBERNETES,
+        owner.name,
+        owner.workload_class,
+        namespace=namespace,
+        pod=pod,
+        container=container,
+    )

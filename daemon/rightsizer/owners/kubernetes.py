@@ -10,8 +10,7 @@ from typing import Final
 
 from rightsizer.host.device_files import gpu_addresses
 from rightsizer.host.process_table import ProcessTable
-from rightsizer.model.frozen import dataclass
-from rightsizer.model.workload import Workload, WorkloadKind, cron_run_of, owner_of_pod
+from rightsizer.model.workload import Workload, WorkloadKind, cron_run_of, workload_of_pod
 from rightsizer.owners.background_fetcher import BackgroundFetcher
 from rightsizer.owners.device_keys import MinorOf, dra_device_key, kubelet_device_key
 from rightsizer.owners.owner import (
@@ -36,15 +35,6 @@ _POD_LOGS: Final = re.compile(
 _ENTRIES_MAXIMUM: Final = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class PodName:
-    """Name of a pod, and of its container if known."""
-
-    namespace: str
-    pod: str
-    container: str = ""
-
-
 class PodNames:
     """Lists `<folder>/containers` and `<folder>/pods` when asked for an unknown id.
 
@@ -57,10 +47,10 @@ class PodNames:
     ) -> None:
         self._folder, self._floor_seconds, self._now = folder, floor_seconds, now
         self._listed: float | None = None
-        self._names: dict[str, PodName] = {}
+        self._names: dict[str, Workload] = {}
 
-    def of(self, uid: str, container: str) -> PodName | None:
-        """Names of a container, or else of its pod."""
+    def of(self, uid: str, container: str) -> Workload | None:
+        """Workload of a container, or else of its pod."""
         is_due = self._listed is None or self._now() - self._listed >= self._floor_seconds
         if container not in self._names and is_due:
             self._list()
@@ -68,13 +58,13 @@ class PodNames:
 
     def _list(self) -> None:
         self._listed = self._now()
-        names: dict[str, PodName] = {}
+        names: dict[str, Workload] = {}
         for name in _entries(self._folder / "pods"):
             if found := _POD_LOGS.fullmatch(name):
-                names[found["uid"]] = PodName(found["namespace"], found["pod"])
+                names[found["uid"]] = workload_of_pod(found["namespace"], found["pod"])
         for name in _entries(self._folder / "containers"):
             if found := _CONTAINER_LOG.fullmatch(name):
-                names[found["id"]] = PodName(found["namespace"], found["pod"], found["container"])
+                names[found["id"]] = workload_of_pod(*found.group("namespace", "pod", "container"))
         self._names = names
 
 
@@ -218,9 +208,9 @@ class KubernetesCollector(NodeCollector):
                 self._seen.clear()  # Each costs one extra query.
             self._seen.add(uid)
             self.fetcher.refresh_soon()
-        name = self._names.of(uid, container) if self._names else None
-        if name is not None:
-            return workload_of_pod(name)
+        named = self._names.of(uid, container) if self._names else None
+        if named is not None:
+            return named
         kind, short = WorkloadKind.KUBERNETES, container[:_SHORT_LENGTH]
         return Workload(f"kubernetes:{uid}", kind, uid, container=short)
 
@@ -237,25 +227,11 @@ class KubernetesCollector(NodeCollector):
         return allocations_of(containers, gpu_addresses(self._procfs).get)
 
 
-def workload_of_pod(name: PodName) -> Workload:
-    """Convert a pod to a workload, with a key shared by its successors."""
-    owner = owner_of_pod(name.pod)
-    return Workload(
-        f"kubernetes:{name.namespace}/{owner.name}",
-        WorkloadKind.KUBERNETES,
-        owner.name,
-        owner.workload_class,
-        namespace=name.namespace,
-        pod=name.pod,
-        container=name.container,
-    )
-
-
 def allocations_of(containers: Iterable[ContainerDevices], minor_of: MinorOf) -> Allocations:
     """Workloads by allocated device; several for a device shared by time-slicing."""
     found: dict[str, dict[Workload, None]] = {}
     for container in containers:
-        workload = workload_of_pod(PodName(container.namespace, container.pod, container.container))
+        workload = workload_of_pod(container.namespace, container.pod, container.container)
         keys = [kubelet_device_key(spelling, minor_of) for spelling in container.devices]
         keys += [dra_device_key(*claimed, minor_of) for claimed in container.claimed]
         for key in keys:
