@@ -43,13 +43,15 @@ def key_of(owners: OwnerResolver, pid: int) -> str | None:
     [
         (f"/docker/{ID}/kubepods/pod{UID}/{ID}", f"kubernetes:{UID}"),
         (f"/system.slice/slurmstepd.scope/job_7/step_0/docker/{ID}", "slurm:7"),
+        # A node of Slurm may be a pod.
+        (f"/kubepods/pod{UID}/{ID}/system.slice/slurmstepd.scope/job_7/step_0", "slurm:7"),
         (f"/system.slice/docker-{ID}.scope", "container:ab12ab12ab12"),
         ("/system.slice/vllm.service", "systemd:vllm.service"),
         ("/user.slice/user-0.slice/session-3.scope", "session:11@10"),
     ],
 )
 def test_precedence(tmp_path: Path, path: str, key: str) -> None:
-    """The scheduler precedes the container, the container the unit."""
+    """A job precedes a pod, a scheduler the container, the container the unit."""
     write_process(tmp_path, 5, cgroup="0::/\n", session=5, start=9)
     write_process(tmp_path, 11, cgroup=f"0::{path}\n", session=5, start=10)
     assert key_of(on_node(tmp_path), 11) == key
@@ -62,7 +64,7 @@ def test_every_source_has_a_collector(tmp_path: Path) -> None:
 
 def test_unknown_source_is_refused() -> None:
     """The message lists the known ones."""
-    with pytest.raises(ValueError, match=r"no 'k8s'; choose from kubernetes, slurm"):
+    with pytest.raises(ValueError, match=r"no 'k8s'; choose from slurm, kubernetes"):
         OwnerSettings(sources=("k8s",))
 
 

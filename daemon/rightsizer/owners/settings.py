@@ -5,8 +5,11 @@ from typing import Final
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 
-SOURCE_NAMES: Final = ("kubernetes", "slurm", "container", "user", "session")
-"""In order of precedence: the first that knows a process names its workload."""
+SOURCE_NAMES: Final = ("slurm", "kubernetes", "container", "user", "session")
+"""In order of precedence: the first that knows a process names its workload.
+
+Slurm's nodes may be pods, whose jobs are as many workloads.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +17,7 @@ class OwnerSettings:
     """Attribution of processes to workloads.
 
     Attributes:
-        sources: Sources of workload names, in fixed precedence: kubernetes, slurm, container, user
+        sources: Sources of workload names, in fixed precedence: slurm, kubernetes, container, user
             and session (systemd units, and programs by process tree). user, off by default, names
             the user of a process outside of a unit.
         kubelet_socket: The kubelet's pod-resources socket; empty to disable it.
@@ -53,7 +56,7 @@ class OwnerSettings:
             Source: 64 devices with three holders each
     """
 
-    sources: tuple[str, ...] = setting(("kubernetes", "slurm", "container", "session"))
+    sources: tuple[str, ...] = setting(("slurm", "kubernetes", "container", "session"))
     kubelet_socket: str = setting("/var/lib/kubelet/pod-resources/kubelet.sock")
     pod_log_folder: str = setting("/var/log")
     container_socket: str = setting("")
