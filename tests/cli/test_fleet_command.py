@@ -58,7 +58,7 @@ def test_the_json_is_as_it_was(golden: GoldenFile) -> None:
 def test_dry_run_describes_the_queries(golden: GoldenFile) -> None:
     """Days, shards, queries and samples."""
     plan = FetchPlan((), (14, 13, 12), (11,), 100, 400, 1_234, 5_678_900)
-    golden("fleet-plan.txt", plan_text(encode_plan(sources(), plan, END / 1e9)) + "\n")
+    golden("fleet-plan.txt", plan_text(encode_plan(sources(), plan, END)) + "\n")
 
 
 def test_no_line_is_longer_than_a_terminal() -> None:

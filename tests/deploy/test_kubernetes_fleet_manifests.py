@@ -26,6 +26,7 @@ FORMS: Final = {
     "sharded-service": "StatefulSet",
     "sharded-cron-job": "CronJob",
 }
+BY_NODE: Final = "node-sharded-cron-job"
 _FILES: Final = {"sharded-service": "stateful-set", "sharded-cron-job": "cron-job"}
 
 
@@ -38,7 +39,7 @@ def template(document: str) -> Any:
 @pytest.mark.parametrize("version", KUBERNETES_VERSIONS)
 def test_the_api_server_would_take_every_object(version: str, tmp_path: Path) -> None:
     """Unknown keys are errors."""
-    objects = [each for document in FORMS for each in built_from(FLEET / document)]
+    objects = [each for document in (*FORMS, BY_NODE) for each in built_from(FLEET / document)]
     assert complaints(objects, version, tmp_path) == []
 
 
@@ -87,6 +88,38 @@ def test_there_are_as_many_pods_as_shards(document: str) -> None:
     count = spec["replicas"] if document == "sharded-service" else spec["completions"]
     assert shard == f"--shard=$(SHARD)/{count}"
     assert Shard.parse(f"{count - 1}/{count}").index == count - 1
+
+
+def test_shards_of_the_nodes_are_merged_by_one_more_pod() -> None:
+    """Of the same volume, once the shards have ended; it alone keeps recommendations."""
+    jobs = {
+        each["metadata"]["name"]: each["spec"]
+        for each in built_from(FLEET / BY_NODE)
+        if each["kind"] == "CronJob"
+    }
+    readers, merge = (jobs[f"rightsizer-fleet{end}"] for end in ("", "-merge"))
+    job = readers["jobTemplate"]["spec"]
+    pods = [each["jobTemplate"]["spec"]["template"]["spec"] for each in (readers, merge)]
+    assert pods[0]["volumes"] == pods[1]["volumes"]
+    reading, merging = (pod["containers"][0] for pod in pods)
+    for name in ("image", "resources", "securityContext", "volumeMounts"):
+        assert reading[name] == merging[name]
+    parser = argparse.ArgumentParser()
+    COMMAND.configure(parser)
+    assert parser.parse_args(reading["args"][1:]).save is False
+    arguments = parser.parse_args(merging["args"][1:])
+    assert (arguments.action, arguments.save) == ("merge", True)
+    count, settings = job["completions"], load_file(WholeSettings, FLEET / "base/rightsizer.yaml")
+    assert f"--shard=node:$(SHARD)/{count}" in reading["args"]
+    assert arguments.answers == [
+        Shard.parse(f"node:{index}/{count}").path(Path(settings.fleet.path))
+        for index in range(count)
+    ]
+    begin, end = (
+        60 * int(hour) + int(minute)
+        for minute, hour, *_ in (each["schedule"].split() for each in (readers, merge))
+    )
+    assert end - begin > job["activeDeadlineSeconds"] / 60
 
 
 def test_the_configuration_loads_and_keeps_what_it_reads_on_the_volume() -> None:

@@ -43,7 +43,7 @@ def test_every_key_is_explained() -> None:
         {"findings": document["findings"], "advice": document["advice"]}
     )
     assert own | {"key", "findings", "advice"} <= documented
-    plan = encode_plan(sources(), FetchPlan((), (1,), (), 0, 0, 0, 0), 0.0)
+    plan = encode_plan(sources(), FetchPlan((), (1,), (), 0, 0, 0, 0), 0)
     assert set(plan) <= documented
 
 

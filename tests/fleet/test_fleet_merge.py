@@ -34,10 +34,19 @@ def test_each_cluster_is_in_one_shard(names: list[str], count: int) -> None:
     """Shards are numbered from 0 or from 1."""
     for first in (0, 1):
         shards = [Shard.parse(f"{index}/{count}") for index in range(first, count + first)]
-        assert all(sum(shard.has(name) for shard in shards) == 1 for name in names)
+        assert all(sum(shard.has_cluster(name) for shard in shards) == 1 for name in names)
+        assert all(shard.has_node(name, "n") for shard in shards for name in names)
 
 
-@pytest.mark.parametrize("text", ["3", "3/0", "4/3", "-1/3", "a/b", "1/2000", "1/2/3"])
+@given(st.lists(st.tuples(st.text(max_size=9), st.text(max_size=9))), st.integers(1, 1024))
+def test_each_node_is_in_one_shard_of_the_nodes(nodes: list[tuple[str, str]], count: int) -> None:
+    """Of every cluster."""
+    shards = [Shard.parse(f"node:{index}/{count}") for index in range(count)]
+    assert all(sum(shard.has_node(*node) for shard in shards) == 1 for node in nodes)
+    assert all(shard.has_cluster(cluster) for shard in shards for cluster, _ in nodes)
+
+
+@pytest.mark.parametrize("text", ["3", "3/0", "4/3", "-1/3", "a/b", "1/2000", "1/2/3", "nodes:1/2"])
 def test_invalid_shard_is_refused(text: str) -> None:
     """The error shows the valid form."""
     with pytest.raises(ValueError, match=r"shard: '.*' is no part of a fleet; write it as 3/16"):
@@ -115,10 +124,17 @@ def test_the_command_merges_files(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["fleet", "merge", *map(str, paths), "--top", "1"]) == 0
     assert "east" in capsys.readouterr().out
     paths[0].write_text("{}")
+    part = tmp_path / "part.json"
+    part.write_text(json.dumps({"days": "fleet-0-of-2.db", "device_days": 1}))
+    gone = ["--store.url", "http://127.0.0.1:1", "--lookback", "1d"]
     for line, why in (
         (["merge", *map(str, paths)], "east.json: is no answer about a fleet"),
         (["merge"], "merge: name the answers"),
         (["merge", str(paths[1]), "--shard", "1/2"], "--shard is nothing for merge"),
+        (["merge", str(paths[1]), "--save"], "--save is nothing for a merge of answers"),
+        (["merge", str(paths[1]), str(part)], "merge each kind by itself"),
+        ([*gone, "--shard", "node:0/2", "--save"], "--save is nothing for a shard of the nodes"),
+        ([*gone, "--shard", "node:0/2", "--serve"], "--serve is nothing for a shard of the nodes"),
         (["--store.url", "http://127.0.0.1:1", "--shard", "7/2"], "--shard: '7/2' is no part"),
     ):
         assert main(["fleet", *line]) == 2

@@ -105,23 +105,48 @@ _HOURS: Final = tuple(f"{kind}_gpu_hours" for kind in ("held", "unknown", "used"
 def read_answers(paths: Sequence[Path]) -> list[_JsonObject]:
     """Read answers from files written by `rightsizer fleet --json`.
 
+    A shard of the nodes has only `days`, the path of its cache, which may be given too.
+
     Raises:
         UsageError: a file is unreadable, or holds no such answer.
     """
     found = []
     for path in paths:
         try:
-            document = json.loads(path.read_text("utf-8"))
+            with path.open("rb") as file:
+                is_cache = file.read(len(_CACHE)) == _CACHE
+            document = {"days": str(path)} if is_cache else json.loads(path.read_text("utf-8"))
         except OSError as error:
             raise UsageError(f"{path}: {(error.strerror or str(error)).lower()}") from None
         except ValueError:
             raise UsageError(f"{path}: is no JSON; {_REMEDY}") from None
-        if not isinstance(document, dict) or not all(key in document for key in _KEYS):
+        is_answer = isinstance(document, dict) and all(key in document for key in _KEYS)
+        if not is_answer and not (isinstance(document, dict) and "days" in document):
             raise UsageError(f"{path}: is no answer about a fleet; {_REMEDY}")
         found.append(document)
     return found
 
 
+def caches_in(answers: Sequence[_JsonObject]) -> list[Path] | None:
+    """Return the caches of shards of the nodes; `None` if these are answers about clusters.
+
+    A shard without nodes has no cache.
+
+    Raises:
+        UsageError: there are both.
+    """
+    parts = [document for document in answers if "days" in document]
+    if not parts:
+        return None
+    if len(parts) < len(answers):
+        raise UsageError(
+            f"merge: {parts[0]['days']} has days of a shard of the nodes, others are answers "
+            "about clusters; merge each kind by itself"
+        )
+    return [Path(part["days"]) for part in parts if part.get("device_days", 1)]
+
+
+_CACHE: Final = b"SQLite format 3"
 _REMEDY: Final = "give what `rightsizer fleet --shard I/N --json` printed, without --top and --team"
 
 

@@ -29,7 +29,7 @@ from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
 from rightsizer.model.errors import RightsizerError, UsageError
 from rightsizer.model.settings import bounds_of
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, format_duration
+from rightsizer.model.units import format_duration
 
 _HELP: Final = help_of(__file__)
 
@@ -39,11 +39,15 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         "action",
         choices=("merge", "rules"),
         nargs="?",
-        help="make one answer of several; write recording rules for dcgm-exporter's metrics, of "
-        "those in the store where one is named",
+        help="make one answer of those of shards; write recording rules for dcgm-exporter's "
+        "metrics, of those in the store where one is named",
     )
     parser.add_argument(
-        "answers", type=Path, nargs="*", metavar="ANSWER.json", help="answers in JSON, to merge"
+        "answers",
+        type=Path,
+        nargs="*",
+        metavar="ANSWER.json",
+        help="answers in JSON, to merge, or caches of days",
     )
     add_flags(parser.add_argument, _HELP["look"], lookback=duration, at=moment)
     add_flags(parser.add_mutually_exclusive_group().add_argument, _HELP["modes"])
@@ -62,26 +66,33 @@ def _run(arguments: argparse.Namespace) -> int:
     """
     _refuse_what_does_not_fit(arguments)
     try:
-        from rightsizer.fleet.answers import merged, read_answers
-        from rightsizer.fleet.encoder import encode_answer, encode_plan
+        from rightsizer.fleet.answers import caches_in, merged, read_answers
+        from rightsizer.fleet.encoder import encode_answer, encode_plan, encode_reading
         from rightsizer.fleet.judge import FleetJudge
         from rightsizer.fleet.run import dcgm_rules, explain_once, run_once
         from rightsizer.fleet.service import serve_fleet
-        from rightsizer.fleet.text import plan_text
+        from rightsizer.fleet.text import plan_text, reading_text
     except ImportError as error:
         raise RightsizerError(
             f"fleet needs numpy and orjson ({error.name} is missing); install them with: "
             "pip install 'gpu-rightsizer[fleet]', or use the image rightsizer-tools"
         ) from None
-    if arguments.action == "merge":
-        _show(arguments, merged(read_answers(arguments.answers), [*map(str, arguments.answers)]))
+    answers = read_answers(arguments.answers)
+    if (parts := caches_in(answers)) is None and arguments.action == "merge":
+        _refuse(arguments, "a merge of answers")
+        _show(arguments, merged(answers, [*map(str, arguments.answers)]))
         return 0
     settings = _settings(arguments)
+    if parts is not None:
+        settings = with_values(settings, {"fleet.shard": ""})
+    is_reading = settings.fleet.part.is_by_node
+    if is_reading:
+        _refuse(arguments, "a shard of the nodes")
     if arguments.action == "rules":
         say(dcgm_rules(settings.fleet, SystemClock().wall_time()))
         return 0
     if arguments.serve:
-        serve_fleet(settings, arguments.config_file)
+        serve_fleet(settings, arguments.config_file, parts or ())
         return 0
     configure_log(settings.log.format, LogLevel.WARNING)
     clock = SystemClock() if arguments.at is None else FastClock(arguments.at)
@@ -89,12 +100,15 @@ def _run(arguments: argparse.Namespace) -> int:
     shows = sys.stderr.isatty() and not arguments.no_progress
     with (
         ProgressLine(sys.stderr) if shows else nullcontext(lambda *_: None) as progress,
-        FleetJudge(settings, clock, progress, keeps_all=keeps_all) as judge,
+        FleetJudge(settings, clock, progress, keeps_all=keeps_all, parts=parts or ()) as judge,
     ):
         if arguments.dry_run:
             reports, plan = judge.plan()
-            document = encode_plan(reports, plan, clock.wall_time() / NANOSECONDS_PER_SECOND)
+            document = encode_plan(reports, plan, clock.wall_time())
             text = plan_text(document)
+        elif is_reading:
+            document = encode_reading(*judge.read(), judge.days_path)
+            text = reading_text(document)
         elif arguments.explain:
             document = explain_once(judge, settings, arguments.explain)
             text = explanation_text(document)
@@ -148,7 +162,11 @@ def _settings(arguments: argparse.Namespace) -> FleetConfig:
 
 _SELECTED: Final = ("top", "cluster", "team", "since")
 _REFUSED: Final[dict[str, tuple[str, ...]]] = {
-    "merge": ("store.url", "shard", "lookback", "at", "serve", "dry-run", "explain", "save"),
+    "merge": ("shard",),
+    "a merge of answers": (
+        *("store.url", "lookback", "at", "serve", "dry-run", "explain", "save"),
+    ),
+    "a shard of the nodes": ("serve", "explain", "save", "html", "all", *_SELECTED),
     "rules": (
         *("shard", "lookback", "at", "serve", "dry-run", "explain", "save", "html", "all", "json"),
         *_SELECTED,
@@ -167,14 +185,18 @@ def _refuse_what_does_not_fit(arguments: argparse.Namespace) -> None:
         raise UsageError("merge: name the answers, as in `rightsizer fleet merge a.json b.json`")
     if arguments.answers and not is_merge:
         raise UsageError("files are for `rightsizer fleet merge`; leave them out")
-    for mode, flags in _REFUSED.items():
-        is_asked = _given(arguments, mode[2:]) if mode[0] == "-" else arguments.action == mode
-        for flag in filter(partial(_given, arguments), flags if is_asked else ()):
-            raise UsageError(f"--{flag} is nothing for {mode}; leave it out")
+    for mode in _REFUSED:
+        if _given(arguments, mode[2:]) if mode[0] == "-" else arguments.action == mode:
+            _refuse(arguments, mode)
     if arguments.web_listen_address and not arguments.serve:
         raise UsageError("--web.listen-address is for --serve; leave it out, or serve")
     if arguments.all and not arguments.json:
         raise UsageError("--all is for --json; the text tells of complaints alone")
+
+
+def _refuse(arguments: argparse.Namespace, mode: str) -> None:
+    for flag in filter(partial(_given, arguments), _REFUSED[mode]):
+        raise UsageError(f"--{flag} is nothing for {mode}; leave it out")
 
 
 def _given(arguments: argparse.Namespace, flag: str) -> bool:

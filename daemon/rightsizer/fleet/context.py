@@ -5,14 +5,13 @@ from functools import partial
 from typing import Final
 
 from rightsizer.catalogue.catalogue import Catalogue
-from rightsizer.fleet.cache.day_cache import DayCache
 from rightsizer.fleet.cache.grid import COARSE_STEP
 from rightsizer.fleet.clusters import clusters_in, inventory_in, joined
-from rightsizer.fleet.fetch import FetchPlan, PlannedSource, plan_of
+from rightsizer.fleet.fetch import FetchPlan, PlannedSource
 from rightsizer.fleet.model import FleetDevice, FleetInventory
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.prometheus.endpoint import WaitingCallback
-from rightsizer.fleet.settings import FleetConfig, FleetSettings, Shard
+from rightsizer.fleet.settings import FleetConfig, FleetSettings
 from rightsizer.fleet.source import FleetSource, MetricStore, SourceReport
 from rightsizer.fleet.sources.agent.source import AgentSource
 from rightsizer.fleet.sources.dcgm_exporter.probe import spellings
@@ -210,7 +209,7 @@ class FleetContext:
 def fleet_context(
     settings: FleetConfig,
     catalogue: Catalogue,
-    cache: DayCache,
+    plan: Callable[[Sequence[PlannedSource]], FetchPlan],
     now: Nanoseconds,
     progress: ProgressCallback,
 ) -> FleetContext:
@@ -225,10 +224,9 @@ def fleet_context(
     store = store_of(fleet, waiting=partial(waiting_for_store, progress))
     progress("probing", 0, 1)
     found, notes = clusters_in(store, fleet.cluster_label, now, lookback)
-    clusters = found
-    if fleet.shard:
-        shard = Shard.parse(fleet.shard)
-        clusters = tuple(each for each in found if shard.has(each.name))
+    shard = fleet.part
+    clusters = tuple(each for each in found if shard.has_cluster(each.name))
+    if fleet.shard and not shard.is_by_node:
         there = ", ".join(each.name or "the one without a name" for each in clusters) or "none"
         among = f"Shard {fleet.shard} has {len(clusters)} of {len(found)} clusters"
         notes = (*notes, f"{among}: {there}.")
@@ -247,20 +245,21 @@ def fleet_context(
         raise StoreError(f"the store at {fleet.store.url} {why_nothing(store, now, lookback)}")
     notes = (*notes, *_left_out(store, now))
     inventory = joined(inventories)
-    planned = [
-        PlannedSource(
-            report,
-            tuple(
-                each
-                for each in inventory.devices.values()
-                if (each.source, each.cluster) == (report.source, report.cluster.name)
-            ),
-        )
-        for _, report in readers.values()
-    ]
-    plan = plan_of(planned, cache.done, now, fleet)
+    fetch_plan = plan(
+        [
+            PlannedSource(
+                report,
+                tuple(
+                    each
+                    for each in inventory.devices.values()
+                    if (each.source, each.cluster) == (report.source, report.cluster.name)
+                ),
+            )
+            for _, report in readers.values()
+        ]
+    )
     progress("probing", 1, 1)
-    return FleetContext(now, tuple(reports), inventory, plan, store, readers, notes)
+    return FleetContext(now, tuple(reports), inventory, fetch_plan, store, readers, notes)
 
 
 def store_of(

@@ -3,12 +3,14 @@
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import Any, Final
 
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import Judgement
 from rightsizer.fleet.answers import MOST_MISSING, ranked
 from rightsizer.fleet.cases.evaluation import VerdictKind
+from rightsizer.fleet.context import FleetContext
 from rightsizer.fleet.fetch import FetchPlan
 from rightsizer.fleet.model import FleetPool, FleetView, HourlySeries, NodeAdvice, WaitingWork
 from rightsizer.fleet.pools.hourly import mean_of
@@ -121,11 +123,11 @@ def _places(answer: FleetAnswer) -> Callable[[str | None, Finding], dict[str, An
 
 
 def encode_plan(
-    reports: Sequence[SourceReport], plan: FetchPlan, now_seconds: float
+    reports: Sequence[SourceReport], plan: FetchPlan, now: Nanoseconds
 ) -> dict[str, Any]:
     """Encode what a run would query."""
     return {
-        "time": now_seconds,
+        "time": seconds(now),
         "sources": [encode_source(each) for each in reports],
         "fine_days": len(plan.fine_days),
         "coarse_days": len(plan.coarse_days),
@@ -133,6 +135,15 @@ def encode_plan(
         "device_days": plan.wanted,
         "shards": len(plan.shards),
         **attributes(plan, "queries samples"),
+    }
+
+
+def encode_reading(context: FleetContext, use: StoreUse, days: Path) -> dict[str, Any]:
+    """Encode what a shard of the nodes has read into its cache."""
+    return encode_plan(context.reports, context.plan, context.now) | {
+        "days": str(days),
+        "use": asdict(use),
+        "notes": list(context.notes),
     }
 
 

@@ -78,9 +78,18 @@ class FetchPlan:
 
 
 def plan_of(
-    sources: Sequence[PlannedSource], done: _DoneOf, now: Nanoseconds, settings: FleetSettings
+    sources: Sequence[PlannedSource],
+    done: _DoneOf,
+    now: Nanoseconds,
+    settings: FleetSettings,
+    *,
+    is_read: bool = False,
 ) -> FetchPlan:
-    """Plan a run; `done` has, by source and days, up to when each device was read."""
+    """Plan a run; `done` has, by source and days, up to when each device was read.
+
+    With `is_read`, what shards have read until now is not read again. Days are read by the same
+    steps in all shards of the nodes.
+    """
     first = (now - nanoseconds(settings.lookback_seconds)) // DAY
     late = nanoseconds(settings.late_seconds)
     days = range(first, now // DAY + 1)
@@ -90,19 +99,21 @@ def plan_of(
     most = max(1, settings.store.series_maximum // _WIDEST)
     for source in sources:
         name, known = source.report.key, done(source.report.key, days)
+        devices = tuple(
+            each for each in source.devices if settings.part.has_node(each.cluster, each.node)
+        )
         asked: list[_GridDevices] = []
         for day in reversed(days):
             grid = _grid_of(source.report, day, now, is_fine=day in fine)
             if grid is None:
                 continue
             # A day read after its last sample is complete, in either step.
+            complete = min(grid.end + late, now) if is_read else grid.end + late
             left = tuple(
-                device
-                for device in source.devices
-                if known.get((day, device.device.uuid), 0) < grid.end + late
+                device for device in devices if known.get((day, device.device.uuid), 0) < complete
             )
-            wanted += len(source.devices)
-            kept += len(source.devices) - len(left)
+            wanted += len(devices)
+            kept += len(devices) - len(left)
             asked.append((grid, left))
             samples += len(left) * COLUMNS * min(grid.count, (now - grid.start) // grid.step)
         for grid, left in _at_once(asked, source.report, now - late):

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cache, partial
 from itertools import chain
+from pathlib import Path
 from typing import Any, Self
 
 from rightsizer.advice.engine import without_conflicts
@@ -37,7 +38,7 @@ from rightsizer.fleet.context import (
     waiting_for_store,
 )
 from rightsizer.fleet.encoder import FleetAnswer
-from rightsizer.fleet.fetch import FetchPlan, FetchTask, fetch, gaps_of
+from rightsizer.fleet.fetch import FetchPlan, FetchTask, fetch, gaps_of, plan_of
 from rightsizer.fleet.model import FleetInventory, FleetView
 from rightsizer.fleet.pools.placement import place_waiting
 from rightsizer.fleet.process_pool import ProcessPool, paused_collection, tell, worker_count
@@ -167,8 +168,11 @@ class FleetJudge:
         progress: ProgressCallback = lambda *_: None,
         *,
         keeps_all: bool = False,
+        parts: Sequence[Path] = (),
     ) -> None:
         """Read the files of the settings and open the day cache; the store is not queried yet.
+
+        `parts` are the caches of shards, whose days each run takes over.
 
         Raises:
             ConfigurationError: no store is set, or an operator's file has faults.
@@ -180,7 +184,7 @@ class FleetJudge:
                 "fleet.store.url: no store is named; set it, or give --store.url http://..."
             )
         self._settings, self._clock = settings, clock
-        self._progress, self._keeps_all = progress, keeps_all
+        self._progress, self._keeps_all, self._parts = progress, keeps_all, parts
         self._rules, self._market = configured_rules(settings), configured_market(settings)
         self._fleet_rules = [
             rule.with_settings(getattr(fleet.rules, rule.name)).in_market(self._market)
@@ -194,7 +198,8 @@ class FleetJudge:
         self.devices: frozenset[str] = frozenset()
         """UUIDs of the last run's devices."""
         self.ledger_path = ledger_path(settings)
-        self._cache = DayCache(day_cache_path(settings))
+        self.days_path = day_cache_path(settings)
+        self._cache = DayCache(self.days_path)
 
     def __enter__(self) -> Self:
         return self
@@ -240,6 +245,17 @@ class FleetJudge:
         context = self._context()
         return context.reports, context.plan
 
+    def read(self) -> tuple[FleetContext, StoreUse]:
+        """Read what a run would read, without judging it; return the cost for the store.
+
+        Raises:
+            StoreError: the store does not answer, or not completely; what was read is kept.
+        """
+        with paused_collection():
+            context = self._context()
+            with self._pool(context) as pool:
+                return context, context.store.use + self._fetched(context, pool)
+
     def run(
         self, open_now: AbstractSet[tuple[str, str]], advice: Sequence[Advice] = ()
     ) -> RecommenderResult:
@@ -253,8 +269,7 @@ class FleetJudge:
         with paused_collection():
             context = self._context()
             policies = FleetGuidance.of(self._settings.policies, context.inventory)
-            workers = worker_count(fleet.workers, len(context.inventory.devices))
-            with ProcessPool(workers) as pool:
+            with self._pool(context) as pool:
                 used = self._fetched(context, pool)
                 request = self._request(context)
                 verdicts, view = self._evaluated(context, request, policies, open_now, pool)
@@ -279,6 +294,11 @@ class FleetJudge:
             keys = (key for key, _ in open_now)
             measured = case_measurement(self._cache, request, keys, settings=self._case_settings)
             return RecommenderResult(context.now, judgements, measured)
+
+    def _pool(self, context: FleetContext) -> ProcessPool:
+        return ProcessPool(
+            worker_count(self._settings.fleet.workers, len(context.inventory.devices))
+        )
 
     def _fetched(self, context: FleetContext, pool: ProcessPool) -> StoreUse:
         """Fetch missing days and delete old ones; return the cost for the store."""
@@ -307,9 +327,27 @@ class FleetJudge:
             )
 
     def _context(self) -> FleetContext:
-        now = self._clock.wall_time()
-        progress = self._progress_and_log
-        return fleet_context(self._settings, self._catalogue, self._cache, now, progress)
+        settings, now, progress = self._settings, self._time(), self._progress_and_log
+        plan = partial(
+            plan_of,
+            done=self._cache.done,
+            now=now,
+            settings=settings.fleet,
+            is_read=bool(self._parts),
+        )
+        return fleet_context(settings, self._catalogue, plan, now, progress)
+
+    def _time(self) -> Nanoseconds:
+        """Return now, or the earliest time at which one of the shards last read.
+
+        Shards that have not read since the last run do not count: their days are read here.
+        """
+        now, times, fleet = self._clock.wall_time(), [0], self._settings.fleet
+        for path in self._parts:
+            with DayCache(path, read_only=True) as part:
+                times.append(self._cache.take_over(part, nanoseconds(fleet.late_seconds)))
+        oldest = max(times) - nanoseconds(fleet.interval_seconds)
+        return min(now, *(each for each in times if each > oldest)) if max(times) else now
 
     def _progress_and_log(self, stage: str, done: int, total: int) -> None:
         """Report progress, and log when waiting for the store begins."""

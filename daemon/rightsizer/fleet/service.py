@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -224,10 +225,12 @@ class FleetService:
         )
 
 
-def serve_fleet(settings: FleetConfig, config_file: Path | None = None) -> None:
+def serve_fleet(
+    settings: FleetConfig, config_file: Path | None = None, parts: Sequence[Path] = ()
+) -> None:
     """Run until SIGTERM or SIGINT; SIGHUP only logs a message.
 
-    The planner behind the form at /plan reads `config_file`.
+    The planner behind the form at /plan reads `config_file`; `parts` are the caches of shards.
 
     Raises:
         RightsizerError: it cannot start: no store is named, or an address or file is inaccessible.
@@ -238,7 +241,10 @@ def serve_fleet(settings: FleetConfig, config_file: Path | None = None) -> None:
     remedy = "restart it to read its files again; what it read is kept"
     warn = logger("fleet").warning
     signal.signal(signal.SIGHUP, lambda *_: warn("reload_unsupported", message=remedy))
-    with FleetJudge(settings, clock) as judge, closing(opened_ledger(judge.ledger_path)) as storage:
+    with (
+        FleetJudge(settings, clock, parts=parts) as judge,
+        closing(opened_ledger(judge.ledger_path)) as storage,
+    ):
         service = FleetService(settings, judge, storage, clock, notifier, config_file=config_file)
         for sentence in loss_of(storage):
             warn("ledger_lost", message=sentence)

@@ -119,31 +119,39 @@ _MOST_SHARDS: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Subset of a store's clusters."""
+    """Subset of a store's clusters, or of their nodes."""
 
-    index: int
+    index: int = 0
     """Less than the count."""
-    count: int
+    count: int = 1
+    is_by_node: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """Parse a shard such as `3/16`; `16/16` is `0/16`, so that counting from 1 works too.
+        """Parse `3/16` or `node:3/16`; `16/16` is `0/16`, so that counting from 1 works too.
 
         Raises:
             ValueError: the text has another form.
         """
-        parts = re.fullmatch(r"(\d{1,4})/(\d{1,4})", text)
-        index, count = map(int, parts.groups()) if parts else (1, 0)
+        parts = re.fullmatch(r"(node:)?(\d{1,4})/(\d{1,4})", text)
+        index, count = map(int, parts.groups()[1:]) if parts else (1, 0)
         if not 1 <= count <= _MOST_SHARDS or index > count:
             raise ValueError(
-                f"shard: '{text}' is no part of a fleet; write it as 3/16, of {_MOST_SHARDS} parts "
-                "at most"
+                f"shard: '{text}' is no part of a fleet; write it as 3/16, or node:3/16 for a part "
+                f"of the nodes, of {_MOST_SHARDS} parts at most"
             )
-        return cls(index % count, count)
+        return cls(index % count, count, bool(parts and parts[1]))
 
-    def has(self, cluster: str) -> bool:
-        """Whether a cluster belongs to it, independent of other clusters."""
-        return crc32(cluster.encode()) % self.count == self.index
+    def has_cluster(self, name: str) -> bool:
+        """Whether some of a cluster belongs to it, independent of other clusters."""
+        return self.is_by_node or self._has(name)
+
+    def has_node(self, cluster: str, node: str) -> bool:
+        """Whether a node of such a cluster belongs to it, independent of other nodes."""
+        return not self.is_by_node or self._has(f"{cluster}/{node}")
+
+    def _has(self, name: str) -> bool:
+        return crc32(name.encode()) % self.count == self.index
 
     def path(self, path: Path) -> Path:
         """Return the shard's own path beside that of the whole."""
@@ -162,8 +170,9 @@ class FleetSettings:
         cluster_label: Label that distinguishes the clusters of a store; empty for the first of
             `cluster`, `k8s_cluster`, `cluster_name`, `k8s_cluster_name` and `kubernetes_cluster`
             that a series has. Mimir's tenants are always distinguished.
-        shard: Part of the clusters to read, by their names, such as `3/16`; counted from 0 or 1
-            (16/16 is 0/16). Each part has its own cache and ledger. Empty for all.
+        shard: Part of the clusters, by their names, such as `3/16`, or of the nodes, such as
+            `node:3/16`; counted from 0 or 1 (16/16 is 0/16). Each part has its own cache and
+            ledger; a part of the nodes is only read, for `rightsizer fleet merge`. Empty for all.
         pool_labels: Labels that name a node's pool, in order of precedence; without any, the board
             does.
         team_labels: Labels that name a workload's team, in order of precedence; without any, the
@@ -227,8 +236,12 @@ class FleetSettings:
     interval_seconds: float = setting(3600.0, within=(60.0, DAY_SECONDS))
 
     def __post_init__(self) -> None:
-        if self.shard:
-            Shard.parse(self.shard)
+        _ = self.part
+
+    @property
+    def part(self) -> Shard:
+        """Part of the fleet to read; by default all of it."""
+        return Shard.parse(self.shard) if self.shard else Shard()
 
 
 _NAME: Final = "fleet.db"
@@ -276,7 +289,7 @@ def day_cache_path(settings: FleetConfig) -> Path:
         cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "rightsizer"
         private_folder(cache)
         path = cache / _NAME
-    return Shard.parse(fleet.shard).path(path) if fleet.shard else path
+    return fleet.part.path(path) if fleet.shard else path
 
 
 def ledger_path(settings: FleetConfig) -> Path:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, Final
 
 from rightsizer.console.advice import advice_lines
@@ -265,12 +265,7 @@ def _figure(value: float | None, places: int = 1) -> str:
 
 def plan_text(answer: Mapping[str, Any]) -> str:
     """Format the output of `rightsizer fleet --dry-run --json` in 100 columns."""
-    fine, coarse = counted(answer["fine_days"], "day"), counted(answer["coarse_days"], "day")
-    kept, wanted = answer["kept_device_days"], answer["device_days"]
-    days = (
-        f"{fine} would be read by five minutes and {coarse} by the hour; of {wanted:,} days of "
-        f"devices {kept:,} are kept already."
-    )
+    days = f"{_days_read(answer, 'would be')} are kept already."
     shards, queries = (
         counted(answer["shards"], "shard"),
         counted(answer["queries"], "query", "queries"),
@@ -281,3 +276,18 @@ def plan_text(answer: Mapping[str, Any]) -> str:
     )
     sources = _sources(answer["sources"], answer["time"])
     return "\n".join([*sources, "", *wrapped(days, 0, 0), *wrapped(costs, 0, 0)])
+
+
+def reading_text(answer: Mapping[str, Any]) -> str:
+    """Format what a shard of the nodes has read in 100 columns."""
+    days = f"{_days_read(answer, 'were')} were kept before. All are in {answer['days']}."
+    remedy = "For one answer, give the files of all shards to `rightsizer fleet merge`."
+    notes = chain.from_iterable(wrapped(each, 0, 0) for each in (days, *answer["notes"], remedy))
+    return "\n".join([*_sources(answer["sources"], answer["time"]), "", *notes])
+
+
+def _days_read(answer: Mapping[str, Any], verb: str) -> str:
+    fine, coarse = counted(answer["fine_days"], "day"), counted(answer["coarse_days"], "day")
+    kept, wanted = answer["kept_device_days"], answer["device_days"]
+    steps = f"{fine} {verb} read by five minutes and {coarse} by the hour"
+    return f"{steps}; of {wanted:,} days of devices {kept:,}"

@@ -133,6 +133,11 @@ class Database:
         with self.transaction() as connection:
             return connection.execute(query, parameters).fetchall()
 
+    def stream(self, query: str, parameters: Sequence[Any] = ()) -> Iterator[Any]:
+        """Yield the rows of a query one by one, in a transaction."""
+        with self.transaction() as connection:
+            yield from connection.execute(query, parameters)
+
     def close(self) -> None:
         """Checkpoint the log and release the file.
 

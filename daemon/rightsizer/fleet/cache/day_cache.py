@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, Self
 from rightsizer.advice.ledger_repository import LEDGER_SCHEMA, TRACK_SCHEMA
 from rightsizer.fleet.cache.day_codec import pack, unpack
 from rightsizer.fleet.cache.day_frame import DayFrame
-from rightsizer.fleet.cache.grid import Grid
+from rightsizer.fleet.cache.grid import DAY, Grid
 from rightsizer.fleet.model import DeviceHolding, FleetDay
 from rightsizer.io import codec
 from rightsizer.io.database import Database
@@ -58,6 +58,33 @@ _FORGET_BEFORE: Final = (
     "DELETE FROM done WHERE day < :before",
     "DELETE FROM workload WHERE key NOT IN (SELECT workload FROM holding)",
 )
+_LATER: Final = (
+    "DROP TABLE IF EXISTS temp.later",
+    "CREATE TEMP TABLE later (source, day, uuid, step, until, PRIMARY KEY (source, day, uuid))",
+)
+"""A table of days that another cache has read later."""
+_ONLY_LATER: Final = """
+DELETE FROM later WHERE min(until, (day + 1) * ? + ?) <= (SELECT until FROM done
+  WHERE (done.source, done.day, done.uuid) = (later.source, later.day, later.uuid))
+"""
+_FORGET_LATER: Final = """
+DELETE FROM {} WHERE (source, day, uuid) IN (SELECT source, day, uuid FROM later)
+"""
+_FORGET_COVERED: Final = """
+DELETE FROM {} WHERE uuid = ?1 AND source = ?3 AND day BETWEEN ?2 AND ?2 + ?4 - 1
+  AND EXISTS (SELECT 1 FROM later WHERE (later.source, later.day, later.uuid) = (?3, ?2, ?1))
+"""
+"""Days that one row of the other cache covers."""
+_COPY_LATER: Final = """
+INSERT INTO {} SELECT {}
+  WHERE EXISTS (SELECT 1 FROM later WHERE (source, day, uuid) = (?3, ?2, ?1))
+"""
+_WIDE: Final = "SELECT DISTINCT uuid, day, source, days FROM {} WHERE day >= ? AND days > 1"
+_SINCE: Final = "SELECT * FROM {} WHERE day >= ?"
+_COLUMNS: Final = {
+    "track": "?1, ?2, ?3, ?4, ?5, ?6",
+    "holding": "?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9",
+}
 _FRAMES: Final = """
 SELECT uuid, day, source, step, days, data FROM track
   WHERE day + days > ? AND day <= ? AND uuid IN (SELECT value FROM json_each(?))
@@ -183,6 +210,34 @@ class DayCache:
             for query, values in rows.items():
                 connection.executemany(query, values)
         self._known |= news
+
+    def take_over(self, other: Self, late: Nanoseconds) -> Nanoseconds:
+        """Copy the days that another cache has read later; return when it last read, 0 if never.
+
+        Days that this one has read `late` after their end are complete and stay.
+
+        Raises:
+            HistoryError: one of the files cannot be read or written.
+        """
+        self._known.clear()
+        with self.database.transaction() as connection:
+            for statement in _LATER:
+                connection.execute(statement)
+            every = other.database.stream("SELECT * FROM done")
+            connection.executemany("INSERT INTO later VALUES (?, ?, ?, ?, ?)", every)
+            (last,) = connection.execute("SELECT max(until) FROM later").fetchone()
+            connection.execute(_ONLY_LATER, (DAY, late))
+            (first,) = connection.execute("SELECT min(day) FROM later").fetchone()
+            for table, columns in _COLUMNS.items() if first is not None else ():
+                connection.execute(_FORGET_LATER.format(table))
+                wide = other.database.stream(_WIDE.format(table), (first,))
+                connection.executemany(_FORGET_COVERED.format(table), wide)
+                rows = other.database.stream(_SINCE.format(table), (first,))
+                connection.executemany(_COPY_LATER.format(table, columns), rows)
+            facts = other.database.stream("SELECT * FROM workload")
+            connection.executemany("INSERT OR REPLACE INTO workload VALUES (?, ?)", facts)
+            connection.execute("INSERT OR REPLACE INTO done SELECT * FROM later")
+        return last or 0
 
     def done(self, source: str, days: Sequence[int]) -> dict[tuple[int, str], Nanoseconds]:
         """Return by day and uuid up to when a source was read, for consecutive days."""
