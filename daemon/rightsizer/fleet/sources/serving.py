@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from itertools import product
+from itertools import chain, product
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -24,6 +24,7 @@ from rightsizer.fleet.sources.series import (
 )
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
+from rightsizer.telemetry.serving.page import ENGINES, MeasureKind
 
 
 class ServingMeasure(NamedTuple):
@@ -51,55 +52,38 @@ class ServingMeasure(NamedTuple):
         return f"{self.together} by ({_LABELS}) (max by ({_LABELS}, {_PART_LABELS}) ({parts}))"
 
 
-_WAITING: Final = Signal.REQUESTS_WAITING
-_RUNNING: Final = Signal.REQUESTS_RUNNING
-_CACHE: Final = Signal.KV_CACHE_USED
-_TENSORRT: Final = "nv_trt_llm_request_metrics"
-_BLOCKS: Final = "nv_trt_llm_kv_cache_block_metrics"
 _NEWER: Final = "nv_inference_pending_request_count"
 _OLDER: Final = "nv_inference_queue_duration_us"
 """Triton before 23.10 has no count of waiting requests, only their waiting time."""
-_METRICS: Final = {
-    _WAITING: (
-        # Until 0.9, requests whose cache was swapped to the host had a separate queue.
-        *("vllm:num_requests_waiting", "vllm:num_requests_swapped", "tgi_queue_size"),
-        # Separate prefill and decode engines also queue for the other's cache memory.
-        *("sglang:num_queue_reqs", "sglang:num_prefill_bootstrap_queue_reqs"),
-        *("sglang:num_prefill_prealloc_queue_reqs", "sglang:num_decode_prealloc_queue_reqs"),
-        *("trtllm_num_requests_waiting", "lmdeploy:num_requests_waiting", _NEWER),
-        *("llamacpp:requests_deferred", "num_requests_waiting"),
-    ),
-    _RUNNING: (
-        *("vllm:num_requests_running", "tgi_batch_current_size", "sglang:num_running_reqs"),
-        *("trtllm_num_requests_running", "lmdeploy:num_requests_running"),
-        # Without a prefix: NVIDIA NIM.
-        *("llamacpp:requests_processing", "num_requests_running"),
-    ),
-    _CACHE: (
-        *("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", "sglang:token_usage"),
-        *("trtllm_kv_cache_utilization", "lmdeploy:gpu_cache_usage_perc"),
-        *("llamacpp:kv_cache_usage_ratio", "gpu_cache_usage_perc"),
-    ),
-    # Retraction: a running request frees its cache and is queued again.
-    Signal.PREEMPTIONS: ("vllm:num_preemptions_total", "sglang:num_retracted_requests_total"),
-}
-MEASURES: Final = (
-    *(
-        ServingMeasure(
-            metric,
-            signal,
-            "max" if signal is _CACHE else "sum",
-            function="increase" if signal is Signal.PREEMPTIONS else "avg_over_time",
-        )
-        for signal, names in _METRICS.items()
-        for name in names
-        for metric in dict.fromkeys((name, name.replace("sglang:", "sglang_")))
-    ),
-    ServingMeasure(_TENSORRT, _WAITING, matcher='request_type="waiting"'),
-    ServingMeasure(_TENSORRT, _RUNNING, matcher='request_type="scheduled"'),
-    ServingMeasure(_BLOCKS, _CACHE, "max", 'kv_cache_block_type="fraction"'),
-    ServingMeasure(_OLDER, _WAITING, function="increase", factor_per_second=1e-6),
+_SIGNALS: Final = frozenset(
+    {Signal.REQUESTS_WAITING, Signal.REQUESTS_RUNNING, Signal.KV_CACHE_USED, Signal.PREEMPTIONS}
 )
+_SPELLINGS: Final = {"vllm": ":", "sglang": ":_", "lmdeploy": ":", "llamacpp": ":"}
+"""Characters behind the name of an engine, where an agent's table has `_`."""
+
+
+def _measures() -> Iterator[ServingMeasure]:
+    """Yield what the agent reads of engines, as far as a store's samples have it."""
+    for measure in chain.from_iterable(engine.measures for engine in ENGINES):
+        is_time = measure.kind is MeasureKind.OCCUPANCY
+        # A difference of two counters has no query of its own.
+        if measure.signal not in _SIGNALS or (is_time and len(measure.parts) > 1):
+            continue
+        is_counter = is_time or measure.signal is Signal.PREEMPTIONS
+        for part in measure.parts:
+            prefix, _, rest = part.name.partition("_")
+            for character in _SPELLINGS.get(prefix, "_"):
+                yield ServingMeasure(
+                    f"{prefix}{character}{rest}",
+                    measure.signal,
+                    "max" if measure.kind is MeasureKind.LARGEST else "sum",
+                    ",".join(f'{label}="{value}"' for label, value in part.labels),
+                    "increase" if is_counter else "avg_over_time",
+                    part.factor if is_time else 0.0,
+                )
+
+
+MEASURES: Final = tuple(dict.fromkeys(_measures()))
 """Metrics of one engine for one signal are summed, except the last of Triton's two."""
 ServingSignals: TypeAlias = "Mapping[Signal, Floats]"
 """By signal, a value for each interval; `nan` if unknown. Preemptions are cumulative."""
