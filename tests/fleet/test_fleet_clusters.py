@@ -2,7 +2,8 @@
 
 import re
 from array import array
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,12 +17,16 @@ from estate.truth import Metrics
 from evaluation.fleet import START, sources_of
 from fleet_command import asked_in_process, configured
 from prometheus_server import Prometheus
+from rightsizer.config.loader import load_file
 from rightsizer.fleet.answers import merged
 from rightsizer.fleet.clusters import clusters_in
+from rightsizer.fleet.encoder import fleet_gauges
+from rightsizer.fleet.judge import FleetJudge
 from rightsizer.fleet.model import Cluster
 from rightsizer.fleet.prometheus.client import PrometheusStore
-from rightsizer.fleet.settings import StoreSettings
+from rightsizer.fleet.settings import FleetConfig, StoreSettings
 from rightsizer.fleet.source import SampledSeries
+from rightsizer.io.clock import FastClock
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(240)]
 
@@ -149,6 +154,47 @@ def test_shards_that_are_merged_answer_as_a_single_look(
             assert sorted(whole[name], key=str) == sorted(document[name], key=str), name
         else:
             assert whole[name] == _nearly(document[name]), name
+
+
+@pytest.mark.parametrize("document", ["cluster"], indirect=True)
+def test_shards_of_the_nodes_of_all_clusters_answer_as_a_single_look(
+    server: Prometheus, tmp_path: Path, document: dict[str, Any]
+) -> None:
+    """A node is of its cluster: both have one of the same name."""
+    settings = {"matchers": 'style="cluster"', "lookback": f"{DAYS - 1}d"}
+    config = configured(tmp_path, server.url, **settings)
+    for shard in range(2):
+        asked_in_process(config, "--at", str(END), "--shard", f"node:{shard}/2")
+    caches = sorted(map(str, tmp_path.glob("fleet-*-of-2.db")))
+    assert len(caches) == 2
+    found = asked_in_process(config, "merge", *caches, "--json", "--all", "--at", str(END))
+    assert found.document | {"use": 0} == document | {"use": 0}
+
+
+@pytest.mark.parametrize("form", ["{}/3", "node:{}/3"])
+def test_metrics_of_shards_sum_to_those_of_a_single_look(
+    server: Prometheus, tmp_path: Path, form: str
+) -> None:
+    """Shares of time excepted, which are no sums; shards of the nodes export by their merge."""
+
+    def exported(name: str, shard: str = "", parts: Sequence[Path] = ()) -> Counter[str]:
+        settings = {"matchers": 'style="cluster"', "lookback": f"{DAYS - 1}d", "shard": shard}
+        (tmp_path / name).mkdir()
+        config = load_file(FleetConfig, configured(tmp_path / name, server.url, **settings))
+        with FleetJudge(config, FastClock(END * 10**9), parts=parts) as judge:
+            if config.fleet.part.is_by_node:
+                judge.read()
+                return Counter()
+            judge.run(frozenset())
+            gauges = fleet_gauges(judge.answer, config.fleet.exported_maximum)
+            return Counter({key: value for key, value in gauges.items() if "_ratio" not in key})
+
+    single = exported("single")
+    shards = [exported(str(n), form.format(n)) for n in range(3)]
+    merged = exported("merged", parts=sorted(tmp_path.glob("?/*.db"))) if "node" in form else None
+    assert single['rightsizer_fleet_source_devices{source="rightsizer"}'] == 9
+    found = +(merged or sum(shards, Counter()))
+    assert found == pytest.approx(+single)
 
 
 def _nearly(value: Any) -> Any:
