@@ -126,7 +126,7 @@ def _commands() -> Iterator[tuple[str, Loaded, float | None, float | None]]:
         # No node with a GPU loads the simulator, which stands in for the driver here.
         yield "agent, for five seconds", _loaded(*arguments, seconds=5.0), 330, None
         store = ("fleet", "--prometheus.url", "http://127.0.0.1:9", "--dry-run")
-        yield "fleet, with no store at hand", _loaded(*store), None, None
+        yield "fleet, without a store", _loaded(*store), None, None
 
 
 def _loaded(*arguments: object, seconds: float | None = None) -> Loaded:

@@ -47,29 +47,31 @@ def evaluate(_: Options) -> Iterator[str]:
     hours = sum(each.gpus * each.lasts_seconds for each in coming) / _HOUR
     offered = _GPUS * WEEK_SECONDS / _HOUR
     yield (
-        f"{ARRIVALS} arrivals in a week want {hours:.0f} of {offered:.0f} GPU-hours; "
+        f"{ARRIVALS} arrivals in a week request {hours:.0f} of {offered:.0f} GPU-hours; "
         f"{sum(each.ticket.request.may_share for each in coming)} of them may share a GPU, "
-        f"{sum(each.gpus > 1 for each in coming)} want several.\n"
+        f"{sum(each.gpus > 1 for each in coming)} request several.\n"
     )
     outcomes = {name: _outcomes(topology(), coming) for name, topology in NODES.items()}
     lived = {name: found[0] for name, found in outcomes.items()}
     yield "Waiting, in minutes: median and 95th percentile.\n"
-    yield table(_waits(lived), ("node", "lent by", "all", "1 GPU", "2", "4", "8", "longest")) + "\n"
+    yield (
+        table(_waits(lived), ("node", "scheduler", "all", "1 GPU", "2", "4", "8", "longest")) + "\n"
+    )
     headings = (
         "node",
-        "lent by",
-        "GPU-hours lent",
-        "of work in each",
+        "scheduler",
+        "GPU-hours leased",
+        "work in each",
         "busy",
-        "best joined",
+        "best links",
         "days",
     )
     yield table(_use(lived), headings) + "\n"
     yield table(
         _promises({name: found[1] for name, found in outcomes.items()}),
         (
-            *("node", "kills", "in a request", "leases lost", "back from the dead"),
-            *("lent twice", "memory overfull", "never served"),
+            *("node", "kills", "in a request", "leases lost", "revived"),
+            *("leased twice", "memory overcommitted", "never served"),
         ),
     )
 

@@ -109,9 +109,8 @@ def evaluate(folder: Path) -> Iterator[str]:
         ),
     )
     yield (
-        "\nA group of pods is idle only when all are: an action while others work is one that "
-        "would take the group down where one pod stands for all.\n"
-        "Verdicts of our rule, and those with enough confidence to open advice: "
+        "\nA group of pods is idle only when all are; the last column has actions that would stop "
+        "a working group.\nVerdicts of our rule, and those with enough confidence to open: "
         f"{_confident(watched)}.\n\nThe chance of work within 30 min, as published:\n"
     )
     yield from calibration(blocks)

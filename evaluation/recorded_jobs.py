@@ -43,8 +43,8 @@ class PairScore:
 def evaluate(options: Options) -> Iterator[str]:
     """A row for each span, over all labeled scenarios."""
     yield (
-        "Pairs of GPUs of one job, of logs that do not say who holds them. What is missed works "
-        "so steadily that nothing tells it from its neighbors.\n"
+        "Pairs of GPUs of one job in logs without owners. Missed pairs work so steadily that they "
+        "look like their neighbors.\n"
     )
     yield "| log | pairs said | right | of all pairs |"
     yield "|---|---|---|---|"

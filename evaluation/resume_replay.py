@@ -112,7 +112,7 @@ def calibration(fleet: Mapping[str, Sequence[Block]]) -> Iterator[str]:
     yield table(
         (
             (name, f"{age // MINUTE} min", *_means(inside), f"{_bound(inside):.2f}")
-            for name, said in kinds.items()
+            for name, said in (next(iter(kinds.items())), [*kinds.items()][-1])
             for age in AGES
             if (inside := [each for each in said if each.age == age])
         ),

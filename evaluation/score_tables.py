@@ -40,9 +40,9 @@ def by_tier(total: Scores) -> Iterator[str]:
         for each in (total.abstained, total.rightly_unknown, total.invented)
     )
     yield (
-        f"\nOver the states that a tier can tell apart. Not in the table: {unread} were unknown "
-        f"because no signal was read that tells, and {lost} had no true state, as when a GPU is "
-        f"lost; {invented} were given a state though they had none.\n"
+        f"\nOver the states that a tier can distinguish. Left out: {unread} without a signal that "
+        f"shows the state, and {lost} without a true state, as when a GPU is lost; {invented} of "
+        "these got one.\n"
     )
 
 
@@ -91,8 +91,8 @@ def baselines(total: Scores) -> Iterator[str]:
         ),
     )
     yield (
-        "\nMacro-F1; 'rest, stall, work' is that of empty, held, stalled and at work alone. All "
-        "rules are told which GPUs nobody holds, and those of pods and jobs who holds the others.\n"
+        "\nMacro-F1; 'rest, stall, work' is of empty, held, stalled and at work alone. All rules "
+        "know which GPUs have no holder, and those of pods and jobs the holders.\n"
     )
 
 

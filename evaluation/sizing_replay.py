@@ -229,7 +229,7 @@ def evaluate(folder: Path) -> Iterator[str]:
     )
     yield table(
         (
-            (name, *_cells(score), ", ".join(_better(name, compared)) or "nobody")
+            (name, *_cells(score), ", ".join(_better(name, compared)) or "none")
             for name, score in sorted(compared.items(), key=lambda each: each[1].slack_ratio)
         ),
         ("estimator", *_COLUMNS, "at least as good in both"),
@@ -266,7 +266,7 @@ def _cross_validated(halves: Sequence[Mapping[str, Score]]) -> Iterator[str]:
             compared = {each: scores[each] for each in (name, *BASELINES)}
             better = _better(name, compared)
             is_kept &= not better
-            rows.append((f"{number}", title, *_cells(scores[name]), ", ".join(better) or "nobody"))
+            rows.append((f"{number}", title, *_cells(scores[name]), ", ".join(better) or "none"))
     yield table(rows, ("half", "settings", *_COLUMNS, "at least as good in both"))
     yield f"\nNo rule of others is at least as good in both: {'pass' if is_kept else 'FAIL'}.\n"
 

@@ -199,9 +199,9 @@ def _process() -> list[Fault]:
         Fault("process", "it is killed with -9 and started again", plant=_restart(signal.SIGKILL)),
         Fault("process", "it is ended by SIGTERM and started again", plant=_restart(signal.SIGTERM)),
         Fault("process", "it is stopped by SIGSTOP", _ALL, plant=lambda node: node.send(signal.SIGSTOP), mend=lambda node: node.send(signal.SIGCONT)),
-        Fault("process", "it is told to read a configuration that is no YAML", plant=_replace_config("web: [unclosed\n"), mend=_restore_config),
-        Fault("process", "it is told to read a configuration with an unknown key", plant=_replace_config("webb: {}\n"), mend=_restore_config),
-        Fault("process", "it is told to read an empty configuration file", plant=_replace_config(""), mend=_restore_config),
+        Fault("process", "reload of a configuration that is no YAML", plant=_replace_config("web: [unclosed\n"), mend=_restore_config),
+        Fault("process", "reload of a configuration with an unknown key", plant=_replace_config("webb: {}\n"), mend=_restore_config),
+        Fault("process", "reload of an empty configuration file", plant=_replace_config(""), mend=_restore_config),
         Fault("process", "two hundred SIGHUPs at once", plant=_sighups),
     ]  # fmt: skip
 

@@ -84,7 +84,7 @@ def test_agents_at_their_default_level_tell_all_but_two_sizes(life: Life) -> Non
     result = score(SMALL, Metrics.OWN, found.findings)
     assert result.wrong == ()
     assert {each.what for each in result.missed} <= {
-        "a notebook on a dear board",
+        "a notebook on an expensive board",
         "more replicas than are needed",
     }
 

@@ -27,14 +27,14 @@ _HELD: Final = tuple(map(str, ReleasableResource))
 
 def _configure_release(parser: argparse.ArgumentParser) -> None:
     usual = str(ReleasableResource.GPUS)
-    parser.add_argument("held", nargs="?", choices=_HELD, default=usual, help="what to let go")
+    parser.add_argument("held", nargs="?", choices=_HELD, default=usual, help="what to release")
     wait = {"type": duration_text, "default": "10s"}
     add_flags(parser.add_argument, _HELP["when"] + _HELP["json"], for_=duration_text, wait=wait)
     add_agent_flags(parser)
 
 
 def _configure_resume(parser: argparse.ArgumentParser) -> None:
-    what = "what to take back; all that was let go without it"
+    what = "what to reopen; everything without it"
     parser.add_argument("held", nargs="?", choices=_HELD, help=what)
     add_flags(parser.add_argument, _HELP["json"])
     add_agent_flags(parser)

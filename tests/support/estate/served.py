@@ -63,7 +63,7 @@ _FULL: Final = PlantedWait(
     needs=frozenset({Metrics.OWN, Metrics.RULES}),
 )
 _ANYWHERE: Final = PlantedWait(
-    "a job of no pool, at once where nobody works",
+    "a job of no pool, at once on unused GPUs",
     "kubernetes:newcomers/try-out",
     "",
     {"spare-1": 1.0},

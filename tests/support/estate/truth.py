@@ -57,9 +57,9 @@ PLANTED: Final = (
     _planted("a node that the others wait for", "skew", Reason.RANK_IMBALANCE),
     _planted("a loader at its CPU quota", "loader", Reason.HOST_BOUND, needs=_AGENT),
     _planted("tiny kernels", "launch", Reason.LAUNCH_BOUND, needs=_AGENT),
-    _planted("a notebook that somebody forgot", "notebook-ana", Reason.IDLE_HELD),
-    _planted("a notebook on a dear board", "notebook-lab", *_TOO_LARGE),
-    _planted("a small service on dear boards", "embed-svc", *_TOO_LARGE),
+    _planted("a forgotten notebook", "notebook-ana", Reason.IDLE_HELD),
+    _planted("a notebook on an expensive board", "notebook-lab", *_TOO_LARGE),
+    _planted("a small service on expensive boards", "embed-svc", *_TOO_LARGE),
     _planted("replicas that sleep at night", "chat-api", Reason.DIURNAL_AUTOSCALE),
     # Without profiling, an exporter cannot show that replicas do not communicate.
     _planted(
@@ -72,7 +72,7 @@ PLANTED: Final = (
     _planted("a job over more nodes than it needs", "scattered", Reason.NVLINK_ABSENT),
     _planted("free GPUs on too many nodes", "pool/batch", Reason.CAPACITY_FRAGMENTED),
     _planted(
-        "a pool that nobody uses",
+        "an unused pool",
         "pool/spare",
         Reason.IDLE_EMPTY,
         Reason.ALLOCATED_WITHOUT_PROCESS,

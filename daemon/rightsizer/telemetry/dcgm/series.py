@@ -164,7 +164,7 @@ def interpret_labels(name: str, labels: Mapping[str, str]) -> DcgmSeries | Unuse
     if entity is None:
         return UnusedSeries(name, "its labels name no GPU")
     if entity.is_instance and field is not None and field.is_of_card:
-        return UnusedSeries(name, "it tells of the whole card and is labelled with one instance")
+        return UnusedSeries(name, "it is of the whole card but labeled with one instance")
     is_part = field is not None and field.is_part
     return DcgmSeries(
         metric=name,
