@@ -60,7 +60,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"{DOCUMENT.name} stays as it is.")
     elif asked.only:
         for title, text in parts.items():
-            rewrite_part("make bench", title, f"{place}\n{text}")
+            rewrite_part("make bench", title, text, place=place)
     else:
         whole = (f"### {title}\n\n{text}" for title, text in parts.items())
         rewrite("make bench", "\n".join((place, *whole)))

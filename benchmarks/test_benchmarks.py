@@ -83,6 +83,23 @@ def test_a_part_is_written_below_its_title(tmp_path: Path, title: str) -> None:
         assert page.read_text() == f"{begin}day\n\n{text}{end}"
 
 
+@pytest.mark.parametrize(
+    ("place", "shown"),
+    [
+        ("2026-02-03, EPYC, 2 cores, load 0.3.", "2026-02-03, load 0.3."),
+        ("2026-02-03, Xeon, 2 cores, load 0.3.", "2026-02-03, Xeon, 2 cores, load 0.3."),
+    ],
+)
+def test_a_part_repeats_no_machine(tmp_path: Path, place: str, shown: str) -> None:
+    """Only another one than the section's is named."""
+    page = tmp_path / "page.md"
+    begin, end = "<!-- a: begin -->\n", "<!-- a: end -->\n"
+    page.write_text(f"{begin}Measured on: 2026-02-01, EPYC, 2 cores, load 0.1.\n{end}")
+    rewrite_part("a", "One", "new\n", page, place=f"Measured on: {place}\n")
+
+    assert f"### One\n\nMeasured on: {shown}\n\nnew\n" in page.read_text()
+
+
 @pytest.mark.parametrize("section", ["make bench", "make eval"])
 def test_the_document_has_a_section_for_each_command(section: str) -> None:
     """Otherwise an hour of measuring would end in an error."""

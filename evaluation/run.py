@@ -85,7 +85,7 @@ def main(arguments: Sequence[str]) -> int:
         parts[title] = "\n".join(_lines_of(module, folder, options))
         print(f"### {title}\n\n{parts[title]}", flush=True)
         if only and asked.write:
-            rewrite_part("make eval", title, f"{place}\n{parts[title]}")
+            rewrite_part("make eval", title, parts[title], place=place)
     if not only and not asked.dry:
         whole = (f"### {title}\n\n{text}" for title, text in parts.items())
         rewrite("make eval", "\n".join((place, *whole)))

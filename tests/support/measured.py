@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from typing import Final
 __all__ = ["DOCUMENT", "Figure", "machine", "quantile", "rewrite", "rewrite_part", "table"]
 
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "benchmarks.md"
+_MACHINE: Final = re.compile(r"(?<=\d{4}-\d\d-\d\d), .*(?=, load )")
+"""In what `machine` says, between the day and the load."""
 _HEADINGS: Final = ("what", "measured", "at most", "")
 
 
@@ -88,18 +91,38 @@ def rewrite(section: str, text: str, path: Path = DOCUMENT) -> None:
     partial.replace(path)
 
 
-def rewrite_part(section: str, title: str, text: str, path: Path = DOCUMENT) -> None:
+def rewrite_part(
+    section: str, title: str, text: str, path: Path = DOCUMENT, *, place: str = ""
+) -> None:
     """Replace a title's part of a section, or append it as the last part.
+
+    Args:
+        section: Its marks.
+        title: Heading of the part.
+        text: Below the heading.
+        path: The document.
+        place: Where and when it was measured; the section's own machine is not repeated.
 
     Raises:
         ValueError: the document has no such section.
     """
     _, former, _ = _section(section, path)
+    if place:
+        whole, _, _ = former.partition("\n")
+        text = f"{_without_machine(place, whole)}\n{text}"
     heading = f"### {title}\n"
     before, _, rest = former.partition(heading)
     _, mark, after = rest.partition("\n### ")
     part = f"{heading}\n{text.strip()}\n"
     rewrite(section, f"{before.rstrip()}\n\n{part}{mark}{after}", path)
+
+
+def _without_machine(place: str, whole: str) -> str:
+    """A place without the machine if the whole section was measured on that."""
+    here, there = (_MACHINE.search(each) for each in (place, whole))
+    if here is None or there is None or here[0] != there[0]:
+        return place
+    return _MACHINE.sub("", place)
 
 
 def _section(section: str, path: Path) -> tuple[str, str, str]:
