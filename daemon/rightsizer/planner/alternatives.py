@@ -103,7 +103,7 @@ def _remedies(requirement: Requirement) -> Iterator[_Change]:
     """Yield further changes if nothing fits, at the cost of speed or of what is learned."""
     training, load, task = requirement.training, requirement.load, requirement.task
     if requirement.parallel is not None:
-        change = "the layout left open (no parallel)"
+        change = "the layout left open"
         yield _Change("layout", change, "", partial(replace, parallel=None))
     if requirement.tensor is not None:
         change = "tensor parallelism left open (no tp)"

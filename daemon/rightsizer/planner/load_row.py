@@ -110,9 +110,9 @@ class StatedLoad:
             if unit not in _RATES[key]:
                 others = frozenset() if unit is WorkUnit.TOKENS else frozenset({_TOKENS})
                 fitting = [each for each in _RATES if unit in _RATES[each] and each not in others]
-                raise RequirementError(
-                    f"{self.spelled[key]}: {name} works in {unit}; give {' or '.join(fitting)}"
-                )
+                fault = f"{name} works in {unit}; give {' or '.join(fitting)}"
+                fault += ", of all cameras together" * (key == _STREAMS and unit is WorkUnit.IMAGES)
+                raise RequirementError(f"{self.spelled[key]}: {fault}")
         if len(rates) > 1:
             first, second = list(rates)[:2]
             fault = f"{self.spelled[first]} says how much already"

@@ -24,6 +24,7 @@ from rightsizer.planner.figures import (
 )
 from rightsizer.planner.planner import GpuPlan
 from rightsizer.planner.validation import validation_steps
+from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import count_parameters
 from rightsizer.sizing.requirement import (
@@ -57,7 +58,7 @@ _SERVED: Final = (
     "TTFT, TPOT: ms to the first token, and between tokens; in time: the chance that all latencies"
     " are kept."
 )
-_BATCHED: Final = "batch ms: of one batch; an answer may wait for the batch before it."
+_BATCHED: Final = "batch: time of one; an answer may wait for the batch before it."
 _PRICES: Final = "$: median list prices, not quotes, and where they and the rate lie."
 _HEADER: Final = ("figure", "measured", "predicted", "90% range", "verdict")
 
@@ -126,6 +127,7 @@ def columns_of(requirement: Requirement, names: Sequence[str]) -> list[_Column]:
     unit, trains, load = requirement.unit, requirement.task.trains, requirement.load
     is_of_tokens = requirement.answers_in_tokens
     requests, first = ("in flight", "TTFT") if is_of_tokens else ("batch", "batch ms")
+    first, scale = ("batch s", 1e-3) if unit is WorkUnit.VIDEOS else (first, 1.0)
     has_run = trains and requirement.training.tokens is not None
     has_targets, is_written = not trains and load.has_targets, not trains and is_of_tokens
     columns: dict[str, tuple[bool, str, Callable[[PlanCandidate], str]]] = {
@@ -136,7 +138,7 @@ def columns_of(requirement: Requirement, names: Sequence[str]) -> list[_Column]:
         "requests": (not trains, requests, lambda each: number(each.rate.concurrency)),
         "rate": (True, f"{unit}/s", lambda each: middle(each.rate.tokens_per_second)),
         "within": (True, "90% range", lambda each: range_text(each.rate.tokens_per_second)),
-        "first": (not trains, first, lambda each: middle(each.rate.ttft_ms)),
+        "first": (not trains, first, lambda each: _scaled(each.rate.ttft_ms, scale)),
         "between": (is_written, "TPOT", lambda each: middle(each.rate.tpot_ms)),
         "in time": (has_targets, "in time", lambda each: percent(each.rate.targets_probability)),
         "mfu": (trains, "MFU", lambda each: percent(each.rate.mfu_ratio)),
@@ -147,6 +149,10 @@ def columns_of(requirement: Requirement, names: Sequence[str]) -> list[_Column]:
         "work": (not has_run, "$/M", lambda each: priced(each.work_dollars, each.million_dollars)),
     }
     return [columns[name][1:] for name in names if columns[name][0]]
+
+
+def _scaled(interval: EstimateInterval | None, scale: float) -> str:
+    return middle(interval and interval.scaled(scale))
 
 
 def _gibibytes(candidate: PlanCandidate) -> str:
