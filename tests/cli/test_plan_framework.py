@@ -94,3 +94,27 @@ def test_note_says_how_speech_is_served(capsys: Captured) -> None:
     assert any("hears one sound at a time" in note for note in alone["notes"])
     assert alone["engine"].startswith("whisper.cpp ")
     assert alone["candidates"][0]["count"] > 3 * batching["candidates"][0]["count"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--model yolo --fps 30", "--fps; write --rps, of all cameras together"),
+        ("--model yolo --streams 200", "--streams: YOLO11m works in images; give --rps, of all"),
+        ("--model bge-m3 --texts 3000", "--texts; write --rps"),
+        ("--model yolo --images_per_second 60", "--images_per_second; write --rps"),
+        ("--model 7B --engine whisper.cpp", "--engine: whisper.cpp serves speech alone; take vllm"),
+        ("--model 7B --layout tp4,xx2", "--layout: 'tp4,xx2' is not known; write it like tp4 pp2"),
+        ("--model 7B --layout tp8ep12", "--layout: ep12 is no multiple of tp8; take one"),
+        ("--model 7B --layout tp5", "--layout: 32 heads do not divide by 5; take a divisor"),
+        ("--model 7B --layout tp4 --tp 4", "--tp: the whole layout is given; leave one of them"),
+        ("--model 7B --train lora --framework jax", "--framework: 'jax' is not known; take one of"),
+    ],
+)
+def test_word_of_users_is_answered_by_its_flag(
+    options: str, message: str, capsys: Captured
+) -> None:
+    """With the flag that takes it, or what it may be."""
+    assert main(["plan", *options.split()]) != 0
+
+    assert message in capsys.readouterr().err

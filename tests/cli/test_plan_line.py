@@ -312,16 +312,6 @@ def test_images_are_what_a_model_of_images_and_texts_is_asked_for() -> None:
         ("--model claude-3.5-sonnet", "name an open model, or a size like 70B"),
         ("--model 7B --provider azur", "did you mean 'azure'? Else take one of aws"),
         ("--model 7B --provider foo", "--provider: no prices of 'foo' are known; take one of aws"),
-        ("--model yolo --fps 30", "--fps; write --rps, of all cameras together"),
-        ("--model yolo --streams 200", "--streams: YOLO11m works in images; give --rps, of all"),
-        ("--model bge-m3 --texts 3000", "--texts; write --rps"),
-        ("--model yolo --images_per_second 60", "--images_per_second; write --rps"),
-        ("--model 7B --engine whisper.cpp", "--engine: whisper.cpp serves speech alone; take vllm"),
-        ("--model 7B --layout tp4,xx2", "--layout: 'tp4,xx2' is not known; write it like tp4 pp2"),
-        ("--model 7B --layout tp8ep12", "--layout: ep12 is no multiple of tp8; take one"),
-        ("--model 7B --layout tp5", "--layout: 32 heads do not divide by 5; take a divisor"),
-        ("--model 7B --layout tp4 --tp 4", "--tp: the whole layout is given; leave one of them"),
-        ("--model 7B --train lora --framework jax", "--framework: 'jax' is not known; take one of"),
     ],
 )
 def test_invalid_option_is_refused_by_its_flag(

@@ -24,7 +24,6 @@ from rightsizer.planner.figures import (
 )
 from rightsizer.planner.planner import GpuPlan
 from rightsizer.planner.validation import validation_steps
-from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import count_parameters
 from rightsizer.sizing.requirement import (
@@ -138,7 +137,11 @@ def columns_of(requirement: Requirement, names: Sequence[str]) -> list[_Column]:
         "requests": (not trains, requests, lambda each: number(each.rate.concurrency)),
         "rate": (True, f"{unit}/s", lambda each: middle(each.rate.tokens_per_second)),
         "within": (True, "90% range", lambda each: range_text(each.rate.tokens_per_second)),
-        "first": (not trains, first, lambda each: _scaled(each.rate.ttft_ms, scale)),
+        "first": (
+            not trains,
+            first,
+            lambda each: middle((ms := each.rate.ttft_ms) and ms.scaled(scale)),
+        ),
         "between": (is_written, "TPOT", lambda each: middle(each.rate.tpot_ms)),
         "in time": (has_targets, "in time", lambda each: percent(each.rate.targets_probability)),
         "mfu": (trains, "MFU", lambda each: percent(each.rate.mfu_ratio)),
@@ -149,10 +152,6 @@ def columns_of(requirement: Requirement, names: Sequence[str]) -> list[_Column]:
         "work": (not has_run, "$/M", lambda each: priced(each.work_dollars, each.million_dollars)),
     }
     return [columns[name][1:] for name in names if columns[name][0]]
-
-
-def _scaled(interval: EstimateInterval | None, scale: float) -> str:
-    return middle(interval and interval.scaled(scale))
 
 
 def _gibibytes(candidate: PlanCandidate) -> str:

@@ -177,7 +177,7 @@ def _activations(
     if requirement.task is not ModelTask.TRAINING:
         copies = _base_format(requirement).is_dequantized_whole
         named = training.framework
-        is_copied = named is not None and named.copies_adapters
+        is_copied = named is not None and named.is_autocast
         frozen = FrozenBase(requirement.lora.targets, copies, copies_for_adapters=is_copied)
     images = float(training.micro_batch)
     match model:

@@ -59,26 +59,24 @@ class TrainingFramework(StrEnum):
 
     is_fused: bool
     """Whether norms, activations, positions and loss are single kernels."""
-    copies_adapters: bool
-    """Whether adapters work in fp32, on copies of what enters and leaves them, as peft makes them
-    (`autocast_adapter_dtype`); elsewhere in 16 bits."""
     is_autocast: bool
-    """Whether weights are fp32 and PyTorch casts them, as in the trainer of transformers."""
+    """Whether PyTorch casts weights in fp32, as in the trainer of transformers, and peft's adapters
+    work on fp32 copies of what enters and leaves them (`autocast_adapter_dtype`). DeepSpeed casts
+    all to 16 bits once."""
 
     def __new__(cls, name: str, kernels: str = "") -> Self:
-        """Create a member, with `fused` kernels, those of `transformers`, or PyTorch's own."""
+        """Create a member, with `fused` kernels, under `autocast`, or with PyTorch's own."""
         made = str.__new__(cls, name)
         made._value_, made.is_fused = name, kernels == "fused"
-        made.is_autocast = kernels == "transformers"
-        made.copies_adapters = made.is_autocast or kernels == "peft"
+        made.is_autocast = kernels == "autocast"
         return made
 
-    TRANSFORMERS = "transformers", "transformers"
-    PEFT = "peft", "transformers"
-    TRL = "trl", "transformers"
-    AXOLOTL = "axolotl", "transformers"
-    LLAMA_FACTORY = "llama-factory", "transformers"
-    DEEPSPEED = "deepspeed", "peft"
+    TRANSFORMERS = "transformers", "autocast"
+    PEFT = "peft", "autocast"
+    TRL = "trl", "autocast"
+    AXOLOTL = "axolotl", "autocast"
+    LLAMA_FACTORY = "llama-factory", "autocast"
+    DEEPSPEED = "deepspeed"
     FSDP = "fsdp"
     TORCHTUNE = "torchtune"
     TORCHTITAN = "torchtitan"

@@ -146,7 +146,6 @@ class TrainingStep:
         bandwidth = board.memory_bandwidth_bytes_per_second * board.achievable_bandwidth_ratio
         attended = _ATTENTION_FLOPS * shape.attended * shape.sequence * tokens
         traffic = settings.element_traffic * (settings.fused_traffic_ratio if is_fused else 1.0)
-        traffic += _AUTOCAST_BYTES if self._is_autocast else 0.0
         scores = 0.0 if requirement.training.flash_attention else shape.scores
         plain = _achieved(board, Precision.BF16)
         # The same forward pass is a larger fraction of a step without gradients of weights.
@@ -179,21 +178,17 @@ class TrainingStep:
         return max(least, computing + exchange) * (1.0 + bubble) + update
 
     @property
-    def _is_autocast(self) -> bool:
-        """Whether weights in fp32 are cast for each product, as by the trainer of transformers."""
-        training = self.requirement.training
-        is_mixed = self._trains_all and training.optimizer in {Optimizer.ADAMW, Optimizer.SGD}
-        return is_mixed and training.framework is not None and training.framework.is_autocast
-
-    @property
     def _copied_bytes(self) -> float:
-        """Traffic per token of adapters in fp32 beside weights in 16 bits or fewer."""
-        requirement, training = self.requirement, self.requirement.training
-        model, framework = requirement.model, training.framework
-        is_copied = framework is not None and framework.copies_adapters and not self._trains_all
-        if not (is_copied and isinstance(model, Transformer)):
+        """Traffic per token of casts beside weights in fp32, or of adapters in fp32."""
+        model, training = self.requirement.model, self.requirement.training
+        if training.framework is None or not training.framework.is_autocast:
             return 0.0
-        inputs, outputs = adapted_widths(model, requirement.lora, model.experts_per_token)
+        if self._trains_all:
+            is_mixed = training.optimizer in {Optimizer.ADAMW, Optimizer.SGD}
+            return _AUTOCAST_BYTES * self.shape.layers * self.shape.hidden * is_mixed
+        if not isinstance(model, Transformer):
+            return 0.0
+        inputs, outputs = adapted_widths(model, self.requirement.lora, model.experts_per_token)
         (read, read_back), (made, made_back) = _ADAPTER_INPUT_BYTES, _ADAPTER_OUTPUT_BYTES
         forward, backward = inputs * read + outputs * made, inputs * read_back + outputs * made_back
         return forward * (1 + (training.recompute is Recompute.FULL)) + backward
