@@ -50,7 +50,11 @@ def evaluate(_: Options) -> Iterator[str]:
         scores[key], answers[key] = score(document), frozenset(advice_of(document))
         apart[key] = len(advice_of(document) ^ advice_of(shards))
     headings = ("store", "scrapes", "labels", "found", "false", "abstained", "decoys left alone")
-    yield table(_rows(scores), headings) + "\n"
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for store, *cells in _rows(scores):
+        alike.setdefault(tuple(cells), []).append(store)
+    rows = ((", ".join(stores), *cells) for cells, stores in alike.items())
+    yield table(rows, headings) + "\n"
     for (store, interval), each in scores.items():
         what = {"missed": each.missed, "no metric named": each.unexplained, "false": each.false}
         for kind, cases in what.items():

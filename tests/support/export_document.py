@@ -1,15 +1,19 @@
 """`docs/export.md`, generated from the columns of the export."""
 
+import re
 from typing import Final
 
-from rightsizer.report.export import COLUMNS
+from rightsizer.model.state import Resource
+from rightsizer.report.export import COLUMNS, ExportColumn
 
+_RESOURCES: Final = sorted(map(str, Resource), key=len, reverse=True)
+"""Longest first: `memory_bandwidth` begins as `memory` does."""
 _HEAD: Final = """\
 # Export
 
 <!-- Generated from `report/export.py`; change it there and run `make golden`. -->
 
-`rightsizer export` writes the local history as a table, a row for each device and interval. It only
+`rightsizer export` writes the local history as a table, a row per device and interval. It only
 reads, also beside the agent.
 
 ```
@@ -28,7 +32,8 @@ rightsizer export --format parquet history.parquet
 - **Sums**: state seconds sum to `accounted_seconds`; used and wasted seconds, and joules, to the
   part whose use is known. All add up over rows; quantiles (upper edges of hundredths) do not.
 
-Use columns by name: names and meanings are stable, positions are not.
+Use columns by name: names and meanings are stable, positions are not. NAME is the state, condition,
+cause or resource in a column's name.
 
 ## Columns
 """
@@ -36,5 +41,21 @@ Use columns by name: names and meanings are stable, positions are not.
 
 def export_document() -> str:
     """The page, in Markdown."""
-    lines = [f"| `{column.name}` | {column.kind} | {column.help} |" for column in COLUMNS]
-    return "\n".join([_HEAD, "| column | holds | meaning |", "|---|---|---|", *lines, ""])
+    alike: dict[tuple[str, str], list[ExportColumn]] = {}
+    for column in COLUMNS:
+        alike.setdefault((column.kind, _pattern(column)), []).append(column)
+    lines = []
+    for (kind, pattern), columns in alike.items():
+        names = ", ".join(f"`{each.name}`" for each in columns)
+        meaning = pattern if len(columns) > 1 else columns[0].help
+        lines.append(f"| {names} | {kind} | {meaning} |")
+    return "\n".join([_HEAD, "| columns | type | meaning |", "|---|---|---|", *lines, ""])
+
+
+def _pattern(column: ExportColumn) -> str:
+    """What a column means, with NAME for what its own name has, so that like columns are one."""
+    text = re.sub(r"^P\d\d of", "Quantile of", re.sub(r"`\w+`", "NAME", column.help))
+    resource = next((each for each in _RESOURCES if column.name.startswith(f"{each}_")), None)
+    if resource is None:
+        return text
+    return re.sub(rf"\b{resource.replace('_', ' ')}\b", "NAME", text)
