@@ -11,8 +11,11 @@ from structlog.testing import capture_logs
 
 from owner_trees import write_process
 from rightsizer.host.process_table import user_name
-from rightsizer.model.workload import Workload, WorkloadKind
-from rightsizer.owners.owner import NodeCollector
+from rightsizer.model.device import Device
+from rightsizer.model.reading import Process
+from rightsizer.model.workload import Holding, Workload, WorkloadKind
+from rightsizer.owners.holdings import holdings_on
+from rightsizer.owners.owner import SERVER, NodeCollector
 from rightsizer.owners.resolver import (
     OTHER_WORKLOADS,
     OwnerResolver,
@@ -118,6 +121,23 @@ def test_another_pid_namespace_names_nobody(tmp_path: Path) -> None:
     assert "hostPID" in (owners.blindness() or "")
     status.write_text("Name:\trightsizer\nNSpid:\t4242\n")
     assert key_of(on_node(tmp_path), 11) == "systemd:a.service"
+
+
+def test_servers_of_all_gpus_hold_none(tmp_path: Path) -> None:
+    """A display's server has a few MiB on every GPU, whoever they are allocated to."""
+    write_process(tmp_path, 11, cgroup="0::/system.slice/gdm.service\n", name="Xorg")
+    write_process(tmp_path, 12, cgroup="0::/system.slice/train.service\n", name="python")
+    owners = on_node(tmp_path)
+    assert owners.workload_of(11) is SERVER
+    device, train = Device("GPU-0", 0), Workload("slurm:7", WorkloadKind.SLURM, "7")
+    display, work = Process(11, 4 * 2**20), Process(12, 2**30)
+    assert holdings_on(device, (display,), owners) == ()
+    assert holdings_on(device, (display,), owners, {"GPU-0": (train,)}) == (
+        Holding(train, 1.0, has_process=False),
+    )
+    (held,) = holdings_on(device, (display, work), owners)
+    assert (held.workload.name, held.share_ratio) == ("train.service", 1.0)
+    assert key_of(on_node(tmp_path, servers=()), 11) == "systemd:gdm.service"
 
 
 class Given(NodeCollector):

@@ -141,7 +141,7 @@ def test_pmon_reports_the_processes_of_each_gpu(replay: Replays, write: Writes) 
         (88, ProcessKind.GRAPHICS),
     ]
     assert first.values == {
-        Signal.PROCESS_COUNT: 3.0,
+        Signal.PROCESS_COUNT: 2.0,
         Signal.GPU_BUSY: 1.0,
         Signal.MEMORY_USED_BYTES: 2052 * 2.0**20,
     }

@@ -1,7 +1,7 @@
 """Reading of one device at one time: values, reasons for missing ones, plausibility."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
@@ -61,6 +61,11 @@ class Process:
     kind: ProcessKind = ProcessKind.COMPUTE
     gpu_busy: float | None = None
     """Its own share of time with a kernel resident; unknown on MIG instances."""
+
+
+def count_computing(processes: Iterable[Process]) -> int:
+    """Count processes without those that only draw: a display's server is on every GPU."""
+    return sum(process.kind is not ProcessKind.GRAPHICS for process in processes)
 
 
 @dataclass(frozen=True, slots=True)

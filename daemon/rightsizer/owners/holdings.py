@@ -9,7 +9,7 @@ from rightsizer.model.device import Device
 from rightsizer.model.reading import Process
 from rightsizer.model.workload import Holding, Workload
 from rightsizer.owners.device_keys import keys_of
-from rightsizer.owners.owner import Allocations, OwnerCollector
+from rightsizer.owners.owner import SERVER, Allocations, OwnerCollector
 from rightsizer.owners.registry import owner_of
 
 
@@ -58,20 +58,20 @@ def holdings_on(
     A running workload's share is that of its processes' memory. Unknown processes, e.g. outside
     the agent's pid namespace, count for the workload that the device is allocated to. Otherwise
     a workload without a process has no share of a device in use, and an equal share of a free
-    one. `processes` is `None` if unknown.
+    one. `processes` is `None` if unknown; servers of all GPUs hold none.
     """
+    found = [(process, owners.workload_of(process.pid)) for process in processes or ()]
+    pairs = [(process, workload) for process, workload in found if workload is not SERVER]
     given = tuple(
         dict.fromkeys(each for key in keys_of(device) for each in allocations.get(key, ()))
     )
-    parts = _parts(processes or ())
-    running = match_allocations(
-        [owners.workload_of(process.pid) for process in processes or ()], given
-    )
+    parts = _parts([process for process, _ in pairs])
+    running = match_allocations([workload for _, workload in pairs], given)
     held = _held(running, parts)
     keys = {holding.workload.key for holding in held}
     unseen = _merged(workload for workload in given if workload.key not in keys)
     strangers = [part for workload, part in zip(running, parts, strict=True) if workload is None]
-    spare = sum(strangers) if processes else 1.0
+    spare = sum(strangers) if pairs else 1.0
     for workload in unseen:
         may_run = processes is None or bool(strangers)
         may_run = may_run or any(may_match(one.workload, workload) for one in held)

@@ -20,6 +20,9 @@ Allocations = Mapping[str, tuple[Workload, ...]]
 lower-case PCI address such as `0000:1b:00.0`; for a MIG instance also its GPU's key and number,
 such as `index:0/gi7`."""
 
+SERVER: Final = Workload("server", WorkloadKind.OTHER, "server")
+"""Stands for programs that use all GPUs of a node and belong to no job, such as a display's."""
+
 Instructions = tuple[Instruction, ...]
 
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 from typing import Final, Self
@@ -13,7 +14,7 @@ from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.owners.containers import ContainerCollector
 from rightsizer.owners.kubernetes import KubernetesCollector
-from rightsizer.owners.owner import Allocations, NodeCollector
+from rightsizer.owners.owner import SERVER, Allocations, NodeCollector
 from rightsizer.owners.settings import SOURCE_NAMES, OwnerSettings
 from rightsizer.owners.slurm import SlurmCollector
 from rightsizer.owners.systemd import SystemdCollector
@@ -85,23 +86,24 @@ class OwnerResolver:
     A reused pid is looked up again.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - sources, limits, and what the node shows.
         self,
         sources: Sequence[NodeCollector],
         *,
         time_to_live_seconds: float = 30.0,
         workloads_maximum: int = 200,
         processes: ProcessTable | None = None,
+        servers: Sequence[str] = (),
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """Cache answers for `time_to_live_seconds`.
 
         The first source that knows a process names its workload; `processes` provides start times
-        to detect reused pids.
+        to detect reused pids, and names to recognize `servers`.
         """
         self._sources = tuple(sources)
         self._time_to_live_seconds, self._processes = time_to_live_seconds, processes
-        self._now = now
+        self._servers, self._now = servers, now
         self._known: dict[int, _CachedWorkload] = {}
         self._swept = now()
         self._name_limiter = WorkloadNameLimiter(workloads_maximum, time_to_live_seconds, now)
@@ -129,6 +131,7 @@ class OwnerResolver:
             time_to_live_seconds=settings.time_to_live_seconds,
             workloads_maximum=settings.workloads_maximum,
             processes=ProcessTable(procfs),
+            servers=settings.servers,
             now=now,
         )
 
@@ -138,7 +141,7 @@ class OwnerResolver:
         return len(self._known)
 
     def workload_of(self, pid: int) -> Workload | None:
-        """Workload by the first source that knows the process."""
+        """Workload by the first source that knows the process, or `SERVER`."""
         if not self._shows_our_pids:
             return None
         now, generation = self._now(), sum(source.generation() for source in self._sources)
@@ -150,11 +153,19 @@ class OwnerResolver:
             or (known.start_ticks, known.generation) != (start_ticks, generation)
         ):
             self._sweep(now)
-            answers = (source.workload_of(pid) for source in self._sources)
-            workload = next((answer for answer in answers if answer is not None), None)
+            workload = self._look_up(pid)
             until = now + self._time_to_live_seconds
             known = self._known[pid] = _CachedWorkload(until, start_ticks, generation, workload)
-        return self._name_limiter.name(known.workload) if known.workload is not None else None
+        if known.workload in (None, SERVER):
+            return known.workload
+        return self._name_limiter.name(known.workload)
+
+    def _look_up(self, pid: int) -> Workload | None:
+        row = self._processes.row(pid) if self._servers and self._processes else None
+        if row is not None and any(fnmatchcase(row.name, each) for each in self._servers):
+            return SERVER
+        answers = (source.workload_of(pid) for source in self._sources)
+        return next((answer for answer in answers if answer is not None), None)
 
     def allocations(self) -> Allocations:
         """Allocations of all schedulers on the node."""

@@ -38,6 +38,9 @@ class OwnerSettings:
             program are one workload, with less confidence.
             Source: names in /proc/<pid>/stat, 15 characters at most
         shells: Like process_managers, but not within a unit, which may start by a script.
+        servers: Name patterns of programs that use all GPUs of a node and hold none: displays, MPS
+            and DCGM.
+            Source: names in /proc/<pid>/stat, 15 characters at most
         parent_confidence_ratio: Confidence that the children of any other program are one workload.
             Source: assumed: a runner of unrelated jobs looks like torch.multiprocessing
         interval_seconds: Interval between queries of the kubelet and the container engine.
@@ -80,6 +83,12 @@ class OwnerSettings:
         (
             *("*sh", "busybox", "sshd*", "login", "su", "sudo", "make", "slurmd"),
             *("systemd", "init", "tini", "dumb-init"),
+        )
+    )
+    servers: tuple[str, ...] = setting(
+        (
+            *("X", "Xorg", "Xwayland", "gnome-shell", "kwin_x11", "kwin_wayland"),
+            *("nvidia-cuda-mps", "nv-hostengine"),
         )
     )
     parent_confidence_ratio: float = setting(0.85)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from rightsizer.model.reading import Missing, Process, Reading
+from rightsizer.model.reading import Missing, Process, Reading, count_computing
 from rightsizer.model.signal import Signal
 from rightsizer.model.table import table_rows
 from rightsizer.model.topology import Nvlink
@@ -126,7 +126,7 @@ class ModelReader:
             values |= self._board(state, time)
         processes = None if is_cut else self._processes(time)
         if processes is not None:
-            values[Signal.PROCESS_COUNT] = float(len(processes))
+            values[Signal.PROCESS_COUNT] = float(count_computing(processes))
         links = () if Signal.NVLINK_LINKS in missing else self._links_at(time)
         if links:
             values[Signal.NVLINK_LINKS] = float(len(links))

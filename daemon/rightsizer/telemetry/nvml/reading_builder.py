@@ -5,7 +5,7 @@ from dataclasses import replace
 from sys import float_info
 from typing import Any, Final
 
-from rightsizer.model.reading import Missing, Process, ProcessKind, Reading
+from rightsizer.model.reading import Missing, Process, ProcessKind, Reading, count_computing
 from rightsizer.model.signal import Signal
 from rightsizer.model.topology import Nvlink
 from rightsizer.model.units import Nanoseconds, Unit
@@ -170,8 +170,8 @@ class ReadingBuilder:
             if signal not in self.values
         }
         processes = self._all_processes()
-        if processes:
-            self.values[Signal.PROCESS_COUNT] = len(processes)
+        if counted := count_computing(processes or ()):
+            self.values[Signal.PROCESS_COUNT] = counted
         return Reading(uuid, time, self.values, missing, processes, self.nvlinks, self.origins)
 
     def _all_processes(self) -> tuple[Process, ...] | None:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue, completed, mig_instance
 from rightsizer.model.device import Device
-from rightsizer.model.reading import Missing, Process, ProcessKind
+from rightsizer.model.reading import Missing, Process, ProcessKind, count_computing
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Holding
@@ -88,7 +88,7 @@ class ProcessRowBuilder:
 
     def _row(self, time: Nanoseconds, device: str) -> RecordingRow:
         found = tuple(self._processes)
-        values = {Signal.PROCESS_COUNT: float(len(found))}
+        values = {Signal.PROCESS_COUNT: float(count_computing(found))}
         sizes = [each.memory_used_bytes for each in found if each.memory_used_bytes is not None]
         if self.tells_shares:
             values[Signal.GPU_BUSY] = min(1.0, sum(each.gpu_busy or 0.0 for each in found))
