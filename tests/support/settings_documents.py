@@ -3,7 +3,7 @@
 import json
 import re
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from rightsizer.config.shape import (
@@ -171,8 +171,31 @@ def _section(group: Group, path: str, explained: dict[Any, tuple[str, Group]]) -
         help_text = " ".join(filter(None, (help_of(group), "*Reload.*" if is_live else "")))
         yield from (help_text, "") if path and help_text else ()
         yield from _rows(rows, path, is_live=is_live)
+    like_others = {
+        entry.key: text
+        for entry in group.entries
+        if (text := _like_another(entry.shape, _join(path, entry.key), explained))
+    }
+    yield from (*like_others.values(), "") if like_others else ()
     for entry in group.entries:
-        yield from _below(entry, path, explained)
+        if entry.key not in like_others:
+            yield from _below(entry, path, explained)
+
+
+def _like_another(
+    shape: Shape, path: str, explained: Mapping[Any, tuple[str, Group]]
+) -> str | None:
+    """A line for a group whose keys are explained elsewhere; `None` for others."""
+    if not isinstance(shape, Group):
+        return None
+    if _is_null(shape) and _keys(shape) in explained:
+        first, _ = explained[_keys(shape)]
+        return f"- `{path}`: as {_link(first)}; `null` keeps the value set there."
+    rows = tuple(map(_explanation, shape.entries))
+    if rows not in explained or any(isinstance(each.shape, Group) for each in shape.entries):
+        return None
+    first, like = explained[rows]
+    return f"- `{path}`: as {_link(first)}{_other_defaults(shape.entries, like)}."
 
 
 def _rows(rows: list[ShapeEntry], path: str, *, is_live: bool) -> Iterator[str]:
@@ -194,13 +217,13 @@ def _rows(rows: list[ShapeEntry], path: str, *, is_live: bool) -> Iterator[str]:
     yield ""
 
 
-def _other_defaults(rows: list[ShapeEntry], like: Group) -> str:
+def _other_defaults(rows: Sequence[ShapeEntry], like: Group) -> str:
     """The defaults in which a group differs from the one that explains its keys."""
     there = {entry.key: _default(entry) for entry in like.entries}
     other = [
         f"`{entry.key}` {_default(entry)}" for entry in rows if _default(entry) != there[entry.key]
     ]
-    return f", with other defaults: {', '.join(other)}" if other else ""
+    return f", but {', '.join(other)}" if other else ""
 
 
 def _keys(group: Group) -> Any:
