@@ -1,6 +1,6 @@
 """`docs/metrics.md`, generated from the table of metrics."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from rightsizer.exposition.device_metrics import CLOCK_EVENT_REASONS
@@ -15,8 +15,9 @@ _HEAD: Final = """\
 
 <!-- Generated from daemon/rightsizer/model/metrics.csv; change it there and run `make golden`. -->
 
-Everything on `/metrics`. Units are in the names; ratios are 0 to 1; an unknown value is absent,
-never 0. Values carry `uuid` and at most two more labels; join the rest:
+Everything on `/metrics`, by collector. Counters end in `_total`, infos in `_info`, histograms in
+`_distribution_ratio`; all others are gauges. Units are in the names; ratios are 0 to 1; an unknown
+value is absent, never 0. Values carry `uuid` and at most two more labels; join the rest:
 
 ```promql
 rightsizer_gpu_busy_ratio * on (uuid) group_left (gpu, model) rightsizer_device_info
@@ -49,28 +50,29 @@ sum by (uuid, state) (rate(rightsizer_state_seconds_total[1d]))
 
 def metrics_document() -> str:
     """The page, in Markdown."""
-    return "\n".join([_HEAD, *_table(METRICS.values()), "", *_collectors(), *_values(), *_dcgm()])
-
-
-def _table(metrics: Iterable[MetricFamily]) -> Iterable[str]:
-    yield "| metric | kind | labels | collector | level | origin | meaning |"
-    yield "|---|---|---|---|---|---|---|"
-    for metric in metrics:
-        labels = ", ".join(f"`{label}`" for label in metric.labels)
-        yield (
-            f"| `{metric.name}` | {metric.kind} | {labels} | {metric.collector} | {metric.level} "
-            f"| {metric.origin} | {metric.help} |"
-        )
+    return "\n".join([_HEAD, *_collectors(), *_values(), *_dcgm()])
 
 
 def _collectors() -> Iterable[str]:
     yield "## Collectors"
     yield ""
-    yield "| collector | by default | what |"
-    yield "|---|---|---|"
     for collector, sentence in COLLECTORS.items():
-        usual = "on" if collector in DEFAULT_COLLECTORS else "off"
-        yield f"| `{collector}` | {usual} | {sentence} |"
+        usual = "" if collector in DEFAULT_COLLECTORS else " Off by default."
+        yield f"### `{collector}`"
+        yield ""
+        yield f"{sentence}{usual}"
+        yield ""
+        yield from _table([each for each in METRICS.values() if each.collector == collector])
+
+
+def _table(metrics: Sequence[MetricFamily]) -> Iterable[str]:
+    if not metrics:
+        return
+    yield "| metric | labels | level | origin | meaning |"
+    yield "|---|---|---|---|---|"
+    for metric in metrics:
+        labels = ", ".join(f"`{label}`" for label in metric.labels)
+        yield f"| `{metric.name}` | {labels} | {metric.level} | {metric.origin} | {metric.help} |"
     yield ""
 
 
