@@ -125,6 +125,9 @@ def test_host(place: CheckContext) -> None:
     assert [verdict(check(place)) for check in checks] == ["ok"] * 3 + ["limited"]
     write(place.sysfs / "fs/cgroup/cgroup.controllers")
     assert verdict(check_control_groups(place)) == "ok"
+    write(place.procfs / "1/cgroup", "0::/../../../../init.scope\n")
+    hidden = check_control_groups(place)
+    assert (verdict(hidden), "this container alone" in hidden.found) == ("missing", True)
 
 
 def test_memory_placement(place: CheckContext) -> None:

@@ -145,7 +145,8 @@ class OwnerResolver:
         if not self._shows_our_pids:
             return None
         now, generation = self._now(), sum(source.generation() for source in self._sources)
-        start_ticks = None if self._processes is None else self._processes.started_ticks(pid)
+        row = None if self._processes is None else self._processes.row(pid)
+        start_ticks = None if row is None else row.started_ticks
         known = self._known.get(pid)
         if (
             known is None
@@ -153,16 +154,15 @@ class OwnerResolver:
             or (known.start_ticks, known.generation) != (start_ticks, generation)
         ):
             self._sweep(now)
-            workload = self._look_up(pid)
+            workload = self._look_up(pid, "" if row is None else row.name)
             until = now + self._time_to_live_seconds
             known = self._known[pid] = _CachedWorkload(until, start_ticks, generation, workload)
         if known.workload in (None, SERVER):
             return known.workload
         return self._name_limiter.name(known.workload)
 
-    def _look_up(self, pid: int) -> Workload | None:
-        row = self._processes.row(pid) if self._servers and self._processes else None
-        if row is not None and any(fnmatchcase(row.name, each) for each in self._servers):
+    def _look_up(self, pid: int, name: str) -> Workload | None:
+        if any(fnmatchcase(name, each) for each in self._servers):
             return SERVER
         answers = (source.workload_of(pid) for source in self._sources)
         return next((answer for answer in answers if answer is not None), None)

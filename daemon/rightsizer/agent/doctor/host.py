@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from rightsizer.agent.doctor.check import Check, CheckContext, Verdict, failed_check
+from rightsizer.host.cgroups import ControlGroupHierarchies
 from rightsizer.host.files import read_file
 from rightsizer.host.process_table import ProcessTable
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
@@ -50,8 +51,12 @@ def check_memory_placement(place: CheckContext) -> Check:
 
 
 def check_control_groups(place: CheckContext) -> Check:
-    """Whether control groups are mounted and readable."""
+    """Whether control groups are mounted and readable, those of others too."""
     name, top = "control groups", place.sysfs / "fs/cgroup"
+    first = read_file(place.procfs / "1" / "cgroup") or ""
+    if "/.." in first and not ControlGroupHierarchies(str(top)).membership(first).cpu_time:
+        found = f"{top} has those of this container alone"
+        return failed_check(name, Verdict.MISSING, "absent", found)
     if (top / "cgroup.controllers").exists():
         return Check(name, Verdict.OK, "version 2")
     if any((top / each).is_dir() for each in ("cpu", "cpu,cpuacct", "memory")):
