@@ -32,10 +32,6 @@ UNKNOWN = WorkloadClass.UNKNOWN
             "kubectl -n web scale deployment/chat --replicas=0",
         ),
         (
-            held(K8S, "ana", WorkloadClass.NOTEBOOK, namespace="lab", pod="ana-0"),
-            "kubectl -n lab delete pod ana-0",
-        ),
-        (
             held(K8S, "train", WorkloadClass.BATCH, namespace="lab"),
             "kubectl -n lab delete job train",
         ),
@@ -49,6 +45,16 @@ def test_owner_decides_on_the_command(workload: Workload, command: str) -> None:
     """With its real names, quoted for the shell where needed."""
     (found,) = release_instructions(case([IDLE], workload))
     assert (found.text, found.language) == (command, "sh")
+
+
+def test_what_made_a_pod_is_looked_up_before_it_is_deleted() -> None:
+    """Its name does not tell, and a StatefulSet or a Job would make it again."""
+    pod = held(K8S, "ana", WorkloadClass.NOTEBOOK, namespace="lab", pod="ana-0")
+    (found,) = release_instructions(case([IDLE], pod))
+    assert found.text.splitlines()[1:] == [
+        "kubectl -n lab get pod ana-0 -o jsonpath='{.metadata.ownerReferences[*].kind}'",
+        "kubectl -n lab delete pod ana-0",
+    ]
 
 
 def test_a_cron_job_is_suspended_and_its_run_deleted() -> None:
