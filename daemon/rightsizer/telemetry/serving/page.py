@@ -68,6 +68,8 @@ class EngineDefinition:
     """Labels whose series are parts of one without the label."""
     routers: frozenset[str] = frozenset()
     """Labels by which a router tells its engines apart, whose GPUs are not one engine's."""
+    starts_empty: bool = False
+    """Whether metrics appear with the first model or request only."""
 
     @property
     def names(self) -> frozenset[str]:
@@ -121,6 +123,11 @@ def parse_page(text: str, expected: EngineName = EngineName.AUTO) -> EngineMetri
     }
     engine = _engine(frozenset(names.values()), expected, is_empty=not text.strip())
     wanted = [line for line, name in names.items() if name in engine.names]
+    if text.strip() and not wanted and not engine.starts_empty:
+        raise DriverError(
+            f"the page has metrics of {engine.name}, but none of those that are read: it is a "
+            "router's, or of a release with other names"
+        )
     dropped = engine.copies | engine.breakdowns
     series: dict[str, dict[Labels, float]] = {}
     for name, labels, value in _samples(wanted):
