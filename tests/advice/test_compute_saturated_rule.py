@@ -36,7 +36,7 @@ def test_users_who_wait_make_a_service_underprovisioned() -> None:
     assert found.reasons == (Reason.COMPUTE_SATURATED,)
     assert found.action is Action.AUTOSCALE
     assert found.summary == (
-        "GPU 0 of llama: SMs at their limit while users wait 25% of the last 6 h."
+        "GPU 0 of llama: SMs at their limit while users wait for 25% of the last 6 h."
     )
     assert found.instructions[0].text == (
         "# Put the address of your Prometheus into serverAddress.\n"

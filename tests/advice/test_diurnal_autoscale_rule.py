@@ -38,8 +38,8 @@ def test_service_that_sleeps_at_night_is_scaled_by_the_hour() -> None:
     assert found.reasons == (Reason.DIURNAL_AUTOSCALE,)
     assert found.action is Action.AUTOSCALE
     assert found.summary == (
-        "GPU 0 of chat: diurnal load; autoscaling would have used 46% fewer GPU-hours, with 0.0% "
-        "of the time under capacity."
+        "GPU 0 of chat: diurnal load; autoscaling would have used 46% fewer GPU-hours, short of "
+        "capacity for 0.0% of the time."
     )
     assert found.evidence["schedule"] == [
         {"from_hour": 21, "to_hour": 8, "replicas": 0},

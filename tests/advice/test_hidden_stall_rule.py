@@ -23,7 +23,7 @@ def test_spinning_is_inefficient() -> None:
     assert found.kind is FindingKind.INEFFICIENT
     assert found.reasons == (Reason.HIDDEN_STALL,)
     assert found.action is Action.INVESTIGATE_STRAGGLER
-    assert found.summary == "GPU 0 of llama: busy without working 40% of the last 10 h."
+    assert found.summary == "GPU 0 of llama: busy without working for 40% of the last 10 h."
     assert found.evidence["stalled_ratio"] == {"GPU-0": 0.4}
 
 
@@ -34,7 +34,8 @@ def test_culprit_is_the_device_that_does_not_spin() -> None:
     assert found.culprits == ("GPU-1",)
     assert found.devices == ("GPU-0", "GPU-1", "GPU-2", "GPU-3")
     assert found.summary == (
-        "GPUs 0, 2 and 3 of llama: busy without working 90% of the last 10 h; they wait for GPU 1."
+        "GPUs 0, 2 and 3 of llama: busy without working for 90% of the last 10 h; they wait "
+        "for GPU 1."
     )
 
 

@@ -21,7 +21,8 @@ def test_small_kernels_are_inefficient() -> None:
     assert found.reasons == (Reason.LAUNCH_BOUND,)
     assert found.action is Action.ENABLE_CUDA_GRAPHS
     assert found.summary == (
-        "GPU 0 of llama: busy with kernels too small to fill the SMs 100% of 6 h of activity; "
+        "GPU 0 of llama: busy with kernels too small to fill the SMs for 100% of its 6 h of "
+        "activity; "
         "launching them is the limit."
     )
     assert (found.savings.gpus_low, found.savings.gpus_high) == (0.0, 0.9)

@@ -29,7 +29,7 @@ def test_a_service_with_compute_to_spare_takes_a_larger_batch() -> None:
     assert found.severity is Severity.LOW
     assert found.savings.gpus_high is None
     assert found.summary == (
-        "GPU 0 of llama: bound by memory traffic 83% of the last 6 h: "
+        "GPU 0 of llama: bound by memory traffic for 83% of the last 6 h: "
         "a larger batch would serve more for the same traffic."
     )
     assert "--max-num-seqs" in found.instructions[0].text

@@ -31,7 +31,7 @@ def test_full_memory_is_under_provisioned() -> None:
     assert found.reasons == (Reason.GPU_MEMORY_UNDERPROVISIONED,)
     assert found.culprits == ("GPU-0",)
     assert found.summary == (
-        "GPU 0 of llama: memory nearly full 20% of the last 10 h; the next allocation may fail."
+        "GPU 0 of llama: memory nearly full for 20% of the last 10 h; the next allocation may fail."
     )
     assert found.evidence["memory_peak_ratio"] == {"GPU-0": 0.97}
     assert found.severity is Severity.HIGH

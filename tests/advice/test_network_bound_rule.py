@@ -28,7 +28,7 @@ def test_waiting_for_the_network_is_inefficient() -> None:
     assert found.reasons == (Reason.NETWORK_BOUND,)
     assert found.action is Action.NONE
     assert found.summary == (
-        "GPUs 0 and 1 of llama: held up by the network 50% of the last 6 h, with the ports "
+        "GPUs 0 and 1 of llama: held up by the network for 50% of the last 6 h, with the ports "
         "nearest to the GPUs at their rate."
     )
     texts = "\n".join(each.text for each in found.instructions)

@@ -42,7 +42,8 @@ def test_it_says_where_the_processes_belong() -> None:
     assert found.reasons == (Reason.NUMA_MISPLACED,)
     assert found.action is Action.REBIND_NUMA
     assert found.summary == (
-        "GPU 0 of llama: fed from another NUMA node 50% of the last 10 h; GPU 0 belongs to NUMA "
+        "GPU 0 of llama: fed from another NUMA node for 50% of the last 10 h; GPU 0 belongs "
+        "to NUMA "
         "node 1 (CPUs 28-31,84-85)."
     )
     assert found.instructions[0].text == (

@@ -32,7 +32,8 @@ def test_half_a_link_under_load_is_degraded() -> None:
     assert found.reasons == (Reason.PCIE_LINK_DEGRADED,)
     assert found.action is Action.RESEAT_OR_DRAIN
     assert found.summary == (
-        "GPU 0 of llama: PCIe link below what board and slot allow 100% of the time at work: x8 "
+        "GPU 0 of llama: PCIe link below what board and slot allow for 100% of the time at "
+        "work: x8 "
         "instead of x16."
     )
     links = found.evidence["links"]

@@ -33,7 +33,7 @@ def test_a_starved_gpu_is_named_with_period_and_duty() -> None:
     assert found.reasons == (Reason.PERIODIC_STARVATION,)
     assert found.action is Action.FIX_INPUT_PIPELINE
     assert found.summary == (
-        "GPU 0 of llama: fed too little 100% of the last 6 h, busy 25% of each 4 s."
+        "GPU 0 of llama: fed too little for 100% of the last 6 h, busy 25% of each 4 s."
     )
     assert (found.savings.gpus_low, found.savings.gpus_high) == (0.0, 0.75)
 
@@ -94,4 +94,4 @@ def test_the_time_in_which_cycles_show_is_what_they_are_a_share_of() -> None:
     coarse = replace(hour, observed={Observation.LOAD_CYCLES: HOUR})
     found = RULE.judge(case([coarse], workload()))
 
-    assert "fed too little 100% of 1 h in which it is seen" in found.summary
+    assert "fed too little for 100% of 1 h in which it is seen" in found.summary

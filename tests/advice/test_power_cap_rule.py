@@ -48,7 +48,8 @@ def test_memory_bound_work_at_full_power_gets_a_lower_limit() -> None:
     assert found.reasons == (Reason.POWER_CAP_OPPORTUNITY,)
     assert found.action is Action.SET_POWER_LIMIT
     assert found.summary == (
-        "GPU 0 of llama: as fast at lower clocks 100% of the last 10 h. A limit of 560 W on GPU 0 "
+        "GPU 0 of llama: as fast at lower clocks for 100% of the last 10 h. A limit of 560 W "
+        "on GPU 0 "
         "saves 44 to 132 W."
     )
     assert [each.text for each in found.instructions] == [

@@ -39,7 +39,7 @@ def test_a_lowered_limit_is_restored_to_the_default() -> None:
     assert found.reasons == (Reason.POWER_THROTTLED,)
     assert found.action is Action.SET_POWER_LIMIT
     assert found.summary == (
-        "GPU 0 of llama: held down by the power limit 50% of the last 10 h. The limit of GPU 0 "
+        "GPU 0 of llama: held down by the power limit for 50% of the last 10 h. The limit of GPU 0 "
         "is 500 W, 200 W below the board's default of 700 W; its clock is at 70% of its "
         "maximum."
     )

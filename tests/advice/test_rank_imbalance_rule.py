@@ -37,7 +37,7 @@ def test_the_one_that_works_while_others_spin_is_the_straggler() -> None:
     assert found.action is Action.INVESTIGATE_STRAGGLER
     assert found.culprits == ("GPU-2",)
     assert found.summary == (
-        "GPUs 0, 1, 2 and 3 of llama: out of balance 100% of the last 1 h: "
+        "GPUs 0, 1, 2 and 3 of llama: out of balance for 100% of the last 1 h: "
         "the others spin while GPU 2 works."
     )
     assert "--id=GPU-2 " in found.instructions[0].text
@@ -141,7 +141,7 @@ def test_time_in_which_ranks_were_not_compared_does_not_count() -> None:
     late = rank({WORK: 1.0}, 0.9, conditions=odd, observed={Observation.RANKS: ten})
     slow = rank({WORK: 1.0}, 0.4, conditions=odd, observed={Observation.RANKS: ten})
     found = RULE.judge(case([late, slow, late], JOB))
-    assert "out of balance 100% of 10 min in which it is seen" in found.summary
+    assert "out of balance for 100% of 10 min in which it is seen" in found.summary
 
     early = rank({WORK: 1.0}, 0.9, conditions={}, observed={})
     abstained = RULE.judge(case([early, early], JOB)).abstained

@@ -35,7 +35,8 @@ def test_slow_reads_are_the_input_pipeline() -> None:
     assert found.reasons == (Reason.STORAGE_BOUND,)
     assert found.action is Action.FIX_INPUT_PIPELINE
     assert found.summary == (
-        "GPU 0 of llama: held up by storage 100% of 6 h of activity, without stretches of full "
+        "GPU 0 of llama: held up by storage for 100% of its 6 h of activity, without "
+        "stretches of full "
         "work between, as when data is read too slowly."
     )
     assert (found.savings.gpus_low, found.savings.gpus_high) == (0.0, 0.6)
@@ -75,7 +76,7 @@ def test_periodic_checkpoints_are_how_training_works() -> None:
     hourly = window({STORAGE: 0.5, BUSY: 5.5}, blocks=blocks(([0.98] * 11 + [0.14]) * 6))
     found = RULE.judge(case([hourly], JOB))
     assert not found.is_actionable
-    assert found.summary == "GPU 0: held up by storage 8% of the active time."
+    assert found.summary == "GPU 0: held up by storage for 8% of the active time."
 
 
 def test_a_lower_threshold_takes_more_for_a_complaint() -> None:

@@ -33,7 +33,8 @@ def test_a_hot_gpu_is_distinguished_from_a_hot_room() -> None:
     assert alone.reasons == (Reason.THERMAL_THROTTLED,)
     assert alone.action is Action.RESEAT_OR_DRAIN
     assert alone.summary == (
-        "GPU 0 of llama: slowed down by heat 50% of the last 10 h; 88 °C at the last reading, its "
+        "GPU 0 of llama: slowed down by heat for 50% of the last 10 h; 88 °C at the last "
+        "reading, its "
         "neighbors 60 °C: look at this GPU's own cooling."
     )
     all_hot = HOT | {"GPU-1": {Signal.TEMPERATURE_CELSIUS: 86.0}}

@@ -24,8 +24,8 @@ def test_nodes_come_and_go_with_the_day() -> None:
     assert found.action is Action.AUTOSCALE
     assert found.reasons == (Reason.DIURNAL_AUTOSCALE,)
     assert found.summary == (
-        "daily: diurnal load; 4 to 8 nodes instead of 8 would have used 23% fewer node-hours, with "
-        "0.0% of the time under capacity."
+        "daily: diurnal load; 4 to 8 nodes instead of 8 would have used 23% fewer node-hours, "
+        "short of capacity for 0.0% of the time."
     )
     assert found.evidence["schedule"] == [
         {"from_hour": 21, "to_hour": 8, "nodes": 4},

@@ -7,6 +7,7 @@ from dataclasses import replace
 from publish_advice import node_advice
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.driver_codes import XidLog
+from rightsizer.model.finding import Severity
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.metric import (
     DETAIL_SIGNALS,
@@ -334,4 +335,17 @@ def _provisioning(sample: SampleDevice) -> Provisioning:
         coverage_ratio=0.99,
         active_seconds=50_000.0,
         known_seconds=85_536.0,
+    )
+
+
+def rated_report() -> Report:
+    """The node with recommendations of several severities, the lowest first."""
+    report = node_report()
+    severities = (Severity.LOW, Severity.MEDIUM, Severity.CRITICAL, Severity.HIGH)
+    return replace(
+        report,
+        advice=tuple(
+            replace(piece, finding=replace(piece.finding, severity=severity))
+            for piece, severity in zip(report.advice, severities, strict=True)
+        ),
     )

@@ -43,7 +43,7 @@ def test_the_first_stop_skips_to_the_report() -> None:
     stops = stops_of().stops
     assert stops[0][1]["href"] == "#main"
     places = [found.get("href") or found.get("id") or tag for tag, found in stops]
-    order = ["#main", "metrics", "-/healthy", "-/ready", "api/v1/openapi.json", "api/v1/report"]
+    order = ["#main", "metrics", "api/v1/openapi.json", "api/v1/report"]
     assert places[: len(order)] == order
     rest = ["theme", "pause", "?span=1h", "?span=30d", "summary"]
     assert [places.index(place) for place in rest] == sorted(map(places.index, rest))

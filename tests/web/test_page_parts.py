@@ -43,6 +43,7 @@ from rightsizer.web.view.topology import topology_view
 from rightsizer.web.view.totals import (
     Spending,
     daily_label,
+    part_of,
     range_label,
     savings_sum,
     waste_view,
@@ -305,7 +306,7 @@ def test_waste_costs_what_its_hours_do() -> None:
     found = waste_view([whole, part])
     assert found.wasted.gpu_hours == pytest.approx(3.0)
     assert found.wasted.dollars_typical == pytest.approx(12.0)
-    assert found.headroom_hours == pytest.approx(1.5)
+    assert part_of(found.parts, "waste-headroom") == pytest.approx(1 / 3)
     assert found.wasted_ratio == pytest.approx(2 / 3)
     assert range_label(found.wasted) == "$6 to $30 at list prices"
     assert waste_view([whole, Spending(idle)]).wasted.dollars_typical is None

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from publish_advice import node_advice
-from publish_reports import device_report, node_report
+from publish_reports import device_report, node_report, rated_report
 from rightsizer.model.finding import Severity
 from rightsizer.model.reading import Missing
 from rightsizer.model.report import DEFAULT_SPAN, SPANS, Report, StripCell
@@ -48,7 +48,7 @@ from rightsizer.web.view.device import (
 )
 from rightsizer.web.view.node import NodeView, node_view
 from rightsizer.web.view.strip import shares_of
-from rightsizer.web.view.totals import Spending, daily_label, waste_view
+from rightsizer.web.view.totals import Spending, waste_view
 from sample_devices import HOUR, INSTANCE, NOW, PARENT, SAMPLE_DEVICES
 
 DOWN, SERVING, IDLE, NEAR_FULL = 5, 2, 3, 4
@@ -101,19 +101,6 @@ def tiles_of(page: str) -> dict[str, tuple[str, str]]:
     return {name: (value, detail) for name, value, detail in re.findall(tile, page)}
 
 
-def rated_report() -> Report:
-    """The node with recommendations of several severities, the lowest first."""
-    report = node_report()
-    severities = (Severity.LOW, Severity.MEDIUM, Severity.CRITICAL, Severity.HIGH)
-    return replace(
-        report,
-        advice=tuple(
-            replace(piece, finding=replace(piece.finding, severity=severity))
-            for piece, severity in zip(report.advice, severities, strict=True)
-        ),
-    )
-
-
 def test_the_headline_counts_gpus_and_lost_time() -> None:
     """MIG instances do not count as GPUs; idle, stalled and held-up time counts as waste."""
     view = view_of(node_report())
@@ -127,12 +114,16 @@ def test_the_headline_counts_gpus_and_lost_time() -> None:
     assert {name: value for name, (value, _) in tiles.items()} == {
         "gpus": "8",
         "working": "3 of 8",
-        "idle": "34%",
+        "wasted": "55%",
         "used": "35%",
         "advice": "3",
         "savings": "$72/day",
     }
     assert tiles["gpus"][1] == "1 without fresh readings"
+    shares = list(map(int, re.findall(r"(\d+)%", "".join(tiles["wasted"] + tiles["used"]))))
+    wasted, idle, stalled, held_up, used, headroom = shares[:6]
+    assert wasted == pytest.approx(idle + stalled + held_up, abs=1)
+    assert wasted + used + headroom == pytest.approx(100, abs=1)
 
 
 def test_open_advice_comes_by_money_behind_what_is_critical_and_closed_apart() -> None:
@@ -166,39 +157,6 @@ def test_advice_speaks_to_people() -> None:
     evidence = dict(evidence_labels(idle.evidence, view.names))
     assert evidence["Idle share"] == "95%"
     assert evidence["Hours"] == "18"
-
-
-def test_the_table_of_gpus_begins_with_what_saves_most() -> None:
-    """Each board has a row, silent ones first, with its one most important action."""
-    rows = view_of(rated_report()).overview
-    ranks = [row.to_do[0].finding.rank for row in rows if row.to_do]
-    assert ranks == sorted(ranks)
-    wasted = [row.waste.wasted.gpu_hours for row in rows if not (row.to_do or row.card.report.down)]
-    assert wasted == sorted(wasted, reverse=True)
-    assert [bool(row.card.report.down) for row in rows] == sorted(
-        (bool(row.card.report.down) for row in rows), reverse=True
-    )
-    advised = {row.card.title: row.to_do[0].finding for row in rows if row.to_do}
-    assert {
-        title: action_label(finding.action, finding.kind) for title, finding in advised.items()
-    } == {
-        "GPU 0": "Find the rank that the others wait for",
-        "GPU 1": "Find the rank that the others wait for",
-        "GPU 3": "Release the GPU",
-        "GPU 4": "Move to a larger GPU",
-    }
-    assert daily_label(advised["GPU 3"].savings) == "$72 a day"
-
-
-def test_of_equally_urgent_advice_on_a_gpu_the_one_that_saves_most_stands_first() -> None:
-    """The order is that of `advise` and of the savings tile."""
-    report = rated_report()
-    idle = next(each for each in report.advice if each.finding.rule == "held_idle")
-    savings = replace(idle.finding.savings, dollars_per_hour_high=9.0)
-    worth_more = replace(idle.finding, id="dearer", confidence=0.6, savings=savings)
-    view = view_of(replace(report, advice=(*report.advice, replace(idle, finding=worth_more))))
-    row = next(each for each in view.overview if each.card.title == "GPU 3")
-    assert [each.id for each in row.to_do] == ["dearer", idle.id]
 
 
 def test_culprits_are_named_only_where_they_are_some_of_the_devices() -> None:

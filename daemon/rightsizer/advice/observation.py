@@ -168,7 +168,7 @@ def observe(  # noqa: PLR0913 - what is looked for, and how it is named.
     evidence_name: str = "share_ratio",
     is_of_active_time: bool = False,
     observation: Observation | None = None,
-    absent: str = "{what} {share} of the {time}",
+    absent: str = "{what} for {share} of the {time}",
 ) -> TimeShare | Finding:
     """Return the observation, a finding of its absence, or an abstention.
 
@@ -191,7 +191,7 @@ def observe(  # noqa: PLR0913 - what is looked for, and how it is named.
         # Certainty by the active time, since idle time adds no evidence.
         blocks = max(1.0, active / seconds(BLOCK_SPAN))
         factors["certainty"] = probability_above(share, blocks, settings.on_ratio)
-        time, span = "active time", f"{format_duration(active)} of activity"
+        time, span = "active time", f"its {format_duration(active)} of activity"
     elif observation is not None:
         observed = max(observed_seconds(window, observation) for window in case.windows)
         if observed < settings.minimum_known_seconds:
@@ -210,7 +210,7 @@ def observe(  # noqa: PLR0913 - what is looked for, and how it is named.
         text = absent.format(what=what, share=percent_text(share), time=time)
         return subject.find_nothing(f"{subject.name}: {text}.", opposite(factors), evidence)
     seen = tuple(each for each in case.devices if shares[each.uuid] >= settings.on_ratio)
-    summary = f"{names_of(seen)}{subject.holder}: {what} {percent_text(share)} of {span}"
+    summary = f"{names_of(seen)}{subject.holder}: {what} for {percent_text(share)} of {span}"
     return TimeShare(subject, shares, seen, factors, evidence, summary)
 
 

@@ -4,7 +4,13 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from rightsizer.console.advice import advice_lines, dearest_first, dollars_per_day, finding_line
+from rightsizer.console.advice import (
+    advice_lines,
+    dearest_first,
+    dollars_per_day,
+    finding_line,
+    heading,
+)
 from rightsizer.console.command import Command, add_flags, answer, help_of, program
 from rightsizer.console.flags import add_config_flag, add_history_flag, history_path, settings_of
 from rightsizer.console.remote_agent import RemoteAgent, add_url_flags
@@ -57,13 +63,12 @@ def open_lines(forms: Sequence[JsonObject]) -> list[str]:
     """Format open advice by its worth; alike advice on idle GPUs is folded."""
     if not forms:
         return []
-    lines = ["To do, by savings, then by severity:"]
+    lines = heading(forms)
     for first, *rest in advice_groups(sorted(forms, key=dearest_first), _group_key):
         for each in first:
             holder = (each["workload"] or "").rpartition("/")[2] or _subject(each)
-            lines += advice_lines(each, action_label(each["action"], each["finding"]), holder)
-            if each is not first[0]:
-                lines.append(f"    conflicts with {first[0]['id']}: apply only one of them")
+            action = action_label(each["action"], each["finding"])
+            lines += advice_lines(each, action, holder, is_other=each is not first[0])
         if rest:
             dollars = sum(dollars_per_day(best) for best, *_ in rest)
             saves = f", which save {dollars_text(dollars)} a day" if dollars > 0 else ""

@@ -1,13 +1,19 @@
 """Recommendations in a terminal: order and lines."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from rightsizer.io.terminal import wrapped
 from rightsizer.model.finding import Action, Finding, Rank, Savings, worth_rank
 from rightsizer.model.frozen import fields
-from rightsizer.model.units import percent_text
-from rightsizer.report.labels import HOURS_A_DAY, action_label, reason_label, savings_label
+from rightsizer.model.units import dollars_text, percent_text
+from rightsizer.report.labels import (
+    HOURS_A_DAY,
+    action_label,
+    reason_label,
+    savings_label,
+    uncapitalized,
+)
 
 _SAVINGS: Final = frozenset(each.name for each in fields(Savings))
 
@@ -28,17 +34,37 @@ def savings_of(advice: Mapping[str, Any]) -> Savings:
     return Savings(**known)
 
 
-def advice_lines(advice: Mapping[str, Any], action: str, subject: str) -> Iterator[str]:
-    """Yield lines: action and subject, reason, savings and confidence."""
+def heading(advice: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the lines above recommendations; of exclusive ones only the best is summed."""
+    dollars: dict[str, float] = {}
+    for each in advice:
+        group = each["exclusive_group"] or each["id"]
+        dollars[group] = max(dollars.get(group, 0.0), dollars_per_day(each))
+    total = sum(dollars.values())
+    saves = f", together {dollars_text(total)} a day" if total > 0 else ""
+    return wrapped(f"To do, largest savings first{saves} (ranges: by price and use):", 0)
+
+
+def advice_lines(
+    advice: Mapping[str, Any], action: str, subject: str, *, is_other: bool = False
+) -> Iterator[str]:
+    """Yield lines: action and subject, reason, savings and confidence.
+
+    `is_other` marks an alternative to the recommendation before.
+    """
     by = f" by {advice['actor']}" if advice["actor"] else ""
-    title = f"{action[:1].upper()}{action[1:]}" + (f": {subject}" if subject else "")
-    yield from wrapped(f"{title}  {advice['severity']}, {advice['state']}{by}  {advice['id']}", 2)
-    yield from wrapped(advice["summary"], 4, 0)
+    action = f"Or instead: {uncapitalized(action)}" if is_other else action[:1].upper() + action[1:]
+    title = action + (f": {subject}" if subject else "")
+    left = 4 if is_other else 2
+    yield from wrapped(
+        f"{title}  {advice['severity']}, {advice['state']}{by}  {advice['id']}", left
+    )
+    yield from wrapped(advice["summary"], left + 2, 0)
     best = next((each["description"] for each in advice["options"] if each["target"]), "")
     best_text = f"best: {best}; " if best and best not in advice["summary"] else ""
     risk = reason_label(advice["risk"]).lower()
-    rest = f"confidence {percent_text(advice['confidence'])}, risk {risk}"
-    yield from wrapped(f"{best_text}{_savings(savings_of(advice))}; {rest}", 4, 0)
+    rest = f"confidence {percent_text(advice['confidence'])}, risk of the change {risk}"
+    yield from wrapped(f"{best_text}{_savings(savings_of(advice))}; {rest}", left + 2, 0)
 
 
 def finding_line(finding: Finding) -> str:

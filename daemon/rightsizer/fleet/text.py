@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from itertools import chain, groupby
 from typing import Any, Final
 
-from rightsizer.console.advice import advice_lines
+from rightsizer.console.advice import advice_lines, heading
 from rightsizer.fleet.answers import opened
 from rightsizer.fleet.pools.placement import gpus_text
 from rightsizer.io.terminal import aligned, counted, wrapped
@@ -108,7 +108,7 @@ _MOST_IDS: Final = 3
 def _advice(advice: Sequence[Mapping[str, Any]], top: int) -> Iterator[str]:
     still_open = opened(advice)
     if still_open:
-        yield "To do, by savings, then by severity:"
+        yield from heading(still_open)
     for each in still_open[:top]:
         yield from advice_lines(each, _action(each["action"]), each["key"] or "")
     if len(still_open) > top:

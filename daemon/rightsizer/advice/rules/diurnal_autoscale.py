@@ -156,8 +156,8 @@ def _problem(
         action=Action.AUTOSCALE,
         summary=(
             f"{who} of {case.workload.name if case.workload else ''}: diurnal load; autoscaling "
-            f"would have used {percent_text(best.saved_ratio)} fewer GPU-hours, with "
-            f"{best.short_ratio:.1%} of the time under capacity."
+            f"would have used {percent_text(best.saved_ratio)} fewer GPU-hours, short of "
+            f"capacity for {best.short_ratio:.1%} of the time."
         ),
         factors=factors,
         risk=risk,

@@ -49,7 +49,7 @@ def judge(subject: CaseSubject, settings: HiddenStallSettings) -> Finding:
         tiers=WITH_POWER,
         why_unsupported="without power or profiling a spinning GPU looks like a working one",
         evidence_name="stalled_ratio",
-        absent="stalled {share} of the time",
+        absent="stalled for {share} of the time",
     )
     if isinstance(seen, Finding):
         return seen

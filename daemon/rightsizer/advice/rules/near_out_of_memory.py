@@ -52,7 +52,7 @@ def judge(subject: CaseSubject, settings: NearOutOfMemorySettings) -> Finding:
         "memory nearly full",
         tiers=frozenset(Tier),
         evidence_name="near_out_of_memory_ratio",
-        absent="nearly out of memory {share} of the time",
+        absent="nearly out of memory for {share} of the time",
     )
     peaks = {
         "memory_peak_ratio": {

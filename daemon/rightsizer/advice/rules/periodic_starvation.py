@@ -50,7 +50,7 @@ def judge(subject: CaseSubject, settings: PeriodicStarvationSettings) -> Finding
         evidence_name="cycles_ratio",
         why_unsupported=_UNSEEN,
         observation=Observation.LOAD_CYCLES,
-        absent="cycles of work and pause at a steady pace {share} of the {time}",
+        absent="cycles of work and pause at a steady pace for {share} of the {time}",
     )
     if isinstance(seen, Finding):
         return seen

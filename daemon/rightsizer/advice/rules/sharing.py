@@ -80,7 +80,7 @@ def judge(subject: CaseSubject, settings: SharingSettings) -> Finding:
         action=best.action or Action.NONE,
         summary=(
             f"{subject.name} of {name}: {percent_text(round(free, 4))} of the GPU is free for "
-            f"another workload; best: {best.description}."
+            f"another workload; best for it: {best.description}."
         ),
         factors=factors,
         risk=best.risk,

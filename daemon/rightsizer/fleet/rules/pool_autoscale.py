@@ -150,8 +150,8 @@ def _problem(subject: PoolSubject, outlook: _Outlook, margin: float) -> Finding:
         action=Action.AUTOSCALE,
         summary=(
             f"{pool.name}: diurnal load; {least} to {most} nodes instead of {load.size} would "
-            f"have used {percent_text(planned.saved_ratio)} fewer node-hours, with "
-            f"{planned.short_ratio:.1%} of the time under capacity."
+            f"have used {percent_text(planned.saved_ratio)} fewer node-hours, short of "
+            f"capacity for {planned.short_ratio:.1%} of the time."
         ),
         factors=subject.factors(margin),
         risk=risk,

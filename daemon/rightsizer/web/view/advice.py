@@ -5,15 +5,17 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rightsizer.model.advice import Advice
-from rightsizer.model.finding import Finding, Option, Risk
-from rightsizer.model.units import format_duration, percent_text
+from rightsizer.model.finding import Action, Finding, Option, Risk
+from rightsizer.model.units import Nanoseconds, format_duration, percent_text
 from rightsizer.report.advice_groups import GroupKey, Unit, advice_groups
 from rightsizer.report.labels import (
     ABSENT,
     TIMES,
     action_label,
     display_name,
+    moment_label,
     reason_label,
+    uncapitalized,
 )
 from rightsizer.web.view.totals import interval
 
@@ -75,6 +77,17 @@ def title_label(finding: Finding, names: Mapping[str, str]) -> str:
     return f"{action}: {subject}" if subject else action
 
 
+_TO_A_BOARD: Final = frozenset({Action.CHANGE_GPU_TYPE, Action.SHARE_MIG})
+
+
+def target_label(finding: Finding) -> str:
+    """Return the best board or MIG slice to change to, such as `NVIDIA A30`; empty for others."""
+    if finding.action not in _TO_A_BOARD:
+        return ""
+    best = next((option.description for option in finding.options if option.target), "")
+    return best.partition(":")[0]
+
+
 def grouped(advice: Sequence[Advice]) -> tuple[tuple[Unit[Advice], ...], ...]:
     """Group advice as it is displayed, preserving order."""
     return advice_groups(advice, _group_key)
@@ -103,6 +116,13 @@ def outcome_label(advice: Advice) -> str:
         saved = format_duration(max(0.0, advice.realized_gpu_hours) * 3600.0)
         parts.append(f"{saved} of GPU time saved while before and after were compared")
     return "; ".join(parts)
+
+
+def ended_label(advice: Advice, now: Nanoseconds) -> str:
+    """Return an action that is no longer due: `ended 6 h ago: use CUDA graphs`."""
+    action = uncapitalized(action_label(advice.finding.action, advice.finding.kind))
+    when = "" if advice.closed is None else f" {moment_label(advice.closed, now).age} ago"
+    return f"ended{when}: {action}"
 
 
 def reasons_label(finding: Finding) -> str:

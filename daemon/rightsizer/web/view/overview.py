@@ -1,6 +1,7 @@
 """View of all GPUs as one table: one row per board, highest potential savings first."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from rightsizer.model.advice import Advice
 from rightsizer.model.device import Device
@@ -8,6 +9,13 @@ from rightsizer.model.finding import UNADVISED, Rank
 from rightsizer.model.frozen import dataclass
 from rightsizer.web.view.device import DeviceCardView
 from rightsizer.web.view.totals import Spending, WasteView, waste_view
+
+
+class AdviceByState(NamedTuple):
+    """Advice shown on the page."""
+
+    opened: Sequence[Advice]
+    closed: Sequence[Advice]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,13 +27,15 @@ class OverviewRow:
     """Of the span; for a divided board, over its instances."""
     to_do: tuple[Advice, ...]
     """Advice, highest savings first."""
+    ended: Advice | None
+    """Latest advice that is no longer open."""
     instances: tuple["OverviewRow", ...] = ()
 
 
 def overview_rows(
     devices: Sequence[DeviceCardView],
     spending: Callable[[Device], Spending],
-    open_advice: Sequence[Advice],
+    advice: AdviceByState,
 ) -> tuple[OverviewRow, ...]:
     """Return a row per board, with its MIG instances: silent ones first, then as in `advise`."""
     by_parent: dict[str, list[DeviceCardView]] = {}
@@ -33,7 +43,7 @@ def overview_rows(
         if (mig := card.report.device.mig) is not None:
             by_parent.setdefault(mig.parent_uuid, []).append(card)
     rows = [
-        _row(card, by_parent.get(card.report.device.uuid, []), spending, open_advice)
+        _row(card, by_parent.get(card.report.device.uuid, []), spending, advice)
         for card in devices
         if card.report.device.mig is None
     ]
@@ -52,19 +62,19 @@ def _row(
     card: DeviceCardView,
     inside: Sequence[DeviceCardView],
     spending: Callable[[Device], Spending],
-    open_advice: Sequence[Advice],
+    advice: AdviceByState,
 ) -> OverviewRow:
-    instances = [_row(each, (), spending, open_advice) for each in inside]
+    instances = [_row(each, (), spending, advice) for each in inside]
     of = [each.report.device for each in inside or [card]]
     uuids = {card.report.device.uuid, *(each.uuid for each in of)}
     return OverviewRow(
         card=card,
         waste=waste_view(map(spending, of)),
-        to_do=_to_do(uuids, open_advice),
+        to_do=tuple(sorted(_about(uuids, advice.opened), key=lambda each: each.finding.rank)),
+        ended=max(_about(uuids, advice.closed), key=lambda each: each.closed or 0, default=None),
         instances=tuple(sorted(instances, key=_most_to_save_first)),
     )
 
 
-def _to_do(uuids: set[str], open_advice: Sequence[Advice]) -> tuple[Advice, ...]:
-    about = (each for each in open_advice if not uuids.isdisjoint(each.finding.devices))
-    return tuple(sorted(about, key=lambda each: each.finding.rank))
+def _about(uuids: set[str], advice: Sequence[Advice]) -> Iterator[Advice]:
+    return (each for each in advice if not uuids.isdisjoint(each.finding.devices))

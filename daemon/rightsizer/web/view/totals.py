@@ -57,8 +57,6 @@ class WasteView:
     """Unused time, including headroom, in GPU-hours and energy."""
     wasted: UsageAmount = _NOTHING
     """Idle, stalled or throttled time."""
-    headroom_hours: float = 0.0
-    """Hours of a GPU that stayed free during work."""
 
     @property
     def known_text(self) -> str:
@@ -105,10 +103,7 @@ def waste_view(spendings: Iterable[Spending]) -> WasteView:
     if joules > 0:
         unused += f", {joules / JOULES_PER_KILOWATT_HOUR:,.1f} kWh"
     label = ", ".join(f"{part.name} {part.text}" for part in parts)
-    headroom = causes[Cause.HEADROOM] / HOUR_SECONDS
-    return WasteView(
-        percent_text(used / known), known, parts, label, unused, summed(amounts), headroom
-    )
+    return WasteView(percent_text(used / known), known, parts, label, unused, summed(amounts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +230,6 @@ def severity_counts(advice: Iterable[Advice]) -> dict[Severity, int]:
     return {severity: counts[severity] for severity in SEVERITY_COLORS if counts[severity]}
 
 
-def part_of(shares: Sequence[Share], *states: State) -> float:
-    """Return the share of time in any of these states."""
-    return sum(share.ratio for share in shares if share.key in states)
+def part_of(shares: Sequence[Share], key: str) -> float:
+    """Return the share of time with this key, a state or a cause of waste; 0 if absent."""
+    return sum(share.ratio for share in shares if share.key == key)
