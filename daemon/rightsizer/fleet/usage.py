@@ -143,8 +143,8 @@ def _divided(
     day: SummedDay, first: int, last: int, shares: Mapping[str, float], hours: float
 ) -> dict[str, UseSum]:
     """Divide a run of a device's day by holder; `hours` are counted per second."""
-    known = float(day.known[first:last].sum())
-    silent = max(0.0, float(day.present_seconds[first:last].sum()) - known)
+    known = day.known_over(first, last)
+    silent = max(0.0, day.like.present_over(first, last)[day.row] - known)
     used = day.sum_over(_USED, first, last)
     joules = day.sum_over(_ENERGY, first, last)
     given = sum(shares.values())

@@ -135,15 +135,13 @@ def combined(parts: Sequence[DevicePart]) -> DayFrame:
     layout = _shared(frozenset(part.frame.layout for part in parts if part.frame is not None))
     devices = np.zeros(grid.count, np.float32)
     demands: dict[Resource, Histogram] = {}
-    values = np.zeros((len(layout.columns), grid.count), np.float32)
+    own = np.stack([part.values(layout) for part in parts])
+    values = own.sum(axis=0)
     means, peaks = layout.additive, layout.additive + layout.means
-    excesses = np.full((layout.means, grid.count), -np.inf)
+    # Peaks of the shared means, in the same order.
+    excesses = np.fmax.reduce(own[:, peaks:].astype(float) - own[:, means:peaks], axis=0)
     for part in parts:
         devices[part.inside] += np.float32(part.share_ratio)
-        own = part.values(layout)
-        values += own
-        # Peaks of the shared means, in the same order.
-        excesses = np.fmax(excesses, own[peaks:].astype(float) - own[means:peaks])
         weight = part.share_ratio * (part.last + 1 - part.first) / part.grid.count
         for resource, histogram in part.frame.demands.items() if part.frame else ():
             mine = histogram if weight >= 1.0 else histogram.scaled(weight)

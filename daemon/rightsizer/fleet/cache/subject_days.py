@@ -161,8 +161,7 @@ class SubjectDays:
 
     def known_in(self, start: Nanoseconds, end: Nanoseconds) -> float:
         """Return the known seconds of a span."""
-        parts = (day.known[first:last].sum() for day, first, last in self._in(start, end))
-        return float(sum(parts))
+        return sum(day.known_over(first, last) for day, first, last in self._in(start, end))
 
     def window(
         self, subject: str, start: Nanoseconds, end: Nanoseconds, *, is_shared: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, cached_property
 from typing import Final, Self
 
@@ -21,6 +21,8 @@ from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.state import State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
+_EMPTY: Final = ColumnKind.STATE.column(State.IDLE_EMPTY)
+_HELD: Final = ColumnKind.STATE.column(State.IDLE_HELD)
 _UNKNOWN: Final = ColumnKind.STATE.column(State.UNKNOWN)
 _MORE_THAN_ALL: Final = 1.0 + 1e-3
 """Tolerance for rounding; larger values are impossible."""
@@ -63,6 +65,28 @@ class LikeDays:
         return self.known if unknown is None else self.known + zero_where_unknown(unknown)
 
     @cached_property
+    def present_over(self) -> Callable[[int, int], list[float]]:
+        """Getter of the present seconds of each frame between intervals, the last exclusive."""
+        return _sums_over(self.present_seconds)
+
+    @cached_property
+    def known_over(self) -> Callable[[int, int], list[float]]:
+        """Getter of the known seconds of the same."""
+        return _sums_over(self.known)
+
+    @cached_property
+    def use(self) -> tuple[Floats, Floats, Floats]:
+        """Whether frames were present, their share in use, and their devices at work."""
+        empty, idle = (
+            0.0 if found is None else zero_where_unknown(found)
+            for found in map(self.column, (_EMPTY, _HELD))
+        )
+        is_known, step = self.known > 0, self.grid.step / NANOSECONDS_PER_SECOND
+        used = np.where(is_known, 1.0 - empty / np.where(is_known, self.known, np.inf), 0.0)
+        active = np.maximum(0.0, self.known - empty - idle) / step
+        return np.asarray(self.present_seconds > 0, float), used, active
+
+    @cached_property
     def known_parts(self) -> Floats:
         """Known share of each interval, 0 to 1."""
         longest = self._longest
@@ -83,6 +107,10 @@ class LikeDays:
             return [(last - first) * self.grid.step] * len(self.frames)
         counts = devices[:, first:last].sum(axis=1, dtype=float)
         return [round(count * self.grid.step) for count in counts.tolist()]
+
+
+def _sums_over(values: Floats) -> Callable[[int, int], list[float]]:
+    return cache(lambda at, end: values[:, at:end].sum(axis=1).tolist())
 
 
 class SummedDay:
@@ -107,6 +135,10 @@ class SummedDay:
             like = LikeDays([found[place] for place in places], settings)
             days |= {at: cls(found[at], settings, (like, row)) for row, at in enumerate(places)}
         return [days[place] for place in range(len(found))]
+
+    def known_over(self, first: int, last: int) -> float:
+        """Return the known seconds between intervals, the last exclusive."""
+        return self.like.known_over(first, last)[self.row]
 
     def sum_over(self, column: str, first: int, last: int) -> float:
         """Return the sum of an additive column between intervals, 0 if unknown."""

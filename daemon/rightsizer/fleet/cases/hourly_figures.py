@@ -12,13 +12,13 @@ from numpy.typing import ArrayLike
 
 from rightsizer.fleet.cache.combination import hourly
 from rightsizer.fleet.cache.day_cache import HoldingRow, by_first_day
-from rightsizer.fleet.cache.day_frame import Floats, kind_of, zero_where_unknown
+from rightsizer.fleet.cache.day_frame import Floats, kind_of
 from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, Grid
 from rightsizer.fleet.cache.subject_days import SubjectDays
 from rightsizer.fleet.cache.summed_day import SummedDay
 from rightsizer.fleet.model import FleetDevice, HourlySeries
 from rightsizer.model.frozen import dataclass, field
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.units import Nanoseconds
 
 _HOURS: Final = DAY // COARSE_STEP
 
@@ -192,16 +192,11 @@ class NodeSums:
 
 def _counts(day: SummedDay, ratio: float, rows: Sequence[HoldingRow]) -> GpuCounts:
     """Count as held what a scheduler allocated, and what is in use otherwise."""
-    grid, step = day.frame.grid, day.frame.grid.step / NANOSECONDS_PER_SECOND
-    columns = map(day.frame.column, ("state:idle_empty", "state:idle_held"))
-    empty, idle = (0.0 if each is None else zero_where_unknown(each) for each in columns)
+    grid = day.frame.grid
+    present, used, active = (each[day.row] for each in day.like.use)
     shares = np.zeros(grid.count)
     for row in rows:
         first, last = row.places(grid)
         inside = slice(max(0, first), max(0, last))
         shares[inside] = np.minimum(1.0, shares[inside] + row.share_ratio)
-    known = np.where(day.known > 0, day.known, np.inf)
-    shares = np.where(day.known > 0, np.maximum(shares, 1.0 - empty / known), shares)
-    present = day.present_seconds > 0
-    active = np.maximum(0.0, day.known - empty - idle) / step
-    return GpuCounts(grid, np.stack((ratio * present, ratio * shares, ratio * active)))
+    return GpuCounts(grid, ratio * np.stack((present, np.maximum(shares, used), active)))
