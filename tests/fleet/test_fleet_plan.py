@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from cached_fleet import FIRST_DAY, estate_device
 from readings import DAY, HOUR, MINUTE
-from rightsizer.fleet.cache.grid import COARSE_STEP, FINE_STEP
+from rightsizer.fleet.cache.grid import COARSE_STEP, FINE_STEP, Grid
 from rightsizer.fleet.fetch import COLUMNS, SHARD_QUERIES, FetchPlan, PlannedSource, plan_of
+from rightsizer.fleet.model import Cluster
 from rightsizer.fleet.settings import FleetSettings, StoreSettings
 from rightsizer.fleet.source import SourceReport
 from rightsizer.model.units import Nanoseconds
@@ -69,6 +70,30 @@ def test_more_is_never_asked_for_than_is_allowed_beyond_the_last_day(most: int) 
     """Another five-minute day is added only if it fits entirely."""
     found = plan(samples_maximum=most)
     assert len(found.fine_days) == 1 or found.samples <= most
+
+
+@given(st.integers(100_000, 6_000_000))
+@settings(max_examples=30)
+def test_a_cluster_is_read_in_the_same_steps_beside_others_and_by_shards(most: int) -> None:
+    """Otherwise shards would see peaks that a single look does not."""
+    clusters = []
+    for name, devices in (("east", DEVICES), ("west", DEVICES[:9])):
+        report = replace(source().report, cluster=Cluster(name))
+        clusters.append(
+            PlannedSource(report, tuple(replace(each, cluster=name) for each in devices))
+        )
+
+    def steps(sources: Sequence[PlannedSource], shard: str = "") -> set[tuple[str, str, Grid]]:
+        limits = FleetSettings(samples_maximum=most, shard=shard)
+        return {
+            (one.cluster, one.device.uuid, each.grid)
+            for each in plan_of(sources, nothing, NOW, limits).shards
+            for one in each.devices
+        }
+
+    whole = steps(clusters)
+    assert steps(clusters[:1]) | steps(clusters[1:]) == whole
+    assert set().union(*(steps(clusters, f"node:{n}/3") for n in range(3))) == whole
 
 
 def test_days_by_the_hour_are_read_at_once_as_far_as_a_source_can() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -60,7 +61,7 @@ class FetchPlan:
 
     shards: tuple[FetchShard, ...]
     fine_days: tuple[int, ...]
-    """Days since the epoch that are read in five-minute steps."""
+    """Days since the epoch that are read in five-minute steps in all clusters."""
     coarse_days: tuple[int, ...]
     kept: int
     """Device days that are already cached."""
@@ -87,13 +88,16 @@ def plan_of(
 ) -> FetchPlan:
     """Plan a run; `done` has, by source and days, up to when each device was read.
 
-    With `is_read`, what shards have read until now is not read again. Days are read by the same
-    steps in all shards of the nodes.
+    With `is_read`, what shards have read until now is not read again. Steps depend on the whole of
+    a cluster and on no other, so that shards read what a single look reads.
     """
     first = (now - nanoseconds(settings.lookback_seconds)) // DAY
     late = nanoseconds(settings.late_seconds)
     days = range(first, now // DAY + 1)
-    fine = _fine_days(sources, days, now, settings)
+    by_cluster = defaultdict[str, list[PlannedSource]](list)
+    for each in sources:
+        by_cluster[each.report.cluster.name].append(each)
+    fine = {name: _fine_days(own, days, now, settings) for name, own in by_cluster.items()}
     shards: list[FetchShard] = []
     kept = wanted = samples = 0
     most = max(1, settings.store.series_maximum // _WIDEST)
@@ -104,7 +108,9 @@ def plan_of(
         )
         asked: list[_GridDevices] = []
         for day in reversed(days):
-            grid = _grid_of(source.report, day, now, is_fine=day in fine)
+            grid = _grid_of(
+                source.report, day, now, is_fine=day in fine[source.report.cluster.name]
+            )
             if grid is None:
                 continue
             # A day read after its last sample is complete, in either step.
@@ -121,8 +127,10 @@ def plan_of(
             near = sorted(left, key=lambda one: (one.cluster, one.node, one.device.uuid))
             parts = (tuple(near[place : place + most]) for place in range(0, len(near), most))
             shards += (FetchShard(name, grid, part, now) for part in parts)
-    coarse, queries = tuple(day for day in days if day not in fine), len(shards) * SHARD_QUERIES
-    return FetchPlan(tuple(shards), tuple(sorted(fine)), coarse, kept, wanted, queries, samples)
+    coarse = tuple(day for day in days if any(day not in own for own in fine.values()))
+    finely = tuple(day for day in days if day not in coarse)
+    queries = len(shards) * SHARD_QUERIES
+    return FetchPlan(tuple(shards), finely, coarse, kept, wanted, queries, samples)
 
 
 def _grid_of(report: SourceReport, day: int, now: Nanoseconds, *, is_fine: bool) -> Grid | None:
@@ -138,7 +146,7 @@ def _grid_of(report: SourceReport, day: int, now: Nanoseconds, *, is_fine: bool)
 def _fine_days(
     sources: Sequence[PlannedSource], days: range, now: Nanoseconds, settings: FleetSettings
 ) -> frozenset[int]:
-    """Return the newest days within the sample limit, at least the last hours."""
+    """Return a cluster's newest days within the sample limit, at least the last hours."""
     series = sum(len(source.devices) * COLUMNS for source in sources)
     fine = {day for day in days if (day + 1) * DAY > now - nanoseconds(settings.fine_seconds)}
     left = settings.samples_maximum - series * (

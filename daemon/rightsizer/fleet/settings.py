@@ -179,8 +179,8 @@ class FleetSettings:
             namespace does.
         sources: Sources to read: `rightsizer`, `dcgm-exporter`, `kube-state-metrics`, `slurm` and
             `serving`; empty for all that are found.
-        samples_maximum: Samples of a first run up to which days are read in five-minute steps,
-            newest first; older days are read by the hour.
+        samples_maximum: Samples of a cluster in a first run up to which days are read in
+            five-minute steps, newest first; older days are read by the hour.
             Source: a fortnight of 150 GPUs by five minutes; half a gigabyte of answers
         fine_seconds: Recent history always read in five-minute steps; each UTC day uses one step
             size.
