@@ -71,7 +71,7 @@ def _numbers() -> list[Panel]:
         ).decimals(1),
         number(
             "Known",
-            "Known part of all devices' time over the lookback.",
+            "Known part of the present devices' time over the lookback.",
             "percentunit",
             over(f"min({served('rightsizer_fleet_coverage_ratio')})"),
             COVERAGE,

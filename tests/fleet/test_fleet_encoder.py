@@ -81,12 +81,12 @@ def test_verdicts_are_counted_by_rule() -> None:
         )
     )
     assert document["verdicts"] == {
-        "idle": {"complaints": 2, "well": 5, "abstained": {"InsufficientData": 3}, "missing": []},
+        "idle": {"complaints": 2, "well": 5, "abstained": {"InsufficientData": 3}, "missing": {}},
         "packing": {
             "complaints": 0,
             "well": 0,
             "abstained": {"UnsupportedTelemetry": 3},
-            "missing": ["no cpu is read", "no disk is read"],
+            "missing": {"no cpu is read": 2, "no disk is read": 1},
         },
     }
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from shutil import copyfile
 
 import pytest
 
-from cached_fleet import FIRST_DAY, MadeUp, NoStore, estate_device
+from cached_fleet import FIRST_DAY, MadeUp, NoStore, day_frame, estate_device
 from readings import DAY, HOUR, MINUTE, workload
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.verdict import CaseSubject
-from rightsizer.fleet.cache.day_cache import DayCache
+from rightsizer.fleet.cache.day_cache import DayCache, PackedDay
+from rightsizer.fleet.cache.grid import COARSE_STEP, Grid
 from rightsizer.fleet.cases.case import BatchRequest, batches_of, case_measurement
 from rightsizer.fleet.cases.evaluation import (
     BatchEvaluation,
@@ -23,6 +25,7 @@ from rightsizer.fleet.cases.evaluation import (
 from rightsizer.fleet.cases.occupancy import occupancy_of
 from rightsizer.fleet.cases.view_builder import BatchContribution, view_of
 from rightsizer.fleet.fetch import FetchTask, PlannedSource, fetch, plan_of
+from rightsizer.fleet.model import FleetDay
 from rightsizer.fleet.process_pool import ProcessPool
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import SourceReport
@@ -94,6 +97,29 @@ def test_every_verdict_is_counted(path: Path) -> None:
     assert few.tallies == all_of_them.tallies
     assert few.tallies.total() == len(all_of_them.judgements) == 10 * len(RULES)
     assert len(few.judgements) < len(all_of_them.judgements)
+
+
+def test_time_of_a_gpu_that_is_gone_is_no_coverage_of_others(path: Path, tmp_path: Path) -> None:
+    """It would hide how much of their time is unknown."""
+    later = order(path)
+    gone, both = estate_device(20), tmp_path / "fleet.db"
+    copyfile(path, both)
+    with DayCache(both) as day_cache:
+        day = FleetDay({gone.device.uuid: day_frame(FIRST_DAY + 1)})
+        grid = Grid(FIRST_DAY + 1, COARSE_STEP)
+        day_cache.put(PackedDay.of("rightsizer", grid, [gone.device.uuid], NOW, day))
+    present = {**later.occupancy.present, gone.device.uuid: (gone.device.uuid,)}
+    request = replace(
+        later,
+        devices={**DEVICES, gone.device.uuid: gone},
+        occupancy=replace(later.occupancy, present=present),
+    )
+    known = []
+    for file, each in ((path, later), (both, request)):
+        found = evaluate_batches(BatchEvaluation(file, spans=(3 * DAY,)), each, ProcessPool())
+        known.append(found.parts.known_seconds[3 * DAY])
+    assert known[0] == known[1] > 0
+    assert [each.device for each in found.parts.lost] == [gone]
 
 
 def test_open_advice_is_judged_even_when_healthy(path: Path) -> None:

@@ -104,6 +104,25 @@ def test_a_part_without_clusters_changes_nothing() -> None:
         assert whole[name] == east[name]
 
 
+def test_what_is_merged_depends_on_no_order_of_files() -> None:
+    """Missing telemetry is counted, however rare it is in one of the clusters."""
+    east, west = answer("east"), answer("west")
+    for document, counts in ((east, {"a": 3, "b": 1}), (west, {"c": 2, "b": 4})):
+        document["verdicts"] = {
+            "idle": {
+                "complaints": 1,
+                "well": 2,
+                "abstained": {"UnsupportedTelemetry": sum(counts.values())},
+                "missing": counts,
+            }
+        }
+    whole = merged([west, east], ["west.json", "east.json"])
+    assert whole == merged([east, west], ["east.json", "west.json"])
+    (row,) = whole["verdicts"].values()
+    assert list(row["missing"].items()) == [("b", 5), ("a", 3), ("c", 2)]
+    assert (row["complaints"], row["abstained"]) == (2, {"UnsupportedTelemetry": 10})
+
+
 def test_one_cluster_in_two_answers_is_refused() -> None:
     """It would be counted twice."""
     with pytest.raises(UsageError, match=r"b.json: is about cluster 'east', as a.json is"):

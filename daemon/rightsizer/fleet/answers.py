@@ -95,8 +95,6 @@ def _keep(
         document[name] = [each for each in document[name] if is_wanted(each)]
 
 
-MOST_MISSING: Final = 3
-"""Limit of the missing telemetry listed for each rule."""
 _ROWS: Final = ("sources", "clusters", "pools", "findings", "advice", "node_advice", "waiting")
 _KEYS: Final = (*_ROWS, "waiting_work", "teams", "usage", "verdicts", "use", "notes", "time")
 _HOURS: Final = tuple(f"{kind}_gpu_hours" for kind in ("held", "unknown", "used", "wasted"))
@@ -160,6 +158,7 @@ def merged(answers: Sequence[_JsonObject], names: Sequence[str]) -> _JsonObject:
         UsageError: two answers are about one cluster, or look back over different spans.
     """
     _check(answers, names)
+    answers = sorted(answers, key=lambda each: [row["name"] for row in each["clusters"]])
     devices = sum(each["devices"] for each in answers)
     known = sum(each["coverage_ratio"] * each["devices"] for each in answers)
     rows: _JsonObject = {
@@ -212,13 +211,13 @@ def _check(answers: Sequence[_JsonObject], names: Sequence[str]) -> None:
 def _verdicts(tables: Iterable[Mapping[str, Any]]) -> _JsonObject:
     found: _JsonObject = {}
     for rule, row in chain.from_iterable(table.items() for table in tables):
-        none = {"complaints": 0, "well": 0, "abstained": Counter[str](), "missing": []}
-        whole = found.setdefault(rule, none)
-        whole["complaints"] += row["complaints"]
-        whole["well"] += row["well"]
-        whole["abstained"].update(row["abstained"])
-        missing = dict.fromkeys((*whole["missing"], *row["missing"]))
-        whole["missing"] = list(missing)[:MOST_MISSING]
+        whole = found.setdefault(rule, {"complaints": 0, "well": 0})
+        for name in ("complaints", "well"):
+            whole[name] += row[name]
+        for name in ("abstained", "missing"):
+            whole[name] = whole.get(name, Counter()) + Counter(row[name])
+    for row in found.values():
+        row["missing"] = dict(sorted(row["missing"].items(), key=lambda each: (-each[1], each[0])))
     return dict(sorted(found.items()))
 
 
@@ -249,5 +248,5 @@ def _summed(rows: Sequence[_JsonObject]) -> _JsonObject:
         )
     for name in ("price_source", "price_date"):
         words = chain.from_iterable(row[name].split("; ") for row in telling)
-        found[name] = "; ".join(dict.fromkeys(filter(None, words)))
+        found[name] = "; ".join(sorted({*words} - {""}))
     return {**rows[0], **found}

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import Judgement
-from rightsizer.fleet.answers import MOST_MISSING, ranked
+from rightsizer.fleet.answers import ranked
 from rightsizer.fleet.cases.evaluation import VerdictKind
 from rightsizer.fleet.context import FleetContext
 from rightsizer.fleet.fetch import FetchPlan
@@ -150,17 +150,17 @@ def encode_reading(context: FleetContext, use: StoreUse, days: Path) -> dict[str
 def _verdicts(answer: FleetAnswer) -> dict[str, Any]:
     """Encode by rule the numbers of complaints, no findings, and abstentions by reason.
 
-    Missing telemetry is described, most frequent first.
+    Missing telemetry is counted by its description, most frequent first.
     """
     found: dict[str, dict[str, Any]] = {}
     ordered = sorted(answer.tallies.items(), key=lambda each: (each[0].rule, -each[1], each[0][1:]))
     for tally, count in ordered:
-        none = {"complaints": 0, "well": 0, "abstained": Counter[str](), "missing": []}
+        none = {"complaints": 0, "well": 0, "abstained": Counter[str](), "missing": Counter[str]()}
         rule = found.setdefault(tally.rule, none)
         if tally.abstained is not None:
             rule["abstained"][tally.abstained] += count
-            if tally.missing and len(rule["missing"]) < MOST_MISSING:
-                rule["missing"].append(tally.missing)
+            if tally.missing:
+                rule["missing"][tally.missing] += count
         else:
             rule["well" if tally.finding is FindingKind.OPTIMIZED else "complaints"] += count
     return found

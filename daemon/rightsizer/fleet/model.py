@@ -256,7 +256,7 @@ class FleetView:
     workloads: tuple[FleetWorkload, ...]
     waiting: tuple[WaitingWork, ...] = ()
     coverage_ratio: float = 0.0
-    """Known share of all devices' time over the span."""
+    """Known share of the present devices' time over the span."""
     lost: tuple[LostDevice, ...] = ()
     """By pool and uuid."""
     empty: Mapping[str, Nanoseconds] = field(default_factory=dict, hash=False)

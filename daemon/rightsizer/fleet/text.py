@@ -246,7 +246,7 @@ def _silent(verdicts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         if counts["abstained"] and not counts["complaints"] and not counts["well"]:
             most = max(counts["abstained"], key=lambda reason: counts["abstained"][reason])
             is_lacking = most == Reason.UNSUPPORTED_TELEMETRY and counts["missing"]
-            why = counts["missing"][0] if is_lacking else str(most)
+            why = next(iter(counts["missing"])) if is_lacking else str(most)
             rules.setdefault(why, []).append(rule)
     if rules:
         yield ""

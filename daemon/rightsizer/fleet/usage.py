@@ -264,4 +264,4 @@ def _dollars(costs: Sequence[HourlyCost | None], hours: Sequence[float]) -> Esti
 
 
 def _joined(words: Iterable[str]) -> str:
-    return "; ".join(dict.fromkeys(filter(None, words)))
+    return "; ".join(sorted({*words} - {""}))

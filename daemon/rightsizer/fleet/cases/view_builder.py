@@ -50,7 +50,7 @@ class BatchContribution:
     free: set[str] = field(default_factory=set)
     """Uuids of devices without a holder."""
     known_seconds: dict[Nanoseconds, float] = field(default_factory=dict)
-    """Over all devices, by span."""
+    """Over present devices, by span."""
     empty: dict[str, Nanoseconds] = field(default_factory=dict)
     """Since when those are empty, by uuid; without devices used by unknown holders."""
     lost: list[LostDevice] = field(default_factory=list)
@@ -86,7 +86,7 @@ def contribution_of(
         looked = cases.now - lookback, cases.now
         add_uses(found.uses, uses_of(device, days, cases.rows(uuid), looked, owners))
         found.lost += _lost(cases, device)
-        for span in spans:
+        for span in spans if cases.is_present(uuid) else ():
             found.known_seconds[span] += days.known_in(cases.now - span, cases.now)
     for case in cases.cases(0):
         uuids = [device.uuid for device in case.devices]
