@@ -36,6 +36,8 @@ UNKNOWN = WorkloadClass.UNKNOWN
             "kubectl -n lab delete job train",
         ),
         (held(WorkloadKind.SLURM, "4711", WorkloadClass.BATCH), "scancel 4711"),
+        (held(WorkloadKind.SLURM, "12_3", WorkloadClass.BATCH), "scancel 12_3"),
+        (held(WorkloadKind.SLURM, "12+1", WorkloadClass.BATCH), "scancel 12+1"),
         (held(WorkloadKind.SLURM, "my job", WorkloadClass.BATCH), "scancel --name='my job'"),
         (held(WorkloadKind.CONTAINER, "vllm", UNKNOWN, container="a1b2"), "docker stop a1b2"),
         (held(WorkloadKind.SYSTEMD, "chat.service", UNKNOWN), "systemctl stop chat.service"),

@@ -114,6 +114,7 @@ def test_job_and_step(owners: SlurmCollector, tmp_path: Path) -> None:
         ("slurmstepd: [4711.batch]", "slurm:4711", "batch"),
         ("slurmstepd: [4711.0]", "slurm:4711", "0"),
         ("slurmstepd: [4711]", "slurm:4711", ""),
+        ("slurmstepd: [4711+1.0]", "slurm:4711+1", "0"),
         ("slurmstepd: [x.0]", "systemd:slurmd.service", ""),
         ("/usr/sbin/slurmstepd infinity", "systemd:slurmd.service", ""),
     ],

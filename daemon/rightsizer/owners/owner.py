@@ -1,5 +1,6 @@
 """Base class of owners with their commands, and the protocols of their collectors."""
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -24,6 +25,10 @@ SERVER: Final = Workload("server", WorkloadKind.OTHER, "server")
 """Stands for programs that use all GPUs of a node and belong to no job, such as a display's."""
 
 Instructions = tuple[Instruction, ...]
+
+
+_JOB_NUMBER: Final = re.compile(r"\d+(?:[_+]\d+)?")
+"""Of a job, a task of an array or a part of a heterogeneous job."""
 
 
 class OwnerCollector(Protocol):
@@ -201,7 +206,7 @@ class Owner:
             "deployment": f"deployment/{workload.name}",
         }
         quoted = {fact: shlex.quote(name) for fact, name in names.items()}
-        is_number = workload.name.replace("_", "").isdecimal()
+        is_number = _JOB_NUMBER.fullmatch(workload.name) is not None
         job = workload.name if is_number else f"--name={quoted['name']}"
         namespace = f" -n {shlex.quote(workload.namespace)}" if workload.namespace else ""
         return quoted | {"kubectl": f"kubectl{namespace}", "job": job}

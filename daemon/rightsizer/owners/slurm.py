@@ -115,7 +115,9 @@ def job_in(paths: Sequence[str]) -> tuple[str, str] | None:
 
 
 _DAEMON: Final = "slurmstepd"
-_TITLE: Final = re.compile(r"slurmstepd: \[(?P<job>\d{1,10})(?:\.(?P<step>[^\]]{1,64}))?\]")
+_TITLE: Final = re.compile(
+    r"slurmstepd: \[(?P<job>\d{1,10}(?:\+\d{1,4})?)(?:\.(?P<step>[^\]]{1,64}))?\]"
+)
 """Of the daemon of each step; an older one for a batch script has no step."""
 
 
