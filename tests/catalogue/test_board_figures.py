@@ -47,10 +47,11 @@ def test_memory_of_the_driver_is_near_the_published_memory() -> None:
 
 
 def test_achieved_figures_are_below_the_peaks() -> None:
-    """For each peak, and for the bandwidth in each format, measured or assumed."""
+    """For each peak, and for the bandwidth in each format, measured or assumed; GeForce boosts."""
     for board in BOARDS.values():
+        most = 0.99 if "GeForce" in str(board.names) else 0.9
         for precision in Precision:
-            assert 0.2 < board.efficiency.gemm_ratio(precision) <= 0.9, board.key
+            assert 0.2 < board.efficiency.gemm_ratio(precision) <= most, board.key
         for ratios in (board.efficiency.weight_read, board.efficiency.decode_attention):
             assert all(0.4 < ratio <= 0.9 for ratio in ratios.values()), board.key
         assert board.efficiency.gemm.keys() <= board.peak_per_second.keys(), board.key

@@ -144,7 +144,10 @@ def test_every_measured_efficiency_is_there_and_no_other() -> None:
 
 
 def test_assumed_efficiency_agrees_with_similar_measured_boards() -> None:
-    """Leave-one-out: bf16 of each measured board is predicted within a factor of 1.41."""
+    """Leave-one-out: bf16 of each measured board is predicted within a factor of 1.41.
+
+    GeForce boards have figures of their own, as they boost.
+    """
     errors = {}
     for row in rows_of("efficiency.csv"):
         board = built_in().boards[row["gpu_key"]]
@@ -152,6 +155,7 @@ def test_assumed_efficiency_agrees_with_similar_measured_boards() -> None:
             other.achievable_compute_ratio
             for other in built_in().boards.values()
             if other.architecture == board.architecture
+            and "GeForce" not in str(other.names)
             and other.origin("efficiency.gemm.bf16").kind is OriginKind.ASSUMED
         ]
         if others:

@@ -234,7 +234,7 @@ def test_utilization_beside_frozen_weights_counts_what_is_computed() -> None:
         whole = rate(Training(4), layout, board)
         adapted = rate(Training(4), layout, board, ModelTask.FINETUNE_LORA)
         assert 0.8 < adapted.mfu_ratio / whole.mfu_ratio < 1.2
-        assert adapted.mfu_ratio < 0.7
+        assert adapted.mfu_ratio < built_in().get(board).achievable_compute_ratio
         ratio = adapted.tokens_per_second.value / whole.tokens_per_second.value
         assert 1.1 < ratio < 1.6
 
