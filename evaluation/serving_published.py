@@ -248,7 +248,7 @@ def _mixture_errors() -> Iterator[tuple[str, ...]]:
     groups = dict[tuple[str, str], list[tuple[EstimateInterval, float]]]()
     for row in published_mixtures():
         for what, measured, estimate in row.measures():
-            title = f"{row.model}, {row.format}, {row.gpus} x {row.board}, {row.engine}"
+            title = f"{row.model}, {row.format}, {row.engine}"
             for name in (title, "all"):
                 groups.setdefault((name, what), []).append((estimate, measured))
     for (title, what), pairs in sorted(groups.items(), key=lambda each: each[0][0] == "all"):
