@@ -1,9 +1,11 @@
 """Cost of one fleet run: on real stores, and by the size of the fleet."""
 
+from __future__ import annotations
+
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,14 +22,30 @@ from measured import Figure
 __all__ = ["measure"]
 
 _SIZES: Final = (1_000, 10_000)
+_HUGE: Final = 100_000
+"""Too many to be read within a benchmark; what they would take follows from the slope."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Whose metrics there are."""
+
+    flags: tuple[str, ...] = ()
+    """Of the store."""
+    most_milliseconds: tuple[float | None, float | None] = (None, None)
+    """Of processor time for a GPU of the largest fleet, in its first look and in a later one."""
+    is_huge: bool = False
+    """Whether the goals of a hundred thousand GPUs are for it."""
+
+
 _KINDS: Final = {
-    "our agents": (),
-    "dcgm-exporter": ("--dcgm",),
-    "dcgm-exporter, recorded by rules": ("--dcgm", "--recorded"),
+    "our agents": _Kind(most_milliseconds=(2.0, 0.5)),
+    "dcgm-exporter": _Kind(("--dcgm",), (10.0, 2.0)),
+    "dcgm-exporter, recorded by rules": _Kind(("--dcgm", "--recorded"), is_huge=True),
 }
-"""By whose metrics there are, the store's flags."""
 _MOST_SECONDS: Final = 60.0
 """Apart from the store's own work; of the largest."""
+_MOST_HUGE_MEBIBYTES: Final = 2048.0
 _MOST_MEBIBYTES: Final = 500.0
 _TIMEOUT_SECONDS: Final = 900.0
 _CORES: Final = 2
@@ -45,17 +63,36 @@ class _Loopback:
 def measure(_: Options) -> Iterator[Figure]:
     """A hundred GPUs on both stores, then more and more on one that keeps nothing."""
     yield from _real()
-    for metrics, flags in _KINDS.items():
-        took: dict[int, float] = {}
+    for metrics, kind in _KINDS.items():
+        first: dict[int, _FleetRun] = {}
         for gpus in _SIZES:
             with tempfile.TemporaryDirectory(prefix="fleet-cost-") as folder:
-                looks = [_run_fleet(gpus, flags, at, Path(folder)) for at in (_NOON - 3600, _NOON)]
-            took[gpus] = looks[0].seconds
+                times = (_NOON - 3600, _NOON)
+                looks = [_run_fleet(gpus, kind.flags, at, Path(folder)) for at in times]
+            first[gpus] = looks[0]
             is_largest = gpus == _SIZES[-1]
-            yield from _figures(f"{gpus:,} GPUs by {metrics}", gpus, looks, is_largest=is_largest)
+            most = kind.most_milliseconds if is_largest else (None, None)
+            what = f"{gpus:,} GPUs by {metrics}"
+            yield from _figures(what, gpus, looks, most, is_largest=is_largest)
         few, many = _SIZES
-        slope = (took[many] - took[few]) / (many - few)
+        slope = (first[many].seconds - first[few].seconds) / (many - few)
         yield Figure(f"for each further GPU by {metrics}", 1e3 * slope, "ms")
+        if kind.is_huge:
+            yield from _huge(metrics, first)
+
+
+def _huge(metrics: str, first: Mapping[int, _FleetRun]) -> Iterator[Figure]:
+    """What a first look at very many would take, by the slope between the sizes."""
+    few, many = _SIZES
+
+    def at_slope(of: Callable[[_FleetRun], float]) -> float:
+        each = (of(first[many]) - of(first[few])) / (many - few)
+        return of(first[many]) + each * (_HUGE - many)
+
+    what = f"{_HUGE:,} GPUs by {metrics}, by that slope"
+    seconds, mebibytes = at_slope(lambda run: run.seconds), at_slope(_peak_mebibytes)
+    yield Figure(f"{what}, apart from the store's work", seconds, "s", _MOST_SECONDS)
+    yield Figure(f"{what}: memory, all processes", mebibytes, "MiB", _MOST_HUGE_MEBIBYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +112,17 @@ def _run_fleet(gpus: int, flags: Sequence[str], at: float, folder: Path) -> _Fle
     return _FleetRun(answer, store.cpu_seconds)
 
 
+def _peak_mebibytes(run: _FleetRun) -> float:
+    return run.answer.peak_mebibytes
+
+
 def _figures(
-    what: str, gpus: int, looks: Sequence[_FleetRun], *, is_largest: bool
+    what: str,
+    gpus: int,
+    looks: Sequence[_FleetRun],
+    most_milliseconds: Sequence[float | None],
+    *,
+    is_largest: bool,
 ) -> Iterator[Figure]:
     first, later = looks
     yield Figure(
@@ -87,9 +133,10 @@ def _figures(
         f"{first.answer.wall_seconds:.1f} s in all, the store's {first.store_cpu_seconds:.1f} s "
         f"of CPU; {first.answer.cpu_seconds:.1f} s of CPU of its own; {_asked(first.answer)}",
     )
-    for name, look in (("first", first), ("later", later)):
+    names = ("first", "later")
+    for name, look, limit in zip(names, (first, later), most_milliseconds, strict=True):
         each = 1e3 * look.answer.cpu_seconds / gpus
-        yield Figure(f"{what}: processor time for each, {name} look", each, "ms")
+        yield Figure(f"{what}: processor time for each, {name} look", each, "ms", limit)
     most = _MOST_MEBIBYTES if is_largest else None
     yield Figure(f"{what}: memory, all processes", first.answer.peak_mebibytes, "MiB", most)
 
