@@ -3,16 +3,17 @@
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from estate.clusters import in_cluster
 from estate.layout import EAST, WEST
 from estate.life import live
-from estate.stores import filled_victoria
+from estate.series import Pairs, Run
+from estate.stores import Source, filled_victoria
 from estate.truth import Metrics
 from evaluation.fleet import START, sources_of
 from fleet_command import asked_in_process, configured
@@ -39,6 +40,24 @@ STYLES: Final = {
     # External labels that a Thanos or a Prometheus adds to its series.
     "region": Metrics.OWN,
 }
+
+
+def in_cluster(source: Source, cluster: str, labels: Pairs) -> Source:
+    """The same samples of other GPUs, with labels that an agent's scraper or a store adds."""
+
+    def runs(first: int, last: int) -> Iterator[Run]:
+        return _marked(source(first, last), cluster, labels)
+
+    return runs
+
+
+def _marked(runs: Iterable[Run], cluster: str, labels: Pairs) -> Iterator[Run]:
+    for run in runs:
+        own = (
+            (name, value.replace("GPU-", f"GPU-{cluster}-") if name.lower() == "uuid" else value)
+            for name, value in run.labels
+        )
+        yield replace(run, labels=(*own, *labels))
 
 
 @pytest.fixture(scope="module")

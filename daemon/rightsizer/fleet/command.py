@@ -103,8 +103,7 @@ def _run(arguments: argparse.Namespace) -> int:
         FleetJudge(settings, clock, progress, keeps_all=keeps_all, parts=parts or ()) as judge,
     ):
         if arguments.dry_run:
-            reports, plan = judge.plan()
-            document = encode_plan(reports, plan, clock.wall_time())
+            document = encode_plan(*judge.plan(), clock.wall_time())
             text = plan_text(document)
         elif is_reading:
             document = encode_reading(*judge.read(), judge.days_path)
