@@ -23,6 +23,8 @@ from rightsizer.io.yaml import dump_yaml
 _WIDTH: Final = 90
 """Of a comment, which leaves room for its indentation."""
 _INDENT: Final = "  "
+_SECTIONS: Final = "signals|states|conditions|provisioning|conduct|sources"
+"""Of the page of definitions."""
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _DURATION: Final = r"^([0-9]+(\.[0-9]+)?(us|ms|s|m|h|d|w|y))+$"
 _SIZE: Final = r"^[0-9]+(\.[0-9]+)? ?([KkMmGg][Ii]?[Bb]|[Bb]([Yy][Tt][Ee][Ss]?)?)$"
@@ -206,7 +208,7 @@ def _rows(rows: list[ShapeEntry], path: str, *, is_live: bool) -> Iterator[str]:
     for entry in rows:
         help_text, source = help_and_source(entry)
         key = f"`{_join(path, entry.key)}`" + (" *reload*" if entry.is_live and not is_live else "")
-        table.append((key, _default(entry), _value(entry), help_text, source))
+        table.append((key, _default(entry), _value(entry), help_text, _linked(source)))
     width = 5 if any(row[4] for row in table[1:]) else 4
     for index, row in enumerate(table):
         # A bar would end the cell.
@@ -215,6 +217,12 @@ def _rows(rows: list[ShapeEntry], path: str, *, is_live: bool) -> Iterator[str]:
         if index == 0:
             yield f"|{'---|' * width}"
     yield ""
+
+
+def _linked(source: str) -> str:
+    """A source with links to pages of this documentation and their sections."""
+    linked = re.sub(rf"docs/definitions\.md, ({_SECTIONS})\b", r"[\1](definitions.md#\1)", source)
+    return re.sub(r"docs/([a-z-]+)\.md", r"[\1](\1.md)", linked)
 
 
 def _other_defaults(rows: Sequence[ShapeEntry], like: Group) -> str:
