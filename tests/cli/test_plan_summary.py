@@ -51,7 +51,7 @@ def test_an_answer_is_a_screenful(capsys: Captured) -> None:
     assert all(" cost" in line or "in time" in line for line in table[1:])
     assert any(line.startswith("rejected, ") for line in lines)
     assert any(line.startswith("to be sure, keep ") for line in lines)
-    assert any("TTFT and TPOT in ms" in line for line in lines)
+    assert any("TTFT, TPOT: ms to the first token" in line for line in lines)
     assert lines[-1].startswith("--details: ")
 
 
@@ -186,7 +186,7 @@ def test_replicas_that_share_experts_are_no_replicas_of_one_gpu(capsys: Captured
             "--model llama-3.1-8b --rps 100k --gpus h100-pcie-80gb",
             "more than the 512 of sizing.plan.gpu_maximum",
         ),
-        ("--model yolo11x --rps 3 --latency 500ms --gpus l4", ">99% sure to keep all latencies"),
+        ("--model yolo11x --rps 3 --latency 500ms --gpus l4", ">99% sure of all latencies"),
     ],
 )
 def test_numbers_read_as_people_write_them(arguments: str, expected: str, capsys: Captured) -> None:

@@ -32,7 +32,7 @@ _EXPENDABLE: Final = ("90% range", "#", "TPOT", "TTFT", "rented as")
 """Columns that a narrow terminal does without, the first ones first."""
 _EQUAL: Final = 1.005
 """Ratio to the cost of the first, up to which costs count as equal."""
-_DOUBLE: Final = 2.0
+_MANIFOLD: Final = 10.0
 """Ratio to the cost of the first, from which a factor reads better than a percentage."""
 _UNSURE: Final = 1.05
 """Ratio to the first's expected over stated cost, from which it is shown."""
@@ -97,7 +97,7 @@ def _chosen(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:
     """Yield the choice, its cost, and its certainty."""
     rental = "" if best.rental is None else f", rented as {best.rental}"
     sure, hours = best.rate.targets_probability, best.rate.training_hours
-    kept = "" if sure is None else f"{percent(sure)} to keep all latencies"
+    kept = "" if sure is None else f"{percent(sure)} of all latencies"
     chances = " and ".join(filter(None, (kept, _rate_chance(plan, best))))
     kept = f"; {chances.replace('%', '% sure', 1)}" if chances else ""
     took = "" if hours is None else f", {number(hours.value)} hours"
@@ -112,14 +112,17 @@ def _chosen(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:
 
 
 def _rate_chance(plan: GpuPlan, best: PlanCandidate) -> str:
-    """Return the probability of the requested rate, and how many GPUs surely reach it; or empty."""
+    """Return the chance of the requested rate, and GPUs that surely reach it; empty if likely."""
     asked, made = plan.requirement.load.tokens_per_second, best.rate.tokens_per_second
     enough, layout = best.rate.load_probability, best.layout
     if asked is None or made is None or enough is None or enough >= DOUBTED:
         return ""
     groups = layout.data // layout.expert
     count = math.ceil(groups * asked / made.low) * (layout.gpus // groups)
-    return f"{percent(enough)} to make the rate ({number(count)} GPUs: 95%)"
+    price = ""
+    if best.dollars_per_hour is not None and best.rental is None:
+        price = f", ${dollars(best.dollars_per_hour * count / best.count)}"
+    return f"{percent(enough)} of the rate ({number(count)} GPUs{price}: 95%)"
 
 
 def _spread(plan: GpuPlan, best: PlanCandidate) -> str:
@@ -154,8 +157,8 @@ def _best_first(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:
     if rest := fitting[_SHOWN:]:
         below.append(f"and {counted(len(rest), 'kind', 'kinds')} more that fit")
     if plan.requirement.answers_in_tokens and not plan.requirement.task.trains:
-        below.append("TTFT and TPOT in ms")
-    if any(each.rate.targets_probability is not None for each in shown):
+        below.append("TTFT, TPOT: ms to the first token, between tokens")
+    if any(_is_late(each) for each in shown):
         below.append("in time: the chance that all latencies are kept")
     if below:
         yield from _faint("; ".join(below))
@@ -173,17 +176,22 @@ def _shortcomings(best: PlanCandidate, other: PlanCandidate) -> Iterator[str]:
             yield text
     if other.sole_cloud:
         yield f"only at {other.sole_cloud}"
-    sure = other.rate.targets_probability
-    if sure is not None and sure < DOUBTED:
-        yield f"{percent(sure)} in time"
+    if _is_late(other):
+        yield f"{percent(other.rate.targets_probability)} in time"
     if other.is_memory_tight:
         yield "tight memory"
 
 
+def _is_late(candidate: PlanCandidate) -> bool:
+    """Whether a candidate may well miss a latency."""
+    sure = candidate.rate.targets_probability
+    return sure is not None and sure < DOUBTED
+
+
 def _dearer(cost: float, least: float, word: str) -> str:
-    """Return `+45% cost`, `x2.3 cost`, `-1% cost`; empty if equal."""
+    """Return `+45% cost`, `x12 cost`, `-1% cost`; empty if equal."""
     ratio = cost / least
-    if ratio >= _DOUBLE:
+    if ratio >= _MANIFOLD:
         return f"x{number(ratio)} {word}"
     return f"{ratio - 1.0:+.0%} {word}" if abs(ratio - 1.0) > _EQUAL - 1.0 else ""
 

@@ -99,14 +99,16 @@ def _expected(requirement: Requirement, candidate: PlanCandidate) -> Iterator[st
     rate, load = candidate.rate, requirement.load
     memory = candidate.memory.total
     low, high, most = (each / GIB for each in (memory.low, memory.high, candidate.usable_bytes))
-    yield f"memory of each GPU {low:.1f} to {high:.1f} of {most:.1f} GiB"
+    yield f"{low:.1f} to {high:.1f} of {most:.1f} GiB a GPU"
     if rate.tokens_per_second is not None:
         made = rate.tokens_per_second
-        yield f"{number(made.low)} to {number(made.high)} {requirement.unit_text}/s"
+        asked = load.tokens_per_second
+        needed = "" if asked is None else f" ({number(asked)} needed)"
+        yield f"{number(made.low)} to {number(made.high)} {requirement.unit_text}/s{needed}"
     if load.ttft_ms is not None:
         yield f"first token within {load.ttft_ms:g} ms{_share(load.ttft_percentile)}"
     if load.tpot_ms is not None:
-        yield f"at most {load.tpot_ms:g} ms between tokens{_share(load.tpot_percentile)}"
+        yield f"{load.tpot_ms:g} ms between tokens{_share(load.tpot_percentile)}"
     if load.latency_ms is not None:
         yield f"99% of answers within {load.latency_ms:g} ms"
 
