@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from cached_fleet import FIRST_DAY, day_frames
 from readings import DAY, HOUR
-from rightsizer.fleet.cache.day_frame import DayFrame
-from rightsizer.fleet.cache.grid import Grid
+from rightsizer.fleet.cache.day_frame import DEVICES, DayFrame
+from rightsizer.fleet.cache.grid import COARSE_STEP, Grid
 from rightsizer.fleet.cache.subject_days import SubjectDays
 from rightsizer.fleet.cache.summed_day import SummedDay
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.histogram import Histogram
-from rightsizer.model.state import Resource
+from rightsizer.model.state import Resource, State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 from rightsizer.model.window import Window, workload_subject
 
@@ -99,3 +99,12 @@ def test_quantiles_of_a_table_are_those_of_a_histogram(subjects: list[list[DayFr
             assert found.maximum() == built.maximum()
             for share in (0.0, 0.05, 0.5, 0.95, 0.99, 1.0):
                 assert found.quantile(share) == built.quantile(share)
+
+
+def test_time_of_a_workload_with_very_many_devices_is_exact() -> None:
+    """Two weeks of 20,000 GPUs are more nanoseconds than 64 bits hold."""
+    grid = Grid(FIRST_DAY, COARSE_STEP, 14)
+    columns = {"state:productive": [3600.0 * 20_000] * grid.count, DEVICES: [20_000.0] * grid.count}
+    days = SubjectDays([SummedDay(DayFrame.of(grid, columns), SETTINGS)])
+    window = days.window(workload_subject("a"), grid.start, grid.end)
+    assert window.states == {State.PRODUCTIVE: 20_000 * (grid.end - grid.start)}

@@ -288,7 +288,7 @@ class Demands:
         exported = np.where(known[:, None, None] > 0, self.exported, 0.0)
         unused = np.repeat(idle[:, None], len(_ROWS), axis=1)
         unused[:, _ROWS[Resource.MEMORY]] = empty
-        away = exported.sum(axis=2) * unused / np.maximum(1, known)[:, None]
+        away = exported.sum(axis=2) * unused / np.maximum(1.0, known)[:, None]
         below = np.cumsum(exported, axis=2) - away[:, :, None]
         return DistributionTable(np.clip(below, 0.0, exported) + self.estimated)
 

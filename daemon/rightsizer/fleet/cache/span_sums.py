@@ -26,6 +26,9 @@ _MEMBERS: Final[Mapping[ColumnKind, type[StrEnum]]] = {
 }
 
 
+_KNOWN_STATES: Final = tuple(state for state in State if state is not State.UNKNOWN)
+
+
 class _Totals(NamedTuple):
     """Order of the totals of some layouts: names of a kind are adjacent."""
 
@@ -76,7 +79,7 @@ class SpanSums:
     def __init__(
         self, parts: Sequence[_Part], size: int, end: Nanoseconds, *, of_devices: bool
     ) -> None:
-        self._parts, self._end = parts, end
+        self._parts = parts
         self.began = self._began(size)
         """Start of the first known interval; `None` without one."""
         layouts = tuple(dict.fromkeys(part.like.layout for part in parts))
@@ -87,9 +90,12 @@ class SpanSums:
             same = (part for part in parts if part.like.layout is layout)
             sums = sum(part.like.sums_over(part.first, part.last)[part.rows] for part in same)
             totals[:, own] += np.maximum(0.0, np.asarray(sums)[:, theirs])
-        self._times = np.rint(totals * NANOSECONDS_PER_SECOND).astype(np.int64)
-        self._unknown = self._cut_to_span(of_devices=of_devices)
-        self._amount_rows, self._time_rows = totals.tolist(), self._times.tolist()
+        self._amounts: list[list[float]] = totals.tolist()
+        # A device's time begins with its first known interval; a workload's is its devices'.
+        self._spans = [end - (began or 0) for began in self.began]
+        if not of_devices and parts:
+            times = (part.device_times for part in parts)
+            self._spans = [sum(each) for each in zip(*times, strict=True)]
 
     def _began(self, size: int) -> list[Nanoseconds | None]:
         found: list[Nanoseconds | None] = [None] * size
@@ -100,40 +106,27 @@ class SpanSums:
                 found[row] = part.like.grid.time(int(first[row]))
         return found
 
-    def _cut_to_span(self, *, of_devices: bool) -> list[Nanoseconds]:
-        """Cut states to the span, which rounding may exceed; return the unknown rest."""
-        if of_devices:
-            spans = [self._end - (began or 0) for began in self.began]
-        else:
-            times = (part.device_times for part in self._parts)
-            spans = [sum(each) for each in zip(*times, strict=True)] or [0] * len(self.began)
-        where, names = self._kinds[ColumnKind.STATE]
-        states = self._times[:, where]
-        if State.UNKNOWN in names:
-            states[:, names.index(State.UNKNOWN)] = 0
-        beyond = states.sum(axis=1) - np.array(spans, np.int64)
-        for row in np.flatnonzero(beyond > 0).tolist():
-            states[row, states[row].argmax()] -= beyond[row]
-        return [max(0, -each) for each in beyond.tolist()]
-
     def amounts(self, kind: ColumnKind, row: int) -> dict[Any, float]:
         """Return the positive amounts of a kind, by name."""
         where, names = self._kinds[kind]
-        pairs = zip(names, self._amount_rows[row][where], strict=True)
+        pairs = zip(names, self._amounts[row][where], strict=True)
         return {name: amount for name, amount in pairs if amount > 0}
 
     def times(self, kind: ColumnKind, row: int) -> dict[Any, Nanoseconds]:
         """Return the times of the same."""
-        where, names = self._kinds[kind]
-        own = zip(names, self._amount_rows[row][where], self._time_rows[row][where], strict=True)
-        return {name: time for name, amount, time in own if amount > 0}
+        amounts = self.amounts(kind, row).items()
+        return {name: round(amount * NANOSECONDS_PER_SECOND) for name, amount in amounts}
 
     def states(self, row: int) -> dict[State, Nanoseconds]:
         """Return time by state; the rest of the span is unknown."""
-        found = self.times(ColumnKind.STATE, row)
+        found: dict[State, Nanoseconds] = self.times(ColumnKind.STATE, row)
         found.pop(State.UNKNOWN, None)
-        if self._unknown[row] > 0:
-            found[State.UNKNOWN] = self._unknown[row]
+        beyond = sum(found.values()) - self._spans[row]
+        if beyond > 0:  # By rounding.
+            largest = max(found, key=lambda state: found[state])
+            found[largest] -= beyond
+        elif beyond < 0:
+            found[State.UNKNOWN] = -beyond
         return found
 
     def has(self, column: str) -> bool:
@@ -144,12 +137,12 @@ class SpanSums:
     def distributions(self) -> DistributionTable:
         """Distributions of all resources, over active (memory: held) time."""
         parts = ((each.like.demands_over(each.first, each.last), each.rows) for each in self._parts)
-        where, names = self._kinds[ColumnKind.STATE]
-        states = self._times[:, where]
-        idle = [place for place, state in enumerate(names) if state in IDLE_STATES]
-        empty = [place for place, state in enumerate(names) if state is State.IDLE_EMPTY]
-        times = states.sum(1), states[:, idle].sum(1), states[:, empty].sum(1)
-        return Demands.summed(parts).without_idle(*times)
+        states = [self.states(row) for row in range(len(self.began))]
+        known, idle, empty = (
+            np.array([sum(each.get(state, 0) for state in some) for each in states], float)
+            for some in (_KNOWN_STATES, IDLE_STATES, (State.IDLE_EMPTY,))
+        )
+        return Demands.summed(parts).without_idle(known, idle, empty)
 
 
 class _Part(NamedTuple):
