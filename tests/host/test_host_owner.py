@@ -123,6 +123,17 @@ def test_busiest_process_counts(tree: HostTree) -> None:
     assert process_cpu(tree, 0.25, 3.0) == 1.0
 
 
+def test_cpu_of_a_process_is_exact_at_ten_readings_a_second(tree: HostTree) -> None:
+    """Its file is read less often than that; the rate is of the time between the reads."""
+    host, per_second = tree.host(), os.sysconf("SC_CLK_TCK")
+    found = []
+    for tenth in range(40):
+        tree.process(1, GROUP, ticks=(tenth * per_second // 10, 0))
+        found.append(host.processes([1]).get(Signal.PROCESS_CPU))
+        tree.tick(0.1)
+    assert found[10:] == [pytest.approx(1.0)] * 30
+
+
 def test_cpu_of_a_process_that_takes_over_a_pid_is_unknown(tree: HostTree) -> None:
     """Its CPU time continues nothing."""
     assert process_cpu(tree, 0.5, started=2000) is None

@@ -59,7 +59,10 @@ class ProcessLocator:
         self._table = ProcessTable(procfs)
         self._hierarchies = hierarchies
         self._known = RefreshingCache[tuple[int, int], ProcessLocation](interval, forget_after)
-        self._rows = RefreshingCache[int, ProcessRow | None](shortest, forget_after)
+        self._rows = RefreshingCache[int, tuple[Nanoseconds, ProcessRow | None]](
+            shortest, forget_after
+        )
+        """With the time at which it was read."""
         self._meters = ExpiringCache[tuple[int, int], CounterMeter[Signal]](forget_after)
         self._shortest = shortest
         self._is_ours = ExpiringCache[None, bool](forget_after)
@@ -83,19 +86,21 @@ class ProcessLocator:
         """Network namespace of the host's first process; `None` if procfs hides it."""
         return self._host_network.get(None, now, lambda: self._network(1))
 
-    def _row(self, pid: int, now: Nanoseconds) -> ProcessRow | None:
-        return self._rows.get(pid, now, lambda: self._table.row(pid))
+    def _row(self, pid: int, now: Nanoseconds) -> tuple[Nanoseconds, ProcessRow | None]:
+        return self._rows.get(pid, now, lambda: (now, self._table.row(pid)))
 
     def _cpu(self, place: ProcessLocation, now: Nanoseconds) -> Mapping[Signal, float]:
-        row, key = self._row(place.pid, now), (place.pid, place.started_ticks)
+        time, row = self._row(place.pid, now)
         if row is None or row.started_ticks != place.started_ticks:
             return {}
-        counter = MonotonicCounter(row.cpu_ticks / _TICKS_PER_SECOND, seconds(now))
+        counter = MonotonicCounter(row.cpu_ticks / _TICKS_PER_SECOND, seconds(time))
+        key = place.pid, place.started_ticks
         meter = self._meters.get(key, now, lambda: CounterMeter(self._shortest))
-        return meter.update(now, lambda: {Signal.PROCESS_CPU: counter})
+        return meter.update(time, lambda: {Signal.PROCESS_CPU: counter})
 
     def _of(self, pid: int, now: Nanoseconds) -> ProcessLocation | None:
-        if (row := self._row(pid, now)) is None:
+        _, row = self._row(pid, now)
+        if row is None:
             return None
         started = row.started_ticks
         return self._known.get((pid, started), now, lambda: self._place(pid, started))
