@@ -76,10 +76,11 @@ def cell_of(profile: MigProfile, row: Row, slices: tuple[int, int]) -> str:
 
 
 def test_every_board_of_the_table_is_there_with_its_figures() -> None:
-    """No more boards and no fewer, with the table's values."""
+    """In the table's order, with its values; the catalogue may have more boards."""
     rows = rows_of("gpus.csv")
 
-    assert [row["key"] for row in rows] == list(built_in().boards)
+    keys = [row["key"] for row in rows]
+    assert keys == [key for key in built_in().boards if key in set(keys)]
     for row in rows:
         board = built_in().boards[row["key"]]
         for column, figure in figures_of(board):
