@@ -48,15 +48,54 @@ def test_a_narrower_terminal_leaves_expendable_columns_out_in_turn() -> None:
     assert _lines(33).splitlines()[0] == "GPU             why"
 
 
+_TEXTS = st.text("ab c-", max_size=30).map(lambda text: " ".join(text.split()))
+
+
 @given(
-    st.lists(st.lists(st.text("ab c", max_size=30), min_size=3, max_size=3), max_size=5),
-    st.integers(40, 120),
+    st.lists(st.tuples(_TEXTS, st.from_regex(r"\d{1,3}(,\d{3}){0,4}", fullmatch=True), _TEXTS)),
+    st.integers(20, 120),
+    st.integers(0, 4),
 )
-def test_no_line_is_wider_than_the_terminal(rows: list[list[str]], most: int) -> None:
-    """Whatever the widths of its columns."""
-    words = [[a, b, " ".join(c.split())] for a, b, c in rows]
-    lines = aligned(("a", "b", "c"), words, {"a", "c"}, ("b",), most)
-    assert max(map(len, lines)) <= most
+def test_no_word_or_number_is_broken(
+    rows: list[tuple[str, str, str]], most: int, indent: int
+) -> None:
+    """Whatever the width; a line beyond it is a word that is wider by itself."""
+    lines = aligned(("a", "b", "c"), rows, {"a", "c"}, (), most, indent=indent)
+    shown = [word for line in lines for word in line.split() if word not in {"a:", "b:", "c:"}]
+    given_words = [word for row in rows for cell in row for word in cell.split()]
+    header = [] if "b:" in " ".join(lines) else ["a", "b", "c"]
+    assert sorted(shown) == sorted([*header, *given_words])
+    assert all(len(line) <= most or len(line.strip()) > most - indent - 4 for line in lines)
+
+
+def test_a_table_wider_than_the_terminal_is_told_by_cell() -> None:
+    """Numbers and names of boards stay whole; empty cells are left out."""
+    rows = [("1 x H100-PCIE-80GB", "1,234,567.89", "1x1x1x1"), ("2 x L4", "3.50", "")]
+    lines = aligned(("GPUs", "tokens/s", "layout"), rows, {"GPUs"}, (), 32, indent=2)
+    assert lines == [
+        "  GPUs: 1 x H100-PCIE-80GB",
+        "    tokens/s: 1,234,567.89",
+        "    layout: 1x1x1x1",
+        "  GPUs: 2 x L4",
+        "    tokens/s: 3.50",
+    ]
+
+
+def test_a_text_is_wrapped_before_that() -> None:
+    """Between words, not at hyphens."""
+    rows = [("1 x H100-PCIE-80GB", "1,234")]
+    lines = aligned(("GPUs", "tokens/s"), rows, {"GPUs"}, (), 27)
+    assert lines == ["GPUs               tokens/s", "1 x                   1,234", "H100-PCIE-80GB"]
+
+
+def test_expendable_columns_go_before_an_indented_table_is_wrapped() -> None:
+    """The indent counts; a new last column is judged by its own width."""
+    rows = [("1" * 10, "y" * 10, "some words here")]
+    lines = aligned(("a", "opt", "text"), rows, {"opt", "text"}, ("opt",), 40, indent=6)
+    assert lines[1] == "      1111111111  some words here"
+    rows = [("x" * 20, "1,234,567", "a few words more")]
+    names = ("a", "n", "text")
+    assert aligned(names, rows, {"a", "text"}, ("text", "n"), 24)[1] == "x" * 20
 
 
 @pytest.mark.parametrize("rows", [(), [("", "", "", "")]])

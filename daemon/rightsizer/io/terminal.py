@@ -4,7 +4,8 @@ import math
 import shutil
 import sys
 import textwrap
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import zip_longest
 from typing import Final
 
@@ -12,7 +13,8 @@ _WIDTH: Final = 100
 _LEAST_WIDTH: Final = 40
 _GAP: Final = "  "
 _LEAST_CELL: Final = 16
-"""Narrowest column that texts are wrapped into."""
+"""Width that the last column keeps as long as others can be narrower."""
+_wrap: Final = partial(textwrap.wrap, break_long_words=False, break_on_hyphens=False)
 
 
 def width() -> int:
@@ -34,24 +36,26 @@ def aligned(  # noqa: PLR0913 - the last ones have defaults.
     """Align rows, header first; columns in `left` are left-aligned.
 
     On a terminal narrower than the table, columns of `expendable` are left out in turn, then a
-    left-aligned last column is wrapped, then the widest others. `most` is the width, by default
-    that of the terminal; elsewhere a table is as wide as its cells.
+    left-aligned last column is wrapped, then the widest others of `left`. Words and numbers stay
+    whole: where they are too wide together, each cell has a line with its heading. `most` is the
+    width, by default that of the terminal; elsewhere a table is as wide as its cells.
     """
     most = most or (width() if sys.stdout.isatty() else math.inf)
-    last = _LEAST_CELL if header[-1] in left else math.inf
     columns = list(zip(header, *rows, strict=True))
     for name in expendable:
-        if _length(columns, last) > most:
+        gaps = indent + len(_GAP) * (len(columns) - 1)
+        least = _least(columns[-1], left, _LEAST_CELL)
+        if sum(map(_longest, columns[:-1])) + gaps + least > most:
             columns = [each for each in columns if each[0] != name]
-    sizes = [max(1, *map(len, column)) for column in columns]
-    gaps = len(_GAP) * (len(sizes) - 1) + indent
-    while sum(sizes) + gaps > most and max(sizes) > 1:
-        widest = len(sizes) - 1 if sizes[-1] > last else sizes.index(max(sizes))
-        sizes[widest] -= 1
+    sizes = _sizes(columns, left, most - indent - len(_GAP) * (len(columns) - 1))
+    names, *others = zip(*columns, strict=True)
+    if sizes is None and others:
+        return [line for row in others for line in _listed(names, row, int(most), indent)]
+    sizes = sizes or [_longest(each) for each in columns]
     lines = []
-    for row in zip(*columns, strict=True):
+    for row in (names, *others):
         cells = [
-            textwrap.wrap(text, size) if len(text) > size else [text]
+            _wrap(text, size) if len(text) > size else [text]
             for text, size in zip(row, sizes, strict=True)
         ]
         for parts in zip_longest(*cells, fillvalue=""):
@@ -59,25 +63,53 @@ def aligned(  # noqa: PLR0913 - the last ones have defaults.
                 part.ljust(size) if name in left else part.rjust(size)
                 for part, size, (name, *_) in zip(parts, sizes, columns, strict=True)
             ]
-            lines.append(" " * indent + _GAP.join(padded).rstrip())
+            lines.append((" " * indent + _GAP.join(padded)).rstrip())
     return lines
 
 
-def _length(columns: Sequence[Sequence[str]], most_of_last: float) -> float:
-    *sizes, last = (max(map(len, each)) for each in columns)
-    return sum(sizes) + len(_GAP) * len(sizes) + min(last, most_of_last)
+def _sizes(
+    columns: Sequence[Sequence[str]], left: Collection[str], most: float
+) -> list[int] | None:
+    """Return widths of columns, in all at most `most`; `None` if their words are wider."""
+    sizes = [_longest(each) for each in columns]
+    leasts = [_least(each, left) for each in columns]
+    least_of_last = _least(columns[-1], left, _LEAST_CELL)
+    while sum(sizes) > most:
+        if sizes[-1] > least_of_last:
+            sizes[-1] -= 1
+            continue
+        wide = [at for at, least in enumerate(leasts) if sizes[at] > least]
+        if not wide:
+            return None
+        sizes[max(wide, key=sizes.__getitem__)] -= 1
+    return sizes
+
+
+def _longest(cells: Iterable[str]) -> int:
+    return max(1, *map(len, cells))
+
+
+def _least(column: Sequence[str], left: Collection[str], least: int = 1) -> int:
+    """Return the width that a column keeps: texts are wrapped between words, down to `least`."""
+    whole = _longest(column)
+    if column[0] not in left:
+        return whole
+    return min(whole, max(least, *(len(word) for text in column for word in text.split() or [""])))
+
+
+def _listed(header: Sequence[str], row: Sequence[str], most: int, indent: int) -> Iterator[str]:
+    """Yield the cells of a row below each other, all but the first indented by two more."""
+    cells = [(name, text) for name, text in zip(header, row, strict=True) if text.strip()]
+    for at, (name, text) in enumerate(cells):
+        start = " " * (indent + 2 * (at > 0))
+        said = f"{name}: {text}" if name else text
+        yield from _wrap(said, most, initial_indent=start, subsequent_indent=" " * (indent + 4))
 
 
 def wrapped(text: str, indent: int = 0, hanging: int = 2) -> list[str]:
     """Wrap a text, the first line indented by `indent`, the others by `hanging` more."""
-    return textwrap.wrap(
-        text,
-        width(),
-        initial_indent=" " * indent,
-        subsequent_indent=" " * (indent + hanging),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    later = " " * (indent + hanging)
+    return _wrap(text, width(), initial_indent=" " * indent, subsequent_indent=later)
 
 
 def counted(count: int, one: str, many: str = "") -> str:

@@ -98,8 +98,7 @@ def _encode_price(price: Price | None, prices: Prices) -> dict[str, Any] | None:
 
 def _unknown_text(device: Device) -> str:
     head = (device.name, "  unknown to the catalogue", "", "What the driver of this node says")
-    figures = (f"  {line}" for line in columns(_figures(device)))
-    return "\n".join((*head, *figures, "", _REMEDY))
+    return "\n".join((*head, *columns(_figures(device)), "", _REMEDY))
 
 
 def _encode_unknown(device: Device) -> dict[str, Any]:

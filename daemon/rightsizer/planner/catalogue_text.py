@@ -151,13 +151,14 @@ def _slices(board: Board) -> Iterator[_Line]:
 
 def _section(title: str, lines: Iterable[_Line]) -> list[str]:
     rows = columns(lines)
-    return [title, *(f"  {row}" for row in rows)] if rows else []
+    return [title, *rows] if rows else []
 
 
 def columns(lines: Iterable[Sequence[str]]) -> list[str]:
-    """Align the cells of lines in columns."""
-    header, *others = [*lines] or [()]
-    return aligned(header, others, {*header}) if header else []
+    """Align the cells of lines in columns without headings, indented by two."""
+    rows = [*lines]
+    header = [""] * len(rows[0]) if rows else [""]
+    return [*filter(None, aligned(header, rows, {""}, indent=2))]
 
 
 def table_text(boards: Iterable[Board], prices: Prices) -> str:

@@ -136,13 +136,13 @@ def _table(
     """Return the first rows, indented like the header, and the number of others; empty if none."""
     if not rows:
         return []
-    indent = " " * (len(header[0]) - len(header[0].lstrip()))
-    cut = [
-        (indent + figures.short_text(first, _NAME_WIDTH), *others) for first, *others in rows[:most]
-    ]
-    left = header[:2] if "kind" in header else header[:1]
+    names = [name.lstrip() for name in header]
+    cut = [(figures.short_text(first, _NAME_WIDTH), *others) for first, *others in rows[:most]]
+    lines = aligned(
+        names, cut, names[: 1 + ("kind" in names)], indent=len(header[0]) - len(names[0])
+    )
     more = len(rows) - len(cut)
-    return [*aligned(header, cut, left), *([f"    and {more:,} more {noun}"] if more else [])]
+    return [*lines, *([f"    and {more:,} more {noun}"] if more else [])]
 
 
 def _telemetry(document: ProfileDocument | None) -> list[str]:
