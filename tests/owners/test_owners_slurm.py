@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from owner_trees import write_process
+from rightsizer.host.process_table import ProcessTable
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.reading import Process
-from rightsizer.model.workload import WorkloadClass
+from rightsizer.model.workload import WorkloadClass, WorkloadKind
 from rightsizer.owners.holdings import holdings_on
 from rightsizer.owners.resolver import OwnerResolver
 from rightsizer.owners.settings import OwnerSettings
@@ -119,8 +120,11 @@ def test_job_and_step(owners: SlurmCollector, tmp_path: Path) -> None:
         ("/usr/sbin/slurmstepd infinity", "systemd:slurmd.service", ""),
     ],
 )
-def test_job_by_the_daemon_of_its_step(tmp_path: Path, title: str, key: str, step: str) -> None:
+def test_job_by_the_daemon_of_its_step(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, title: str, key: str, step: str
+) -> None:
     """With proctrack/linuxproc or pgid, the jobs of all users are in slurmd's unit."""
+    monkeypatch.setattr(ProcessTable, "user", lambda _, pid: 0 if pid == 10 else 1000)
     group = "0::/system.slice/slurmd.service\n"
     write_process(tmp_path, 10, cgroup=group, session=10, name="slurmstepd", title=title)
     write_process(tmp_path, 11, cgroup=group, session=10, parent=10, name="slurm_script")
@@ -129,6 +133,19 @@ def test_job_by_the_daemon_of_its_step(tmp_path: Path, title: str, key: str, ste
     found = owners.workload_of(12)
     assert found is not None
     assert (found.key, found.step) == (key, step)
+
+
+def test_a_users_program_is_no_daemon_of_a_step(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Anyone can give a program the daemon's name and title, and hang GPUs onto another's job."""
+    monkeypatch.setattr(ProcessTable, "user", lambda *_: 1000)
+    title = "slurmstepd: [4242.0]"
+    write_process(tmp_path, 10, session=10, name="slurmstepd", title=title)
+    write_process(tmp_path, 11, session=10, parent=10, name="python")
+    found = OwnerResolver.on_host(tmp_path, sysfs=tmp_path / "sys").workload_of(11)
+    assert found is not None
+    assert found.kind is WorkloadKind.SESSION
 
 
 def test_allocation_without_a_process(owners: SlurmCollector, folder: Path, tmp_path: Path) -> None:

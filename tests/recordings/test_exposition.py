@@ -47,6 +47,30 @@ def test_labels_tell_device_and_holder(replay: Replays, data: Path) -> None:
     assert played.snapshots[-1].holdings.get(IDLE, ()) == ()
 
 
+@pytest.mark.parametrize("is_by_series", [False, True])
+def test_size_of_memory_is_not_a_pods_part(
+    replay: Replays,
+    write: Writes,
+    is_by_series: bool,  # noqa: FBT001 - a parameter.
+) -> None:
+    """dcgm-exporter 4.6 writes the pods' parts before the GPU's memory in use."""
+    gpu, pod = f'gpu="0",UUID="{BUSY}",modelName="NVIDIA Unknown"', 'namespace="n",pod'
+    sizes = {
+        f'DCGM_FI_DEV_FB_USED{{{gpu},{pod}="x"}}': 10_000,
+        f'DCGM_FI_DEV_FB_USED{{{gpu},{pod}="y"}}': 30_000,
+        f"DCGM_FI_DEV_FB_USED{{{gpu}}}": 40_000,
+        f"DCGM_FI_DEV_FB_FREE{{{gpu}}}": 41_000,
+        f"DCGM_FI_DEV_FB_RESERVED{{{gpu}}}": 559,
+    }
+    samples = [(head, at) for at in range(10) for head in sizes]
+    text = "".join(
+        f"{head} {sizes[head] + 9 * at} {1_700_000_000 + 10 * at}000\n"
+        for head, at in (sorted(samples) if is_by_series else samples)
+    )
+    played = replay(write(f"# TYPE x gauge\n{text}", "parts.prom"))
+    assert played.source.devices[0].memory_total_bytes == 81_559 * 2.0**20
+
+
 def test_series_one_after_the_other(replay: Replays, data: Path, write: Writes) -> None:
     """A dump that has all times of one series before the next gives the same readings."""
     scrapes = (data / "dcgm_scrapes.prom").read_text().splitlines(keepends=True)

@@ -147,6 +147,27 @@ def test_gpus_of_another_node_are_not_added() -> None:
     assert "none of the driver's GPUs" in str(found.collectors["dcgm"].failure)
 
 
+def test_own_page_is_read_after_another_nodes() -> None:
+    """A service of several exporters may be asked by chance first for another node's page."""
+    ours = snapshot(5, [A100], {A100: NVML})
+    xid = {"DCGM_FI_DEV_XID_ERRORS": 31}
+    with exporting(page(uuid=OTHER, Hostname="gpu-2")) as (endpoint, exporter, clock):
+        assert not endpoint.enrich(ours).collectors["dcgm"].success
+        exporter.text = page() + lines(BUSY, xid)
+        clock.wait_until(15 * SECOND, threading.Event())
+        endpoint.view(10)
+        own = endpoint.enrich(ours)
+        exporter.text = page(uuid=OTHER, Hostname="gpu-2")
+        clock.wait_until(30 * SECOND, threading.Event())
+        endpoint.view(10)
+        others = endpoint.enrich(ours)
+    assert own.collectors["dcgm"].success
+    assert own.readings[BUSY].get(Signal.DRAM_ACTIVE) == 0.5
+    assert own.xids[BUSY].total == 0
+    assert own.devices == others.devices == (A100,)
+    assert "other GPUs than before" in str(others.collectors["dcgm"].failure)
+
+
 def test_a_gpu_without_uuid_is_known_by_its_slot() -> None:
     """It is never added beside GPUs that may be the same."""
     text = page(uuid="", pci_bus_id="00000000:1B:00.0") + page(uuid="", gpu="7")

@@ -326,6 +326,22 @@ def test_node_eyes_see_host_and_holders() -> None:
     assert owners.is_closed
 
 
+def test_servers_of_all_gpus_do_not_count(tmp_path: Path) -> None:
+    """An MPS server alone computes nothing; else an empty GPU would be held by nobody."""
+    write_process(tmp_path, 11, name="nvidia-cuda-mps")
+    write_process(tmp_path, 12, session=12, name="python")
+    host = ProcHostCollector(tmp_path, tmp_path, FastClock(0), sysfs=NOWHERE)
+    probe = NodeHostProbe(host, OwnerResolver.on_host(tmp_path), None)
+    devices = Device("GPU-0", 0), Device("GPU-1", 1), Device("GPU-2", 2)
+    server, client = Process(11), Process(12)
+    processes = {"GPU-0": (server,), "GPU-1": (server, client), "GPU-2": (client,)}
+    look = probe.collect(HostQuery(devices, processes))
+    probe.close()
+    counts = [look.devices[each.uuid].get(Signal.PROCESS_COUNT) for each in devices]
+    assert counts == [0, 1, None]
+    assert look.holdings.keys() == {"GPU-1", "GPU-2"}
+
+
 def test_owners_that_cannot_see_processes_say_so(tmp_path: Path) -> None:
     """With procfs mounted `hidepid`, process 1 is invisible; the remedy is told."""
     (tmp_path / "self").mkdir()

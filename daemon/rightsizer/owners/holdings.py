@@ -60,8 +60,7 @@ def holdings_on(
     a workload without a process has no share of a device in use, and an equal share of a free
     one. `processes` is `None` if unknown; servers of all GPUs hold none.
     """
-    found = [(process, owners.workload_of(process.pid)) for process in processes or ()]
-    pairs = [(process, workload) for process, workload in found if workload is not SERVER]
+    pairs = workloads_on(processes or (), owners)
     given = tuple(
         dict.fromkeys(each for key in keys_of(device) for each in allocations.get(key, ()))
     )
@@ -85,8 +84,17 @@ def holdings_of(processes: Sequence[Process], owners: OwnerCollector) -> tuple[H
     Processes share equally if the memory of one is unknown or none has any. Processes without an
     owner keep their share, so the sum may be below 1.
     """
-    running = [owners.workload_of(process.pid) for process in processes]
-    return tuple(_held(running, _parts(processes)))
+    pairs = workloads_on(processes, owners)
+    parts = _parts([process for process, _ in pairs])
+    return tuple(_held([workload for _, workload in pairs], parts))
+
+
+def workloads_on(
+    processes: Sequence[Process], owners: OwnerCollector
+) -> list[tuple[Process, Workload | None]]:
+    """Return each process with its workload, without servers of all GPUs, which hold none."""
+    found = ((process, owners.workload_of(process.pid)) for process in processes)
+    return [(process, workload) for process, workload in found if workload is not SERVER]
 
 
 def _parts(processes: Sequence[Process]) -> list[float]:

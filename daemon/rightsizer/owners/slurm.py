@@ -119,6 +119,8 @@ _TITLE: Final = re.compile(
     r"slurmstepd: \[(?P<job>\d{1,10}(?:\+\d{1,4})?)(?:\.(?P<step>[^\]]{1,64}))?\]"
 )
 """Of the daemon of each step; an older one for a batch script has no step."""
+_ROOT: Final = 0
+"""Slurm runs the daemon as root, and anyone can start a program with its name and title."""
 
 
 class SlurmOwner(Scheduler):
@@ -176,7 +178,8 @@ class SlurmCollector(NodeCollector):
         """Job by the step's daemon, where Slurm tracks processes without control groups."""
         row = self._processes.row(pid)
         for each in self._processes.ancestors(row) if row is not None else ():
-            title = self._processes.command_line(each.pid) if each.name == _DAEMON else ""
+            is_daemon = each.name == _DAEMON and self._processes.user(each.pid) == _ROOT
+            title = self._processes.command_line(each.pid) if is_daemon else ""
             if found := _TITLE.match(title):
                 return found["job"], found["step"] or ""
         return None

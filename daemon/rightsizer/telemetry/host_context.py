@@ -15,12 +15,12 @@ from rightsizer.io.clock import SystemClock
 from rightsizer.io.worker import Crashed, Stuck, Worker
 from rightsizer.model.device import Device
 from rightsizer.model.frozen import dataclass, field, replace
-from rightsizer.model.reading import Process
+from rightsizer.model.reading import Process, count_computing
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.model.topology import FabricPort, Topology
 from rightsizer.model.workload import Holding
-from rightsizer.owners.holdings import holdings_on
+from rightsizer.owners.holdings import holdings_on, workloads_on
 from rightsizer.owners.owner import WorkloadResolver
 from rightsizer.telemetry.nvml.connection import NvmlConnection
 from rightsizer.telemetry.nvml.inventory import Inventory
@@ -142,11 +142,15 @@ class NodeHostProbe:
     ) -> Mapping[Signal, float]:
         whole = device.mig.parent_uuid if device.mig else device.uuid
         near = topology.placements.get(whole) if topology is not None else None
-        pids = [process.pid for process in query.processes.get(device.uuid, ())]
-        nearest = self._host.device(near)
+        processes = query.processes.get(device.uuid, ())
+        pids, nearest = [process.pid for process in processes], self._host.device(near)
         if not pids:
             return nearest
-        return {**nearest, **self._host.owner(pids, near), **self._host.processes(pids)}
+        signals = {**nearest, **self._host.owner(pids, near), **self._host.processes(pids)}
+        owned = [process for process, _ in workloads_on(processes, self._owners)]
+        if len(owned) < len(processes):
+            signals[Signal.PROCESS_COUNT] = count_computing(owned)
+        return signals
 
     def _holdings(self, query: HostQuery) -> Mapping[str, tuple[Holding, ...]]:
         allocations = self._owners.allocations()

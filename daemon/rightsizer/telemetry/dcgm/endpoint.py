@@ -139,6 +139,12 @@ class DcgmEndpoint:
             self._view = self._viewed(fetched)
         return self._view
 
+    def _forget(self) -> None:
+        """Forget what was listed, as another node's: the next page may be the right one."""
+        if self._listed:
+            self._listed.clear()
+            self._boards, self._xids = frozenset(), XidGaugeTracker()
+
     def close(self) -> None:
         """End the thread; a hung one is left behind."""
         self._background.close()

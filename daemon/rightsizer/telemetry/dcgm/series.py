@@ -19,7 +19,7 @@ from rightsizer.model.dcgm_fields import (
 )
 from rightsizer.model.device import Device
 from rightsizer.model.errors import DriverError
-from rightsizer.model.frozen import dataclass, field, replace
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.reading import Missing, plausible, scaled
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds, Unit, convert
@@ -35,7 +35,6 @@ from rightsizer.telemetry.recordings.timestamps import parse_epoch
 XID_METRIC: Final = "DCGM_FI_DEV_XID_ERRORS"
 _OURS: Final = "rightsizer_"
 _PREFIXES: Final = ("DCGM_", "dcgm_", _OURS)
-_MIB: Final = 2.0**20
 _MEMORY_PARTS: Final = {
     "DCGM_FI_DEV_FB_FREE": "memory_free_bytes",
     "DCGM_FI_DEV_FB_USED": "memory_used_bytes",
@@ -108,16 +107,15 @@ class DcgmSeries:
             return Missing.NOT_READ
         return plausible(signal, scaled(value, self.factor))
 
-    def learned(self, value: float) -> RecordingDeviceFacts:
-        """Return the facts in labels and value, such as the size of a part of memory."""
+    def teach(
+        self, facts: RecordingDeviceFacts, value: float | Missing, time: Nanoseconds = 0
+    ) -> None:
+        """Add the facts in labels and a converted value, such as the size of a part of memory."""
+        facts.learn(self.facts)
         part = _MEMORY_PARTS.get(self.metric)
-        if part is None:
-            return self.facts
-        size = plausible(Signal.MEMORY_USED_BYTES, value * _MIB)
-        facts = replace(self.facts)
-        if not isinstance(size, Missing):
-            setattr(facts, part, size)
-        return facts
+        if part is not None and not isinstance(value, Missing):
+            # A GPU shared by pods may have a line for each one's part, beside that of the GPU.
+            facts.learn_size(part, value, time)
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,19 +316,19 @@ class _PageParser:
         if series.host:
             self.hosts.add(series.host)
         facts = self._facts.setdefault(series.device, RecordingDeviceFacts())
-        facts.learn(series.facts)
         self._driver_version = self._driver_version or series.driver_version
         if series.holder is not None:
             self._holders.setdefault(series.device, set()).add(series.holder)
         xid = 0.0 if series.metric != XID_METRIC or isinstance(number, Missing) else number
         if 0 < xid <= _XID_MAXIMUM:
             self._xids[series.device] = int(number)
-        signal = series.signal or series.part_of
-        if signal is None:
-            return
         value = number if isinstance(number, Missing) else series.read(number)
         if is_stale:
             value = Missing.STALE
+        series.teach(facts, value)
+        signal = series.signal or series.part_of
+        if signal is None:
+            return
         if isinstance(value, Missing):
             self._missing.setdefault(series.device, {})[signal] = value
         else:
@@ -342,10 +340,6 @@ class _PageParser:
                 found[series.metric] = (series, value)
 
     def exposition(self, catalogue: Catalogue) -> ExporterPage:
-        for device, found in self._found.items():
-            for metric, (_, value) in (each for of in found.values() for each in of.items()):
-                if part := _MEMORY_PARTS.get(metric):
-                    setattr(self._facts[device], part, value)
         return ExporterPage(
             devices=build_devices(self._facts, catalogue),
             readings={device: self._reading(device) for device in self._facts},

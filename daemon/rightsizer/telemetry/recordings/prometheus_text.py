@@ -56,7 +56,7 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
         if head not in known:
             if len(known) >= _REMEMBERED:
                 known.clear()
-            known[head] = _learned(head, value, number, notes)
+            known[head] = _learned(head, value, time, number, notes)
         series = known[head]
         if series is not None and series.signal is not None:
             yield sample_row(series, series.signal, time, value, text.name)
@@ -88,7 +88,9 @@ def _parsed(rest: str) -> tuple[float, Nanoseconds | None] | None:
         return None
 
 
-def _learned(head: str, value: float, line: int, notes: RecordingNotes) -> DcgmSeries | None:
+def _learned(
+    head: str, value: float, time: Nanoseconds, line: int, notes: RecordingNotes
+) -> DcgmSeries | None:
     try:
         series = interpret(head)
     except ValueError:
@@ -96,7 +98,7 @@ def _learned(head: str, value: float, line: int, notes: RecordingNotes) -> DcgmS
         return None
     if not isinstance(series, DcgmSeries):
         return None
-    notes.learn(series.device, series.learned(value))
+    series.teach(notes.of(series.device), series.read(value), time)
     return series
 
 
@@ -112,7 +114,7 @@ def _rows_json(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
         if series is None or series.signal is None:
             continue
         for time, value in _samples(found, number, notes):
-            notes.learn(series.device, series.learned(value))
+            series.teach(notes.of(series.device), series.read(value), time)
             yield sample_row(series, series.signal, time, value, text.name)
 
 

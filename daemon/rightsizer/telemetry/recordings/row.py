@@ -116,6 +116,13 @@ class RecordingDeviceFacts:
     parent_uuid: str | None = None
     mig_profile: str | None = None
     gpu_instance_id: int | None = None
+    sizes: dict[str, tuple[Nanoseconds, float]] = field(default_factory=dict)
+    """Of parts of memory: negative time, and bytes."""
+
+    def learn_size(self, part: str, size: float, time: Nanoseconds) -> None:
+        """Keep the size of a part of memory at the earliest time, of several then the largest."""
+        self.sizes[part] = max((-time, size), self.sizes.get(part, (-time, size)))
+        setattr(self, part, self.sizes[part][1])
 
     def learn(self, other: "RecordingDeviceFacts") -> None:
         """Add the other's facts that are missing here."""
@@ -136,7 +143,11 @@ class RecordingNotes:
 
     def learn(self, device: str, facts: RecordingDeviceFacts) -> None:
         """Add facts of a device."""
-        self.facts.setdefault(device, RecordingDeviceFacts()).learn(facts)
+        self.of(device).learn(facts)
+
+    def of(self, device: str) -> RecordingDeviceFacts:
+        """Return the facts of a device, to add more."""
+        return self.facts.setdefault(device, RecordingDeviceFacts())
 
     def remark(self, text: str) -> None:
         """Add a remark once."""
