@@ -211,6 +211,15 @@ def test_gaps_of_other_causes_are_not_launch_bound(signals: dict[Signal, float])
     assert judge(SPARSE | signals).state is State.PRODUCTIVE
 
 
+@pytest.mark.parametrize(
+    ("pressure", "state"),
+    [(Signal.IO_PRESSURE, State.STORAGE_BOUND), (Signal.CPU_PRESSURE, State.HOST_BOUND)],
+)
+def test_pressure_explains_gaps_between_small_kernels(pressure: Signal, state: State) -> None:
+    """A busy process that loads data by itself is not at its launches."""
+    assert judge(SPARSE | {CPU: 1.0, pressure: 0.9}).state is state
+
+
 def test_traffic_limits_where_the_tensor_cores_are_read() -> None:
     """Tensor cores do most work: unless they are read, half the maximum traffic proves nothing."""
     traffic = {

@@ -37,7 +37,7 @@ def test_waiting_for_the_host_is_inefficient() -> None:
     assert found.reasons == (Reason.HOST_BOUND,)
     assert found.action is Action.FIX_INPUT_PIPELINE
     assert found.summary == (
-        "GPU 0 of llama: held up by the host's CPUs for 75% of its 8 h of activity, "
+        "GPU 0 of llama: held up by the host's CPUs for 75% of 8 h of activity, "
         "at their quota or under pressure."
     )
     assert found.evidence["hypotheses"] == {"host_bound": 1.0}

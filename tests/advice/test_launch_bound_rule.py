@@ -21,9 +21,9 @@ def test_small_kernels_are_inefficient() -> None:
     assert found.reasons == (Reason.LAUNCH_BOUND,)
     assert found.action is Action.ENABLE_CUDA_GRAPHS
     assert found.summary == (
-        "GPU 0 of llama: busy with kernels too small to fill the SMs for 100% of its 6 h of "
+        "GPU 0 of llama: limited by launches of small kernels for 100% of 6 h of "
         "activity; "
-        "launching them is the limit."
+        "they leave most SMs idle."
     )
     assert (found.savings.gpus_low, found.savings.gpus_high) == (0.0, 0.9)
     assert any('mode="reduce-overhead"' in each.text for each in found.instructions)

@@ -21,8 +21,7 @@ def test_copies_that_limit_are_inefficient() -> None:
     assert found.reasons == (Reason.PCIE_BOUND,)
     assert found.action is Action.FIX_INPUT_PIPELINE
     assert (
-        found.summary
-        == "GPU 0 of llama: held up by copies over PCIe for 100% of its 6 h of activity."
+        found.summary == "GPU 0 of llama: held up by copies over PCIe for 100% of 6 h of activity."
     )
     assert found.savings.gpus_high == pytest.approx(0.8, abs=0.011)
     assert any("pin_memory=True" in each.text for each in found.instructions)

@@ -35,7 +35,7 @@ def test_slow_reads_are_the_input_pipeline() -> None:
     assert found.reasons == (Reason.STORAGE_BOUND,)
     assert found.action is Action.FIX_INPUT_PIPELINE
     assert found.summary == (
-        "GPU 0 of llama: held up by storage for 100% of its 6 h of activity, without "
+        "GPU 0 of llama: held up by storage for 100% of 6 h of activity, without "
         "stretches of full "
         "work between, as when data is read too slowly."
     )

@@ -25,7 +25,7 @@ def test_resting_tensor_cores_are_inefficient() -> None:
     assert found.reasons == (Reason.TENSOR_CORES_UNUSED,)
     assert found.action is Action.ENABLE_MIXED_PRECISION
     assert found.summary == (
-        "GPU 0 of llama: computing in FP32 with the tensor cores at rest for 90% of its 6 h "
+        "GPU 0 of llama: computing in FP32 with the tensor cores at rest for 90% of 6 h "
         "of activity."
     )
     assert found.savings.gpus_high is None

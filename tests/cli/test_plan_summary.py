@@ -186,7 +186,7 @@ def test_replicas_that_share_experts_are_no_replicas_of_one_gpu(capsys: Captured
             "--model llama-3.1-8b --rps 100k --gpus h100-pcie-80gb",
             "more than the 512 of sizing.plan.gpu_maximum",
         ),
-        ("--model yolo11x --rps 3 --latency 500ms --gpus l4", ">99% sure of all latencies"),
+        ("--model yolo11x --rps 3 --latency 500ms --gpus l4", ">99% sure to keep all latencies"),
     ],
 )
 def test_numbers_read_as_people_write_them(arguments: str, expected: str, capsys: Captured) -> None:

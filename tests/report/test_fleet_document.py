@@ -16,6 +16,7 @@ from fleet_answers import END, fleet_answer
 from rightsizer.fleet.encoder import encode_answer
 from rightsizer.fleet.model import FleetView
 from rightsizer.fleet.page import fleet_document
+from rightsizer.fleet.text import fleet_text
 from rightsizer.fleet.usage import usage_of
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import Instruction, Savings
@@ -111,9 +112,11 @@ def test_savings_on_the_same_gpus_count_once() -> None:
         finding(id="e", devices=("GPU-4",), savings=Savings(reason="nobody knows")),
     ]
     advice = tuple(Advice(each, AdviceState.ACTIVE, END, END) for each in pieces)
-    page = fleet_document(document_of(advice=advice))
+    document = document_of(advice=advice)
+    page = fleet_document(document)
     assert tile(page, "Would free") == "3"
     assert tile(page, "Worth") == "$168"
+    assert "; $168 a day together" in fleet_text(document)
 
 
 def test_nothing_known_is_not_shown_as_nothing() -> None:

@@ -55,6 +55,6 @@ def test_gpu_without_open_advice_names_the_advice_that_has_ended() -> None:
     ended = replace(stall, state=AdviceState.EXPIRED, closed=report.wall_time - 2 * HOUR)
     page = WebPage(FreshnessSettings(), FitSettings(), 60.0)
     text = page.render(replace(report, advice=(ended,)), NOW, PageQuery()).decode()
-    assert text.count("ended 2 h ago: find the rank that the others wait for") == len(
+    assert text.count("expired 2 h ago: find the rank that the others wait for") == len(
         stall.finding.devices
     )

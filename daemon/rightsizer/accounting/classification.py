@@ -192,6 +192,9 @@ def _launch(evidence: StateEvidence, settings: ClassificationSettings) -> float:
         margin_above(busy, settings.sparse_launch_busy_ratio),
         margin_below(covered, settings.sparse_launch_coverage_ratio),
         margin_above(evidence.process_cpu, settings.sparse_launch_cpu_ratio),
+        # Under pressure, the gaps are the host's or the storage's.
+        _rest_margin(evidence.cpu_pressure, settings.cpu_pressure_ratio),
+        _rest_margin(evidence.io_pressure, settings.io_pressure_ratio),
     )
     return max(dense, sparse)
 

@@ -84,7 +84,7 @@ class ClassificationSettings:
             Source: docs/hardware.md: at most 10% where launches are the limit, 75% where a loader
             is
         sparse_launch_cpu_ratio: CPU time of the busiest process on the device, of one CPU, from
-            which its launching thread never rests.
+            which its threads, together, hardly rest.
             Source: docs/hardware.md: 1 where launches are the limit, at most .1 where demand or
             other processes are
         gap_busy_ratio: Utilization below which a device has gaps.

@@ -191,7 +191,7 @@ def observe(  # noqa: PLR0913 - what is looked for, and how it is named.
         # Certainty by the active time, since idle time adds no evidence.
         blocks = max(1.0, active / seconds(BLOCK_SPAN))
         factors["certainty"] = probability_above(share, blocks, settings.on_ratio)
-        time, span = "active time", f"its {format_duration(active)} of activity"
+        time, span = "active time", f"{format_duration(active)} of activity"
     elif observation is not None:
         observed = max(observed_seconds(window, observation) for window in case.windows)
         if observed < settings.minimum_known_seconds:

@@ -34,15 +34,15 @@ def savings_of(advice: Mapping[str, Any]) -> Savings:
     return Savings(**known)
 
 
-def heading(advice: Sequence[Mapping[str, Any]]) -> list[str]:
+def heading(advice: Sequence[Mapping[str, Any]], order: str) -> list[str]:
     """Return the lines above recommendations; of exclusive ones only the best is summed."""
     dollars: dict[str, float] = {}
     for each in advice:
         group = each["exclusive_group"] or each["id"]
         dollars[group] = max(dollars.get(group, 0.0), dollars_per_day(each))
     total = sum(dollars.values())
-    saves = f", together {dollars_text(total)} a day" if total > 0 else ""
-    return wrapped(f"To do, largest savings first{saves} (ranges: by price and use):", 0)
+    saves = f"; {dollars_text(total)} a day together (ranges: by price and use)" if total else ""
+    return wrapped(f"To do, {order}{saves}:", 0)
 
 
 def advice_lines(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from rightsizer.fleet.answers import opened
+from rightsizer.fleet.answers import compatible, opened
 from rightsizer.fleet.text import used_by
 from rightsizer.model import units
 from rightsizer.model.finding import Savings
@@ -25,7 +25,7 @@ _JsonMapping = Mapping[str, Any]
 def fleet_document(answer: _JsonMapping, *, has_plan_form: bool = False) -> str:
     """Render the page from the JSON of `rightsizer fleet`; a service may have more pages."""
     open_advice = opened(answer["advice"])
-    compatible = [each["savings"] for each in _compatible(open_advice)]
+    combined = [each["savings"] for each in compatible(open_advice)]
     return rendered(
         "fleet.html",
         {"cut": _cut},
@@ -35,8 +35,8 @@ def fleet_document(answer: _JsonMapping, *, has_plan_form: bool = False) -> str:
         pools=sorted(answer["pools"], key=lambda pool: (-pool["gpus"], pool["name"])),
         offered=_offered,
         steps_of=_steps_of,
-        gpus=_sum(compatible, "gpus_low"),
-        daily=_daily(compatible),
+        gpus=_sum(combined, "gpus_low"),
+        daily=_daily(combined),
         has_plan_form=has_plan_form,
         team_name=partial(used_by, is_several=len(answer["clusters"]) > 1),
         number=lambda value: "-" if value is None else number(value),
@@ -69,24 +69,6 @@ def _steps_of(offers: Sequence[_JsonMapping]) -> str:
         for step in offer["steps"]
     )
     return _cut("; ".join(steps))
-
-
-def _compatible(advice: Sequence[_JsonMapping]) -> list[_JsonMapping]:
-    """Return compatible advice: of advice on the same GPUs the one that saves most."""
-
-    def least(each: _JsonMapping) -> tuple[float, float, str]:
-        savings = each["savings"]
-        dollars, gpus = savings["dollars_per_hour_low"], savings["gpus_low"]
-        return -(dollars or 0.0), -(gpus or 0.0), each["id"]
-
-    taken: set[str] = set()
-    found = []
-    for each in sorted(advice, key=least):
-        about = {*each["devices"], each["exclusive_group"] or each["id"]}
-        if taken.isdisjoint(about):
-            found.append(each)
-        taken |= about
-    return found
 
 
 def _sum(savings: Sequence[_JsonMapping], key: str) -> float | None:

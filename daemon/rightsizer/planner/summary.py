@@ -97,15 +97,15 @@ def _chosen(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:
     """Yield the choice, its cost, and its certainty."""
     rental = "" if best.rental is None else f", rented as {best.rental}"
     sure, hours = best.rate.targets_probability, best.rate.training_hours
-    kept = "" if sure is None else f"{percent(sure)} of all latencies"
-    chances = " and ".join(filter(None, (kept, _rate_chance(plan, best))))
+    kept = "" if sure is None else f"{percent(sure)} to keep all latencies"
+    chances = ", ".join(filter(None, (kept, _rate_chance(plan, best))))
     kept = f"; {chances.replace('%', '% sure', 1)}" if chances else ""
     took = "" if hours is None else f", {number(hours.value)} hours"
     cost, unit = "no price is known", plan.requirement.unit_text
     if best.dollars_per_hour is not None:
         cost = f"${priced(best.dollars_per_hour, best.hourly_dollars)} an hour at list prices"
         if best.work_dollars is not None:
-            cost += f", ${dollars(best.work_dollars)} for a million {unit}"
+            cost += f", ${dollars(best.work_dollars)} a million {unit}"
     yield SummaryLine("")
     for line in wrapped(f"Take {best}{_spread(plan, best)}{rental}: {cost}{took}{kept}."):
         yield SummaryLine(line, LineKind.BEST)
@@ -121,8 +121,8 @@ def _rate_chance(plan: GpuPlan, best: PlanCandidate) -> str:
     count = math.ceil(groups * asked / made.low) * (layout.gpus // groups)
     price = ""
     if best.dollars_per_hour is not None and best.rental is None:
-        price = f", ${dollars(best.dollars_per_hour * count / best.count)}"
-    return f"{percent(enough)} of the rate ({number(count)} GPUs{price}: 95%)"
+        price = f": ${dollars(best.dollars_per_hour * count / best.count)}"
+    return f"{percent(enough)} to make the rate (95% with {number(count)} GPUs{price})"
 
 
 def _spread(plan: GpuPlan, best: PlanCandidate) -> str:

@@ -15,7 +15,7 @@ from rightsizer.model.workload import WorkloadClass
 _LAUNCHES: Final = Bottleneck(
     State.LAUNCH_BOUND,
     Reason.LAUNCH_BOUND,
-    "busy with kernels too small to fill the SMs",
+    "limited by launches of small kernels",
     frozenset({Tier.PROFILING}),
     "without profiling small kernels look like large ones",
 )
@@ -36,7 +36,7 @@ def judge(subject: CaseSubject, settings: BottleneckSettings) -> Finding:
     capture = "capture_graphs_in_engine" if is_serving else "capture_graphs"
     return _LAUNCHES.find_problem(
         seen,
-        "; launching them is the limit",
+        "; they leave most SMs idle",
         action=Action.ENABLE_CUDA_GRAPHS,
         instructions=(_CONFIRM, *instructions(capture, "enlarge_kernels")),
         risk=Risk.LOW,

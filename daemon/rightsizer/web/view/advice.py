@@ -119,10 +119,10 @@ def outcome_label(advice: Advice) -> str:
 
 
 def ended_label(advice: Advice, now: Nanoseconds) -> str:
-    """Return an action that is no longer due: `ended 6 h ago: use CUDA graphs`."""
+    """Return an action that is no longer due: `expired 6 h ago: use CUDA graphs`."""
     action = uncapitalized(action_label(advice.finding.action, advice.finding.kind))
     when = "" if advice.closed is None else f" {moment_label(advice.closed, now).age} ago"
-    return f"ended{when}: {action}"
+    return f"{advice.state}{when}: {action}"
 
 
 def reasons_label(finding: Finding) -> str:
