@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from rightsizer.cli.main import main
+from rightsizer.model.errors import UsageError
 from rightsizer.planner.plan_file import plan_of_flags
 from rightsizer.sizing.requirement import Parallelism, Requirement
 
@@ -46,6 +47,26 @@ def test_missing_framework_is_reported_where_frameworks_differ(capsys: Captured)
         named = answer_of(capsys, "--model", model, "--train", train, "--framework", "peft", *line)
         assert not [each for each in named["notes"] if each.startswith("framework")]
         assert named["framework"] == "peft"
+
+
+@pytest.mark.parametrize("model", ["resnet-50", "sdxl"])
+def test_framework_that_changes_nothing_is_reported(model: str) -> None:
+    """Kernels of convolutions are PyTorch's in all of them."""
+    noted = {
+        framework: plan_of_flags({"model": model, "train": "full", "framework": framework})
+        for framework in ("unsloth", "peft")
+    }
+    for found in noted.values():
+        assert any("framework is given and not looked at" in each for each in found.items[0].notes)
+    asked = {"model": "8B", "train": "full", "framework": "unsloth"}
+    assert not any("not looked at" in each for each in plan_of_flags(asked).items[0].notes)
+
+
+def test_framework_given_twice_is_refused() -> None:
+    """Beside that of the training settings, like tokens."""
+    given = {"model": "8B", "train": "lora", "framework": "peft"}
+    with pytest.raises(UsageError, match="framework: is given twice"):
+        plan_of_flags({**given, "training": {"framework": "unsloth"}})
 
 
 @pytest.mark.parametrize(
@@ -106,6 +127,8 @@ def test_note_says_how_speech_is_served(capsys: Captured) -> None:
         ("--model 7B --engine whisper.cpp", "--engine: whisper.cpp serves speech alone; take vllm"),
         ("--model 7B --layout tp4,xx2", "--layout: 'tp4,xx2' is not known; write it like tp4 pp2"),
         ("--model 7B --layout tp8ep12", "--layout: ep12 is no multiple of tp8; take one"),
+        ("--model 7B --layout tp0", "--layout: 'tp0' is not known; write it like tp4 pp2"),
+        ("--model 7B --layout tp2,tp4", "--layout: 'tp2,tp4' gives one of them twice"),
         ("--model 7B --layout tp5", "--layout: 32 heads do not divide by 5; take a divisor"),
         ("--model 7B --layout tp4 --tp 4", "--tp: the whole layout is given; leave one of them"),
         ("--model 7B --train lora --framework jax", "--framework: 'jax' is not known; take one of"),

@@ -52,6 +52,17 @@ def test_each_change_that_is_enough_is_reported(file: Path, capsys: Captured) ->
         assert part in changes
 
 
+def test_chunked_loss_is_offered_where_logits_are_too_many(file: Path, capsys: Captured) -> None:
+    """Unsloth has it already; an open layout says which key to leave out."""
+    training = {"micro_batch": 12, "sequence": 2048, "recompute": "full"}
+    asked = {"train": "lora", "gpus": ["L40S"], "parallel": {"tensor": 1}, "training": training}
+    changes = [each["change"] for each in remedies(file, capsys, {**asked, "framework": "fsdp"})]
+    assert "logits and loss in chunks (fused_loss: true)" in changes
+    assert "the layout left open (no layout or parallel)" in changes
+    has_it = {"model": SHAPE, **asked, "framework": "unsloth"}
+    assert not answer(file, json.dumps(has_it), capsys)["nothing_fits"]
+
+
 def test_several_are_reported_together_where_one_is_not_enough(
     file: Path, capsys: Captured
 ) -> None:

@@ -139,6 +139,25 @@ def test_a_plain_loss_keeps_the_logits() -> None:
 
 
 @pytest.mark.parametrize(
+    ("framework", "bytes_per_logit"),
+    [
+        (TrainingFramework.UNSLOTH, 0),
+        (TrainingFramework.MEGATRON, 12),
+        (TrainingFramework.FSDP, 12),
+    ],
+)
+def test_logits_of_a_framework_exist_in_chunks_or_whole(
+    framework: TrainingFramework, bytes_per_logit: int
+) -> None:
+    """One kernel for the loss, as in Megatron, still has all of them."""
+    named, fused = (
+        estimate_memory(_training(LLAMA_8B, framework=framework, fused_loss=fused), SINGLE)
+        for fused in (False, True)
+    )
+    assert named.activations_bytes - fused.activations_bytes == bytes_per_logit * 2048 * 128256
+
+
+@pytest.mark.parametrize(
     ("more", "gib"),
     [({}, 60.0), ({"recompute": Recompute.FULL, "fused_loss": True}, 24.9)],
 )

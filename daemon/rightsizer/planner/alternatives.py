@@ -103,7 +103,7 @@ def _remedies(requirement: Requirement) -> Iterator[_Change]:
     """Yield further changes if nothing fits, at the cost of speed or of what is learned."""
     training, load, task = requirement.training, requirement.load, requirement.task
     if requirement.parallel is not None:
-        change = "the layout left open"
+        change = "the layout left open (no layout or parallel)"
         yield _Change("layout", change, "", partial(replace, parallel=None))
     if requirement.tensor is not None:
         change = "tensor parallelism left open (no tp)"
@@ -123,7 +123,7 @@ def _remedies(requirement: Requirement) -> Iterator[_Change]:
 
 
 def _transformer_remedies(training: Training, task: ModelTask) -> Iterator[_Change]:
-    if not training.fused_loss:
+    if not training.has_chunked_loss:
         yield _training_change("logits and loss in chunks (fused_loss: true)", "", fused_loss=True)
     for each, caution in _OFFLOADED.items() if training.offload is Offload.NONE else ():
         change = f"{each} in the memory of the host (offload: {each})"

@@ -22,7 +22,13 @@ from rightsizer.planner.plan_model import (
 )
 from rightsizer.planner.question_file import FileQuestion, read_questions
 from rightsizer.sizing.engine import ENGINES, ServingEngine
-from rightsizer.sizing.models import ConvolutionalNetwork, Transformer, VisionTransformer
+from rightsizer.sizing.models import (
+    ConvolutionalNetwork,
+    Diffusion,
+    LayeredModel,
+    Transformer,
+    VisionTransformer,
+)
 from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import (
     LoadGrowth,
@@ -53,7 +59,7 @@ _CLOUDS: Final = words_of("cloud")
 """Common names of clouds."""
 _FRAMEWORKS: Final = words_of("framework")
 """Other names of training frameworks."""
-_LAYOUT: Final = re.compile(r"(tp|pp|dp|ep)[ =:]*(\d{1,4})[ ,]*")
+_LAYOUT: Final = re.compile(r"(tp|pp|dp|ep)[ =:]*([1-9]\d{0,3})[ ,]*")
 """`tp4 pp2`: GPUs of tensor, pipeline, data and expert parallelism, as engines name them."""
 _IMAGES_AT_A_TIME: Final = 32
 """Enough to fill most GPUs; assumed."""
@@ -115,6 +121,9 @@ def _notes(requirement: Requirement, most: int | None, given: Mapping[Any, Any])
         yield f"{fault}; {remedy}"
     yield from _software_notes(requirement)
     adapts = task in {ModelTask.FINETUNE_LORA, ModelTask.FINETUNE_QLORA} or load.adapters
+    is_layered = isinstance(model, LayeredModel) or (adapts and isinstance(model, Diffusion))
+    if task.trains and requirement.training.framework is not None and not is_layered:
+        yield "framework is given and not looked at: it matters to transformers and adapters alone"
     for part, is_used, other in (
         ("training", task.trains, ModelTask.TRAINING),
         ("lora", adapts, ModelTask.FINETUNE_LORA),
@@ -298,8 +307,6 @@ def _training(row: Row) -> tuple[ModelTask, Training]:
         if isinstance(named := each.values.get("framework"), str):
             each.values = {**each.values, "framework": _FRAMEWORKS.get(named.lower(), named)}
     values = read_fields(inner, Training)
-    if framework := read_choice(row, "framework", TrainingFramework):
-        values.setdefault("framework", framework)
     if word is not None and word not in _TRAIN:
         row.fault("train", f"{shown(given)} is not known; take one of {', '.join(_TRAIN)}")
     elif word is not None:
@@ -310,10 +317,15 @@ def _training(row: Row) -> tuple[ModelTask, Training]:
         if task is not ModelTask.TRAINING:
             # As in recipes of torchtune, axolotl and LLaMA-Factory.
             values.setdefault("recompute", Recompute.FULL)
-    if "tokens" in row and "tokens" in values:
-        row.fault("tokens", "is given twice, as training.tokens too; leave one of them out")
-    elif "tokens" in row:
-        values["tokens"] = row.amount("tokens", 0.0, _MOST_TOKENS)
+    beside = {
+        "framework": read_choice(row, "framework", TrainingFramework),
+        "tokens": row.amount("tokens", 0.0, _MOST_TOKENS),
+    }
+    for key, value in beside.items():
+        if key in row and key in values:
+            row.fault(key, f"is given twice, as training.{key} too; leave one of them out")
+        elif key in row:
+            values[key] = value
     return task or ModelTask.INFERENCE, Training(**values)
 
 
@@ -326,16 +338,19 @@ def _layout(row: Row) -> Parallelism | None:
     if "layout" not in row:
         return None
     text = str(row.values["layout"]).lower().strip()
-    found = {name: max(1, int(count)) for name, count in _LAYOUT.findall(text)}
+    counts = [(name, int(count)) for name, count in _LAYOUT.findall(text)]
+    found = dict(counts)
     tensor = found.get("tp", 1)
     sharing, rest = divmod(found.get("ep", tensor), tensor)
     if not found or _LAYOUT.sub("", text):
         row.fault("layout", f"{shown(text)} is not known; write it like tp4 pp2, or tp8 dp2 ep16")
+    elif len(found) < len(counts):
+        row.fault("layout", f"{shown(text)} gives one of them twice; leave one out")
     elif rest:
         row.fault("layout", f"ep{found['ep']} is no multiple of tp{tensor}; take one, as tp8 ep16")
     elif "parallel" in row:
         row.fault("layout", "parallel gives the layout already; leave one of them out")
-    return Parallelism(tensor, found.get("pp", 1), found.get("dp", sharing), max(1, sharing))
+    return Parallelism(tensor, found.get("pp", 1), found.get("dp", sharing), sharing)
 
 
 def _gpus(row: Row) -> tuple[str, ...]:

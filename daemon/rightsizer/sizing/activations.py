@@ -174,7 +174,7 @@ def training_activations(
     each = [_layer_activations(block, training, number_format, layout, frozen) for block in blocks]
     tokens = float(training.micro_batch * training.sequence)
     vocab = max(block.vocab for block in blocks)
-    loss = 0.0 if training.fused_loss else _LOSS_BYTES * vocab * tokens
+    loss = 0.0 if training.has_chunked_loss else _LOSS_BYTES * vocab * tokens
     return TrainingActivations(
         kept=sum(one.kept for one in each),
         working=max(one.working for one in each),

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final, Self
+from typing import Final
 
 from rightsizer.model.frozen import asdict, dataclass, field
 from rightsizer.sizing.engine import ServingEngine
@@ -55,35 +55,46 @@ class Offload(StrEnum):
 
 
 class TrainingFramework(StrEnum):
-    """Software that trains, with what distinguishes its kernels."""
+    """Software that trains."""
 
-    is_fused: bool
-    """Whether norms, activations, positions and loss are single kernels."""
-    is_autocast: bool
-    """Whether PyTorch casts weights in fp32, as in the trainer of transformers, and peft's adapters
-    work on fp32 copies of what enters and leaves them (`autocast_adapter_dtype`). DeepSpeed casts
-    all to 16 bits once."""
-
-    def __new__(cls, name: str, kernels: str = "") -> Self:
-        """Create a member, with `fused` kernels, under `autocast`, or with PyTorch's own."""
-        made = str.__new__(cls, name)
-        made._value_, made.is_fused = name, kernels == "fused"
-        made.is_autocast = kernels == "autocast"
-        return made
-
-    TRANSFORMERS = "transformers", "autocast"
-    PEFT = "peft", "autocast"
-    TRL = "trl", "autocast"
-    AXOLOTL = "axolotl", "autocast"
-    LLAMA_FACTORY = "llama-factory", "autocast"
+    TRANSFORMERS = "transformers"
+    PEFT = "peft"
+    TRL = "trl"
+    AXOLOTL = "axolotl"
+    LLAMA_FACTORY = "llama-factory"
     DEEPSPEED = "deepspeed"
     FSDP = "fsdp"
     TORCHTUNE = "torchtune"
     TORCHTITAN = "torchtitan"
     LITGPT = "litgpt"
-    MEGATRON = "megatron", "fused"
-    NEMO = "nemo", "fused"
-    UNSLOTH = "unsloth", "fused"
+    MEGATRON = "megatron"
+    NEMO = "nemo"
+    UNSLOTH = "unsloth"
+
+    @property
+    def is_fused(self) -> bool:
+        """Whether norms, activations, positions and loss are single kernels."""
+        return self in _FUSED
+
+    @property
+    def is_autocast(self) -> bool:
+        """Whether PyTorch casts weights in fp32, as in the trainer of transformers.
+
+        Peft's adapters then work on fp32 copies of what enters and leaves them
+        (`autocast_adapter_dtype`). DeepSpeed casts all to 16 bits once.
+        """
+        return self in _AUTOCAST
+
+
+_FUSED: Final = frozenset(
+    {TrainingFramework.MEGATRON, TrainingFramework.NEMO, TrainingFramework.UNSLOTH}
+)
+_AUTOCAST: Final = frozenset(
+    {
+        *(TrainingFramework.TRANSFORMERS, TrainingFramework.PEFT, TrainingFramework.TRL),
+        *(TrainingFramework.AXOLOTL, TrainingFramework.LLAMA_FACTORY),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +226,15 @@ class Training:
     offload: Offload = Offload.NONE
     framework: TrainingFramework | None = None
     """By default PyTorch's own kernels, fused ones for split layers and in 8 bits."""
+
+    @property
+    def has_chunked_loss(self) -> bool:
+        """Whether only a chunk of the logits exists at a time: on request, and always in Unsloth.
+
+        Megatron's fused loss is faster and keeps all of them, with 10 bytes each (measured for
+        pull request 1841 of NovaSky-AI/SkyRL).
+        """
+        return self.fused_loss or self.framework is TrainingFramework.UNSLOTH
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,7 +171,7 @@ class TrainingStep:
         turns = max(1.0, shape.layers / layout.pipeline // settings.chunk_layers)
         bubble = (layout.pipeline - 1) / (batches * turns)
         computing = linear + attention + elements + written + unpacking
-        is_loss_fused = is_fused or requirement.training.fused_loss
+        is_loss_fused = is_fused or requirement.training.has_chunked_loss
         beside = self._copied_bytes + (0.0 if is_loss_fused else _LOGIT_BYTES * shape.vocab)
         computing += beside * tokens / bandwidth
         computing = max(computing, self._offload_seconds)
