@@ -43,15 +43,13 @@ def aligned(  # noqa: PLR0913 - the last ones have defaults.
     most = most or (width() if sys.stdout.isatty() else math.inf)
     columns = list(zip(header, *rows, strict=True))
     for name in expendable:
-        gaps = indent + len(_GAP) * (len(columns) - 1)
-        least = _least(columns[-1], left, _LEAST_CELL)
-        if sum(map(_longest, columns[:-1])) + gaps + least > most:
+        if sum(_last_wrapped(columns, left)) > most - indent - _gaps(columns):
             columns = [each for each in columns if each[0] != name]
-    sizes = _sizes(columns, left, most - indent - len(_GAP) * (len(columns) - 1))
+    room = most - indent - _gaps(columns)
+    sizes = _sizes(columns, left, room)
     names, *others = zip(*columns, strict=True)
-    if sizes is None and others:
+    if sum(sizes) > room and others:
         return [line for row in others for line in _listed(names, row, int(most), indent)]
-    sizes = sizes or [_longest(each) for each in columns]
     lines = []
     for row in (names, *others):
         cells = [
@@ -67,22 +65,22 @@ def aligned(  # noqa: PLR0913 - the last ones have defaults.
     return lines
 
 
-def _sizes(
-    columns: Sequence[Sequence[str]], left: Collection[str], most: float
-) -> list[int] | None:
-    """Return widths of columns, in all at most `most`; `None` if their words are wider."""
-    sizes = [_longest(each) for each in columns]
-    leasts = [_least(each, left) for each in columns]
-    least_of_last = _least(columns[-1], left, _LEAST_CELL)
-    while sum(sizes) > most:
-        if sizes[-1] > least_of_last:
-            sizes[-1] -= 1
-            continue
-        wide = [at for at, least in enumerate(leasts) if sizes[at] > least]
-        if not wide:
-            return None
-        sizes[max(wide, key=sizes.__getitem__)] -= 1
+def _gaps(columns: Sequence[Sequence[str]]) -> int:
+    return len(_GAP) * (len(columns) - 1)
+
+
+def _sizes(columns: Sequence[Sequence[str]], left: Collection[str], room: float) -> list[int]:
+    """Return widths of columns, which exceed the room only if their words do."""
+    sizes = [*map(_longest, columns)]
+    for leasts in (_last_wrapped(columns, left), [_least(each, left) for each in columns]):
+        while sum(sizes) > room and sizes != leasts:
+            wide = (at for at, least in enumerate(leasts) if sizes[at] > least)
+            sizes[max(wide, key=sizes.__getitem__)] -= 1
     return sizes
+
+
+def _last_wrapped(columns: Sequence[Sequence[str]], left: Collection[str]) -> list[int]:
+    return [*map(_longest, columns[:-1]), _least(columns[-1], left, _LEAST_CELL)]
 
 
 def _longest(cells: Iterable[str]) -> int:
