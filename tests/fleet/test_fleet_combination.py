@@ -1,6 +1,7 @@
 """Devices combined: sums of the same moments, in any order, never more than the truth."""
 
 import math
+import tracemalloc
 from itertools import permutations
 
 import pytest
@@ -111,6 +112,22 @@ def test_days_of_different_steps_meet_by_the_hour() -> None:
     assert frame.grid.step == COARSE_STEP
     assert values(frame, ColumnKind.STATE.column(State.PRODUCTIVE)) == pytest.approx([7200.0] * 24)
     assert values(frame, BUSY_MEAN) == pytest.approx([0.8] * 24)
+
+
+def test_memory_does_not_grow_with_devices() -> None:
+    """A job of a thousand GPUs takes what one of ten does."""
+
+    def peak_bytes(count: int) -> int:
+        parts = [part(day_frame(FIRST_DAY, FINE_STEP))] * count
+        tracemalloc.start()
+        try:
+            combined(parts)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    peak_bytes(10)
+    assert peak_bytes(1000) < 1.5 * peak_bytes(10)
 
 
 def test_a_whole_device_alone_is_taken_as_it_is() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from advice_history import keep_advice
 from fleet_loopback import LoopbackStore, loopback_store
-from readings import DAY, EPOCH
+from readings import DAY, EPOCH, HOUR
 from rightsizer.advice.storage import Storage
 from rightsizer.fleet.judge import FleetJudge
 from rightsizer.fleet.run import explain_once, run_once
@@ -61,6 +61,23 @@ def test_a_look_changes_nothing_but_what_was_read(settings: FleetConfig) -> None
     assert answer.use.queries > 0
     assert day_cache_path(settings).is_file()
     assert not ledger_path(settings).exists()
+
+
+@pytest.mark.parametrize(("age_hours", "is_old"), [(1, False), (72, True)])
+def test_shards_that_have_stopped_are_not_waited_for(
+    settings: FleetConfig, age_hours: int, *, is_old: bool
+) -> None:
+    """An answer as of days ago would count as one of now."""
+    until = NOW - age_hours * HOUR
+    shard = replace(settings, fleet=replace(settings.fleet, shard="node:0/1"))
+    with FleetJudge(shard, FastClock(until)) as judge:
+        judge.read()
+        path = judge.days_path
+    with FleetJudge(settings, FastClock(NOW), parts=[path]) as judge:
+        answer = run_once(judge, settings, FastClock(NOW))
+    assert answer.time == (NOW if is_old else until)
+    told = [each for each in answer.notes if each.startswith("Shards last read 3 d ago")]
+    assert len(told) == is_old
 
 
 def test_advice_that_was_kept_is_known_to_the_next_look(settings: FleetConfig) -> None:

@@ -12,14 +12,12 @@ from cached_fleet import FIRST_DAY, day_frame, day_frames
 from readings import DAY, HOUR
 from rightsizer.fleet.cache.combination import (
     are_aligned,
-    frames_by_day,
     merged_frames,
     merged_holdings,
-    rows_by_day,
 )
-from rightsizer.fleet.cache.day_cache import CachedFrame, HoldingRow
+from rightsizer.fleet.cache.day_cache import CachedFrame, HoldingRow, rows_by_day
 from rightsizer.fleet.cache.day_codec import pack, unpack
-from rightsizer.fleet.cache.day_frame import ColumnKind, DayFrame
+from rightsizer.fleet.cache.day_frame import ColumnKind, DayFrame, frames_by_day
 from rightsizer.fleet.cache.grid import COARSE_STEP, FINE_STEP, Grid
 from rightsizer.fleet.cache.measures import blocks_of
 from rightsizer.fleet.cache.subject_days import SubjectDays

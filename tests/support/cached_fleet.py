@@ -36,23 +36,25 @@ def estate_device(number: int, pool: str = "h100", **facts: object) -> FleetDevi
 def day_frame(  # noqa: PLR0913 - one for each thing that a test may vary.
     day: int,
     step: Nanoseconds = COARSE_STEP,
+    days: int = 1,
     *,
     state: State = State.PRODUCTIVE,
     known: Sequence[float] | None = None,
     busy: float = 0.5,
     memory: float = 0.4,
 ) -> DayFrame:
-    """A day of one GPU in which every stretch is alike.
+    """Days of one GPU in which every stretch is alike.
 
     Args:
         day: Days since the epoch.
         step: Of the grid.
+        days: How many.
         state: The device's state.
         known: The known part of each stretch; all of it by default.
         busy: Its mean; its peak is a tenth of the remainder above it.
         memory: The used fraction.
     """
-    grid = Grid(day, step)
+    grid = Grid(day, step, days)
     parts = [1.0] * grid.count if known is None else list(known)
     length = step / NANOSECONDS_PER_SECOND
     columns = {ColumnKind.STATE.column(each): array("f", [0.0] * grid.count) for each in STATES}
@@ -191,4 +193,4 @@ class MadeUp:
         number, uuid = device.device.index, device.device.uuid
         state = self.states.get(uuid, State.PRODUCTIVE)
         busy = 0.0 if state in (State.IDLE_EMPTY, State.IDLE_HELD) else 0.3 + number % 7 / 10
-        return day_frame(grid.day, grid.step, state=state, busy=busy)
+        return day_frame(grid.day, grid.step, grid.days, state=state, busy=busy)

@@ -6,7 +6,7 @@ from collections.abc import Set as AbstractSet
 from functools import cache, partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from rightsizer.advice.engine import without_conflicts
 from rightsizer.advice.policy import Policy, PolicySet, policies_of_pool, with_policy
@@ -53,7 +53,7 @@ from rightsizer.model.advice import Advice
 from rightsizer.model.errors import ConfigurationError
 from rightsizer.model.finding import Action, Case, Reason
 from rightsizer.model.frozen import dataclass, replace
-from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.units import Nanoseconds, format_duration, nanoseconds, seconds
 from rightsizer.model.workload import Allocator, Workload
 
 
@@ -155,6 +155,10 @@ def _worth_advice(judgement: Judgement) -> Judgement:
     return judgement
 
 
+_LATELY: Final = 2
+"""Intervals: shards need most of one to read, and the merge comes after them."""
+
+
 class FleetJudge:
     """Runs the rules over a fleet, as the `Judge` of the service with the ledger.
 
@@ -195,6 +199,8 @@ class FleetJudge:
         self._log = logger("fleet")
         self._answer: FleetAnswer | None = None
         self._is_waiting = False
+        self._read_until: Nanoseconds = 0
+        """When a shard last read; 0 if none did."""
         self.devices: frozenset[str] = frozenset()
         """UUIDs of the last run's devices."""
         self.ledger_path = ledger_path(settings)
@@ -317,6 +323,9 @@ class FleetJudge:
         yield from context.store.warnings
         if (aside := self._cache.database.set_aside) is not None:
             yield f"The kept days were broken and are now '{aside}'; all were read again."
+        if (age := context.now - self._read_until) > 0 and self._read_until:
+            ago = format_duration(seconds(age))
+            yield f"Shards last read {ago} ago; days since then were read here."
         for report in context.reports:
             yield from gaps_of(report, context.now)
         if faults:
@@ -341,13 +350,17 @@ class FleetJudge:
         """Return now, or the earliest time at which one of the shards last read.
 
         Shards that have not read since the last run do not count: their days are read here.
+        So are the newest days if no shard has read lately.
         """
         now, times, fleet = self._clock.wall_time(), [0], self._settings.fleet
+        interval = nanoseconds(fleet.interval_seconds)
         for path in self._parts:
             with DayCache(path, read_only=True) as part:
                 times.append(self._cache.take_over(part, nanoseconds(fleet.late_seconds)))
-        oldest = max(times) - nanoseconds(fleet.interval_seconds)
-        return min(now, *(each for each in times if each > oldest)) if max(times) else now
+        self._read_until = max(times)
+        if now - self._read_until > _LATELY * interval:
+            return now
+        return min(now, *(each for each in times if each > self._read_until - interval))
 
     def _progress_and_log(self, stage: str, done: int, total: int) -> None:
         """Report progress, and log when waiting for the store begins."""

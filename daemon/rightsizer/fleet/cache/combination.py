@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from itertools import groupby, pairwise
@@ -10,17 +10,18 @@ from typing import Final
 
 import numpy as np
 
-from rightsizer.fleet.cache.day_cache import CachedFrame, HoldingRow
+from rightsizer.fleet.cache.day_cache import CachedFrame, HoldingRow, rows_by_day
 from rightsizer.fleet.cache.day_frame import (
     DEVICES,
     ColumnKind,
     DayFrame,
     Floats,
     FrameLayout,
+    frames_by_day,
     kind_of,
     zero_where_unknown,
 )
-from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, FINE_STEP, Grid
+from rightsizer.fleet.cache.grid import COARSE_STEP, FINE_STEP, Grid
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.state import Resource
@@ -135,13 +136,15 @@ def combined(parts: Sequence[DevicePart]) -> DayFrame:
     layout = _shared(frozenset(part.frame.layout for part in parts if part.frame is not None))
     devices = np.zeros(grid.count, np.float32)
     demands: dict[Resource, Histogram] = {}
-    own = np.stack([part.values(layout) for part in parts])
-    values = own.sum(axis=0)
+    values = np.zeros((len(layout.columns), grid.count), np.float32)
     means, peaks = layout.additive, layout.additive + layout.means
-    # Peaks of the shared means, in the same order.
-    excesses = np.fmax.reduce(own[:, peaks:].astype(float) - own[:, means:peaks], axis=0)
+    excesses = np.full((layout.means, grid.count), np.nan)
     for part in parts:
         devices[part.inside] += np.float32(part.share_ratio)
+        own = part.values(layout)
+        values += own
+        # Peaks of the shared means, in the same order.
+        excesses = np.fmax(excesses, own[peaks:].astype(float) - own[means:peaks])
         weight = part.share_ratio * (part.last + 1 - part.first) / part.grid.count
         for resource, histogram in part.frame.demands.items() if part.frame else ():
             mine = histogram if weight >= 1.0 else histogram.scaled(weight)
@@ -170,33 +173,6 @@ def are_aligned(grids: Iterable[Grid]) -> bool:
     """Whether overlapping grids cover the same days."""
     spans = sorted({(grid.day, grid.day + grid.days) for grid in grids})
     return all(end <= start for (_, end), (start, _) in pairwise(spans))
-
-
-def frames_by_day(frames: Iterable[DayFrame]) -> Iterator[DayFrame]:
-    """Split frames into days, with distributions divided by known time."""
-    for frame in frames:
-        if frame.grid.days == 1:
-            yield frame
-            continue
-        each, known = DAY // frame.grid.step, frame.known_seconds()
-        total = known.sum()
-        for place, grid in enumerate(frame.grid.parts()):
-            inside = slice(place * each, (place + 1) * each)
-            values, part = frame.values[:, inside], known[inside].sum() / max(total, _LEAST)
-            demands = {
-                resource: found.scaled(float(part)) for resource, found in frame.demands.items()
-            }
-            yield DayFrame(grid, frame.layout, values, demands)
-
-
-def rows_by_day(rows: Iterable[HoldingRow]) -> Iterator[HoldingRow]:
-    """Split holdings at the end of days."""
-    for row in rows:
-        each = DAY // row.grid.step
-        for place, grid in enumerate(row.grid.parts()):
-            first, last = row.first - place * each, row.last - place * each
-            if first < each and last >= 0:
-                yield row._replace(grid=grid, first=max(0, first), last=min(each - 1, last))
 
 
 def merged_frames(cached: Iterable[CachedFrame], sources: Sequence[str]) -> list[DayFrame]:

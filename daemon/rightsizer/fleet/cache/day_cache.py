@@ -2,14 +2,15 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from sqlite3 import Connection
 from typing import Any, Final, NamedTuple, Self
 
 from rightsizer.advice.ledger_repository import LEDGER_SCHEMA, TRACK_SCHEMA
 from rightsizer.fleet.cache.day_codec import pack, unpack
-from rightsizer.fleet.cache.day_frame import DayFrame
+from rightsizer.fleet.cache.day_frame import DayFrame, frames_by_day
 from rightsizer.fleet.cache.grid import DAY, Grid
 from rightsizer.fleet.model import DeviceHolding, FleetDay
 from rightsizer.io import codec
@@ -70,17 +71,14 @@ DELETE FROM later WHERE min(until, (day + 1) * ? + ?) <= (SELECT until FROM done
 _FORGET_LATER: Final = """
 DELETE FROM {} WHERE (source, day, uuid) IN (SELECT source, day, uuid FROM later)
 """
-_FORGET_COVERED: Final = """
-DELETE FROM {} WHERE uuid = ?1 AND source = ?3 AND day BETWEEN ?2 AND ?2 + ?4 - 1
-  AND EXISTS (SELECT 1 FROM later WHERE (later.source, later.day, later.uuid) = (?3, ?2, ?1))
+_COUNT_LATER: Final = """
+SELECT count(*) FROM later WHERE source = ? AND uuid = ? AND day BETWEEN ? AND ?
 """
-"""Days that one row of the other cache covers."""
 _COPY_LATER: Final = """
 INSERT INTO {} SELECT {}
   WHERE EXISTS (SELECT 1 FROM later WHERE (source, day, uuid) = (?3, ?2, ?1))
 """
-_WIDE: Final = "SELECT DISTINCT uuid, day, source, days FROM {} WHERE day >= ? AND days > 1"
-_SINCE: Final = "SELECT * FROM {} WHERE day >= ?"
+_SINCE: Final = "SELECT * FROM {} WHERE day + days > ?"
 _COLUMNS: Final = {
     "track": "?1, ?2, ?3, ?4, ?5, ?6",
     "holding": "?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9",
@@ -139,6 +137,16 @@ def by_first_day(rows: Iterable[HoldingRow]) -> Mapping[int, list[HoldingRow]]:
     return found
 
 
+def rows_by_day(rows: Iterable[HoldingRow]) -> Iterator[HoldingRow]:
+    """Split holdings at the end of days."""
+    for row in rows:
+        each = DAY // row.grid.step
+        for place, grid in enumerate(row.grid.parts()):
+            first, last = row.first - place * each, row.last - place * each
+            if first < each and last >= 0:
+                yield row._replace(grid=grid, first=max(0, first), last=min(each - 1, last))
+
+
 @dataclass(frozen=True, slots=True)
 class PackedDay:
     """A day of some devices, as stored."""
@@ -159,6 +167,28 @@ class PackedDay:
         """Pack what a source returned."""
         frames = {uuid: pack(frame) for uuid, frame in day.frames.items()}
         return cls(source, grid, tuple(uuids), until, frames, dict(day.holdings))
+
+
+def _by_day_if_partly_later(
+    connection: Connection, rows: Iterable[tuple[Any, ...]]
+) -> Iterator[tuple[Any, ...]]:
+    """Yield rows; those of several days, of which only some were read later, day by day."""
+    for row in rows:
+        uuid, day, source, step, days, *rest = row
+        last = day + days - 1
+        if (
+            days == 1
+            or days == connection.execute(_COUNT_LATER, (source, uuid, day, last)).fetchone()[0]
+        ):
+            yield row
+        elif len(rest) == 1:
+            with suppress(ValueError):
+                for each in frames_by_day([unpack(Grid(day, step, days), *rest)]):
+                    yield uuid, each.grid.day, source, step, 1, pack(each)
+        else:
+            held = HoldingRow(uuid, source, Grid(day, step, days), *rest)
+            for part in rows_by_day([held]):
+                yield uuid, part.grid.day, source, step, 1, *part[3:]
 
 
 class DayCache:
@@ -230,10 +260,9 @@ class DayCache:
             (first,) = connection.execute("SELECT min(day) FROM later").fetchone()
             for table, columns in _COLUMNS.items() if first is not None else ():
                 connection.execute(_FORGET_LATER.format(table))
-                wide = other.database.stream(_WIDE.format(table), (first,))
-                connection.executemany(_FORGET_COVERED.format(table), wide)
                 rows = other.database.stream(_SINCE.format(table), (first,))
-                connection.executemany(_COPY_LATER.format(table, columns), rows)
+                parts = _by_day_if_partly_later(connection, rows)
+                connection.executemany(_COPY_LATER.format(table, columns), parts)
             facts = other.database.stream("SELECT * FROM workload")
             connection.executemany("INSERT OR REPLACE INTO workload VALUES (?, ?)", facts)
             connection.execute("INSERT OR REPLACE INTO done SELECT * FROM later")

@@ -11,7 +11,7 @@ from typing import Any, Final, Self, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rightsizer.fleet.cache.grid import Grid
+from rightsizer.fleet.cache.grid import DAY, Grid
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.state import Resource, State
@@ -160,6 +160,23 @@ def frames_of(
     for own, known, found in zip(values, is_known, demands, strict=True):
         kept = layout if known.all() else FrameLayout.of(compress(layout.columns, known))
         yield DayFrame(grid, kept, own[known], found)
+
+
+def frames_by_day(frames: Iterable[DayFrame]) -> Iterator[DayFrame]:
+    """Split frames into days, with distributions divided by known time."""
+    for frame in frames:
+        if frame.grid.days == 1:
+            yield frame
+            continue
+        each, known = DAY // frame.grid.step, frame.known_seconds()
+        total = known.sum()
+        for place, grid in enumerate(frame.grid.parts()):
+            inside = slice(place * each, (place + 1) * each)
+            values, part = frame.values[:, inside], known[inside].sum() / total if total else 0.0
+            demands = {
+                resource: found.scaled(float(part)) for resource, found in frame.demands.items()
+            }
+            yield DayFrame(grid, frame.layout, values, demands)
 
 
 def zero_where_unknown(values: Floats) -> Floats:

@@ -22,13 +22,11 @@ from rightsizer.fleet.cache.combination import (
     DevicePart,
     are_aligned,
     combined,
-    frames_by_day,
     merged_frames,
     merged_holdings,
-    rows_by_day,
 )
-from rightsizer.fleet.cache.day_cache import DayCache, HoldingRow, by_first_day
-from rightsizer.fleet.cache.day_frame import DayFrame
+from rightsizer.fleet.cache.day_cache import DayCache, HoldingRow, by_first_day, rows_by_day
+from rightsizer.fleet.cache.day_frame import DayFrame, frames_by_day
 from rightsizer.fleet.cache.grid import DAY, FINE_STEP
 from rightsizer.fleet.cache.subject_days import SubjectDays
 from rightsizer.fleet.cache.summed_day import SummedDay
