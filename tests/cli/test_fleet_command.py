@@ -141,11 +141,11 @@ def test_a_verdict_is_explained(config: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (("--serve", "--save"), "--save is nothing for --serve"),
-        (("--serve", "--json"), "--json is nothing for --serve"),
-        (("--serve", "--at", "0"), "--at is nothing for --serve"),
-        (("--dry-run", "--html", "x.html"), "--html is nothing for --dry-run"),
-        (("--explain", "abc", "--save"), "--save is nothing for --explain"),
+        (("--serve", "--save"), "--save does not apply to --serve"),
+        (("--serve", "--json"), "--json does not apply to --serve"),
+        (("--serve", "--at", "0"), "--at does not apply to --serve"),
+        (("--dry-run", "--html", "x.html"), "--html does not apply to --dry-run"),
+        (("--explain", "abc", "--save"), "--save does not apply to --explain"),
         (("--web.listen-address", ":1"), "--web.listen-address is for --serve"),
         (("--all",), "--all is for --json"),
         (("--lookback", "1h"), "--lookback: 1 h is less than 1 d"),

@@ -52,4 +52,4 @@ def test_a_store_without_them_is_reported(capsys: pytest.CaptureFixture[str]) ->
 def test_flags_of_a_look_are_refused(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
     """They would have no effect."""
     assert main(["fleet", "rules", flag]) == 2
-    assert f"{flag} is nothing for rules" in capsys.readouterr().err
+    assert f"{flag} does not apply to rules" in capsys.readouterr().err

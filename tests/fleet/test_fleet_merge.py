@@ -143,17 +143,25 @@ def test_the_command_merges_files(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["fleet", "merge", *map(str, paths), "--top", "1"]) == 0
     assert "east" in capsys.readouterr().out
     paths[0].write_text("{}")
+    number, words = tmp_path / "number.json", tmp_path / "words.json"
+    number.write_text('{"days": 3}')
+    words.write_text("words")
     part = tmp_path / "part.json"
     part.write_text(json.dumps({"days": "fleet-0-of-2.db", "device_days": 1}))
     gone = ["--store.url", "http://127.0.0.1:1", "--lookback", "1d"]
     for line, why in (
         (["merge", *map(str, paths)], "east.json: is no answer about a fleet"),
+        (["merge", str(number)], "number.json: is no answer about a fleet"),
+        (["merge", str(words)], "words.json: is neither an answer nor a cache of days"),
         (["merge"], "merge: name the answers"),
-        (["merge", str(paths[1]), "--shard", "1/2"], "--shard is nothing for merge"),
-        (["merge", str(paths[1]), "--save"], "--save is nothing for a merge of answers"),
+        (["merge", str(paths[1]), "--shard", "1/2"], "--shard does not apply to merge"),
+        (["merge", str(paths[1]), "--save"], "--save does not apply to a merge of answers"),
         (["merge", str(paths[1]), str(part)], "merge each kind by itself"),
-        ([*gone, "--shard", "node:0/2", "--save"], "--save is nothing for a shard of the nodes"),
-        ([*gone, "--shard", "node:0/2", "--serve"], "--serve is nothing for a shard of the nodes"),
+        ([*gone, "--shard", "node:0/2", "--save"], "--save does not apply to a shard of the nodes"),
+        (
+            [*gone, "--shard", "node:0/2", "--serve"],
+            "--serve does not apply to a shard of the nodes",
+        ),
         (["--store.url", "http://127.0.0.1:1", "--shard", "7/2"], "--shard: '7/2' is no part"),
     ):
         assert main(["fleet", *line]) == 2

@@ -39,6 +39,8 @@ ENGINES: Final[tuple[tuple[str, Mapping[str, float], float], ...]] = (
     ("prefill-0", {"sglang:num_queue_reqs": 0, "sglang:num_prefill_bootstrap_queue_reqs": 2}, 6),
     # tensorrt_llm/metrics/collector.py of NVIDIA/TensorRT-LLM.
     ("trtllm-0", {"trtllm_num_requests_waiting": 7, "trtllm_kv_cache_utilization": 0.3}, 6),
+    # Dynamo's TensorRT-LLM workers keep the engine's `:`.
+    ("dynamo-0", {"trtllm:num_requests_waiting": 7, "trtllm:kv_cache_utilization": 0.3}, 6),
     ("calm-0", {"vllm:num_requests_waiting": 0, "vllm:kv_cache_usage_perc": 0.3}, 0),
 )
 

@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from rightsizer.fleet.usage import use_rank
+from rightsizer.fleet.usage import WORDS_SEPARATOR, joined, use_rank
 from rightsizer.model.advice import OPEN_STATES
 from rightsizer.model.errors import UsageError
 from rightsizer.model.finding import Savings, Severity
@@ -114,7 +114,7 @@ def _keep(
 
 
 _ROWS: Final = ("sources", "clusters", "pools", "findings", "advice", "node_advice", "waiting")
-_KEYS: Final = (*_ROWS, "waiting_work", "teams", "usage", "verdicts", "use", "notes", "time")
+_KEYS: Final = {*_ROWS, "waiting_work", "teams", "usage", "verdicts", "use", "notes", "time"}
 _HOURS: Final = tuple(f"{kind}_gpu_hours" for kind in ("held", "unknown", "used", "wasted"))
 
 
@@ -135,9 +135,11 @@ def read_answers(paths: Sequence[Path]) -> list[_JsonObject]:
         except OSError as error:
             raise UsageError(f"{path}: {(error.strerror or str(error)).lower()}") from None
         except ValueError:
-            raise UsageError(f"{path}: is no JSON; {_REMEDY}") from None
-        is_answer = isinstance(document, dict) and all(key in document for key in _KEYS)
-        if not is_answer and not (isinstance(document, dict) and "days" in document):
+            raise UsageError(
+                f"{path}: is neither an answer nor a cache of days; {_REMEDY}"
+            ) from None
+        is_part = isinstance(document, dict) and isinstance(document.get("days"), str)
+        if not is_part and not (isinstance(document, dict) and document.keys() >= _KEYS):
             raise UsageError(f"{path}: is no answer about a fleet; {_REMEDY}")
         found.append(document)
     return found
@@ -163,7 +165,10 @@ def caches_in(answers: Sequence[_JsonObject]) -> list[Path] | None:
 
 
 _CACHE: Final = b"SQLite format 3"
-_REMEDY: Final = "give what `rightsizer fleet --shard I/N --json` printed, without --top and --team"
+_REMEDY: Final = (
+    "give what `rightsizer fleet --shard I/N --json` printed, without --top and --team, or the "
+    "cache that --shard node:I/N filled"
+)
 
 
 def merged(answers: Sequence[_JsonObject], names: Sequence[str]) -> _JsonObject:
@@ -265,6 +270,7 @@ def _summed(rows: Sequence[_JsonObject]) -> _JsonObject:
             None if None in costs else {end: sum(c[end] for c in costs) for end in costs[0]}
         )
     for name in ("price_source", "price_date"):
-        words = chain.from_iterable(row[name].split("; ") for row in telling)
-        found[name] = "; ".join(sorted({*words} - {""}))
+        found[name] = joined(
+            chain.from_iterable(row[name].split(WORDS_SEPARATOR) for row in telling)
+        )
     return {**rows[0], **found}

@@ -195,7 +195,7 @@ def _refuse_what_does_not_fit(arguments: argparse.Namespace) -> None:
 
 def _refuse(arguments: argparse.Namespace, mode: str) -> None:
     for flag in filter(partial(_given, arguments), _REFUSED[mode]):
-        raise UsageError(f"--{flag} is nothing for {mode}; leave it out")
+        raise UsageError(f"--{flag} does not apply to {mode}; leave it out")
 
 
 def _given(arguments: argparse.Namespace, flag: str) -> bool:

@@ -100,12 +100,10 @@ def plan_of(
     fine = {name: _fine_days(own, days, now, settings) for name, own in by_cluster.items()}
     shards: list[FetchShard] = []
     kept = wanted = samples = 0
-    most = max(1, settings.store.series_maximum // _WIDEST)
+    most, part = max(1, settings.store.series_maximum // _WIDEST), settings.part
     for source in sources:
         name, known = source.report.key, done(source.report.key, days)
-        devices = tuple(
-            each for each in source.devices if settings.part.has_node(each.cluster, each.node)
-        )
+        devices = tuple(each for each in source.devices if part.has_node(each.cluster, each.node))
         asked: list[_GridDevices] = []
         for day in reversed(days):
             grid = _grid_of(
@@ -126,7 +124,7 @@ def plan_of(
             # Devices of the same nodes together, so that queries contain few names.
             near = sorted(left, key=lambda one: (one.cluster, one.node, one.device.uuid))
             parts = (tuple(near[place : place + most]) for place in range(0, len(near), most))
-            shards += (FetchShard(name, grid, part, now) for part in parts)
+            shards += (FetchShard(name, grid, some, now) for some in parts)
     coarse = tuple(day for day in days if any(day not in own for own in fine.values()))
     finely = tuple(day for day in days if day not in coarse)
     queries = len(shards) * SHARD_QUERIES

@@ -9,12 +9,12 @@ from typing import Final, NamedTuple, TypeAlias
 
 from rightsizer.advice.market import Market
 from rightsizer.fleet.cache.day_cache import HoldingRow, by_first_day
-from rightsizer.fleet.cache.day_frame import ColumnKind
+from rightsizer.fleet.cache.day_frame import IDLE_EMPTY_STATE, ColumnKind
 from rightsizer.fleet.cache.subject_days import SubjectDays
 from rightsizer.fleet.cache.summed_day import SummedDay
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.model.frozen import dataclass, field
-from rightsizer.model.state import Cause, State
+from rightsizer.model.state import Cause
 from rightsizer.model.units import HOUR_SECONDS, JOULES_PER_KILOWATT_HOUR, Nanoseconds
 from rightsizer.sizing.cost import HourlyCost
 from rightsizer.sizing.estimate import EstimateInterval
@@ -133,7 +133,6 @@ def _stretches(
 
 _USED: Final = ColumnKind.USED.column("seconds")
 _ENERGY: Final = ColumnKind.ENERGY.column("joules")
-_EMPTY: Final = ColumnKind.STATE.column(State.IDLE_EMPTY)
 _CAUSES: Final = tuple(
     ColumnKind.WASTE.column(cause) for cause in sorted(Cause) if cause is not Cause.HEADROOM
 )
@@ -150,7 +149,7 @@ def _divided(
     given = sum(shares.values())
     held = {key: share / max(1.0, given) for key, share in shares.items()}
     rest = max(0.0, 1.0 - sum(held.values()))
-    free = min(rest * known, day.sum_over(_EMPTY, first, last))
+    free = min(rest * known, day.sum_over(IDLE_EMPTY_STATE, first, last))
     seconds = {key: share * known for key, share in held.items()}
     seconds |= {_UNNAMED: rest * known - free, _FREE_TIME: free}
     wasted = sum(day.sum_over(cause, first, last) for cause in _CAUSES)
@@ -249,8 +248,8 @@ def _row(cluster: str, name: str, uses: Mapping[UseKey, UseSum], market: Market)
         kilowatt_hours=whole.joules / JOULES_PER_KILOWATT_HOUR if is_measured else None,
         dollars=_dollars(costs, [use.held for use in uses.values()]),
         wasted_dollars=_dollars(costs, [use.wasted for use in uses.values()]),
-        price_source=_joined(each.source for each in costs if each),
-        price_date=_joined(each.date for each in costs if each),
+        price_source=joined(each.source for each in costs if each),
+        price_date=joined(each.date for each in costs if each),
     )
 
 
@@ -263,5 +262,9 @@ def _dollars(costs: Sequence[HourlyCost | None], hours: Sequence[float]) -> Esti
     return found
 
 
-def _joined(words: Iterable[str]) -> str:
-    return "; ".join(sorted({*words} - {""}))
+WORDS_SEPARATOR: Final = "; "
+
+
+def joined(words: Iterable[str]) -> str:
+    """Join words in order, each once."""
+    return WORDS_SEPARATOR.join(sorted({*words} - {""}))

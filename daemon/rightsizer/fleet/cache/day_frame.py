@@ -64,7 +64,8 @@ def kind_of(column: str) -> ColumnKind:
 
 DEVICES: Final = ColumnKind.COUNT.column("devices")
 """Devices of a workload; a device has one."""
-_UNKNOWN: Final = ColumnKind.STATE.column(State.UNKNOWN)
+UNKNOWN_STATE: Final = ColumnKind.STATE.column(State.UNKNOWN)
+IDLE_EMPTY_STATE: Final = ColumnKind.STATE.column(State.IDLE_EMPTY)
 _LAST: Final = {ColumnKind.MEAN: 1, ColumnKind.PEAK: 2}
 _LAYOUTS_KEPT: Final = 256
 
@@ -201,7 +202,7 @@ def _sorted_layout(columns: tuple[str, ...]) -> FrameLayout:
         places={column: place for place, column in enumerate(columns)},
         additive=len(columns) - means - peaks,
         means=means,
-        states=tuple(at for at in states if columns[at] != _UNKNOWN),
+        states=tuple(at for at in states if columns[at] != UNKNOWN_STATE),
         kinds=tuple(
             (slice(kinds.index(kind), kinds.index(kind) + kinds.count(kind)), kind)
             for kind in dict.fromkeys(kinds)

@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from rightsizer.fleet.cache.day_frame import ColumnKind, Floats
+from rightsizer.fleet.cache.day_frame import IDLE_EMPTY_STATE, ColumnKind, Floats
 from rightsizer.fleet.cache.grid import COARSE_STEP
 from rightsizer.fleet.cache.measures import BlockColumns, CachedBlocks, Distributions
 from rightsizer.fleet.cache.span_sums import LikeSubjects, SpanSums
@@ -21,7 +21,6 @@ from rightsizer.model.units import Nanoseconds
 from rightsizer.model.window import Window, workload_subject
 
 _WORKLOAD: Final = workload_subject("")
-_EMPTY: Final = ColumnKind.STATE.column(State.IDLE_EMPTY)
 _NEARLY_ALL: Final = 0.95
 """Share of an interval: a monitor's brief access is no work."""
 _PROFILED: Final = ColumnKind.TIER.column(Tier.PROFILING)
@@ -142,7 +141,7 @@ class SubjectDays:
         """
         since = None
         for day in reversed(self.days):
-            grid, empty = day.frame.grid, day.frame.column(_EMPTY)
+            grid, empty = day.frame.grid, day.frame.column(IDLE_EMPTY_STATE)
             for place in np.flatnonzero(day.known > 0)[::-1].tolist():
                 start = grid.time(place)
                 is_empty = empty is not None and empty[place] >= day.known[place] * _NEARLY_ALL

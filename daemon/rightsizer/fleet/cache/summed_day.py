@@ -11,6 +11,8 @@ import numpy as np
 
 from rightsizer.fleet.cache.day_frame import (
     DEVICES,
+    IDLE_EMPTY_STATE,
+    UNKNOWN_STATE,
     ColumnKind,
     DayFrame,
     Floats,
@@ -21,9 +23,7 @@ from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.state import State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
-_EMPTY: Final = ColumnKind.STATE.column(State.IDLE_EMPTY)
 _HELD: Final = ColumnKind.STATE.column(State.IDLE_HELD)
-_UNKNOWN: Final = ColumnKind.STATE.column(State.UNKNOWN)
 _MORE_THAN_ALL: Final = 1.0 + 1e-3
 """Tolerance for rounding; larger values are impossible."""
 
@@ -61,7 +61,7 @@ class LikeDays:
     @cached_property
     def present_seconds(self) -> Floats:
         """Seconds of each interval in which a frame was present, with known state or not."""
-        unknown = self.column(_UNKNOWN)
+        unknown = self.column(UNKNOWN_STATE)
         return self.known if unknown is None else self.known + zero_where_unknown(unknown)
 
     @cached_property
@@ -79,7 +79,7 @@ class LikeDays:
         """Whether frames were present, their share in use, and their devices at work."""
         empty, idle = (
             0.0 if found is None else zero_where_unknown(found)
-            for found in map(self.column, (_EMPTY, _HELD))
+            for found in map(self.column, (IDLE_EMPTY_STATE, _HELD))
         )
         is_known, step = self.known > 0, self.grid.step / NANOSECONDS_PER_SECOND
         used = np.where(is_known, 1.0 - empty / np.where(is_known, self.known, np.inf), 0.0)

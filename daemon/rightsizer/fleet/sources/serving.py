@@ -31,7 +31,7 @@ class ServingMeasure(NamedTuple):
     """One metric of one engine."""
 
     metric: str
-    """As exported by an engine; relays, and SGLang of 2026, replace `:` by `_`."""
+    """As exported by an engine; relays, and SGLang of 2026, replace `:` by `_`; Dynamo has `:`."""
     signal: Signal
     together: str = "sum"
     """Aggregation over an engine's models and replicas: `sum`, or `max` for the fullest."""
@@ -58,7 +58,7 @@ _OLDER: Final = "nv_inference_queue_duration_us"
 _SIGNALS: Final = frozenset(
     {Signal.REQUESTS_WAITING, Signal.REQUESTS_RUNNING, Signal.KV_CACHE_USED, Signal.PREEMPTIONS}
 )
-_SPELLINGS: Final = {"vllm": ":", "sglang": ":_", "lmdeploy": ":", "llamacpp": ":"}
+_SPELLINGS: Final = {"vllm": ":", "sglang": ":_", "trtllm": "_:", "lmdeploy": ":", "llamacpp": ":"}
 """Characters behind the name of an engine, where an agent's table has `_`."""
 
 

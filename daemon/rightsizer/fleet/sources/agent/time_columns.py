@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from rightsizer.fleet.cache.day_frame import ColumnKind, Floats
+from rightsizer.fleet.cache.day_frame import UNKNOWN_STATE, ColumnKind, Floats
 from rightsizer.fleet.cache.grid import DAY, Grid
 from rightsizer.fleet.cache.measures import bins_of, histogram_of
 from rightsizer.fleet.source import SampledSeries
@@ -19,8 +19,6 @@ from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.histogram import BINS, Histogram
 from rightsizer.model.state import Cause, Condition, Resource, State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, seconds
-
-_UNKNOWN: Final = ColumnKind.STATE.column(State.UNKNOWN)
 
 Columns: TypeAlias = Mapping[str, Floats]
 """By the value of a label or the name of a figure; one row per device."""
@@ -98,7 +96,7 @@ def time_columns(answers: DayAnswers, presence: TimePresence, grid: Grid) -> dic
         found[ColumnKind.USED.column("seconds")] = presence.timed(answers.totals["seconds"])
     if "energy" in answers.totals:
         found[ColumnKind.ENERGY.column("joules")] = presence.masked(answers.totals["energy"])
-    found[_UNKNOWN] = np.maximum(0.0, seconds(grid.step) - presence.known_seconds)
+    found[UNKNOWN_STATE] = np.maximum(0.0, seconds(grid.step) - presence.known_seconds)
     return found
 
 
