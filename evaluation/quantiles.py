@@ -9,7 +9,7 @@ from evaluation.options import Options
 from evaluation.stage import moments
 from measured import table
 from rightsizer.accounting.service import NodeAccounts
-from rightsizer.model.histogram import BINS, Histogram
+from rightsizer.model.histogram import BINS, Distribution
 from rightsizer.model.state import ACTIVE_STATES, Resource, State
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.window import Entry
@@ -78,7 +78,7 @@ def exact_quantile(readings: Sequence[Weighted], share: float) -> float:
     return ordered[-1][0]
 
 
-def worst_error_bins(found: Histogram, readings: Sequence[Weighted]) -> float:
+def worst_error_bins(found: Distribution, readings: Sequence[Weighted]) -> float:
     """How far any of the quantiles is off, in bins."""
     worst = 0.0
     for share in SHARES:

@@ -52,8 +52,8 @@ class DecayedDemands:
                 factor = 0.5 ** (seconds(elapsed) / half_life)
                 for histogram in histograms.values():
                     histogram.decay(factor)
-            for resource, histogram in window.demands.items():
-                histograms.setdefault(resource, Histogram()).merge(histogram)
+            for resource, used in window.demands.items():
+                histograms.setdefault(resource, Histogram()).merge(used)
 
     def demand(self) -> Mapping[Resource, float]:
         """Demand by resource; resources never used are absent."""

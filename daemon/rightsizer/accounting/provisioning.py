@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from rightsizer.accounting.settings import ProvisioningSettings
-from rightsizer.model.histogram import Histogram
+from rightsizer.model.histogram import Distribution
 from rightsizer.model.state import Condition, Resource
 from rightsizer.model.units import nanoseconds, seconds
 from rightsizer.model.window import Provisioning, ResourceProvisioning, Window
@@ -112,7 +112,7 @@ def _need_at_least(window: Window, settings: ProvisioningSettings) -> float | No
     return demand * (1 + settings.margin_ratio)
 
 
-def _is_enough(histogram: Histogram, settings: ProvisioningSettings) -> bool:
+def _is_enough(histogram: Distribution, settings: ProvisioningSettings) -> bool:
     """Whether the resource itself was measured for long enough; counters may be intermittent."""
     return histogram.total >= nanoseconds(settings.minimum_active_seconds)
 

@@ -9,7 +9,7 @@ from math import isfinite
 from typing import Any, Final
 
 from rightsizer.model.block import Blocks
-from rightsizer.model.histogram import Histogram
+from rightsizer.model.histogram import Distribution, Histogram
 from rightsizer.model.state import (
     Cause,
     Condition,
@@ -124,7 +124,7 @@ def _parts(data: bytes) -> tuple[bytes, bytes]:
     return body[_HEAD.size : end], body[end:]
 
 
-def _pairs(histogram: Histogram) -> list[tuple[int, float]]:
+def _pairs(histogram: Distribution) -> list[tuple[int, float]]:
     return [
         (index, int(weight) if weight == int(weight) else weight)
         for index, weight in sorted(histogram.items())

@@ -7,7 +7,7 @@ from rightsizer.advice.market import Market
 from rightsizer.model.device import Device
 from rightsizer.model.errors import RequirementError
 from rightsizer.model.finding import Case, Option
-from rightsizer.model.histogram import Histogram
+from rightsizer.model.histogram import Distribution
 from rightsizer.model.state import Resource, Tier
 from rightsizer.model.window import Window
 from rightsizer.sizing.estimate import EstimateInterval
@@ -61,7 +61,7 @@ def place_of(device: Device, market: Market) -> GpuPlace | None:
         return None
 
 
-def _mean(window: Window, histogram: Histogram | None) -> float | None:
+def _mean(window: Window, histogram: Distribution | None) -> float | None:
     """Convert a mean over active time to one over all known time."""
     mean = None if histogram is None else histogram.mean()
     if histogram is None or mean is None or window.known <= 0:

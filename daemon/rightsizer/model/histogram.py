@@ -7,12 +7,32 @@ and the same readings give the same bytes.
 from bisect import bisect_left
 from collections.abc import ItemsView, Mapping
 from itertools import accumulate
-from typing import Final
+from typing import Final, Protocol
 
 BINS: Final = 101
 _ROUNDING: Final = 1e-9
 PRECISION: Final = 1e-12
 """Relative error of sums of weights."""
+
+
+class Distribution(Protocol):
+    """Weight per whole percent, to read."""
+
+    @property
+    def total(self) -> float:
+        """Sum of all weights."""
+
+    def quantile(self, share: float) -> float | None:
+        """Upper edge of the bin that reaches a share of the weight; `None` if empty."""
+
+    def mean(self) -> float | None:
+        """Weighted mean of the bins' upper edges; `None` if empty."""
+
+    def maximum(self) -> float | None:
+        """Upper edge of the highest non-empty bin; `None` if empty."""
+
+    def items(self) -> ItemsView[int, float]:
+        """Bins in use with their weights, unordered."""
 
 
 class Histogram:
@@ -39,14 +59,14 @@ class Histogram:
         percent = 0 if scaled <= 0 else int(scaled) + 1 if scaled < BINS - 2 else BINS - 1
         weights[percent] = weights.get(percent, 0.0) + weight
 
-    def merge(self, other: "Histogram") -> None:
-        """Add another histogram's weights to this one's."""
+    def merge(self, other: Distribution) -> None:
+        """Add another's weights to this one's."""
         mine = self._weights
         known = mine.get
         for percent, weight in other.items():
             mine[percent] = known(percent, 0.0) + weight
 
-    def subtract(self, other: "Histogram") -> None:
+    def subtract(self, other: Distribution) -> None:
         """Remove weights merged before; exact for integer weights."""
         mine = self._weights
         for percent, weight in other.items():

@@ -6,7 +6,7 @@ from typing import Final
 
 from rightsizer.model.block import Blocks
 from rightsizer.model.frozen import dataclass, field, replace
-from rightsizer.model.histogram import Histogram
+from rightsizer.model.histogram import Distribution, Histogram
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import (
     IDLE_STATES,
@@ -132,10 +132,10 @@ class Window:
     """Number of load cycles of similar length; their total length and busy time follow."""
     cycle_seconds: float = 0.0
     cycle_busy_seconds: float = 0.0
-    demands: Mapping[Resource, Histogram] = field(default_factory=dict)
+    demands: Mapping[Resource, Distribution] = field(default_factory=dict)
     """Usage of each resource over active seconds; memory over held seconds. Weights are
     nanoseconds."""
-    compute_at_least: Histogram = field(default_factory=Histogram)
+    compute_at_least: Distribution = field(default_factory=Histogram)
     """Lower bound of the compute demand."""
     blocks: Blocks = _NO_BLOCKS
     """Mean and peak of each five minutes. A workload's are sums over its devices at the same

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import ItemsView, Iterable, Mapping, Sequence
 from functools import cache, cached_property, partial
-from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -15,7 +14,7 @@ from rightsizer.fleet.cache.day_frame import DayFrame, Floats
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.block import BLOCK_SPAN, Blocks, LazyColumn, Measure, Series
 from rightsizer.model.frozen import dataclass
-from rightsizer.model.histogram import BINS, PRECISION, Histogram
+from rightsizer.model.histogram import BINS, PRECISION, Distribution, Histogram
 from rightsizer.model.state import IDLE_STATES, Resource, State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
@@ -168,9 +167,9 @@ _RESOURCES: Final = {
     Measure.NVLINK: Resource.NVLINK,
     Measure.COMPUTE_AT_LEAST: None,
 }
-_ROWS: Final = {resource: row for row, resource in enumerate((*Resource, None))}
-"""Row of each distribution; the last is compute's lower bound."""
-_RESOURCE_OF_ROW: Final = (*Resource, None)
+_RESOURCES_BY_ROW: Final = (*Resource, None)
+"""Resource of each distribution; the last is compute's lower bound."""
+_ROWS: Final = {resource: row for row, resource in enumerate(_RESOURCES_BY_ROW)}
 _IDLE: Final = tuple(
     tuple(f"state:{state}" for state in states)
     for states in ((State.IDLE_EMPTY,), sorted(IDLE_STATES))
@@ -184,40 +183,42 @@ def histogram_of(weights: Floats) -> Histogram:
     return Histogram(dict(zip(used.tolist(), weights[used].tolist(), strict=True)))
 
 
-Distributions = tuple[Mapping[Resource, Histogram], Histogram]
+Distributions = tuple[Mapping[Resource, Distribution], Distribution]
 """Use of each resource, and compute's lower bound."""
 
 
-class _TableHistogram(Histogram):
-    """Row of a table as a histogram; it cannot be changed."""
+@dataclass(frozen=True, slots=True)
+class TableDistribution:
+    """Distribution of a subject in a table."""
 
-    __slots__ = ("_at", "_table")
-
-    def __init__(self, table: DistributionTable, at: tuple[int, int]) -> None:
-        self._table, self._at = table, at
-
-    @property
-    def _weights(self) -> Mapping[int, float]:  # type: ignore[override]
-        weights = self._table.weights[self._at]
-        used = np.flatnonzero(weights > 0)
-        found = dict(zip(used.tolist(), weights[used].tolist(), strict=True))
-        return MappingProxyType(found)
+    table: DistributionTable
+    subject: int
+    place: int
 
     @property
     def total(self) -> float:
         """As in `Histogram`."""
-        row, place = self._at
-        return self._table.totals[row][place]
+        return self.table.totals[self.subject][self.place]
 
     def quantile(self, share: float) -> float | None:
         """As in `Histogram`."""
-        row, place = self._at
-        return self._table.quantiles(share)[row][place]
+        return self.table.quantiles(share)[self.subject][self.place]
+
+    def mean(self) -> float | None:
+        """As in `Histogram`."""
+        return self._histogram.mean()
 
     def maximum(self) -> float | None:
         """As in `Histogram`."""
-        row, place = self._at
-        return self._table.maxima[row][place]
+        return self.table.maxima[self.subject][self.place]
+
+    def items(self) -> ItemsView[int, float]:
+        """As in `Histogram`."""
+        return self._histogram.items()
+
+    @property
+    def _histogram(self) -> Histogram:
+        return histogram_of(self.table.weights[self.subject, self.place])
 
 
 class DistributionTable:
@@ -249,8 +250,8 @@ class DistributionTable:
 
     def of(self, subject: int) -> Distributions:
         """Return the distributions of a subject that are not empty."""
-        found: dict[Resource | None, Histogram] = {
-            _RESOURCE_OF_ROW[row]: _TableHistogram(self, (subject, place))
+        found: dict[Resource | None, Distribution] = {
+            _RESOURCES_BY_ROW[row]: TableDistribution(self, subject, place)
             for place, row in enumerate(self._rows)
             if self._is_used[subject][place]
         }

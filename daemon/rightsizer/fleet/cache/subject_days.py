@@ -15,7 +15,7 @@ from rightsizer.fleet.cache.measures import BlockColumns, CachedBlocks, Distribu
 from rightsizer.fleet.cache.span_sums import LikeSubjects, SpanSums
 from rightsizer.fleet.cache.summed_day import SummedDay
 from rightsizer.model.block import Blocks
-from rightsizer.model.histogram import Histogram
+from rightsizer.model.histogram import Distribution
 from rightsizer.model.state import Condition, Observation, Resource, State, Tier
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.window import Window, workload_subject
@@ -54,12 +54,12 @@ class CachedWindow(Window):
         return self._found
 
     @property
-    def demands(self) -> Mapping[Resource, Histogram]:
+    def demands(self) -> Mapping[Resource, Distribution]:
         """As in `Window`."""
         return self._distributions[0]
 
     @property
-    def compute_at_least(self) -> Histogram:
+    def compute_at_least(self) -> Distribution:
         """As in `Window`."""
         return self._distributions[1]
 
