@@ -1,6 +1,7 @@
 """The doctor's checks of what the agent asks: kubelet, exporter, engines, Grafana."""
 
 import socket
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,29 @@ def test_serving_engines(place: CheckContext) -> None:
         assert "no GPU is held by the owner" in both.found
         engine.text = "node_load1 1\n"
         assert verdict(serving(known)) == "missing"
+
+
+class BothAsked(threading.Event):
+    """Set once two wait for it."""
+
+    asked = 0
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the other one."""
+        self.asked += 1
+        if self.asked > 1:
+            self.set()
+        return super().wait(timeout)
+
+
+def test_serving_engines_are_waited_for_together(place: CheckContext) -> None:
+    """Each answers only once the other was asked, so one after the other none would."""
+    with dcgm_exporter("vllm:num_requests_running 3\n") as engine:
+        engine.hangs = BothAsked()
+        both = [ServingEndpoint(f"{engine.url}/{at}", gpus=(GPU.uuid,)) for at in range(2)]
+        serving = ServingTelemetrySettings(endpoints=tuple(both), timeout_seconds=2.0)
+        found = check_serving(configured(place, serving=serving)).found
+    assert found == "engines that answer: 2"
 
 
 def test_grafana(place: CheckContext, tmp_path: Path) -> None:

@@ -40,6 +40,12 @@ from rightsizer.owners.systemd import SystemdCollector
             "0::/machine.slice/systemd-nspawn@lab.service/payload/system.slice/nb.service\n",
             "systemd-nspawn@lab.service/payload/nb.service",
         ),
+        # Versions, workers and containers of a unit are no workloads, and new at each start.
+        ("0::/system.slice/foo.service/workers/v2\n", "foo.service"),
+        (
+            "0::/system.slice/containerd.service/kubepods-podx.slice:cri-containerd:4f1c\n",
+            "containerd.service",
+        ),
         # All jobs of a batch system are in one unit.
         ("0::/pbs_jobs.service/jobid/1001.server\n", "pbs_jobs.service/jobid/1001.server"),
     ],

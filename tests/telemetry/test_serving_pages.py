@@ -341,11 +341,16 @@ def test_page_of_a_router_is_refused() -> None:
 
 
 def test_page_without_any_name_that_is_read_is_refused() -> None:
-    """It must not look like an engine without a queue; Triton without a model has none yet."""
-    for text in ('vllm:current_qps{server="http://a"} 3\n', "sglang:num_running_requests 3\n"):
+    """It must not look like an engine without a queue; some have none before a request."""
+    for text in ('vllm:current_qps{server="http://a"} 3\n', "lmdeploy:num_running_requests 3\n"):
         with pytest.raises(DriverError, match="none of those that are read"):
             parse_page(text)
-    assert values('nv_gpu_utilization{gpu_uuid="GPU-0"} 0.5\n') == {}
+    for text in (
+        'nv_gpu_utilization{gpu_uuid="GPU-0"} 0.5\n',
+        f"sglang:max_total_num_tokens{{{MODEL}}} 441344\n",
+        f"trtllm_request_success_total{{{MODEL}}} 3\n",
+    ):
+        assert values(text) == {}
 
 
 def test_page_of_rays_node_is_refused() -> None:

@@ -65,12 +65,11 @@ class ProcessLocator:
         """With the time at which it was read."""
         self._meters = ExpiringCache[tuple[int, int], CounterMeter[Signal]](forget_after)
         self._shortest = shortest
-        self._is_ours = ExpiringCache[None, bool](forget_after)
         self._host_network = RefreshingCache[None, int | None](interval, forget_after)
 
     def of(self, pids: Iterable[int], now: Nanoseconds) -> tuple[ProcessLocation, ...]:
         """Locations of the existing processes."""
-        if not self._is_ours.get(None, now, self._table.shows_our_pids):
+        if not self._table.shows_our_pids:
             return ()
         places = (self._of(pid, now) for pid in dict.fromkeys(pids))
         return tuple(place for place in places if place is not None)

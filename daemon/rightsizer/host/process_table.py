@@ -7,6 +7,7 @@ import pwd
 import signal
 from collections.abc import Collection, Iterator, Mapping
 from enum import Enum
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -63,6 +64,7 @@ class ProcessTable:
         """Whether processes of other users are visible, as without procfs's `hidepid`."""
         return self.row(1) is not None or read_file(f"{self._procfs}/self/stat") is None
 
+    @cached_property
     def shows_our_pids(self) -> bool:
         """Whether this procfs uses the same pids as the driver's answers.
 

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from functools import cached_property
 from pathlib import Path
 from typing import Final, Self
 
@@ -189,9 +188,9 @@ class OwnerResolver:
         is_blind = self._processes is not None and not self._processes.sees_others()
         return _BLIND if is_blind else None
 
-    @cached_property
+    @property
     def _shows_our_pids(self) -> bool:
-        return self._processes is None or self._processes.shows_our_pids()
+        return self._processes is None or self._processes.shows_our_pids
 
     def close(self) -> None:
         """Stop the sources' threads; abandon those that hang."""

@@ -15,6 +15,8 @@ from rightsizer.owners.settings import OwnerSettings
 
 _UNIT: Final = re.compile(r".+\.(?:service|scope)")
 _NUMBER: Final = re.compile(r"\d")
+_BATCH: Final = re.compile(r"(?:condor|lsf|pbs|sge)[^/]*\.service")
+"""Batch systems that start jobs in numbered groups below a unit, all of one name."""
 # These contain everything of a login session or terminal, not one workload.
 _LOGIN: Final = re.compile(
     r"(?:(?:session-|(?:vte|tmux)-spawn-|app-)[^/]*\.scope|user@[^/]*\.service|init\.scope)"
@@ -25,14 +27,15 @@ _USER_UNIT: Final = re.compile(r"user@(\d+)\.service/([^/]+)")
 def unit_in(paths: Sequence[str]) -> str | None:
     """Innermost systemd unit that is not just a login session, with what it is in but for slices.
 
-    Units of users and of system containers often have the same name. Numbered groups below a unit
-    are parts of the name too: batch systems have one for each job.
+    Units of users and of system containers often have the same name. Numbered groups below the
+    unit of a batch system are parts of the name too: there is one for each job.
     """
     for path in paths:
         parts = [part for part in path.split("/") if part.strip(".") and part[-6:] != ".slice"]
-        while parts and not (_is_unit(parts[-1]) or _NUMBER.search(parts[-1])):
+        has_jobs = any(map(_BATCH.fullmatch, parts))
+        while parts and not (_is_unit(parts[-1]) or (has_jobs and _NUMBER.search(parts[-1]))):
             parts.pop()
-        if any(map(_is_unit, parts)):
+        if parts:
             return "/".join(parts)
     return None
 

@@ -22,7 +22,7 @@ _EARLIEST_SECONDS: Final = 1_735_689_600
 def check_processes(place: CheckContext) -> Check:
     """Whether processes of other users are visible, and by the driver's pids."""
     name = "processes of others"
-    if not ProcessTable(place.procfs).shows_our_pids():
+    if not ProcessTable(place.procfs).shows_our_pids:
         found = f"{place.procfs} has the pids of another namespace"
         return failed_check(name, Verdict.MISSING, "foreign", found)
     try:

@@ -79,6 +79,7 @@ def check_serving(place: CheckContext) -> Check:
     if not settings.endpoints:
         return Check(name, Verdict.UNUSED, "sources.serving.endpoints is empty")
     with closing(ServingEngineCollector(settings)) as engines:
+        engines.latest()  # Ask all, before waiting for each.
         engines.latest(_TIMEOUTS * settings.timeout_seconds)
         engines.read(place.snapshot.devices, place.snapshot.holdings)
         outcomes = engines.outcomes()
