@@ -14,7 +14,7 @@ from rightsizer.host.process_table import user_name
 from rightsizer.model.device import Device
 from rightsizer.model.reading import Process
 from rightsizer.model.workload import Holding, Workload, WorkloadKind
-from rightsizer.owners.holdings import holdings_on
+from rightsizer.owners.holdings import holdings_of, holdings_on
 from rightsizer.owners.owner import SERVER, NodeCollector
 from rightsizer.owners.resolver import (
     OTHER_WORKLOADS,
@@ -132,6 +132,7 @@ def test_servers_of_all_gpus_hold_none(tmp_path: Path) -> None:
     device, train = Device("GPU-0", 0), Workload("slurm:7", WorkloadKind.SLURM, "7")
     display, work = Process(11, 4 * 2**20), Process(12, 2**30)
     assert holdings_on(device, (display,), owners) == ()
+    assert holdings_of((display,), owners) == ()
     assert holdings_on(device, (display,), owners, {"GPU-0": (train,)}) == (
         Holding(train, 1.0, has_process=False),
     )
