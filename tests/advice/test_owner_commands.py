@@ -83,8 +83,15 @@ def test_processes_of_a_user_are_named() -> None:
     assert release_instructions(replace(case([IDLE], user), node=shared)) == ()
 
 
+def test_holder_that_is_not_known_is_asked_of_nvidia_smi() -> None:
+    """A log has no processes, and names GPUs by their indices."""
+    unnamed = replace(case([IDLE]), devices=(replace(gpu(), uuid="index:3"),))
+    (found,) = release_instructions(unnamed)
+    assert found.text.startswith("nvidia-smi --id=3 --query-compute-apps=pid,name")
+
+
 def test_nobody_to_ask_is_nothing_to_type() -> None:
     """A history has no processes; for an empty GPU the other possible users are named."""
-    (empty,) = release_instructions(case([IDLE]))
+    (empty,) = release_instructions(case([IDLE]), is_held=False)
     assert (empty.title, empty.language) == ("Let others use it, or return the machine", "text")
     assert release_instructions(case([IDLE], held(WorkloadKind.USER, "ana", UNKNOWN))) == ()

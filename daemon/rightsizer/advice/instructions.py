@@ -28,7 +28,16 @@ def instruction(name: str, uuid: str = "") -> Instruction:
         KeyError: no such instruction.
     """
     row = read_table("instructions.toml")[name]
-    return Instruction(**row | {"text": row["text"].replace("{uuid}", uuid)})
+    return Instruction(**row | {"text": row["text"].replace("{uuid}", nvidia_smi_id(uuid))})
+
+
+_PLACES: Final = frozenset({"index", "pci"})
+
+
+def nvidia_smi_id(uuid: str) -> str:
+    """Return what nvidia-smi takes for a GPU: its UUID, or the index or address in place of one."""
+    kind, _, place = uuid.partition(":")
+    return place if kind in _PLACES else uuid
 
 
 def instructions(*names: str) -> tuple[Instruction, ...]:
@@ -124,5 +133,5 @@ def trace_kernels(title: str, name: str, reports: str) -> Instruction:
 def _for_each_process(devices: tuple[Device, ...], title: str, then: str) -> Instruction:
     uuids = dict.fromkeys(device.board_uuid for device in devices)
     ask = "--query-compute-apps=pid --format=csv,noheader"
-    text = "\n".join(f"nvidia-smi --id={uuid} {ask} | {then}" for uuid in uuids)
+    text = "\n".join(f"nvidia-smi --id={nvidia_smi_id(uuid)} {ask} | {then}" for uuid in uuids)
     return Instruction(title, text, _SHELL)

@@ -67,11 +67,14 @@ def title_lines(requirement: Requirement, notes: Sequence[str]) -> Iterator[str]
     model = requirement.model
     size = f"{large(count_parameters(model).total)} parameters in {requirement.precision.weights}"
     yield f"{model.name or 'model'}, {requirement.task}: {size}"
-    asked = ", ".join(_trained(requirement) if requirement.task.trains else _served(requirement))
+    trains, load = requirement.task.trains, requirement.load
+    asked = ", ".join(_trained(requirement) if trains else _served(requirement))
     if requirement.budget is not None:
         asked += f", at most ${dollars(requirement.budget)} an hour"
     if asked:
         yield from wrapped(f"asked for: {asked}")
+    if not trains and load.concurrency is None and load.tokens_per_second is None:
+        yield "no load is given: ranked by the cost of the work on busy GPUs; give --rps"
     for note in notes:
         yield from wrapped(f"note: {note}")
 
@@ -195,7 +198,7 @@ def nothing_lines(plan: GpuPlan) -> Iterator[str]:
     yield from wrapped(f"{why[0].upper()}{why[1:]}.")
     least = plan.least
     if least is None:
-        yield "Nothing that is known would, in any layout."
+        yield "No known GPU would, in any layout."
         return
     spread = "" if least.count == 1 else f" ({least.layout})"
     price = least.dollars_per_hour

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from rightsizer.advice.instructions import instructions
+from rightsizer.advice.instructions import instruction, instructions
 from rightsizer.advice.resumption import IdleGap, ResumptionModel, idle_gaps
 from rightsizer.advice.risk import risk_under, upper_bound
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
@@ -137,7 +137,7 @@ def judge(subject: CaseSubject, settings: IdleSettings) -> Finding:
             Option(f"{give_back}: {subject.name}", risk=risk, action=action, savings=savings),
         ),
         savings=savings,
-        instructions=release_instructions(case),
+        instructions=release_instructions(case, is_held=reason is Reason.IDLE_HELD),
         affected_gpus=share * case.gpus,
     )
 
@@ -285,12 +285,15 @@ _MOST_PROCESSES: Final = 8
 """Longer commands would not be reviewed in full."""
 
 
-def release_instructions(case: Case) -> tuple[Instruction, ...]:
+def release_instructions(case: Case, *, is_held: bool = True) -> tuple[Instruction, ...]:
     """Command to end the workload, or to scale it to zero, for review.
 
-    Empty if the owner of the processes is unknown; for empty GPUs, how to return them.
+    Without a workload, how to find what holds the GPUs, or how to return empty ones. Empty if
+    the owner of the processes is unknown.
     """
     workload, node = case.workload, case.node
+    if workload is None and is_held:
+        return tuple(instruction("find_holder", device.board_uuid) for device in case.devices)
     if workload is None:
         return instructions("return_empty")
     found = owner_of(workload.kind).release(workload)

@@ -3,7 +3,7 @@
 from typing import Final
 
 from rightsizer.advice.board_status import metrics_of
-from rightsizer.advice.instructions import instruction, trace_kernels
+from rightsizer.advice.instructions import instruction, nvidia_smi_id, trace_kernels
 from rightsizer.advice.observation import Bottleneck, active_share, lost_ratio
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_active, minimum_known
 from rightsizer.advice.verdict import CaseSubject, names_of
@@ -77,7 +77,7 @@ def judge(subject: CaseSubject, settings: PcieBoundSettings) -> Finding:
             *(
                 Instruction(
                     f"Compare the link of {device.title} with what it could be, under load",
-                    f"nvidia-smi --id={device.board_uuid} {_LINK_QUERY}",
+                    f"nvidia-smi --id={nvidia_smi_id(device.board_uuid)} {_LINK_QUERY}",
                     "sh",
                 )
                 for device in degraded

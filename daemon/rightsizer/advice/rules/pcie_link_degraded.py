@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rightsizer.advice.board_status import board_status_of, placement_of
-from rightsizer.advice.instructions import drain_instructions, instruction
+from rightsizer.advice.instructions import drain_instructions, instruction, nvidia_smi_id
 from rightsizer.advice.observation import observe
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
 from rightsizer.advice.verdict import CaseSubject, names_of
@@ -196,9 +196,9 @@ def _share(window: Window, link: LinkState | None, minimum_active_seconds: float
 def _instructions(
     case: Case, devices: Sequence[Device], links: Sequence[LinkState]
 ) -> tuple[Instruction, ...]:
-    uuids = dict.fromkeys(device.board_uuid for device in devices)
+    ids = dict.fromkeys(nvidia_smi_id(device.board_uuid) for device in devices)
     fields = "pcie.link.gen.current,pcie.link.gen.max,pcie.link.width.current,pcie.link.width.max"
-    ask = [f"nvidia-smi -i {uuid} --query-gpu={fields} --format=csv" for uuid in uuids]
+    ask = [f"nvidia-smi -i {each} --query-gpu={fields} --format=csv" for each in ids]
     places = dict.fromkeys(place for link in links for place in link.places)
     ask += [f"sudo lspci -vv -s {place} | grep -E 'LnkCap:|LnkSta:'" for place in places]
     return (

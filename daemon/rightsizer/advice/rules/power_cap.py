@@ -8,6 +8,7 @@ import math
 from typing import Any, Final
 
 from rightsizer.advice.board_status import BoardStatus, board_status_of, is_shared
+from rightsizer.advice.instructions import nvidia_smi_id
 from rightsizer.advice.observation import TimeShare, observe
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
 from rightsizer.advice.verdict import CaseSubject, names_of
@@ -183,7 +184,7 @@ def judge(subject: CaseSubject, settings: PowerCapSettings) -> Finding:
         kilowatt_hours_per_month_low=round(low * HOURS_PER_MONTH / 1000.0, 1),
         kilowatt_hours_per_month_high=round(high * HOURS_PER_MONTH / 1000.0, 1),
     )
-    commands = [(f"nvidia-smi -i {cap.device.uuid} -pl", cap) for cap in caps]
+    commands = [(f"nvidia-smi -i {nvidia_smi_id(cap.device.uuid)} -pl", cap) for cap in caps]
     lower = (f"{command} {cap.saving.cap_watts:.0f}" for command, cap in commands)
     restore = (f"{command} {cap.status.limit_watts:.0f}" for command, cap in commands)
     longer = settings.saving.time_ratio_high

@@ -13,6 +13,7 @@ from rightsizer.advice.board_status import (
     hides_why_clocks_are_low,
     metrics_of,
 )
+from rightsizer.advice.instructions import nvidia_smi_id
 from rightsizer.advice.observation import TimeShare, in_condition, observe
 from rightsizer.advice.rules.power_cap import clock_free_ratio, low_pipe_ratio
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
@@ -173,9 +174,9 @@ def _option(capped: list[_PowerLimit]) -> Option:
 
 
 def _instructions(capped: list[_PowerLimit]) -> tuple[Instruction, ...]:
-    boards = {each.status.device.uuid: each.default_watts for each in capped}
-    commands = "\n".join(f"nvidia-smi -i {uuid} -pl {watts:.0f}" for uuid, watts in boards.items())
-    checks = "\n".join(f"nvidia-smi -i {uuid} -q -d POWER,PERFORMANCE" for uuid in boards)
+    boards = {nvidia_smi_id(each.status.device.uuid): each.default_watts for each in capped}
+    commands = "\n".join(f"nvidia-smi -i {each} -pl {watts:.0f}" for each, watts in boards.items())
+    checks = "\n".join(f"nvidia-smi -i {each} -q -d POWER,PERFORMANCE" for each in boards)
     return (
         *shell("Restore the default power limit, until the next boot", commands),
         *shell("Check the enforced limit, and whether the clocks rise", checks),

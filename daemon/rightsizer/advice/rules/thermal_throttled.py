@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rightsizer.advice.board_status import BoardStatus, board_status_of, hides_why_clocks_are_low
-from rightsizer.advice.instructions import drain_instructions, instructions
+from rightsizer.advice.instructions import drain_instructions, instructions, nvidia_smi_id
 from rightsizer.advice.observation import TimeShare, observe
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
 from rightsizer.advice.verdict import CaseSubject, names_of
@@ -135,8 +135,8 @@ def _instructions(
     case: Case, seen: TimeShare, found: Sequence[BoardStatus]
 ) -> tuple[Instruction, ...]:
     devices = [each.device for each in found] or seen.devices
-    uuids = dict.fromkeys(device.uuid for device in devices)
-    commands = (f"nvidia-smi -i {uuid} -q -d TEMPERATURE,PERFORMANCE,POWER" for uuid in uuids)
+    ids = dict.fromkeys(nvidia_smi_id(device.uuid) for device in devices)
+    commands = (f"nvidia-smi -i {each} -q -d TEMPERATURE,PERFORMANCE,POWER" for each in ids)
     return (
         Instruction(
             "Check what limits the clocks, and the temperatures", "\n".join(commands), "sh"
