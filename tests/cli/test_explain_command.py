@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -99,6 +99,16 @@ def test_an_explanation_reads_as_agreed(golden: Callable[[str | Path, str], None
 
     long = [line for line in text.splitlines() if len(line) > 100]
     assert all("increase(" in line for line in long)
+
+
+def test_evidence_of_dismissed_advice_has_no_times() -> None:
+    """The time of the dismissal is not that of the evidence."""
+    judged = whole()
+    evidence = {**judged.evidence, "window_seconds": 7200.0, "known_seconds": 7200.0}
+    advice = Advice(replace(judged, evidence=evidence), AdviceState.DISMISSED, NOW, NOW, closed=NOW)
+    text = explanation_text(explain_advice(advice, Rules()))
+    assert "2 h, of which 2 h are known" in text
+    assert "from " not in next(line for line in text.splitlines() if "are known" in line)
 
 
 def test_a_list_reads_as_agreed(golden: Callable[[str | Path, str], None]) -> None:

@@ -63,7 +63,7 @@ def open_lines(forms: Sequence[JsonObject]) -> list[str]:
     """Format open advice by its worth; alike advice on idle GPUs is folded."""
     if not forms:
         return []
-    lines = heading(forms, "critical ones first, then by savings")
+    lines = heading(forms, "by savings, critical ones on top")
     for first, *rest in advice_groups(sorted(forms, key=dearest_first), _group_key):
         for each in first:
             holder = (each["workload"] or "").rpartition("/")[2] or _subject(each)

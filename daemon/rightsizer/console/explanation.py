@@ -68,9 +68,14 @@ def _evidence(document: JsonObject) -> Iterator[str]:
     if window["seconds"] is not None:
         lasted, known = format_duration(window["seconds"]), format_duration(window["known_seconds"])
         tier = ", ".join(sorted(set(window["tier"] or ())))
+        span = (
+            ""
+            if window["to"] is None
+            else f"from {_when(window['from'])} to {_when(window['to'])}: "
+        )
         yield (
-            f"from {_when(window['from'])} to {_when(window['to'])}: {lasted}, of which {known} "
-            f"are known ({percent_text(window['coverage_ratio'])}), {tier} tier"
+            f"{span}{lasted}, of which {known} are known "
+            f"({percent_text(window['coverage_ratio'])}), {tier} tier"
         )
     evidence = document["advice"]["evidence"]
     facts = evidence_labels(

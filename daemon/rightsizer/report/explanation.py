@@ -153,8 +153,9 @@ def explain_advice(advice: Advice, rules: object) -> JsonObject:
     """
     document = _reasoning(advice.finding, advice.updated, rules)
     if not advice.is_open:
-        # The time of its last complaint is unknown, so there is no time to query.
+        # Its last change was a decision or its end: when it was last judged is unknown.
         document["queries"] = []
+        document["window"] |= {"from": None, "to": None}
     return {"advice": encode_advice(advice), **document, "lifecycle": encode_lifecycle(advice)}
 
 
