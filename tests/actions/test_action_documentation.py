@@ -40,7 +40,7 @@ def _example() -> ActionSettings:
 def _advised() -> tuple[float, Risk]:
     """Confidence and risk of releasing an idle GPU, as in the tutorial."""
     shown = re.search(
-        r"^  Release the GPU\b.*?confidence >?(\d+)%, risk ([a-z ]+)$",
+        r"^  Release the GPU\b.*?confidence >?(\d+)%, risk of the change ([a-z ]+)$",
         (DOCS / "tutorial.md").read_text("utf-8"),
         FLAGS,
     )
