@@ -31,7 +31,7 @@ from rightsizer.web.view.device import (
     device_title,
     device_view,
 )
-from rightsizer.web.view.overview import AdviceByState, OverviewRow, overview_rows
+from rightsizer.web.view.overview import OverviewRow, overview_rows
 from rightsizer.web.view.signals import DrawnPast, SignalChart, drawn_past, signal_charts
 from rightsizer.web.view.strip import COARSE, FINE, Share, shares_of, spans_of_report, state_times
 from rightsizer.web.view.topology import TopologyView, topology_view
@@ -205,8 +205,7 @@ class _NodePage:
     def view(self) -> NodeView:
         report, context = self._report, self._context
         counts, shares = device_counts(self._shown, self._fresh), self._shares()
-        opened = [piece for piece in report.advice if piece.is_open]
-        own, closed = self._advice(is_open=True), self._advice(is_open=False)
+        own = self._advice(is_open=True)
         waste, since = self._waste()
         rows = workload_rows(report, self._names, self._now)
         devices = self._devices()
@@ -224,8 +223,8 @@ class _NodePage:
             waste_since=since,
             names=self._names,
             advice=own,
-            closed=closed,
-            overview=overview_rows(devices, self._spending, AdviceByState(opened, closed)),
+            closed=self._advice(is_open=False),
+            overview=overview_rows(devices, self._spending, report.advice),
             devices=devices,
             cards=devices if is_one_gpu or len(devices) <= _CARDS_MOST else (),
             topology=topology_view(report, self._names, self._fresh),

@@ -1,7 +1,6 @@
 """View of all GPUs as one table: one row per board, highest potential savings first."""
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
 
 from rightsizer.model.advice import Advice
 from rightsizer.model.device import Device
@@ -9,13 +8,6 @@ from rightsizer.model.finding import UNADVISED, Rank
 from rightsizer.model.frozen import dataclass
 from rightsizer.web.view.device import DeviceCardView
 from rightsizer.web.view.totals import Spending, WasteView, waste_view
-
-
-class AdviceByState(NamedTuple):
-    """Advice shown on the page."""
-
-    opened: Sequence[Advice]
-    closed: Sequence[Advice]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +27,7 @@ class OverviewRow:
 def overview_rows(
     devices: Sequence[DeviceCardView],
     spending: Callable[[Device], Spending],
-    advice: AdviceByState,
+    advice: Sequence[Advice],
 ) -> tuple[OverviewRow, ...]:
     """Return a row per board, with its MIG instances: silent ones first, then as in `advise`."""
     by_parent: dict[str, list[DeviceCardView]] = {}
@@ -62,19 +54,18 @@ def _row(
     card: DeviceCardView,
     inside: Sequence[DeviceCardView],
     spending: Callable[[Device], Spending],
-    advice: AdviceByState,
+    advice: Sequence[Advice],
 ) -> OverviewRow:
     instances = [_row(each, (), spending, advice) for each in inside]
     of = [each.report.device for each in inside or [card]]
     uuids = {card.report.device.uuid, *(each.uuid for each in of)}
+    about = [each for each in advice if not uuids.isdisjoint(each.finding.devices)]
+    opened = [each for each in about if each.is_open]
+    ended = [each for each in about if not each.is_open]
     return OverviewRow(
         card=card,
         waste=waste_view(map(spending, of)),
-        to_do=tuple(sorted(_about(uuids, advice.opened), key=lambda each: each.finding.rank)),
-        ended=max(_about(uuids, advice.closed), key=lambda each: each.closed or 0, default=None),
+        to_do=tuple(sorted(opened, key=lambda each: each.finding.rank)),
+        ended=max(ended, key=lambda each: each.closed or 0, default=None),
         instances=tuple(sorted(instances, key=_most_to_save_first)),
     )
-
-
-def _about(uuids: set[str], advice: Sequence[Advice]) -> Iterator[Advice]:
-    return (each for each in advice if not uuids.isdisjoint(each.finding.devices))
