@@ -29,7 +29,8 @@ _PREFACE: Final = """\
 # Configuration
 
 Every setting. `rightsizer config init` writes a starter configuration, `config/rightsizer.yaml` has
-every key with its default, and `config/rightsizer.schema.json` is the schema for editors.
+every key with its default and where that is from, and `config/rightsizer.schema.json` is the schema
+for editors.
 
 ## Where a value comes from
 
@@ -64,7 +65,8 @@ A reload with any error changes nothing: the error is logged (`reload_failed`) a
 
 ## Keys
 
-Durations are written like `90s` or `1h30m`, sizes like `512MiB`.
+After each key: its default and bounds. Durations are written like `90s` or `1h30m`, sizes like
+`512MiB`.
 
 """
 

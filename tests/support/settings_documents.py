@@ -23,8 +23,8 @@ from rightsizer.io.yaml import dump_yaml
 _WIDTH: Final = 90
 """Of a comment, which leaves room for its indentation."""
 _INDENT: Final = "  "
-_SECTIONS: Final = "signals|states|conditions|provisioning|conduct|sources"
-"""Of the page of definitions."""
+_CITATION: Final = re.compile(r"arXiv:|\w#\d|\bissue \d|\bJSSPP\b|\.(?:com|ai)\b")
+"""Marks of a source that is published; others are in the example file alone."""
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _DURATION: Final = r"^([0-9]+(\.[0-9]+)?(us|ms|s|m|h|d|w|y))+$"
 _SIZE: Final = r"^[0-9]+(\.[0-9]+)? ?([KkMmGg][Ii]?[Bb]|[Bb]([Yy][Tt][Ee][Ss]?)?)$"
@@ -150,7 +150,7 @@ def _indented(lines: Iterable[str]) -> Iterator[str]:
 
 
 def reference(root: type) -> str:
-    """A heading and a table for each group of settings, top-level keys first.
+    """A heading and a list for each group of settings, top-level keys first.
 
     What several groups share is explained in the first of them.
     """
@@ -168,17 +168,18 @@ def _section(group: Group, path: str, explained: dict[Any, tuple[str, Group]]) -
     first, like = explained.setdefault(tuple(map(_explanation, rows)), (path, group))
     if first != path and rows:
         yield from (f"Same keys as {_link(first)}{_other_defaults(rows, like)}.", "")
+        rows = []
     else:
         is_live = bool(path and rows) and all(entry.is_live for entry in rows)
         help_text = " ".join(filter(None, (help_of(group), "*Reload.*" if is_live else "")))
         yield from (help_text, "") if path and help_text else ()
-        yield from _rows(rows, path, is_live=is_live)
+        yield from _rows(rows, group, path, explained, is_live=is_live)
     like_others = {
         entry.key: text
         for entry in group.entries
         if (text := _like_another(entry.shape, _join(path, entry.key), explained))
     }
-    yield from (*like_others.values(), "") if like_others else ()
+    yield from (*like_others.values(), "") if rows or like_others else ()
     for entry in group.entries:
         if entry.key not in like_others:
             yield from _below(entry, path, explained)
@@ -200,29 +201,30 @@ def _like_another(
     return f"- `{path}`: as {_link(first)}{_other_defaults(shape.entries, like)}."
 
 
-def _rows(rows: list[ShapeEntry], path: str, *, is_live: bool) -> Iterator[str]:
-    """The table of a group; without the column of sources where none has one."""
-    if not rows:
-        return
-    table = [("key", "default", "value", "what it does", "source")]
+def _rows(
+    rows: list[ShapeEntry],
+    group: Group,
+    path: str,
+    explained: dict[Any, tuple[str, Group]],
+    *,
+    is_live: bool,
+) -> Iterator[str]:
+    """The list of a group's keys; one line for those that an earlier group explains."""
+    elsewhere: dict[str, list[str]] = {}
     for entry in rows:
+        first, _ = explained.setdefault(_explanation(entry), (path, group))
+        key = f"`{_join(path, entry.key)}`"
+        if first != path:
+            elsewhere.setdefault(first, []).append(f"{key} {_default(entry)}")
+            continue
         help_text, source = help_and_source(entry)
-        key = f"`{_join(path, entry.key)}`" + (" *reload*" if entry.is_live and not is_live else "")
-        table.append((key, _default(entry), _value(entry), help_text, _linked(source)))
-    width = 5 if any(row[4] for row in table[1:]) else 4
-    for index, row in enumerate(table):
-        # A bar would end the cell.
-        cells = [cell.replace("|", "\\|") for cell in row[:width]]
-        yield f"| {' | '.join(cells)} |"
-        if index == 0:
-            yield f"|{'---|' * width}"
-    yield ""
-
-
-def _linked(source: str) -> str:
-    """A source with links to pages of this documentation and their sections."""
-    linked = re.sub(rf"docs/definitions\.md, ({_SECTIONS})\b", r"[\1](definitions.md#\1)", source)
-    return re.sub(r"docs/([a-z-]+)\.md", r"[\1](\1.md)", linked)
+        mark = " *reload*" if entry.is_live and not is_live else ""
+        facts = ", ".join(filter(None, (_default(entry), _value(entry))))
+        cited = "; ".join(part for part in source.split("; ") if _CITATION.search(part))
+        source = f" Source: {cited.rstrip('.')}." if cited else ""
+        yield f"- {key}{mark} ({facts}): {help_text}{source}"
+    for first, keys in elsewhere.items():
+        yield f"- {', '.join(keys)}: as in {_link(first)}."
 
 
 def _other_defaults(rows: Sequence[ShapeEntry], like: Group) -> str:
@@ -247,8 +249,8 @@ def _keys(group: Group) -> Any:
 
 
 def _explanation(entry: ShapeEntry) -> tuple[Any, ...]:
-    """What a row says but for its path and default."""
-    return entry.key, *help_and_source(entry), _value(entry), entry.is_live
+    """What a line says but for its path, default and source."""
+    return entry.key, help_and_source(entry)[0], _value(entry), entry.is_live
 
 
 def _is_null(group: Group) -> bool:
@@ -280,14 +282,11 @@ def _below(entry: ShapeEntry, path: str, explained: dict[Any, tuple[str, Group]]
 
 
 def _value(entry: ShapeEntry) -> str:
-    """Kind and bounds, as short as a column is: `0 to 1`, `1s to 1h`, `integer, at least 1`."""
-    bounds = re.sub(r"\bbetween (\S+) and (\S+)", r"\1 to \2", _limits(entry.shape))
-    name = kind(entry.shape).replace("whole number", "integer")
-    return (
-        bounds
-        if bounds and name in {"number", "duration"}
-        else ", ".join(filter(None, (name, bounds)))
-    )
+    """Bounds, and the kind where the default does not show it: `duration or null, at least 0s`."""
+    bounds = re.sub(r"\bbetween (\S+) and (\S+)", "\\1\N{EN DASH}\\2", _limits(entry.shape))
+    is_plain = isinstance(entry.shape, Scalar) and not entry.shape.choices
+    name = "" if is_plain and not entry.is_required else kind(entry.shape)
+    return ", ".join(filter(None, (name.replace("whole number", "integer"), bounds)))
 
 
 def _default(entry: ShapeEntry) -> str:
