@@ -1,11 +1,11 @@
 """Recommendations in a terminal: order and lines."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
+from rightsizer.advice.compatible import ExclusiveKey, compatible, savings_of
 from rightsizer.io.terminal import wrapped
 from rightsizer.model.finding import Action, Finding, Rank, Savings, worth_rank
-from rightsizer.model.frozen import fields
 from rightsizer.model.units import dollars_text, percent_text
 from rightsizer.report.labels import (
     HOURS_A_DAY,
@@ -14,8 +14,6 @@ from rightsizer.report.labels import (
     savings_label,
     uncapitalized,
 )
-
-_SAVINGS: Final = frozenset(each.name for each in fields(Savings))
 
 
 def dearest_first(advice: Mapping[str, Any]) -> Rank:
@@ -28,19 +26,9 @@ def dollars_per_day(advice: Mapping[str, Any]) -> float:
     return savings_of(advice).dollars_per_hour * HOURS_A_DAY
 
 
-def savings_of(advice: Mapping[str, Any]) -> Savings:
-    """Return the savings that an agent states, whatever its version adds to them."""
-    known = {name: value for name, value in advice["savings"].items() if name in _SAVINGS}
-    return Savings(**known)
-
-
 def heading(advice: Sequence[Mapping[str, Any]], order: str) -> list[str]:
     """Return the lines above recommendations; of exclusive ones only the best is summed."""
-    dollars: dict[str, float] = {}
-    for each in advice:
-        group = each["exclusive_group"] or each["id"]
-        dollars[group] = max(dollars.get(group, 0.0), dollars_per_day(each))
-    total = sum(dollars.values())
+    total = sum(map(dollars_per_day, compatible(advice, ExclusiveKey.of_form)))
     saves = f"; {dollars_text(total)} a day together (ranges: by price and use)" if total else ""
     return wrapped(f"To do, {order}{saves}:", 0)
 

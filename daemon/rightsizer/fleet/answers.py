@@ -23,24 +23,6 @@ def opened(advice: Iterable[_Piece]) -> list[_Piece]:
     return [each for each in advice if each["state"] in OPEN_STATES]
 
 
-def compatible(advice: Sequence[_Piece]) -> list[_Piece]:
-    """Return compatible advice: of advice on the same GPUs the one that saves most."""
-
-    def least(each: _Piece) -> tuple[float, float, str]:
-        savings = each["savings"]
-        dollars, gpus = savings["dollars_per_hour_low"], savings["gpus_low"]
-        return -(dollars or 0.0), -(gpus or 0.0), each["id"]
-
-    taken: set[str] = set()
-    found = []
-    for each in sorted(advice, key=least):
-        about = {*each["devices"], each["exclusive_group"] or each["id"]}
-        if taken.isdisjoint(about):
-            found.append(each)
-        taken |= about
-    return found
-
-
 def ranked(advice: Sequence[_JsonObject]) -> list[_JsonObject]:
     """Return open advice first, by savings, severity and GPUs; the rest in its order."""
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from rightsizer.fleet.answers import compatible, opened
+from rightsizer.advice.compatible import ExclusiveKey, compatible
+from rightsizer.fleet.answers import opened
 from rightsizer.fleet.text import used_by
 from rightsizer.model import units
 from rightsizer.model.finding import Savings
@@ -25,7 +26,7 @@ _JsonMapping = Mapping[str, Any]
 def fleet_document(answer: _JsonMapping, *, has_plan_form: bool = False) -> str:
     """Render the page from the JSON of `rightsizer fleet`; a service may have more pages."""
     open_advice = opened(answer["advice"])
-    combined = [each["savings"] for each in compatible(open_advice)]
+    combined = [each["savings"] for each in compatible(open_advice, ExclusiveKey.of_form)]
     return rendered(
         "fleet.html",
         {"cut": _cut},

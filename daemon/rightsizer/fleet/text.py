@@ -6,7 +6,7 @@ from itertools import chain, groupby
 from typing import Any, Final
 
 from rightsizer.console.advice import advice_lines, heading
-from rightsizer.fleet.answers import compatible, opened
+from rightsizer.fleet.answers import opened
 from rightsizer.fleet.pools.placement import gpus_text
 from rightsizer.io.terminal import aligned, counted, wrapped
 from rightsizer.model.finding import Reason
@@ -108,7 +108,7 @@ _MOST_IDS: Final = 3
 def _advice(advice: Sequence[Mapping[str, Any]], top: int) -> Iterator[str]:
     still_open = opened(advice)
     if still_open:
-        yield from heading(compatible(still_open), "by savings, then by severity")
+        yield from heading(still_open, "by savings, then by severity")
     for each in still_open[:top]:
         yield from advice_lines(each, _action(each["action"]), each["key"] or "")
     if len(still_open) > top:

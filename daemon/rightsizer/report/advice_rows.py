@@ -1,8 +1,9 @@
 """Open advice ranked by savings, and outcomes of closed advice."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from rightsizer.advice.compatible import ExclusiveKey, compatible
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import Finding, Reason, Savings, Severity
 from rightsizer.model.frozen import asdict, fields
@@ -52,15 +53,10 @@ def outcome_rows(facts: ReportFacts) -> tuple[OutcomeRow, ...]:
     return tuple(sorted(rows, key=lambda row: (-(row.verified or row.closed or 0.0), row.id)))
 
 
-def total_savings(rows: Sequence[AdviceRow]) -> SavingsSummary:
-    """Sum the savings; of mutually exclusive advice only the first, which saves most, counts."""
-    taken: set[str] = set()
-    counted = []
-    for row in rows:
-        if row.exclusive_group is None or row.exclusive_group not in taken:
-            counted.append(row.savings)
-        if row.exclusive_group is not None:
-            taken.add(row.exclusive_group)
+def total_savings(facts: ReportFacts) -> SavingsSummary:
+    """Sum the savings of advice open at the end; of mutually exclusive advice only the best."""
+    best = compatible(_open_at_end(facts), ExclusiveKey.of)
+    counted = [_savings(each.finding.savings) for each in best]
     amounts = {
         each.name: sum_known(getattr(savings, each.name) for savings in counted)
         for each in fields(SavingsSummary)

@@ -258,7 +258,7 @@ def _summary(
         wasted=wasted,
         unattributed_hours=max(0.0, known - used.gpu_hours - wasted.gpu_hours),
         open_advice=len(advice),
-        savings=total_savings(advice),
+        savings=total_savings(facts),
         realized_gpu_hours=sum_known(row.realized_gpu_hours for row in outcomes),
         realized_dollars_low=sum_known(row.realized_dollars_low for row in outcomes),
         realized_dollars_high=sum_known(row.realized_dollars_high for row in outcomes),

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
+from rightsizer.advice.compatible import ExclusiveKey, compatible
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Savings, Severity
 from rightsizer.model.frozen import dataclass
@@ -153,14 +154,7 @@ def savings_range(saved: SavingsSum) -> str:
 
 def savings_sum(advice: Iterable[Advice]) -> SavingsSum:
     """Sum over advice that can be combined: of mutually exclusive pieces, only the best."""
-    groups: dict[str, list[Savings]] = {}
-    for piece in advice:
-        group = piece.finding.exclusive_group or piece.id
-        groups.setdefault(group, []).append(piece.finding.savings)
-    best = [
-        max(group, key=lambda each: (each.dollars_per_hour, each.gpus_high or 0.0))
-        for group in groups.values()
-    ]
+    best = [piece.finding.savings for piece in compatible(advice, ExclusiveKey.of)]
     return SavingsSum(
         sum(each.gpus_low or 0.0 for each in best),
         sum(each.gpus_high or each.gpus_low or 0.0 for each in best),

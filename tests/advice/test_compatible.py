@@ -1,0 +1,83 @@
+"""Advice whose savings can be summed."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rightsizer.advice.compatible import ExclusiveKey, compatible
+from rightsizer.console.advice import heading
+from rightsizer.model.advice import Advice, AdviceState
+from rightsizer.model.finding import Savings
+from rightsizer.model.units import dollars_text
+from rightsizer.report.advice_rows import total_savings
+from rightsizer.report.json_encoder import encode_advice
+from rightsizer.web.view.totals import savings_sum
+from tests.support.report_samples import EPOCH, finding, report_facts
+
+_UUIDS = tuple(f"GPU-{place}" for place in range(4))
+_MONEY = st.one_of(st.none(), st.integers(-4, 40).map(float))
+_PIECES = st.lists(
+    st.tuples(
+        st.sampled_from((None, None, "g", "h")),
+        st.sets(st.sampled_from(_UUIDS), min_size=1, max_size=3),
+        _MONEY,
+    ),
+    max_size=7,
+).map(
+    lambda rows: [
+        Advice(
+            finding(
+                id=f"a{place}",
+                exclusive_group=group,
+                devices=tuple(sorted(devices)),
+                savings=Savings(1.0, 1.0, dollars, dollars),
+            ),
+            AdviceState.ACTIVE,
+            EPOCH,
+            EPOCH,
+        )
+        for place, (group, devices, dollars) in enumerate(rows)
+    ]
+)
+
+
+def _dollars(advice: Advice) -> float:
+    return advice.finding.savings.dollars_per_hour
+
+
+@given(_PIECES)
+def test_savings_lie_between_the_largest_and_the_sum(pieces: list[Advice]) -> None:
+    """No GPU and no group is counted twice, and what costs money saves none."""
+    found = compatible(pieces, ExclusiveKey.of)
+    total, saving = sum(map(_dollars, found)), [max(0.0, _dollars(each)) for each in pieces]
+    assert max(saving, default=0.0) <= total <= sum(saving)
+    devices = [uuid for each in found for uuid in each.finding.devices]
+    groups = [each.finding.exclusive_group for each in found if each.finding.exclusive_group]
+    assert len(devices) == len(set(devices))
+    assert len(groups) == len(set(groups))
+
+
+@given(_PIECES)
+def test_page_terminal_and_report_sum_alike(pieces: list[Advice]) -> None:
+    """One node has one sum, wherever it is read."""
+    hourly = savings_sum(pieces).dollars_per_hour
+    daily = f"{dollars_text(24 * hourly)} a day together"
+    assert (daily in heading([encode_advice(each) for each in pieces], "by age")[0]) == (hourly > 0)
+    monthly = total_savings(report_facts(advice=tuple(pieces))).dollars_per_month_typical
+    assert (monthly or 0.0) == pytest.approx(730 * hourly)
+
+
+def test_neighbor_of_what_is_left_out_counts() -> None:
+    """Advice that is not counted itself excludes nothing."""
+    rows = (("a", (0, 1), 9.0), ("b", (1, 2), 5.0), ("c", (2, 3), 4.0))
+    pieces = [
+        finding(
+            id=name,
+            devices=tuple(_UUIDS[place] for place in places),
+            savings=Savings(1.0, 1.0, dollars, dollars),
+        )
+        for name, places, dollars in rows
+    ]
+    advice = [Advice(each, AdviceState.ACTIVE, EPOCH, EPOCH) for each in pieces]
+    assert [each.id for each in compatible(advice, ExclusiveKey.of)] == ["a", "c"]
+    assert savings_sum(advice).dollars_per_hour == 13.0
