@@ -39,14 +39,14 @@ def measure(options: Options) -> Iterator[Figure]:
     yield Figure(
         "CPU of the agent, of one core", 100 * own * ticks / elapsed, "%", _MOST_CPU_PERCENT
     )
-    yield Figure("the same with the simulated driver in it", 100 * used / elapsed, "%")
+    yield Figure("the same with the simulated driver in it", 100 * used / elapsed, "%", is_row=True)
     yield Figure("CPU of a tick, the driver's part apart", 1e3 * own, "ms")
     inside = 1e3 * simulator.cpu_seconds_per_tick
-    yield Figure("CPU of a tick inside the simulated driver", inside, "ms")
+    yield Figure("CPU of a tick inside the simulated driver", inside, "ms", is_row=True)
     yield Figure("driver calls of a tick", simulator.calls_per_tick)
     own = resident - simulator.mebibytes
     yield Figure("memory of the agent (RSS)", own, "MiB", _MOST_MEBIBYTES)
-    yield Figure("the same with the simulated driver in it", resident, "MiB")
+    yield Figure("the same with the simulated driver in it", resident, "MiB", is_row=True)
     yield from _after_thirty_days(simulator.mebibytes)
 
 

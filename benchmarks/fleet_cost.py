@@ -76,7 +76,7 @@ def measure(_: Options) -> Iterator[Figure]:
             yield from _figures(what, gpus, looks, most, is_largest=is_largest)
         few, many = _SIZES
         slope = (first[many].seconds - first[few].seconds) / (many - few)
-        yield Figure(f"for each further GPU by {metrics}", 1e3 * slope, "ms")
+        yield Figure(f"for each further GPU by {metrics}", 1e3 * slope, "ms", is_row=True)
         if kind.is_huge:
             yield from _huge(metrics, first)
 
@@ -132,13 +132,16 @@ def _figures(
         _MOST_SECONDS if is_largest else None,
         f"{first.answer.wall_seconds:.1f} s in all, the store's {first.store_cpu_seconds:.1f} s "
         f"of CPU; {first.answer.cpu_seconds:.1f} s of CPU of its own; {_asked(first.answer)}",
+        is_row=not is_largest,
     )
     names = ("first", "later")
     for name, look, limit in zip(names, (first, later), most_milliseconds, strict=True):
         each = 1e3 * look.answer.cpu_seconds / gpus
-        yield Figure(f"{what}: processor time for each, {name} look", each, "ms", limit)
+        title = f"{what}: processor time for each, {name} look"
+        yield Figure(title, each, "ms", limit, is_row=not is_largest)
     most = _MOST_MEBIBYTES if is_largest else None
-    yield Figure(f"{what}: memory, all processes", first.answer.peak_mebibytes, "MiB", most)
+    title, peak = f"{what}: memory, all processes", first.answer.peak_mebibytes
+    yield Figure(title, peak, "MiB", most, is_row=not is_largest)
 
 
 def _real() -> Iterator[Figure]:

@@ -53,8 +53,8 @@ def _figures(host_tree: HostTree, pids: Sequence[int], where: str) -> Iterator[F
     what = f"{len(pids)} processes {where}, CPU of a pass"
     note = f"{len(signals)} signals of an owner"
     yield Figure(f"{what}, p50", quantile(times, 0.5), "ms", _CEILING_MILLISECONDS, note)
-    yield Figure(f"{what}, p99", quantile(times[1:], 0.99), "ms")
-    yield Figure(f"{what}, the first", times[0], "ms", note="nothing is known yet")
+    yield Figure(f"{what}, p99", quantile(times[1:], 0.99), "ms", is_row=True)
+    yield Figure(f"{what}, the first", times[0], "ms", note="nothing is known yet", is_row=True)
 
 
 def _placement(gpu: int) -> Placement:

@@ -55,7 +55,6 @@ def _ours(writer: Writer, path: Path, unpacked_megabytes: float) -> Iterator[Fig
         result["mebibytes"],
         "MiB",
         _MOST_MEBIBYTES,
-        "300 MB, promised for files up to 1 GB",
     )
 
 
@@ -72,16 +71,17 @@ def _beside(path: Path, megabytes: float) -> Iterator[Figure]:
         _read_with(path, "hta", python),
         _read_with(path, "rightsizer", Path(sys.executable)),
     )
-    yield Figure(speed, megabytes / peer["seconds"], "MB", note="its idle time breakdown")
+    yield Figure(speed, megabytes / peer["seconds"], "MB", is_row=True)
     imported = f"{peer['imported_mebibytes']:.0f} MiB before it reads anything"
-    yield Figure(f"{_PEER}: memory at most, {size}", peer["mebibytes"], "MiB", note=imported)
+    memory = f"{_PEER}: memory at most, {size}"
+    yield Figure(memory, peer["mebibytes"], "MiB", note=imported, is_row=True)
     yield Figure(
-        f"the CPU that it takes, of ours for {size} ({ours['seconds']:.3g} s)",
+        f"{_PEER}: CPU for its idle time breakdown, of ours for {size} ({ours['seconds']:.3g} s)",
         peer["seconds"] / ours["seconds"],
         "x",
     )
     yield Figure(
-        f"the memory that it takes, of ours for {size} ({ours['mebibytes']:.0f} MiB)",
+        f"{_PEER}: memory, of ours for {size} ({ours['mebibytes']:.0f} MiB)",
         peer["mebibytes"] / ours["mebibytes"],
         "x",
     )

@@ -84,6 +84,7 @@ def measure(_: Options) -> Iterator[Figure]:
             "s",
             _MOST * seconds,
             f"{took[fewer][name]:.2f} s of {fewer:,} nodes",
+            is_row=True,
         )
     yield Figure(f"all groups, {most:,} nodes", 100 * busy, "%", note="of the time, one by one")
 

@@ -15,7 +15,17 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.options import Options
-from measured import DOCUMENT, Figure, machine, rewrite, rewrite_part, table
+from measured import (
+    DOCUMENT,
+    Figure,
+    as_rows,
+    machine,
+    rewrite,
+    rewrite_part,
+    table,
+    with_rows,
+    without_rows,
+)
 
 BENCHMARKS: Final[Sequence[tuple[str, str]]] = (
     ("The agent at 1 Hz on eight simulated H100", "agent_cost"),
@@ -53,8 +63,9 @@ def main(arguments: Sequence[str]) -> int:
         if asked.only.lower() not in title.lower():
             continue
         figures: list[Figure] = list(import_module(f"benchmarks.{module}").measure(options))
-        parts[title] = f"{table(figure.cells for figure in figures)}\n"
-        print(f"### {title}\n\n{parts[title]}", flush=True)
+        parts[title] = f"{tables(figures)}\n"
+        shown = with_rows if asked.rows else without_rows
+        print(f"### {title}\n\n{shown(parts[title])}", flush=True)
         broken += [figure for figure in figures if not figure.is_met]
     if asked.dry or (asked.only and not asked.write):
         print(f"{DOCUMENT.name} stays as it is.")
@@ -69,12 +80,20 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if broken else 0
 
 
+def tables(figures: Sequence[Figure]) -> str:
+    """Those that a reader decides by, and the others as rows."""
+    others = [figure.cells for figure in figures if figure.is_row and figure.is_met]
+    shown = table(figure.cells for figure in figures if figure.cells not in others)
+    return f"{shown}\n{as_rows(table(others))}" if others else shown
+
+
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="how long the agent is watched")
     parser.add_argument(
         "--replay-megabytes", type=float, default=100.0, help="size of the log that is replayed"
     )
+    parser.add_argument("--rows", action="store_true", help="print what the page leaves out")
     parser.add_argument("--only", default="", help="only titles with this in them; writes nothing")
     parser.add_argument(
         "--write", action="store_true", help="write what --only names, with its day"

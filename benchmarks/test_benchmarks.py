@@ -7,7 +7,19 @@ from typing import Final
 
 import pytest
 
-from measured import DOCUMENT, Figure, quantile, rewrite, rewrite_part, table
+from benchmarks.run import tables
+from measured import (
+    DOCUMENT,
+    Figure,
+    as_rows,
+    quantile,
+    rewrite,
+    rewrite_part,
+    summarized,
+    table,
+    with_rows,
+    without_rows,
+)
 
 RUN: Final = Path(__file__).parent / "run.py"
 
@@ -66,6 +78,32 @@ def test_a_section_is_written_between_its_marks(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no section 'b'"):
         rewrite("b", "new", page)
     assert list(tmp_path.iterdir()) == [page]
+
+
+def test_rows_are_printed_on_request_and_never_written(tmp_path: Path) -> None:
+    """The page keeps what a reader decides by, also where its rows are of a table."""
+    lines = [("a.json", "right"), ("b.json", "wrong"), ("all", "1 of 2")]
+    text = "\n".join(
+        (summarized(lines, ("file", ""), sums_up=lambda line: line[0] == "all"), "", "End.", "")
+    )
+    page = tmp_path / "page.md"
+    page.write_text("<!-- a: begin -->\n<!-- a: end -->\n")
+    rewrite("a", text + as_rows("More."), page)
+
+    short, others = table(lines[2:], ("file", "")), table(lines[:2], ("file", ""))
+    assert page.read_text() == f"<!-- a: begin -->\n{short}\n\nEnd.\n<!-- a: end -->\n"
+    assert with_rows(text) == f"{short}\n\n{others}\n\nEnd.\n"
+
+
+def test_a_row_above_its_promise_is_on_the_page() -> None:
+    """What fails is never left out."""
+    figures = [
+        Figure("kept", 1.0, "ms", 2.0, is_row=True),
+        Figure("broken", 3.0, "ms", 2.0, is_row=True),
+        Figure("plain", 4.0, "ms"),
+    ]
+    shown = without_rows(tables(figures))
+    assert [name in shown for name in ("kept", "broken", "plain")] == [False, True, True]
 
 
 @pytest.mark.parametrize("title", ["One", "Two"])

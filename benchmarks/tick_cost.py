@@ -110,7 +110,7 @@ def _call_figures(root: Path) -> Iterator[Figure]:
     yield Figure("driver calls of a tick without slow readings", fast.total())
     yield Figure("driver calls of a tick, all together, on average", calls.total() / _TICKS)
     for name, count in fast.most_common():
-        yield Figure(name, count, note=f"{calls[name] / _TICKS:.2f} on average")
+        yield Figure(name, count, note=f"{calls[name] / _TICKS:.2f} on average", is_row=True)
 
 
 def _wall_figures(root: Path) -> Iterator[Figure]:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from evaluation.fleet_group import Group, group_of
 from evaluation.fleet_trace import Fleet, accounts_of, pods
-from measured import quantile, table
+from measured import as_rows, quantile, table
 from rightsizer.advice.autoscale_schedule import ScalingSettings, replicas_for
 from rightsizer.advice.rules import RULES
 from rightsizer.model.finding import Action, Case, Finding, Reason
@@ -134,12 +134,12 @@ def evaluate(folder: Path) -> Iterator[str]:
     )
     headings = ("replicas, 5 min late", "saved", "pod hours saved", "time short", "minutes short")
     yield table(map(partial(_outcome, group), FOLLOWERS), headings)
-    yield "\nEvery rule on the fleet as one service, with its confidence:\n"
     durations = {pod.name: len(pod.times) * group.step for pod in pods(folder)}
     judged = {
         name: _judge(fleet_case(folder, names, days)) for name, names, days in _views(durations)
     }
-    yield from _summary_of(judged)
+    summary = "\n".join(_summary_of(judged))
+    yield as_rows(f"\nEvery rule on the fleet as one service, with its confidence:\n\n{summary}")
     yield (
         "\nWhat `DiurnalAutoscale` recommends over the recording as it is, with its own figures:\n"
     )

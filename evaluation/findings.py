@@ -21,7 +21,7 @@ from evaluation.reliability import HEADINGS as RELIABILITY_HEADINGS
 from evaluation.reliability import KIND_HEADINGS, Reliability
 from evaluation.stage import Truth
 from evaluation.variation import varied
-from measured import table
+from measured import as_rows, table
 from rightsizer.advice.rules import RULES
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.snapshot import Snapshot
@@ -73,10 +73,10 @@ def evaluate(options: Options) -> Iterator[str]:
         for stream, outcome in part.items():
             total[stream].merge(outcome)
     yield _HOW
-    rows = (total[stream].scores.row(_name(stream)) for stream in _STREAMS)
-    yield table(rows, ("telemetry", *HEADINGS[1:])) + "\n"
-    yield "#### Found, of those expected, by rule\n"
-    yield table(_by_rule(total), ("rule", *map(_name, _STREAMS))) + "\n"
+    lines = (total[stream].scores.row(_name(stream)) for stream in _STREAMS)
+    yield table(lines, ("telemetry", *HEADINGS[1:])) + "\n"
+    by_rule = table(_by_rule(total), ("rule", *map(_name, _STREAMS)))
+    yield as_rows(f"#### Found, of those expected, by rule\n\n{by_rule}\n")
     for stream in _STREAMS:
         mistakes = [each for each in total[stream].scores.mistakes() if not each.endswith("none.")]
         yield from (f"- {_name(stream)}: {each}" for each in mistakes)
@@ -217,9 +217,10 @@ def _calibration(total: Mapping[Stream, Outcome]) -> Iterator[str]:
         openings.merge(outcome.openings)
         complaints.merge(outcome.complaints)
     for title, found in (("opened", openings), ("of every run", complaints)):
-        yield f"#### Confidence of findings {title}, all telemetry\n"
-        yield table(found.rows(), RELIABILITY_HEADINGS)
-        yield f"\nBrier score {found.brier_score:.3f}, calibration error {_ece(found)}.\n"
+        heading = f"#### Confidence of findings {title}, all telemetry\n"
+        score = f"\nBrier score {found.brier_score:.3f}, calibration error {_ece(found)}.\n"
+        text = "\n".join((heading, table(found.rows(), RELIABILITY_HEADINGS), score))
+        yield text if found is openings else as_rows(text)
     off = [row for row in complaints.kind_rows() if float(row[-1]) >= _OFF_RATIO or row[0] == "all"]
     yield f"Rules and tiers with a calibration error of {_OFF_RATIO} and more:\n"
     yield table(off, ("rule and tier", *KIND_HEADINGS)) + "\n"

@@ -23,7 +23,7 @@ from estate.slurm import slurm_runs
 from estate.stores import Source, filled_prometheus, filled_victoria
 from estate.truth import Metrics, Score, planted_in, score
 from evaluation.options import Options
-from measured import table
+from measured import as_rows, summarized, table
 from prometheus_server import Prometheus
 from rightsizer.model.finding import Finding
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
@@ -40,6 +40,7 @@ STORES: Final[Mapping[str, Callable[..., AbstractContextManager[Prometheus]]]] =
 
 _METRICS: Final = (Metrics.OWN, Metrics.DCGM)
 """What rules record of the first is the same to a client, and twice the time here."""
+_IN_ALL: Final = "in all"
 
 Verdict = tuple[str, str, tuple[str, ...], str]
 """An id, which holds the rounded target too; a finding, its reasons, an action."""
@@ -60,14 +61,19 @@ def evaluate(_: Options) -> Iterator[str]:
             with filled(life, *sources_of(life, metrics)) as server:
                 answers[metrics, store] = ask_fleet(server.url, life.end)
     scores = {key: score(LARGE, key[0], answer.findings) for key, answer in answers.items()}
-    yield table(_found(LARGE, scores), ("planted", *(f"{m}, {s}" for m, s in scores))) + "\n"
+    planted = table(_found(LARGE, scores), ("planted", *(f"{m}, {s}" for m, s in scores)))
+    yield as_rows(f"{planted}\n")
     yield table(
         _figures(scores, answers), ("metrics", "store", "found", "wrong", "wall", "queries")
     )
     for (metrics, store), each in scores.items():
         for wrong in each.wrong:
             yield f"\nWrong, from {metrics} in {store}: {wrong}."
-    yield "\n" + table(_waiting(LARGE, answers), ("waiting", *(f"{m}, {s}" for m, s in answers)))
+    yield "\n" + summarized(
+        _waiting(LARGE, answers),
+        ("waiting", *(f"{m}, {s}" for m, s in answers)),
+        sums_up=lambda line: line[0] == _IN_ALL,
+    )
     yield "\n" + table(
         _agreement(answers), ("metrics", "said by both stores alike", "by one alone")
     )
@@ -128,7 +134,7 @@ def _waiting(
         f"{len(each.found)} of {len(each.found) + len(each.missed)}, {len(each.wrong)} wrong"
         for each in scores.values()
     )
-    yield "in all", *counts
+    yield _IN_ALL, *counts
 
 
 def _figures(

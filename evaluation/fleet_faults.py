@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from evaluation.options import Options
-from measured import table
+from measured import summarized
 from planted_fleet.look import advice_of, looked, looked_in_shards
 from planted_fleet.plant import Style
 from planted_fleet.plants import PLANTS
@@ -24,6 +24,7 @@ __all__ = ["evaluate"]
 
 _INTERVALS: Final = (30, 60, 300)
 """Of the exporters' scrapes, in seconds."""
+_ALL: Final = "all"
 _Key = tuple[str, int]
 
 
@@ -53,19 +54,22 @@ def evaluate(_: Options) -> Iterator[str]:
     alike: dict[tuple[str, ...], list[str]] = {}
     for store, *cells in _rows(scores):
         alike.setdefault(tuple(cells), []).append(store)
-    rows = ((", ".join(stores), *cells) for cells, stores in alike.items())
-    yield table(rows, headings) + "\n"
+    lines = ((", ".join(stores), *cells) for cells, stores in alike.items())
+    yield summarized(lines, headings, sums_up=lambda line: line[2] == _ALL)
+    yield ""
     for (store, interval), each in scores.items():
         what = {"missed": each.missed, "no metric named": each.unexplained, "false": each.false}
         for kind, cases in what.items():
             for case in cases:
                 yield f"\n{store}, {interval} s, {kind}: {case}."
-    for interval in _INTERVALS:
-        both = answers[STORES[0], interval] ^ answers[STORES[1], interval]
-        yield (
-            f"\nAt {interval} s {len(both)} recommendations are one store's alone, and "
-            f"{sum(apart[store, interval] for store in STORES)} one run's or the shards'."
-        )
+    alone = (
+        f"{len(answers[STORES[0], interval] ^ answers[STORES[1], interval])} at {interval} s"
+        for interval in _INTERVALS
+    )
+    yield (
+        f"\nRecommendations of one store alone: {', '.join(alone)}; of one run or of its shards "
+        f"alone: {sum(apart.values())}."
+    )
     yield f"\nAll of this took {time.perf_counter() - began:.0f} s.\n"
 
 
@@ -81,4 +85,4 @@ def _rows(scores: Mapping[_Key, Score]) -> Iterator[tuple[str, ...]]:
                 f"{len(each.abstained)} of {hidden}",
                 f"{len(each.quiet)} of {len(each.decoys)}",
             )
-        yield (store, f"{interval} s", "all", f"{whole.recall:.2f}", str(len(whole.false)), "", "")
+        yield (store, f"{interval} s", _ALL, f"{whole.recall:.2f}", str(len(whole.false)), "", "")

@@ -20,7 +20,7 @@ from evaluation.reclaim import (
     quiet_times,
 )
 from evaluation.resume_replay import calibration
-from measured import table
+from measured import as_rows, table
 from rightsizer.model.block import Block, Measure
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.workload import WorkloadClass
@@ -110,9 +110,12 @@ def evaluate(folder: Path) -> Iterator[str]:
     )
     yield (
         "\nA group of pods is idle only when all are; the last column has actions that would stop "
-        "a working group.\nVerdicts of our rule, and those with enough confidence to open: "
-        f"{_confident(watched)}.\n\nThe chance of work within 30 min, as published:\n"
+        "a working group.\n"
     )
+    yield as_rows(
+        f"Verdicts of our rule, and those with enough confidence to open: {_confident(watched)}.\n"
+    )
+    yield "The chance of work within 30 min, as published:\n"
     yield from calibration(blocks)
 
 

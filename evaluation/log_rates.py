@@ -9,13 +9,14 @@ from typing import Final
 from evaluation.missing_columns import (
     COLUMNS,
     ColumnScore,
+    is_whole_log,
     log_of,
     may_be_held,
     together,
 )
 from evaluation.options import Options
 from evaluation.processes import in_processes
-from measured import table
+from measured import summarized
 from rightsizer.agent.replay import replay
 from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
@@ -91,8 +92,9 @@ def evaluate(options: Options) -> Iterator[str]:
         for key, score in found.items():
             total.setdefault(key, _Score()).merge(score)
     yield _HOW
-    rows = ((columns, rate, *score.row()) for (rate, columns), score in total.items())
-    yield table(together(rows), _HEADINGS) + "\n"
+    lines = ((columns, rate, *score.row()) for (rate, columns), score in total.items())
+    yield summarized(together(lines), _HEADINGS, sums_up=is_whole_log)
+    yield ""
 
 
 def _scores(file: Path) -> dict[tuple[str, str], _Score]:

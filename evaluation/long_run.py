@@ -14,7 +14,7 @@ from typing import Final
 
 from evaluation.options import Options
 from evaluation.places import in_place
-from measured import table
+from measured import as_rows, table
 from rightsizer.accounting.service import NodeAccounts
 from rightsizer.advice.engine import judge_all
 from rightsizer.advice.ledger import Ledger
@@ -142,7 +142,8 @@ def evaluate(_: Options) -> Iterator[str]:
         ],
         ("what", "how often"),
     )
-    yield "\n" + table(_rows(month), ("workload", "what", "reason", "on days")) + "\n"
+    yield ""
+    yield as_rows(table(_rows(month), ("workload", "what", "reason", "on days")) + "\n")
 
 
 def live_a_month(

@@ -6,7 +6,7 @@ from typing import Final
 
 from evaluation.memory_truth import Row, bounds, predicted_gib, read_rows, setting_of
 from evaluation.options import Options
-from measured import quantile, table
+from measured import as_rows, quantile, table
 from rightsizer.sizing.estimate import memory_error_factor
 
 __all__ = ["FILE", "covering_factor", "evaluate"]
@@ -24,16 +24,17 @@ def evaluate(options: Options) -> Iterator[str]:
     if options.truth is None or not (options.truth / FILE).is_file():
         yield f"Skipped: RIGHTSIZER_TRUTH does not name a folder with `{FILE}`.\n"
         return
-    rows = read_rows(options.truth / FILE)
+    read = read_rows(options.truth / FILE)
     judged = [
         (row, gib)
-        for row in rows
+        for row in read
         if not row.is_derived and not row.is_bound and (gib := predicted_gib(row)) is not None
     ]
     yield table(_errors(judged), ("figures", "rows", "median", "p90", "closed form", "p90", ""))
-    yield _explained(rows, judged)
-    yield table(_fits(rows), ("what fits", "estimated, GiB", "known, GiB", ""))
-    yield ""
+    yield _explained(read, judged)
+    fits = list(_fits(read))
+    yield f"Of {len(fits)} models known to fit or not {_passed(fits)} are estimated so.\n"
+    yield as_rows(table(fits, ("what fits", "estimated, GiB", "known, GiB", "")) + "\n")
     yield table(
         _coverage(judged),
         ("interval", "rows", "covered", "factor", "factor by the other models"),
@@ -45,9 +46,13 @@ def evaluate(options: Options) -> Iterator[str]:
     )
 
 
-def _explained(rows: Sequence[Row], judged: Sequence[Judged]) -> str:
-    measured = [row for row in rows if not row.is_derived and not row.is_bound]
-    derived = [row for row in rows if row.is_derived]
+def _passed(lines: Sequence[Sequence[str]]) -> int:
+    return sum(line[-1] == "pass" for line in lines)
+
+
+def _explained(read: Sequence[Row], judged: Sequence[Judged]) -> str:
+    measured = [row for row in read if not row.is_derived and not row.is_bound]
+    derived = [row for row in read if row.is_derived]
     exact = sum(
         math.isclose(gib, row.gib, rel_tol=1e-3, abs_tol=5e-5)
         for row in derived
@@ -86,8 +91,8 @@ def _errors(judged: Sequence[Judged]) -> Iterator[tuple[str, ...]]:
         )
 
 
-def _fits(rows: list[Row]) -> Iterator[tuple[str, ...]]:
-    for row, estimate, agrees in bounds(rows):
+def _fits(read: list[Row]) -> Iterator[tuple[str, ...]]:
+    for row, estimate, agrees in bounds(read):
         unit = 1e9 / 2**30 if row.values["component"].endswith("_gb") else 1.0
         sign = "at most" if row.values["component"] == "fits_total_gb" else "over"
         yield (

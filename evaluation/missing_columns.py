@@ -1,7 +1,7 @@
 """States of logs that lack columns, against the label: nothing is claimed that is left unseen."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -10,14 +10,22 @@ from typing import Final
 from evaluation.options import Options
 from evaluation.processes import in_processes
 from evaluation.stage import moments
-from measured import table
+from measured import summarized
 from rightsizer.accounting.entry_builder import EntryBuilder
 from rightsizer.model.reading import Reading
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.state import State
 
-__all__ = ["COLUMNS", "ColumnScore", "evaluate", "log_of", "may_be_held", "together"]
+__all__ = [
+    "COLUMNS",
+    "ColumnScore",
+    "evaluate",
+    "is_whole_log",
+    "log_of",
+    "may_be_held",
+    "together",
+]
 
 _SMI: Final = (
     *(Signal.GPU_BUSY, Signal.MEMORY_CONTROLLER_BUSY, Signal.MEMORY_USED),
@@ -131,7 +139,14 @@ def evaluate(options: Options) -> Iterator[str]:
         for name, score in found.items():
             total[name].merge(score)
     yield _HOW
-    yield table(together(score.row(name) for name, score in total.items()), _HEADINGS) + "\n"
+    lines = together(score.row(name) for name, score in total.items())
+    yield summarized(lines, _HEADINGS, sums_up=is_whole_log)
+    yield ""
+
+
+def is_whole_log(line: Sequence[str]) -> bool:
+    """Whether a row is of a log that lacks nothing which matters."""
+    return _WITHOUT not in line[0].partition(";")[0]
 
 
 def together(rows: Iterable[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:

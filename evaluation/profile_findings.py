@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from measured import table
+from measured import as_rows, table
 from rightsizer.io.yaml import load_yaml
 from rightsizer.profiler.workload import judged_workloads
 from rightsizer.telemetry.profiles.limits import ReadLimits
@@ -44,7 +44,7 @@ def beside_planted() -> Iterable[str]:
 
 def beside_labels(folder: Path, labels: Path = LABELS, how: str = _HOW) -> Iterable[str]:
     """A row for each labeled file that is there, precision and recall."""
-    rows: list[Sequence[str]] = []
+    lines: list[Sequence[str]] = []
     right, said, due = 0, 0, 0
     for label in load_yaml(labels.read_text(encoding="utf-8"), str(labels)).data:
         path = folder / label["file"]
@@ -54,11 +54,11 @@ def beside_labels(folder: Path, labels: Path = LABELS, how: str = _HOW) -> Itera
         judged = found - (set(label.get("may", ())) - asked)
         right, said, due = right + len(asked & found), said + len(judged), due + len(asked)
         verdict = "right" if judged == asked else "wrong"
-        rows.append((label["file"], _names(asked), _names(found), verdict))
+        lines.append((label["file"], _names(asked), _names(found), verdict))
     precision = f"Precision {_ratio(right, said)} ({said} said)"
     recall = f"recall {_ratio(right, due)} ({due} due)"
-    files = f"of {len(rows)} files {sum(row[3] == 'right' for row in rows)} right"
-    return [how, table(rows, _HEADINGS), f"\n{precision}, {recall}; {files}.\n"]
+    files = f"of {len(lines)} files {sum(line[3] == 'right' for line in lines)} right"
+    return [how, as_rows(table(lines, _HEADINGS) + "\n"), f"{precision}, {recall}; {files}.\n"]
 
 
 def _complaints(path: Path) -> set[str]:

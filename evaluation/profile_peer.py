@@ -7,7 +7,7 @@ from math import isnan
 from pathlib import Path
 from typing import Any, Final
 
-from measured import table
+from measured import as_rows, table
 from profiler_environment import Absent, environment
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.registry import open_profile
@@ -49,8 +49,8 @@ def beside_peer(folder: Path) -> Iterable[str]:
     )
     lines = [line for line in done.stdout.splitlines() if line.startswith(_MARK)]
     answers = [json.loads(line.removeprefix(_MARK)) for line in lines]
-    rows = [row for path, each in zip(paths, answers, strict=True) for row in _rows(path, each)]
-    return [_WHY, table(rows, _HEADINGS), "\n"]
+    lines = [row for path, each in zip(paths, answers, strict=True) for row in _rows(path, each)]
+    return [as_rows("\n".join((_WHY, table(lines, _HEADINGS), "")))]
 
 
 def _rows(path: Path, peer: dict[str, Any]) -> Iterator[Sequence[str]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from evaluation.reclaim import MINUTE, SOON
-from measured import table
+from measured import as_rows, table
 from rightsizer.advice.resumption import IdleGap, ResumptionModel, idle_gaps
 from rightsizer.advice.rules.idle import IdleSettings
 from rightsizer.model.block import BLOCK_SPAN, Block, Series
@@ -109,7 +109,7 @@ def calibration(fleet: Mapping[str, Sequence[Block]]) -> Iterator[str]:
         ("by", "forecasts", "said", "happened", "Brier score", "of the mean alone", "off by"),
     )
     yield ""
-    yield table(
+    by_age = table(
         (
             (name, f"{age // MINUTE} min", *_means(inside), f"{_bound(inside):.2f}")
             for name, said in (next(iter(kinds.items())), [*kinds.items()][-1])
@@ -118,6 +118,7 @@ def calibration(fleet: Mapping[str, Sequence[Block]]) -> Iterator[str]:
         ),
         ("by", "idle for", "forecasts", "said", "happened", "upper bound, mean"),
     )
+    yield as_rows(f"{by_age}\n")
 
 
 def _bound(said: Sequence[Forecast]) -> float:

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from evaluation.options import Options
-from measured import DOCUMENT, machine, rewrite, rewrite_part
+from measured import DOCUMENT, machine, rewrite, rewrite_part, with_rows, without_rows
 from rightsizer.model.units import format_duration
 
 LABELED: Final = "States of labeled scenarios"
@@ -83,7 +83,8 @@ def main(arguments: Sequence[str]) -> int:
         if sys.stderr.isatty():
             print(f"[{number}/{len(chosen)}, {passed}] {title} ...", file=sys.stderr, flush=True)
         parts[title] = "\n".join(_lines_of(module, folder, options))
-        print(f"### {title}\n\n{parts[title]}", flush=True)
+        shown = with_rows if asked.rows else without_rows
+        print(f"### {title}\n\n{shown(parts[title])}", flush=True)
         if only and asked.write:
             rewrite_part("make eval", title, parts[title], place=place)
     if not only and not asked.dry:
@@ -127,6 +128,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         default=default.tick_seconds,
         help="simulated time between two readings",
     )
+    parser.add_argument("--rows", action="store_true", help="print what the page leaves out")
     parser.add_argument("--only", default="", help="only titles with this in them; writes nothing")
     parser.add_argument(
         "--write", action="store_true", help="write what --only names, with its day"

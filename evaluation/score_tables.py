@@ -7,7 +7,7 @@ from evaluation.baselines import BASELINES
 from evaluation.claims import at_rest_or_at_work
 from evaluation.confusion import Confusion, Detection
 from evaluation.scores import OURS, Scores
-from measured import table
+from measured import as_rows, table
 from rightsizer.model.state import Condition, Tier
 from rightsizer.model.units import seconds
 
@@ -22,14 +22,14 @@ _FALSE_IDLE: Final = "false idle, s per GPU-day"
 def by_tier(total: Scores) -> Iterator[str]:
     """How right Rightsizer is, against what was promised."""
     yield "#### By tier\n"
-    rows = [
+    lines = [
         _tier_row(total.confusions[OURS, tier, is_disturbed], tier, is_disturbed=is_disturbed)
         for tier in _TIERS
         for is_disturbed in (False, True)
         if (OURS, tier, is_disturbed) in total.confusions
     ]
     yield table(
-        rows,
+        lines,
         (
             *("tier", "GPU-days", "accuracy", "with second cause", "macro-F1", "at least", ""),
             *(_FALSE_IDLE, "at most"),
@@ -70,10 +70,10 @@ def baselines(total: Scores) -> Iterator[str]:
     """The same figures for the rules of others."""
     yield "#### Beside static rules\n"
     streams = [(tier, rough) for tier in (Tier.PROFILING, Tier.POWER) for rough in (False, True)]
-    rows = []
+    lines = []
     for name in (OURS, *BASELINES):
         rough = total.confusions[name, Tier.PROFILING, False].merged_by(at_rest_or_at_work)
-        rows.append(
+        lines.append(
             (
                 name,
                 *(f"{total.confusions[name, *stream].macro_f1:.3f}" for stream in streams),
@@ -84,7 +84,7 @@ def baselines(total: Scores) -> Iterator[str]:
             )
         )
     yield table(
-        rows,
+        lines,
         (
             *("", "profiling", "disturbed", "power", "disturbed"),
             *("rest, stall, work", "idle found", _FALSE_IDLE, "disturbed"),
@@ -101,17 +101,18 @@ def by_state(total: Scores) -> Iterator[str]:
     for tier in (Tier.PROFILING, Tier.POWER):
         plain, other = (total.confusions[OURS, tier, rough] for rough in (False, True))
         after = {row[0]: row[2:] for row in other.score_rows()}
-        yield f"#### States, {tier} tier\n"
-        yield table(
+        states = table(
             ((*row, *after.get(row[0], ("", "", ""))) for row in plain.score_rows()),
             (
                 *("state", "hours", "precision", "recall", "F1"),
                 *("disturbed: precision", "recall", "F1"),
             ),
         )
-        yield "\nMost frequent mistakes:\n"
-        yield table(_mistakes(plain, other), ("", "truth", "taken for", "hours", "of that truth"))
-        yield ""
+        text = f"#### States, {tier} tier\n\n{states}\n"
+        yield text if tier is Tier.PROFILING else as_rows(text)
+        headings = ("", "truth", "taken for", "hours", "of that truth")
+        mistakes = table(_mistakes(plain, other), headings)
+        yield as_rows(f"Most frequent mistakes:\n\n{mistakes}\n")
 
 
 def _mistakes(plain: Confusion, disturbed: Confusion) -> Iterator[tuple[str, ...]]:
@@ -123,13 +124,13 @@ def _mistakes(plain: Confusion, disturbed: Confusion) -> Iterator[tuple[str, ...
 def conditions(total: Scores) -> Iterator[str]:
     """Each condition's precision and recall."""
     yield "#### Conditions\n"
-    rows = []
+    lines = []
     for condition in Condition:
         plain, rough = (total.conditions[condition, disturbed] for disturbed in (False, True))
         hours = f"{plain.true_seconds / 3600:.1f}"
-        rows.append((str(condition), hours, *_pair(plain), *_pair(rough)))
+        lines.append((str(condition), hours, *_pair(plain), *_pair(rough)))
     yield table(
-        rows, ("condition", "hours", "precision", "recall", "disturbed: precision", "recall")
+        lines, ("condition", "hours", "precision", "recall", "disturbed: precision", "recall")
     )
     yield "\nOn the profiling tier.\n"
 
@@ -143,8 +144,7 @@ def _pair(detection: Detection) -> tuple[str, str]:
 
 def by_scenario(by_name: Mapping[str, Scores]) -> Iterator[str]:
     """Where it goes wrong; scenarios without a mistake are counted."""
-    yield "#### By scenario\n"
-    rows = []
+    lines = []
     for name, scores in by_name.items():
         ours = [scores.confusions[OURS, tier, False] for tier in (Tier.PROFILING, Tier.POWER)]
         idle = [
@@ -157,12 +157,14 @@ def by_scenario(by_name: Mapping[str, Scores]) -> Iterator[str]:
         accuracies = [f"{found.accuracy:.3f}" if found.gpu_days else "" for found in ours]
         false_idle = [f"{each:.0f}" for each in idle]
         if not {*accuracies, *false_idle} <= {"1.000", "", "0"}:
-            rows.append((name, *accuracies, *false_idle))
-    yield table(
-        rows,
+            lines.append((name, *accuracies, *false_idle))
+    scenarios = table(
+        lines,
         (
             *("scenario", "accuracy, profiling", "power", _FALSE_IDLE, "disturbed"),
             *("gpu-pruner's", "of utilization alone"),
         ),
     )
-    yield f"\nThe other {len(by_name) - len(rows)} scenarios: 1.000, and no false idle time.\n"
+    yield as_rows(f"#### By scenario\n\n{scenarios}\n")
+    faultless = len(by_name) - len(lines)
+    yield f"{faultless} of {len(by_name)} scenarios: 1.000, and no false idle time.\n"

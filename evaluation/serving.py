@@ -15,7 +15,7 @@ from evaluation.serving_peer import PeerTimes, peer_times
 from evaluation.serving_published import published_errors
 from evaluation.serving_queue import arrival_errors
 from evaluation.serving_truth import FILE, Row, read_rows
-from measured import quantile, table
+from measured import as_rows, quantile, summarized, table
 from profiler_environment import Absent
 from rightsizer.catalogue.board import Precision
 from rightsizer.sizing.estimate import EstimateInterval
@@ -35,6 +35,8 @@ Groups = Sequence[tuple[str, Sequence[Judged]]]
 COMPUTED: Final = "files that can be computed"
 POSSIBLE: Final = "rows that can be computed"
 _LONG_ANSWER: Final = 1000
+_BY: Final = "by "
+_ALL: Final = "all"
 _ON_FILES: Final = (
     "\nA row *can be computed* if its prompts, at the measured rate with all requests in"
     " flight, are no more than the matrix units were measured to reach. Otherwise a prefix"
@@ -53,7 +55,7 @@ _ON_READINGS: Final = (
 )
 _ON_INTERVALS: Final = "\nWith files that are set apart.\n"
 _ON_GPUS: Final = (
-    "\nAll files that can be computed are of one GPU; the constants are judged on long answers of"
+    "All files that can be computed are of one GPU; the constants are judged on long answers of"
     " other GPUs in files that are set apart, and on MLPerf's boards below.\n"
 )
 
@@ -66,37 +68,44 @@ def evaluate(options: Options) -> Iterator[str]:
         yield from interval_coverage(None)
         yield f"Skipped: RIGHTSIZER_TRUTH does not name a folder with `{FILE}`.\n"
         return
-    rows = list(read_rows(options.truth / FILE))
-    apart = set_apart(rows)
-    computed = [row for row in rows if row.file not in apart]
-    judged = [(row, server_of(row).at(row.concurrency)) for row in rows]
+    read = list(read_rows(options.truth / FILE))
+    apart = set_apart(read)
+    judged = [(row, server_of(row).at(row.concurrency)) for row in read]
     groups = list(_groups(judged, apart))
-    yield table(
-        _errors(groups), ("time between tokens", "rows", "median", "p90", "closed form", "p90", "")
-    )
+    headings: tuple[str, ...] = ("rows", "median", "p90", "closed form", "p90", "")
+    yield summarized(_errors(groups), ("time between tokens", *headings), sums_up=_sums_up)
     yield _ON_FILES
-    yield table(_first_tokens(groups), ("time to the first token", "rows", "median", "p90"))
+    headings = ("time to the first token", "rows", "median", "p90")
+    yield summarized(_first_tokens(groups), headings, sums_up=_sums_up)
     yield from _beside_peer(options.truth / FILE, groups)
-    yield table(
-        _explained(judged, apart),
-        ("what may lie behind it", "rows", "TPOT", "p90", "TTFT", "p90", "TTFT predicted"),
-    )
-    yield _ON_READINGS
-    yield table(
-        _held_out(computed),
-        ("left out", "rows", "us a layer, ns a request", "median", "p90", ""),
-    )
-    yield _ON_GPUS
-    yield table(
-        _other_gpus(rows, computed),
-        ("fitted on others", "rows", "us a layer, ns a request", "median", "p90", ""),
-    )
-    yield _constants(computed)
+    fitted = ("rows", "us a layer, ns a request", "median", "p90", "")
+    computed = [row for row in read if row.file not in apart]
+    held_out, headings = _held_out(computed), ("left out", *fitted)
+    yield summarized(held_out, headings, sums_up=lambda line: line[0].startswith(_BY))
+    yield as_rows("\n".join(_behind(read, judged, apart)))
     yield table(_coverage(groups), ("90% intervals", "rows", "covered"))
     yield _ON_INTERVALS
     yield from interval_coverage(options.truth)
     if (options.truth / OFFLINE_FILE).is_file():
         yield from _offline(options.truth / OFFLINE_FILE)
+
+
+def _sums_up(line: Sequence[str]) -> bool:
+    return line[0] in {COMPUTED, POSSIBLE, _ALL}
+
+
+def _behind(read: Sequence[Row], judged: Sequence[Judged], apart: Collection[str]) -> Iterator[str]:
+    """What may explain the misfits, and what the constants are without some of the rows."""
+    computed = [row for row in read if row.file not in apart]
+    yield table(
+        _explained(judged, apart),
+        ("what may lie behind it", "rows", "TPOT", "p90", "TTFT", "p90", "TTFT predicted"),
+    )
+    yield _ON_READINGS
+    yield _ON_GPUS
+    fitted = ("rows", "us a layer, ns a request", "median", "p90", "")
+    yield table(_other_gpus(read, computed), ("fitted on others", *fitted))
+    yield _constants(computed)
 
 
 def closed_form_ms(row: Row) -> float:
@@ -153,7 +162,7 @@ def _groups(
         )
     yield COMPUTED, [each for each in judged if each[0].file not in apart]
     yield POSSIBLE, [each for each in judged if is_computed_in_full(each[0])]
-    yield "all", judged
+    yield _ALL, judged
 
 
 def _first_tokens(groups: Groups) -> Iterator[tuple[str, ...]]:
@@ -168,12 +177,13 @@ def _beside_peer(path: Path, groups: Groups) -> Iterator[str]:
         yield f"\nNot beside aiconfigurator: {reason}.\n"
         return
     yield ""
-    yield table(
+    yield summarized(
         _peer_errors(groups, peer),
         (
             *("beside aiconfigurator 0.12.0", "rows"),
             *("TPOT", "p90", "its", "p90", "TTFT", "p90", "its", "p90"),
         ),
+        sums_up=_sums_up,
     )
     yield _ON_PEER
 
@@ -217,7 +227,7 @@ def _held_out(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
             apart = [abs(each.error(constants)) for each in linear if key(each.row) == name]
             gathered += apart
             yield (name, str(len(apart)), _spelled(constants), *_factors(apart), "")
-        yield (f"by {title}", str(len(gathered)), "", *_factors(gathered), _verdict(gathered))
+        yield (f"{_BY}{title}", str(len(gathered)), "", *_factors(gathered), _verdict(gathered))
     yield ("nothing", str(len(linear)), _spelled(fit(linear)), "", "", "")
 
 
@@ -252,21 +262,24 @@ def _constants(rows: Sequence[Row]) -> str:
 
 def _offline(path: Path) -> Iterator[str]:
     """Other GPUs and engines, and what the time that a request adds does to them."""
-    rows = offline_rows(path)
+    found = offline_rows(path)
     cells = (
         (row.board.key, row.round, f"{row.tokens_per_second:.0f}", f"{rate:.0f}")
-        for row in rows
+        for row in found
         for rate in (predicted(row.board, ServingModelSettings()),)
     )
-    yield table(cells, ("llama2-70b Offline", "round", "tokens/s a GPU", "predicted"))
+    yield as_rows(
+        table(cells, ("llama2-70b Offline", "round", "tokens/s a GPU", "predicted")) + "\n"
+    )
     errors = {
-        each: distance(rows, replace(Constants.of_product(), request=each).settings)
+        each: distance(found, replace(Constants.of_product(), request=each).settings)
         for each in (0, Constants.of_product().request, 600)
     }
     spelled = ", ".join(
         f"x{math.exp(error):.2f} with {each} ns a request" for each, error in errors.items()
     )
-    yield f"\nMedian error: {spelled}.\n"
+    what = f"Llama 2 70B in MLPerf Offline, {len(found)} boards and rounds"
+    yield f"{what}, median error: {spelled}.\n"
 
 
 def _coverage(groups: Groups) -> Iterator[tuple[str, ...]]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Final, TypeVar, get_type_hints
 
-from measured import quantile, table
+from measured import as_rows, quantile, summarized, table
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.planner.plan_file import plan_of_flags
 from rightsizer.sizing.estimate import EstimateInterval
@@ -45,16 +45,17 @@ _MIXTURES_FILE: Final = Path(__file__).with_name("published_mixtures.csv")
 SHARED_EXPERTS: Final = "Qwen3-235B-A22B"
 _PROMPT_STARTS: Final = (0.0, 0.2e-3, 0.3e-3, 0.4e-3, 0.5e-3, 0.6e-3, 0.8e-3, 1e-3)
 _IMBALANCES: Final = (1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.2, 2.4)
-_ON_PUBLISHED: Final = (
-    "\nLargest output tokens a second published by TensorRT-LLM 1.0's makers. One figure is"
-    " fitted to rows whose replicas share experts, `expert_imbalance_ratio`; below with a"
-    " board left out.\n"
+_ON_PUBLISHED: Final = "\nLargest output tokens a second published by TensorRT-LLM 1.0's makers.\n"
+_ON_SHARED: Final = (
+    "`expert_imbalance_ratio` is fitted to rows whose replicas share experts; with a board left"
+    " out:\n"
 )
+_FITTED: Final = ("fitted", "off", "without it")
+_ALL: Final = "all"
 _ON_MIXTURES: Final = (
     "\nMixtures whose experts are split over the GPUs of one group, in vLLM, SGLang and"
     " TensorRT-LLM. Intervals are read off these rows, and `other_vendor_experts_ratio` off"
-    " other vendors' (below, of TPOT). Rates are of vLLM and SGLang with all prompts sent at"
-    " once.\n"
+    " other vendors'. Rates are of vLLM and SGLang with all prompts sent at once.\n"
 )
 _ON_PROMPTS: Final = (
     "\n`expert_prompt_layer_seconds` is fitted to all four figures of these mixtures and those"
@@ -167,24 +168,25 @@ def published_rates() -> tuple[PublishedRate, ...]:
 
 def published_errors() -> Iterator[str]:
     """Tables of errors by model and board, and of the one figure that is fitted."""
-    rows = published_rates()
-    groups = {(row.model, row.format, row.board, row.gpus): list[PublishedRate]() for row in rows}
-    for row in rows:
+    rates = published_rates()
+    groups = {(row.model, row.format, row.board, row.gpus): list[PublishedRate]() for row in rates}
+    for row in rates:
         groups[row.model, row.format, row.board, row.gpus].append(row)
     cells = [
         (f"{model}, {number_format}, {gpus} x {board}", *_cells(_pairs(group)))
         for (model, number_format, board, gpus), group in groups.items()
     ]
-    cells.append(("all", *_cells(_pairs(rows))))
-    yield table(cells, ("published throughput", "rows", "median", "p90", "in the range"))
+    cells.append((_ALL, *_cells(_pairs(rates))))
+    headings: tuple[str, ...] = ("published throughput", "rows", "median", "p90", "in the range")
+    yield summarized(cells, headings, sums_up=lambda line: line[0] == _ALL)
     yield _ON_PUBLISHED
-    shared = [row for row in rows if row.model == SHARED_EXPERTS]
-    yield table(_left_out(shared), ("left out", "fitted", "off", "without it"))
-    yield ""
+    shared = [row for row in rates if row.model == SHARED_EXPERTS]
+    yield as_rows("\n".join((_ON_SHARED, table(_left_out(shared), ("left out", *_FITTED)), "")))
     headings = ("mixtures in one group", "measured", "rows", "median", "p90", "in the range")
-    yield table(_mixture_errors(), headings)
+    yield summarized(_mixture_errors(), headings, sums_up=lambda line: line[0] == _ALL)
     yield _ON_MIXTURES
-    yield table(_vendors_left_out(), ("other vendors, left out", "fitted", "off", "without it"))
+    vendors = table(_vendors_left_out(), ("other vendors, left out", *_FITTED))
+    yield as_rows(f"{vendors}\n")
     yield _ON_PROMPTS
     judged = (f"{what}{of}" for what in _MEASURES for of in _JUDGED)
     yield table(_prompts_left_out(), ("left out, each", "fitted, ms", *judged))
@@ -249,9 +251,9 @@ def _mixture_errors() -> Iterator[tuple[str, ...]]:
     for row in published_mixtures():
         for what, measured, estimate in row.measures():
             title = f"{row.model}, {row.format}, {row.engine}"
-            for name in (title, "all"):
+            for name in (title, _ALL):
                 groups.setdefault((name, what), []).append((estimate, measured))
-    for (title, what), pairs in sorted(groups.items(), key=lambda each: each[0][0] == "all"):
+    for (title, what), pairs in sorted(groups.items(), key=lambda each: each[0][0] == _ALL):
         yield title, what, *_cells(pairs)
 
 

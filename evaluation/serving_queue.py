@@ -11,7 +11,7 @@ from itertools import accumulate
 from statistics import fmean
 from typing import Final
 
-from measured import quantile, table
+from measured import quantile, summarized
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.requirement import Parallelism, RequestLoad, Requirement
@@ -117,17 +117,19 @@ _SERVED: Final = (
 _BUSY: Final = (0.3, 0.5, 0.7, 0.8)
 _ARRIVALS: Final = (("steady", 0.0), ("Poisson", 1.0), ("bursty", 4.0))
 _SHARES: Final = (None, 90.0, 95.0, 99.0)
+_SHOWN: Final = ("mean", "p99")
 
 
 def arrival_errors(requests: int = _REQUESTS) -> Iterator[str]:
     """A table of the formula over the simulation, by how requests arrive, and of closed bursts."""
-    yield table(
+    yield summarized(
         (
             (f"{name}, {_named(share)}", *_spelled(_compared(burstiness, share, requests)))
             for name, burstiness in _ARRIVALS
             for share in _SHARES
         ),
         ("arrivals", "cases", "TTFT", "median", "p90", "TPOT", "median", "p90", "closed TTFT"),
+        sums_up=lambda line: line[0].endswith(_SHOWN),
     )
     yield (
         "\nThe queueing formula beside a discrete-event simulation with the same times of steps and"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from evaluation.fleet_trace import Pod, closed_windows, pods
-from measured import quantile, table
+from measured import as_rows, quantile, table
 from rightsizer.accounting.device_account import DecayedDemands
 from rightsizer.accounting.provisioning import provision
 from rightsizer.accounting.settings import DecaySettings, ProvisioningSettings
@@ -243,8 +243,8 @@ def evaluate(folder: Path) -> Iterator[str]:
     if all(halves):
         yield from _cross_validated(halves)
     for title, group in (("Our margin", _MARGINS), ("Our quick quantile", _QUANTILES)):
-        yield table(((each.name, *_cells(scores[each.name])) for each in group), (title, *_COLUMNS))
-        yield ""
+        cells = ((each.name, *_cells(scores[each.name])) for each in group)
+        yield as_rows(table(cells, (title, *_COLUMNS)) + "\n")
 
 
 def chosen(scores: Mapping[str, Score]) -> str:
@@ -259,16 +259,17 @@ def chosen(scores: Mapping[str, Score]) -> str:
 
 def _cross_validated(halves: Sequence[Mapping[str, Score]]) -> Iterator[str]:
     """Settings chosen on one half of the pods, and those that ship, scored on the other."""
-    rows, is_kept = [], True
+    lines, is_kept = [], True
     for number, scores in enumerate(halves, 1):
         found = chosen(halves[-number])
         for name, title in ((found, f"chosen on the other half: {found}"), (OURS, "as shipped")):
             compared = {each: scores[each] for each in (name, *BASELINES)}
             better = _better(name, compared)
             is_kept &= not better
-            rows.append((f"{number}", title, *_cells(scores[name]), ", ".join(better) or "none"))
-    yield table(rows, ("half", "settings", *_COLUMNS, "at least as good in both"))
-    yield f"\nNo rule of others is at least as good in both: {'pass' if is_kept else 'FAIL'}.\n"
+            lines.append((f"{number}", title, *_cells(scores[name]), ", ".join(better) or "none"))
+    halves_table = table(lines, ("half", "settings", *_COLUMNS, "at least as good in both"))
+    yield as_rows(f"{halves_table}\n")
+    yield f"No rule of others is at least as good in both: {'pass' if is_kept else 'FAIL'}.\n"
 
 
 def _cells(score: Score) -> tuple[str, str, str]:

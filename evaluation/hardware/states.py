@@ -12,7 +12,7 @@ from typing import Final
 
 from evaluation.hardware.workloads import WORKLOADS, Workload
 from evaluation.options import Options
-from measured import table
+from measured import summarized
 from rightsizer.cli.main import main
 from rightsizer.model.state import State
 
@@ -21,6 +21,8 @@ __all__ = ["RECORDINGS", "Recording", "Score", "evaluate", "scores"]
 _FOLDER: Final = Path(__file__).parent / "recordings"
 _VAGUE: Final = frozenset({State.PRODUCTIVE, State.UNKNOWN})
 """They claim no limit."""
+_MEAN: Final = "mean"
+_HALF: Final = 0.5
 _HOW: Final = """\
 Programs of known bottleneck, 13 or 14 s each on an H100 and an H200 (`evaluation/hardware/`), by
 `rightsizer record` and nvidia-smi's logs of the same seconds. Right: share of time in a state that
@@ -77,13 +79,18 @@ def evaluate(options: Options) -> Iterator[str]:
     yield _HOW
     found = [scores(recording) for recording in RECORDINGS]
     header = ("workload", *(recording.title for recording in RECORDINGS))
-    rows = [
+    lines = [
         (workload.name, *(_cell(each.get(workload.name)) for each in found))
         for workload in WORKLOADS
         if workload.states
     ]
-    means = [_mean(list(each.values())) for each in found]
-    yield table([*rows, ("mean", *means)], header)
+    means = (_MEAN, *(_mean(list(each.values())) for each in found))
+    yield summarized([*lines, means], header, sums_up=lambda line: line[0] == _MEAN)
+    yield "\nRight for less than half of the time:\n"
+    for recording, scored in zip(RECORDINGS, found, strict=True):
+        names = (name for name, each in scored.items() if each.right_ratio < _HALF)
+        yield f"- {recording.title}: {', '.join(names) or 'none'}"
+    yield ""
 
 
 def scores(recording: Recording) -> Mapping[str, Score]:

@@ -4,17 +4,31 @@ import os
 import platform
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["DOCUMENT", "Figure", "machine", "quantile", "rewrite", "rewrite_part", "table"]
+__all__ = [
+    "DOCUMENT",
+    "Figure",
+    "as_rows",
+    "machine",
+    "quantile",
+    "rewrite",
+    "rewrite_part",
+    "summarized",
+    "table",
+    "with_rows",
+    "without_rows",
+]
 
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 _MACHINE: Final = re.compile(r"(?<=\d{4}-\d\d-\d\d), .*(?=, load )")
 """In what `machine` says, between the day and the load."""
 _HEADINGS: Final = ("what", "measured", "at most", "")
+_SPACE: Final = re.compile(r"\n{3,}")
+_ROWS: Final = re.compile(r"<!-- rows: begin -->\n(.*?)<!-- rows: end -->\n?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +42,8 @@ class Figure:
     ceiling: float | None = None
     """The promised maximum; `None` without a promise."""
     note: str = ""
+    is_row: bool = False
+    """Left to `--rows`, unless it exceeds the promised maximum."""
 
     @property
     def is_met(self) -> bool:
@@ -57,6 +73,35 @@ def table(rows: Iterable[Sequence[str]], headings: Sequence[str] = _HEADINGS) ->
     )
 
 
+def as_rows(text: str) -> str:
+    """Text marked as single rows, which `--rows` prints and the document leaves out."""
+    return f"<!-- rows: begin -->\n{text.rstrip()}\n<!-- rows: end -->\n"
+
+
+def summarized(
+    lines: Iterable[Sequence[str]],
+    headings: Sequence[str],
+    *,
+    sums_up: Callable[[Sequence[str]], bool],
+) -> str:
+    """A table of the lines that sum up, and the others as rows."""
+    found = list(lines)
+    shown = [line for line in found if sums_up(line)]
+    others = [line for line in found if not sums_up(line)]
+    parts = (table(shown, headings), as_rows("\n" + table(others, headings)) if others else "")
+    return "\n".join(filter(None, parts))
+
+
+def with_rows(text: str) -> str:
+    """All of a text, without the marks."""
+    return _SPACE.sub("\n\n", _ROWS.sub(r"\1", text))
+
+
+def without_rows(text: str) -> str:
+    """A text as the document has it."""
+    return _SPACE.sub("\n\n", _ROWS.sub("", text))
+
+
 def quantile(values: Iterable[float], share: float) -> float:
     """The smallest value not exceeded by the given share."""
     ordered = sorted(values)
@@ -80,14 +125,14 @@ def machine() -> str:
 
 
 def rewrite(section: str, text: str, path: Path = DOCUMENT) -> None:
-    """Replace the text between a section's marks in a document.
+    """Replace the text between a section's marks in a document, without single rows.
 
     Raises:
         ValueError: the document has no such section.
     """
     head, _, tail = _section(section, path)
     partial = path.with_suffix(".partial")
-    partial.write_text(f"{head}{text.strip()}\n{tail}", encoding="utf-8")
+    partial.write_text(f"{head}{without_rows(text).strip()}\n{tail}", encoding="utf-8")
     partial.replace(path)
 
 
