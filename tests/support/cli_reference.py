@@ -23,13 +23,12 @@ As in `--help`. Options override environment variables, and these the file
 Exit status: 0 done, 1 failed, 2 usage, 78 bad configuration, 130 interrupted. Answers go to
 standard output, errors to standard error.
 """
-_TABLE: Final = "| option | what |\n|---|---|\n"
 _COLLECTOR: Final = "`--collector."
 _COLLECTORS: Final = (
-    "| `--collector.NAME`, `--no-collector.NAME` | switch a [collector](metrics.md#collectors) of"
-    " metrics on or off; setting: web.metrics.collectors.NAME |\n"
+    "- `--collector.NAME`, `--no-collector.NAME`: switch a [collector](metrics.md#collectors) of"
+    " metrics on or off; setting: web.metrics.collectors.NAME\n"
 )
-_COMMON: Final = 4
+_COMMON: Final = 2
 """Number of commands from which on an option is explained once for all of them."""
 
 
@@ -67,12 +66,12 @@ def cli_reference() -> str:
         row for each in all_commands() for row in dict.fromkeys(_rows(options_of(each)))
     )
     often = [row for row, count in counts.most_common() if count >= _COMMON]
-    common = list({row.split(" | ")[0]: row for row in reversed(often)}.values())[::-1]
+    common = list({_name(row): row for row in reversed(often)}.values())[::-1]
     told: dict[str, str] = {}
     sections = "\n".join(_section(each, common, told) for each in all_commands())
     return (
         f"{_HEAD}\n| command | what it does |\n|---|---|\n{rows}\n\n"
-        f"## Common options\n\n{_TABLE}{''.join(common)}\n{sections}"
+        f"## Common options\n\n{''.join(common)}\n{sections}"
     )
 
 
@@ -91,14 +90,14 @@ def _section(command: Command, common: Sequence[str], told: dict[str, str]) -> s
     rows = list(dict.fromkeys(_rows(options_of(command))))
     shared = ", ".join(_name(row) for row in rows if row in common)
     own = "".join(row for row in rows if row not in common)
-    link = f"| {shared} | [common](#common-options) |\n" if shared else ""
-    table = f"\n{_TABLE}{own}{link}" if rows else ""
-    return f"## `rightsizer {command.name}`\n\n{text}\n{table}"
+    link = f"- {shared}: [common](#common-options)\n" if shared else ""
+    options = f"\n{own}{link}" if rows else ""
+    return f"## `rightsizer {command.name}`\n\n{text}\n{options}"
 
 
 def _name(row: str) -> str:
-    """The option of a row without its value."""
-    return re.sub(r" [A-Z-]+`", "`", row.split(" | ", maxsplit=1)[0][2:])
+    """The option of a line without its value."""
+    return re.sub(r" [A-Z-]+`", "`", row.split(": ", maxsplit=1)[0][2:])
 
 
 def _rows(options: list[argparse.Action], before: str = "") -> Iterator[str]:
@@ -108,7 +107,7 @@ def _rows(options: list[argparse.Action], before: str = "") -> Iterator[str]:
                 yield from _rows(_options(parser), f"`{name}` ")
         else:
             called = _called(each)
-            own = f"| {before}{called} | {_help(each)} |\n"
+            own = f"- {before}{called}: {_help(each)}\n"
             yield _COLLECTORS if called.startswith(_COLLECTOR) else own
 
 
@@ -140,11 +139,11 @@ def _value(action: argparse.Action) -> str:
         name = str(
             action.metavar or (action.dest.upper() if action.option_strings else action.dest)
         )
-    return name.replace("|", "\\|") + (" ..." if action.nargs in {"+", "*"} else "")
+    return name + (" ..." if action.nargs in {"+", "*"} else "")
 
 
 def _help(action: argparse.Action) -> str:
-    text = " ".join((action.help or "").split()).replace("%%", "%").replace("|", "\\|")
+    text = " ".join((action.help or "").split()).replace("%%", "%")
     if action.default is None or isinstance(action.default, bool | list | tuple):
         return text
     # The default is the name of the current user, which no page can know.

@@ -1,5 +1,6 @@
 """`docs/metrics.md`, generated from the table of metrics."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -42,7 +43,8 @@ sum by (uuid, state) (rate(rightsizer_state_seconds_total[1d]))
   `?exclude[]=distributions`, `?name[]=rightsizer_gpu_busy_ratio`. These are not the driver's
   collectors of `rightsizer_collector_success`.
 - `web.metrics.level`: `essential`, `standard` or `full` ([cost](cost.md#levels)).
-- Origin is the telemetry tier needed: `basic` (NVML), `power`, `profiling` (GPM or DCGM).
+- In parentheses: labels, level and origin. Origin is the telemetry tier needed: `basic` (NVML),
+  `power`, `profiling` (GPM or DCGM).
 - `/metrics/dcgm` ([below](#as-dcgm-exporter)) has dcgm-exporter's names (`web.metrics.dcgm`).
 - `process_*` are prometheus_client's.
 """
@@ -62,18 +64,30 @@ def _collectors() -> Iterable[str]:
         yield ""
         yield f"{sentence}{usual}"
         yield ""
-        yield from _table([each for each in METRICS.values() if each.collector == collector])
+        yield from _listed([each for each in METRICS.values() if each.collector == collector])
 
 
-def _table(metrics: Sequence[MetricFamily]) -> Iterable[str]:
+def _listed(metrics: Sequence[MetricFamily]) -> Iterable[str]:
+    """Each with its labels, level and origin; the ones that most share are said in the head."""
     if not metrics:
         return
-    yield "| metric | labels | level | origin | meaning |"
-    yield "|---|---|---|---|---|"
-    for metric in metrics:
-        labels = ", ".join(f"`{label}`" for label in metric.labels)
-        yield f"| `{metric.name}` | {labels} | {metric.level} | {metric.origin} | {metric.help} |"
+    level = _usual(metric.level for metric in metrics)
+    origin = _usual(metric.origin for metric in metrics)
+    yield f"Unless noted, level {level}, origin {origin}."
     yield ""
+    for metric in metrics:
+        other_level = metric.level if metric.level != level else ""
+        other_origin = metric.origin if metric.origin != origin else ""
+        notes = filter(
+            None, (*(f"`{label}`" for label in metric.labels), other_level, other_origin)
+        )
+        noted = ", ".join(map(str, notes))
+        yield f"- `{metric.name}`{f' ({noted})' if noted else ''}: {metric.help}"
+    yield ""
+
+
+def _usual(values: Iterable[str]) -> str:
+    return Counter(values).most_common(1)[0][0]
 
 
 def _dcgm() -> Iterable[str]:
@@ -92,11 +106,10 @@ def _dcgm() -> Iterable[str]:
         "absent."
     )
     yield ""
-    yield "| metric | type | unit | meaning |"
-    yield "|---|---|---|---|"
     for counter in DCGM_COUNTERS:
         field = counter.field
-        yield f"| `{field.name}` | {field.type} | {counter.unit} | {counter.help} |"
+        kind = ", ".join(filter(None, (str(field.type), counter.unit)))
+        yield f"- `{field.name}` ({kind}): {counter.help}"
     yield ""
 
 
