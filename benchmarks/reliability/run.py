@@ -6,7 +6,7 @@ an agent did not recover, or left a history that cannot be read.
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -20,8 +20,8 @@ from measured import machine, rewrite, table
 
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "reliability.md"
 _HEADINGS: Final = (
-    *("fault", "unanswered scrapes", "longest, ms", "all GPUs again after, s"),
-    *("its GPUs lost, s", "others lost, s", "logged"),
+    *("faults", "unanswered scrapes", "longest, ms", "all GPUs again after, s"),
+    *("its GPUs lost, s, at most", "others lost, s", "logged"),
 )
 _AREAS: Final = {
     "driver": "Driver and GPUs",
@@ -30,6 +30,8 @@ _AREAS: Final = {
     "page": "Page and API",
     "network": "Servers that it speaks to",
 }
+_AT_START: Final = ", as the agent starts"
+_BOTH: Final = " (both)"
 _TICK_SECONDS: Final = 1.0
 
 
@@ -40,9 +42,9 @@ def main(arguments: Sequence[str]) -> int:
     with ThreadPoolExecutor(asked.at_once) as pool:
         outcomes = list(pool.map(attempt, wanted))
     text = "\n\n".join(
-        f"### {title}\n\n{table(rows, _HEADINGS)}"
+        f"### {title}\n\n{table(merged(found), _HEADINGS)}"
         for area, title in _AREAS.items()
-        if (rows := [_row(each) for each in outcomes if each.fault.area == area])
+        if (found := [each for each in outcomes if each.fault.area == area])
     )
     place = f"Measured on: {machine()}; {asked.at_once} agents at once."
     print(f"{place}\n\n{text}")
@@ -56,21 +58,42 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if broken else 0
 
 
-def _row(outcome: Outcome) -> tuple[str, ...]:
-    of_fault, of_others = outcome.lost_seconds
-    recovered = outcome.recovered_seconds
-    after = "never" if recovered is None else f"{recovered:.1f}"
-    if recovered is not None and recovered < _TICK_SECONDS:
+def merged(outcomes: Iterable[Outcome]) -> Iterator[tuple[str, ...]]:
+    """A row for all faults that are alike in what was logged, lost by others and answered."""
+    alike: dict[tuple[object, ...], list[Outcome]] = {}
+    for each in outcomes:
+        recovered, lost = each.recovered_seconds, _seconds(each.lost_seconds[1])
+        is_at_once = recovered is not None and recovered < _TICK_SECONDS
+        key = is_at_once, recovered is None, lost, each.unanswered > 0, each.warnings_logged
+        alike.setdefault(key, []).append(each)
+    return map(_row, alike.values())
+
+
+def _row(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+    first = outcomes[0]
+    recovered = [each.recovered_seconds for each in outcomes if each.recovered_seconds is not None]
+    slowest = max(recovered, default=None)
+    after = "never" if slowest is None else f"at most {slowest:.1f}"
+    if slowest is not None and slowest < _TICK_SECONDS:
         after = "at once"
+    of_fault = max((each.lost_seconds[0] for each in outcomes if each.fault.gpus), default=None)
     return (
-        outcome.fault.name,
-        f"{outcome.unanswered} of {outcome.scrapes}",
-        f"{outcome.longest_seconds * 1000:.0f}",
+        _named([each.fault.name for each in outcomes]),
+        f"{sum(each.unanswered for each in outcomes)} of {sum(each.scrapes for each in outcomes)}",
+        f"{max(each.longest_seconds for each in outcomes) * 1000:.0f}",
         after,
-        _seconds(of_fault) if outcome.fault.gpus else "",
-        _seconds(of_others),
-        ", ".join(f"`{event}`" for event in outcome.warnings_logged),
+        "" if of_fault is None else _seconds(of_fault),
+        _seconds(max(each.lost_seconds[1] for each in outcomes)),
+        ", ".join(f"`{event}`" for event in first.warnings_logged),
     )
+
+
+def _named(faults: Sequence[str]) -> str:
+    """The faults, each once where it is alike at the start and later."""
+    later = [each for each in faults if not each.endswith(_AT_START)]
+    at_start = [each for each in faults if each.removesuffix(_AT_START) not in later]
+    both = (f"{each}{_BOTH if each + _AT_START in faults else ''}" for each in later)
+    return "; ".join([*both, *at_start])
 
 
 def _seconds(lost: float) -> str:
