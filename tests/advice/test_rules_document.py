@@ -51,7 +51,7 @@ def test_the_tables_are_the_rules_own(name: str, golden: Callable[[str | Path, s
 
 def test_only_what_is_marked_is_written_again() -> None:
     """Prose is kept, and an unknown mark is an error."""
-    mark = "<!-- {}: made from the code; run `make golden` -->\n"
+    mark = "<!-- begin {} -->\n"
     page = f"before\n{mark.format('idle')}stale\n<!-- end -->\nafter\n"
 
     assert filled(page, {"idle": "new\n"}) == page.replace("stale", "new")
@@ -65,7 +65,7 @@ def test_every_rule_has_a_section_in_the_order_of_the_registry(page: str) -> Non
     names, sections = [rule.name for rule in REGISTRIES[page]], SECTIONS[page]
 
     assert [name for name in sections if name in names] == names
-    assert all(f"<!-- {name}: made" in sections[name] for name in names)
+    assert all(f"<!-- begin {name} -->" in sections[name] for name in names)
 
 
 @pytest.mark.parametrize(("page", "rule"), EVERY, ids=lambda each: getattr(each, "name", each))
@@ -97,6 +97,6 @@ def test_every_rule_over_profiles_has_a_part_that_tells_all_it_can_say() -> None
         reasons = set(named(rule, Reason)) - EVERYWHERE
         actions = set(named(rule, Action)) - {Action.NONE}
         assert set(map(str, reasons | actions)) <= documented(part)
-        assert f"<!-- {rule.name}: made" in part
+        assert f"<!-- begin {rule.name} -->" in part
         assert "- **Measures:**" in part
         assert "- **Suggests:**" in part

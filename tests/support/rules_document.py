@@ -19,7 +19,7 @@ from rightsizer.profiler.rules.rule import ProfileRule
 OVERVIEW: Final = "overview"
 PROFILE_OVERVIEW: Final = "profile_overview"
 _MARKED: Final = re.compile(
-    r"(<!-- (?P<name>\w+): made from the code; run `make golden` -->\n).*?(<!-- end -->)",
+    r"(<!-- begin (?P<name>\w+) -->\n).*?(<!-- end -->)",
     flags=re.DOTALL,
 )
 _AnyRule = Rule[Any] | FleetRule[Any]
