@@ -92,7 +92,7 @@ def test_advice_that_a_full_ledger_refuses_is_reported(advice_node: AdviceNode) 
         service.recommend()
     name = "rightsizer_recommender_dropped_findings"
     dropped = {series_key(name, severity=each): 0.0 for each in Severity}
-    assert service.gauges() == dropped | {series_key(name, severity="low"): 2.0}
+    assert service.metrics() == dropped | {series_key(name, severity="low"): 2.0}
     (warning,) = (entry for entry in logs if entry["event"] == "ledger_full")
     assert warning["dropped_low"] == 2
     assert "most_records" in warning["remedy"]

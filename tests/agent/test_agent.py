@@ -167,17 +167,17 @@ def test_a_feature_file_is_written_once_settings_name_one(tmp_path: Path) -> Non
     assert "rightsizer.gpu-count=1\n" in file.read_text()
 
 
-def test_it_reports_itself_in_counters_and_gauges() -> None:
+def test_it_reports_itself_in_metrics() -> None:
     """From the first report on, so that rates and absence alerts work."""
     report = lived_through(Minutes(3)).accountant.latest()
     assert report is not None
     agent_report = report.agent
 
-    assert agent_report.counters["rightsizer_samples_total"] == 3
-    assert agent_report.counters["rightsizer_samples_late_total"] == 0
-    assert agent_report.counters["rightsizer_history_writes_total"] == 0
+    assert agent_report.metrics["rightsizer_samples_total"] == 3
+    assert agent_report.metrics["rightsizer_samples_late_total"] == 0
+    assert agent_report.metrics["rightsizer_history_writes_total"] == 0
     assert (
-        agent_report.gauges["rightsizer_config_last_reload_success_timestamp_seconds"]
+        agent_report.metrics["rightsizer_config_last_reload_success_timestamp_seconds"]
         == EPOCH / SECOND
     )
     jobs = [job.name for job in agent_report.jobs]
@@ -216,7 +216,7 @@ def test_profiles_are_listed_counted_and_judged_by_what_a_reload_says(tmp_path: 
     assert report is not None
     for outcome in ("complaint", "fine"):
         key = series_key("rightsizer_profiles_total", format="pytorch", outcome=outcome)
-        assert report.agent.counters[key] == 1
+        assert report.agent.metrics[key] == 1
 
 
 def test_stopping_flushes(tmp_path: Path) -> None:
@@ -419,6 +419,6 @@ def test_the_outcome_of_advice_is_reported() -> None:
     name = "rightsizer_advice_outcomes_total"
 
     assert report is not None
-    assert {key: count for key, count in report.agent.counters.items() if key.startswith(name)} == {
+    assert {key: count for key, count in report.agent.metrics.items() if key.startswith(name)} == {
         series_key(name, reason="IdleHeld", outcome="expired"): 1
     }

@@ -82,7 +82,7 @@ class HistoryNode:
         def report() -> AgentReport:
             assert self.storage.history is not None
             size = float(self.storage.history.size_bytes)
-            return replace(AGENT, gauges={"rightsizer_history_size_bytes": size})
+            return replace(AGENT, metrics={"rightsizer_history_size_bytes": size})
 
         coordinator = Coordinator(
             Seconds(first, last),

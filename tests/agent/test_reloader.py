@@ -53,11 +53,11 @@ def test_all_parts_change_or_none() -> None:
     with pytest.raises(ConfigurationError, match=r"-2 is below 0\npart\.yaml:1:1: -3"):
         subject.reload()
     assert (good.value, bad.value) == (1, 1)
-    assert subject.gauges == {SUCCESSFUL: 0.0, TIME: 100.0}
+    assert subject.metrics() == {SUCCESSFUL: 0.0, TIME: 100.0}
     bad.file = worse.file = 2
     subject.reload()
     assert [part.value for part in (good, bad, worse)] == [2, 2, 2]
-    assert subject.gauges == {SUCCESSFUL: 1.0, TIME: 101.0}
+    assert subject.metrics() == {SUCCESSFUL: 1.0, TIME: 101.0}
 
 
 def test_a_part_that_reloads_itself_is_reported_too() -> None:
@@ -65,14 +65,14 @@ def test_a_part_that_reloads_itself_is_reported_too() -> None:
     part = Part()
     subject = reloader(part)
     part.trouble = "broken"
-    assert subject.gauges == {SUCCESSFUL: 0.0, TIME: 100.0}
+    assert subject.metrics() == {SUCCESSFUL: 0.0, TIME: 100.0}
     part.trouble, part.loaded = None, 150 * NANOSECONDS_PER_SECOND
-    assert subject.gauges == {SUCCESSFUL: 1.0, TIME: 150.0}
+    assert subject.metrics() == {SUCCESSFUL: 1.0, TIME: 150.0}
 
 
 def test_without_parts_there_is_nothing_to_fail() -> None:
     """An agent without a file has loaded its configuration at the start."""
-    assert reloader().gauges == {SUCCESSFUL: 1.0, TIME: 100.0}
+    assert reloader().metrics() == {SUCCESSFUL: 1.0, TIME: 100.0}
 
 
 def test_requests_are_obeyed_elsewhere_and_outlive_a_fault() -> None:

@@ -139,14 +139,14 @@ def test_nothing_is_in_force_of_a_reload_that_one_part_refuses() -> None:
         with pytest.raises(ConfigurationError, match=r"/nowhere/prices\.yaml: there is no such"):
             agent.reloader.reload()
         advised = open_advice(agent)
-        refused = dict(agent.reloader.gauges)
+        refused = dict(agent.reloader.metrics())
         file.text = ""
         agent.reloader.reload()
 
     assert agent.settings != before
     assert advised == []
     assert refused["rightsizer_config_last_reload_successful"] == 0.0
-    assert agent.reloader.gauges["rightsizer_config_last_reload_successful"] == 1.0
+    assert agent.reloader.metrics()["rightsizer_config_last_reload_successful"] == 1.0
 
 
 def test_setting_that_needs_a_restart_is_named_and_unchanged() -> None:

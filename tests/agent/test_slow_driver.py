@@ -3,7 +3,7 @@
 from structlog import get_logger
 from structlog.testing import capture_logs
 
-from rightsizer.agent.coordinator import slow_driver_gauges
+from rightsizer.agent.coordinator import driver_metrics
 from rightsizer.agent.source_log import SlowDriverLog
 from rightsizer.model.device import Device
 from rightsizer.model.snapshot import Slow, Snapshot
@@ -57,11 +57,12 @@ def test_a_quick_driver_is_not_talked_about() -> None:
     assert log_lines(*(snapshot(second) for second in range(100))) == []
 
 
-def test_gauges_tell_what_is_slow_and_what_waits() -> None:
+def test_metrics_tell_what_is_slow_and_what_waits() -> None:
     """Each GPU has a gauge; a reading taken less often has one only meanwhile."""
-    gauges = slow_driver_gauges(snapshot(1, GPU_1=("clocks", "ecc")))
+    metrics = driver_metrics(snapshot(1, GPU_1=("clocks", "ecc")))
 
-    assert gauges == {
+    assert metrics == {
+        "rightsizer_workers_abandoned": 0.0,
         'rightsizer_device_slow{uuid="GPU-0"}': 0.0,
         'rightsizer_device_slow{uuid="GPU-1"}': 1.0,
         'rightsizer_device_round_duration_seconds{uuid="GPU-1"}': 1.5,

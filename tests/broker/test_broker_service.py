@@ -186,7 +186,7 @@ def test_a_leased_gpu_is_lost_where_the_driver_says_so(node: Node, reason: Missi
     node.down = {0: Down(reason, "the GPU has fallen off the bus")}
     node.looks(12)
     is_lost = reason is Missing.LOST
-    assert node.lending.gauges()["rightsizer_broker_lost_gpus"] == is_lost
+    assert node.lending.metrics()["rightsizer_broker_lost_gpus"] == is_lost
     assert len(node.lending.manager.messages_for("a")) == is_lost
 
 

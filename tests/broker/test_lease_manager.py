@@ -53,8 +53,9 @@ def test_a_ticket_is_granted_at_the_next_look(managed: ManagedNode) -> None:
     assert [each.id for each in scheduling.state.leases] == ["a"]
     assert scheduling.place_of("b") == 1
     assert "0 of 2 can be given" in str(scheduling.why_waiting("b"))
-    assert managed.manager.counters["rightsizer_broker_grants_total"] == 1
-    assert managed.manager.gauges() == {
+    assert managed.manager.metrics() == {
+        "rightsizer_broker_grants_total": 1.0,
+        "rightsizer_broker_wait_seconds_total": 0.0,
         "rightsizer_broker_leases": 1.0,
         "rightsizer_broker_queue_length": 1.0,
         "rightsizer_broker_lost_gpus": 0.0,

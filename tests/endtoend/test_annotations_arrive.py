@@ -88,8 +88,8 @@ def test_a_grafana_that_is_away_costs_nothing_but_time(tmp_path: Path) -> None:
             eventually(
                 lambda: (
                     (latest := agent.accountant.latest())
-                    and latest.agent.gauges["rightsizer_annotations_pending"] >= 1
-                    and latest.agent.counters["rightsizer_annotation_failures_total"] >= 1
+                    and latest.agent.metrics["rightsizer_annotations_pending"] >= 1
+                    and latest.agent.metrics["rightsizer_annotation_failures_total"] >= 1
                 ),
                 30,
             )

@@ -7,9 +7,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from cases import finding, judgement
 from publish_reports import node_report
-from rightsizer.advice.service import recommender_gauges
+from rightsizer.accounting.service import NodeAccounts
+from rightsizer.accounting.settings import AccountingSettings
+from rightsizer.advice.policy import PolicySet
+from rightsizer.advice.service import Recommender
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.exposition.settings import MetricsSettings
+from rightsizer.io.clock import SystemClock
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import FindingKind, Reason, Savings, Severity
 from rightsizer.model.metric_family import Level
@@ -102,11 +106,11 @@ def test_verdicts_are_counted_by_reason() -> None:
         "abstained": "only 30 s of telemetry",
     }
     well = {"kind": FindingKind.OPTIMIZED, "reasons": ()}
-    found = recommender_gauges(
-        [judgement(), judgement(), judgement(**silent), judgement(**well)],
-    )
+    recommender = Recommender(NodeAccounts(AccountingSettings()), (), PolicySet(()), SystemClock())
+    recommender.judgements = (judgement(), judgement(), judgement(**silent), judgement(**well))
 
-    assert found == {
+    assert recommender.metrics() == {
+        "rightsizer_recommender_rule_failures_total": 0.0,
         'rightsizer_recommender_findings{reason="IdleHeld"}': 2.0,
         'rightsizer_recommender_abstentions{reason="InsufficientData"}': 1.0,
     }

@@ -265,7 +265,9 @@ def test_unknown_risk_and_savings_are_absent() -> None:
 def test_the_agents_own_numbers_are_found_by_name() -> None:
     """Untouched counters start at 0; names missing from the table are not exported."""
     report = node_report()
-    agent = replace(report.agent, gauges={"rightsizer_made_up": 1.0})
+    metrics = {**report.agent.metrics, "rightsizer_made_up": 1.0}
+    del metrics["rightsizer_history_size_bytes"]
+    agent = replace(report.agent, metrics=metrics)
     text = text_of(replace(report, agent=agent))
     assert value(text, "rightsizer_samples_total") == 93600.0
     assert value(text, "rightsizer_annotations_total") == 0.0

@@ -101,7 +101,7 @@ def test_an_agent_that_nobody_asked_captures_nothing() -> None:
     report = agent.accountant.latest()
     assert report is not None
     assert not {"profiles", "capture"} & set(jobs(agent))
-    assert not any("captures" in name for name in report.agent.counters)
+    assert not any("captures" in name for name in report.agent.metrics)
 
 
 def test_a_drop_folder_alone_is_read(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_an_agent_that_captures_counts_every_outcome_from_the_start(tmp_path: Pa
         assert set(jobs(agent)) >= {"profiles", "capture"}
     report = agent.accountant.latest()
     assert report is not None
-    outcomes = {name: value for name, value in report.agent.counters.items() if "captures" in name}
+    outcomes = {name: value for name, value in report.agent.metrics.items() if "captures" in name}
     assert outcomes == {
         f'rightsizer_captures_total{{outcome="{each}"}}': 0.0
         for each in ("landed", "empty", "failed", "timed_out", "interrupted")

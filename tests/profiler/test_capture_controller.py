@@ -57,8 +57,8 @@ def test_a_starved_job_is_profiled_once_and_the_profile_read(node: CaptureNode) 
     node.pass_minutes(60)
     assert len(node.captures) == 1
     assert node.waits == "it was profiled 1 h 1 min ago, and rests for 1 d"
-    assert node.service.counters()['rightsizer_captures_total{outcome="landed"}'] == 1.0
-    assert sum(node.service.counters().values()) == 1.0
+    assert node.service.metrics()['rightsizer_captures_total{outcome="landed"}'] == 1.0
+    assert sum(node.service.metrics().values()) == 1.0
 
 
 def test_the_counters_are_released_while_it_records(tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ def test_a_profile_that_lands_late_is_a_profile(tmp_path: Path) -> None:
         node.repository.put_files([ReadFile(f"{node.captures[0].id}/late.json", 1, 1)])
         node.pass_minutes(1)
         assert node.outcomes == [CaptureOutcome.LANDED]
-        assert sum(node.service.counters().values()) == 1.0
+        assert sum(node.service.metrics().values()) == 1.0
 
 
 def test_nobody_is_called_for_processes_that_nobody_knows(node: CaptureNode) -> None:

@@ -164,7 +164,7 @@ def agent_report() -> AgentReport:
             _job("flush", 1560, 0.004),
             _job("prune", 26, 0.03),
         ),
-        counters={
+        metrics={
             "rightsizer_samples_total": 93600.0,
             **{
                 series_key("rightsizer_log_messages_total", level=level): count
@@ -173,8 +173,6 @@ def agent_report() -> AgentReport:
             series_key(
                 "rightsizer_advice_outcomes_total", reason="IdleHeld", outcome="succeeded"
             ): 2.0,
-        },
-        gauges={
             "rightsizer_history_size_bytes": 25e6,
             "rightsizer_recommender_findings": 3.0,
             "rightsizer_recommender_abstentions": 1.0,

@@ -53,8 +53,8 @@ def test_link_to_the_report_document_needs_a_history() -> None:
     """A browser gets the document, not its JSON; without a history none can be made."""
     page = WebPage(FreshnessSettings(), FitSettings(), 60.0)
     report = node_report()
-    bare = replace(report, agent=replace(report.agent, gauges={}))
-    assert "rightsizer_history_size_bytes" in report.agent.gauges
+    bare = replace(report, agent=replace(report.agent, metrics={}))
+    assert "rightsizer_history_size_bytes" in report.agent.metrics
     href = 'href="api/v1/report/document"'
     assert href in page.render(report, NOW).decode()
     assert href not in page.render(bare, NOW).decode()

@@ -164,8 +164,8 @@ class ActionController:
         """Stop the running action, before the history closes."""
         self._runner.stop()
 
-    def counters(self) -> dict[str, float]:
-        """Number of outcomes, by metric name."""
+    def metrics(self) -> dict[str, float]:
+        """Number of outcomes, by action and outcome."""
         return {
             series_key("rightsizer_actions_total", action=action, outcome=outcome): float(count)
             for (action, outcome), count in self._audit.counts.items()

@@ -128,6 +128,22 @@ class Recommender:
         rules, _ = self._judges
         return rules[0].market if rules else Market()
 
+    def metrics(self) -> dict[str, float]:
+        """Failed rules; complaints and abstentions of the last run by first reason."""
+        counts: Counter[tuple[str, str]] = Counter()
+        for judgement in self.judgements:
+            finding = judgement.finding
+            reason = finding.reasons[0].value if finding.reasons else ""
+            if finding.is_actionable:
+                counts["rightsizer_recommender_findings", reason] += 1
+            elif finding.abstained is not None:
+                counts["rightsizer_recommender_abstentions", reason] += 1
+        failures = float(self.failures.total())
+        return {
+            "rightsizer_recommender_rule_failures_total": failures,
+            **{series_key(name, reason=reason): float(n) for (name, reason), n in counts.items()},
+        }
+
     def change(self, rules: Sequence[Rule[Any]], policies: PolicySet) -> None:
         """Replace rules and policies from the next run on."""
         self._judges = (tuple(rules), policies)
@@ -165,19 +181,6 @@ class Recommender:
         cases = self._accounts.snapshot(now).cases(None)
         found = judge_span(cases, rules, policies.with_thresholds, self._note_failure)
         return tuple(each.finding for each in policies.suppressed(found, now))
-
-
-def recommender_gauges(judgements: Sequence[Judgement]) -> dict[str, float]:
-    """Number of complaints and abstentions by first reason; bounded by the number of reasons."""
-    counts: Counter[tuple[str, str]] = Counter()
-    for judgement in judgements:
-        finding = judgement.finding
-        reason = finding.reasons[0].value if finding.reasons else ""
-        if finding.is_actionable:
-            counts["rightsizer_recommender_findings", reason] += 1
-        elif finding.abstained is not None:
-            counts["rightsizer_recommender_abstentions", reason] += 1
-    return {series_key(name, reason=reason): float(n) for (name, reason), n in counts.items()}
 
 
 class EventSink(Protocol):
@@ -315,15 +318,14 @@ class AdviceService:
         """
         attempt_all(sink.deliver for sink in self._sinks)
 
-    def gauges(self) -> dict[str, float]:
-        """Findings dropped by the last run for lack of room, by severity."""
-        dropped = self._ledger.dropped
-        return {
-            series_key("rightsizer_recommender_dropped_findings", severity=each): float(
-                dropped.get(each, 0)
-            )
-            for each in Severity
-        }
+    def metrics(self) -> dict[str, float]:
+        """Ended advice by reason and outcome; findings without room in the ledger by severity."""
+        dropped, name = self._ledger.dropped, "rightsizer_recommender_dropped_findings"
+        found = {series_key(name, severity=each): float(dropped.get(each, 0)) for each in Severity}
+        for (reason, outcome), count in self.outcomes.items():
+            key = series_key("rightsizer_advice_outcomes_total", reason=reason, outcome=outcome)
+            found[key] = float(count)
+        return found
 
     def _note(self, events: Sequence[AdviceEvent]) -> None:
         self.advice = self._ledger.advice()

@@ -10,24 +10,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rightsizer import __version__
 from rightsizer.accounting.service import AccountingService, SpanCache
-from rightsizer.actions.feature import action_controller, action_state, actions_route
 from rightsizer.advice.policy import PolicySet, apply_policies
 from rightsizer.advice.rules.rule import Rule
 from rightsizer.advice.service import (
     AdviceService,
     Recommender,
     configured_rules,
-    recommender_gauges,
 )
 from rightsizer.advice.storage import Storage
-from rightsizer.agent.coordinator import Coordinator, Heartbeat, slow_driver_gauges
+from rightsizer.agent.coordinator import Coordinator, Heartbeat, driver_metrics
+from rightsizer.agent.features import FeatureContext, Features
 from rightsizer.agent.history_writer import HistoryWriter
 from rightsizer.agent.local_api import flush_route, report_route
 from rightsizer.agent.node_labels import LabelWriter
 from rightsizer.agent.reloader import Reloader, SettingsPart
 from rightsizer.agent.settings import Settings
 from rightsizer.agent.source_log import SourceLog
-from rightsizer.broker.feature import broker_service, closed_routes, place_route
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.io.clock import Clock
 from rightsizer.io.heap import trim
@@ -36,14 +34,12 @@ from rightsizer.io.log import LogCounter, logger, tune
 from rightsizer.io.systemd import Notifier
 from rightsizer.model.device import Device
 from rightsizer.model.errors import HistoryError
-from rightsizer.model.metric_family import series_key
 from rightsizer.model.report import AgentReport, Report
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.model.window import Window
 from rightsizer.notify.service import NotificationService
-from rightsizer.profiler.capture.feature import CaptureContext, CaptureState, captures_route
-from rightsizer.profiler.service import ProfileService, profiles_route
+from rightsizer.profiler.service import ProfileService
 from rightsizer.report.facts import price_rate
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.telemetry.source import ReleaseController, SnapshotSource, StillHeld
@@ -54,7 +50,6 @@ from rightsizer.web.server import Reloadable, WebAccess, WebServer, configured_a
 
 if TYPE_CHECKING:
     from rightsizer.broker.slot import LeaseSlot
-    from rightsizer.profiler.capture.service import CaptureService
 
 
 _RESTORED: Final = 30 * 86400.0
@@ -100,17 +95,14 @@ class Agent:
         self.advice_service = AdviceService(self.recommender, ledger, storage, sinks, clock)
         kept = settings.history.retention, settings.history.fine_retention
         self.history_writer = HistoryWriter(self.accountant, storage, clock, *kept)
-        self._captures = self._capture_service(controls or ReleaseController(clock), still_held)
-        latest, database, notify = self.accountant.latest, storage.database, self._sinks.notify
-        self._actions = action_controller(settings, self.advice_service, latest, database, clock)
-        self._features = tuple(each for each in (self._captures, self._actions) if each)
-        self._broker = broker_service(settings, latest, self._freshness(), clock, notify)
+        self._features = self._new_features(controls or ReleaseController(clock), still_held)
+        latest = self.accountant.latest
         self._labels = LabelWriter(lambda: self.settings.labels, latest, self._seats_of, clock)
         self.jobs = Jobs(self._schedule(settings), clock)
         access = access or configured_access(settings.web, clock.wall_time)
         self.reloader = self._reloader(access.files, reread)
         self.coordinator = Coordinator(source, clock, self._interval, self._on_snapshot)
-        note_claim = self._actions.note_claim if self._actions else None
+        note_claim = self._features.actions.note_claim if self._features.actions else None
         self._advice_routes = AdviceApi(self.advice_service, settings.rule_trees, note_claim)
         self._exposition = self._new_exposition()
         self.server = self._server(access, local_routes)
@@ -133,28 +125,21 @@ class Agent:
         devices = report.devices if report else ()
         return {each.device.uuid: each.device.title for each in devices}
 
-    def _capture_service(
-        self, controls: ReleaseController, still_held: StillHeld
-    ) -> CaptureService | None:
-        settings = self.settings.profiles
-        if not settings.drop_folder.path:
-            return None
-        # Imported on use: most agents have no drop folder.
-        from rightsizer.profiler.capture.repository import CaptureRepository  # noqa: PLC0415
-        from rightsizer.profiler.capture.service import CaptureService  # noqa: PLC0415
-
-        latest, advice, recommender = self.accountant.latest, self.advice_service, self.recommender
-        return CaptureService(
-            settings.drop_folder,
-            settings.capture,
-            CaptureContext(latest, lambda: recommender.judgements, lambda: advice.advice),
-            CaptureRepository(self._storage.database),
-            self.profiles.take,
-            limits=lambda: self.settings.profiles.read_limits,
+    def _new_features(self, controls: ReleaseController, still_held: StillHeld) -> Features:
+        context = FeatureContext(
+            settings=lambda: self.settings,
+            accountant=self.accountant,
+            recommender=self.recommender,
+            advice=self.advice_service,
+            profiles=self.profiles,
+            database=self._storage.database,
+            freshness=self._freshness(),
+            clock=self._clock,
+            notify=self._sinks.notify,
             controls=controls,
             still_held=still_held,
-            clock=self._clock,
         )
+        return Features(context)
 
     def recommend(self) -> None:
         """Run the rules, and return the memory that they and readers of the page left free."""
@@ -173,7 +158,7 @@ class Agent:
             Job("annotate", advice.deliver, 60.0),
             # No-op while no file is set; a reload may set one.
             Job("label", self._labels.write, settings.labels.interval),
-            *(job for feature in self._features for job in feature.jobs),
+            *(job for feature in self._features.all for job in feature.jobs),
         )
 
     def _seats_of(self, report: Report) -> tuple[LeaseSlot, ...]:
@@ -203,8 +188,8 @@ class Agent:
         self.history_writer.keep(settings.history.retention, settings.history.fine_retention)
         self._advice_routes.rules = settings.rule_trees
         self.profiles.follow(settings.profiles)
-        if self._broker:
-            self._broker.follow(settings)
+        if self._features.broker:
+            self._features.broker.follow(settings)
         self._exposition.change(settings.web.metrics)
         tune(settings.log.level, settings.log.repeat_interval)
         for job in self._schedule(settings):
@@ -233,13 +218,9 @@ class Agent:
             local_routes=(
                 *local_routes,
                 *self._advice_routes.routes,
-                profiles_route(self.profiles.profiles),
-                captures_route(self._captures.state if self._captures else CaptureState),
-                actions_route(partial(action_state, self._actions, self._storage.database)),
+                *self._features.routes,
                 flush_route(self.history_writer.flush),
-                place_route(lambda: self.settings, self._broker),
                 report_route(lambda: self.settings),
-                *(self._broker.routes if self._broker else closed_routes()),
                 *lifecycle_routes(self.reloader.reload, is_enabled=settings.web.enable_lifecycle),
             ),
             access=access,
@@ -257,10 +238,8 @@ class Agent:
         with ExitStack() as failed:
             failed.callback(self.close)
             self._restore()
-            for feature in self._features:
+            for feature in self._features.all:
                 feature.start()
-            if self._broker:
-                self._broker.start()
             self.server.start()
             self.reloader.start()
             self.jobs.start()
@@ -290,10 +269,9 @@ class Agent:
         parts: tuple[tuple[str, Callable[[], None]], ...] = (
             ("storage", self._storage.close),
             ("source", self._source.close),
-            *((("broker", self._broker.stop),) if self._broker else ()),
+            *((type(each).__name__, each.stop) for each in self._features.all),
             ("server", self.server.stop),
             ("flush", partial(self.jobs.run, "flush")),
-            *((type(each).__name__, each.stop) for each in reversed(self._features)),
             ("jobs", self.jobs.stop),
             ("reloader", self.reloader.stop),
         )
@@ -346,45 +324,25 @@ class Agent:
             collectors=snapshot.collectors,
             jobs=self.jobs.reports(),
             trouble=snapshot.trouble,
-            counters=self._counters(),
-            gauges=self._gauges(snapshot),
+            metrics=self._metrics(snapshot),
         )
 
-    def _counters(self) -> dict[str, float]:
-        writes = self.history_writer.counts.items()
-        counters = {f"rightsizer_{name}_total": float(count) for name, count in writes}
-        failures = self.recommender.failures.total()
-        counters["rightsizer_recommender_rule_failures_total"] = failures
-        counters["rightsizer_samples_total"] = self.coordinator.samples
-        counters["rightsizer_samples_failed_total"] = self.coordinator.failed_ticks
-        counters["rightsizer_samples_late_total"] = self.coordinator.late_samples
-        for (reason, outcome), count in self.advice_service.outcomes.items():
-            key = series_key("rightsizer_advice_outcomes_total", reason=reason, outcome=outcome)
-            counters[key] = count
-        for (profile_format, outcome), count in self.profiles.counts.items():
-            key = series_key("rightsizer_profiles_total", format=profile_format, outcome=outcome)
-            counters[key] = count
-        for level, count in self._log_counter.by_level().items():
-            counters[series_key("rightsizer_log_messages_total", level=level)] = count
-        for feature in self._features:
-            counters |= feature.counters()
-        if self._broker:
-            counters |= self._broker.counters()
-        return counters | self._sinks.counters()
-
-    def _gauges(self, snapshot: Snapshot) -> dict[str, float]:
-        gauges = {
-            **recommender_gauges(self.recommender.judgements),
-            **self.advice_service.gauges(),
-            "rightsizer_workers_abandoned": float(snapshot.abandoned_workers),
-            **slow_driver_gauges(snapshot),
-            **self.reloader.gauges,
-        }
-        if self._storage.history is not None:
-            gauges["rightsizer_history_size_bytes"] = self._storage.history.size_bytes
-        if self._broker:
-            gauges |= self._broker.gauges()
-        return gauges | self._sinks.gauges()
+    def _metrics(self, snapshot: Snapshot) -> dict[str, float]:
+        sources: tuple[Callable[[], Mapping[str, float]], ...] = (
+            self.history_writer.metrics,
+            self.coordinator.metrics,
+            self.recommender.metrics,
+            self.advice_service.metrics,
+            self.profiles.metrics,
+            self.reloader.metrics,
+            self._sinks.metrics,
+            self._log_counter.metrics,
+            *(feature.metrics for feature in self._features.all),
+        )
+        found = driver_metrics(snapshot)
+        for metrics in sources:
+            found |= metrics()
+        return found
 
 
 def _noted(windows: Iterable[Window], ends: dict[str, Nanoseconds]) -> Iterator[Window]:

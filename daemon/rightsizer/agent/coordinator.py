@@ -43,21 +43,21 @@ class Heartbeat:
         return True
 
 
-def slow_driver_gauges(snapshot: Snapshot) -> dict[str, float]:
-    """Return the gauges of a slow driver by series; empty for a source without a driver."""
-    gauges = {
-        series_key("rightsizer_device_slow", uuid=each.uuid): float(each.uuid in snapshot.slow)
-        for each in snapshot.devices
-        if each.mig is None
-    }
+def driver_metrics(snapshot: Snapshot) -> dict[str, float]:
+    """Abandoned workers, and devices and collectors that a slow driver delays."""
+    found = {"rightsizer_workers_abandoned": float(snapshot.abandoned_workers)}
+    for device in snapshot.devices:
+        if device.mig is None:
+            key = series_key("rightsizer_device_slow", uuid=device.uuid)
+            found[key] = float(device.uuid in snapshot.slow)
     for uuid, of in snapshot.slow.items():
         key = series_key("rightsizer_device_round_duration_seconds", uuid=uuid)
-        gauges[key] = of.round_seconds
+        found[key] = of.round_seconds
     postponed = Counter(name for of in snapshot.slow.values() for name in of.postponed)
     for name, count in postponed.items():
         key = series_key("rightsizer_collector_postponed_devices", collector=name)
-        gauges[key] = float(count)
-    return gauges
+        found[key] = float(count)
+    return found
 
 
 class Coordinator:
@@ -79,6 +79,14 @@ class Coordinator:
         self.samples = 0
         self.late_samples = 0
         """Samples taken more than an interval after they were due."""
+
+    def metrics(self) -> dict[str, float]:
+        """Samples taken, failed and late since the start."""
+        return {
+            "rightsizer_samples_total": float(self.samples),
+            "rightsizer_samples_failed_total": float(self.failed_ticks),
+            "rightsizer_samples_late_total": float(self.late_samples),
+        }
 
     def run(self, stop: threading.Event) -> None:
         """Tick once an interval; skip ticks missed during a slow one."""

@@ -44,6 +44,13 @@ class HistoryWriter:
             }
         )
 
+    def metrics(self) -> dict[str, float]:
+        """Writes, failures and breaks since the start, and the size."""
+        found = {f"rightsizer_{name}_total": float(n) for name, n in self.counts.items()}
+        if self._storage.history is not None:
+            found["rightsizer_history_size_bytes"] = self._storage.history.size_bytes
+        return found
+
     def keep(self, retention_seconds: float, fine_seconds: float) -> None:
         """Change the retention, from the next pruning on."""
         self._retention: Nanoseconds = nanoseconds(retention_seconds)

@@ -54,9 +54,8 @@ class Reloader:
             finally:
                 self._notifier.reloaded()
 
-    @property
-    def gauges(self) -> dict[str, float]:
-        """Gauges: whether the last reload succeeded, and the time of the last success."""
+    def metrics(self) -> dict[str, float]:
+        """Whether the last reload succeeded, and the time of the last success."""
         trouble = any(part.trouble is not None for part in self._parts)
         loaded = max([self._succeeded, *(part.loaded for part in self._parts)])
         return {

@@ -81,15 +81,15 @@ class LeaseManager:
         self.listener: Callable[[BrokerEvent], None] = lambda _: None
         """Called for every event, after its state is saved."""
         self._log = logger("broker")
-        self.counters = {_GRANTS: 0.0, _WAITED: 0.0}
-        """By metric name, since the agent started."""
+        self._counters = {_GRANTS: 0.0, _WAITED: 0.0}
         self.woken = threading.Event()
         """Set to request an observation before the next regular turn."""
 
-    def gauges(self) -> dict[str, float]:
-        """Current gauges by metric name."""
+    def metrics(self) -> dict[str, float]:
+        """Grants and waiting since the start; current leases, queue and lost GPUs."""
         state = self.overview.state
         return {
+            **self._counters,
             "rightsizer_broker_leases": float(len(state.leases)),
             "rightsizer_broker_queue_length": float(len(state.tickets)),
             "rightsizer_broker_lost_gpus": float(
@@ -164,8 +164,8 @@ class LeaseManager:
             )
             for lease in (record.lease for record in step.grants):
                 waited_seconds = seconds(lease.granted - lease.asked)
-                self.counters[_GRANTS] += 1
-                self.counters[_WAITED] += waited_seconds
+                self._counters[_GRANTS] += 1
+                self._counters[_WAITED] += waited_seconds
         self._publish(step.events)
 
     def close(self) -> None:

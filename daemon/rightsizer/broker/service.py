@@ -23,6 +23,7 @@ from rightsizer.broker.transitions import BrokerTransition
 from rightsizer.host.files import read_line
 from rightsizer.host.process_table import ProcessTable, user_name
 from rightsizer.io.clock import Clock
+from rightsizer.io.jobs import Job
 from rightsizer.io.log import logger
 from rightsizer.model.report import Report
 from rightsizer.model.units import Nanoseconds, seconds
@@ -93,7 +94,9 @@ class BrokerService:
         except BaseException:
             self._repository.close()
             raise
-        self.manager.listener, self.gauges = self._notify_webhooks, self.manager.gauges
+        self.manager.listener, self.metrics = self._notify_webhooks, self.manager.metrics
+        self.jobs: tuple[Job, ...] = ()
+        """None: a thread of its own serves the queue."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="broker", daemon=True)
 
@@ -111,10 +114,6 @@ class BrokerService:
         reserved = {uuid for each in begun for uuid in each.uuids}
         pids = self._observer.leased_pids(state)
         return LeasedSlots(state.leased(), reserved, pids, _reserved_later(state, now))
-
-    def counters(self) -> dict[str, float]:
-        """By metric name, since the agent started."""
-        return dict(self.manager.counters)
 
     def follow(self, settings: BrokerFeatureSettings) -> None:
         """Apply other settings from now on."""

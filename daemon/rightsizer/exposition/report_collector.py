@@ -42,7 +42,7 @@ def _add_agent(families: Families, agent: AgentReport) -> None:
         ):
             families.add(f"rightsizer_job_{name}", value, job.name)
     values = dict.fromkeys(_PLAIN_COUNTERS, 0.0) | _recommender(agent.jobs)
-    for name, labels, value in _series(values | dict(agent.counters) | dict(agent.gauges)):
+    for name, labels, value in _series(values | dict(agent.metrics)):
         families.add(name, value, *labels)
 
 

@@ -26,7 +26,6 @@ from rightsizer.io.log import configure, logger
 from rightsizer.io.systemd import Notifier, stop_on_signals
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.errors import RightsizerError
-from rightsizer.model.metric_family import series_key
 from rightsizer.model.report import AgentReport, Report
 from rightsizer.model.units import seconds
 from rightsizer.web.advice_api import AdviceApi
@@ -202,10 +201,6 @@ class FleetService:
     def _new_report(self) -> Report:
         found, limit = self._found, self._settings.fleet.exported_maximum
         gauges = {} if found is None else fleet_gauges(found, limit)
-        outcomes = {
-            series_key("rightsizer_advice_outcomes_total", reason=reason, outcome=outcome): count
-            for (reason, outcome), count in self.advice_service.outcomes.items()
-        }
         used = {metric: float(getattr(self._used, name)) for name, metric in USED.items()}
         return Report(
             generation=self._generation,
@@ -219,8 +214,12 @@ class FleetService:
                 interval_seconds=self._settings.fleet.interval_seconds,
                 jobs=self._jobs.reports(),
                 trouble=self.trouble,
-                counters={**outcomes, **used, **self._notifications.counters()},
-                gauges={**gauges, **self.advice_service.gauges(), **self._notifications.gauges()},
+                metrics={
+                    **gauges,
+                    **used,
+                    **self.advice_service.metrics(),
+                    **self._notifications.metrics(),
+                },
             ),
         )
 

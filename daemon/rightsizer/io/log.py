@@ -8,7 +8,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Final, TextIO, TypeAlias, cast
 
 import structlog
@@ -24,6 +23,7 @@ from structlog.tracebacks import ExceptionDictTransformer
 from structlog.types import EventDict, FilteringBoundLogger, Processor
 
 from rightsizer.io.log_settings import LogFormat, LogLevel, LogSettings
+from rightsizer.model.metric_family import series_key
 from rightsizer.model.units import Nanoseconds, nanoseconds
 
 Logger: TypeAlias = FilteringBoundLogger
@@ -65,10 +65,12 @@ class LogCounter:
             self._counts[event["level"]] += 1
         return event
 
-    def by_level(self) -> Mapping[str, int]:
-        """Messages since the start, with all levels present."""
+    def metrics(self) -> dict[str, float]:
+        """Messages since the start by level, all levels present."""
         with self._lock:
-            return MappingProxyType(self._counts.copy())
+            counts = self._counts.copy()
+        name = "rightsizer_log_messages_total"
+        return {series_key(name, level=level): float(count) for level, count in counts.items()}
 
 
 @dataclass(slots=True)

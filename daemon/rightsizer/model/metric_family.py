@@ -140,7 +140,7 @@ class MetricFamily:
 
 
 def series_key(name: str, **labels: str) -> str:
-    """Key of a labeled series in `AgentReport.counters` and `gauges`.
+    """Key of a labeled series in `AgentReport.metrics`.
 
     Without labels it is just the metric's name.
     """

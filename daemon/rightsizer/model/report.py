@@ -128,10 +128,8 @@ class AgentReport:
     jobs: tuple[JobReport, ...] = ()
     trouble: str | None = None
     """Why there are no devices, or `None` if there are."""
-    counters: Mapping[str, float] = field(default_factory=dict)
-    """The agent's counters by metric name."""
-    gauges: Mapping[str, float] = field(default_factory=dict)
-    """The agent's gauges by metric name."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """The agent's own counters and gauges by series."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,20 +174,16 @@ class Delivery(ABC, Generic[_Body]):
             self._settle(failure)
         return self._count(pending=len(self._pending()))
 
-    def counters(self) -> dict[str, float]:
-        """Attempts and failures by series."""
-        report, labels = self.report, self._labels
-        return {
+    def metrics(self) -> dict[str, float]:
+        """Attempts, failures, pending messages and last success by series."""
+        report, labels, (pending, last_success) = self.report, self._labels, self._gauges
+        found = {
             series_key(name, **labels): float(getattr(report, figure))
             for name, figure in self._counters.items()
         }
-
-    def gauges(self) -> dict[str, float]:
-        """Pending messages and last success by series."""
-        report, (pending, last_success) = self.report, self._gauges
-        found = {series_key(pending, **self._labels): float(report.pending)}
+        found[series_key(pending, **labels)] = float(report.pending)
         if report.last_success is not None:
-            found[series_key(last_success, **self._labels)] = seconds(report.last_success)
+            found[series_key(last_success, **labels)] = seconds(report.last_success)
         return found
 
     @property

@@ -81,13 +81,9 @@ class NotificationService:
         """Let every delivery send its pending messages; raise the first failure at the end."""
         attempt_all(delivery.deliver for delivery in self._deliveries)
 
-    def counters(self) -> dict[str, float]:
-        """Attempts and failures by series."""
-        return {name: value for each in self._deliveries for name, value in each.counters().items()}
-
-    def gauges(self) -> dict[str, float]:
-        """Pending messages and last successes by series."""
-        return {name: value for each in self._deliveries for name, value in each.gauges().items()}
+    def metrics(self) -> dict[str, float]:
+        """Attempts, failures, pending messages and last successes by series."""
+        return {name: value for each in self._deliveries for name, value in each.metrics().items()}
 
     def _grafana(self, settings: GrafanaSettings) -> tuple[Delivery[Any], ...]:
         if not settings.url:

@@ -17,6 +17,7 @@ from rightsizer.io.clock import Clock
 from rightsizer.io.log import logger
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import HistoryError
+from rightsizer.model.metric_family import series_key
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
 from rightsizer.profiler.settings import ProfileSettings
 from rightsizer.report.json_encoder import attributes, encode_finding
@@ -56,6 +57,14 @@ class ProfileService:
             self._log.warning("profiles_unreadable", error=str(error))
         self.counts: Counter[tuple[str, str]] = Counter()
         """Profiles taken since the start, by format and outcome."""
+
+    def metrics(self) -> dict[str, float]:
+        """Profiles taken since the start, by format and outcome."""
+        name = "rightsizer_profiles_total"
+        return {
+            series_key(name, format=profile_format, outcome=outcome): float(count)
+            for (profile_format, outcome), count in self.counts.items()
+        }
 
     def follow(self, settings: ProfileSettings) -> None:
         """Apply other settings to the next profiles and to retention."""

@@ -71,8 +71,8 @@ class CaptureService:
         if self._controller is not None:
             self._controller.stop()
 
-    def counters(self) -> dict[str, float]:
-        """Captures by outcome, as metrics."""
+    def metrics(self) -> dict[str, float]:
+        """Captures since the start, by outcome."""
         if self._controller is None:
             return {}
         return {

@@ -1,0 +1,121 @@
+"""Features of an agent: the protocol, and the registry that loads those its settings configure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from rightsizer.accounting.service import AccountingService
+from rightsizer.actions.feature import action_controller, action_state, actions_route
+from rightsizer.advice.service import AdviceService, Recommender
+from rightsizer.agent.settings import Settings
+from rightsizer.broker.feature import broker_service, closed_routes, place_route
+from rightsizer.io.clock import Clock
+from rightsizer.io.database import Database
+from rightsizer.io.jobs import Job
+from rightsizer.model.frozen import dataclass
+from rightsizer.profiler.capture.feature import CaptureContext, CaptureState, captures_route
+from rightsizer.profiler.service import ProfileService, profiles_route
+from rightsizer.report.freshness import FreshnessSettings
+from rightsizer.telemetry.source import ReleaseController, StillHeld
+from rightsizer.web.router import Route
+
+if TYPE_CHECKING:
+    from rightsizer.actions.controller import ActionController
+    from rightsizer.broker.service import BrokerService
+    from rightsizer.profiler.capture.service import CaptureService
+
+
+class Feature(Protocol):
+    """A capability beside sampling and advice."""
+
+    @property
+    def jobs(self) -> Sequence[Job]:
+        """Jobs at intervals."""
+
+    def start(self) -> None:
+        """Start, once the history is restored."""
+
+    def stop(self) -> None:
+        """End its work, before the history closes."""
+
+    def metrics(self) -> Mapping[str, float]:
+        """Counters and gauges by series, `device_up{uuid="..."}`."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureContext:
+    """Parts of an agent that its features use."""
+
+    settings: Callable[[], Settings]
+    """Those in force."""
+    accountant: AccountingService
+    recommender: Recommender
+    advice: AdviceService
+    profiles: ProfileService
+    database: Database
+    freshness: FreshnessSettings
+    clock: Clock
+    notify: Callable[[str], None]
+    """Sends JSON to the webhooks."""
+    controls: ReleaseController
+    still_held: StillHeld
+
+
+class Features:
+    """The features that the settings configure; others are not imported."""
+
+    def __init__(self, context: FeatureContext) -> None:
+        """Create the features, without starting them.
+
+        Raises:
+            HistoryError: the broker's database cannot be opened.
+        """
+        self._context, settings = context, context.settings()
+        latest, clock = context.accountant.latest, context.clock
+        self.captures = _capture_service(context)
+        self.actions: ActionController | None = action_controller(
+            settings, context.advice, latest, context.database, clock
+        )
+        self.broker: BrokerService | None = broker_service(
+            settings, latest, context.freshness, clock, context.notify
+        )
+        found = self.captures, self.actions, self.broker
+        self.all: tuple[Feature, ...] = tuple(each for each in found if each)
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """Routes of all features; those that are off say so, or show what earlier agents did."""
+        context = self._context
+        return (
+            profiles_route(context.profiles.profiles),
+            captures_route(self.captures.state if self.captures else CaptureState),
+            actions_route(partial(action_state, self.actions, context.database)),
+            place_route(context.settings, self.broker),
+            *(self.broker.routes if self.broker else closed_routes()),
+        )
+
+
+def _capture_service(context: FeatureContext) -> CaptureService | None:
+    settings = context.settings().profiles
+    if not settings.drop_folder.path:
+        return None
+    # Imported on use: most agents have no drop folder.
+    from rightsizer.profiler.capture.repository import CaptureRepository  # noqa: PLC0415
+    from rightsizer.profiler.capture.service import CaptureService  # noqa: PLC0415
+
+    recommender, advice = context.recommender, context.advice
+    return CaptureService(
+        settings.drop_folder,
+        settings.capture,
+        CaptureContext(
+            context.accountant.latest, lambda: recommender.judgements, lambda: advice.advice
+        ),
+        CaptureRepository(context.database),
+        context.profiles.take,
+        limits=lambda: context.settings().profiles.read_limits,
+        controls=context.controls,
+        still_held=context.still_held,
+        clock=context.clock,
+    )
