@@ -44,10 +44,13 @@ _ANNOTATED = (
 )
 
 
+_TRIED = "".join(f"> {line}\n" for line in _LINES.splitlines())
+
+
 @pytest.mark.parametrize(
     "text",
-    [_LINES, _JSON, _BATCHES, _ANNOTATED],
-    ids=["line protocol", "JSON", "batches", "annotated CSV"],
+    [_LINES, _TRIED, _JSON, _BATCHES, _ANNOTATED],
+    ids=["line protocol", "telegraf --test", "JSON", "batches", "annotated CSV"],
 )
 def test_points_are_read(replay: Replays, write: Writes, text: str) -> None:
     """All spellings say the same of each GPU, in the units of nvidia-smi."""

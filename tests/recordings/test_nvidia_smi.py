@@ -251,3 +251,31 @@ def test_lines_of_two_pods_are_refused(replay: Replays, write: Writes, data: Pat
     text = "".join(f"[pod/gpulog-{pod}/log] {line}" for pod in "ab" for line in lines)
     with pytest.raises(RecordingError, match=r"is of \[pod/gpulog-b/log\], and what is before of"):
         replay(write(text))
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        ("2024-05-01T12:00:00,123456789+02:00", "2024-05-01T12:00:01,123456789+02:00"),
+        ("2024-05-01 10:00:00,123", "2024-05-01 10:00:01,123"),
+    ],
+    ids=["date --iso-8601=ns", "Python's logging"],
+)
+@pytest.mark.parametrize(
+    "heading", ["timestamp,utilization.gpu,memory.used", "asctime,gpu_util,mem_mib"]
+)
+def test_comma_before_the_fraction_of_a_second_separates_no_cells(
+    replay: Replays, write: Writes, times: tuple[str, str], heading: str
+) -> None:
+    """Scripts put such a time before what nvidia-smi says without one."""
+    rows = "".join(f"{time},{busy}, 1000\n" for time, busy in zip(times, (35, 36), strict=True))
+    found = replay(write(f"{heading}\n{rows}"))
+    assert found.values("index:0", Signal.GPU_BUSY) == [0.35, 0.36]
+    assert found.snapshots[0].wall_time // 1_000_000 == 1_714_557_600_123
+
+
+def test_number_behind_a_whole_second_is_a_cell(replay: Replays, write: Writes) -> None:
+    """Three digits behind a time are no fraction where the heading has a column for them."""
+    rows = "".join(f"2024-05-01 10:00:0{at},100,35\n" for at in range(2))
+    found = replay(write(f"timestamp,memory.used [MiB],utilization.gpu [%]\n{rows}"))
+    assert found.values("index:0", Signal.MEMORY_USED_BYTES) == [100 * 2.0**20] * 2

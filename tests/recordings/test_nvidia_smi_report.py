@@ -125,3 +125,97 @@ def test_gpus_without_a_uuid_are_named_by_their_address(replay: Replays, write: 
     assert found.source.devices[0].pci_bus_id == "00000000:01:00.0"
     timeless = write(text.replace("Timestamp  ", "Driver  ", 1), "q.log")
     assert "report without a timestamp" in replay(timeless).warnings
+
+
+_CONDITION_TEXT = """
+    GPU Link Info
+        PCIe Generation
+            Max                           : 4
+            Current                       : 1
+            Device Max                    : 5
+        Link Width
+            Max                           : 16x
+            Current                       : 8x
+    {Clocks} Reasons
+        Idle                              : Active
+        SW Power Cap                      : Not Active
+        HW Slowdown                       : Not Active
+            HW Thermal Slowdown           : Active
+    Temperature
+        GPU Current Temp                  : 61 C
+        Memory Current Temp               : 72 C
+"""
+_CONDITION_XML = """
+\t\t<pci>
+\t\t\t<pci_gpu_link_info>
+\t\t\t\t<pcie_gen>
+\t\t\t\t\t<max_link_gen>4</max_link_gen>
+\t\t\t\t\t<current_link_gen>1</current_link_gen>
+\t\t\t\t\t<max_device_link_gen>5</max_device_link_gen>
+\t\t\t\t</pcie_gen>
+\t\t\t\t<link_widths>
+\t\t\t\t\t<max_link_width>16x</max_link_width>
+\t\t\t\t\t<current_link_width>8x</current_link_width>
+\t\t\t\t</link_widths>
+\t\t\t</pci_gpu_link_info>
+\t\t</pci>
+\t\t<{clocks}_reasons>
+\t\t\t<{clocks}_reason_gpu_idle>Active</{clocks}_reason_gpu_idle>
+\t\t\t<{clocks}_reason_sw_power_cap>Not Active</{clocks}_reason_sw_power_cap>
+\t\t\t<{clocks}_reason_hw_thermal_slowdown>Active</{clocks}_reason_hw_thermal_slowdown>
+\t\t</{clocks}_reasons>
+\t\t<temperature>
+\t\t\t<gpu_temp>61 C</gpu_temp>
+\t\t\t<memory_temp>72 C</memory_temp>
+\t\t</temperature>
+"""
+
+
+@pytest.mark.parametrize("release", ["Clocks Throttle", "Clocks Event"])
+@pytest.mark.parametrize("kind", ["text", "xml"])
+def test_report_tells_why_clocks_are_low_and_what_the_link_is(
+    replay: Replays, write: Writes, kind: str, release: str
+) -> None:
+    """As a log of the same columns does; releases until 530 call the reasons 'throttle'."""
+    if kind == "text":
+        behind, added = "    Clocks\n", _CONDITION_TEXT.format(Clocks=release)
+        text = _TEXT.replace(behind, added.lstrip("\n") + behind)
+    else:
+        behind = "\t\t<clocks>\n"
+        added = _CONDITION_XML.format(clocks=release.lower().replace(" ", "_"))
+        text = _XML.replace(behind, added.lstrip("\n") + behind)
+    found = replay(write("".join(text.format(second=at, busy=9) for at in range(2)), "q.log"))
+    (device,) = found.source.devices
+    assert (device.pcie_generation_maximum, device.pcie_width_maximum) == (4, 16)
+    last = found.readings("GPU-1")[-1].values
+    assert last[Signal.CLOCK_EVENT_REASONS] == 0x001 | 0x040
+    assert (last[Signal.PCIE_LINK_GENERATION], last[Signal.PCIE_LINK_WIDTH]) == (1, 8)
+    assert last[Signal.TEMPERATURE_CELSIUS] == 61
+    assert last[Signal.MEMORY_TEMPERATURE_CELSIUS] == 72
+    assert found.warnings == ""
+
+
+def test_instances_in_a_report_are_not_the_gpu(replay: Replays, write: Writes) -> None:
+    """As text, an instance's memory stands before that of its GPU; what is not read is said."""
+    instance = """    MIG Device
+        Index                             : 0
+        GPU Instance ID                   : 1
+        FB Memory Usage
+            Total                         : 10240 MiB
+            Used                          : 3 MiB
+"""
+    text = "".join(_TEXT.format(second=second, busy=1) for second in range(2))
+    found = replay(write(text.replace("    GPU UUID", f"{instance}    GPU UUID"), "q.log"))
+    assert found.values("GPU-1", Signal.MEMORY_USED_BYTES) == [4096 * 2.0**20] * 2
+    assert "has GPUs split into MIG instances" in found.warnings
+
+
+def test_lost_gpu_is_not_named_by_its_error(replay: Replays, write: Writes) -> None:
+    """A GPU that fell off the bus has the error in the place of each value."""
+    lost = _TEXT.replace("NVIDIA H100 80GB HBM3", "GPU is lost").replace("4096 MiB", "GPU is lost")
+    whole = _TEXT.format(second=0, busy=1) + lost.format(second=1, busy=1)
+    found = replay(write(whole, "q.log"))
+    assert found.source.devices[0].name == "NVIDIA H100 80GB HBM3"
+    assert found.values("GPU-1", Signal.MEMORY_USED_BYTES) == [4096 * 2.0**20, None]
+    (alone,) = replay(write(lost.format(second=1, busy=1), "q.log")).source.devices
+    assert alone.name == ""

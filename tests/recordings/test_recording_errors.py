@@ -38,6 +38,8 @@ def test_a_folder(replay: Replays, tmp_path: Path) -> None:
     "text",
     [
         "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n",
+        "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.\n",
+        "Unable to detect the device handle for GPU0000:3B:00.0: Unknown Error\n",
         "No devices were found\n",
         'Field "utilization.gpus" is not a valid field to query.\n',
         "bash: line 1: nvidia-smi: command not found\n",

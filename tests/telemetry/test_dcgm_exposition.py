@@ -246,3 +246,45 @@ def test_a_page_read_twice_reads_the_same() -> None:
     text = page() + page(**MIG) + page(uuid=OTHER, gpu="1")
 
     assert reader.read(text) == reader.read(text) == read(text)
+
+
+@pytest.mark.parametrize(
+    ("board", "written", "meant"),
+    [
+        ("NVIDIA H100 NVL", "1g.11gb", "1g.12gb"),
+        ("NVIDIA H100 NVL", "1g.22gb", "1g.24gb"),
+        ("NVIDIA A100 80GB PCIe", "7g.79gb", "7g.80gb"),
+        ("NVIDIA A100-SXM4-80GB", "1g.9gb", "1g.10gb"),
+        ("NVIDIA A100-SXM4-80GB", "1g.20gb", "1g.20gb"),
+        ("NVIDIA A100-SXM4-40GB", "3g.21gb", "3g.20gb"),
+        ("nvidia a100 80gb pcie", "2g.20gb", "2g.20gb"),
+    ],
+)
+def test_profile_of_rounded_memory_is_the_boards_own(board: str, written: str, meant: str) -> None:
+    """Exporters compute a profile's name, and the memory in it is a gigabyte off (#544)."""
+    labels = f'gpu="0",UUID="GPU-1",modelName="{board}",GPU_I_PROFILE="{written}",GPU_I_ID="7"'
+    (device,) = read(f"DCGM_FI_DEV_FB_USED{{{labels}}} 12\n").devices
+    assert device.mig is not None
+    assert (device.mig.profile, device.mig.gpu_instance_id) == (meant, 7)
+
+
+@pytest.mark.parametrize("profile", ["<<<NULL>>>", "9g.90gb", "1g.40gb"])
+def test_instance_of_an_unknown_profile_has_not_the_memory_of_its_gpu(profile: str) -> None:
+    """It is a part of unknown size: a few used megabytes of 80 GB would be waste that is none."""
+    labels = 'gpu="0",UUID="GPU-1",modelName="NVIDIA A100-SXM4-80GB"'
+    labels += f',GPU_I_PROFILE="{profile}",GPU_I_ID="6"'
+    found = read(f"DCGM_FI_DEV_FB_USED{{{labels}}} 12\nDCGM_FI_DEV_SM_CLOCK{{{labels}}} 1095\n")
+    (device,) = found.devices
+    assert (device.mig, device.memory_total_bytes) == (None, None)
+
+
+def test_names_and_labels_in_lower_case_are_read() -> None:
+    """Some clouds' relays fold them, those of the model and of the profile too."""
+    labels = 'gpu="0",gpu_i_id="3",gpu_i_profile="1g.10gb",modelname="nvidia a100 80gb pcie"'
+    labels += ',uuid="gpu-1"'
+    found = read(f"dcgm_fi_prof_gr_engine_active{{{labels}}} 0.25\n")
+    (device,) = found.devices
+    assert device.mig is not None
+    assert (device.uuid, device.mig.profile) == ("gpu-1/gi3", "1g.10gb")
+    assert found.readings["gpu-1/gi3"].values == {Signal.GPU_BUSY: 0.25}
+    assert Signal.GPU_BUSY in found.readings["gpu-1/gi3"].profiled

@@ -335,9 +335,12 @@ def test_llama_cpp_is_read() -> None:
 
 def test_page_of_a_router_is_refused() -> None:
     """Its numbers are those of several engines, on GPUs of which none is this endpoint's."""
-    text = page('vllm:num_requests_swapped{server="http://10.0.0.7:8000"} 0.0')
-    with pytest.raises(DriverError, match="a router's, whose label server"):
-        parse_page(text)
+    for series, label in (
+        ('vllm:num_requests_swapped{server="http://10.0.0.7:8000"} 0.0', "server"),
+        ('sglang_num_queue_reqs{tp_rank="0",worker_addr="grpc://10.0.0.7:8001"} 0', "worker_addr"),
+    ):
+        with pytest.raises(DriverError, match=f"a router's, whose label {label}"):
+            parse_page(page(series))
 
 
 def test_page_without_any_name_that_is_read_is_refused() -> None:

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, Self
 
-from rightsizer.catalogue.board import Board, FactOrigin, OriginKind
+from rightsizer.catalogue.board import Board, FactOrigin, MigProfile, OriginKind
 from rightsizer.catalogue.board_parser import read_board
 from rightsizer.config.row import Faults, Row
 from rightsizer.io.near import near_words
@@ -28,6 +28,9 @@ _WORDS: Final = re.compile(r"[a-z0-9]+")
 _MEMORY: Final = re.compile(r"(\d+)(?:g|gb|gib)")
 _MEMORY_TYPE: Final = re.compile(r"(?:hbm|gddr)\w+")
 _FORM: Final = re.compile(r"sxm\d?|pcie|nvl\d*|oam")
+_PROFILE: Final = re.compile(r"(\d+)g\.(\d+)gb")
+_ALIKE: Final = 2**0.5
+"""Profiles with as many slices differ by twice the memory."""
 _FILE: Final = "boards.yaml"
 
 
@@ -312,16 +315,35 @@ def on_board(device: Device, board: Board) -> Device:
     )
 
 
+def mig_profile(board: Board, name: str) -> MigProfile | None:
+    """Profile of a board by the name that a driver, kubelet or exporter has for it.
+
+    Exporters compute the memory in a name, and round it otherwise: `7g.79gb` (dcgm-exporter#544).
+    Media extensions (`1g.10gb+me`) change neither compute nor memory.
+    """
+    plain = name.lower().partition("+")[0]
+    known = {each.name: each for each in board.mig_profiles}
+    if plain in known or (wanted := _PROFILE.fullmatch(plain)) is None:
+        return known.get(plain)
+    far = {
+        max(size, other) / max(1, min(size, other)): known[own]
+        for own in known
+        if (found := _PROFILE.fullmatch(own)) and found[1] == wanted[1]
+        for size, other in ((int(found[2]), int(wanted[2])),)
+    }
+    return far[min(far)] if far and min(far) < _ALIKE else None
+
+
 def mig_instance(
     board: Board, profile: str, parent_uuid: str, gpu_instance_id: int
 ) -> MigInstance | None:
     """MIG instance of a board's profile, or `None` if the board has no such profile."""
-    known = next((each for each in board.mig_profiles if each.name == profile), None)
+    known = mig_profile(board, profile)
     if known is None:
         return None
     return MigInstance(
         parent_uuid=parent_uuid,
-        profile=profile,
+        profile=profile if known.name in profile else known.name,
         gpu_instance_id=gpu_instance_id,
         compute_instance_id=0,
         compute_share=known.compute_share,

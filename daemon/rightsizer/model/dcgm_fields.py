@@ -153,6 +153,8 @@ def why_no_gpu(labels: Mapping[str, str]) -> str | None:
 
 INSTANCE_LABELS: Final = ("GPU_I_ID", "gpu_i_id")
 """Labels of a MIG instance: exporters' spelling, and lower case after some relays."""
+NAME_LABELS: Final = ("modelName", "model", "model_name", "modelname")
+PROFILE_LABELS: Final = ("GPU_I_PROFILE", "dra_mig_profile", "mig_profile", "gpu_i_profile")
 
 
 def entity_of(labels: Mapping[str, str]) -> Entity | None:

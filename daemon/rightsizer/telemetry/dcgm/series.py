@@ -12,6 +12,8 @@ from rightsizer.model.dcgm_fields import (
     DCGM_FIELDS,
     DIVIDED_DCGM_FIELDS,
     FORMER_DCGM_NAMES,
+    NAME_LABELS,
+    PROFILE_LABELS,
     Entity,
     entity_of,
     holder_of,
@@ -60,11 +62,11 @@ def facts_of(labels: Mapping[str, str], entity: Entity) -> RecordingDeviceFacts:
     index, node = labels.get("gpu"), labels.get("numa_node")
     return RecordingDeviceFacts(
         index=int(index) if index and index.isdigit() else None,
-        name=labels.get("modelName") or labels.get("model") or None,
+        name=next(filter(None, map(labels.get, NAME_LABELS)), None),
         pci_bus_id=labels.get("pci_bus_id") or None,
         numa_node=int(node) if node and node.isdigit() else None,
         parent_uuid=entity.whole if entity.is_instance else labels.get("parent_uuid") or None,
-        mig_profile=labels.get("GPU_I_PROFILE") or labels.get("mig_profile") or None,
+        mig_profile=next(filter(None, map(labels.get, PROFILE_LABELS)), None),
         gpu_instance_id=entity.gpu_instance_id,
     )
 
@@ -146,10 +148,11 @@ def interpret(text: str) -> DcgmSeries | UnusedSeries:
 
 def interpret_labels(name: str, labels: Mapping[str, str]) -> DcgmSeries | UnusedSeries:
     """Interpret a name and its labels."""
-    # Former names, and names to which a relay added the suffix of counters.
+    # Former names, and names that a relay wrote in lower case or with the suffix of counters.
     name = FORMER_DCGM_NAMES.get(name, name)
-    if name not in DCGM_FIELDS and name.startswith("DCGM_"):
-        name = name.removesuffix("_total")
+    if name not in DCGM_FIELDS and name.upper().startswith("DCGM_"):
+        plain = name.upper()
+        name = plain if plain in DCGM_FIELDS else plain.removesuffix("_TOTAL")
     field = DCGM_FIELDS.get(name)
     signal = field.signal if field is not None else _OUR_SIGNALS.get(name)
     if signal is None and name not in _DESCRIBING:

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import pynvml
 
 from rightsizer.catalogue.board import Board, MigProfile
-from rightsizer.catalogue.catalogue import Catalogue, on_board
+from rightsizer.catalogue.catalogue import Catalogue, mig_profile, on_board
 from rightsizer.host.files import read_integer
 from rightsizer.host.pcie import kernel_address
 from rightsizer.model.device import Device, MigInstance
@@ -328,8 +328,4 @@ def _profile(
 
 def _catalogue_profile(facts: DeviceFactsReader, parent: Device, profile: str) -> MigProfile | None:
     board = facts.board(parent)
-    if board is None:
-        return None
-    # Media extensions (`1g.10gb+me`) change neither compute nor memory.
-    name = _COMPUTE_INSTANCE.sub("", profile).partition("+")[0]
-    return next((known for known in board.mig_profiles if known.name == name), None)
+    return None if board is None else mig_profile(board, _COMPUTE_INSTANCE.sub("", profile))

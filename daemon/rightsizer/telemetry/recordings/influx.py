@@ -35,7 +35,8 @@ _Point = tuple[Nanoseconds, Mapping[str, Any], Mapping[str, Any]]
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
     headings: list[str] = []
     for number, line in text.lines(notes):
-        if not (plain := line.strip()) or plain.startswith("#"):
+        # `telegraf --test` begins each point with an arrow.
+        if not (plain := line.strip().removeprefix("> ")) or plain.startswith("#"):
             continue
         if _is_heading(plain):
             headings = split_csv_line(plain)
@@ -96,7 +97,7 @@ def _is_heading(line: str) -> bool:
 def _recognizes_line(line: str) -> bool:
     if _is_heading(line):
         return True
-    said = _POINT.fullmatch(line)
+    said = _POINT.fullmatch(line.removeprefix("> "))
     names = _FIELD.findall(said["fields"]) if said else ()
     return any(name in _FIELDS for name, _ in names) or bool(
         _JSON.fullmatch(line) and any(f'"{name}"' in line for name in _FIELDS)

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from rightsizer.model.errors import RecordingError
-from rightsizer.model.reading import Missing, Process
-from rightsizer.model.signal import Signal
+from rightsizer.model.reading import Process
 from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.recordings.nvidia_smi_columns import (
     FACTS,
@@ -30,6 +29,7 @@ from rightsizer.telemetry.recordings.table import (
     CellTable,
     cells_at,
     missing_cell,
+    read_clock_events,
     sampled_rows,
     split_csv_line,
     untorn,
@@ -187,11 +187,7 @@ class _QueryLogLayout:
             notes.learn(device, self._learned(device, cells))
         values, missing = self._table.read(cells, line, notes)
         if self._reasons and not self._has_mask:
-            mask = _mask(self._reasons, cells)
-            if isinstance(mask, Missing):
-                missing[Signal.CLOCK_EVENT_REASONS] = mask
-            else:
-                values[Signal.CLOCK_EVENT_REASONS] = mask
+            read_clock_events({bit: cells[at] for at, bit in self._reasons}, values, missing)
         return RecordingRow(time, device, values, missing, self._text.name)
 
     def _identifier(self, heading: int, delimiter: str, notes: RecordingNotes) -> _DeviceOf:
@@ -247,13 +243,6 @@ class _QueryLogLayout:
             pcie_width_maximum=whole_number("pcie.link.width.max"),
             mig_profile=mig_profile(name) if device.startswith("MIG-") else None,
         )
-
-
-def _mask(reasons: Sequence[tuple[int, int]], cells: Sequence[str]) -> float | Missing:
-    states = {bit: cells[at].strip().lower() for at, bit in reasons}
-    if {"active", "not active"}.isdisjoint(states.values()):
-        return missing_cell(cells[reasons[0][0]]) or Missing.INVALID
-    return float(sum(bit for bit, state in states.items() if state == "active"))
 
 
 def _number(cell: str | None) -> float | None:

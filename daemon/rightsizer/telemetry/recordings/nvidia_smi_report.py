@@ -2,13 +2,19 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
+from rightsizer.model.driver_codes import ClockEvent
 from rightsizer.model.reading import Process, ProcessKind
 from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.recordings.nvidia_smi_columns import signal_columns
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
-from rightsizer.telemetry.recordings.table import CellColumn, missing_cell, read_cells
+from rightsizer.telemetry.recordings.table import (
+    CellColumn,
+    missing_cell,
+    read_cells,
+    read_clock_events,
+)
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
 from rightsizer.telemetry.recordings.timestamps import parse_timestamp
 
@@ -29,8 +35,29 @@ _COLUMNS: Final = {
 _CELLS: Final = {
     place: CellColumn(0, place[1], column.signal, column.unit) for place, column in _COLUMNS.items()
 }
-_OTHERS: Final = frozenset({"mig_devices", "accounted_processes", "module_power_readings"})
+_INSTANCES: Final = frozenset({"mig_device"})
+_OTHERS: Final = _INSTANCES | {"mig_devices", "accounted_processes", "module_power_readings"}
 """Sections whose values are not of the whole GPU."""
+_EVENTS: Final = {
+    **{event.label: event for event in ClockEvent},
+    "idle": ClockEvent.GPU_IDLE,
+    "display_clocks_setting": ClockEvent.DISPLAY_CLOCK_SETTING,
+}
+_EVENT_SECTIONS: Final = frozenset({"clocks_event_reasons", "clocks_throttle_reasons"})
+_EVENT: Final = re.compile(r"clocks_(?:event|throttle)_reason_")
+_FACTS: Final = {
+    ("power_readings", "default_power_limit"): "power_limit_watts",
+    ("gpu_power_readings", "default_power_limit"): "power_limit_watts",
+    ("pcie_generation", "max"): "pcie_generation_maximum",
+    ("pcie_gen", "max_link_gen"): "pcie_generation_maximum",
+    ("link_width", "max"): "pcie_width_maximum",
+    ("link_widths", "max_link_width"): "pcie_width_maximum",
+}
+_DIVIDED: Final = (
+    "has GPUs split into MIG instances, of which nvidia-smi -q gives no utilization: they are not "
+    "read; record with 'rightsizer record'"
+)
+_NUMBER: Final = re.compile(r"(\d+(?:\.\d+)?)(?: W|x)?")
 
 
 class _Report:
@@ -45,16 +72,20 @@ class _Report:
         self.bus_id = self.uuid = bus_id  # With `-d` a report has no other name of a GPU.
         self.name = ""
         self._cells: dict[tuple[str, str], str] = {}
+        self._events: dict[int, str] = {}
+        self._facts: dict[str, Any] = {}
+        self._is_divided = False
         self._processes: dict[int, ProcessKind] | None = None
         self._pid: int | None = None
 
     def take(self, sections: Sequence[str], name: str, value: str) -> None:
         if not _OTHERS.isdisjoint(sections):
+            self._is_divided |= not _INSTANCES.isdisjoint(sections)
             return
         section = sections[-1] if sections else ""
         if name in ("gpu_uuid", "uuid") and missing_cell(value) is None:
             self.uuid = value
-        elif name == "product_name":
+        elif name == "product_name" and missing_cell(value) is None:
             self.name = value
         elif "processes" in sections and name in ("process_id", "pid") and value.isdecimal():
             self._pid = int(value)
@@ -62,18 +93,32 @@ class _Report:
         elif "processes" in sections and name == "type" and self._pid is not None:
             if "C" not in value and self._processes is not None:
                 self._processes[self._pid] = ProcessKind.GRAPHICS
+        else:
+            self._take_value(section, name, value)
+
+    def _take_value(self, section: str, name: str, value: str) -> None:
+        if section in _EVENT_SECTIONS and (event := _EVENTS.get(_EVENT.sub("", name))):
+            self._events[event] = value
+        elif (fact := _FACTS.get((section, name))) and (found := _NUMBER.fullmatch(value)):
+            self._facts[fact] = float(found[1]) if "watts" in fact else int(float(found[1]))
         elif (section, name) in _CELLS:
-            self._cells.setdefault((section, name), value)
+            self._cells.setdefault((section, name), value.removesuffix("x"))
 
     def rows(self, notes: RecordingNotes) -> Iterator[RecordingRow]:
         """Yield the row of the current GPU; none for a report's header."""
         if self._cells and self.time is not None and self.uuid:
-            facts = RecordingDeviceFacts(name=self.name or None, pci_bus_id=self.bus_id or None)
+            facts = RecordingDeviceFacts(
+                name=self.name or None, pci_bus_id=self.bus_id or None, **self._facts
+            )
             notes.learn(self.uuid, facts)
+            if self._is_divided:
+                notes.remark(_DIVIDED)
             places = sorted(self._cells, key=lambda place: _COLUMNS[place].rank)
             cells = ((_CELLS[place], self._cells[place]) for place in places)
             values, missing = read_cells(cells, self.line, notes)
             missing = {signal: why for signal, why in missing.items() if signal not in values}
+            if self._events:
+                read_clock_events(self._events, values, missing)
             found = self._processes
             processes = None
             if found is not None:

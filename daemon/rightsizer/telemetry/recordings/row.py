@@ -30,8 +30,9 @@ _AS_RECORDED: Final = (
 
 
 MESSAGE: Final = re.compile(
-    r"NVIDIA-SMI has failed|No devices were found|Failed to initialize NVML|Field \".*not a valid"
-    r"|Unable to determine the device|.*command not found|.*nvidia-smi.*not recognized"
+    r"NVIDIA-SMI (?:has failed|couldn't)|No devices were found|Failed to initialize NVML"
+    r"|Field \".*not a valid|Unable to (?:determine|detect) the device|.*command not found"
+    r"|.*nvidia-smi.*not recognized"
 )
 """Output of nvidia-smi, or of a shell without it, in place of readings."""
 SUMMED: Final = -1
@@ -228,7 +229,7 @@ def _build(uuid: str, index: int, facts: RecordingDeviceFacts, board: Board | No
     free, used = facts.memory_free_bytes, facts.memory_used_bytes
     if memory is None and free is not None and used is not None:
         memory = free + used + (facts.memory_reserved_bytes or 0.0)
-    mig = None
+    mig, is_part = None, profile is not None or facts.gpu_instance_id is not None
     if profile is not None and board is not None:
         mig = mig_instance(board, profile, facts.parent_uuid or "", facts.gpu_instance_id or 0)
     device = Device(
@@ -240,4 +241,5 @@ def _build(uuid: str, index: int, facts: RecordingDeviceFacts, board: Board | No
         memory_total_bytes=memory,
         **{name: getattr(facts, name) for name in _AS_RECORDED},
     )
-    return device if board is None else completed(device, board)
+    # Of a part of unknown size, the board's figures are not its own.
+    return device if board is None or (is_part and mig is None) else completed(device, board)

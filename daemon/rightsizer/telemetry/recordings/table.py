@@ -172,6 +172,19 @@ def read_cells(
     return values, missing
 
 
+def read_clock_events(
+    states: Mapping[int, str], values: dict[Signal, float], missing: dict[Signal, Missing]
+) -> None:
+    """Add the mask of clock event reasons, given 'Active' or 'Not Active' by its bits."""
+    said = {bit: state.strip().lower() for bit, state in states.items()}
+    if {"active", "not active"}.isdisjoint(said.values()):
+        reason = missing_cell(next(iter(said.values()), "")) or Missing.INVALID
+        missing[Signal.CLOCK_EVENT_REASONS] = reason
+    else:
+        mask = sum(bit for bit, state in said.items() if state == "active")
+        values[Signal.CLOCK_EVENT_REASONS] = float(mask)
+
+
 def csv_rows(  # noqa: PLR0913 - columns of a format.
     text: TextFile,
     notes: RecordingNotes,

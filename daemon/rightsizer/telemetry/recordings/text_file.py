@@ -36,6 +36,10 @@ _PREFIXED_HEADING: Final = re.compile(r"(?P<prefix>(?:[^\s,;]+[ \t]+)+)timestamp
 logs` or journalctl."""
 _SOURCE: Final = re.compile(r"(\[\S+|[a-zA-Z][\w.-]*|\d+)(?:(?<=\]) |: |\s+\| )")
 """Where a line is from, before all else in it: a pod, node, container or task."""
+_COMMA_FRACTION: Final = re.compile(
+    r"(\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d),(\d{3,9})(?=[,Z+-])", re.ASCII
+)
+"""Fraction of a second as of `date --iso-8601=ns` and Python's logging, which makes two cells."""
 _SIGNATURE_BYTES: Final = 256
 _HEAD_BYTES: Final = 1 << 16
 _HEAD_LINES: Final = 64
@@ -116,6 +120,13 @@ class TextFile:
         if fields is not None:
             self._heading = delimiter_of(self.head[0]).join(fields.split(","))
             self.head = (self._heading, *self.head)
+        of_times = [line for line in self.head if _COMMA_FRACTION.match(line)]
+        # Without a fraction, the next cell is a number too.
+        self._has_comma_fractions = any(
+            line.count(",") == self.head[0].count(",") + 1 for line in of_times
+        )
+        if self._has_comma_fractions:
+            self.head = tuple(_COMMA_FRACTION.sub(r"\1.\2", line, 1) for line in self.head)
 
     def lines(self, notes: RecordingNotes) -> Iterator[tuple[int, str]]:
         """Yield all lines with numbers from 1 and line ends; a truncated gzip up to the cut."""
@@ -126,7 +137,10 @@ class TextFile:
             try:
                 numbered = enumerate(stream, 1)
                 for number, line in self._unprefixed(numbered) if self._prefix_words else numbered:
-                    yield number, line
+                    if self._has_comma_fractions:
+                        yield number, _COMMA_FRACTION.sub(r"\1.\2", line, 1)
+                    else:
+                        yield number, line
             except _TORN as error:
                 notes.count("compressed file breaks off here; read up to it", number, str(error))
             except OSError as error:

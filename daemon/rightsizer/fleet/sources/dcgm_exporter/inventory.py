@@ -29,7 +29,7 @@ from rightsizer.fleet.sources.series import (
     one_of,
     over_time,
 )
-from rightsizer.model.dcgm_fields import DcgmField, Entity
+from rightsizer.model.dcgm_fields import NAME_LABELS, PROFILE_LABELS, DcgmField, Entity
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import CRITICAL_XIDS, XidLog
 from rightsizer.model.frozen import replace
@@ -49,12 +49,12 @@ def _device(
 
     Its share of the board would be unknown.
     """
-    name = first_label(labels, dcgm.NAME_LABELS)
+    name = first_label(labels, NAME_LABELS)
     numbers = (labels.get(each, "").removeprefix("nvidia") for each in dcgm.INDEX_LABELS)
     index = next(filter(str.isdecimal, numbers), None)
     board, instance = catalogue.find(name) if name else None, None
     if entity.is_instance:
-        profile = first_label(labels, dcgm.PROFILE_LABELS)
+        profile = first_label(labels, PROFILE_LABELS)
         if board is not None and profile:
             instance = mig_instance(board, profile, entity.whole or "", entity.gpu_instance_id or 0)
         if instance is None:

@@ -23,6 +23,8 @@ from rightsizer.model.dcgm_fields import (
     DCGM_FIELDS,
     FORMER_DCGM_NAMES,
     INSTANCE_LABELS,
+    NAME_LABELS,
+    PROFILE_LABELS,
     DcgmField,
     Entity,
     entity_of,
@@ -145,8 +147,6 @@ _NODE_LABELS: Final = (
     *("Hostname", "hostname", "exported_node", "node", "kubernetes_node", "nodename"),
     "k8s_node_name",
 )
-NAME_LABELS: Final = ("modelName", "model", "model_name", "modelname")
-PROFILE_LABELS: Final = ("GPU_I_PROFILE", "dra_mig_profile", "mig_profile", "gpu_i_profile")
 INDEX_LABELS: Final = ("gpu", "GPU", "gpu_index", "gpu_id", "device")
 FACT_LABELS: Final = (
     *(*DEVICE_LABELS, *INDEX_LABELS, *NAME_LABELS, "pci_bus_id", *PROFILE_LABELS),
