@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from plan_answers import refusal
+from plan_answers import answered, refusal
 from rightsizer.cli.main import main
 from rightsizer.model.errors import UsageError
 from rightsizer.planner.plan_file import plan_of_flags
@@ -33,11 +33,10 @@ BERT: Final = {
 def ask(capsys: Captured) -> Ask:
     """The JSON answer to a line."""
 
-    def answered(*options: str) -> Any:
-        assert main(["plan", *options, "--json"]) == 0
-        return json.loads(capsys.readouterr().out)
+    def answer(*options: str) -> Any:
+        return answered(main(["plan", *options, "--json"]), capsys.readouterr().out)
 
-    return answered
+    return answer
 
 
 def requirement_of(**options: str) -> Requirement:

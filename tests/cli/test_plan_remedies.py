@@ -88,7 +88,7 @@ def test_people_see_it_under_why_nothing_fits(file: Path, capsys: Captured) -> N
     asked = {"model": SHAPE, "train": "full", "tokens": 1e8, "gpus": ["L40S"]}
     file.write_text(json.dumps({**asked, "parallel": {"tensor": 1}}), encoding="utf-8")
     page = file.with_name("plan.html")
-    assert main(["plan", str(file), "--html", str(page)]) == 0
+    assert main(["plan", str(file), "--html", str(page)]) == 1
     text = capsys.readouterr().out
 
     assert "what would fit on what is asked for:" in text

@@ -1,5 +1,6 @@
 """`rightsizer plan` on a terminal: one screen for a decision, in color."""
 
+import json
 import os
 import pty
 import re
@@ -30,9 +31,11 @@ LINE = [
 
 
 def summary(capsys: Captured, *arguments: str) -> list[str]:
-    """The lines of an answer."""
-    assert main([*arguments]) == 0
-    return capsys.readouterr().out.splitlines()
+    """The lines of an answer; the exit status is 0 if something fits every question."""
+    status = main([*arguments])
+    lines = capsys.readouterr().out.splitlines()
+    assert status == any(line.startswith(("Nothing fits", "error: ")) for line in lines)
+    return lines
 
 
 def test_an_answer_is_a_screenful(capsys: Captured) -> None:
@@ -90,6 +93,26 @@ def test_candidate_without_price_is_slower_or_takes_more_gpus(capsys: Captured) 
     shown = [line.split()[-1] for line in lines if re.match(r"\d  2 x ", line)]
 
     assert shown[1:] == ["slower", "slower"]
+
+
+def test_memory_range_above_the_card_is_said_and_ranks_lower(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    """Of what may not fit, the cost is what it takes on average to find out."""
+    file = tmp_path / "plan.yaml"
+    file.write_text("model: resnet-50\ntask: training\ntraining: {micro_batch: 260}\n")
+    with file.open("a") as more:
+        more.write("gpus: [L4]\n")
+    text = " ".join(" ".join(summary(capsys, "plan", str(file))).split())
+    sure = re.search(r"(\d\d)% sure to fit the memory\.", text)
+    assert sure
+    details = " ".join(" ".join(summary(capsys, "plan", str(file), "--details")).split())
+    assert f"free, may not fit ({sure[1]}% sure): activations" in details
+    (found,) = json.loads("".join(summary(capsys, "plan", str(file), "--json")))["candidates"]
+    assert f"{100 * found['memory_probability']:.0f}" == sure[1]
+    from_rate = found["cost_per_million_tokens_expected"] * found["memory_probability"]
+    assert from_rate < 1.3 * found["cost_per_million_tokens_asked"]
+    assert found["memory_is_tight"]
 
 
 def test_plan_without_a_fit_shows_the_nearest_and_its_remedy(capsys: Captured) -> None:

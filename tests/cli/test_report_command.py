@@ -247,7 +247,7 @@ def test_a_list_of_plans_is_one_page(tmp_path: Path) -> None:
     broken = {"model": {"parameters": -1}}
     file.write_text(json.dumps([{"model": SHAPE, "gpus": ["L4"]}, broken]))
 
-    assert main(["plan", str(file), "--html", str(page)]) == 0
+    assert main(["plan", str(file), "--html", str(page)]) == 1
     assert page.read_text(encoding="utf-8").count("<h1>") == 2
     assert main(["plan", str(file), "--html", str(file)]) == 2
 

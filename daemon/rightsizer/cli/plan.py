@@ -68,7 +68,8 @@ def _run(arguments: argparse.Namespace) -> int:
         say("\n\n".join([*texts, *([measured_text(measured)] if measured else [])]))
     else:
         show_summaries([_summary(each) for each in found])
-    return 0
+    is_answered = all(each.plan is not None and each.plan.best is not None for each in found)
+    return 0 if is_answered else 1
 
 
 def _forms(found: Sequence[PlanAnswer], measured: PlanCheck | None = None) -> list[dict[str, Any]]:

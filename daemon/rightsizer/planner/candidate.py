@@ -9,6 +9,7 @@ from rightsizer.model.frozen import dataclass, replace
 from rightsizer.planner.rental import Rental
 from rightsizer.sizing.cost import Billing, HourlyCost, OwnedCost
 from rightsizer.sizing.estimate import EstimateInterval, MemoryEstimate
+from rightsizer.sizing.queueing import met_probability
 from rightsizer.sizing.requirement import Parallelism
 from rightsizer.sizing.roofline import BoardFormat
 
@@ -150,13 +151,16 @@ class PlanCandidate:
     work_dollars: float | None = None
     """Per million requested tokens, which may be fewer than it could produce."""
     expected_dollars: float | None = None
-    """The same averaged over the possible rates, and by the probability of meeting latencies."""
+    """The same averaged over the possible rates, and by the probability that memory suffices and
+    latencies are met."""
     rental: Rental | None = None
     """Instances that contain it, if a cloud is named."""
     spare_gpus: int = 0
     """Standby for failures, if no cloud is named."""
     sole_cloud: str = ""
     """Cloud without which no price is known, if none was named."""
+    least_memory: MemoryEstimate | None = None
+    """With a single request in flight; `None` if all of `memory` is needed."""
     rank: int | None = None
     bill: Bill | None = None
     """Cost on all terms; `None` before it is computed."""
@@ -179,7 +183,16 @@ class PlanCandidate:
     @property
     def is_memory_tight(self) -> bool:
         """Whether memory may be insufficient, by the upper end of the prediction."""
-        return self.memory.total.high > self.usable_bytes
+        return self._needed.total.high > self.usable_bytes
+
+    @property
+    def memory_probability(self) -> float:
+        """Probability that memory is sufficient."""
+        return met_probability(self._needed.total, self.usable_bytes)
+
+    @property
+    def _needed(self) -> MemoryEstimate:
+        return self.memory if self.least_memory is None else self.least_memory
 
     @property
     def count(self) -> int:

@@ -152,6 +152,7 @@ def encode_candidate(candidate: PlanCandidate) -> dict[str, Any]:
         "memory": encode_memory(candidate.memory),
         "memory_headroom_ratio": candidate.memory_headroom_ratio,
         "memory_is_tight": candidate.is_memory_tight,
+        "memory_probability": candidate.memory_probability,
         "concurrency": rate.concurrency,
         **_intervals(rate, "tokens_per_second", "ttft_ms", "tpot_ms"),
         "targets_probability": rate.targets_probability,

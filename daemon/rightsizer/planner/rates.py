@@ -196,14 +196,18 @@ def load_probability(load: RequestLoad, rate: PredictedRate) -> float | None:
     return 1.0 - met_probability(made, asked)
 
 
-def expected_cost_ratio(load: RequestLoad, rate: PredictedRate, replicas: int) -> float:
+def expected_cost_ratio(
+    load: RequestLoad, rate: PredictedRate, replicas: int, memory_probability: float = 1.0
+) -> float:
     """Return the cost averaged over the possible rates, relative to that at the likeliest.
 
-    Replicas are added or removed to reach the requested rate; if latencies are missed, the cost
-    is lost and an equally expensive attempt follows.
+    Replicas are added or removed to reach the requested rate; if memory does not suffice or
+    latencies are missed, the cost is lost and an equally expensive attempt follows.
     """
     made, asked = rate.tokens_per_second, load.tokens_per_second
-    sure = 1.0 if rate.targets_probability is None else rate.targets_probability
+    sure = memory_probability
+    if rate.targets_probability is not None:
+        sure *= rate.targets_probability
     if made is None or made.value <= 0.0:
         return 1.0 / max(_LEAST_SURE, sure)
     likely = equally_likely(made, _RATES)

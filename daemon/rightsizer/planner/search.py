@@ -303,8 +303,11 @@ class Search:
     ) -> PlanCandidate:
         if rate is None:
             rate = self._rate(board, layout, self.requirement.load.concurrency)
-        memory = self._serving_memory(layout).at(max(1.0, rate.concurrency or 1.0))
-        return self._candidate(board, layout, memory, rate)
+        memory, load = self._serving_memory(layout), self.requirement.load
+        is_filled = load.concurrency is None and load.tokens_per_second is None
+        found = self._candidate(board, layout, memory.at(max(1.0, rate.concurrency or 1.0)), rate)
+        # Without a load as many requests run as memory allows, on any GPU.
+        return replace(found, least_memory=memory.at(1.0)) if is_filled else found
 
     def _training_candidate(self, board: Board, layout: Parallelism) -> PlanCandidate:
         rate = self._rate(board, layout, None)
@@ -350,7 +353,8 @@ class Search:
             used = min(made.value, asked or 0.0) if is_asked else made.value
             work = dollars_per_hour * candidate.paid_count * 1e6 / (max(used, _LEAST_USED) * 3600.0)
         load, layout = self.requirement.load, candidate.layout
-        more = expected_cost_ratio(load, candidate.rate, layout.data // layout.expert)
+        replicas, enough = layout.data // layout.expert, candidate.memory_probability
+        more = expected_cost_ratio(load, candidate.rate, replicas, enough)
         expected = None if work is None else work * more
         priced = replace(
             candidate,

@@ -98,7 +98,8 @@ def _chosen(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:
     rental = "" if best.rental is None else f", rented as {best.rental}"
     sure, hours = best.rate.targets_probability, best.rate.training_hours
     kept = "" if sure is None else f"{percent(sure)} to keep all latencies"
-    chances = ", ".join(filter(None, (kept, _rate_chance(plan, best))))
+    fits = f"{percent(best.memory_probability)} to fit the memory" if best.is_memory_tight else ""
+    chances = ", ".join(filter(None, (fits, kept, _rate_chance(plan, best))))
     kept = f"; {chances.replace('%', '% sure', 1)}" if chances else ""
     took = "" if hours is None else f", {number(hours.value)} hours"
     cost, unit = "no price is known", plan.requirement.unit_text
@@ -179,7 +180,7 @@ def _shortcomings(best: PlanCandidate, other: PlanCandidate) -> Iterator[str]:
     if _is_late(other):
         yield f"{percent(other.rate.targets_probability)} in time"
     if other.is_memory_tight:
-        yield "tight memory"
+        yield f"may not fit ({percent(other.memory_probability)} sure)"
 
 
 def _is_late(candidate: PlanCandidate) -> bool:

@@ -51,7 +51,7 @@ _SHOWN: Final = 10
 _VISIBLE: Final = 0.05 * GIB
 _LEGEND: Final = (
     "What all GPUs deliver together, most likely and in 90 of 100 cases; GiB of each one, ?: may"
-    " turn out short. TxPxD: tensor, pipeline, data parallel."
+    " not fit. TxPxD: tensor, pipeline, data parallel."
 )
 _SERVED: Final = (
     "TTFT, TPOT: ms to the first token, and between tokens; in time: the chance that all latencies"
@@ -245,7 +245,8 @@ def _detail_lines(requirement: Requirement, best: PlanCandidate) -> Iterator[str
     whole, usable = best.memory.total.scaled(1.0 / GIB), best.usable_bytes / GIB
     spread = f"{whole.value:.1f} GiB ({whole.low:.1f} to {whole.high:.1f}) of {usable:.1f}"
     free = f"{percent_text(best.memory_headroom_ratio)} free"
-    yield from wrapped(f"memory of each {best.gpu}: {spread}, {free}: {split}")
+    doubt = f", may not fit ({percent(best.memory_probability)} sure)" * best.is_memory_tight
+    yield from wrapped(f"memory of each {best.gpu}: {spread}, {free}{doubt}: {split}")
     yield ""
     yield from costs_lines(best, requirement.unit_text)
 
@@ -264,6 +265,7 @@ def alternative_lines(plan: GpuPlan) -> Iterator[str]:
         if candidate.format is not None:
             speed = f" ({candidate.format.name}){speed}"
         memory = f", {candidate.memory.total_bytes / GIB:.0f} GiB of each"
+        memory += ", may not fit" * candidate.is_memory_tight
         price = "" if cost is None else f", ${priced(cost, candidate.million_dollars)} a million"
         caution = f"; {each.caution}" if each.caution else ""
         text = f"{each.change}: {candidate}{speed}{time}{memory}{price}{caution}"
