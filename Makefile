@@ -93,7 +93,7 @@ deb: $(INSTALLED) ## A package for Debian and Ubuntu in dist/, with all librarie
 rpm: $(INSTALLED) ## The same for Fedora and Red Hat
 	PYTHON=$(BIN)/python config/packages/build rpm
 
-image: $(INSTALLED) ## Both images, built and run without network; needs root, buildah, mmdebstrap, bubblewrap
+image: $(INSTALLED) ## Both images, built and run; needs root, mmdebstrap, buildah, bubblewrap, docker.io
 	$(BIN)/pytest -m image -n 0 -s
 
 requirements: $(INSTALLED) ## Hashes of all that packages and images contain, from the package index

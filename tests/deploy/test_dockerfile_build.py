@@ -3,12 +3,10 @@
 `make image` runs it, since it takes minutes; a minimal Debian replaces the named base.
 """
 
-import hashlib
 import json
 import os
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,20 +17,17 @@ from typing import Any, Final
 import pytest
 from packaging.utils import canonicalize_name
 
-from built_packages import OFFLINE, ROOT, tool
+from built_packages import ROOT, tool
+from image_base import CACHE, LISTS, OFFLINE_PIP, python_root, wheelhouse
 from rightsizer import __version__
-from systemd_machine import pristine_root
 
 # The first run makes a root file system and fetches the libraries.
 pytestmark = [pytest.mark.image, pytest.mark.timeout(600)]
 
-CACHE: Final = ROOT / ".cache"
-BASE_PACKAGES: Final = ("python3-venv", "python-is-python3", "passwd")
 BASE: Final = "localhost/python-base"
 IMAGE: Final = "localhost/rightsizer-test"
 USER: Final = 19400
 IDENTITY: Final = (f"--reuid={USER}", f"--regid={USER}", "--clear-groups")
-LISTS: Final = ROOT / "config" / "packages" / "requirements"
 DOCUMENTED_MB: Final = {"agent": 25, "tools": 110}
 """Maximum size that each image adds to its base; documented in docs/install.md."""
 POLICY: Final = {"default": [{"type": "insecureAcceptAnything"}]}
@@ -80,34 +75,13 @@ def _storage_driver(program: str, folder: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def wheelhouse() -> Path:
-    """All installed packages, fetched by hash once for each state of the lists."""
-    lists = sorted(LISTS.iterdir())
-    state = hashlib.sha256(b"".join(path.read_bytes() for path in lists)).hexdigest()[:16]
-    folder = CACHE / "wheelhouse" / state
-    if not folder.exists():
-        fresh = folder.with_name(f"{folder.name}-{os.getpid()}")
-        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--dest", fresh, "--no-deps"]
-        for path in lists:
-            command = [*pip, "--only-binary", ":all:", "--require-hashes", "--requirement", path]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if any(word in done.stderr for word in OFFLINE):
-                pytest.skip(f"the libraries cannot be fetched from here: {done.stderr[-300:]}")
-            assert done.returncode == 0, done.stderr
-        fresh.rename(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
 def base(buildah: Any) -> str:
     """A base image for the Dockerfile, made of a minimal Debian with its Python."""
     if not buildah("images", "--quiet", "--filter", f"reference={BASE}"):
-        root = pristine_root("bookworm-python", BASE_PACKAGES)
         container = buildah("from", "scratch")
-        buildah("copy", "--quiet", container, root, "/")
-        # The fetched libraries replace the package index.
+        buildah("copy", "--quiet", container, python_root(), "/")
         path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-        for value in (path, "PIP_NO_INDEX=1", "PIP_FIND_LINKS=/wheelhouse"):
+        for value in (path, *OFFLINE_PIP):
             buildah("config", "--env", value, container)
         buildah("commit", "--quiet", "--format", "docker", "--rm", container, BASE)
     return BASE
@@ -123,14 +97,12 @@ class Image:
 
 
 @pytest.fixture(scope="module", params=sorted(DOCUMENTED_MB))
-def image(
-    request: pytest.FixtureRequest, buildah: Any, base: str, wheelhouse: Path
-) -> Iterator[Image]:
+def image(request: pytest.FixtureRequest, buildah: Any, base: str) -> Iterator[Image]:
     """Each of the two images."""
     name = f"{IMAGE}-{request.param}"
     buildah(
         *("bud", "--isolation", "chroot", "--format", "docker", "--pull=never", "--quiet"),
-        *("--volume", f"{wheelhouse}:/wheelhouse:ro", "--build-arg", f"PYTHON={base}"),
+        *("--volume", f"{wheelhouse()}:/wheelhouse:ro", "--build-arg", f"PYTHON={base}"),
         *("--build-arg", f"LIBRARIES={request.param}", "--build-arg", f"VERSION={__version__}"),
         *("--tag", name, ROOT),
     )
