@@ -65,8 +65,8 @@ A reload with any error changes nothing: the error is logged (`reload_failed`) a
 
 ## Keys
 
-After each key: its default and bounds. Durations are written like `90s` or `1h30m`, sizes like
-`512MiB`.
+After each key: its default and bounds; numbers, durations and sizes are at least 0. Durations are
+written like `90s` or `1h30m`, sizes like `512MiB`.
 
 """
 

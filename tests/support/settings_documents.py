@@ -23,6 +23,8 @@ from rightsizer.io.yaml import dump_yaml
 _WIDTH: Final = 90
 """Of a comment, which leaves room for its indentation."""
 _INDENT: Final = "  "
+_LONGEST: Final = 200
+"""Characters of a list of choices that is written once."""
 _CITATION: Final = re.compile(r"arXiv:|\w#\d|\bissue \d|\bJSSPP\b|\.(?:com|ai)\b")
 """Marks of a source that is published; others are in the example file alone."""
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -219,7 +221,11 @@ def _rows(
             continue
         help_text, source = help_and_source(entry)
         mark = " *reload*" if entry.is_live and not is_live else ""
-        facts = ", ".join(filter(None, (_default(entry), _value(entry))))
+        value = _value(entry)
+        choices_key, _ = explained.setdefault(value, (_join(path, entry.key), group))
+        if len(value) > _LONGEST and choices_key != _join(path, entry.key):
+            value = f"as `{choices_key}`"
+        facts = ", ".join(filter(None, (_default(entry), value)))
         cited = "; ".join(part for part in source.split("; ") if _CITATION.search(part))
         source = f" Source: {cited.rstrip('.')}." if cited else ""
         yield f"- {key}{mark} ({facts}): {help_text}{source}"
@@ -282,10 +288,14 @@ def _below(entry: ShapeEntry, path: str, explained: dict[Any, tuple[str, Group]]
 
 
 def _value(entry: ShapeEntry) -> str:
-    """Bounds, and the kind where the default does not show it: `duration or null, at least 0s`."""
+    """Bounds but the plain 0, and the kind where the default does not show it."""
     bounds = re.sub(r"\bbetween (\S+) and (\S+)", "\\1\N{EN DASH}\\2", _limits(entry.shape))
-    is_plain = isinstance(entry.shape, Scalar) and not entry.shape.choices
-    name = "" if is_plain and not entry.is_required else kind(entry.shape)
+    bounds = re.sub(r"\bat least 0s?$", "", bounds).replace(
+        "at least ", "\N{GREATER-THAN OR EQUAL TO}"
+    )
+    is_chosen = bool(re.search(r"\bone of\b", kind(entry.shape)))
+    is_shown = not is_chosen and (isinstance(entry.shape, Scalar) or bool(entry.default))
+    name = "" if is_shown and not entry.is_required else kind(entry.shape)
     return ", ".join(filter(None, (name.replace("whole number", "integer"), bounds)))
 
 

@@ -26,7 +26,7 @@ class ClassificationSettings:
         empty_memory_bytes: The same as a size; the larger of the two applies.
             Source: docs/definitions.md, states
         context_memory_bytes: Memory in use below which no program can run; a busy device without
-            processes is then being woken by its driver.
+            processes is then waking.
             Source: nvidia-smi on an L40S without persistence: 100% with no process and 0 MiB; a
             CUDA context takes more than 64 MiB
         idle_power_ratio: Power from which counters that read idle are not trusted.
@@ -34,8 +34,8 @@ class ClassificationSettings:
             .3 (L4: 33 of 72 W, idle 17)
         stall_busy_ratio: Minimum utilization of a hidden stall.
             Source: docs/definitions.md, states; NVIDIA/nccl#968
-        stall_power_ratio: Power below which a busy device does no work. Without profiling counters
-            it applies at the highest clock, and in proportion at lower ones.
+        stall_power_ratio: Power below which a busy device does no work; without profiling counters
+            in proportion to the clock.
             Source: docs/definitions.md, states; NVIDIA/nccl#968
         stall_engine_ratio: Media engine utilization from which a busy device works, regardless of
             its SMs.
@@ -52,8 +52,7 @@ class ClassificationSettings:
             counters.
             Source: docs/definitions.md, states
         stall_memory_controller_ratio: Memory controller utilization, at the highest memory clock,
-            from which a busy device at low power is not stalled; it may decode at low clocks, or
-            replay small kernels.
+            from which a busy device at low power is not stalled.
             Source: as for memory traffic; an H100 at its full 632 W reads no more than .11
         stall_copy_controller_ratio: The same where the traffic of PCIe is unknown: from it the
             device may be copying.
@@ -84,7 +83,7 @@ class ClassificationSettings:
             Source: docs/hardware.md: at most 10% where launches are the limit, 75% where a loader
             is
         sparse_launch_cpu_ratio: CPU time of the busiest process on the device, of one CPU, from
-            which its threads, together, hardly rest.
+            which it launches without rest.
             Source: docs/hardware.md: 1 where launches are the limit, at most .1 where demand or
             other processes are
         gap_busy_ratio: Utilization below which a device has gaps.
@@ -142,8 +141,8 @@ class SignalSettings:
             Source: dcgm-exporter#662
         suspect_power_ratio: Power from which such counters are dead; below it a stall is possible.
             Source: docs/definitions.md, states: the power of a hidden stall
-        stand_in_limit_ratio: Highest observed power, relative to the idle power, from which it may
-            replace an unknown power limit.
+        stand_in_limit_ratio: Highest observed power, relative to the idle power, from which it
+            replaces an unknown limit.
             Source: limits are 4 to 15 times the idle draw; less than twice of it is noise
     """
 
@@ -192,7 +191,7 @@ class NumaPlacementSettings:
             remote.
             Source: docs/definitions.md, sources: more than half of the pages on another node
         cpu_local_ratio: Share of the allowed CPUs on the GPU's NUMA node below which processes are
-            kept on other nodes; unrestricted processes have an eighth even on eight nodes.
+            kept on other nodes.
             Source: docs/definitions.md, sources; eight nodes are the most that a server has
         traffic_ratio: Utilization of a PCIe direction from which the placement matters.
             Source: KempnerPulse calls 1 GB/s input and output: 1.6% of a PCIe 5 link

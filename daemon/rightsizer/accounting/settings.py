@@ -221,8 +221,7 @@ class ShapeSettings:
             Source: chance alone gives 0.15 over a week of hours
         weekly_margin_ratio: Minimum excess of the weekly over the daily autocorrelation.
             Source: a load of equal days has none
-        covered_ratio: Share of the hours of a week that must have been seen for it to count as
-            covered.
+        covered_ratio: Share of the hours of a week that must have been seen.
     """
 
     autocorrelation_ratio: float = setting(0.3)

@@ -65,8 +65,8 @@ class ActionTerms:
             Source: a day shows the effect at every hour
         at_most_per_day: Maximum runs of this action in any 24 hours.
         at_most_per_workload_per_day: Maximum actions of any kind on one workload in any 24 hours.
-        at_most_share_of_gpus: Maximum share of the machine's GPUs affected by all actions together
-            in any 24 hours; one GPU is always allowed.
+        at_most_share_of_gpus: Maximum share of the machine's GPUs affected by all actions in 24
+            hours; one GPU is always allowed.
     """
 
     name: str = setting("")
@@ -171,8 +171,8 @@ class ActionSettings(ActionTerms):
         ValueError: there is nothing to do, or two things, or a word in braces means nothing.
 
     Attributes:
-        timeout: Time limit after which a program and all processes it started are killed; over HTTP
-            at most a minute.
+        timeout: Time limit after which a program and its processes are killed; over HTTP at most a
+            minute.
     """
 
     match: PolicyMatch = field(default_factory=PolicyMatch)
@@ -216,10 +216,10 @@ class ActionsSettings:
 
     Attributes:
         interval: Time between two passes; the longest a claim waits.
-        audit_file: Absolute path of a file with one JSON line per action, whether done, dry run or
-            refused; empty to keep only the history.
-        approvers: Users whose claim approves an action, besides root and the agent's user: names on
-            the local socket, `user:ana` or `certificate:ana` over HTTP.
+        audit_file: Absolute path of a file with a JSON line per action, done or not; empty to keep
+            only the history.
+        approvers: Users whose claim approves an action, besides root and the agent's: local names,
+            or `user:ana`, `certificate:ana` over HTTP.
     """
 
     interval: float = setting(30.0, unit="seconds", within=(1.0, 3600.0))

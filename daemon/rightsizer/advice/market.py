@@ -20,8 +20,8 @@ class MarketSettings:
         minimum_confidence_ratio: Minimum confidence of a finding for savings to be given.
             Source: docs/definitions.md, conduct
         most_options: Maximum number of alternative boards listed.
-        tolerated_slowdown_ratio: Maximum run time of the same work on a smaller board, relative to
-            the present one, for the board to be recommended.
+        tolerated_slowdown_ratio: Maximum run time on a smaller board, relative to the present one,
+            for it to be recommended.
             Source: half a response time more is what a service may notice; a starting point
     """
 

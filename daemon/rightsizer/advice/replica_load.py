@@ -31,11 +31,10 @@ class ReplicaSettings:
     Attributes:
         busy_ratio: Utilization over five minutes from which a replica was in use.
             Source: docs/definitions.md, sources: busy from 1% on
-        light_ratio: Utilization up to which a replica hardly queues requests; several that share a
-            queue may be busier for the same waiting.
+        light_ratio: Utilization up to which a replica hardly queues requests.
             Source: M/M/1: a third of a service time of waiting at a quarter of load; M/M/c
         apart_ratio: Share of the busy time in which only some of the GPUs must be busy for each to
-            be a replica; parts of one model are busy together.
+            be a replica.
             Source: one five minutes in twenty; ranks of one model have none
     """
 

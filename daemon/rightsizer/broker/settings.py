@@ -64,8 +64,7 @@ class SearchSettings:
     """Limits of the search for GPUs.
 
     Attributes:
-        sets_maximum: Number of GPU sets up to which the search is exact; beyond it only the best
-            partial sets are extended.
+        sets_maximum: Number of GPU sets up to which the search is exact.
             Source: the sets of eight of sixteen GPUs; of sixteen there are no more of any size
         beginnings: Number of partial sets extended when the search is not exact.
             Source: assumed; more are slower and find more
@@ -94,13 +93,11 @@ class BrokerSettings:
     Attributes:
         enabled: Lease GPUs to `rightsizer run` over the local socket.
         path: File of leases, tickets and reservations, which survive a restart of the agent.
-        users: Users who may request GPUs. If `groups` is empty too, everyone who can open the
-            socket may.
+        users: Users who may request GPUs; without `groups` too, everyone who can open the socket.
         groups: Groups whose members may request GPUs.
-        tell_webhooks: Whether JSON webhooks receive notices to holders: idle, over memory, time up,
-            lost GPU, reservation at risk.
-        processes_maximum: Maximum processes of one lease, and new processes of the node, examined
-            per pass; while more remain, a lease counts as alive.
+        tell_webhooks: Whether JSON webhooks receive notices to holders.
+        processes_maximum: Maximum processes of a lease, and new processes of the node, examined per
+            pass; while more remain, a lease is alive.
             Source: about 15 ms of processor time at 15 us for a file of procfs
         maximum_tickets: Maximum number of waiting tickets; beyond it requests are rejected.
             Source: Slurm's MaxJobCount is 10,000, for a cluster
@@ -131,20 +128,18 @@ class BrokerSettings:
             Source: root
         operator_groups: Groups whose members have the rights of `operators`; the socket's group is
             not included unless named.
-        backfill: Whether a later ticket may start first if, by the known limits, it does not delay
-            the first one.
+        backfill: Whether a later ticket may start first if it does not delay the first one.
             Source: EASY backfill: Lifka, JSSPP 1995; Slurm's sched/backfill, its default
         backfill_depth: Number of tickets considered behind the first waiting one.
             Source: Slurm's bf_max_job_test is 500, for a cluster
         unknown_patience_seconds: Delay of the first waiting ticket accepted for backfill when an
-            end is unknown, so that GPUs are not idle; 0 for none.
+            end is unknown; 0 for none.
             Source: a starting point: what a person who waits for a process without a limit would
             hardly notice
         settling_seconds: Time a shared lease has a GPU to itself, to measure its load, before
             another joins.
             Source: docs/definitions.md: demand is not told under 600 s of work
-        start_grace_seconds: How long a lease outlives its requesting process, for programs that use
-            the GPUs in another one.
+        start_grace_seconds: How long a lease outlives its requesting process.
             Source: `rightsizer run` stays as long as its lease: if it is gone, so is its need
         idle_grace_seconds: Idle time on all GPUs of a lease after which its holder is notified.
             Source: a starting point: the hour that notebooks get of reapers
@@ -152,8 +147,7 @@ class BrokerSettings:
             again.
             Source: a starting point: a training step or an evaluation that takes memory and gives
             it back comes round within minutes
-        lost_grace_seconds: How long a GPU of a lease must be gone, off the bus or no longer listed
-            by the driver, before its holder is notified.
+        lost_grace_seconds: How long a GPU of a lease must be gone before its holder is notified.
             Source: a starting point: a driver that is loaded again, or lists its GPUs one by one,
             has them back within seconds
         replacement_hold_seconds: How long replacement GPUs stay reserved for the holder of a lost

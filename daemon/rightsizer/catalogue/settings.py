@@ -13,8 +13,8 @@ class PriceSettings:
     """GPU prices that the operator pays, with the same key as in plan and price files.
 
     Attributes:
-        dollars_per_gpu_hour: Price in US dollars per GPU-hour, by key, name or family such as h100;
-            overrides cloud prices and those of prices_file.
+        dollars_per_gpu_hour: US dollars per GPU-hour, by key, name or family such as h100;
+            overrides other prices.
     """
 
     dollars_per_gpu_hour: Mapping[str, float] = setting(MappingProxyType({}), within=(0.0, 10000.0))

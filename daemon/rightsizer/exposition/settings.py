@@ -34,22 +34,20 @@ class MetricsSettings:
     """Amount and compression of exported metrics.
 
     Attributes:
-        advice_limit: Maximum number of open recommendations exported individually, largest savings
-            first; the totals count all of them.
+        advice_limit: Maximum number of open recommendations exported individually; totals count
+            all.
             Source: six series each; a node has a few
-        level: Amount that the default collectors export: `essential` (states, waste, provisioning,
-            advice, health), `standard` (adds conditions, errors and the usual readings) or `full`
-            (adds histograms). Collectors that are off by default export everything once enabled.
+        level: What the default collectors export: `essential` (states, waste, provisioning, advice,
+            health), `standard` (adds conditions, errors, usual readings) or `full` (adds
+            histograms).
             Source: measured on eight GPUs: 38, 68 and 229 series a GPU
-        details: Enable every collector, including those off by default: each NVLink and fabric
-            port, links between GPUs, BAR1, application clocks, lifetime errors of a board, the host
-            by workload. Adds about 40 series per GPU, and 108 more for a GPU with 18 NVLinks.
+        details: Enable every collector, including those off by default. Adds about 40 series per
+            GPU, and 108 more for a GPU with 18 NVLinks.
             Source: the default set keeps to 1,900 series for eight GPUs
         gzip_level: Compression level of a scrape, from 1 (fastest) to 9 (smallest).
             Source: measured: level 3 is within a tenth of level 6 in a third of its time
-        dcgm: Also serve /metrics/dcgm with dcgm-exporter's default counters under its own names,
-            for existing dashboards and autoscalers. Rejected while `sources.dcgm` reads a
-            dcgm-exporter.
+        dcgm: Also serve /metrics/dcgm with dcgm-exporter's names; rejected while `sources.dcgm`
+            reads a dcgm-exporter.
         dcgm_labels: Label names of /metrics/dcgm: `current` has Hostname and pod, `lowercase`
             hostname, `former` uuid, pod_name, pod_namespace and container_name.
             Source: dcgm-exporter changed Hostname to hostname in May 2026; most dashboards are

@@ -167,12 +167,12 @@ class FleetSettings:
             Source: docs/definitions.md, conduct: sizing rests on 14 days
         matchers: Label matchers added to every query, such as `cluster="paris"`; empty for all
             series.
-        cluster_label: Label that distinguishes the clusters of a store; empty for the first of
-            `cluster`, `k8s_cluster`, `cluster_name`, `k8s_cluster_name` and `kubernetes_cluster`
-            that a series has. Mimir's tenants are always distinguished.
-        shard: Part of the clusters, by their names, such as `3/16`, or of the nodes, such as
-            `node:3/16`; counted from 0 or 1 (16/16 is 0/16). Each part has its own cache and
-            ledger; a part of the nodes is only read, for `rightsizer fleet merge`. Empty for all.
+        cluster_label: Label that distinguishes the clusters of a store; empty for the first found
+            of `cluster`, `k8s_cluster`, `cluster_name`, `k8s_cluster_name` and
+            `kubernetes_cluster`.
+        shard: Part of the clusters by name, such as `3/16`, or of the nodes, such as `node:3/16`,
+            counted from 0 or 1; empty for all. Each part has its own cache and ledger; parts of the
+            nodes are for `rightsizer fleet merge`.
         pool_labels: Labels that name a node's pool, in order of precedence; without any, the board
             does.
         team_labels: Labels that name a workload's team, in order of precedence; without any, the
@@ -180,7 +180,7 @@ class FleetSettings:
         sources: Sources to read: `rightsizer`, `dcgm-exporter`, `kube-state-metrics`, `slurm` and
             `serving`; empty for all that are found.
         samples_maximum: Samples of a cluster in a first run up to which days are read in
-            five-minute steps, newest first; older days are read by the hour.
+            five-minute steps; older days are read by the hour.
             Source: a fortnight of 150 GPUs by five minutes; half a gigabyte of answers
         fine_seconds: Recent history always read in five-minute steps; each UTC day uses one step
             size.
@@ -190,10 +190,10 @@ class FleetSettings:
         absent_seconds: How long a device may be silent before it counts as gone.
             Source: longer than a node's restart
         workers: Worker processes; 0 for one per core and 1,000 GPUs, at most 8.
-        path: Cache of days, next to the ledger; empty for `fleet.db` in the directory of
-            `history.path`, or else in the user's cache.
-        api_socket: Unix socket for commands while `rightsizer fleet --serve` runs, accessible only
-            to its user and group; empty for none. Must differ from the agent's socket.
+        path: Cache of days, next to the ledger; empty for `fleet.db` beside `history.path`, or in
+            the user's cache.
+        api_socket: Unix socket for commands while `rightsizer fleet --serve` runs, not the agent's;
+            accessible only to its user and group; empty for none.
         exported_maximum: Maximum number of pools, and of teams, in `/metrics`, largest first.
             Source: 2,000 series for both; a team is whatever a label of a workload says
         most_records: Maximum number of recommendations kept, in place of

@@ -11,19 +11,18 @@ class HostSettings:
     Attributes:
         shortest_seconds: Minimum time between two reads of the host; closer requests share one
             result.
-        recheck_interval_seconds: Interval between reads of rarely changing facts: control group,
-            CPUs and network namespace of a process, quotas, disks, interfaces, the state of fabric
-            ports and their error counters.
+        recheck_interval_seconds: Interval between reads of rarely changing facts: control groups,
+            namespaces, quotas, disks, interfaces, fabric ports.
         forget_after_seconds: How long an unused process or control group stays cached.
         memory_placement_interval_seconds: Interval between lookups of the NUMA nodes of host
             memory.
             Source: Pages that have been placed are seldom moved.
-        numa_maps_processes_maximum: Maximum processes per second whose numa_maps is read, where
-            control groups do not account for memory by node; 0 for none.
+        numa_maps_processes_maximum: Maximum processes per second whose numa_maps is read where
+            control groups lack memory by node; 0 for none.
             Source: proc_pid_numa_maps(5): the kernel walks all page tables of the process.
         numa_maps_deadline_seconds: Time limit for reading one process's numa_maps.
         numa_maps_resident_maximum_bytes: Resident memory above which a process's numa_maps is not
-            read, since one mapping of that size may block the process.
+            read, since that may block the process.
             Source: About 10 ns a page; 32 GiB in small pages are 0.1 s in which it cannot map
             memory.
     """
@@ -44,8 +43,8 @@ class PathSettings:
     Attributes:
         procfs: Mount point of procfs.
         sysfs: Mount point of sysfs.
-        api_socket: Unix socket for commands on this node, accessible only to the agent's user and
-            group; empty for none.
+        api_socket: Unix socket for local commands, accessible to the agent's user and group; empty
+            for none.
     """
 
     procfs: str = setting("/proc")

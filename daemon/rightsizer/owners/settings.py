@@ -18,28 +18,27 @@ class OwnerSettings:
 
     Attributes:
         sources: Sources of workload names, in fixed precedence: slurm, kubernetes, container, user
-            and session (systemd units, and programs by process tree). user, off by default, names
-            the user of a process outside of a unit.
+            (the user of a process outside of a unit), session (systemd units, and programs by
+            process tree).
         kubelet_socket: The kubelet's pod-resources socket; empty to disable it.
             Source: Kubernetes' documentation of device plugins
-        pod_log_folder: The kubelet's log directory. Pod names come from file names in containers/
-            and pods/; no file is opened. Empty to disable it.
+        pod_log_folder: The kubelet's log directory: pod names come from file names, no file is
+            opened. Empty to disable it.
             Source: Kubernetes' documentation of its logging architecture
         container_socket: Docker or Podman socket for container names; empty for short IDs.
-        job_map_folder: Directory where Slurm's prolog and epilog write the jobs of each GPU: files
-            named <index>, <index>.<MIG instance> or by uuid, one job a line; empty for none.
+        job_map_folder: Directory where Slurm's prolog and epilog write each GPU's jobs: files named
+            by index, index.MIG instance or uuid, one job a line; empty for none.
             Source: dcgm-exporter's --hpc-job-mapping-dir
-        launchers: Name patterns of launchers, whose processes form one workload; with nested
-            launchers the outermost one counts.
+        launchers: Name patterns of launchers, whose processes form one workload; the outermost
+            counts.
         launcher_confidence_ratio: Confidence that the processes of a launcher are one workload.
             Source: assumed: a launcher may start several in turn
-        process_managers: Name patterns of programs whose child processes are unrelated, even within
-            one systemd unit: terminals, schedulers, batch systems. The children of any other
-            program are one workload, with less confidence.
+        process_managers: Name patterns of programs whose child processes are unrelated: terminals,
+            schedulers, batch systems. The children of other programs are one workload, with less
+            confidence.
             Source: names in /proc/<pid>/stat, 15 characters at most
         shells: Like process_managers, but not within a unit, which may start by a script.
-        servers: Name patterns of programs that use all GPUs of a node and hold none: displays, MPS
-            and DCGM.
+        servers: Name patterns of programs that use all GPUs and hold none: displays, MPS, DCGM.
             Source: names in /proc/<pid>/stat, 15 characters at most
         parent_confidence_ratio: Confidence that the children of any other program are one workload.
             Source: assumed: a runner of unrelated jobs looks like torch.multiprocessing

@@ -25,8 +25,8 @@ class ProfileSteadySettings:
             Source: HolisticTraceAnalysis: a launch takes 5 to 20 µs; loading a module, milliseconds
         matched_minimum_ratio: Share of kernels whose launch must be known to explain idle time.
             Source: the greater part
-        unseen_ratio: Factor on the confidence in conclusions from a host's operators about a GPU
-            that is not in the profile.
+        unseen_ratio: Factor on the confidence in conclusions about a GPU that is not in the
+            profile.
             Source: their order is the same, their lengths are not; its queue may hide a part
     """
 
@@ -51,7 +51,7 @@ class ProfileLaunchBoundSettings:
         own_launch_minimum_ratio: Launches per kernel below which CUDA graphs are already in use.
             Source: the greater part: a graph's many kernels come by one launch
         dispatch_on_ratio: Share of a host's steps in and between operators shorter than a launch,
-            where no GPU is in the profile.
+            without a GPU in the profile.
             Source: the greater part
         outlier_minimum_ratio: Share of all waiting for the host from which a single wait is
             reported and excluded.
@@ -87,8 +87,7 @@ class ProfileHostBoundSettings:
         synchronization_removed_low_ratio: Minimum share of that idle time removed by not
             synchronizing.
             Source: a cautious fifth: what the host does then is its own time still
-        held_minimum_ratio: Share of the waits for the host, or of its pauses, in one frame or range
-            for it to be named.
+        held_minimum_ratio: Share of the waits, or pauses, in one frame or range for it to be named.
             Source: a tenth: three names cover most of a step
         read_backs_per_step_minimum: Values read back per step from which it counts, where no GPU is
             in the profile.
@@ -259,8 +258,7 @@ class ProfileRankImbalanceSettings:
     Attributes:
         on_ratio: Mean delay of a rank behind the first one, as a share of the step.
             Source: half of what ByteDance calls a straggling job
-        same_rank_ratio: Share of steps in which the same rank must be last; with less the load
-            varies instead.
+        same_rank_ratio: Share of steps in which the same rank must be last.
             Source: the greater part
     """
 
@@ -300,8 +298,8 @@ class ProfileComparisonSettings:
         idle_tolerance_seconds: Work that may go unseen on a GPU that telemetry always saw idle.
             Source: docs/definitions.md: idle is below 1%, and a driver's sample is of a second at
             most
-        contradicted_ratio: Factor on a finding's confidence if telemetry measured the same thing
-            and contradicts it, or saw no activity on the GPU then.
+        contradicted_ratio: Factor on a finding's confidence if telemetry contradicts it, or saw no
+            activity on the GPU then.
             Source: a profile is the closer look, but may be of another time or GPU
     """
 

@@ -51,9 +51,8 @@ class MemorySettings:
             Source: assumed; never less than headroom_minimum
         headroom_minimum_bytes: Minimum memory that training should leave free.
             Source: assumed
-        several_gpus_error_factor: Further error factor of training memory, either way with a
-            probability of 90%, where several GPUs share it: frameworks differ in what they gather
-            and keep.
+        several_gpus_error_factor: Further error factor (90%) of training memory shared by several
+            GPUs: frameworks differ in what they gather and keep.
             Source: published peaks of torchtitan and FSDP with LoRA and QLoRA
         unpacked_error_factor: Further error factor for weights that are unpacked (QLoRA).
             Source: published peaks of torchtune
@@ -95,8 +94,7 @@ class ServingErrorSettings:
             Source: 159 rows of vLLM
         assumed_board_factor: Further error if a board's efficiencies are those of similar boards.
             Source: eight kinds of boards in MLPerf; RTX 4090, A40, H20, MI300X in published figures
-        other_vendor_factor: How much slower boards of vendors other than NVIDIA may further be,
-            whose kernels are tuned for fewer models.
+        other_vendor_factor: How much slower boards of vendors other than NVIDIA may further be.
             Source: MI300X and MI325X in vLLM and SGLang, 1.3 to 2.8 times as long; none in MLPerf
         slow_link_factor: Further error if GPUs of a tensor parallel group have no direct links.
             Source: sums over four boards in PCIe 4 and 5 slots, of 5.6 and 26 GB/s
@@ -109,7 +107,7 @@ class ServingErrorSettings:
         small_model_parameters: Parameters below which a model is small.
             Source: between the models of those figures and the next, of 3.8 billion
         encoder_decoder_factor: How much slower encoder-decoder models may further be, in libraries
-            that launch kernels one by one and wait for the audio.
+            that launch kernels one by one.
             Source: Whisper in faster-whisper and transformers, 2 to 8 times as long
         experts_below_factor: How much faster mixtures of experts may further be.
             Source: 127 rows of mixtures in TensorRT-LLM, vLLM and SGLang
@@ -169,7 +167,7 @@ class ServingModelSettings:
         expert_layer_seconds: The same per layer with experts: sorting tokens by expert, launching
             kernels.
         expert_prompt_layer_seconds: Further time per layer with experts and pass of prompts: the
-            host launches each kernel, while steps replay a graph.
+            host launches each kernel.
             Source: fitted on published first tokens, steps and rates of nine mixtures in vLLM,
             SGLang and TensorRT-LLM; 0.3 to 0.5 ms with a model or board left out, first tokens then
             x1.4 off, x1.75 without it
@@ -181,8 +179,7 @@ class ServingModelSettings:
             off on the middle one, x1.42 by the other ratio
         expert_passes: How often a layer's experts move the vector of each of their tokens:
             dispatch, between products, combine.
-        expert_choice_ratio: Share of a batch's tokens that choose experts independently; the others
-            choose experts already in use.
+        expert_choice_ratio: Share of a batch's tokens that choose experts independently.
             Source: fitted on kernels of vLLM, SGLang and TensorRT-LLM with uneven tokens on seven
             boards (aiconfigurator-core 0.12.0): x1.14 off for 4 to 256 tokens on the middle board
             that is left out, x1.18 without it; 0.61 to 0.69 with a board left out
@@ -196,8 +193,8 @@ class ServingModelSettings:
             Source: fitted on TensorRT-LLM 1.0's throughput of Qwen3-235B-A22B on eight B200, H200,
             H100: x1.09 off, x1.41 without it; x1.05 to x1.14 on a board that is left out. Kernels
             alone take x1.2 to x1.6 with uneven tokens (aiconfigurator-core 0.12.0)
-        network_bytes_per_second: Maximum send rate of each GPU to other servers, if replicas on
-            several servers share experts.
+        network_bytes_per_second: Maximum send rate of each GPU to other servers, where experts are
+            shared.
             Source: 400 Gb/s for each GPU, as in servers of eight H100 (DGX H100, AWS p5)
         attention_compute_ratio: Speed of attention over a prompt, relative to large matrix
             products.
@@ -205,17 +202,16 @@ class ServingModelSettings:
         bunching_ratio: How far prompts arrive together: 0 for alone, 1 for the square root of those
             in flight.
             Source: measured TTFT (vLLM, Hopper), where single models fit 0.45 to 1.05
-        burstiness: Squared coefficient of variation of request intervals, for loads given only as a
-            rate: 1 for Poisson, 0 for a steady pace.
+        burstiness: Squared coefficient of variation of request intervals, for loads given as a
+            rate: 1 for Poisson, 0 for steady.
             Source: assumed: people and programs that call in bursts, twice Poisson's deviation
         latency_headroom_ratio: Share of each latency target that a plan keeps free.
             Source: assumed
-        chunk_tokens: Prompt tokens per pass of an engine. Unset, the engine's default: for vLLM
-            8192 on GPUs of 70 GiB and more except A100 and 2048 elsewhere, for SGLang 2048 to 16384
-            by memory, for TensorRT-LLM 8192.
+        chunk_tokens: Prompt tokens per pass; unset, the engine's default: vLLM 8192 on GPUs of 70
+            GiB and more except A100, else 2048; SGLang 2048 to 16384 by memory; TensorRT-LLM 8192.
             Source: max_num_batched_tokens, max_num_tokens, chunked_prefill_size
-        requests_maximum: Maximum concurrent requests of one replica. Unset, the engine's default:
-            for vLLM 1024 on GPUs of 70 GiB and more except A100 and 256 elsewhere, for others 2048.
+        requests_maximum: Maximum concurrent requests of a replica; unset, the engine's default:
+            vLLM 1024 on GPUs of 70 GiB and more except A100, else 256; others 2048.
             Source: max_num_seqs, max_running_requests, max_batch_size
     """
 
@@ -307,8 +303,7 @@ class TrainingSettings:
 
     Attributes:
         linear_ratio: Speed of a layer's products, relative to large matrix products.
-        hopper_ratio: Sustained speed of long runs on Hopper, relative to short products, since
-            clocks fall at the power limit.
+        hopper_ratio: Sustained speed of long runs on Hopper, relative to short products.
             Source: published median MFU of FSDP in bf16: 0.41 on H100 SXM, 0.565 on A100 80 GB
         attention_ratio: Speed of attention, relative to large matrix products, counted without
             masking.
@@ -318,8 +313,7 @@ class TrainingSettings:
             Source: published MFU of Megatron runs in fp8, half again as much as that of FSDP
         host_bytes_per_second: Server memory bandwidth per GPU for an update on the host.
             Source: assumed: two sockets of 100 GB/s and more, shared by eight GPUs
-        recompute_ratio: Additional step time of full recomputation; less than the third of a
-            forward pass, as it leaves room for larger micro batches.
+        recompute_ratio: Additional step time of full recomputation.
         fused_recompute_ratio: The same with fused kernels, and with adapters: one more forward
             pass.
             Source: counted; 29 to 32% over selective recomputation in arXiv:2205.05198, table 5
@@ -340,8 +334,7 @@ class TrainingSettings:
         layer_seconds: Minimum time per layer, forward, backward and update: the host's.
             Source: 0.78 (Llama) and 0.87 ms (BERT) with tensors 8 wide, PyTorch 2.13; a layer of
             transformers
-        unpacking_traffic: Bytes moved per 4-bit weight to unpack it, in each pass (QLoRA); a single
-            read and write would be 2.5.
+        unpacking_traffic: Bytes moved per 4-bit weight to unpack it, in each pass (QLoRA).
             Source: Llama 2 7B on an A100: 2.79 h with QLoRA, 1.85 h with LoRA, over 50,000 micro
             batches (S. Raschka, Practical Tips for Finetuning LLMs Using LoRA)
         known_error_factor: Error factor of runs similar to the fitted ones, either way, with a
@@ -426,7 +419,7 @@ class PlanSettings:
         alternatives: Number of best candidates for which other formats and slices are tried.
         growth_candidates: Number of best candidates evaluated again for each month of growth.
         switch_saving_ratio: Minimum saving over the remaining growth, as a share of its cost, to
-            recommend a change to another kind of GPU.
+            recommend another kind of GPU.
             Source: assumed: what moving a service takes
     """
 

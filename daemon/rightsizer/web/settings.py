@@ -126,8 +126,7 @@ class WebSettings:
             at all.
         page_poll_seconds: Interval at which the page's script fetches values, at most once a
             sample.
-        plan_form: Serve the form of `rightsizer plan` at /plan; each plan runs in a process of its
-            own.
+        plan_form: Serve the form of `rightsizer plan` at /plan.
         plan_timeout_seconds: Time limit of a plan requested by the form.
             Source: some ten times what a plan over all boards takes
     """
@@ -151,8 +150,8 @@ class WebTree:
 
     Attributes:
         listen_addresses: Addresses to listen on, as host:port, :port or [::1]:port.
-        config_file: File with TLS, users, headers and limits, in the web configuration format of
-            the Prometheus exporters; empty for plain HTTP without authentication.
+        config_file: File with TLS, users, headers and limits, in the format of the Prometheus
+            exporters; empty for plain HTTP without users.
         enable_lifecycle: Accept /-/reload over TCP, and requests that change state from
             authenticated clients.
         telemetry_path: Path of the metrics.

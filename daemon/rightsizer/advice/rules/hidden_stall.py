@@ -27,8 +27,7 @@ class HiddenStallSettings:
     Attributes:
         on_ratio: Share of the span that a GPU must spin.
             Source: docs/definitions.md, conduct
-        unseen_traffic_ratio: Confidence when neither memory traffic nor SM activity is known, so
-            that small kernels at low power look like spinning.
+        unseen_traffic_ratio: Confidence when neither memory traffic nor SM activity is known.
             Source: part of the stalls that are then claimed which are some (docs/benchmarks.md)
     """
 

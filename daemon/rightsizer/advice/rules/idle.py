@@ -42,11 +42,10 @@ class IdleSettings:
         on_ratio: Share of the span that must be idle.
             Source: a production fleet: of spans of two hours that were idle for 90%, half were
             followed by work within 30 min; of those idle for 99%, an eighth (docs/benchmarks.md)
-        certain_ratio: Idle share that the confidence refers to; below 1, so that a few active
-            seconds are ignored.
+        certain_ratio: Idle share that the confidence refers to.
             Source: a GPU that works for a tenth of the time has a user
-        usual_ratio: Load of an hour, relative to the busiest hour of a usual day, up to which a
-            service is expected to be idle then.
+        usual_ratio: Load of an hour, relative to the busiest hour of a usual day, up to which
+            idleness of a service is expected.
             Source: docs/definitions.md, sources: nights of the serving fleet lie below a tenth
         minimum_days: Days of history required before idle hours count as usual.
             Source: seen twice
@@ -54,11 +53,11 @@ class IdleSettings:
             Source: docs/definitions.md, sources: busy from 1% on
         resume_seconds: Time within which resumed work makes a release a mistake.
             Source: docs/definitions.md, sources: P(resume within 30 min)
-        mistake_seconds: GPU time that a mistaken release costs. A release must save more than this
-            times the probability of a mistake.
+        mistake_seconds: GPU time that a mistaken release costs; a release must save more than this
+            times its probability.
             Source: placing a workload again and loading its model: a quarter of an hour
-        resume_exponent: Exponent of the survival of idle times without a history: after t idle,
-            work resumes within w with a probability of 1 - (t / (t + w)) to this power.
+        resume_exponent: Exponent of idle times without a history: after t idle, work resumes within
+            w with probability 1 - (t / (t + w)) to this power.
             Source: gaps of a production serving fleet beyond half an hour: 1.2 (docs/benchmarks.md)
         borrowed_gaps: Weight, in own idle gaps, of other workloads' gaps and of that exponent.
             Source: the best of 2, 5 and 20 on pods that were left out (docs/benchmarks.md)

@@ -43,7 +43,7 @@ class PowerThrottledSettings:
             Source: limits are set in whole watts; 2% is 14 of 700 W
         assumed_capped_ratio: The same for a default that only the catalogue states.
             Source: vendors of servers set boards of one name up to a tenth apart
-        clock_free_maximum_ratio: Share of the active time not slowed by lower clocks, from which a
+        clock_free_maximum_ratio: Share of the active time not slowed by lower clocks from which a
             lowered limit is accepted.
             Source: assumed; well below the share from which power_cap advises a lower limit
     """

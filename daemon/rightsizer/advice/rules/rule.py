@@ -20,8 +20,7 @@ class OpeningPolicy:
     Attributes:
         long_seconds: Span over which the finding must hold.
             Source: docs/definitions.md, conduct
-        short_seconds: Final part of the long span over which it must also hold, so that a past
-            problem opens nothing.
+        short_seconds: Final part of the long span over which it must also hold.
             Source: docs/definitions.md, conduct
         minimum_known_seconds: Known time within the long span required to open.
             Source: most of the long span

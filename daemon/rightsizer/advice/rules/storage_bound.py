@@ -28,8 +28,8 @@ class StorageBoundSettings:
             Source: SageMaker Debugger's IOBottleneck: over half of the time
         working_ratio: Mean utilization from which five minutes count as work.
             Source: docs/definitions.md, states: above it nothing waits for storage
-        bursts_ratio: Share of five-minute blocks at work, with at least as many waiting, from which
-            the waits are bursts, as of checkpoints.
+        bursts_ratio: Share of five-minute blocks at work, with as many waiting, from which the
+            waits are bursts, as of checkpoints.
             Source: a loader that is too slow is so all the time
     """
 

@@ -21,8 +21,8 @@ class GrafanaSettings(ServerSettings):
         url: Grafana's base URL, including any sub-path; empty to post no annotations.
         token_file: File with a service account's token; a systemd credential takes precedence.
         cluster: Cluster name, added as a tag next to the node's name; empty for none.
-        restore_seconds: Interval between checks of Grafana for open annotations; missing ones, as
-            after a lost database, are restored.
+        restore_seconds: Interval between checks of Grafana for missing open annotations, which are
+            restored.
             Source: one search an hour; a database is restored by people, who take longer
         annotations_per_run: Maximum number of annotations per run; one more summarizes the rest.
             Source: grafana/grafana#22170: the annotation store is meant for some hundreds a day

@@ -44,8 +44,8 @@ class WebhookSettings:
         reasons: Reasons of recommendations to send; empty for all.
         minimum_severity: Minimum severity of recommendations to send.
         send_resolved: Whether closed recommendations are sent too.
-        instance: Label `instance` of alerts, which should match Prometheus's label for this agent,
-            such as `node-1:19400`; empty to use the node's name.
+        instance: Label `instance` of alerts, as Prometheus has it for this agent, such as
+            `node-1:19400`; empty for the node's name.
         external_url: The agent's address as its users reach it, used for links; empty for no links.
         resend_seconds: Interval at which a firing alert is resent; it expires when four resends are
             missed.

@@ -33,14 +33,13 @@ class CaptureTimingSettings:
         minimum_confidence_ratio: Minimum confidence of a finding to trigger a capture.
             Source: docs/definitions.md, conduct: the least confidence of advice
         maximum_confidence_ratio: Maximum confidence of a finding to trigger a capture; 1 for no
-            limit, since telemetry does not know the line of code.
-        minimum_age_seconds: Time for which the processes must have run and been at work: past
-            start-up, compilation and warm-up.
+            limit.
+        minimum_age_seconds: Time for which the processes must have run and been at work.
             Source: compilation and autotuning of large models take minutes
         steady_seconds: Preceding time for which a workload must have been steady and at work.
             Source: one block of the accounts
         unsteadiness_maximum_ratio: Maximum change of the state shares between checks, as total
-            variation; a checkpoint, a validation or a restart exceeds it.
+            variation.
         minimum_active_ratio: Minimum active share of that time.
         cool_down_seconds: Minimum time between captures of a workload.
             Source: a profile holds until the code changes, daily at the soonest
@@ -108,8 +107,8 @@ class CaptureStorageSettings:
     """Disk space for captured profiles; other files are never deleted.
 
     Attributes:
-        quota_bytes: Maximum total size; the oldest are deleted first. No profile is captured while
-            unread ones alone fill it.
+        quota_bytes: Maximum total size; the oldest are deleted first. Unread ones alone stop
+            captures.
             Source: four profiles of some 300 MB a day, of eight GPUs each a few
         kept_for: How long captured profiles are kept.
             Source: as long as the history
@@ -135,7 +134,7 @@ class CaptureSettings:
         timeout: Additional time, after which the call and all processes it started are killed.
             Source: writing a trace takes longer than recording it
         margin: How long the profiling counters stay released after a recording that is only
-            requested, since programs notice the request late.
+            requested.
             Source: a program under Kineto hears of it when it next asks the daemon
         landing: How long to wait for a profile before the capture counts as empty.
     """

@@ -25,9 +25,9 @@ class DcgmSettings:
             Source: dcgm-exporter collects every 30 s unless told otherwise: twice as often loses no
             collection
         timeout_seconds: Time limit for the exporter to accept a connection, and to answer.
-        longest_age_seconds: Maximum age of a timestamped value, and maximum time a GPU's energy
-            counter may stay unchanged before all its values are stale. Raise it if the exporter
-            collects less often than every 30 s.
+        longest_age_seconds: Maximum age of a timestamped value, and of an unchanged energy counter,
+            before a GPU's values are stale. Raise it if the exporter collects less often than every
+            30 s.
             Source: two collections of a dcgm-exporter, which collects every 30 s
         lost_retention_seconds: How long a GPU known only from the exporter is reported as down.
         response_maximum_bytes: Maximum size of a response; a larger one is rejected.

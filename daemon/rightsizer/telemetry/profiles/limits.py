@@ -13,14 +13,13 @@ class TimeSettings:
             Source: a part of a fifth still fills a page of 900 pixels
         adjacent_maximum_nanoseconds: Maximum gap between kernels that follow each other directly.
             Source: HolisticTraceAnalysis, consecutive_kernel_delay
-        long_collective_minimum_ratio: Minimum share of its step that a collective takes for its
-            start to identify a straggler.
+        long_collective_minimum_ratio: Minimum share of its step of a collective whose start
+            identifies a straggler.
             Source: HolisticTraceAnalysis, straggler analysis
         launch_maximum_nanoseconds: CPU time up to which an operator would be shorter on a GPU than
             its launch.
             Source: HolisticTraceAnalysis: a launch takes 5 to 20 µs
-        pause_minimum_nanoseconds: Time without a host operator from which it is the program's own,
-            not the dispatch of the next operator.
+        pause_minimum_nanoseconds: Time without a host operator from which it is the program's own.
             Source: ten launches
     """
 
@@ -49,8 +48,8 @@ class FileLimits:
             Source: each may take a millisecond to find the end of
         kernel_names_maximum: Maximum number of kernel names kept; kernels with other names are
             counted together.
-        frames_maximum: Maximum number of host frames that kernel time is attributed to; beyond it,
-            time counts for the enclosing frame.
+        frames_maximum: Maximum number of host frames that kernel time is attributed to; the rest
+            counts for the enclosing frame.
             Source: a step of a transformer has some 500
         name_maximum_characters: Length at which names of kernels and spans are truncated.
             Source: the longest names of C++ templates in real traces have some 2,000

@@ -38,8 +38,7 @@ class ServingEndpoint:
         ValueError: `url` is not an address.
 
     Attributes:
-        url: Metrics address of one engine, never of a service that balances several; a missing path
-            means /metrics.
+        url: Metrics address of one engine, never of a balancer; a missing path means /metrics.
         engine: Engine type; auto to detect it from its metrics.
         gpus: GPUs that the engine runs on, by uuid or index; empty to find them by owner.
         workload: Shell pattern of the owning workload's name; empty for any.
