@@ -211,3 +211,9 @@ def test_series_between_semicolons(replay: Replays, write: Writes) -> None:
     heading = f'"Time";{SERIES.format(0)};{SERIES.format(1)}\n'
     played = replay(write(f"sep=;\n{heading}1772532000000;0;90\n"))
     assert played.values("GPU-1", Signal.GPU_BUSY) == [0.9]
+
+
+def test_numbers_of_a_log_without_headings_name_no_gpus(replay: Replays, write: Writes) -> None:
+    """Its first row is no heading, though its numbers differ in their digits alone."""
+    with pytest.raises(RecordingError, match="--fields timestamp,x,util_pct --device 0"):
+        replay(write("1758000000,1000,30\n1758000010,2500,70\n"))

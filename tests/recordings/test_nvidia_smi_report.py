@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rightsizer.model.reading import Process, ProcessKind
 from rightsizer.model.signal import Signal
 
 Replays = Callable[..., Any]
@@ -83,6 +84,8 @@ _XML = """<?xml version="1.0" ?>
 \t\t\t<process_info>
 \t\t\t\t<pid>4242</pid>
 \t\t\t\t<type>C</type>
+\t\t\t\t<process_name>python</process_name>
+\t\t\t\t<used_memory>4000 MiB</used_memory>
 \t\t\t</process_info>
 \t\t</processes>
 \t</gpu>
@@ -104,7 +107,7 @@ def test_reports_one_behind_the_other_are_read(replay: Replays, write: Writes, r
     assert found.values("GPU-1", Signal.SM_CLOCK_HERTZ) == [1980e6] * 3
     assert found.source.interval == 1_000_000_000
     (process,) = found.readings("GPU-1")[0].processes
-    assert process.pid == 4242
+    assert process == Process(4242, 4000 * 2**20, ProcessKind.COMPUTE)
     assert found.warnings == ""
 
 
@@ -219,3 +222,23 @@ def test_lost_gpu_is_not_named_by_its_error(replay: Replays, write: Writes) -> N
     assert found.values("GPU-1", Signal.MEMORY_USED_BYTES) == [4096 * 2.0**20, None]
     (alone,) = replay(write(lost.format(second=1, busy=1), "q.log")).source.devices
     assert alone.name == ""
+
+
+@pytest.mark.parametrize(
+    ("letters", "program", "kind"),
+    [
+        ("C+G", r"C:\Windows\explorer.exe", ProcessKind.GRAPHICS),
+        ("G", "/usr/lib/xorg/Xorg", ProcessKind.GRAPHICS),
+        ("C", "/usr/lib/xorg/Xorg", ProcessKind.GRAPHICS),
+        ("M+C", "python", ProcessKind.MPS),
+    ],
+)
+def test_desktop_programs_in_a_report_do_not_compute(
+    replay: Replays, write: Writes, letters: str, program: str, kind: ProcessKind
+) -> None:
+    """Under Windows and WSL each is of both kinds, and the driver tells no memory of it."""
+    text = _TEXT.replace("Type                          : C", f"Type : {letters}")
+    text = text.replace("Name                          : python", f"Name : {program}")
+    text = text.replace(": 4000 MiB", ": Not available in WDDM driver model")
+    (reading,) = replay(write(text.format(second=1, busy=1), "q.log")).readings("GPU-1")
+    assert reading.processes == (Process(4242, None, kind),)

@@ -135,3 +135,41 @@ def test_a_dump_with_the_name_among_the_labels(replay: Replays, write: Writes) -
     played = replay(write(text))
     assert played.values("GPU-0", Signal.GPU_BUSY) == [0.0, 0.0, 0.0]
     assert played.values("GPU-1", Signal.GPU_BUSY) == [0.9, 0.9, 0.9]
+
+
+def test_metrics_of_nvidia_gpu_exporter_are_those_of_nvidia_smi(
+    replay: Replays, write: Writes
+) -> None:
+    """In base units; it leaves out how uuids begin, and a GPU's name has a metric of its own."""
+    uuid = "1f0c2d3e-0000-1111-2222-333344445555"
+    series = {
+        "nvidia_smi_gpu_info": 1,
+        "nvidia_smi_utilization_gpu_ratio": 0.35,
+        "nvidia_smi_memory_used_bytes": 2**30,
+        "nvidia_smi_power_draw_watts": 61.5,
+        "nvidia_smi_clocks_current_sm_clock_hz": 1.98e9,
+        "nvidia_smi_fan_speed_ratio": 0.3,
+    }
+    result = [
+        {
+            "metric": {"__name__": name, "uuid": uuid, "name": "NVIDIA L4"},
+            "values": [[1_767_571_200 + 15 * at, str(value)] for at in range(2)],
+        }
+        for name, value in series.items()
+    ]
+    found = replay(write(json.dumps({"data": {"resultType": "matrix", "result": result}})))
+    (device,) = found.source.devices
+    assert (device.uuid, device.board) == (f"GPU-{uuid}", "L4")
+    assert found.readings(device.uuid)[-1].values == {
+        Signal.GPU_BUSY: 0.35,
+        Signal.MEMORY_USED_BYTES: 2**30,
+        Signal.POWER_WATTS: 61.5,
+        Signal.SM_CLOCK_HERTZ: 1.98e9,
+    }
+    lines = "".join(
+        f'{name}{{name="NVIDIA L4",uuid="{uuid}"}} {value} {1_767_571_200_000 + 15_000 * at}\n'
+        for at in range(2)
+        for name, value in series.items()
+    )
+    text = replay(write(lines, "scrapes.prom"))
+    assert text.readings(device.uuid)[-1].values == found.readings(device.uuid)[-1].values

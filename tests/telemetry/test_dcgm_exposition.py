@@ -288,3 +288,12 @@ def test_names_and_labels_in_lower_case_are_read() -> None:
     assert (device.uuid, device.mig.profile) == ("gpu-1/gi3", "1g.10gb")
     assert found.readings["gpu-1/gi3"].values == {Signal.GPU_BUSY: 0.25}
     assert Signal.GPU_BUSY in found.readings["gpu-1/gi3"].profiled
+
+
+def test_board_without_memory_of_its_own_has_no_size() -> None:
+    """On GB10 the memory is the host's, and some releases say that there are 0 bytes."""
+    labels = 'gpu="0",UUID="GPU-1",modelName="NVIDIA GB10"'
+    parts = ("FB_TOTAL", "FB_FREE", "FB_USED")
+    found = read("".join(f"DCGM_FI_DEV_{part}{{{labels}}} 0\n" for part in parts))
+    assert found.devices[0].memory_total_bytes is None
+    assert found.readings["GPU-1"].missing == {Signal.MEMORY_TOTAL_BYTES: Missing.NOT_SUPPORTED}

@@ -1,7 +1,7 @@
 """Parser of a dcgm-exporter's page, and mapping of its series to signals."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, TypeAlias
 
@@ -133,19 +133,6 @@ def wanted(line: str) -> bool:
     return line.startswith(_PREFIXES)
 
 
-def interpret(text: str) -> DcgmSeries | UnusedSeries:
-    """Interpret `name{label="value"}`; raise `ValueError` for other text."""
-    try:
-        families = tuple(text_string_to_metric_families(f"{text} 0\n"))
-    except IndexError:
-        # Raised by the parser for labels like `{,=}`.
-        families = ()
-    for family in families:
-        for sample in family.samples:
-            return interpret_labels(sample.name, sample.labels)
-    raise ValueError(f"'{text}' is not a sample")
-
-
 def interpret_labels(name: str, labels: Mapping[str, str]) -> DcgmSeries | UnusedSeries:
     """Interpret a name and its labels."""
     # Former names, and names that a relay wrote in lower case or with the suffix of counters.
@@ -179,6 +166,22 @@ def interpret_labels(name: str, labels: Mapping[str, str]) -> DcgmSeries | Unuse
         driver_version=labels.get("DCGM_FI_DRIVER_VERSION") or None,
         host=labels.get("Hostname") or labels.get("hostname") or "",
     )
+
+
+def interpret(
+    text: str,
+    meaning: Callable[[str, Mapping[str, str]], DcgmSeries | UnusedSeries] = interpret_labels,
+) -> DcgmSeries | UnusedSeries:
+    """Interpret `name{label="value"}`; raise `ValueError` for other text."""
+    try:
+        families = tuple(text_string_to_metric_families(f"{text} 0\n"))
+    except IndexError:
+        # Raised by the parser for labels like `{,=}`.
+        families = ()
+    for family in families:
+        for sample in family.samples:
+            return meaning(sample.name, sample.labels)
+    raise ValueError(f"'{text}' is not a sample")
 
 
 def sample_row(

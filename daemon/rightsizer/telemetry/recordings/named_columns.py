@@ -216,7 +216,8 @@ def stated_fields(head: Sequence[str]) -> str:
     numbers = [at for at, cell in enumerate(first) if at != time_at and _NUMBER.fullmatch(cell)]
     if time_at is None or not numbers:
         return ""
-    titles = headings if len(headings) == len(first) else [""] * len(first)
+    is_titled = len(headings) == len(first) and [each.strip() for each in headings] != first
+    titles = headings if is_titled else [""] * len(first)
     names = {time_at: "timestamp", numbers[-1]: "util_pct"}
     digits = [_DIGITS.findall(titles[at]) for at in numbers]
     if (device_at := _place(titles, _DEVICES)) is None:

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from rightsizer.model.errors import RecordingError
-from rightsizer.model.reading import Process, ProcessKind
+from rightsizer.model.reading import Process
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.telemetry.recordings.nvidia_smi_columns import signal_columns
 from rightsizer.telemetry.recordings.row import (
+    PROCESS_KINDS,
     ProcessRowBuilder,
     RecordingDeviceFacts,
     RecordingNotes,
@@ -26,12 +27,6 @@ _TIME_OF_DAY: Final = re.compile(r"(\d\d):(\d\d):(\d\d)")
 _REMEDY: Final = "record with 'nvidia-smi dmon -s pucm -o DT'"
 # Its MB of memory are MiB of NVML. Its 'sm' is NVML's utilization: the share of time with a kernel.
 _COLUMNS: Final = signal_columns("dmon")
-_KINDS: Final = {
-    "G": ProcessKind.GRAPHICS,
-    "C+G": ProcessKind.GRAPHICS,
-    **dict.fromkeys(("M", "M+C"), ProcessKind.MPS),
-}
-"""By pmon's letters; desktop programs are of both kinds."""
 
 
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
@@ -85,7 +80,7 @@ def _process(named: dict[str, str], rows: ProcessRowBuilder) -> Process | None:
     return Process(
         int(named["pid"]),
         int(memory) << 20 if memory.isdecimal() else None,
-        _KINDS.get(named.get("type", "C"), process_kind(named.get("command"))),
+        PROCESS_KINDS.get(named.get("type", "C"), process_kind(named.get("command"))),
         int(share) / 100 if share.isdecimal() else None,
     )
 

@@ -1,14 +1,20 @@
 """Reports of `nvidia-smi -q`, as text or XML (`-x`), concatenated."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from rightsizer.model.driver_codes import ClockEvent
-from rightsizer.model.reading import Process, ProcessKind
+from rightsizer.model.reading import Process
 from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.recordings.nvidia_smi_columns import signal_columns
-from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
+from rightsizer.telemetry.recordings.row import (
+    PROCESS_KINDS,
+    RecordingDeviceFacts,
+    RecordingNotes,
+    RecordingRow,
+    process_kind,
+)
 from rightsizer.telemetry.recordings.table import (
     CellColumn,
     missing_cell,
@@ -75,8 +81,7 @@ class _Report:
         self._events: dict[int, str] = {}
         self._facts: dict[str, Any] = {}
         self._is_divided = False
-        self._processes: dict[int, ProcessKind] | None = None
-        self._pid: int | None = None
+        self._processes: list[dict[str, str]] = []
 
     def take(self, sections: Sequence[str], name: str, value: str) -> None:
         if not _OTHERS.isdisjoint(sections):
@@ -88,11 +93,9 @@ class _Report:
         elif name == "product_name" and missing_cell(value) is None:
             self.name = value
         elif "processes" in sections and name in ("process_id", "pid") and value.isdecimal():
-            self._pid = int(value)
-            self._processes = {**(self._processes or {}), self._pid: ProcessKind.COMPUTE}
-        elif "processes" in sections and name == "type" and self._pid is not None:
-            if "C" not in value and self._processes is not None:
-                self._processes[self._pid] = ProcessKind.GRAPHICS
+            self._processes.append({"pid": value})
+        elif "processes" in sections and self._processes:
+            self._processes[-1][name] = value
         else:
             self._take_value(section, name, value)
 
@@ -119,16 +122,23 @@ class _Report:
             missing = {signal: why for signal, why in missing.items() if signal not in values}
             if self._events:
                 read_clock_events(self._events, values, missing)
-            found = self._processes
-            processes = None
-            if found is not None:
-                processes = tuple(Process(pid, None, kind) for pid, kind in found.items())
+            processes = tuple(map(_process, self._processes)) or None
             yield RecordingRow(
                 self.time, self.uuid, values, missing, self._stream, processes=processes
             )
         elif self._cells:
             notes.count("GPU without an address, or report without a timestamp", self.line)
         self.begin_device()
+
+
+def _process(said: Mapping[str, str]) -> Process:
+    program = said.get("name") or said.get("process_name")
+    size = (said.get("used_gpu_memory") or said.get("used_memory") or "").removesuffix(" MiB")
+    return Process(
+        int(said["pid"]),
+        int(size) << 20 if size.isdecimal() else None,
+        PROCESS_KINDS.get(said.get("type", "C"), process_kind(program)),
+    )
 
 
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:

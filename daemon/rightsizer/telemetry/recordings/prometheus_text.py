@@ -9,12 +9,14 @@ from rightsizer.model.errors import RecordingError
 from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.dcgm.series import (
     DcgmSeries,
+    UnusedSeries,
     interpret,
     interpret_labels,
     sample_row,
     wanted,
 )
-from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow
+from rightsizer.telemetry.recordings.nvidia_smi_columns import SIGNAL_COLUMNS, long_name
+from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile, json_objects
 from rightsizer.telemetry.recordings.timestamps import EPOCH_UNITS, parse_epoch
 
@@ -28,6 +30,15 @@ _START: Final = re.compile(
 _SERIES: Final = re.compile(r'\{\s*"(?:metric|values?|timestamps)"\s*:')
 _ERROR: Final = re.compile(r'\s*\{\s*"status"\s*:\s*"error"')
 _SHOWN: Final = 200
+_SMI: Final = "nvidia_smi_"
+_SMI_ENDINGS: Final = {"%": "_ratio", "MiB": "_bytes", "W": "_watts", "MHz": "_clock_hz"}
+_SMI_SIGNALS: Final = {
+    _SMI + long_name(name).replace(".", "_") + _SMI_ENDINGS.get(column.unit, ""): column
+    for name, column in SIGNAL_COLUMNS.items()
+}
+"""Metrics of nvidia_gpu_exporter: the columns of nvidia-smi in base units."""
+_SMI_INFO: Final = f"{_SMI}gpu_info"
+_BARE_UUID: Final = re.compile(r"[0-9a-f]{8}-")
 _REMEDY: Final = "ask for the metrics themselves, like query=DCGM_FI_DEV_GPU_UTIL"
 
 
@@ -36,7 +47,7 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
     known: dict[str, DcgmSeries | None] = {}
     for number, written in text.lines(notes):
         line = named_line(written) if written.startswith("{") else written
-        if not wanted(line):
+        if not (wanted(line) or line.startswith(_SMI)):
             continue
         labelled, closing, rest = line.partition(" # {")[0].rpartition("}")
         sample = _parsed(rest)
@@ -61,7 +72,9 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
         if series is not None and series.signal is not None:
             yield sample_row(series, series.signal, time, value, text.name)
     if not known:
-        notes.remark("none of its metrics is DCGM_FI_* or rightsizer_*, and no others are read")
+        notes.remark(
+            "none of its metrics is DCGM_FI_*, rightsizer_* or nvidia_smi_*, and no others are read"
+        )
 
 
 PROMETHEUS_TEXT: Final = RecordingFormat(
@@ -80,6 +93,24 @@ def named_line(line: str) -> str:
     return f"{found['name']}{line[: found.start()]}{line[found.end() :]}".replace(", }", "}", 1)
 
 
+def _interpreted(name: str, labels: Mapping[str, str]) -> DcgmSeries | UnusedSeries:
+    """Interpret a name and its labels, those of nvidia_gpu_exporter too."""
+    if not name.startswith(_SMI):
+        return interpret_labels(name, labels)
+    column, uuid = _SMI_SIGNALS.get(name), labels.get("uuid", "")
+    if not uuid or (column is None and name != _SMI_INFO):
+        return UnusedSeries(name, "it is not read")
+    return DcgmSeries(
+        metric=name,
+        device=f"GPU-{uuid}" if _BARE_UUID.match(uuid) else uuid,
+        signal=None if column is None else column.signal,
+        factor=1.0,
+        rank=0 if column is None else column.rank,
+        holder=None,
+        facts=RecordingDeviceFacts(name=labels.get("name")),
+    )
+
+
 def _parsed(rest: str) -> tuple[float, Nanoseconds | None] | None:
     parts = rest.split()
     try:
@@ -92,7 +123,7 @@ def _learned(
     head: str, value: float, time: Nanoseconds, line: int, notes: RecordingNotes
 ) -> DcgmSeries | None:
     try:
-        series = interpret(head)
+        series = interpret(head, _interpreted)
     except ValueError:
         notes.count("unreadable sample", line, head)
         return None
@@ -136,7 +167,7 @@ def _series(found: Mapping[str, Any], number: int, notes: RecordingNotes) -> Dcg
     if not name:
         notes.count(f"series without a metric's name; {_REMEDY}", number, json.dumps(labels))
         return None
-    series = interpret_labels(name, labels)
+    series = _interpreted(name, labels)
     if isinstance(series, DcgmSeries):
         return series
     notes.count("series that says nothing of a GPU here", number, name)

@@ -55,6 +55,14 @@ class RecordingRow(NamedTuple):
     processes: tuple[Process, ...] | None = None
 
 
+PROCESS_KINDS: Final = {
+    "G": ProcessKind.GRAPHICS,
+    "C+G": ProcessKind.GRAPHICS,
+    **dict.fromkeys(("M", "M+C"), ProcessKind.MPS),
+}
+"""By nvidia-smi's letters; desktop programs are of both kinds."""
+
+
 def process_kind(program: object) -> ProcessKind:
     """Return how a process uses a GPU, by the name of its program."""
     name = str(program or "").rpartition("/")[2].split(" ")[0]
@@ -228,7 +236,7 @@ def _build(uuid: str, index: int, facts: RecordingDeviceFacts, board: Board | No
     memory, profile = facts.memory_total_bytes, facts.mig_profile or mig_profile(facts.name)
     free, used = facts.memory_free_bytes, facts.memory_used_bytes
     if memory is None and free is not None and used is not None:
-        memory = free + used + (facts.memory_reserved_bytes or 0.0)
+        memory = free + used + (facts.memory_reserved_bytes or 0.0) or None
     mig, is_part = None, profile is not None or facts.gpu_instance_id is not None
     if profile is not None and board is not None:
         mig = mig_instance(board, profile, facts.parent_uuid or "", facts.gpu_instance_id or 0)
