@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -67,18 +68,18 @@ def test_published_figures_are_within_the_intervals(capsys: pytest.CaptureFixtur
 def test_the_manual_shows_them(
     golden: Callable[[str | Path, str], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """docs/planning.md has each question with its answer and the published result."""
-    rows, sources = [], []
+    """docs/planning.md has each deployment with the plan's answer and the published result."""
+    rows = []
     for row in deployments():
         answer = best(row, capsys)
-        if row.source not in sources and not row.source.startswith("the same"):
-            sources.append(row.source)
+        shape = re.search(r"--in (\d+) --out (\d+)", row.question)
+        tokens = f", {shape[1]} in, {shape[2]} out" if shape else ""
         names = ("tokens_per_second", "tokens_per_second_low", "tokens_per_second_high")
         value, low, high = (f"{answer[name]:,.0f}" for name in names)
         said = f"{float(row.published):,.0f}"
-        rows.append((row.by, f"`{row.question}`", row.gpus, f"{value} ({low} to {high})", said))
-    headings = ("measured with", "`rightsizer plan`", "GPUs", "tokens/s, 90% range", "published")
-    cited = "\n".join(f"- {source}" for source in sources)
+        asked = f"{row.by}: {row.model}{tokens}"
+        rows.append((asked, row.gpus, f"{value} ({low} to {high})", said))
+    headings = ("measured with", "GPUs", "tokens/s, 90% range", "published")
     before, _, rest = PLANNING.read_text("utf-8").partition(BEGIN)
-    section = f"\n{table(rows, headings)}\n\nSources:\n\n{cited}\n\n"
+    section = f"\n{table(rows, headings)}\n\n"
     golden(PLANNING, f"{before}{BEGIN}{section}{END}{rest.partition(END)[2]}")
