@@ -15,7 +15,7 @@ from rightsizer.telemetry.nvml.settings import LiveSettings
 
 __all__ = ["DERIVED", "HELD", "NEAR", "NOBODY", "support_matrix"]
 
-NOBODY: Final = "\N{EN DASH}"
+NOBODY: Final = "not"
 """Where no source has a signal."""
 _DCGM: Final = "dcgm"
 _OFF: Final = "*"
@@ -67,18 +67,18 @@ _COLUMNS: Final = (
     _Column("V100", "zoo", ("V100-SXM2-32GB",), is_profiled_by_dcgm=True),
     _Column("T4", "zoo", ("T4",), is_profiled_by_dcgm=True),
     _Column("A100", "zoo", ("A100-SXM4-40GB", "A100-SXM4-80GB"), is_profiled_by_dcgm=True),
-    _Column("A100, MIG parent", "zoo", ("A100-SXM4-80GB",), is_parent=True),
+    _Column("A100 MIG parent", "zoo", ("A100-SXM4-80GB",), is_parent=True),
     _Column(
-        "A100, MIG instance",
+        "A100 MIG instance",
         "zoo",
         ("A100-SXM4-80GB",),
         is_instance=True,
         is_profiled_by_dcgm=True,
     ),
-    _Column("L4, L40S", "zoo", ("L4", "L40S"), is_profiled_by_dcgm=True),
+    _Column("L4 and L40S", "zoo", ("L4", "L40S"), is_profiled_by_dcgm=True),
     _Column("RTX 4090", "zoo", ("RTX4090",)),
-    _Column("H100, H200", "zoo", ("H100-SXM5-80GB", "H200-SXM-141GB")),
-    _Column("H100, MIG instance", "h100-mig", ("H100-SXM5-80GB",), is_instance=True),
+    _Column("H100 and H200", "zoo", ("H100-SXM5-80GB", "H200-SXM-141GB")),
+    _Column("H100 MIG instance", "h100-mig", ("H100-SXM5-80GB",), is_instance=True),
     _Column("B200", "zoo", ("B200",)),
     _Column("GB200", "zoo", ("GB200",)),
 )
@@ -90,8 +90,9 @@ _TEXT: Final = """\
 
 The collector of each signal by board, read from the simulated driver, which follows NVIDIA's public
 documentation and reports and was not checked on every board. On a node every query is tried.
+Boards: {boards}.
 
-- `{nobody}`: not available; the signal is missing with a reason, never 0.
+- *{nobody} on*: the signal is missing there with a reason, never 0.
 - `dcgm`: only from the profiling counters of a [dcgm-exporter](telemetry.md#dcgm).
 - `*`: off unless `sources.nvml.disabled_collectors` is changed, since each direction blocks the
   driver for 20 ms; a dcgm-exporter with profiling counters has the traffic too.
@@ -117,8 +118,8 @@ def support_matrix() -> str:
         cells = tuple(column[signal] for column in columns)
         if set(cells) != {NOBODY}:
             alike.setdefault(cells, []).append(signal)
-    rows = [(_listed(signals), *cells) for cells, signals in alike.items()]
-    headings = ("signal", *(column.heading for column in _COLUMNS))
+    rows = [(_listed(signals), *_by_cell(cells)) for cells, signals in alike.items()]
+    headings = ("signal", "read by", "elsewhere")
     others = (
         ("`host`, of the node and of who holds a GPU", _listed(HOST_SIGNALS), "procfs, cgroups"),
         ("`host`, of what is near to a GPU", _listed(NEAR), "the GPU's PCI address in sysfs"),
@@ -127,10 +128,21 @@ def support_matrix() -> str:
     )
     return _TEXT.format(
         nobody=NOBODY,
+        boards=", ".join(column.heading for column in _COLUMNS),
         table=table(rows, headings),
         derived=_listed(DERIVED),
         others=table(others, ("source", "signals", "needs")),
     )
+
+
+def _by_cell(cells: Sequence[str]) -> tuple[str, str]:
+    """What most boards that have it read it by, and the boards on which that differs."""
+    boards: dict[str, list[str]] = {}
+    for column, cell in zip(_COLUMNS, cells, strict=True):
+        boards.setdefault(cell, []).append(column.heading)
+    usual = max((cell for cell in boards if cell != NOBODY), key=lambda cell: len(boards[cell]))
+    others = (f"{cell} on {', '.join(names)}" for cell, names in boards.items() if cell != usual)
+    return usual, "; ".join(others)
 
 
 def _origins(scenario: str) -> Sequence[tuple[Device, Reading]]:
