@@ -22,8 +22,8 @@ MEMORY = $(shell file=$$(mktemp -p /dev/shm 2>/dev/null) && chmod +x "$$file" &&
 help: ## This list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
 
-run: $(INSTALLED) ## The agent on this machine's GPUs, on simulated ones where there are none
-	$(BIN)/python -m rightsizer.cli.first_run
+run: $(INSTALLED) ## The agent on this machine's GPUs, on simulated ones where there are none; LISTEN=HOST:PORT
+	$(BIN)/python -m rightsizer.cli.first_run $(LISTEN)
 
 demo: $(INSTALLED) ## A day of a simulated node with eight GPUs, in two minutes
 	$(BIN)/rightsizer demo

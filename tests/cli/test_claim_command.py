@@ -34,7 +34,10 @@ def _quiet() -> Iterator[None]:
 def config(tmp_path: Path) -> Path:
     """A configuration with a history and no running agent."""
     file = tmp_path / "rightsizer.yaml"
-    file.write_text(f"history: {{path: {tmp_path}/h.db}}\npath: {{api_socket: {tmp_path}/s}}\n")
+    file.write_text(
+        f"history: {{path: {tmp_path}/h.db}}\npath: {{api_socket: {tmp_path}/s}}\n"
+        "web: {listen_addresses: ['127.0.0.1:9']}\n"
+    )
     return file
 
 

@@ -174,6 +174,45 @@ def test_advice_of_an_agent_far_away(place: Place, capsys: Captured) -> None:
     assert "leave out --save or --url" in capsys.readouterr().err
 
 
+def test_agent_of_this_node_needs_no_address(place: Place, capsys: Captured) -> None:
+    """Where no history is kept, the addresses of the configuration are asked."""
+    address = place.url(is_open=True).removeprefix("http://127.0.0.1")
+    file = place.folder / "rightsizer.yaml"
+    file.write_text(
+        f"web: {{listen_addresses: ['127.0.0.1:9', '{address}']}}\n"
+        f"history: {{path: {place.folder}/none.db}}\npath: {{api_socket: {place.folder}/none}}\n"
+    )
+    config = ["--config.file", str(file)]
+    (found, *_) = (each.id for each in place.ledger.advice if each.is_open)
+    assert main(["explain", found, *config]) == 0
+    assert main(["claim", found, "--actor", "ana", *config]) == 0
+    assert main(["advise", *config]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(found)
+    assert "Claimed by ana: " in said
+    assert said.endswith("recommendations are open. 'rightsizer explain ID' tells why.\n")
+    assert main(["explain", "nothing", *config]) != 0
+    assert "there is no advice 'nothing'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["advise"], ["explain", "abc"], ["claim", "abc"], ["report"]])
+def test_every_place_asked_is_named(command: list[str], tmp_path: Path, capsys: Captured) -> None:
+    """With the history that is not there; a history that was named is the only place."""
+    file = tmp_path / "rightsizer.yaml"
+    file.write_text(
+        "web: {listen_addresses: ['0.0.0.0:9', '[::]:9'], route_prefix: /gpu}\n"
+        f"history: {{path: {tmp_path}/none.db}}\npath: {{api_socket: {tmp_path}/socket}}\n"
+    )
+    assert main([*command, "--config.file", str(file)]) == 1
+    said = capsys.readouterr().err
+    socket = f"{tmp_path}/socket or " * (command[0] in {"explain", "claim"})
+    assert f"no agent answers at {socket}http://127.0.0.1:9/gpu or http://[::1]:9/gpu, and" in said
+    assert f"history '{tmp_path}/none.db' does not exist" in said
+    named = ["--history.path", str(tmp_path / "mine.db")]
+    assert main([*command, "--config.file", str(file), *named]) == 1
+    assert "no agent answers" not in capsys.readouterr().err
+
+
 def test_explained_and_claimed_from_afar(place: Place, capsys: Captured) -> None:
     """A user may decide; an anonymous client is told which credentials to give."""
     url = place.url(f"basic_auth_users: {{ana: {HASH}}}\n")

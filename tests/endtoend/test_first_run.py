@@ -1,7 +1,9 @@
 """What `make run` starts on a machine without a GPU: the demonstration and its addresses."""
 
 import ctypes
+import os
 import socket
+import subprocess
 import sys
 from pathlib import Path
 from typing import Final
@@ -28,6 +30,25 @@ def why_not_here() -> str | None:
         except OSError:
             return "the default port is taken"
     return None
+
+
+def test_second_one_says_who_has_the_port_and_what_make_takes() -> None:
+    """At once, without a day's simulation; `make` takes variables, not flags."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = subprocess.run(
+            [sys.executable, "-m", "rightsizer.cli.first_run", address],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"rightsizer: cannot listen on {address}: the port is in use by process")
+    assert f"`kill {os.getpid()}`" in line
+    assert line.endswith("or choose another with `make run LISTEN=127.0.0.1:19401`")
+    assert "_run $(LISTEN)" in (Path(__file__).parents[2] / "Makefile").read_text()
 
 
 def test_it_serves_and_says_where(tmp_path: Path) -> None:

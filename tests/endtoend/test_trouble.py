@@ -1,6 +1,7 @@
 """An agent in trouble: no driver, an unloaded driver, a full disk, an occupied port."""
 
 import ctypes
+import os
 import resource
 import socket
 import threading
@@ -120,7 +121,8 @@ def test_a_port_that_is_in_use_is_named(tmp_path: Path) -> None:
     (line,) = (line for line in done.stderr.splitlines() if not line.startswith("{"))
 
     assert done.returncode == 1
-    assert line.startswith(f"rightsizer: cannot listen on {place}: the port is in use; stop what")
+    assert line.startswith(f"rightsizer: cannot listen on {place}: the port is in use by process")
+    assert f"`kill {os.getpid()}`" in line
     assert "--web.listen-address" in line
 
 

@@ -3,12 +3,14 @@
 import gzip
 import http.client
 import json
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
 from typing import Any
 
 import h11
@@ -387,8 +389,11 @@ def test_a_port_in_use_is_reported_with_the_remedy(start: Start) -> None:
     server = WebServer(["127.0.0.1:0", taken], latest=lambda: None, exposition=exposition)
     with pytest.raises(RightsizerError) as failure:
         server.start()
-    assert str(failure.value).startswith(f"cannot listen on {taken}: the port is in use; stop")
-    assert "--web.listen-address" in str(failure.value)
+    own = Path("/proc/self/comm").read_text().strip()
+    assert str(failure.value) == (
+        f"cannot listen on {taken}: the port is in use by process {os.getpid()} ({own}); "
+        f"stop it (`kill {os.getpid()}`) or choose another with --web.listen-address"
+    )
     assert failure.value.exit_code == 1
     assert server.addresses == ()
 

@@ -161,6 +161,5 @@ def explain_offline(path: Path, settings: Settings, asked: str) -> JsonObject:
 def _must_exist(path: Path) -> None:
     if not path.exists():
         raise HistoryError(
-            f"history '{path}' does not exist; name one with --history.path, or ask a running "
-            "agent with --url http://127.0.0.1:19400"
+            f"history '{path}' does not exist; name one with --history.path, or an agent with --url"
         )

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from rightsizer.console.advice import (
@@ -13,12 +14,12 @@ from rightsizer.console.advice import (
 )
 from rightsizer.console.command import Command, add_flags, answer, help_of, program
 from rightsizer.console.flags import add_config_flag, add_history_flag, history_path, settings_of
-from rightsizer.console.remote_agent import RemoteAgent, add_url_flags
+from rightsizer.console.remote_agent import RemoteAgent, add_url_flags, ask_node
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
 from rightsizer.io.terminal import counted, width, wrapped
 from rightsizer.model.advice import Advice
-from rightsizer.model.errors import UsageError
+from rightsizer.model.errors import HistoryError, UsageError
 from rightsizer.model.finding import Finding
 from rightsizer.model.units import dollars_text
 from rightsizer.report.advice_groups import GroupKey, Unit, advice_groups
@@ -120,7 +121,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     if arguments.url:
-        return _of_agent(arguments)
+        return _of_agent(f" --url {arguments.url}", arguments)
     # Imported on use: takes half a second, not needed with --url.
     from rightsizer.agent.offline_advice import run_offline  # noqa: PLC0415
     from rightsizer.agent.settings import Settings  # noqa: PLC0415
@@ -128,7 +129,13 @@ def _run(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments, Settings)
     configure_log(settings.log.format, LogLevel.WARNING)
     path = history_path(arguments, settings.history)
-    findings, advice = run_offline(path, settings, save=arguments.save)
+    try:
+        findings, advice = run_offline(path, settings, save=arguments.save)
+    except HistoryError as error:
+        if arguments.save:
+            raise
+        status: int = ask_node(arguments, settings.web, partial(_of_agent, ""), error)
+        return status
     document = {
         "findings": [encode_finding(finding) for finding in findings],
         "advice": [encode_advice(each) for each in advice],
@@ -137,12 +144,12 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _of_agent(arguments: argparse.Namespace) -> int:
+def _of_agent(flags: str, arguments: argparse.Namespace) -> int:
     if arguments.save:
         raise UsageError("--save: an agent keeps its advice itself; leave out --save or --url")
     document = RemoteAgent.of(arguments).get("/api/v1/advice", "advice")
     still_open = [each for each in document["advice"] if each["closed"] is None]
-    count = _open_count(len(still_open), f" --url {arguments.url}")
+    count = _open_count(len(still_open), flags)
     answer(arguments, document, "\n".join([*open_lines(still_open), count]))
     return 0
 

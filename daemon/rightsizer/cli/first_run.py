@@ -4,6 +4,7 @@ import os
 import sys
 from contextlib import closing
 from pathlib import Path
+from typing import Final
 
 from rightsizer.agent.agent import Agent
 from rightsizer.agent.service import serve
@@ -15,24 +16,37 @@ from rightsizer.console.flags import with_values
 from rightsizer.io.clock import SystemClock
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.units import nanoseconds
+from rightsizer.web.listener import listening_socket
+from rightsizer.web.settings import parse_address
 
-_ADDRESS = "127.0.0.1:19400"
+_ADDRESS: Final = "127.0.0.1:19400"
+_OTHER: Final = "127.0.0.1:19401"
 _PATIENCE_SECONDS = 10.0
 
 
-def main() -> int:
-    """Run in the foreground on loopback; return the exit status."""
-    trouble = _trouble()
+def main(address: str = _ADDRESS) -> int:
+    """Run in the foreground at an address; return the exit status."""
     try:
+        _check(address)
+        trouble = _trouble()
         if trouble is not None:
             say(f"No GPU to read here: {trouble}\nRunning the built-in simulated node instead.")
-            run_demo(DemoSettings(listen_address=_ADDRESS), say)
+            run_demo(DemoSettings(listen_address=address), say)
         else:
-            _run_agent()
+            _run_agent(address)
     except RightsizerError as error:
         print(f"rightsizer: {error}", file=sys.stderr)
         return error.exit_code
     return 0
+
+
+def _check(address: str) -> None:
+    """Raise `RightsizerError` for an address that cannot be used; `make` takes no flags."""
+    try:
+        listening_socket(parse_address(address)).close()
+    except RightsizerError as error:
+        other = f"`make run LISTEN={_OTHER}`"
+        raise type(error)(str(error).replace("--web.listen-address", other)) from None
 
 
 def _trouble() -> str | None:
@@ -48,18 +62,18 @@ def _trouble() -> str | None:
                 return snapshot.trouble or "the driver does not answer"
 
 
-def _run_agent() -> None:
+def _run_agent(address: str) -> None:
     state = Path(os.environ.get("XDG_STATE_HOME", Path.home() / ".local/state"))
     path = state / "rightsizer" / "history.db"
-    values = {"history.path": str(path), "web.listen_addresses": (_ADDRESS,)}
+    values = {"history.path": str(path), "web.listen_addresses": (address,)}
 
     def announce(agent: Agent) -> None:
         say(f"Sampling this machine's GPUs; history in {path}")
-        for address in agent.server.addresses:
-            say(pages_text(address))
+        for place in agent.server.addresses:
+            say(pages_text(place))
 
     serve(with_values(Settings(), values), announce=announce)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:2]))

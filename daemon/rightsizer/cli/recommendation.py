@@ -24,13 +24,13 @@ from rightsizer.console.flags import (
     history_path,
     settings_of,
 )
-from rightsizer.console.remote_agent import RemoteAgent, add_url_flags
+from rightsizer.console.remote_agent import RemoteAgent, add_url_flags, ask_node
 from rightsizer.fleet.ledger import act_on_ledger, explain_from_ledger
 from rightsizer.fleet.settings import FleetConfig
 from rightsizer.io.local import LocalClient
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
-from rightsizer.model.errors import HistoryError, RightsizerError
+from rightsizer.model.errors import HistoryError
 from rightsizer.report.json_encoder import JsonObject, encode_advice
 from rightsizer.web.advice_api import ACTS
 
@@ -50,7 +50,7 @@ def _configure_explain(parser: argparse.ArgumentParser) -> None:
 
 def _explain(arguments: argparse.Namespace) -> int:
     if arguments.url:
-        document = RemoteAgent.of(arguments).get(_target(arguments.id))
+        document = _explained_by_agent(arguments)
     elif arguments.fleet:
         fleet = settings_of(arguments, FleetConfig)
         configure_log(fleet.log.format, LogLevel.WARNING)
@@ -66,12 +66,16 @@ def _explain(arguments: argparse.Namespace) -> int:
 def _explained(arguments: argparse.Namespace, settings: Settings) -> JsonObject:
     try:
         return explain_offline(history_path(arguments, settings.history), settings, arguments.id)
-    except HistoryError:
-        ask = methodcaller("get", _target(arguments.id))
-        document: JsonObject | None = asked_at(settings.path.api_socket, ask)
-        if not document:
-            raise
-        return document
+    except HistoryError as error:
+        ask, socket = methodcaller("get", _target(arguments.id)), settings.path.api_socket
+        document: JsonObject | None = asked_at(socket, ask)
+        asked = [socket] if socket else []
+        return document or ask_node(arguments, settings.web, _explained_by_agent, error, asked)
+
+
+def _explained_by_agent(arguments: argparse.Namespace) -> JsonObject:
+    document: JsonObject = RemoteAgent.of(arguments).get(_target(arguments.id))
+    return document
 
 
 def _target(advice_id: str) -> str:
@@ -91,7 +95,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 def _run(verb: str, arguments: argparse.Namespace) -> int:
     if arguments.url:
-        document = _asked(verb, arguments, RemoteAgent.of(arguments))
+        document = _asked_over_tcp(verb, arguments)
     else:
         document = (_of_fleet if arguments.fleet else _of_agent)(verb, arguments)
     if arguments.json:
@@ -128,8 +132,14 @@ def _of_agent(verb: str, arguments: argparse.Namespace) -> JsonObject:
             act_offline(path, settings, arguments.id, **_decision(verb, arguments))
         )
     except HistoryError as error:
-        there = socket or "path.api_socket, which is ''"
-        raise RightsizerError(f"no agent answers at {there}, and {error}") from None
+        places = [str(socket)] if socket else []
+        ask = partial(_asked_over_tcp, verb)
+        found: JsonObject = ask_node(arguments, settings.web, ask, error, places)
+        return found
+
+
+def _asked_over_tcp(verb: str, arguments: argparse.Namespace) -> JsonObject:
+    return _asked(verb, arguments, RemoteAgent.of(arguments))
 
 
 def _asked(

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode
@@ -17,9 +18,9 @@ from rightsizer.console.flags import (
     history_path,
     settings_of,
 )
-from rightsizer.console.remote_agent import RemoteAgent, add_url_flags
+from rightsizer.console.remote_agent import RemoteAgent, add_url_flags, ask_node
 from rightsizer.io.files import whole_file
-from rightsizer.model.errors import UsageError
+from rightsizer.model.errors import HistoryError, UsageError
 
 _HELP: Final = help_of(__file__)
 _PATIENCE_SECONDS: Final = 60.0
@@ -41,7 +42,7 @@ def _run(arguments: argparse.Namespace) -> int:
     query = {"format": report_format, "timezone": arguments.timezone, "last": arguments.last}
     query |= {"from": arguments.from_, "to": arguments.to}
     asked = {name: value for name, value in query.items() if value is not None}
-    document = _of_agent(arguments, asked) if arguments.url else _of_history(arguments, asked)
+    document = _of_agent(asked, arguments) if arguments.url else _of_history(arguments, asked)
     if arguments.output is None:
         say(document.removesuffix("\n"), may_color=report_format == "text")
         return 0
@@ -50,7 +51,7 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _of_agent(arguments: argparse.Namespace, asked: dict[str, str]) -> str:
+def _of_agent(asked: dict[str, str], arguments: argparse.Namespace) -> str:
     agent = RemoteAgent.of(arguments, accept="text/*", timeout_seconds=_PATIENCE_SECONDS)
     return str(agent.get(f"{REPORT_PATH}?{urlencode(asked)}"))
 
@@ -60,7 +61,10 @@ def _of_history(arguments: argparse.Namespace, asked: dict[str, str]) -> str:
     path = history_path(arguments, settings.history)
     if arguments.output is not None and arguments.output.resolve() == path.resolve():
         raise UsageError(f"--output {arguments.output}: is the history itself; name another file")
-    return report_document(path, settings, asked, mark="--")
+    try:
+        return report_document(path, settings, asked, mark="--")
+    except HistoryError as error:
+        return str(ask_node(arguments, settings.web, partial(_of_agent, asked), error))
 
 
 COMMAND = Command("report", _configure, _run, _HELP["description"])

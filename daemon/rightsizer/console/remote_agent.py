@@ -2,16 +2,20 @@
 
 import argparse
 import base64
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rightsizer.console.command import add_flags
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure, FailureKind
 from rightsizer.io.http_settings import HttpSettings
-from rightsizer.model.errors import RightsizerError, UsageError
+from rightsizer.model.errors import AgentAbsentError, HistoryError, RightsizerError, UsageError
+
+if TYPE_CHECKING:
+    from rightsizer.web.settings import WebTree
 
 DEFAULT_URL: Final = "http://127.0.0.1:19400"
 _UNAUTHORIZED: Final = 401
@@ -77,13 +81,46 @@ class RemoteAgent:
         place = self._client.base_url
         if isinstance(result, Failure):
             is_foreign = result.status == _NOT_FOUND and key and method == "GET"
-            raise RightsizerError(
-                f"{place}: {_NO_AGENT if is_foreign else _remedy(result, self._user)}"
-            )
+            text = f"{place}: {_NO_AGENT if is_foreign else _remedy(result, self._user)}"
+            raise (AgentAbsentError if result.kind is FailureKind.AWAY else RightsizerError)(text)
         found: Any = result.body
         if key and found is not None and not (isinstance(found, Mapping) and key in found):
             raise RightsizerError(f"{place}: {_NO_AGENT}")
         return found
+
+
+def ask_node(
+    arguments: argparse.Namespace,
+    web: "WebTree",
+    ask: Callable[[argparse.Namespace], Any],
+    error: HistoryError,
+    asked: Sequence[str] = (),
+) -> Any:
+    """Return the answer of this node's agent at its addresses, for want of a history.
+
+    `ask` gets the arguments with `--url`.
+
+    Raises:
+        HistoryError: `error`, with all places that were `asked`, if no agent answers; as it is, if
+            a history was named.
+    """
+    if arguments.history_path:
+        raise error
+    urls = tuple(_local_urls(web))
+    for url in urls:
+        with contextlib.suppress(AgentAbsentError):
+            return ask(argparse.Namespace(**vars(arguments) | {"url": url}))
+    places = " or ".join((*asked, *urls)) or "an address, for none is configured"
+    raise HistoryError(f"no agent answers at {places}, and {error}") from None
+
+
+def _local_urls(web: "WebTree") -> Iterator[str]:
+    """Yield how the agent of a configuration is reached on its own node."""
+    from rightsizer.web.settings import format_address, parse_address  # noqa: PLC0415
+
+    for address in map(parse_address, web.listen_addresses):
+        host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(address.host)  # noqa: S104 - nothing is bound.
+        yield f"http://{format_address(host or address.host, address.port)}{web.route_prefix}"
 
 
 def _login(arguments: argparse.Namespace) -> Mapping[str, str]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from socketserver import ThreadingTCPServer
 from typing import TYPE_CHECKING, Any, Final
 
+from rightsizer.host.listeners import listening_process
 from rightsizer.io.log import logger
 from rightsizer.model.errors import RightsizerError
 from rightsizer.web.handler import Answer, Handler
@@ -262,11 +263,11 @@ def _places(address: Address) -> Iterator[tuple[socket.AddressFamily, tuple[Any,
 def _remedy(error: OSError | None, address: Address) -> str:
     code = error.errno if error is not None else None
     if code == errno.EADDRINUSE:
-        return (
-            "the port is in use; stop what listens there "
-            f"(`ss -ltnp 'sport = :{address.port}'` names it) or choose another with "
-            "--web.listen-address"
-        )
+        process = listening_process(address.port)
+        by, stop = "", f"what listens there (`ss -ltnp 'sport = :{address.port}'` names it)"
+        if process is not None:
+            by, stop = f" by process {process.pid} ({process.name})", f"it (`kill {process.pid}`)"
+        return f"the port is in use{by}; stop {stop} or choose another with --web.listen-address"
     if code == errno.EACCES:
         return "not permitted; choose a port above 1023 with --web.listen-address"
     if code == errno.EADDRNOTAVAIL:

@@ -18,6 +18,7 @@ from rightsizer.agent.doctor.check import (
     is_listened_at,
 )
 from rightsizer.broker.settings import BrokerSettings
+from rightsizer.host.listeners import listening_process
 from rightsizer.io.program import program_of
 from rightsizer.notify.webhook.settings import read_token
 from rightsizer.profiler.capture.settings import CaptureKind, CaptureSettings
@@ -96,7 +97,9 @@ def check_web_port(place: CheckContext) -> Check:
         elif isinstance(refusal, PermissionError) and address.port < _PRIVILEGED_PORTS:
             troubles.append(f"{text}: {refusal.strerror}")
         elif is_listened_at(address.host, address.port):
-            notes.append(f"{text} is taken; by the agent, if it runs")
+            process = listening_process(address.port)
+            by = "" if process is None else f" by process {process.pid} ({process.name})"
+            notes.append(f"{text} is taken{by or '; by the agent, if it runs'}")
         else:
             troubles.append(f"{text}: {refusal.strerror}")
     if troubles:
