@@ -242,6 +242,8 @@ def test_local_socket(place: CheckContext, tmp_path: Path) -> None:
     assert verdict(at("")) == "unused"
     nowhere = str(tmp_path / "none" / "api.sock")
     assert verdict(at(nowhere)) == "limited"
+    away = f"no agent answers at {nowhere}, and there is no folder {tmp_path / 'none'}"
+    assert at(nowhere).found == away
     assert "reserve" not in at(nowhere).lost
     assert "run, queue, reserve and cancel" in at(nowhere, is_lending=True).lost
 

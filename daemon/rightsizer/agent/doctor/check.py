@@ -1,6 +1,8 @@
 """Result of a check, and the context that all checks share."""
 
+import os
 import socket
+import stat
 from collections.abc import Mapping
 from enum import StrEnum
 from functools import cache
@@ -72,6 +74,19 @@ class CheckContext:
     def is_simulated(self) -> bool:
         """Whether the GPUs are simulated, and so have no device files."""
         return bool(self.settings.sources.simulated.scenario)
+
+
+def folder_fault(folder: Path, mode: int = os.X_OK) -> str | None:
+    """Why this user has no access of a mode to a folder, or `None` if there is."""
+    try:
+        is_folder = stat.S_ISDIR(folder.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        is_folder = False
+    except OSError:
+        return f"{folder} is closed to user {os.geteuid()}"
+    if not is_folder:
+        return f"there is no folder {folder}"
+    return None if os.access(folder, mode) else f"{folder} is closed to user {os.geteuid()}"
 
 
 def connect_error(path: str) -> OSError | None:

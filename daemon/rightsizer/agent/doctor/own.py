@@ -15,6 +15,7 @@ from rightsizer.agent.doctor.check import (
     Verdict,
     connect_error,
     failed_check,
+    folder_fault,
     is_listened_at,
 )
 from rightsizer.broker.settings import BrokerSettings
@@ -48,9 +49,8 @@ def _unwritable(name: str, path: Path, lost: str) -> Check | None:
     A missing folder often means that its file system is not mounted.
     """
     folder = path.parent
-    if not folder.is_dir():
-        found = f"there is no folder {folder}, or it is closed to user {os.geteuid()}"
-        return failed_check(name, Verdict.MISSING, "absent", found, lost=lost)
+    if (reason := folder_fault(folder)) is not None:
+        return failed_check(name, Verdict.MISSING, "absent", reason, lost=lost)
     if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
         found = f"{path} may not be written by user {os.geteuid()}"
         return failed_check(name, Verdict.LIMITED, "closed", found, lost=lost)
@@ -80,7 +80,8 @@ def check_local_socket(place: CheckContext) -> Check:
         return failed_check(name, Verdict.LIMITED, "closed", found, lost=lost)
     if os.access(folder := Path(path).parent, os.W_OK):
         return Check(name, Verdict.OK, f"no agent runs; {folder} is open to this user")
-    found = f"no agent answers, and user {os.geteuid()} may not put a socket into {folder}"
+    closed = f"user {os.geteuid()} may not put a socket into {folder}"
+    found = f"no agent answers at {path}, and {folder_fault(folder) or closed}"
     return failed_check(name, Verdict.LIMITED, "away", found, lost=lost)
 
 
@@ -156,9 +157,8 @@ def check_drop_folder(place: CheckContext) -> Check:
     if not settings.drop_folder.path:
         return Check(name, Verdict.UNUSED, "profiles.drop_folder.path is not set")
     folder = Path(settings.drop_folder.path)
-    if not folder.is_dir() or not os.access(folder, os.R_OK | os.X_OK):
-        found = f"there is no folder {folder}, or it is closed to user {os.geteuid()}"
-        return failed_check(name, Verdict.MISSING, "absent", found, lost=_LANDING)
+    if (reason := folder_fault(folder, os.R_OK | os.X_OK)) is not None:
+        return failed_check(name, Verdict.MISSING, "absent", reason, lost=_LANDING)
     if folder.stat().st_mode & stat.S_IWOTH:
         return failed_check(name, Verdict.LIMITED, "open", f"everybody may write into {folder}")
     if settings.capture.kind is CaptureKind.NONE:
