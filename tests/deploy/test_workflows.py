@@ -1,11 +1,14 @@
 """Workflows of the forge call existing targets of the Makefile and name existing files."""
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from fetched_package import fetched
 from rightsizer.io.yaml import load_yaml
 
 ROOT: Final = Path(__file__).parents[2]
@@ -37,12 +40,15 @@ def test_workflows_call_existing_make_targets(path: Path) -> None:
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
 def test_a_workflow_has_no_more_rights_than_it_uses(path: Path) -> None:
-    """It reads, unless a job states what it writes; actions have a fixed version."""
+    """It reads, unless a job states what it writes; actions are pinned by commit."""
     workflow = read(path)
 
     assert workflow["permissions"] == {"contents": "read"}
     for step in steps(workflow):
-        assert "run" in step or re.fullmatch(r"[\w-]+/[\w.-]+@v\d+", step["uses"])
+        assert "run" in step or re.fullmatch(r"[\w-]+/[\w.-]+@[0-9a-f]{40}", step["uses"])
+    # Each commit has its version beside it, which dependabot renews too.
+    lines = [line for line in path.read_text("utf-8").splitlines() if "uses:" in line]
+    assert all(re.search(r"# v\d+\.\d+\.\d+$", line) for line in lines)
 
 
 def test_every_python_that_is_supported_is_tested_on_both_architectures() -> None:
@@ -64,3 +70,21 @@ def test_the_images_of_a_release_have_lists_of_libraries() -> None:
 
     assert lists == {path.stem for path in folder.glob("*.txt")} - {"build"}
     assert "ARG LIBRARIES=" in (ROOT / "Dockerfile").read_text("utf-8")
+
+
+def test_security_audit_has_no_finding() -> None:
+    """Zizmor audits permissions, pins, credentials and injections, and dependabot's settings."""
+    linter = fetched("zizmor==1.32.0") / "bin" / "zizmor"
+    command = [linter, "--offline", "--no-progress", "--format", "plain", ROOT / ".github"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_linter_has_no_complaint() -> None:
+    """Actionlint checks syntax, expressions, shell code, and whether actions still run."""
+    linter = shutil.which("actionlint")
+    if linter is None:
+        pytest.skip("actionlint not found; install its release on PATH")
+    command = [linter, "-no-color", *WORKFLOWS]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
