@@ -44,17 +44,20 @@ def _ours(writer: Writer, path: Path, unpacked_megabytes: float) -> Iterator[Fig
     megabytes = path.stat().st_size / 1e6
     # Packed files are told by what they unpack to, which is what is read.
     read = unpacked_megabytes if path.suffix == ".gz" else megabytes
+    is_row = path.suffix == ".gz"
     yield Figure(
         f"{writer.what}: read in a second of CPU",
         read / result["seconds"],
         "MB",
         note=f"{megabytes:.0f} MB, {result['events']:,} events",
+        is_row=is_row,
     )
     yield Figure(
         f"{writer.what}: memory at most",
         result["mebibytes"],
         "MiB",
         _MOST_MEBIBYTES,
+        is_row=is_row,
     )
 
 

@@ -140,11 +140,8 @@ def evaluate(folder: Path) -> Iterator[str]:
     }
     summary = "\n".join(_summary_of(judged))
     yield as_rows(f"\nEvery rule on the fleet as one service, with its confidence:\n\n{summary}")
-    yield (
-        "\nWhat `DiurnalAutoscale` recommends over the recording as it is, with its own figures:\n"
-    )
     columns = ("pods", "at once", "following saves", "short", "schedule saves", "short", "replicas")
-    yield table(
+    advised = table(
         (
             (name, *_advised(found))
             for name, findings in judged.items()
@@ -153,6 +150,8 @@ def evaluate(folder: Path) -> Iterator[str]:
         ),
         columns,
     )
+    what = "What `DiurnalAutoscale` recommends over the recording as it is, with its own figures"
+    yield as_rows(f"\n{what}:\n\n{advised}")
     yield f"\n{verdict([*judged.values()])}\n"
 
 

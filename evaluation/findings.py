@@ -21,7 +21,7 @@ from evaluation.reliability import HEADINGS as RELIABILITY_HEADINGS
 from evaluation.reliability import KIND_HEADINGS, Reliability
 from evaluation.stage import Truth
 from evaluation.variation import varied
-from measured import as_rows, table
+from measured import as_rows, table, with_rows
 from rightsizer.advice.rules import RULES
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.snapshot import Snapshot
@@ -219,11 +219,14 @@ def _calibration(total: Mapping[Stream, Outcome]) -> Iterator[str]:
     for title, found in (("opened", openings), ("of every run", complaints)):
         heading = f"#### Confidence of findings {title}, all telemetry\n"
         score = f"\nBrier score {found.brier_score:.3f}, calibration error {_ece(found)}.\n"
-        text = "\n".join((heading, table(found.rows(), RELIABILITY_HEADINGS), score))
-        yield text if found is openings else as_rows(text)
+        by_confidence = as_rows(table(found.rows(), RELIABILITY_HEADINGS) + "\n")
+        text = f"{heading}\n{by_confidence}\n{score}"
+        yield text if found is openings else as_rows(with_rows(text))
     off = [row for row in complaints.kind_rows() if float(row[-1]) >= _OFF_RATIO or row[0] == "all"]
-    yield f"Rules and tiers with a calibration error of {_OFF_RATIO} and more:\n"
-    yield table(off, ("rule and tier", *KIND_HEADINGS)) + "\n"
+    kinds = table(off, ("rule and tier", *KIND_HEADINGS))
+    yield as_rows(
+        f"Rules and tiers with a calibration error of {_OFF_RATIO} and more:\n\n{kinds}\n"
+    )
 
 
 def _ece(found: Reliability) -> str:

@@ -16,7 +16,7 @@ from evaluation.mlperf import FILE, Cell, Pair, pairs, read_cells
 from evaluation.options import Options
 from evaluation.ratio_errors import Judged, left_out
 from evaluation.ratio_fit import fit_cells
-from measured import quantile, summarized
+from measured import as_rows, quantile, summarized, with_rows
 from rightsizer.catalogue.board import Board, Precision
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.io.yaml import dump_yaml
@@ -81,8 +81,8 @@ def evaluate(options: Options) -> Iterator[str]:
                 *_fitted(judged, scenarios),
             ]
             headings = (title, "pairs", "median", "p90", "90% intervals cover")
-            yield summarized(lines, headings, sums_up=_is_shown)
-            yield ""
+            text = summarized(lines, headings, sums_up=_is_shown) + "\n"
+            yield as_rows(with_rows(text)) if "samples" in title else text
 
 
 def _is_shown(line: Sequence[str]) -> bool:

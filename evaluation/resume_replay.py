@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from evaluation.reclaim import MINUTE, SOON
-from measured import as_rows, table
+from measured import as_rows, summarized, table
 from rightsizer.advice.resumption import IdleGap, ResumptionModel, idle_gaps
 from rightsizer.advice.rules.idle import IdleSettings
 from rightsizer.model.block import BLOCK_SPAN, Block, Series
@@ -17,6 +17,7 @@ from rightsizer.model.units import Nanoseconds, seconds
 __all__ = ["AGES", "Forecast", "Spell", "calibration", "forecasts", "spells_of"]
 
 AGES: Final = tuple(minutes * MINUTE for minutes in (30, 60, 90, 120))
+_AS_SHIPPED: Final = "as shipped, no past"
 _BINS: Final = 5
 _SHIPPED: Final = IdleSettings()
 _BUSY: Final = _SHIPPED.busy_ratio
@@ -99,14 +100,15 @@ def forecasts(
 def calibration(fleet: Mapping[str, Sequence[Block]]) -> Iterator[str]:
     """Tables of what was published against what happened."""
     kinds = {
-        "as shipped, no past": list(forecasts(fleet, by_others=False, by_own=False)),
+        _AS_SHIPPED: list(forecasts(fleet, by_others=False, by_own=False)),
         "other pods": list(forecasts(fleet, by_others=True, by_own=False)),
         "its own past, on what ships": list(forecasts(fleet, by_others=False, by_own=True)),
         "its own past, on other pods": list(forecasts(fleet, by_others=True, by_own=True)),
     }
-    yield table(
+    yield summarized(
         ((name, *_scores(said)) for name, said in kinds.items()),
         ("by", "forecasts", "said", "happened", "Brier score", "of the mean alone", "off by"),
+        sums_up=lambda line: line[0] == _AS_SHIPPED,
     )
     yield ""
     by_age = table(

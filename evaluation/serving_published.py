@@ -187,10 +187,9 @@ def published_errors() -> Iterator[str]:
     yield _ON_MIXTURES
     vendors = table(_vendors_left_out(), ("other vendors, left out", *_FITTED))
     yield as_rows(f"{vendors}\n")
-    yield _ON_PROMPTS
     judged = (f"{what}{of}" for what in _MEASURES for of in _JUDGED)
-    yield table(_prompts_left_out(), ("left out, each", "fitted, ms", *judged))
-    yield ""
+    prompts = table(_prompts_left_out(), ("left out, each", "fitted, ms", *judged))
+    yield as_rows(f"{_ON_PROMPTS}\n{prompts}\n")
 
 
 def _vendors_left_out() -> Iterator[tuple[str, ...]]:
