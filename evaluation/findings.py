@@ -55,12 +55,11 @@ _STREAMS: Final[tuple[Stream, ...]] = (
 )
 _REDUCTIONS: Final = {Tier.POWER: without_profiling, Tier.BASIC: without_power}
 _HOW: Final = """\
-A day of each scenario, with telemetry of all kinds after a week of history. A recommendation is
-expected while the truth passes the rule's threshold over its spans; within a tenth of the threshold
-nothing counts as a mistake. For sizes, sharing and forecasts a label says what is right. Found
-after: median time from when it was due. Silent rightly: share of abstentions where the tier cannot
-tell. Answers rightly: share of answers where it can. A flap is an opening within two hours of a
-closing. An entity is a workload, or a device without one.
+A day of each scenario after a week of history. A recommendation is expected while the truth passes
+the rule's threshold over its spans; within a tenth of the threshold nothing counts as a mistake.
+For sizes, sharing and forecasts a label says what is right. Found after: median time from when it
+was due. Silent rightly: share of abstentions where the tier cannot tell. Answers rightly: share of
+answers where it can. A flap is an opening within two hours of a closing.
 """
 
 

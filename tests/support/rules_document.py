@@ -58,14 +58,13 @@ def _question(rule: _Judging) -> str:
 
 
 def _overview(rules: Sequence[_AnyRule]) -> Iterator[tuple[str, ...]]:
-    yield ("rule", "question", "long span", "short span", "known", "closes after")
+    yield ("rule", "question", "long span", "short span", "closes after")
     for rule in rules:
         yield (
             f"[`{rule.name}`](#{rule.name})",
             _question(rule),
             _time(rule, lambda conduct: conduct.long_seconds),
             _time(rule, lambda conduct: conduct.short_seconds),
-            _time(rule, lambda conduct: conduct.minimum_known_seconds),
             _time(rule, lambda conduct: conduct.close_after_seconds),
         )
 
