@@ -18,6 +18,7 @@ from evaluation.serving_offline import OFFLINE_FILE, offline_rows, predicted
 from evaluation.serving_peer import PeerTimes, peer_times
 from evaluation.serving_published import published_errors, published_mixtures, published_rates
 from evaluation.serving_truth import FILE, Row, read_rows
+from measured import with_rows
 from profiler_environment import Absent
 from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.settings import ServingModelSettings
@@ -190,7 +191,7 @@ def test_published_throughput_is_within_the_range() -> None:
 
 def test_experts_that_replicas_share_wait_for_the_fullest() -> None:
     """A fitted imbalance is above 1, and lowers the error on boards left out of the fit."""
-    text = "\n".join(published_errors())
+    text = with_rows("\n".join(published_errors()))
     after = text.partition("| left out ")[2].partition("\n\n")[0].splitlines()[2:]
     assert len(after) == 3
     for _, _, fitted, off, without, _ in (line.split("|") for line in after):
