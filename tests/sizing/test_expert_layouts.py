@@ -70,7 +70,7 @@ def test_experts_are_not_shared_over_pcie(tmp_path: Path, capsys: Captured) -> N
 
 
 def test_a_dense_model_has_nothing_to_share(tmp_path: Path, capsys: Captured) -> None:
-    """Neither has a model in training."""
+    """Neither has a model that adapters train."""
     file = tmp_path / "plan.yaml"
     dense = first(file, capsys, model="llama-3.1-8b", gpus=["H100-SXM5-80GB"])
     trained = answer(file, "model: mixtral-8x7b\ntrain: lora\ngpus: [H100-SXM5-80GB]\n", capsys)

@@ -34,7 +34,7 @@ from rightsizer.sizing.estimate import MemoryEstimate, usable_bytes
 from rightsizer.sizing.memory import available_bytes, training_memory
 from rightsizer.sizing.mig import is_slice
 from rightsizer.sizing.models import RecommenderModel, Transformer
-from rightsizer.sizing.requirement import Parallelism, Requirement
+from rightsizer.sizing.requirement import ModelTask, Parallelism, Requirement
 from rightsizer.sizing.roofline import board_format
 from rightsizer.sizing.serving_memory import ServingMemory
 from rightsizer.sizing.settings import SizingSettings
@@ -81,12 +81,28 @@ def _layouts(requirement: Requirement, gpu_maximum: int) -> Sequence[Parallelism
         for tensor in stated or (_TENSOR if trains or stages == 1 else (_NODE_GPUS,))
         for data in replicas
         if is_divided or stages * tensor == 1
-        if (layout := Parallelism(tensor, stages, data)).gpus <= gpu_maximum
+        for spread in _spreads(requirement, tensor, data)
+        if (layout := Parallelism(tensor, stages, data, spread)).gpus <= gpu_maximum
         and layout_fault(requirement.model, layout) is None
     ]
     if trains:
         layouts.sort(key=lambda each: (each.gpus, each.tensor * each.pipeline, each.pipeline))
     return layouts
+
+
+def _spreads(requirement: Requirement, tensor: int, data: int) -> Sequence[int]:
+    """Return over how many replicas to spread the experts of a mixture in training.
+
+    Within a server, over several, and not at all, to be compared.
+    """
+    model, framework = requirement.model, requirement.training.framework
+    is_whole = requirement.task is ModelTask.TRAINING
+    if not is_whole or not isinstance(model, Transformer) or model.experts == 1:
+        return (1,)
+    if framework is not None and not framework.spreads_experts:
+        return (1,)
+    joined, most = min(data, _NODE_GPUS // tensor), min(data, _EXPERT_SPREADS[-1])
+    return tuple(dict.fromkeys((joined, most, 1)))
 
 
 def _expert_layouts(requirement: Requirement, gpu_maximum: int) -> Sequence[Parallelism]:

@@ -294,7 +294,8 @@ class ForwardPass:
         read = touched * stored_bytes / (gpus * spread)
         speed = self._expert_compute_ratio * self.flops_per_second
         products = self._overlapped(flops, read, speed)
-        vectors = fullest * model.experts_per_token * model.hidden * _BF16_BYTES
+        width = model.expert_input or model.hidden
+        vectors = fullest * model.experts_per_token * width * _BF16_BYTES
         # To the replica of the expert and back: each way is half of an all-reduce.
         sums = all_reduce_seconds(self.board, spread, vectors / gpus)
         # Only tokens for experts on other servers.

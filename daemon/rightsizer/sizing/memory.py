@@ -29,7 +29,12 @@ from rightsizer.sizing.models import (
     Transformer,
     VisionTransformer,
 )
-from rightsizer.sizing.parameters import NumberFormat, ParameterCount, count_parameters
+from rightsizer.sizing.parameters import (
+    NumberFormat,
+    ParameterCount,
+    count_parameters,
+    expert_parameters,
+)
 from rightsizer.sizing.requirement import (
     ModelTask,
     Offload,
@@ -104,21 +109,36 @@ def _state(requirement: Requirement, count: ParameterCount, layout: Parallelism)
         rows = model.embedding_rows * _ROW_STATE_BYTES / layout.tensor
     else:
         changed = placed_parameters(model, count, layout)
+    in_experts = 0.0
+    if layout.expert > 1 and isinstance(model, Transformer):
+        in_experts = expert_parameters(model, count) / (count.layers or 1.0)
     gathered, shards = 0.0, ranks if stage >= _SHARDS_WEIGHTS else 1
     if shards > 1:
         unit, times = count.largest_unit / layout.tensor, 2 * base.bytes_per_parameter
+        unit *= _spread(in_experts, 1, layout.expert)
         # Two units are gathered, one ahead; one unit's gradients are reduced in fp32 beside its
         # own.
         gathered = unit * (times + (_MASTER_BYTES if is_whole else 0.0))
-    weights = weight_bytes(model, count, base, layout) + adapters * trained.bytes_per_parameter
+    weights = weight_bytes(model, count, base, replace(layout, expert=1))
     reduced = ranks if is_whole and stage >= _SHARDS_GRADIENTS else shards
     updated = ranks if is_whole and stage >= _SHARDS_OPTIMIZER else shards
+    in_trained = in_experts if is_whole else 0.0
     return (
-        weights / shards,
-        changed * element / reduced,
-        (changed * state + rows) / updated,
+        weights * _spread(in_experts, shards, layout.expert)
+        + adapters * trained.bytes_per_parameter / shards,
+        changed * element * _spread(in_trained, reduced, layout.expert),
+        (changed * state + rows) * _spread(in_trained, updated, layout.expert),
         gathered,
     )
+
+
+def _spread(in_experts: float, shards: int, replicas: int) -> float:
+    """Share of a state that a GPU holds: sharded, and of experts one part of what replicas share.
+
+    Experts are sharded over the replicas that hold the same ones, so full sharding divides all
+    alike. `in_experts` is the experts' share of the parameters.
+    """
+    return (1.0 - in_experts) / shards + in_experts / max(shards, replicas)
 
 
 def training_memory(

@@ -102,6 +102,8 @@ class Transformer:
     experts_per_token: int = 1
     shared_experts: int = 0
     """Experts used by every token, each as wide as the others."""
+    expert_input: int | None = None
+    """Width of what experts receive and return, if narrower than `hidden`."""
     dense_layers: int = 0
     """Layers of a mixture of experts with one plain feed-forward part."""
     dense_ffn: int | None = None

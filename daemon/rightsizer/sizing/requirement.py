@@ -85,7 +85,15 @@ class TrainingFramework(StrEnum):
         """
         return self in _AUTOCAST
 
+    @property
+    def spreads_experts(self) -> bool:
+        """Whether replicas can share one copy of the experts of a mixture."""
+        return self in _SPREADING
 
+
+_SPREADING: Final = frozenset(
+    {TrainingFramework.MEGATRON, TrainingFramework.NEMO, TrainingFramework.TORCHTITAN}
+)
 _FUSED: Final = frozenset(
     {TrainingFramework.MEGATRON, TrainingFramework.NEMO, TrainingFramework.UNSLOTH}
 )

@@ -329,6 +329,8 @@ class TrainingSettings:
         node_gpus: GPUs of a usual server, connected by its own links.
         network_ratio: Bandwidth of sums across servers, relative to those within.
             Source: eight adapters of 200 Gbit/s beside NVLink 3; assumed of others
+        network_bytes_per_second: Send rate of each GPU to other servers that have experts.
+            Source: 400 Gb/s for each GPU, as in servers of eight H100 (DGX H100, AWS p5)
         expert_ratio: Speed of products with experts relative to plain ones: each sees few tokens.
             Source: published MFU of mixtures of experts and of dense models in fp8, alike GPUs
         layer_seconds: Minimum time per layer, forward, backward and update: the host's.
@@ -354,6 +356,9 @@ class TrainingSettings:
         convolution_factor: Further error for convolutional networks: depthwise and concatenating
             ones differ widely from others.
             Source: four networks on an RTX 3090 (timm), 1.2 to 2.8 times too fast
+        mixture_factor: Further error of mixtures of experts, whose kernels and exchanges differ by
+            framework and release.
+            Source: published runs (Megatron Bridge, NeMo AutoModel, arXiv:2412.19437)
         unnamed_framework_factor: Further error of adapters and encoders without a framework.
             Source: LoRA of Llama 3.1 8B by peft on an H100, 1.5 to 1.7 times slower
     """
@@ -372,6 +377,7 @@ class TrainingSettings:
     exposed_ratio: float = setting(0.53, source=_FITTED)
     node_gpus: int = _count(8)
     network_ratio: float = _part(0.5)
+    network_bytes_per_second: float = setting(50e9, within=(1e8, None))
     expert_ratio: float = _part(0.45)
     layer_seconds: float = setting(8e-4)
     unpacking_traffic: float = _amount(8.0)
@@ -381,6 +387,7 @@ class TrainingSettings:
     slow_link_factor: float = _factor(1.4)
     early_board_factor: float = _factor(2.5)
     convolution_factor: float = _factor(2.0)
+    mixture_factor: float = _factor(1.7)
     unnamed_framework_factor: float = _factor(1.5)
 
 

@@ -14,7 +14,7 @@ from rightsizer.sizing.models import (
     Transformer,
     VisionTransformer,
 )
-from rightsizer.sizing.parameters import count_parameters
+from rightsizer.sizing.parameters import count_parameters, expert_parameters
 from rightsizer.sizing.requirement import (
     ModelTask,
     Offload,
@@ -78,6 +78,9 @@ class TrainingShape:
         self.vocab = 0.0
         self.expert_parameters, self.experts_per_token = 0.0, 0
         """Active parameters in experts, and number of experts per token."""
+        self.choices, self.mixed_layers, self.expert_input = 0.0, 0, 0.0
+        """Parameters of all experts that a token may choose, layers with experts, and their width
+        of input."""
         if isinstance(model, VisionTransformer):
             self.sequence, self.layers = float(model.tokens), float(model.layers)
             self.attended = float(model.layers * model.hidden)
@@ -95,9 +98,11 @@ class TrainingShape:
         """Attention scores per token, in all heads of all layers."""
         if model.experts > 1:
             matrices, per_token = 3 if model.gated_ffn else 2, model.experts_per_token
-            one = float(matrices * model.hidden * model.ffn_width)
-            passed = (model.layers - model.dense_layers) * per_token * one
-            self.experts_per_token = per_token
+            self.experts_per_token, self.choices = per_token, expert_parameters(model, self.count)
+            self.mixed_layers = model.layers - model.dense_layers
+            self.expert_input = float(model.expert_input or model.hidden)
+            one = matrices * self.expert_input * model.ffn_width
+            passed = self.mixed_layers * per_token * one
             self.expert_parameters = min(passed, _MOST_IN_EXPERTS * self.count.linear)
 
     def model_flops(self, flops: float) -> float:
@@ -225,12 +230,15 @@ class TrainingStep:
         flops = each * (self.shape.count.linear + slower)
         return flops / _achieved(self.board, precision) / ratio
 
-    def _sum_seconds(self, gpus: int, payload_bytes: float) -> float:
-        """Time of an all-reduce; beyond one server it includes the network."""
+    def _sum_seconds(self, gpus: int, payload_bytes: float, apart: int) -> float:
+        """Time of an all-reduce over every so many replicas; beyond one server with the network."""
         if gpus <= 1 or payload_bytes <= 0.0:
             return 0.0
-        if gpus * self.layout.tensor <= self._linked:
+        if gpus * apart * self.layout.tensor <= self._linked:
             return all_reduce_seconds(self.board, gpus, payload_bytes)
+        if apart * self.layout.tensor >= self._linked:
+            moved = 2.0 * (gpus - 1) / gpus * payload_bytes
+            return moved / self.settings.network_bytes_per_second
         inside = all_reduce_seconds(self.board, min(gpus, self._linked), payload_bytes)
         return inside / self.settings.network_ratio
 
@@ -249,24 +257,33 @@ class TrainingStep:
 
     @property
     def _expert_seconds(self) -> float:
-        """Time to send every token to its experts and back; each way is half of an all-reduce."""
+        """Time to send every token to its experts on other GPUs and back."""
         shape, layout = self.shape, self.layout
-        gpus = min(layout.gpus, self._linked)
-        if gpus == 1 or not shape.experts_per_token:
+        group = layout.expert * layout.tensor
+        if layout.expert == 1 or not shape.experts_per_token:
             return 0.0
-        payload = self._tokens * shape.experts_per_token * shape.hidden * _HALF_BYTES
-        payload /= layout.tensor
-        exchanges = _LAYER_EXCHANGES * shape.layers / layout.pipeline
-        return exchanges * self._sum_seconds(gpus, payload / gpus) / 2.0
+        tokens_bytes = self._tokens * shape.expert_input * _HALF_BYTES / layout.tensor
+        # Each way is half of an all-reduce.
+        payload = tokens_bytes * shape.experts_per_token
+        inside = all_reduce_seconds(self.board, min(group, self._linked), payload) / 2.0
+        # A token crosses the network once per server with experts of its choice.
+        servers = max(1.0, group / self._linked)
+        others = (servers - 1.0) * (1.0 - (1.0 - 1.0 / servers) ** shape.experts_per_token)
+        outside = others * tokens_bytes / self.settings.network_bytes_per_second
+        return _LAYER_EXCHANGES * shape.mixed_layers / layout.pipeline * max(inside, outside)
 
     @property
     def _replica_seconds(self) -> float:
         """Exposed time to exchange gradients once per step, or all shards per micro batch."""
-        layout, held = self.layout, self.shape.count.total
-        if layout.data == 1:
-            return 0.0
+        layout, shape = self.layout, self.shape
+        shared = shape.choices if layout.expert > 1 else 0.0
+        replicas = layout.data // layout.expert
+        found = self._gradient_seconds(layout.data, shape.count.total - shared)
+        return found + self._gradient_seconds(replicas, shared / layout.expert, layout.expert)
+
+    def _gradient_seconds(self, replicas: int, held: float, apart: int = 1) -> float:
+        """Exposed time to exchange parameters that every so many replicas hold."""
         trained = held if self._trains_all else 0.0
-        ranks = layout.tensor * layout.pipeline
         payload = trained * _HALF_BYTES / self._batches
         if self.requirement.training.zero_stage >= _FULL_SHARDING:
             is_unpacked = self.requirement.task is ModelTask.FINETUNE_QLORA
@@ -274,7 +291,8 @@ class TrainingStep:
             gathered = weights.bytes_per_parameter if is_unpacked else _HALF_BYTES
             # A gather, or scatter, is half of an all-reduce.
             payload = (_PASSES * held * gathered + trained * _HALF_BYTES) / 2.0
-        return self.settings.exposed_ratio * self._sum_seconds(layout.data, payload / ranks)
+        ranks = self.layout.tensor * self.layout.pipeline
+        return self.settings.exposed_ratio * self._sum_seconds(replicas, payload / ranks, apart)
 
 
 def _achieved(board: Board, precision: Precision) -> float:
@@ -360,11 +378,13 @@ def _error_factor(
     is_assumed = board.origin("efficiency.gemm.bf16").kind is OriginKind.ASSUMED
     is_linked = min(layout.gpus, SERVER_GPUS) <= (board.linked_gpu_count or 1)
     is_convolutional = isinstance(requirement.model, ConvolutionalNetwork)
+    is_mixture = isinstance(requirement.model, Transformer) and requirement.model.experts > 1
     beside = (
         settings.assumed_board_factor if is_assumed else 1.0,
         1.0 if is_linked else settings.slow_link_factor,
         1.0 if board.computes_in_bf16 else settings.early_board_factor,
         settings.convolution_factor if is_convolutional else 1.0,
+        settings.mixture_factor if is_mixture else 1.0,
         settings.unnamed_framework_factor if requirement.is_framework_open else 1.0,
     )
     return math.exp(math.hypot(*map(math.log, (settings.error_factor, *beside))))

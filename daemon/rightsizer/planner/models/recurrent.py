@@ -197,6 +197,7 @@ def _with_experts(shape: Transformer, config: Configuration, dense: int, mixed: 
         parameters=(shape.parameters or 0.0) + mixed * layer,
         ffn=width,
         experts=experts,
+        expert_input=latent,
         shared_experts=-(-shared // width),
         dense_layers=shape.layers - mixed,
         dense_ffn=shape.ffn if dense else None,
