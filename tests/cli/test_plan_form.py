@@ -30,6 +30,7 @@ def test_an_empty_form_asks_for_a_model_and_answers_nothing() -> None:
     assert "<table" not in page
     assert "alert" not in page
     assert '<option value="Llama-3.1-70B">' in page
+    assert '<a href="./">Overview</a>' in page
 
 
 def test_a_question_is_answered_as_the_command_answers_it(

@@ -79,6 +79,7 @@ def test_people_read_lines_that_a_terminal_shows_whole(
     status = main(["plan", str(file), *more])
     text = capsys.readouterr().out
     assert status == ("Nothing fits" in text)
+    assert ("in time: " in text) == ("  in time  " in text)  # Its legend, and the column.
     assert [line for line in text.splitlines() if len(line) > 100] == []
     kinds = len(built_in().boards)
     if "rejected, " in text and "--all" in more:

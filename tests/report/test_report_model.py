@@ -126,10 +126,23 @@ def test_advice_stands_at_the_end_of_the_span() -> None:
     closed = Advice(
         finding(id="b"), AdviceState.EXPIRED, EPOCH, EPOCH + 9 * DAY, closed=EPOCH + 9 * DAY
     )
-    model = report_model(report_facts(advice=(late, closed)))
+    facts = report_facts(advice=(late, closed), history_end=EPOCH + 10 * DAY)
+    model = report_model(facts)
 
     assert [row.id for row in model.advice] == ["b"]
     assert model.outcomes == ()
+
+
+def test_what_was_dismissed_after_the_end_of_the_history_is_not_open() -> None:
+    """Nothing was recorded since, so that the report is of now: it is an outcome."""
+    dismissed = Advice(
+        finding(id="b"), AdviceState.DISMISSED, EPOCH, EPOCH + 9 * DAY, closed=EPOCH + 9 * DAY
+    )
+    model = report_model(report_facts(advice=(dismissed,)))
+
+    assert model.advice == ()
+    assert model.summary.open_advice == 0
+    assert [row.id for row in model.outcomes] == ["b"]
 
 
 def test_advice_that_closed_with_the_span_is_not_open() -> None:

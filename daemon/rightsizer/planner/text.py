@@ -53,10 +53,8 @@ _LEGEND: Final = (
     "What all GPUs deliver together, most likely and in 90 of 100 cases; GiB of each one, ?: may"
     " not fit. TxPxD: tensor, pipeline, data parallel."
 )
-_SERVED: Final = (
-    "TTFT, TPOT: ms to the first token, and between tokens; in time: the chance that all latencies"
-    " are kept."
-)
+_SERVED: Final = "TTFT, TPOT: ms to the first token, and between tokens."
+_IN_TIME: Final = "in time: the chance that all latencies are kept."
 _BATCHED: Final = "batch: time of one; an answer may wait for the batch before it."
 _PRICES: Final = "$: median list prices, not quotes, and where they and the rate lie."
 _HEADER: Final = ("figure", "measured", "predicted", "90% range", "verdict")
@@ -211,14 +209,16 @@ def _fitting_lines(plan: GpuPlan, *, shows_all: bool) -> Iterator[str]:
     if not fitting:
         return
     shown = fitting if shows_all else fitting[:_SHOWN]
-    yield from table_lines(columns_of(plan.requirement, _RATES), shown, _LEFT)
+    rates = columns_of(plan.requirement, _RATES)
+    yield from table_lines(rates, shown, _LEFT)
     rest = len(fitting) - len(shown)
     if rest:
         yield f"and {counted(rest, 'more that fits', 'more that fit')} (--all)"
     serves = not plan.requirement.task.trains
     served = _SERVED if plan.requirement.answers_in_tokens else _BATCHED
     starred = STARRED if any(each.format is not None for each in shown) else ""
-    parts = (_LEGEND, starred, served if serves else "")
+    in_time = _IN_TIME * ("in time" in dict(rates))
+    parts = (_LEGEND, starred, served if serves else "", in_time)
     yield from wrapped(" ".join(filter(None, parts)), hanging=0)
     yield ""
     columns = columns_of(plan.requirement, _COSTS)

@@ -30,10 +30,10 @@ def advice_rows(facts: ReportFacts) -> tuple[AdviceRow, ...]:
 
 
 def _open_at_end(facts: ReportFacts) -> Iterator[Advice]:
-    until = facts.until
+    until = facts.decided_until
     for each in facts.advice:
         is_later = each.is_open or (each.closed is not None and each.closed > until)
-        if each.opened <= until and is_later:
+        if each.opened <= facts.until and is_later:
             yield each
 
 
@@ -45,7 +45,7 @@ def outcome_rows(facts: ReportFacts) -> tuple[OutcomeRow, ...]:
         for each in facts.advice
         if (not each.is_open or each.verified is not None)
         and any(
-            time is not None and facts.since <= time <= facts.until
+            time is not None and facts.since <= time <= facts.decided_until
             for time in (each.closed, each.verified)
         )
     )

@@ -1,6 +1,7 @@
 """Facts of a report: sums over a span of a history, advice, prices."""
 
 import datetime as dt
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
@@ -134,3 +135,12 @@ class ReportFacts:
     is_judged_now: bool = False
     """Whether the advice is of a run at the end of the history, because the ledger is empty."""
     version: str = ""
+
+    @property
+    def decided_until(self) -> float:
+        """When decisions count for the last time.
+
+        At the end of a history all of them do: what was dismissed since, as in an old log, is not
+        open.
+        """
+        return math.inf if self.until >= self.history_end else self.until
