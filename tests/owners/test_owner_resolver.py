@@ -14,7 +14,7 @@ from rightsizer.host.process_table import user_name
 from rightsizer.model.device import Device
 from rightsizer.model.reading import Process
 from rightsizer.model.workload import Holding, Workload, WorkloadKind
-from rightsizer.owners.holdings import holdings_of, holdings_on
+from rightsizer.owners.holdings import holdings_on, workloads_on
 from rightsizer.owners.owner import SERVER, NodeCollector
 from rightsizer.owners.resolver import (
     OTHER_WORKLOADS,
@@ -131,12 +131,12 @@ def test_servers_of_all_gpus_hold_none(tmp_path: Path) -> None:
     assert owners.workload_of(11) is SERVER
     device, train = Device("GPU-0", 0), Workload("slurm:7", WorkloadKind.SLURM, "7")
     display, work = Process(11, 4 * 2**20), Process(12, 2**30)
-    assert holdings_on(device, (display,), owners) == ()
-    assert holdings_of((display,), owners) == ()
-    assert holdings_on(device, (display,), owners, {"GPU-0": (train,)}) == (
+    shown = workloads_on((display,), owners)
+    assert holdings_on(device, shown) == ()
+    assert holdings_on(device, shown, {"GPU-0": (train,)}) == (
         Holding(train, 1.0, has_process=False),
     )
-    (held,) = holdings_on(device, (display, work), owners)
+    (held,) = holdings_on(device, workloads_on((display, work), owners))
     assert (held.workload.name, held.share_ratio) == ("train.service", 1.0)
     assert key_of(on_node(tmp_path, servers=()), 11) == "systemd:gdm.service"
 

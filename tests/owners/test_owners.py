@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from nvml_driver import FakeDriver, FakeGpu, reading
 from owner_trees import write_process
 from rightsizer.io.clock import FastClock
+from rightsizer.model.device import Device
 from rightsizer.model.reading import Process
 from rightsizer.model.workload import Workload, WorkloadKind
-from rightsizer.owners.holdings import holdings_of
+from rightsizer.owners.holdings import holdings_on, workloads_on
 from rightsizer.owners.owner import NodeCollector
 from rightsizer.owners.resolver import OwnerResolver
 from rightsizer.owners.settings import OwnerSettings
@@ -248,7 +249,9 @@ def test_first_source_that_knows_wins() -> None:
 def test_shares_follow_memory() -> None:
     """A workload's share is that of its processes' memory; unknown processes' share remains."""
     processes = [Process(1, 300), Process(2, 100), Process(3, 500), Process(4, 100)]
-    holdings = holdings_of(processes, Table({1: "a", 2: "a", 3: "b"}))
+    holdings = holdings_on(
+        Device("GPU-0", 0), workloads_on(processes, Table({1: "a", 2: "a", 3: "b"}))
+    )
     assert {found.workload.name: found.share_ratio for found in holdings} == {"a": 0.4, "b": 0.5}
 
 
@@ -256,7 +259,9 @@ def test_shares_follow_memory() -> None:
 def test_shares_are_equal_where_memory_is_unknown(unknown: int | None) -> None:
     """Without memory values each process counts the same."""
     processes = [Process(1, unknown), Process(2, unknown), Process(3, unknown)]
-    holdings = holdings_of(processes, Table({1: "a", 2: "a", 3: "b"}))
+    holdings = holdings_on(
+        Device("GPU-0", 0), workloads_on(processes, Table({1: "a", 2: "a", 3: "b"}))
+    )
     assert [found.share_ratio for found in holdings] == [pytest.approx(2 / 3), pytest.approx(1 / 3)]
 
 
@@ -269,7 +274,7 @@ def test_shares_are_equal_where_memory_is_unknown(unknown: int | None) -> None:
 )
 def test_shares_sum_to_at_most_one(processes: list[Process], names: dict[int, str]) -> None:
     """For any processes and owners, no more than a device is held."""
-    holdings = holdings_of(processes, Table(names))
+    holdings = holdings_on(Device("GPU-0", 0), workloads_on(processes, Table(names)))
     assert sum(found.share_ratio for found in holdings) <= 1 + 1e-9
     assert all(0 <= found.share_ratio <= 1 for found in holdings)
     keys = [found.workload.key for found in holdings]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rightsizer.model.device import Device
 from rightsizer.model.reading import Process
 from rightsizer.model.workload import Workload, WorkloadKind
-from rightsizer.owners.holdings import holdings_on
+from rightsizer.owners.holdings import holdings_on, workloads_on
 
 GPU = Device("GPU-0", 0)
 UIDS = ["0f1c2d3e-aaaa-bbbb-cccc-000000000001", "0f1c2d3e-aaaa-bbbb-cccc-000000000002"]
@@ -52,8 +52,9 @@ def shares(
     table: Mapping[int, Workload], *given: Workload, is_known: bool = True
 ) -> dict[str, tuple[float, bool]]:
     """Holders of a GPU with one process for each entry."""
-    processes = [Process(pid, 100) for pid in table] if is_known else None
-    found = holdings_on(GPU, processes, Table(table), {"GPU-0": given})
+    processes = [Process(pid, 100) for pid in table]
+    pairs = workloads_on(processes, Table(table)) if is_known else None
+    found = holdings_on(GPU, pairs, {"GPU-0": given})
     return {each.workload.key: (each.share_ratio, each.has_process) for each in found}
 
 
@@ -125,7 +126,7 @@ def test_pods_of_one_workload_name_neither() -> None:
         1: Workload("k", WorkloadKind.KUBERNETES, "web", pod="web-1", container="main"),
         2: Workload("k", WorkloadKind.KUBERNETES, "web", pod="web-2", container="main"),
     }
-    (found,) = holdings_on(GPU, [Process(1), Process(2)], Table(replicas), {"GPU-0": ()})
+    (found,) = holdings_on(GPU, workloads_on([Process(1), Process(2)], Table(replicas)))
     assert (found.workload.pod, found.workload.container) == ("", "main")
     assert found.share_ratio == 1.0
 
@@ -134,7 +135,7 @@ def test_shares_are_those_of_memory_and_never_copied() -> None:
     """dcgm-exporter#582: shares of a GPU sum to at most one GPU."""
     table = {1: pod("a"), 2: pod("b")}
     processes = [Process(1, 300), Process(2, 100), Process(3, 100)]
-    holdings = holdings_on(GPU, processes, Table(table), {"GPU-0": ()})
+    holdings = holdings_on(GPU, workloads_on(processes, Table(table)))
     shares = {each.workload.key: each.share_ratio for each in holdings}
     assert shares == pytest.approx({"kubernetes:a": 0.6, "kubernetes:b": 0.2})
 
@@ -157,7 +158,7 @@ def test_nothing_is_given_twice(
 ) -> None:
     """For any processes, owners and allocations, shares sum to at most the whole."""
     allocations = {key: tuple(found) for key, found in given_to.items()}
-    holdings = holdings_on(GPU, processes, Table(table), allocations)
+    holdings = holdings_on(GPU, workloads_on(processes, Table(table)), allocations)
     assert sum(each.share_ratio for each in holdings) <= 1 + 1e-9
     keys = [each.workload.key for each in holdings]
     assert len(keys) == len(set(keys))
@@ -173,5 +174,5 @@ def test_all_of_a_known_device_is_somebodys(held: list[tuple[int, int]]) -> None
     """If every process has an owner, the shares sum to the whole."""
     processes = [Process(pid, size) for pid, size in held]
     table = {pid: pod(chr(96 + pid)) for pid, _ in held}
-    holdings = holdings_on(GPU, processes, Table(table))
+    holdings = holdings_on(GPU, workloads_on(processes, Table(table)))
     assert sum(each.share_ratio for each in holdings) == pytest.approx(1.0)

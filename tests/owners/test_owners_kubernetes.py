@@ -12,7 +12,7 @@ from owner_trees import write_gpu, write_process
 from rightsizer.model.device import Device
 from rightsizer.model.reading import Process
 from rightsizer.model.workload import WorkloadClass
-from rightsizer.owners.holdings import holdings_on
+from rightsizer.owners.holdings import holdings_on, workloads_on
 from rightsizer.owners.kubernetes import KubernetesCollector
 from rightsizer.owners.settings import OwnerSettings
 
@@ -56,7 +56,9 @@ class Node:
     def held(self, gpu: int, *pids: int) -> dict[str, tuple[float, bool]]:
         """Holders of a GPU with processes of equal size: share, and whether it runs."""
         processes = [Process(pid, 100) for pid in pids]
-        found = holdings_on(DEVICES[gpu], processes, self.owners, self.owners.allocations())
+        found = holdings_on(
+            DEVICES[gpu], workloads_on(processes, self.owners), self.owners.allocations()
+        )
         return {each.workload.key: (each.share_ratio, each.has_process) for each in found}
 
     def settle(self, is_settled: Callable[[], bool]) -> None:

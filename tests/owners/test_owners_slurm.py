@@ -11,7 +11,7 @@ from rightsizer.host.process_table import ProcessTable
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.reading import Process
 from rightsizer.model.workload import WorkloadClass, WorkloadKind
-from rightsizer.owners.holdings import holdings_on
+from rightsizer.owners.holdings import holdings_on, workloads_on
 from rightsizer.owners.resolver import OwnerResolver
 from rightsizer.owners.settings import OwnerSettings
 from rightsizer.owners.slurm import JobMapError, SlurmCollector, read_job_map
@@ -40,7 +40,7 @@ def owners(tmp_path: Path, folder: Path) -> Iterator[SlurmCollector]:
 def held(owners: SlurmCollector, device: Device, *pids: int) -> dict[str, tuple[float, bool]]:
     """Holders of a device: share, and whether it runs."""
     processes = [Process(pid, 100) for pid in pids]
-    found = holdings_on(device, processes, owners, owners.allocations())
+    found = holdings_on(device, workloads_on(processes, owners), owners.allocations())
     return {each.workload.key: (each.share_ratio, each.has_process) for each in found}
 
 

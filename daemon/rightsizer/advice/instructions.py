@@ -7,7 +7,7 @@ from importlib import resources
 from typing import Any, Final
 
 from rightsizer.advice.board_status import placement_of
-from rightsizer.model.device import Device
+from rightsizer.model.device import BY_ADDRESS, BY_INDEX, Device
 from rightsizer.model.finding import Case, Instruction
 from rightsizer.model.topology import cpu_list
 from rightsizer.model.workload import WorkloadKind
@@ -31,13 +31,9 @@ def instruction(name: str, uuid: str = "") -> Instruction:
     return Instruction(**row | {"text": row["text"].replace("{uuid}", nvidia_smi_id(uuid))})
 
 
-_PLACES: Final = frozenset({"index", "pci"})
-
-
 def nvidia_smi_id(uuid: str) -> str:
     """Return what nvidia-smi takes for a GPU: its UUID, or the index or address in place of one."""
-    kind, _, place = uuid.partition(":")
-    return place if kind in _PLACES else uuid
+    return uuid.removeprefix(BY_INDEX).removeprefix(BY_ADDRESS)
 
 
 def instructions(*names: str) -> tuple[Instruction, ...]:

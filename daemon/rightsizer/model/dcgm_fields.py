@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
+from rightsizer.model.device import BY_INDEX
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.signal import Signal
 from rightsizer.model.table import table_rows
@@ -162,7 +163,7 @@ def entity_of(labels: Mapping[str, str]) -> Entity | None:
     uuid, index = labels.get("UUID") or labels.get("uuid"), labels.get("gpu")
     if not (uuid or index):
         return None
-    whole = uuid or f"index:{index}"
+    whole = uuid or f"{BY_INDEX}{index}"
     instance = next(filter(None, map(labels.get, INSTANCE_LABELS)), None)
     number = int(instance) if instance and instance.isdigit() else None
     if whole.startswith("MIG-"):

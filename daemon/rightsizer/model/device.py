@@ -1,8 +1,14 @@
 """GPU or MIG instance: identity and capacities."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from rightsizer.model.frozen import dataclass, field
+
+BY_INDEX: Final = "index:"
+BY_ADDRESS: Final = "pci:"
+PLACEHOLDERS: Final = (BY_INDEX, BY_ADDRESS)
+"""What names of GPUs without a uuid begin with."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,20 +47,22 @@ def may_match(running: Workload, given: Workload) -> bool:
 _NOTHING_GIVEN: Final[Allocations] = MappingProxyType({})
 
 
+OwnedProcesses = Sequence[tuple[Process, Workload | None]]
+"""Processes with their workloads, if known."""
+
+
 def holdings_on(
-    device: Device,
-    processes: Sequence[Process] | None,
-    owners: OwnerCollector,
-    allocations: Allocations = _NOTHING_GIVEN,
+    device: Device, pairs: OwnedProcesses | None, allocations: Allocations = _NOTHING_GIVEN
 ) -> tuple[Holding, ...]:
     """Workloads that run on a device, and those it is allocated to without running there.
 
-    A running workload's share is that of its processes' memory. Unknown processes, e.g. outside
-    the agent's pid namespace, count for the workload that the device is allocated to. Otherwise
+    A running workload's share is that of its processes' memory; they share equally if the memory
+    of one is unknown or none has any. Unknown processes, e.g. outside the agent's pid namespace,
+    count for the workload that the device is allocated to, else they keep their share. Otherwise
     a workload without a process has no share of a device in use, and an equal share of a free
-    one. `processes` is `None` if unknown; servers of all GPUs hold none.
+    one. `pairs` are those of `workloads_on`, or `None` if the processes are unknown.
     """
-    pairs = workloads_on(processes or (), owners)
+    is_known, pairs = pairs is not None, pairs or ()
     given = tuple(
         dict.fromkeys(each for key in keys_of(device) for each in allocations.get(key, ()))
     )
@@ -72,26 +74,13 @@ def holdings_on(
     strangers = [part for workload, part in zip(running, parts, strict=True) if workload is None]
     spare = sum(strangers) if pairs else 1.0
     for workload in unseen:
-        may_run = processes is None or bool(strangers)
+        may_run = not is_known or bool(strangers)
         may_run = may_run or any(may_match(one.workload, workload) for one in held)
         held.append(Holding(workload, min(1.0, spare / len(unseen)), may_run))
     return tuple(sorted(held, key=lambda holding: holding.workload.key))
 
 
-def holdings_of(processes: Sequence[Process], owners: OwnerCollector) -> tuple[Holding, ...]:
-    """Share of each workload on a device, by the memory of its processes.
-
-    Processes share equally if the memory of one is unknown or none has any. Processes without an
-    owner keep their share, so the sum may be below 1.
-    """
-    pairs = workloads_on(processes, owners)
-    parts = _parts([process for process, _ in pairs])
-    return tuple(_held([workload for _, workload in pairs], parts))
-
-
-def workloads_on(
-    processes: Sequence[Process], owners: OwnerCollector
-) -> list[tuple[Process, Workload | None]]:
+def workloads_on(processes: Sequence[Process], owners: OwnerCollector) -> OwnedProcesses:
     """Return each process with its workload, without servers of all GPUs, which hold none."""
     found = ((process, owners.workload_of(process.pid)) for process in processes)
     return [(process, workload) for process, workload in found if workload is not SERVER]
@@ -111,10 +100,7 @@ def _held(running: Sequence[Workload | None], parts: Sequence[float]) -> list[Ho
         if workload is not None:
             shares[workload.key] = shares.get(workload.key, 0.0) + part
     workloads = _merged(workload for workload in running if workload is not None)
-    return [
-        Holding(workload, min(1.0, shares[workload.key]))
-        for workload in sorted(workloads, key=lambda workload: workload.key)
-    ]
+    return [Holding(workload, min(1.0, shares[workload.key])) for workload in workloads]
 
 
 def _merged(workloads: Iterable[Workload]) -> tuple[Workload, ...]:

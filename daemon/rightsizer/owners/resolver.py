@@ -6,10 +6,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, Self
 
+from rightsizer.host.cache import RefreshingCache
 from rightsizer.host.process_table import ProcessTable
 from rightsizer.io.log import logger
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.snapshot import CollectorOutcome
+from rightsizer.model.units import nanoseconds
 from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.owners.containers import ContainerCollector
 from rightsizer.owners.kubernetes import KubernetesCollector
@@ -71,14 +72,6 @@ class WorkloadNameLimiter:
         return not self._is_full
 
 
-@dataclass(frozen=True, slots=True)
-class _CachedWorkload:
-    until: float
-    start_ticks: int | None
-    generation: int
-    workload: Workload | None
-
-
 class OwnerResolver:
     """Queries its sources in order and caches their answers, including `None`. Not thread-safe.
 
@@ -101,10 +94,10 @@ class OwnerResolver:
         to detect reused pids, and names to recognize `servers`.
         """
         self._sources = tuple(sources)
-        self._time_to_live_seconds, self._processes = time_to_live_seconds, processes
-        self._servers, self._now = servers, now
-        self._known: dict[int, _CachedWorkload] = {}
-        self._swept = now()
+        self._processes, self._servers, self._now = processes, servers, now
+        held = nanoseconds(time_to_live_seconds)
+        self._known = RefreshingCache[tuple[int, int | None, int], Workload | None](held, held)
+        """By pid, start, and generation of the sources."""
         self._name_limiter = WorkloadNameLimiter(workloads_maximum, time_to_live_seconds, now)
 
     @classmethod
@@ -143,22 +136,12 @@ class OwnerResolver:
         """Workload by the first source that knows the process, or `SERVER`."""
         if not self._shows_our_pids:
             return None
-        now, generation = self._now(), sum(source.generation() for source in self._sources)
         row = None if self._processes is None else self._processes.row(pid)
-        start_ticks = None if row is None else row.started_ticks
-        known = self._known.get(pid)
-        if (
-            known is None
-            or now >= known.until
-            or (known.start_ticks, known.generation) != (start_ticks, generation)
-        ):
-            self._sweep(now)
-            workload = self._look_up(pid, "" if row is None else row.name)
-            until = now + self._time_to_live_seconds
-            known = self._known[pid] = _CachedWorkload(until, start_ticks, generation, workload)
-        if known.workload in (None, SERVER):
-            return known.workload
-        return self._name_limiter.name(known.workload)
+        started, name = (None, "") if row is None else (row.started_ticks, row.name)
+        key = pid, started, sum(source.generation() for source in self._sources)
+        now = nanoseconds(self._now())
+        workload = self._known.get(key, now, lambda: self._look_up(pid, name))
+        return workload if workload in (None, SERVER) else self._name_limiter.name(workload)
 
     def _look_up(self, pid: int, name: str) -> Workload | None:
         if any(fnmatchcase(name, each) for each in self._servers):
@@ -196,9 +179,3 @@ class OwnerResolver:
         """Stop the sources' threads; abandon those that hang."""
         for source in self._sources:
             source.close()
-
-    def _sweep(self, now: float) -> None:
-        """Drop processes that were not looked up lately, most of which have ended."""
-        if now - self._swept >= self._time_to_live_seconds:
-            self._swept = now
-            self._known = {pid: known for pid, known in self._known.items() if now < known.until}

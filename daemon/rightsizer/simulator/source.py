@@ -10,7 +10,7 @@ from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.reading import Missing
 from rightsizer.model.snapshot import CollectorOutcome, Down, Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.owners.holdings import holdings_of
+from rightsizer.owners.holdings import holdings_on, workloads_on
 from rightsizer.simulator.counters import STEP
 from rightsizer.simulator.device import SimulatedDevice
 from rightsizer.simulator.faults import CallFailure, CallHang, FaultEffect, GpuAbsence, GpuLoss
@@ -92,9 +92,10 @@ class SimulatedSource:
         down = self._silent(devices, time)
         there = (device.uuid for device in devices if device.uuid not in down)
         readings = {uuid: self._readers[uuid].read(time) for uuid in there}
-        processes = {uuid: reading.processes or () for uuid, reading in readings.items()}
+        owners, present = self.node.workloads, (each for each in devices if each.uuid in readings)
         holdings = {
-            uuid: holdings_of(each, self.node.workloads) for uuid, each in processes.items()
+            each.uuid: holdings_on(each, workloads_on(readings[each.uuid].processes or (), owners))
+            for each in present
         }
         away = self.node.unload(time)
         return Snapshot(

@@ -124,7 +124,21 @@ class NodeHostProbe:
         signals = {device.uuid: self._around(device, query, topology) for device in query.devices}
         ports = self._host.ports()
         seen = time.perf_counter()
-        holdings, blindness = self._holdings(query), self._owners.blindness()
+        owned = {
+            uuid: workloads_on(processes, self._owners)
+            for uuid, processes in query.processes.items()
+        }
+        allocations = self._owners.allocations()
+        found = (
+            (device.uuid, holdings_on(device, owned.get(device.uuid), allocations))
+            for device in query.devices
+        )
+        holdings = {uuid: held for uuid, held in found if held}
+        for uuid in owned.keys() & signals.keys():
+            if len(owned[uuid]) < len(query.processes[uuid]):
+                count = count_computing(process for process, _ in owned[uuid])
+                signals[uuid] = {**signals[uuid], Signal.PROCESS_COUNT: count}
+        blindness = self._owners.blindness()
         took = time.perf_counter() - seen
         collectors = {
             "host": CollectorOutcome(True, seen - started),
@@ -142,25 +156,11 @@ class NodeHostProbe:
     ) -> Mapping[Signal, float]:
         whole = device.mig.parent_uuid if device.mig else device.uuid
         near = topology.placements.get(whole) if topology is not None else None
-        processes = query.processes.get(device.uuid, ())
-        pids, nearest = [process.pid for process in processes], self._host.device(near)
+        pids = [process.pid for process in query.processes.get(device.uuid, ())]
+        nearest = self._host.device(near)
         if not pids:
             return nearest
-        signals = {**nearest, **self._host.owner(pids, near), **self._host.processes(pids)}
-        owned = [process for process, _ in workloads_on(processes, self._owners)]
-        if len(owned) < len(processes):
-            signals[Signal.PROCESS_COUNT] = count_computing(owned)
-        return signals
-
-    def _holdings(self, query: HostQuery) -> Mapping[str, tuple[Holding, ...]]:
-        allocations = self._owners.allocations()
-        found = {
-            device.uuid: holdings_on(
-                device, query.processes.get(device.uuid), self._owners, allocations
-            )
-            for device in query.devices
-        }
-        return {uuid: holdings for uuid, holdings in found.items() if holdings}
+        return {**nearest, **self._host.owner(pids, near), **self._host.processes(pids)}
 
     def _read_topology(self, query: HostQuery) -> Topology | None:
         if self._sysfs is None:

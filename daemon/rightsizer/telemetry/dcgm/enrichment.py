@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from rightsizer.host.pcie import kernel_address
-from rightsizer.model.device import Device
+from rightsizer.model.device import BY_INDEX, Device
 from rightsizer.model.reading import Missing, Reading
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
@@ -93,7 +93,7 @@ def matches(ours: Iterable[Device], view: ExporterView) -> Mapping[str, str]:
             at = places.get((found.get(parent, parent), number), [])
             if len(at) == 1:
                 found[key] = at[0]
-        elif known[key].uuid.startswith("index:"):
+        elif known[key].uuid.startswith(BY_INDEX):
             # A device with a uuid is not matched by its address.
             slot = kernel_address(known[key].pci_bus_id)
             found |= {key: slots[slot]} if slot in slots else {}
@@ -104,7 +104,7 @@ def _is_unmatched(device: Device, uuids: set[str], slots: set[str | None]) -> bo
     """Whether only the exporter knows the device: it is not one of ours by another name."""
     if device.uuid in uuids or kernel_address(device.pci_bus_id) in slots:
         return False
-    if device.uuid.startswith("index:"):
+    if device.uuid.startswith(BY_INDEX):
         return not uuids
     if device.mig is not None:
         return device.mig.parent_uuid not in uuids

@@ -12,17 +12,13 @@ from rightsizer.catalogue.board import Board, MigProfile
 from rightsizer.catalogue.catalogue import Catalogue, mig_profile, on_board
 from rightsizer.host.files import read_integer
 from rightsizer.host.pcie import kernel_address
-from rightsizer.model.device import Device, MigInstance
+from rightsizer.model.device import BY_ADDRESS, BY_INDEX, Device, MigInstance
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.signal import Signal
 from rightsizer.telemetry.nvml.library import NvmlFailure, NvmlLibrary, is_blank
 from rightsizer.telemetry.nvml.nvlink_wiring import NvlinkWiring, NvlinkWiringReader
 from rightsizer.telemetry.nvml.reading_builder import is_possible
 
-BY_INDEX: Final = "index:"
-BY_ADDRESS: Final = "pci:"
-PLACEHOLDERS: Final = (BY_INDEX, BY_ADDRESS)
-"""What names of GPUs without a uuid begin with."""
 N = TypeVar("N", int, float)
 _Text = Callable[[Any], str | None]
 _PROFILE: Final = re.compile(r"\bMIG (\S+)$")

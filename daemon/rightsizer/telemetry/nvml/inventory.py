@@ -8,15 +8,12 @@ import pynvml
 
 from rightsizer.host.pcie import BusGpu, kernel_address
 from rightsizer.host.topology import TopologyFacts
-from rightsizer.model.device import Device
+from rightsizer.model.device import BY_ADDRESS, BY_INDEX, PLACEHOLDERS, Device
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.reading import Missing
 from rightsizer.model.snapshot import Down
 from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.nvml.device_facts import (
-    BY_ADDRESS,
-    BY_INDEX,
-    PLACEHOLDERS,
     DeviceFactsReader,
     MigParent,
     describe_gpu,

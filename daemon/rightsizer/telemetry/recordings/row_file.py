@@ -8,6 +8,7 @@ from heapq import merge
 from operator import attrgetter
 from typing import Any, Final
 
+from rightsizer.model.device import BY_INDEX
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import (
@@ -165,7 +166,6 @@ def merge_rows(streams: Sequence[Iterator[RecordingRow]]) -> Iterator[RecordingR
     return streams[0] if len(streams) == 1 else merge(*streams, key=attrgetter("time"))
 
 
-_BY_INDEX: Final = "index:"
 _NEAR: Final[Nanoseconds] = 2 * NANOSECONDS_PER_SECOND
 _FEWEST: Final = 30
 """Minimum number of differing pairs of readings; some of one GPU differ while it changes."""
@@ -186,7 +186,7 @@ def other_names(facts: Mapping[str, RecordingDeviceFacts]) -> dict[str, str]:
     return {
         by_index: uuid
         for index, (uuid, *others) in ((at, sorted(each)) for at, each in named.items())
-        if others == [by_index := f"index:{index}"]
+        if others == [by_index := f"{BY_INDEX}{index}"]
     }
 
 
@@ -200,7 +200,7 @@ def of_one_node(rows: Iterator[RecordingRow], first: RowFile) -> Iterator[Record
     pairs: dict[tuple[str, str, str], list[int]] = {}
     for row in rows:
         yield row
-        if not row.device.startswith(_BY_INDEX) or row.rank == SUMMED:
+        if not row.device.startswith(BY_INDEX) or row.rank == SUMMED:
             continue
         streams = last.setdefault(row.device, {})
         if (before := streams.get(row.stream)) is not None:
@@ -217,7 +217,7 @@ def of_one_node(rows: Iterator[RecordingRow], first: RowFile) -> Iterator[Record
     for (device, one, two), (alike, different) in pairs.items():
         if different >= max(_FEWEST, alike):
             raise RecordingError(
-                f"GPU {device.removeprefix(_BY_INDEX)} of {one} is not that of {two}: replay the "
+                f"GPU {device.removeprefix(BY_INDEX)} of {one} is not that of {two}: replay the "
                 "logs of each node by themselves, or record with uuid"
             )
         if alike >= _FEWEST:
@@ -241,7 +241,7 @@ class RepeatedTimes:
         """Fail if a device has two values at a time, as in joined logs of nodes."""
         for (device, stream), (alike, different) in self._pairs.items():
             if different >= max(_FEWEST, alike):
-                name = device.replace(_BY_INDEX, "GPU ")
+                name = device.replace(BY_INDEX, "GPU ")
                 raise RecordingError(
                     f"{stream}: {name} has two readings that differ at each of {different:,} "
                     "times, as where logs of several nodes or GPUs are joined; write each node's "
