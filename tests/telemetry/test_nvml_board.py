@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from nvml_answers import telling
 from nvml_driver import FakeDriver, FakeGpu, tick
 from nvml_rounds import one_reading, rounds
+from rightsizer.host.rates import CounterMeter, MonotonicCounter
 from rightsizer.io.clock import FastClock
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
-from rightsizer.telemetry.nvml.collector import CounterRate
 
 TRANSMITTED, RECEIVED = 197, 198
 TRANSMIT, RECEIVE = (
@@ -197,7 +197,7 @@ def test_gpm_goes_before_the_link_counters() -> None:
 
 def test_rate_over_no_time_is_none() -> None:
     """Two readings at one time give no rate, and the next rate starts at the second."""
-    rate = CounterRate()
-    assert rate.per_second(10, 0) is None
-    assert rate.per_second(20, 0) is None
-    assert rate.per_second(40, 10**9) == 20
+    meter = CounterMeter[str](0)
+    for count, seconds, rates in ((10, 0, {}), (20, 0, {}), (40, 1, {"sent": 20.0})):
+        counter = MonotonicCounter(count, seconds)
+        assert meter.update(seconds * 10**9, lambda counter=counter: {"sent": counter}) == rates

@@ -1,13 +1,14 @@
-"""NVML collectors: base class, values of fields and functions, rates of counters."""
+"""NVML collectors: base class, values of fields and functions, rates of counters in fields."""
 
 from collections.abc import Callable
 from typing import Any, Final, Self
 
+from rightsizer.host.rates import CounterMeter, MonotonicCounter
 from rightsizer.model.device import Device
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
-from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.units import seconds
 from rightsizer.telemetry.nvml.handle import DeviceHandle
 from rightsizer.telemetry.nvml.library import FieldKey, NvmlFailure
 from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
@@ -20,26 +21,8 @@ _FIRST: Final = NvmlFailure(
 )
 
 
-class CounterRate:
-    """Rate of a counter between two reads; a counter that went backwards was reset."""
-
-    __slots__ = ("_last", "_time")
-
-    def __init__(self) -> None:
-        self._last: float | None = None
-        self._time: Nanoseconds = 0
-
-    def restart(self) -> None:
-        """Forget the last value."""
-        self._last = None
-
-    def per_second(self, value: float, now: Nanoseconds) -> float | None:
-        """Return the growth since the last read; `None` at the first one and after a reset."""
-        last, since = self._last, self._time
-        self._last, self._time = value, now
-        if last is None or value < last or now <= since:
-            return None
-        return (value - last) / seconds(now - since)
+def _meter(_: DeviceHandle, __: FieldKey) -> CounterMeter[Signal]:
+    return CounterMeter(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +36,14 @@ class NvmlRate:
 
     def read(self, handle: DeviceHandle, builder: ReadingBuilder) -> None:
         """Put the counter's growth a second, unless an earlier collector gave the signal."""
-        meter = handle.hold((CounterRate, self.field), CounterRate)
+        meter = handle.hold(_meter, self.field)
+        now, count = handle.fields_time, handle.field(self.field)
         if self.signal in builder.values:
-            meter.restart()
+            meter.update(now, dict)  # Forgets the last value.
             return
-        count = handle.field(self.field)
         if not isinstance(count, NvmlFailure):
-            rate = meter.per_second(count, handle.fields_time)
-            count = _FIRST if rate is None else rate
+            counter = MonotonicCounter(count, seconds(now))
+            count = meter.update(now, lambda: {self.signal: counter}).get(self.signal, _FIRST)
         builder.put(self.signal, count, self.scale)
 
 

@@ -103,10 +103,11 @@ class DeviceHandle:
             self._constant[key] = answer
         return answer
 
-    def hold(self, key: Hashable, make: Callable[[], H]) -> H:
-        """Return the object of this key, created by `make` on first use."""
+    def hold(self, make: Callable[..., H], *arguments: Hashable) -> H:
+        """Return what `make` creates of this handle and the arguments, on first use."""
+        key = (make, *arguments)
         if key not in self._held:
-            self._held[key] = make()
+            self._held[key] = make(self, *arguments)
         held: H = self._held[key]
         return held
 

@@ -3,7 +3,6 @@
 from collections.abc import Collection
 from contextlib import suppress
 from ctypes import Structure
-from functools import partial
 from typing import Any, Final
 
 import pynvml
@@ -185,12 +184,8 @@ class _Sampler:
         return answer
 
 
-def _sampler(handle: DeviceHandle) -> _Sampler:
-    return handle.hold(_Sampler, partial(_Sampler, handle))
-
-
 def _read(handle: DeviceHandle, builder: ReadingBuilder) -> None:
-    sampler = _sampler(handle)
+    sampler = handle.hold(_Sampler)
     failure = sampler.sample()
     if failure is None:
         sampler.put(builder)
@@ -206,5 +201,5 @@ GPM: Final = NvmlCollector(
     is_essential=True,
     on_mig_instance=True,
     settles=True,
-    release=lambda handle, builder: _sampler(handle).release(builder),
+    release=lambda handle, builder: handle.hold(_Sampler).release(builder),
 )

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from ctypes import Structure, byref, c_uint, c_uint8, c_uint32, sizeof
-from functools import partial
 from typing import Any, Final
 
 import pynvml
@@ -197,11 +196,8 @@ class _Links:
 
 
 def _read(handle: DeviceHandle, builder: ReadingBuilder) -> None:
-    if not handle.target.wiring.links:
-        found: tuple[Nvlink, ...] | NvmlFailure = _NO_LINK
-    else:
-        links = handle.hold(_Links, partial(_Links, handle))
-        found = links.read()
+    links = handle.hold(_Links)
+    found = links.read() if handle.target.wiring.links else _NO_LINK
     if isinstance(found, NvmlFailure):
         builder.fail_all(_SIGNALS, found)
         return
@@ -291,9 +287,7 @@ def _judged(state: int, status: int) -> int | NvmlFailure:
 FABRIC: Final = NvmlCollector(
     "fabric",
     (Signal.FABRIC_STATE,),
-    lambda handle, builder: builder.put(
-        Signal.FABRIC_STATE, handle.hold(_Registration, partial(_Registration, handle)).state()
-    ),
+    lambda handle, builder: builder.put(Signal.FABRIC_STATE, handle.hold(_Registration).state()),
     is_slow=True,
     part_of="nvlink",
 )

@@ -1,7 +1,6 @@
 """Processes on a device, and each one's share of time."""
 
 import math
-from functools import partial
 from typing import Any, Final
 
 from rightsizer.model.reading import Process, ProcessKind
@@ -91,7 +90,7 @@ class _Samples:
 
 
 def _read_shares(handle: DeviceHandle, builder: ReadingBuilder) -> None:
-    builder.process_shares = handle.hold(_Samples, partial(_Samples, handle)).means()
+    builder.process_shares = handle.hold(_Samples).means()
 
 
 PROCESSES: Final = NvmlCollector(

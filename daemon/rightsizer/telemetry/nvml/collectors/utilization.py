@@ -1,6 +1,5 @@
 """Utilization of the engines from the driver's sample buffer: share of time busy, not load."""
 
-from functools import partial
 from operator import itemgetter
 from statistics import fmean
 from typing import Any, Final
@@ -56,7 +55,7 @@ class SampleBuffer:
 
 def _mean(handle: DeviceHandle, kind: int, rate: Any) -> Any:
     """Return the mean since the last round, or the driver's rate if there is none."""
-    mean = handle.hold((SampleBuffer, kind), partial(SampleBuffer, handle, kind)).mean()
+    mean = handle.hold(SampleBuffer, kind).mean()
     return rate if mean is None else mean
 
 
