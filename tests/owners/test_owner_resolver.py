@@ -161,7 +161,7 @@ class Given(NodeCollector):
 
 def test_allocations_of_all_schedulers() -> None:
     """A node may have two; a device allocated by both has two holders, each once."""
-    owners = OwnerResolver([Given(a="x", b="y"), Given(b="z"), Given(a="x")])
+    owners = OwnerResolver([Given(a="x", b="y"), Given(b="z"), Given(a="x")], OwnerSettings())
     assert {
         device: [each.key for each in found] for device, found in owners.allocations().items()
     } == {"a": ["x"], "b": ["y", "z"]}
@@ -171,7 +171,7 @@ def test_named_workloads_are_bounded() -> None:
     """Workloads beyond the bound share one name; named ones keep theirs; it is logged once."""
     now = [0.0]
     with capture_logs() as logs:
-        owners = OwnerResolver([Given()], workloads_maximum=2, now=lambda: now[0])
+        owners = OwnerResolver([Given()], OwnerSettings(workloads_maximum=2), now=lambda: now[0])
         for _ in range(3):
             assert [key_of(owners, pid) for pid in (1, 2, 3, 4)] == ["w1", "w2", "other", "other"]
     assert [line["log_level"] for line in logs] == ["warning"]
@@ -203,12 +203,12 @@ def test_memory_of_the_roll_is_bounded() -> None:
 
 def test_bound_holds_for_allocations_too() -> None:
     """Workloads with allocations count like running ones."""
-    owners = OwnerResolver([Given(a="x", b="y")], workloads_maximum=1)
+    owners = OwnerResolver([Given(a="x", b="y")], OwnerSettings(workloads_maximum=1))
     assert owners.allocations()["b"] == (OTHER_WORKLOADS,)
 
 
 def test_sources_without_sockets_are_no_collectors(tmp_path: Path) -> None:
     """World-readable files need no health metric."""
-    owners = OwnerResolver([SystemdCollector(tmp_path)])
+    owners = OwnerResolver([SystemdCollector(tmp_path)], OwnerSettings())
     assert owners.collectors() == {}
     owners.close()

@@ -199,7 +199,7 @@ def test_answers_are_remembered_for_a_while(tmp_path: Path) -> None:
     """Files are read once in the lifetime of a result, also of an empty one."""
     now = [0.0]
     owners = OwnerResolver(
-        [SystemdCollector(tmp_path)], time_to_live_seconds=30, now=lambda: now[0]
+        [SystemdCollector(tmp_path)], OwnerSettings(time_to_live_seconds=30), now=lambda: now[0]
     )
     assert owners.workload_of(11) is None
     write_process(tmp_path, 11, cgroup="0::/a.service\n")
@@ -215,7 +215,7 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
     """Processes that are no longer queried are forgotten."""
     now = [0.0]
     owners = OwnerResolver(
-        [SystemdCollector(tmp_path)], time_to_live_seconds=30, now=lambda: now[0]
+        [SystemdCollector(tmp_path)], OwnerSettings(time_to_live_seconds=30), now=lambda: now[0]
     )
     for pid in range(1000):
         now[0] += 1.0
@@ -241,7 +241,9 @@ class Table(NodeCollector):
 
 def test_first_source_that_knows_wins() -> None:
     """Sources are queried in order, until one knows the owner."""
-    owners = OwnerResolver([Table({1: "pod"}), Table({1: "session", 2: "session"})])
+    owners = OwnerResolver(
+        [Table({1: "pod"}), Table({1: "session", 2: "session"})], OwnerSettings()
+    )
     names = [owners.workload_of(pid) for pid in (1, 2, 3)]
     assert [found.name if found else None for found in names] == ["pod", "session", None]
 

@@ -361,7 +361,7 @@ def test_topology_is_read_when_something_has_changed(tmp_path: Path) -> None:
     (tmp_path / "bus/pci/devices/0000:17:00.0").mkdir(parents=True)
     clock = FastClock(0)
     host = ProcHostCollector(tmp_path, tmp_path, clock, sysfs=tmp_path)
-    probe = NodeHostProbe(host, OwnerResolver([]), tmp_path)
+    probe = NodeHostProbe(host, OwnerResolver([], OwnerSettings()), tmp_path)
     gpu = Device("GPU-0", 0, pci_bus_id="00000000:17:00.0")
     part = Device("MIG-a", 0, mig=MigInstance("GPU-0", "1g.10gb", 1, 0, 1 / 7, 1 / 8))
     first = probe.collect(HostQuery((gpu, part))).topology

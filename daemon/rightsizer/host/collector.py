@@ -79,13 +79,7 @@ class ProcHostCollector(HostCollector):
         self._owners = ProcessGroupReader(str(procfs), settings)
         self._locality = NumaLocalityReader(str(procfs), settings, clock.time)
         self._fabric = FabricPortReader(self._sysfs, settings)
-        self._locator = ProcessLocator(
-            str(procfs),
-            ControlGroupHierarchies(str(cgroups)),
-            interval=recheck,
-            forget_after=forget_after,
-            shortest=nanoseconds(settings.shortest_seconds),
-        )
+        self._locator = ProcessLocator(str(procfs), ControlGroupHierarchies(str(cgroups)), settings)
         self._disks = RefreshingCache[None, Disks](recheck, forget_after)
         self._online = RefreshingCache[None, frozenset[int]](recheck, forget_after)
         self._numa_nodes = RefreshingCache[None, frozenset[int]](recheck, forget_after)

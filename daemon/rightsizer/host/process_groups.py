@@ -47,24 +47,18 @@ class ProcessLocator:
     """Cache of process locations, looked up again when a pid is reused."""
 
     def __init__(
-        self,
-        procfs: str,
-        hierarchies: ControlGroupHierarchies,
-        *,
-        interval: Nanoseconds,
-        forget_after: Nanoseconds,
-        shortest: Nanoseconds,
+        self, procfs: str, hierarchies: ControlGroupHierarchies, settings: HostSettings
     ) -> None:
-        self._procfs = procfs
-        self._table = ProcessTable(procfs)
-        self._hierarchies = hierarchies
+        self._procfs, self._table, self._hierarchies = procfs, ProcessTable(procfs), hierarchies
+        interval = nanoseconds(settings.recheck_interval_seconds)
+        forget_after = nanoseconds(settings.forget_after_seconds)
+        self._shortest = nanoseconds(settings.shortest_seconds)
         self._known = RefreshingCache[tuple[int, int], ProcessLocation](interval, forget_after)
         self._rows = RefreshingCache[int, tuple[Nanoseconds, ProcessRow | None]](
-            shortest, forget_after
+            self._shortest, forget_after
         )
         """With the time at which it was read."""
         self._meters = ExpiringCache[tuple[int, int], CounterMeter[Signal]](forget_after)
-        self._shortest = shortest
         self._host_network = RefreshingCache[None, int | None](interval, forget_after)
 
     def of(self, pids: Iterable[int], now: Nanoseconds) -> tuple[ProcessLocation, ...]:

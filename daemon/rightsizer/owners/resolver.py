@@ -78,27 +78,24 @@ class OwnerResolver:
     A reused pid is looked up again.
     """
 
-    def __init__(  # noqa: PLR0913 - sources, limits, and what the node shows.
+    def __init__(
         self,
         sources: Sequence[NodeCollector],
-        *,
-        time_to_live_seconds: float = 30.0,
-        workloads_maximum: int = 200,
+        settings: OwnerSettings,
         processes: ProcessTable | None = None,
-        servers: Sequence[str] = (),
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Cache answers for `time_to_live_seconds`.
+        """Create it; the first source that knows a process names its workload.
 
-        The first source that knows a process names its workload; `processes` provides start times
-        to detect reused pids, and names to recognize `servers`.
+        `processes` provides start times to detect reused pids, and names to recognize servers.
         """
         self._sources = tuple(sources)
-        self._processes, self._servers, self._now = processes, servers, now
-        held = nanoseconds(time_to_live_seconds)
+        self._processes, self._servers, self._now = processes, settings.servers, now
+        held = nanoseconds(settings.time_to_live_seconds)
         self._known = RefreshingCache[tuple[int, int | None, int], Workload | None](held, held)
         """By pid, start, and generation of the sources."""
-        self._name_limiter = WorkloadNameLimiter(workloads_maximum, time_to_live_seconds, now)
+        limits = settings.workloads_maximum, settings.time_to_live_seconds
+        self._name_limiter = WorkloadNameLimiter(*limits, now)
 
     @classmethod
     def on_host(
@@ -118,14 +115,8 @@ class OwnerResolver:
             "user": lambda: UserCollector(procfs),
             "session": lambda: SystemdCollector(procfs, settings),
         }
-        return cls(
-            [collectors[name]() for name in SOURCE_NAMES if name in settings.sources],
-            time_to_live_seconds=settings.time_to_live_seconds,
-            workloads_maximum=settings.workloads_maximum,
-            processes=ProcessTable(procfs),
-            servers=settings.servers,
-            now=now,
-        )
+        sources = [collectors[name]() for name in SOURCE_NAMES if name in settings.sources]
+        return cls(sources, settings, ProcessTable(procfs), now)
 
     @property
     def remembered(self) -> int:
