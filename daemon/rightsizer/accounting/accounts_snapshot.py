@@ -115,11 +115,8 @@ class CachedCase(Case):
     `windows` and `provisioning` are callables, shared with the copy that has its node set.
     """
 
-    __slots__ = ("_known_seconds", "_provisioning", "_span_facts", "_windows")
     _windows: Callable[[], Windows]
     _provisioning: Callable[[], Provisionings]
-    _known_seconds: float | None
-    _span_facts: Mapping[str, object] | None
 
     def __init__(  # noqa: PLR0913, PLR0917 # The fields of a case.
         self,
@@ -133,7 +130,6 @@ class CachedCase(Case):
     ) -> None:
         fields: dict[str, object] = {"key": key, "workload": workload, "devices": devices}
         fields |= {"past": past, "node": node, "_windows": windows, "_provisioning": provisioning}
-        fields |= {"_known_seconds": None, "_span_facts": None}
         for name, value in fields.items():
             object.__setattr__(self, name, value)  # As a frozen dataclass does it.
 
@@ -147,19 +143,15 @@ class CachedCase(Case):
         """One per device, in the same order."""
         return self._provisioning()
 
-    @property
+    @cached_property
     def known_seconds(self) -> float:
         """Shortest known time of any device; cached, since most rules ask for it."""
-        if self._known_seconds is None:
-            object.__setattr__(self, "_known_seconds", super().known_seconds)
-        return self._known_seconds or 0.0
+        return super().known_seconds
 
-    @property
+    @cached_property
     def span_facts(self) -> Mapping[str, object]:
         """Facts about its time span, common to all findings."""
-        if self._span_facts is None:
-            object.__setattr__(self, "_span_facts", super().span_facts)
-        return self._span_facts or {}
+        return super().span_facts
 
     def on(self, node: Node | None) -> "CachedCase":
         """Copy with its node set."""

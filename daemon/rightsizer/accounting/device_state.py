@@ -9,7 +9,7 @@ from typing import Any, Final
 from rightsizer.accounting.classification import StateEvidence, StateMatch
 from rightsizer.accounting.power import EnergyMeter
 from rightsizer.accounting.settings import (
-    EnergySettings,
+    EntrySettings,
     LoadCycleSettings,
     PcieLinkSettings,
     PressureSettings,
@@ -207,13 +207,7 @@ class DeviceState:
         "read",
     )
 
-    def __init__(
-        self,
-        energy: EnergySettings,
-        pressure: PressureSettings,
-        link: PcieLinkSettings,
-        cycles: LoadCycleSettings,
-    ) -> None:
+    def __init__(self, settings: EntrySettings) -> None:
         self.accounted: Nanoseconds | None = None
         """Monotonic time accounted for so far; `None` before the first reading."""
         self.has_dead_counters = False
@@ -221,7 +215,7 @@ class DeviceState:
         """Last inputs that affect the evidence, and the evidence derived from them."""
         self.judged: tuple[StateEvidence, bool, StateMatch, DeviceUsage] | None = None
         """Last evidence with its peer stall flag, and the match and usage derived from it."""
-        self.pressure = PressureDetector(pressure)
-        self.link = PcieLinkMonitor(link)
-        self.meter = EnergyMeter(energy)
-        self.cycles = LoadCycleDetector(cycles)
+        self.pressure = PressureDetector(settings.pressure)
+        self.link = PcieLinkMonitor(settings.link)
+        self.meter = EnergyMeter(settings.energy)
+        self.cycles = LoadCycleDetector(settings.cycles)

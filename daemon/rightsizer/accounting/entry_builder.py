@@ -256,10 +256,7 @@ class EntryBuilder:
 
     def _state(self, uuid: str) -> DeviceState:
         if uuid not in self._states:
-            settings = self._settings
-            self._states[uuid] = DeviceState(
-                settings.energy, settings.pressure, settings.link, settings.cycles
-            )
+            self._states[uuid] = DeviceState(self._settings)
         return self._states[uuid]
 
     def _range(self, uuid: str) -> PowerRange:
