@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from profile_traces import KinetoTrace
 from rightsizer.model.profile import SpanKind
-from rightsizer.telemetry.profiles.call_stacks import CallStacks
+from rightsizer.telemetry.profiles.call_stacks import CallKind, CallStacks
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.registry import open_profile
 
@@ -15,7 +15,10 @@ from rightsizer.telemetry.profiles.registry import open_profile
 def _waits(*calls: tuple[str, int, str, tuple[int, int]]) -> list[str]:
     stacks = CallStacks(ReadLimits())
     for kind, thread, name, span in calls:
-        getattr(stacks, kind)(thread, name, span)
+        if kind == "frame":
+            stacks.frame(thread, name, span)
+        else:
+            stacks.add(thread, CallKind[kind.upper()], name, span)
     return [name for name, _ in stacks.waits()]
 
 
@@ -58,9 +61,9 @@ def test_any_calls_are_told_as_by_looking_at_each(
     """Of the calls around a wait, the one that begins first and ends last is used."""
     stacks = CallStacks(ReadLimits())
     for place, span in enumerate(operators):
-        stacks.operator(1, f"op{place}", span)
+        stacks.add(1, CallKind.OPERATOR, f"op{place}", span)
     for span in waits:
-        stacks.wait(1, "wait", span)
+        stacks.add(1, CallKind.WAIT, "wait", span)
     for name, (start, end) in stacks.waits():
         holding = [each for each in operators if each[0] <= start and each[1] >= end]
         if not holding:
@@ -99,8 +102,8 @@ def test_threads_are_bounded_and_no_wait_is_lost() -> None:
     """Waits of threads beyond the bound have no caller."""
     stacks = CallStacks(ReadLimits())
     for thread in range(5000):
-        stacks.operator(thread, "aten::item", (0, 10))
-        stacks.wait(thread, "wait", (2, 5))
+        stacks.add(thread, CallKind.OPERATOR, "aten::item", (0, 10))
+        stacks.add(thread, CallKind.WAIT, "wait", (2, 5))
     names = [name for name, _ in stacks.waits()]
     assert len({stacks.thread(number) for number in range(5000)}) == 4097
     assert (names.count("wait in aten::item"), names.count("wait")) == (4096, 904)

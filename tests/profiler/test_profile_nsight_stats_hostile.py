@@ -69,7 +69,7 @@ def test_packed_tables_are_read(tmp_path: Path) -> None:
     assert len(read(path, LIMITS).devices[0].kernels) == 2
 
     path.write_bytes(path.read_bytes()[:-12])
-    with pytest.raises(ProfileError, match=r"stats\.csv\.gz: .*breaks off"):
+    with pytest.raises(ProfileError, match="breaks off"):
         read(path, LIMITS)
 
 
@@ -77,7 +77,7 @@ def test_packed_tables_are_read(tmp_path: Path) -> None:
 def test_a_file_without_a_table_is_refused(text: str, tmp_path: Path) -> None:
     """The message has the command that writes one."""
     assert not NSIGHT_STATS.recognizes(Head("stats.csv", text.encode()))
-    with pytest.raises(ProfileError, match=r"stats\.csv: no table .*nsys stats --format csv"):
+    with pytest.raises(ProfileError, match=r"^no table .*nsys stats --format csv"):
         profile_of(text, tmp_path)
 
 

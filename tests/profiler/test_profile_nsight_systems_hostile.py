@@ -38,13 +38,13 @@ def test_file_that_is_no_database_is_refused(data: bytes, tmp_path: Path) -> Non
     path = tmp_path / "run.sqlite"
     path.write_bytes(data)
 
-    with pytest.raises(ProfileError, match=r"run\.sqlite: .*nsys export --type sqlite"):
+    with pytest.raises(ProfileError, match="nsys export --type sqlite"):
         read(path, LIMITS)
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    """The message has its name without folders."""
-    with pytest.raises(ProfileError, match=r"^gone\.sqlite: cannot be read: No such file"):
+    """The message has the reason."""
+    with pytest.raises(ProfileError, match=r"^No such file"):
         read(tmp_path / "gone.sqlite", LIMITS)
 
 
@@ -150,15 +150,15 @@ def test_pages_that_unfold_without_end_are_refused(table: str, tmp_path: Path) -
     path = page_bomb(tmp_path / "bomb.sqlite", table)
     assert path.stat().st_size < 2 * 2**20
 
-    with pytest.raises(ProfileError, match=r"bomb\.sqlite: .*(interrupted|more than 1000 events)"):
+    with pytest.raises(ProfileError, match=r"interrupted|more than 1000 events"):
         read(path, ReadLimits(events_maximum=1000))
 
 
 def test_more_events_than_allowed_are_refused(tmp_path: Path) -> None:
-    """The message names file and limit."""
+    """The message names the limit."""
     path = whole_export().write(tmp_path / "run.sqlite")
 
-    with pytest.raises(ProfileError, match=r"^run\.sqlite: more than 50 events.*events_maximum"):
+    with pytest.raises(ProfileError, match=r"^more than 50 events.*events_maximum"):
         read(path, ReadLimits(events_maximum=50))
 
 
@@ -166,7 +166,7 @@ def test_a_larger_file_than_allowed_is_refused(tmp_path: Path) -> None:
     """Nothing of it is read."""
     path = whole_export().write(tmp_path / "run.sqlite")
 
-    with pytest.raises(ProfileError, match="larger than 4096 bytes"):
+    with pytest.raises(ProfileError, match="more than 4096 bytes"):
         read(path, ReadLimits(unpacked_maximum_bytes=4096))
 
 
@@ -233,5 +233,5 @@ def test_a_schema_whose_names_are_no_text_is_refused(tmp_path: Path) -> None:
     name, broken = b"StringIdsStringIds", b"Str\xe9\xe9IdsStr\xe9\xe9Ids"
     path.write_bytes(path.read_bytes().replace(name, broken))
 
-    with pytest.raises(ProfileError, match=r"run\.sqlite: .*its names are no text"):
+    with pytest.raises(ProfileError, match="its names are no text"):
         read(path, LIMITS)

@@ -49,7 +49,7 @@ def test_a_gap_is_not_the_hosts_where_the_launch_was_there_before() -> None:
         (50, 60, (), 0),
         (10, 50, (), 0),
         (60, 90, (), 0),
-        (60, 90, (Call("host_span", (SpanKind.SYNCHRONIZATION, "barrier", 10, 52)),), 0),
+        (60, 90, (Call("host_span", (SpanKind.SYNCHRONIZATION, "barrier", (10, 52))),), 0),
     ],
 )
 def test_a_wait_of_the_host_costs_what_the_device_then_waits(
@@ -131,7 +131,7 @@ def test_a_profile_without_launches_says_nothing_of_them() -> None:
 
 def test_a_graph_is_busy_time_and_no_kernel() -> None:
     """Its kernels are not in the profile."""
-    device = only(recorded(kernel(0, 10), Call("graph", ("0", 5, 40))))
+    device = only(recorded(kernel(0, 10), Call("graph", ("0", (5, 40)))))
 
     assert device.time is not None
     assert nanoseconds(device.time.kernel_seconds) == 40
@@ -140,7 +140,7 @@ def test_a_graph_is_busy_time_and_no_kernel() -> None:
 
 def test_copies_and_fills_are_no_kernels() -> None:
     """A device with copies only has no timeline, but its copies."""
-    device = only(recorded(copy(0, 10, 100), copy(20, 25, 50), Call("fill", ("0", 1, 5))))
+    device = only(recorded(copy(0, 10, 100), copy(20, 25, 50), Call("fill", ("0", (1, 5)))))
 
     assert device.time is None
     assert device.copies == (CopyUse(*PINNED, count=2, bytes=150, seconds=15e-9),)
@@ -195,9 +195,9 @@ def test_long_names_are_cut_and_still_distinguished() -> None:
 def test_occupancy_counts_by_how_long_a_kernel_ran() -> None:
     """Longer runs weigh more."""
     recorder = Recorder(ReadLimits())
-    recorder.kernel("0", 0, 30, "gemm", occupancy_ratio=0.5)
-    recorder.kernel("0", 30, 40, "gemm", occupancy_ratio=0.9)
-    recorder.kernel("0", 40, 90, "gemm")
+    recorder.kernel("0", (0, 30), "gemm", occupancy_ratio=0.5)
+    recorder.kernel("0", (30, 40), "gemm", occupancy_ratio=0.9)
+    recorder.kernel("0", (40, 90), "gemm")
 
     assert only(recorder).kernels[0].occupancy_ratio == pytest.approx(0.6)
 
@@ -205,7 +205,7 @@ def test_occupancy_counts_by_how_long_a_kernel_ran() -> None:
 def test_measured_kernel_facts_take_precedence_over_its_name() -> None:
     """Counters are more reliable."""
     recorder = Recorder(ReadLimits())
-    recorder.kernel("0", 0, 30, "mine", is_collective=True)
+    recorder.kernel("0", (0, 30), "mine", is_collective=True)
 
     assert only(recorder).kernels[0].is_collective
 
@@ -234,7 +234,7 @@ def test_impossible_kernel_is_counted_and_left_out(call: Call, reason: str) -> N
 
 def test_more_events_than_allowed_are_refused_with_the_remedy() -> None:
     """This happens before memory runs out."""
-    with pytest.raises(ProfileError, match="more than 1000 events; raise events_maximum"):
+    with pytest.raises(ProfileError, match=r"more than 1000 events; .*raise events_maximum"):
         recorded(
             *(kernel(at, at + 1) for at in range(1001)), limits=ReadLimits(events_maximum=1000)
         )
@@ -260,7 +260,7 @@ def test_a_step_within_another_is_no_step_of_its_own() -> None:
 def test_the_steps_of_a_device_go_before_those_of_all() -> None:
     """A device without steps of its own has the host's."""
     recorder = recorded(kernel(0, 9), kernel(0, 9, device="1"), step(0, 9, "host"))
-    recorder.step("own", 0, 5, device="1")
+    recorder.step("own", (0, 5), device="1")
 
     assert [[use.name for use in device.steps] for device in recorder.devices()] == [
         ["host"],
@@ -288,7 +288,7 @@ def test_a_step_tells_how_long_its_loader_took_and_when_its_last_collective_bega
 def test_host_spans_are_summed_by_kind_and_name() -> None:
     """The longest sums come first."""
     recorder = recorded(loader(0, 5), loader(10, 20))
-    recorder.host_span(SpanKind.CHECKPOINT, "torch.save", 0, 90)
+    recorder.host_span(SpanKind.CHECKPOINT, "torch.save", (0, 90))
 
     assert recorder.host_spans() == (
         HostSpanUse(SpanKind.CHECKPOINT, "torch.save", 1, 90e-9),

@@ -42,7 +42,7 @@ STEPS = st.builds(
     st.sampled_from(["one", "two"]),
 )
 SAVES = st.builds(
-    lambda start, length: Call("host_span", (CHECKPOINT, "save", start, start + length)),
+    lambda start, length: Call("host_span", (CHECKPOINT, "save", (start, start + length))),
     TIMES,
     LENGTHS,
 )
@@ -58,8 +58,7 @@ CALLS = st.tuples(
 
 def span_of(call: Call) -> tuple[int, int]:
     """Start and end of a recorded event, with its device, or its kind and name."""
-    first = 2 if call.name == "host_span" else 1
-    start, end = call.arguments[first : first + 2]
+    start, end = call.arguments[2 if call.name == "host_span" else 1]
     return start, end
 
 
@@ -71,7 +70,7 @@ def held(
         each
         for call in calls
         if call.name == name
-        and (not kinds or call.arguments[3] in kinds)
+        and (not kinds or call.arguments[2] in kinds)
         and (at is None or call.arguments[0] is at)
         for each in range(*span_of(call))
     }

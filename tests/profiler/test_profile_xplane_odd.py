@@ -168,11 +168,10 @@ def test_events_and_names_beyond_the_limits_are_counted(tmp_path: Path) -> None:
 def test_a_torn_file_is_refused_or_ends_with_a_plane(
     tmp_path_factory: pytest.TempPathFactory, place: int
 ) -> None:
-    """The message names the file, the byte and the remedy."""
+    """The message names the byte and the remedy."""
     folder = tmp_path_factory.mktemp("torn")
     if place in {len(space(WORKED[:count])) for count in range(len(WORKED))}:
         assert read_bytes(folder, space(WORKED)[:place]).events <= 17
         return
-    with pytest.raises(ProfileError, match="copy it again") as raised:
+    with pytest.raises(ProfileError, match=r"^byte \d+: .*copy it again"):
         read_bytes(folder, space(WORKED)[:place])
-    assert str(folder / "host.xplane.pb") in str(raised.value)

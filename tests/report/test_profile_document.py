@@ -27,6 +27,7 @@ from rightsizer.profiler.page import profile_document
 from rightsizer.profiler.profile_encoder import encode_profile_answer
 from rightsizer.profiler.workload import ProfiledWorkload, judged_workloads
 from rightsizer.report.charts import ChartLane, lanes
+from rightsizer.telemetry.profiles.call_stacks import CallKind
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.recorder import Recorder
 from rightsizer.telemetry.profiles.registry import read_all
@@ -127,12 +128,14 @@ def test_a_page_of_many_kernels_stays_small() -> None:
         device, at = number % gpus, 10 * number
         lasts = 100 + 8 * device + number % 50
         name, stream = names[number % 50], f"stream {number // gpus % 9}"
-        recorder.launch(number, at, at + 5, device)
+        recorder.launch(number, (at, at + 5), device)
         recorder.kernel(
-            f"{device}", at + 20, at + 20 + lasts, name, correlation=number, stream=stream
+            f"{device}", (at + 20, at + 20 + lasts), name, correlation=number, stream=stream
         )
         if number % 100 < gpus:
-            recorder.stacks.operator(device, f"aten::operator_{number % 997}", (at, at + 5))
+            recorder.stacks.add(
+                device, CallKind.OPERATOR, f"aten::operator_{number % 997}", (at, at + 5)
+            )
             recorder.memory(f"{device}", number, at)
     found = profile(*recorder.devices())
     page = profile_document(encode_profile_answer([ProfiledWorkload("many", (found,), ())]))

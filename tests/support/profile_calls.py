@@ -53,32 +53,32 @@ def kernel(
     start: int, end: int, name: str = "gemm", correlation: int | None = None, device: str = "0"
 ) -> Call:
     """A run of a kernel."""
-    return Call("kernel", (device, start, end, name), correlation)
+    return Call("kernel", (device, (start, end), name), correlation)
 
 
 def launch(correlation: int, start: int, end: int) -> Call:
     """The call that launched it."""
-    return Call("launch", (correlation, start, end))
+    return Call("launch", (correlation, (start, end)))
 
 
 def copy(start: int, end: int, size: int = 8) -> Call:
     """A copy from pinned memory."""
-    return Call("copy", ("0", start, end, *PINNED, size))
+    return Call("copy", ("0", (start, end), *PINNED, size))
 
 
 def step(start: int, end: int, name: str = "step") -> Call:
     """A step of all devices."""
-    return Call("step", (name, start, end))
+    return Call("step", (name, (start, end)))
 
 
 def loader(start: int, end: int) -> Call:
     """The host waiting for its loader."""
-    return Call("host_span", (SpanKind.LOADER, "__next__", start, end))
+    return Call("host_span", (SpanKind.LOADER, "__next__", (start, end)))
 
 
 def wait(start: int, end: int) -> Call:
     """The host waiting for the device."""
-    return Call("wait", ("cudaStreamSynchronize", start, end))
+    return Call("wait", ("cudaStreamSynchronize", (start, end)))
 
 
 def only(recorder: Recorder) -> DeviceProfile:

@@ -39,9 +39,11 @@ class CallKind(IntEnum):
 
     OPERATOR = 0
     LINE = 1
-    """Line of the program, which its developer can change."""
+    """Line of the program, or its name of a range, which its developer can change."""
     MODULE = 2
+    """Part of a network or a step, as the framework names it."""
     WAIT = 3
+    """Call in which the host waits."""
     LAUNCH = 4
     """Host part of a compiled function."""
     READ_BACK = 5
@@ -165,11 +167,25 @@ class CallStacks:
             self._threads.add(number)
         return number
 
-    def operator(
-        self, thread: int, name: str, span: Interval, product: TensorProduct | None = None
+    def add(
+        self,
+        thread: int,
+        kind: CallKind,
+        name: str,
+        span: Interval,
+        product: TensorProduct | None = None,
     ) -> None:
-        """Add a call of an operator, and the product it computes."""
-        self._add(thread, CallKind.OPERATOR, name, span, product)
+        """Add a call, and the product that an operator computes."""
+        thread = self.thread(thread)
+        is_kept = thread != -1 or kind is CallKind.WAIT
+        if not (name and is_kept and is_in_time(*span)):
+            return
+        key = _CallName(kind, short_name(name, self._limits.name_maximum_characters), product)
+        if key not in self._names and len(self._names) >= self._limits.kernel_names_maximum:
+            key = _CallName(kind, _OTHERS)
+        into = (self._waits if kind is CallKind.WAIT else self._calls)[thread]
+        into.add(*span)
+        into.names.append(self._names.setdefault(key, len(self._names)))
 
     def frame(self, thread: int, name: str, span: Interval) -> bool:
         """Add a Python function or module; library frames, which users never change, are dropped.
@@ -178,32 +194,13 @@ class CallStacks:
             Whether it was kept.
         """
         if name.startswith(_MODULE):
-            self.module(thread, name.removeprefix(_MODULE), span)
+            part = without_turn(name.removeprefix(_MODULE))
+            self.add(thread, CallKind.MODULE, part, span)
         elif not _is_of_library(name) and (found := _FRAME.fullmatch(name)):
-            self._add(thread, CallKind.LINE, found[1], span)
+            self.add(thread, CallKind.LINE, found[1], span)
         else:
             return False
         return True
-
-    def launch(self, thread: int, name: str, span: Interval) -> None:
-        """Add a call of a compiled function."""
-        self._add(thread, CallKind.LAUNCH, name, span)
-
-    def read_back(self, thread: int, name: str, span: Interval) -> None:
-        """Add a call that reads back a value."""
-        self._add(thread, CallKind.READ_BACK, name, span)
-
-    def range(self, thread: int, name: str, span: Interval) -> None:
-        """Add a range named by the program."""
-        self._add(thread, CallKind.LINE, without_turn(name), span)
-
-    def module(self, thread: int, name: str, span: Interval) -> None:
-        """Add a framework's name of a network's or step's part."""
-        self._add(thread, CallKind.MODULE, without_turn(name), span)
-
-    def wait(self, thread: int, name: str, span: Interval) -> None:
-        """Add a call in which the host waits."""
-        self._add(thread, CallKind.WAIT, name, span)
 
     def waits(self) -> Iterator[tuple[str, Interval]]:
         """Yield waits with their origin: `cudaStreamSynchronize in aten::item, train.py(9): f`."""
@@ -265,25 +262,6 @@ class CallStacks:
             if (product := names[number].product) is not None
         )
         return tuple(sorted(uses, key=lambda each: (-each.seconds, each.name, each.shape)))
-
-    def _add(
-        self,
-        thread: int,
-        kind: CallKind,
-        name: str,
-        span: Interval,
-        product: TensorProduct | None = None,
-    ) -> None:
-        thread = self.thread(thread)
-        is_kept = thread != -1 or kind is CallKind.WAIT
-        if not (name and is_kept and is_in_time(*span)):
-            return
-        key = _CallName(kind, short_name(name, self._limits.name_maximum_characters), product)
-        if key not in self._names and len(self._names) >= self._limits.kernel_names_maximum:
-            key = _CallName(kind, _OTHERS)
-        into = (self._waits if kind is CallKind.WAIT else self._calls)[thread]
-        into.add(*span)
-        into.names.append(self._names.setdefault(key, len(self._names)))
 
 
 def _is_of_library(frame: str) -> bool:

@@ -225,10 +225,8 @@ class JsonEvents:
             if file.is_torn:
                 self.fault = f"its packed data breaks off after {window.place} characters"
         if not self._has_events:
-            raise ProfileError(
-                f"{self._path.name}: no list '{_EVENTS}' in it"
-                f"{', and ' + self.fault if self.fault else ''}; name a trace that is whole"
-            )
+            why = f", and {self.fault}" if self.fault else ""
+            raise ProfileError(f"no list '{_EVENTS}' in it{why}; name a trace that is whole")
 
     def _top(self, window: JsonWindow) -> Iterator[Event]:
         if window.passes("["):
@@ -236,8 +234,7 @@ class JsonEvents:
             return
         if not window.passes("{"):
             raise ProfileError(
-                f"{self._path.name}: character {window.place}: no JSON object begins here; "
-                "name a profiler's trace"
+                f"character {window.place}: no JSON object begins here; name a profiler's trace"
             )
         while window.peek() == '"':
             key, fault = self._value(window, _KEY_MAXIMUM)
@@ -344,11 +341,7 @@ class JsonEvents:
 
     def _count_some(self, events: int) -> None:
         self.count += events
-        if self.count > self._limits.events_maximum:
-            raise ProfileError(
-                f"{self._path.name}: more than {self._limits.events_maximum} events; "
-                "record fewer steps, or raise events_maximum"
-            )
+        self._limits.check_events(self.count)
 
     def _break(self, window: JsonWindow) -> None:
         how = "ends" if window.peek() == "" else "is no JSON any more"

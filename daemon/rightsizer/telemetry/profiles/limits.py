@@ -1,5 +1,6 @@
 """Limits of the cost of reading a file, and settings of timelines."""
 
+from rightsizer.model.errors import ProfileError
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 
@@ -81,3 +82,19 @@ class ReadLimits(FileLimits):
     """What a file may ask for, and what counts as near and as long on its timeline."""
 
     time: TimeSettings = field(default_factory=TimeSettings)
+
+    def check_events(self, count: int) -> None:
+        """Raise `ProfileError` for more events, or launches, than allowed."""
+        if count > self.events_maximum:
+            raise ProfileError(
+                f"more than {self.events_maximum} events; record fewer steps, or a shorter time, "
+                "or raise events_maximum"
+            )
+
+    def check_size(self, size_bytes: int) -> None:
+        """Raise `ProfileError` for a file, once unpacked, that is larger than allowed."""
+        if size_bytes > self.unpacked_maximum_bytes:
+            raise ProfileError(
+                f"more than {self.unpacked_maximum_bytes} bytes unpacked; record fewer steps, or a "
+                "shorter time, or raise unpacked_maximum_bytes"
+            )

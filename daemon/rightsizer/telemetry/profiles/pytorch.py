@@ -18,7 +18,7 @@ from rightsizer.model.profile import (
     ProfileFormat,
 )
 from rightsizer.model.units import Nanoseconds
-from rightsizer.telemetry.profiles.call_stacks import without_turn
+from rightsizer.telemetry.profiles.call_stacks import CallKind, without_turn
 from rightsizer.telemetry.profiles.json_events import (
     Event,
     JsonEvents,
@@ -143,9 +143,9 @@ class PyTorchEvents:
         for correlation in self._awaited:
             if (row := self._copy_calls.row(correlation)) is not None:
                 thread, span = self._copy_threads[correlation], self._copy_calls.span(row)
-                self._recorder.stacks.wait(thread, _AWAITED_COPY, span)
+                self._recorder.stacks.add(thread, CallKind.WAIT, _AWAITED_COPY, span)
         for name, span in self._recorder.stacks.waits():
-            self._recorder.wait(name, *span)
+            self._recorder.wait(name, span)
         self._steps.finish()
         used = tuple(self.used_devices)
         for key, curve in self._memory.items():
@@ -208,11 +208,11 @@ class PyTorchEvents:
     def _kernel(self, event: Event, arguments: _Arguments, span: Interval) -> bool:
         device = self._device(event, arguments)
         if "Collective name" in arguments:
-            self._recorder.collective(device, *span, arguments)
+            self._recorder.collective(device, span, arguments)
         record = partial(
             self._recorder.kernel,
             device,
-            *span,
+            span,
             _name(event),
             is_collective=True if "Collective name" in arguments else None,
             # An estimate of 0, as for kernels with much shared memory, is none.
@@ -245,21 +245,21 @@ class PyTorchEvents:
             self._awaited.append(correlation)
         size = whole_number(arguments.get("bytes"))
         self.copies_without_size += size is None
-        self._recorder.copy(device, *span, kind, memory, size or 0)
+        self._recorder.copy(device, span, kind, memory, size or 0)
         return True
 
     def _fill(self, event: Event, arguments: _Arguments, span: Interval) -> bool:
-        self._recorder.fill(self._device(event, arguments), *span)
+        self._recorder.fill(self._device(event, arguments), span)
         return True
 
     def _call(self, event: Event, arguments: _Arguments, span: Interval) -> bool:
         name, correlation, self.has_gpu = _name(event), _correlation(arguments), True
         if is_wait := is_wait_call(name):
-            self._recorder.stacks.wait(self._thread(event), name, span)
+            self._recorder.stacks.add(self._thread(event), CallKind.WAIT, name, span)
         if correlation is not None and "Synchronize" not in name:
             self._refuse_merged(str(event.get("pid")))
             self.lost.call(name, correlation, span[0])
-            self._recorder.launch(correlation, *span, self._thread(event))
+            self._recorder.launch(correlation, span, self._thread(event))
             if "Memcpy" in name and not is_wait:
                 self._copy_calls.add(correlation, *span)
                 self._copy_threads[correlation] = self._thread(event)
@@ -285,13 +285,14 @@ class PyTorchEvents:
                 # Names contain requests, and would each get a row.
                 name = _ENGINE_TURN
                 self._steps.begin_turn(span[0])
-            self._recorder.host_span(span_kind(name), without_turn(name), *span)
-            self._recorder.stacks.module(self._thread(event), name, span)
+            part = without_turn(name)
+            self._recorder.host_span(span_kind(name), part, span)
+            self._recorder.stacks.add(self._thread(event), CallKind.MODULE, part, span)
         return True
 
     def _operator(self, event: Event, arguments: _Arguments, span: Interval) -> bool:
-        name, thread = _name(event), self._thread(event)
-        self._recorder.stacks.operator(thread, name, span, tensor_product(name, arguments))
+        name, product = _name(event), tensor_product(_name(event), arguments)
+        self._recorder.stacks.add(self._thread(event), CallKind.OPERATOR, name, span, product)
         return True
 
     def _frame(self, event: Event, _: _Arguments, span: Interval) -> bool:
@@ -299,10 +300,11 @@ class PyTorchEvents:
         is_kept = stacks.frame(self._thread(event), name, span)
         may_read_back = name.startswith(_READ_BACK_STARTS) or name.endswith("synchronize")
         if may_read_back and is_read_back(name):
-            stacks.read_back(self._thread(event), _READ_BACK.sub(r"Tensor.\1", name), span)
+            read = _READ_BACK.sub(r"Tensor.\1", name)
+            stacks.add(self._thread(event), CallKind.READ_BACK, read, span)
             is_kept = True
         if found := python_span(name):
-            self._recorder.host_span(*found, *span)
+            self._recorder.host_span(*found, span)
         return is_kept or found is not None
 
     def _device_annotation(self, event: Event, arguments: _Arguments, span: Interval) -> bool:

@@ -54,7 +54,7 @@ class ProfileReader:
     recognizes: Callable[[Head], bool]
     """Detects by content only; file names are unreliable."""
     read: Callable[[Path, ReadLimits], Profile]
-    """Streams a file; raises `ProfileError` if it is another format or broken."""
+    """Streams a file; raises `ProfileError`, without its name, if broken or another format."""
 
 
 _progress: Final[ContextVar[ReadProgress]] = ContextVar("progress", default=lambda *_: None)
@@ -85,9 +85,7 @@ class Unpacked:
             beginning = self._file.read(2)
             self._file.seek(0)
         except OSError as error:
-            raise ProfileError(
-                f"{path.name}: {error.strerror or error}; name a file that can be read"
-            ) from None
+            raise unreadable(error) from None
         self.is_packed = beginning == _GZIP
         self._unpacked = gzip.GzipFile(fileobj=self._file) if self.is_packed else self._file
         self._decoder = (
@@ -132,25 +130,21 @@ class Unpacked:
             data, self.is_torn = b"", True
         except OSError as error:
             raise ProfileError(
-                f"{self._name}: {error.strerror or error} after {self._file.tell()} bytes; "
-                "copy it to a disk that can be read"
+                f"{error.strerror or error} after {self._file.tell()} bytes; copy it to a disk "
+                "that can be read"
             ) from None
         _progress.get()(self._name, self._file.tell(), self._size)
         return data
 
     def _judge(self) -> None:
-        if self.unpacked_bytes > self._limits.unpacked_maximum_bytes:
-            raise ProfileError(
-                f"{self._name}: more than {self._limits.unpacked_maximum_bytes} bytes unpacked; "
-                "record fewer steps, or raise unpacked_maximum_bytes"
-            )
+        self._limits.check_size(self.unpacked_bytes)
         if not self.is_packed or self.unpacked_bytes < _JUDGED_FROM:
             return
         used = self._file.tell()
         if self.unpacked_bytes > self._limits.expansion_maximum_ratio * max(used, 1):
             raise ProfileError(
-                f"{self._name}: grew over {self._limits.expansion_maximum_ratio:g} times as it "
-                f"was unpacked, after {used} bytes; unpack it yourself if you trust it"
+                f"grew over {self._limits.expansion_maximum_ratio:g} times as it was unpacked, "
+                f"after {used} bytes; unpack it yourself if you trust it"
             )
 
 
@@ -160,13 +154,12 @@ def beginning_of(path: Path, size: int) -> bytes:
         with path.open("rb") as file:
             return file.read(size)
     except OSError as error:
-        raise unreadable(path, error) from None
+        raise unreadable(error) from None
 
 
-def unreadable(path: Path, error: OSError) -> ProfileError:
+def unreadable(error: OSError) -> ProfileError:
     """Build the error for an unreadable file."""
-    reason = error.strerror or str(error)
-    return ProfileError(f"{path.name}: cannot be read: {reason}; name a file that can")
+    return ProfileError(f"{error.strerror or error}; name a file that can be read")
 
 
 def other_packing(beginning: bytes) -> str:
@@ -185,6 +178,6 @@ def open_unpacked(path: Path, limits: ReadLimits) -> Iterator[Unpacked]:
         yield file
         if file.is_torn:
             raise ProfileError(
-                f"{path.name}: its packed data breaks off after {file.unpacked_bytes} unpacked "
-                "bytes; wait until the profiler has written it, or copy it again"
+                f"its packed data breaks off after {file.unpacked_bytes} unpacked bytes; wait "
+                "until the profiler has written it, or copy it again"
             )

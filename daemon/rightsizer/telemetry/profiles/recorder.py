@@ -8,7 +8,6 @@ from heapq import merge
 from itertools import chain, pairwise
 from typing import Any, Final
 
-from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import (
     CopyKind,
     DeviceProfile,
@@ -21,10 +20,15 @@ from rightsizer.model.profile import (
 )
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.telemetry.profiles.call_stacks import CallStacks, FrameTree
-from rightsizer.telemetry.profiles.collectives import CollectiveTable
 from rightsizer.telemetry.profiles.host_line import HostLine, holders
 from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.tables import CopyTable, HostSpans, KernelTable, short_name
+from rightsizer.telemetry.profiles.tables import (
+    CollectiveTable,
+    CopyTable,
+    HostSpans,
+    KernelTable,
+    short_name,
+)
 from rightsizer.telemetry.profiles.time_use import (
     FrameTimes,
     Launches,
@@ -115,8 +119,7 @@ class Recorder:
     def kernel(  # noqa: PLR0913 - facts of a kernel in profilers.
         self,
         device: str,
-        start: Nanoseconds,
-        end: Nanoseconds,
+        span: Interval,
         name: str,
         *,
         correlation: int | None = None,
@@ -130,92 +133,78 @@ class Recorder:
         `frames` are named from the outermost, if the profile has them with the kernel; else those
         of its launch are used.
         """
-        if not self._takes("kernel", start, end, correlation):
+        if not self._takes("kernel", span, correlation):
             return
-        into = self._device(device)
+        into, duration = self._device(device), span[1] - span[0]
         row = into.kernels.row(name)
         if is_collective is not None:
             row.is_collective = is_collective
-        row.add(end - start)
+        row.add(duration)
         if occupancy_ratio is not None:
-            row.measure("occupancy_ratio", occupancy_ratio, end - start or 1)
+            row.measure("occupancy_ratio", occupancy_ratio, duration or 1)
         into.line.add_run(
-            (start, end), correlation, is_collective=row.is_collective, stream=into.stream(stream)
+            span, correlation, is_collective=row.is_collective, stream=into.stream(stream)
         )
         if frames is not None:
-            into.frame_times.add(self._frames.path(frames), end - start)
+            into.frame_times.add(self._frames.path(frames), duration)
 
-    def collective(
-        self, device: str, start: Nanoseconds, end: Nanoseconds, arguments: Mapping[str, Any]
-    ) -> None:
+    def collective(self, device: str, span: Interval, arguments: Mapping[str, Any]) -> None:
         """Add PyTorch's description of a collective beside its kernel."""
-        if is_in_time(start, end):
-            self._device(device).collectives.add(arguments, end - start)
+        if is_in_time(*span):
+            self._device(device).collectives.add(arguments, span[1] - span[0])
 
     def graph(
-        self,
-        device: str,
-        start: Nanoseconds,
-        end: Nanoseconds,
-        correlation: int | None = None,
-        stream: str = "",
+        self, device: str, span: Interval, correlation: int | None = None, stream: str = ""
     ) -> None:
         """Add a graph recorded as a whole: the device is busy with unknown kernels."""
-        if self._takes("graph", start, end, correlation):
+        if self._takes("graph", span, correlation):
             into = self._device(device)
-            into.line.add_run((start, end), correlation, stream=into.stream(stream))
+            into.line.add_run(span, correlation, stream=into.stream(stream))
 
-    def copy(  # noqa: PLR0913, PLR0917 - facts of a copy in profilers.
-        self,
-        device: str,
-        start: Nanoseconds,
-        end: Nanoseconds,
-        kind: CopyKind,
-        memory: HostMemory,
-        size_bytes: int,
+    def copy(
+        self, device: str, span: Interval, kind: CopyKind, memory: HostMemory, size_bytes: int
     ) -> None:
         """Add a copy from, to, or within a device."""
         if size_bytes < 0:
             self.refused["copy of a negative size"] += 1
-        elif self._takes("copy", start, end):
+        elif self._takes("copy", span):
             into = self._device(device)
-            into.copies.add(kind, memory, size_bytes, end - start)
-            into.copy_line.add(start, end)
+            into.copies.add(kind, memory, size_bytes, span[1] - span[0])
+            into.copy_line.add(*span)
 
-    def fill(self, device: str, start: Nanoseconds, end: Nanoseconds) -> None:
+    def fill(self, device: str, span: Interval) -> None:
         """Add a memory fill: neither kernel nor copy, but not idle either."""
-        if self._takes("fill", start, end):
-            self._device(device).fill_line.add(start, end)
+        if self._takes("fill", span):
+            self._device(device).fill_line.add(*span)
 
-    def launch(
-        self, correlation: int, start: Nanoseconds, end: Nanoseconds, thread: int = -1
-    ) -> None:
+    def launch(self, correlation: int, span: Interval, thread: int = -1) -> None:
         """Add a host call that launched work with the same correlation."""
-        if self._takes("launch", start, end, correlation):
-            self._launches.add(correlation, start, end, self.stacks.thread(thread))
+        if self._takes("launch", span, correlation):
+            self._launches.add(correlation, *span, self.stacks.thread(thread))
 
-    def host_span(self, kind: SpanKind, name: str, start: Nanoseconds, end: Nanoseconds) -> None:
+    def host_span(self, kind: SpanKind, name: str, span: Interval) -> None:
         """Add a span of the host."""
-        if self._takes("host span", start, end):
-            self._spans.add(kind, name, start, end)
+        if self._takes("host span", span):
+            if kind is SpanKind.SYNCHRONIZATION:  # By its name alone it need not be a wait.
+                self._spans.add_sum(kind, name, 1, span[1] - span[0])
+            else:
+                self._spans.add(kind, name, span)
 
-    def wait(self, name: str, start: Nanoseconds, end: Nanoseconds) -> None:
-        """Add a host call that waits for the device; ranges of such names need not be waits."""
-        if self._takes("wait", start, end):
-            self._spans.add_wait(name, start, end)
+    def wait(self, name: str, span: Interval) -> None:
+        """Add a host call that waits for the device."""
+        if self._takes("wait", span):
+            self._spans.add(SpanKind.SYNCHRONIZATION, name, span)
 
-    def step(
-        self, name: str, start: Nanoseconds, end: Nanoseconds, device: str | None = None
-    ) -> None:
+    def step(self, name: str, span: Interval, device: str | None = None) -> None:
         """Add a step of a device, or of all devices without steps of their own."""
-        if not self._takes("step", start, end):
+        if not self._takes("step", span):
             return
         self._step_count += 1
         if self._step_count > self._limits.steps_maximum:
             self.refused[f"step beyond the first {self._limits.steps_maximum}"] += 1
             return
         steps = self._steps if device is None else self._device(device).steps
-        steps.append(StepSpan(start, end, short_name(name, self._limits.name_maximum_characters)))
+        steps.append(StepSpan(*span, short_name(name, self._limits.name_maximum_characters)))
 
     def memory(self, device: str, used_bytes: int, at: Nanoseconds | None = None) -> None:
         """Add the memory in use at a time."""
@@ -289,11 +278,9 @@ class Recorder:
             self._devices.setdefault(key, _Device(key, self._limits))
         return self._devices[key]
 
-    def _takes(
-        self, what: str, start: Nanoseconds, end: Nanoseconds, correlation: int | None = None
-    ) -> bool:
+    def _takes(self, what: str, span: Interval, correlation: int | None = None) -> bool:
         """Whether an event is valid; counted either way."""
-        fault = ""
+        (start, end), fault = span, ""
         if end < start:
             fault = "of a negative duration"
         elif not is_in_time(start, end):
@@ -304,11 +291,7 @@ class Recorder:
             self.refused[f"{what} {fault}"] += 1
             return False
         self.events += 1
-        if self.events > self._limits.events_maximum:
-            raise ProfileError(
-                f"more than {self._limits.events_maximum} events; "
-                "raise events_maximum, or record fewer steps"
-            )
+        self._limits.check_events(self.events)
         return True
 
     def _profile(self, device: _Device) -> DeviceProfile:
@@ -394,7 +377,7 @@ class StepMarks:
     def mark(self, name: str, span: Interval) -> None:
         """Add a step marked on the host."""
         self._is_marked = True
-        self._recorder.step(name, *span)
+        self._recorder.step(name, span)
 
     def mark_device(self, name: str, span: Interval, device: str) -> bool:
         """Add a step marked on a device; return whether there was room."""
@@ -413,7 +396,7 @@ class StepMarks:
         if self._is_marked:
             return
         for name, span, device in self._on_devices:
-            self._recorder.step(name, *span, device)
+            self._recorder.step(name, span, device)
         if not self._on_devices:
             for count, turn in enumerate(pairwise(sorted(self._turns)), 1):
-                self._recorder.step(f"turn {count}", *turn)
+                self._recorder.step(f"turn {count}", turn)

@@ -344,15 +344,11 @@ def _head(path: Path, limits: ReadLimits) -> Head:
 
 @contextmanager
 def _placed(path: Path) -> Iterator[None]:
-    """Put the whole path into errors: readers only use the file's name."""
+    """Put the path before errors of readers."""
     try:
         yield
     except ProfileError as error:
-        text = str(error)
-        if str(path) not in text:
-            rest = text.removeprefix(path.name)
-            text = f"{path}: {text}" if rest == text else f"{path}{rest}"
-        raise ProfileError(text) from error
+        raise ProfileError(f"{path}: {error}") from error
 
 
 def _known() -> str:

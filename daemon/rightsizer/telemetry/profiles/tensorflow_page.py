@@ -33,20 +33,20 @@ def _read(path: Path, limits: ReadLimits) -> Profile:
             if len(data) > limits.event_maximum_bytes:
                 most = limits.event_maximum_bytes // 2**20
                 raise ProfileError(
-                    f"{path.name}: a page of more than {most} MiB; name the .xplane.pb of its run"
+                    f"a page of more than {most} MiB; name the .xplane.pb of its run"
                 )
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):
         raise ProfileError(
-            f"{path.name}: a page of TensorFlow's profiler that is cut off; export it again"
+            "a page of TensorFlow's profiler that is cut off; export it again"
         ) from None
     every = found if isinstance(found, list) else [found]
     tables = [each for each in every if isinstance(each, dict)]
     steps = list(next(filter(None, map(_steps, tables)), ()))
     if not steps:
         raise ProfileError(
-            f"{path.name}: a page of TensorFlow's profiler without steps; export overview_page or "
+            "a page of TensorFlow's profiler without steps; export overview_page or "
             "input_pipeline_analyzer as JSON, or name the .xplane.pb of its run"
         )
     kept, notes = steps[: limits.steps_maximum], [_NO_TIME_LINE, *_statements(tables)]

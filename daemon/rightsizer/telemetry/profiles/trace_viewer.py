@@ -117,7 +117,7 @@ class _Trace:
             if not record_stream_event(self.recorder, plane, whole, span, stats, line):
                 unread = "events of memory"
         elif line.startswith("Steps"):
-            self.recorder.step(name, *span, plane)
+            self.recorder.step(name, span, plane)
         else:
             unread = "events of derived lines" if line else "events of unnamed lines"
         if unread:

@@ -188,8 +188,7 @@ def _read_detail(path: Path, limits: ReadLimits) -> Profile:
     findings = _from_text(text) if _TEXT.match(first) else _from_json(text)
     if not findings.events:
         raise ProfileError(
-            f"{path}: none of its lines is the load generator's; name the run's "
-            "mlperf_log_detail.txt"
+            "none of its lines is the load generator's; name the run's mlperf_log_detail.txt"
         )
     return findings.profile(path.name, text.unread)
 
@@ -282,8 +281,8 @@ def _read_summary(path: Path, limits: ReadLimits) -> Profile:
             findings.line(key, value.strip(), group)
     if not is_summary:
         raise ProfileError(
-            f"{path}: no summary of the load generator: neither its title nor its closing lines "
-            "are there; the run did not end, or the file was cut"
+            "no summary of the load generator: neither its title nor its closing lines are there; "
+            "the run did not end, or the file was cut"
         )
     return findings.profile(path.name, text.unread)
 

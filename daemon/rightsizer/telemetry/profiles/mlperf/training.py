@@ -183,7 +183,7 @@ def _read(path: Path, limits: ReadLimits) -> Profile:
     for entry in mlperf_records(text):
         run.take(entry)
     if not run.events:
-        raise ProfileError(f"{path}: no line of it begins with :::MLLOG; name a result_*.txt")
+        raise ProfileError("no line of it begins with :::MLLOG; name a result_*.txt")
     figures, is_success = run.figures, run.status == "success"
     if run.throughputs:
         figures["samples_per_second"] = median(run.throughputs)

@@ -123,9 +123,8 @@ def _launches_of_report(path: Path) -> Iterator[KernelLaunch]:
         module = importlib.import_module(MODULE)
     except ImportError:
         raise ProfileError(
-            f"{path.name}: a report that only Nsight Compute can read, and its module `{MODULE}` "
-            f"is not installed; {by_hand}, or put the folder extras/python of Nsight Compute on "
-            "PYTHONPATH"
+            f"a report that only Nsight Compute can read, and its module `{MODULE}` is not "
+            f"installed; {by_hand}, or put the folder extras/python of Nsight Compute on PYTHONPATH"
         ) from None
     try:
         report = module.load_report(str(path))
@@ -135,7 +134,7 @@ def _launches_of_report(path: Path) -> Iterator[KernelLaunch]:
                 yield _launch(launches.action_by_idx(place))
     except Exception as error:  # noqa: BLE001 - a foreign module, over a file of unknown origin.
         raise ProfileError(
-            f"{path.name}: `{MODULE}` cannot read it ({type(error).__name__}); {by_hand}"
+            f"`{MODULE}` cannot read it ({type(error).__name__}); {by_hand}"
         ) from None
 
 
@@ -187,14 +186,10 @@ def read(path: Path, limits: ReadLimits) -> Profile:
     for launch in launches:
         kernels.add(launch)
         events += launch.count
-        if events > limits.events_maximum:
-            raise ProfileError(
-                f"{path.name}: more than {limits.events_maximum} launches; profile fewer kernels, "
-                "or raise events_maximum"
-            )
+        limits.check_events(events)
     devices, codes = kernels.devices(), sorted(pages.error_codes)
     if not devices:
-        raise ProfileError(_nothing(path, codes))
+        raise ProfileError(_nothing(codes))
     notes = [_NO_TIME_LINE]
     if untimed := kernels.untimed:
         notes.append(f"Of {untimed} launches no duration was measured; they count as 0 seconds.")
@@ -227,7 +222,7 @@ def _begins_table(lines: Sequence[str], place: int) -> bool:
     return not rest or any(line.count(",") >= len(titles) // 2 for line in rest)
 
 
-def _nothing(path: Path, codes: Sequence[str]) -> str:
+def _nothing(codes: Sequence[str]) -> str:
     why = f" ({', '.join(codes[:5])})" if codes else ""
     why += "; write one with `ncu --csv --page details` or `ncu --csv --page raw`"
     if "No kernels were profiled" in codes:
@@ -240,7 +235,7 @@ def _nothing(path: Path, codes: Sequence[str]) -> str:
             ": the profiler was not allowed to read the GPU's counters (ERR_NVGPUCTRPERM); run it "
             "as root, or load the driver with NVreg_RestrictProfilingToAdminUsers=0"
         )
-    return f"{path.name}: no table of kernels is in it{why}"
+    return f"no table of kernels is in it{why}"
 
 
 NSIGHT_COMPUTE: Final = ProfileReader(ProfileFormat.NSIGHT_COMPUTE, recognizes, read)

@@ -37,6 +37,7 @@ from rightsizer.telemetry.profiles.nsight_systems.activities import call_name, i
 from rightsizer.telemetry.profiles.reader import Head, ProfileReader
 from rightsizer.telemetry.profiles.recorder import Recorder
 from rightsizer.telemetry.profiles.tables import CopyTable, HostSpans, KernelTable
+from rightsizer.telemetry.profiles.timeline import Interval
 
 _KERNEL_REPORTS: Final = (StatsReport.KERNELS, StatsReport.KERNELS_BY_GRID, StatsReport.GPU_SUMS)
 """Reports with the same kernels; the first one present is used."""
@@ -180,41 +181,43 @@ class StatsTrace:
         start, duration = row.nanoseconds("start"), row.nanoseconds("duration")
         if start is None or duration is None:
             self.unread[f"row of {row.report.value}"] += 1
-        elif row.report is StatsReport.RANGE_TRACE:
-            name, end = range_name(row.text("name").lstrip(":")), start + duration
+            return
+        span = start, start + duration
+        if row.report is StatsReport.RANGE_TRACE:
+            name = range_name(row.text("name").lstrip(":"))
             if not name:
                 self.unread["NVTX range without a name"] += 1
                 return
-            self._recorder.host_span(range_kind(name), name, start, end)
+            self._recorder.host_span(range_kind(name), name, span)
             if is_step(name):
-                self._recorder.step(name, start, end)
+                self._recorder.step(name, span)
         elif row.report is StatsReport.GPU_TRACE:
-            self._add_activity(row, start, start + duration)
+            self._add_activity(row, span)
         else:
             name, correlation = call_name(row.text("name")), _correlation(row)
             self.has_calls = True
             if is_launch(name) and correlation is not None:
-                self._recorder.launch(correlation, start, start + duration)
+                self._recorder.launch(correlation, span)
             elif is_wait_call(name):
-                self._recorder.wait(name, start, start + duration)
+                self._recorder.wait(name, span)
             else:
                 self.unread["CUDA call that neither launches nor waits"] += 1
 
-    def _add_activity(self, row: StatsRow, start: int, end: int) -> None:
+    def _add_activity(self, row: StatsRow, span: Interval) -> None:
         name, device = row.text("name"), self._device(row.text("device"))
         if copied := copy_of(name):
             kind, memory = copied
             said = row.text(_MEMORY_COLUMNS.get(kind, "")).lower()
             if memory is HostMemory.UNKNOWN and said in set(HostMemory):
                 memory = HostMemory(said)
-            self._recorder.copy(device, start, end, kind, memory, row.bytes("bytes") or 0)
+            self._recorder.copy(device, span, kind, memory, row.bytes("bytes") or 0)
         elif name.strip().lower() == "[cuda memset]":
-            self._recorder.fill(device, start, end)
+            self._recorder.fill(device, span)
         elif name.startswith("[CUDA ") or not name:
             self.unread["operation that is no kernel, copy or fill"] += 1
         else:
             self.has_kernels = True
-            self._recorder.kernel(device, start, end, name, correlation=_correlation(row))
+            self._recorder.kernel(device, span, name, correlation=_correlation(row))
 
     def _made_known(self, text: str) -> str:
         found = _DEVICE.fullmatch(text)
@@ -244,21 +247,17 @@ def read(path: Path, limits: ReadLimits) -> Profile:
     recorder = Recorder(limits)
     trace = StatsTrace(recorder)
     unread: Counter[str] = Counter()
-    try:
-        for row in tables.rows():
-            if row.report in _TRACES:
-                trace.add(row)
-            elif row.report is StatsReport.OTHER:
-                unread[row.report.value] += 1
-            else:
-                sums.add(row)
-        devices = recorder.devices() or ((sums.device(),) if sums.has_device else ())
-    except ProfileError as error:
-        said = str(error)
-        raise ProfileError(said if said.startswith(path.name) else f"{path.name}: {said}") from None
+    for row in tables.rows():
+        if row.report in _TRACES:
+            trace.add(row)
+        elif row.report is StatsReport.OTHER:
+            unread[row.report.value] += 1
+        else:
+            sums.add(row)
+    devices = recorder.devices() or ((sums.device(),) if sums.has_device else ())
     if not tables.tables and not tables.skipped:
         raise ProfileError(
-            f"{path.name}: no table of `nsys stats` is in it; write one with "
+            "no table of `nsys stats` is in it; write one with "
             "`nsys stats --format csv --report cuda_gpu_trace,cuda_api_trace`"
         )
     unread += tables.unread + sums.unread + trace.unread + recorder.refused

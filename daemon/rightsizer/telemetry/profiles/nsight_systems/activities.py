@@ -10,6 +10,7 @@ from itertools import accumulate
 from typing import Any, Final
 
 from rightsizer.model.profile import CopyKind, HostMemory
+from rightsizer.telemetry.profiles.call_stacks import CallKind
 from rightsizer.telemetry.profiles.lost_kernels import LostKernels
 from rightsizer.telemetry.profiles.names import is_wait_call
 from rightsizer.telemetry.profiles.nsight_systems.database import ExportDatabase, Gpus, process_of
@@ -78,8 +79,7 @@ def record_activities(
         lost.run(correlation)
         recorder.kernel(
             gpus.key(process, device),
-            start,
-            end,
+            (start, end),
             name,
             correlation=correlation,
             stream=_stream(stream),
@@ -88,9 +88,9 @@ def record_activities(
     for start, end, device, owner, number, stream in rows:
         process = process_of(owner)
         correlation = correlation_of(process, number)
-        recorder.graph(gpus.key(process, device), start, end, correlation, _stream(stream))
+        recorder.graph(gpus.key(process, device), (start, end), correlation, _stream(stream))
     for start, end, device, owner in database.rows(FILLS, _WHEN, ("globalPid",)):
-        recorder.fill(gpus.key(process_of(owner), device), start, end)
+        recorder.fill(gpus.key(process_of(owner), device), (start, end))
     awaited: Column = array("q")
     optional = (*_WHOSE, "srcKind", "dstKind", "srcDeviceId", "dstDeviceId")
     for start, end, device, size, code, owner, number, *ends in _timed(
@@ -102,7 +102,7 @@ def record_activities(
         is_awaited = kind is CopyKind.DEVICE_TO_HOST and memory is HostMemory.PAGEABLE
         if is_awaited and correlation is not None:
             awaited.append(correlation)
-        recorder.copy(gpus.key(process, device), start, end, kind, memory, size)
+        recorder.copy(gpus.key(process, device), (start, end), kind, memory, size)
     return array("q", sorted(awaited))
 
 
@@ -174,7 +174,7 @@ def record_host_calls(
     if CALLS not in database.tables:
         for start, end, code in database.rows(WAITS, ("start", "end", "syncType")):
             if name := _WAIT_TYPES.get(code):
-                recorder.wait(name, start, end)
+                recorder.wait(name, (start, end))
             else:
                 database.unread["wait of a stream, not of the host"] += 1
         return
@@ -185,11 +185,11 @@ def record_host_calls(
         if tie is not None:
             lost.call(name, tie, start)
         if launches and tie is not None:
-            recorder.launch(tie, start, end, thread)
+            recorder.launch(tie, (start, end), thread)
         elif waits or (
             copies and tie is not None and bisect_left(awaited, tie) < bisect_right(awaited, tie)
         ):
-            recorder.stacks.wait(thread, name, (start, end))
+            recorder.stacks.add(thread, CallKind.WAIT, name, (start, end))
         else:
             database.unread["CUDA call that neither launches nor waits"] += 1
     if WAITS in database.tables:

@@ -36,7 +36,7 @@ _KNOWN_PREFIXES = ("GPU-", "MIG-")
 
 @contextmanager
 def open_export(path: Path, limits: ReadLimits) -> Iterator["ExportDatabase"]:
-    """Open a file; SQLite's faults name the file.
+    """Open a file; SQLite's faults become errors of the file.
 
     Raises:
         ProfileError: it is no database, broken, larger than allowed, or exceeds the step budget.
@@ -44,23 +44,18 @@ def open_export(path: Path, limits: ReadLimits) -> Iterator["ExportDatabase"]:
     connection = None
     try:
         size = path.stat().st_size
-        if size > limits.unpacked_maximum_bytes:
-            raise ProfileError(
-                f"{path.name}: larger than {limits.unpacked_maximum_bytes} bytes; record a shorter "
-                "time, or raise unpacked_maximum"
-            )
+        limits.check_size(size)
         # Immutable: no lock, no journal replay, nothing written beside the file.
         uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
         connection = sqlite3.connect(uri, uri=True, isolation_level=None)
         yield ExportDatabase(connection, size, limits)
     except OSError as error:
-        raise unreadable(path, error) from None
+        raise unreadable(error) from None
     except (sqlite3.Error, sqlite3.Warning, UnicodeError) as error:
         # SQLite's message may contain the invalid names.
         said = "its names are no text" if isinstance(error, UnicodeError) else str(error)
         raise ProfileError(
-            f"{path.name}: not a sound SQLite database: {said}; export it again with "
-            "`nsys export --type sqlite`"
+            f"not a sound SQLite database: {said}; export it again with `nsys export --type sqlite`"
         ) from None
     finally:
         if connection is not None:

@@ -13,6 +13,7 @@ from typing import Final
 
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import DeviceProfile, Profile, ProfileFormat
+from rightsizer.telemetry.profiles.call_stacks import CallKind, without_turn
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.lost_kernels import LostKernels
 from rightsizer.telemetry.profiles.names import is_step, range_kind, range_name
@@ -93,15 +94,15 @@ def record_ranges(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> N
         if fault:
             database.unread[f"NVTX {fault}"] += 1
             continue
-        recorder.host_span(range_kind(name), name, start, end)
+        recorder.host_span(range_kind(name), name, (start, end))
         if is_step(name):
             counted = recorder.events
             for device in gpus.of_process(process_of(thread)) or (None,):
-                recorder.step(name, start, end, device)
+                recorder.step(name, (start, end), device)
             # The host span above has counted this row.
             recorder.events = counted
         else:
-            recorder.stacks.range(thread, name, (start, end))
+            recorder.stacks.add(thread, CallKind.LINE, without_turn(name), (start, end))
 
 
 @contextmanager
@@ -115,8 +116,8 @@ def exported(path: Path, limits: ReadLimits) -> Iterator[Path]:
     by_hand = f"nsys export --type sqlite {path.name}"
     if program is None:
         raise ProfileError(
-            f"{path.name}: a report that only Nsight Systems can read, and `nsys` is not on "
-            f"PATH; run `{by_hand}` where it is installed and name the file that it writes"
+            "a report that only Nsight Systems can read, and `nsys` is not on PATH; run "
+            f"`{by_hand}` where it is installed and name the file that it writes"
         )
     # Exports contain the program's environment: private, and deleted soon.
     with tempfile.TemporaryDirectory(prefix="rightsizer-") as folder:
@@ -125,14 +126,13 @@ def exported(path: Path, limits: ReadLimits) -> Iterator[Path]:
         status = _run([*words, str(path.absolute())], limits.export_maximum_seconds)
         if status is None:
             raise ProfileError(
-                f"{path.name}: `nsys export` was not done after "
-                f"{limits.export_maximum_seconds:g} seconds; run `{by_hand}` by hand and name the "
-                "file that it writes"
+                f"`nsys export` was not done after {limits.export_maximum_seconds:g} seconds; run "
+                f"`{by_hand}` by hand and name the file that it writes"
             )
         if status or not target.is_file():
             raise ProfileError(
-                f"{path.name}: `nsys export` failed with exit code {status}; run `{by_hand}` "
-                "by hand to see why, with a version no older than the one that wrote the report"
+                f"`nsys export` failed with exit code {status}; run `{by_hand}` by hand to see "
+                "why, with a version no older than the one that wrote the report"
             )
         yield target
 
@@ -167,27 +167,24 @@ def read(path: Path, limits: ReadLimits) -> Profile:
     begin = beginning_of(path, len(MAGIC))
     if begin == MAGIC:
         return _read_export(path, limits, path)
-    if path.name.lower().endswith(_REPORT_ENDINGS) and not begin.startswith(_GZIP):
+    if begin.startswith(_GZIP):
+        raise ProfileError("a packed database cannot be read in place; unpack it first")
+    if path.name.lower().endswith(_REPORT_ENDINGS):
         with exported(path, limits) as export:
             return _read_export(export, limits, path)
-    why = "not an export of Nsight Systems; export the report with `nsys export --type sqlite`"
-    if begin.startswith(_GZIP):
-        why = "a packed database cannot be read in place; unpack it first"
-    raise ProfileError(f"{path.name}: {why}")
+    raise ProfileError(
+        "not an export of Nsight Systems; write one with `nsys export --type sqlite`"
+    )
 
 
 def _read_export(export: Path, limits: ReadLimits, path: Path) -> Profile:
     with open_export(export, limits) as database:
         if not _TOLD_BY & database.tables:
             raise ProfileError(
-                f"{path.name}: a SQLite database, but none that Nsight Systems wrote: it has none "
-                f"of the tables {', '.join(sorted(_TOLD_BY))}; name an export of "
-                "`nsys export --type sqlite`"
+                "a SQLite database, but none that Nsight Systems wrote: it has none of the tables "
+                f"{', '.join(sorted(_TOLD_BY))}; name an export of `nsys export --type sqlite`"
             )
-        try:
-            return _profile(database, limits, path)
-        except ProfileError as error:
-            raise ProfileError(f"{path.name}: {error}") from None
+        return _profile(database, limits, path)
 
 
 def _profile(database: ExportDatabase, limits: ReadLimits, path: Path) -> Profile:
@@ -198,8 +195,8 @@ def _profile(database: ExportDatabase, limits: ReadLimits, path: Path) -> Profil
     record_host_calls(database, recorder, awaited, lost)
     record_memory(database, recorder, gpus)
     record_ranges(database, recorder, gpus)
-    for name, (start, end) in recorder.stacks.waits():
-        recorder.wait(name, start, end)
+    for name, span in recorder.stacks.waits():
+        recorder.wait(name, span)
     for table in sorted(database.tables - _USED):
         if _TIMES & database.columns(table) and (count := database.count(table)):
             database.unread[table] += count

@@ -143,7 +143,7 @@ class SpaceReader:
                 continue
             name = plane.event_names.get(event.metadata, "")
             if line.name == "Steps":
-                self.recorder.step(name, *span, key)
+                self.recorder.step(name, span, key)
             elif not record_stream_event(
                 self.recorder, key, name, span, plane.values(event, wanted), line.name
             ):
@@ -212,11 +212,7 @@ class SpaceReader:
 
     def _count(self, count: int = 1) -> None:
         self.events += count
-        if self.events > self._limits.events_maximum:
-            raise ProfileError(
-                f"more than {self._limits.events_maximum} events; record a shorter time, or raise "
-                "events_maximum"
-            )
+        self._limits.check_events(self.events)
 
     def _message(self, what: str, low: int, high: int) -> None:
         self.unread["messages of the profiler"] += 1
@@ -240,23 +236,17 @@ def _read(path: Path, limits: ReadLimits) -> Profile:
     try:
         with _seekable(path, limits) as file:
             size = file.seek(0, os.SEEK_END)
-            if size > limits.unpacked_maximum_bytes:
-                raise ProfileError(
-                    f"{path}: larger than {limits.unpacked_maximum_bytes} bytes; record a shorter "
-                    "time, or raise unpacked_maximum_bytes"
-                )
+            limits.check_size(size)
             space = SpaceReader(FileWindow(file, size), limits)
             space.read()
     except ProtobufError as error:
         raise ProfileError(
-            f"{path}: byte {error.at}: its protocol buffer is broken: {error}; wait until the "
-            "profiler has written it, or copy it again"
+            f"byte {error.at}: its protocol buffer is broken: {error}; wait until the profiler has "
+            "written it, or copy it again"
         ) from error
     except OSError as error:
         reason = error.strerror or str(error)
-        raise ProfileError(
-            f"{path}: {reason} while it was read; copy it to another disk"
-        ) from error
+        raise ProfileError(f"{reason} while it was read; copy it to another disk") from error
     return _profile(path, space)
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from rightsizer.model.profile import CopyKind, HostMemory, SpanKind
 from rightsizer.model.units import Nanoseconds
-from rightsizer.telemetry.profiles.call_stacks import without_turn
+from rightsizer.telemetry.profiles.call_stacks import CallKind, without_turn
 from rightsizer.telemetry.profiles.names import copy_kind, is_read_back
 from rightsizer.telemetry.profiles.recorder import Recorder
 from rightsizer.telemetry.profiles.timeline import Interval
@@ -78,17 +78,17 @@ def record_host_event(
     """Record an event; return whether it was useful."""
     found = _span_of(name)
     if found is not None and found[0] is SpanKind.SYNCHRONIZATION:
-        recorder.wait(found[1], *span)
+        recorder.wait(found[1], span)
     elif found is not None:
-        recorder.host_span(*found, *span)
+        recorder.host_span(*found, span)
     is_used = found is not None
     if name in _ALLOCATIONS:
         is_used = _record_memory(recorder, stats, span[0]) or is_used
     if (correlation := _whole(stats.get("correlation_id"))) is not None:
-        recorder.launch(correlation, *span)
+        recorder.launch(correlation, span)
         is_used = True
     if (step := _whole(stats.get("step_num"))) is not None:
-        recorder.step(f"{_FRAME.sub('', name)} {step}", *span)
+        recorder.step(f"{_FRAME.sub('', name)} {step}", span)
         is_used = True
     return is_used
 
@@ -99,11 +99,11 @@ def record_host_call(
     """Pass a call on if the profile has no GPU; return whether it shows the host's work."""
     stacks, plain = recorder.stacks, _FRAME.sub("", name)
     if name.startswith(_COMPILED):
-        stacks.launch(thread, name, span)
+        stacks.add(thread, CallKind.LAUNCH, name, span)
     elif is_read_back(name):
-        stacks.read_back(thread, plain, span)
+        stacks.add(thread, CallKind.READ_BACK, plain, span)
     elif is_operation:
-        stacks.operator(thread, name, span)
+        stacks.add(thread, CallKind.OPERATOR, name, span)
     elif found := _LINE.match(name):
         stacks.are_frames_own = False
         stacks.frame(thread, f"{found[1]}({found[2]}): {found[3]}", span)
@@ -164,16 +164,16 @@ def record_stream_event(  # noqa: PLR0913, PLR0917 - facts in both forms of a tr
         size = _whole(details.get("size") or details.get("num_bytes")) or 0
         sides = (_MEMORIES.get(details.get(side, "")) for side in ("kind_src", "kind_dst"))
         memory = next(filter(None, sides), HostMemory.UNKNOWN)
-        recorder.copy(device, *span, kind, memory, size)
+        recorder.copy(device, span, kind, memory, size)
     elif word.startswith("memset") or "memset_details" in stats:
-        recorder.fill(device, *span)
+        recorder.fill(device, span)
     elif "cuda_graph_exec_id" in stats and "kernel_details" not in stats:
-        recorder.graph(device, *span, correlation, stream)
+        recorder.graph(device, span, correlation, stream)
     else:
         occupancy = _occupancy(stats)
         recorder.kernel(
             device,
-            *span,
+            span,
             name,
             correlation=correlation,
             occupancy_ratio=occupancy,
