@@ -1,11 +1,15 @@
 """The collector's configuration: renamed metrics are exported, with the labels used."""
 
+import copy
+import json
 import re
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from json_schema import faults
+from prometheus_server import promtool
 from publish_reports import full_report
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.exposition.settings import MetricsSettings
@@ -15,9 +19,10 @@ from rightsizer.model.metric_family import DEFAULT_COLLECTORS, Level
 from sample_devices import NOW
 
 ROOT: Final = Path(__file__).parents[2]
+SCHEMAS: Final = Path(__file__).with_name("schemas")
 FILE: Final = ROOT / "config" / "opentelemetry" / "collector.yaml"
 CONFIGURATION: Final[dict[str, Any]] = load_yaml(FILE.read_text("utf-8"), FILE.name).data
-TRANSFORMS: Final = CONFIGURATION["processors"]["metricstransform"]["transforms"]
+TRANSFORMS: Final = CONFIGURATION["processors"]["metrics_transform"]["transforms"]
 UNITS: Final = {
     "hw.gpu.utilization": "ratio",
     "hw.gpu.memory.usage": "bytes",
@@ -44,6 +49,24 @@ def test_every_part_of_the_pipeline_is_configured() -> None:
     (pipeline,) = CONFIGURATION["service"]["pipelines"].values()
     for kind, names in pipeline.items():
         assert set(names) == set(CONFIGURATION[kind])
+
+
+def test_every_key_is_one_of_its_component() -> None:
+    """By the schemas that the components publish; a collector refuses others."""
+    schema = json.loads((SCHEMAS / "opentelemetry_collector.json").read_text("utf-8"))
+    assert faults(schema, CONFIGURATION) == []
+    wrong = copy.deepcopy(CONFIGURATION)
+    wrong["processors"]["metrics_transform"]["transforms"][0]["newname"] = "hw.power"
+    wrong["exporters"]["otlp_http"]["sending_queue"]["batch"]["timeout"] = "1s"
+    assert len(faults(schema, wrong)) == 2
+
+
+def test_scrapes_are_read_by_prometheus(tmp_path: Path) -> None:
+    """The receiver takes Prometheus' own configuration, which Prometheus' own checker accepts."""
+    file = tmp_path / "prometheus.yml"
+    file.write_text(json.dumps(CONFIGURATION["receivers"]["prometheus"]["config"]))
+    checked = promtool("check", "config", file)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS, ids=[each["include"] for each in TRANSFORMS])
