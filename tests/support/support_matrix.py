@@ -118,8 +118,12 @@ def support_matrix() -> str:
         cells = tuple(column[signal] for column in columns)
         if set(cells) != {NOBODY}:
             alike.setdefault(cells, []).append(signal)
-    rows = [(_listed(signals), *_by_cell(cells)) for cells, signals in alike.items()]
-    headings = ("signal", "read by", "elsewhere")
+    read_by: dict[str, list[str]] = {}
+    for cells, signals in alike.items():
+        usual, differing = _by_cell(cells)
+        read_by.setdefault(differing, []).append(f"{_listed(signals)} by {usual}")
+    rows = [("; ".join(signals), differing) for differing, signals in read_by.items()]
+    headings = ("signals", "elsewhere")
     others = (
         ("`host`, of the node and of who holds a GPU", _listed(HOST_SIGNALS), "procfs, cgroups"),
         ("`host`, of what is near to a GPU", _listed(NEAR), "the GPU's PCI address in sysfs"),

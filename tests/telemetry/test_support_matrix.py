@@ -12,7 +12,7 @@ LINES = {
     name: line
     for line in support_matrix().partition("\n## ")[0].splitlines()
     if line.startswith("| `")
-    for name in re.findall(r"`(\w+)`", line.split("|")[1])
+    for name in re.findall(r"`(\w+)`", re.sub(r" by `\w+`", "", line.split("|")[1]))
 }
 """The row of each signal that a board has."""
 
