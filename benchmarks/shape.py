@@ -322,9 +322,11 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--modules", action="store_true", help="name the modules of each way too")
+    parser.add_argument("--rows", action="store_true", help="also what nothing was promised of")
     arguments = parser.parse_args()
     print(f"Measured on: {machine()}.\n")
-    print(table(figure.cells for figure in measure()))
+    figures = (each for each in measure() if arguments.rows or each.ceiling is not None)
+    print(table(figure.cells for figure in figures))
     if arguments.modules:
         print("\n".join(["", "From a power reading to its metric:", *sorted(power_way())]))
         print("\n".join(["", "From an idle window to its annotation:", *sorted(annotation_way())]))

@@ -15,7 +15,7 @@ from evaluation.broker_arrivals import WEEK_SECONDS, Arrival, arrivals
 from evaluation.broker_lenders import FirstFree, KilledAgents, LocalBroker
 from evaluation.broker_life import Lived, live
 from evaluation.options import Options
-from measured import table
+from measured import summarized, table
 from rightsizer.model.topology import Topology
 
 __all__ = ["NODES", "Outcome", "evaluate", "lend_and_kill"]
@@ -54,9 +54,13 @@ def evaluate(_: Options) -> Iterator[str]:
     outcomes = {name: _outcomes(topology(), coming) for name, topology in NODES.items()}
     lived = {name: found[0] for name, found in outcomes.items()}
     yield "Waiting, in minutes: median and 95th percentile.\n"
-    yield (
-        table(_waits(lived), ("node", "scheduler", "all", "1 GPU", "2", "4", "8", "longest")) + "\n"
+    first_node = next(iter(NODES))
+    yield summarized(
+        _waits(lived),
+        ("node", "scheduler", "all", "1 GPU", "2", "4", "8", "longest"),
+        sums_up=lambda line: line[0] == first_node,
     )
+    yield ""
     headings = (
         "node",
         "scheduler",

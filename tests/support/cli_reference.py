@@ -59,9 +59,7 @@ def _options(parser: argparse.ArgumentParser) -> list[argparse.Action]:
 
 def cli_reference() -> str:
     """The page."""
-    rows = "\n".join(
-        f"| [`{each.name}`](#{_anchor(each.name)}) | {each.summary} |" for each in COMMANDS
-    )
+    names = ", ".join(f"[`{each.name}`](#{_anchor(each.name)})" for each in COMMANDS)
     counts = Counter(
         row for each in all_commands() for row in dict.fromkeys(_rows(options_of(each)))
     )
@@ -69,10 +67,7 @@ def cli_reference() -> str:
     common = list({_name(row): row for row in reversed(often)}.values())[::-1]
     told: dict[str, str] = {}
     sections = "\n".join(_section(each, common, told) for each in all_commands())
-    return (
-        f"{_HEAD}\n| command | what it does |\n|---|---|\n{rows}\n\n"
-        f"## Common options\n\n{''.join(common)}\n{sections}"
-    )
+    return f"{_HEAD}\n{names}.\n\n## Common options\n\n{''.join(common)}\n{sections}"
 
 
 def _anchor(name: str) -> str:
