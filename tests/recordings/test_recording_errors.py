@@ -16,6 +16,8 @@ from rightsizer.catalogue.catalogue import built_in
 from rightsizer.cli.main import main
 from rightsizer.model.errors import RecordingError, UsageError
 from rightsizer.model.signal import Signal
+from rightsizer.model.window import Window
+from rightsizer.report.export import EXPORT_FORMATS, ExportRow
 from rightsizer.telemetry.recordings.source import open_recording
 
 Replays = Callable[..., Any]
@@ -96,6 +98,28 @@ def test_an_unknown_format(replay: Replays, write: Writes) -> None:
     assert "'Dear diary,'" in message
     assert "nvidia-smi CSV log" in message
     assert "--columns MAP.yaml" in message
+
+
+@pytest.mark.parametrize("table_format", ["csv", "json"])
+def test_own_export_is_refused_in_a_sentence(
+    table_format: str, replay: Replays, tmp_path: Path
+) -> None:
+    """Accounts of five minutes are no readings; the history has them."""
+    path = tmp_path / "table"
+    with path.open("wb") as file:
+        EXPORT_FORMATS[table_format]([ExportRow(Window("GPU-0", 0, 1), None)], file)
+    with pytest.raises(RecordingError, match="is a table of 'rightsizer export'") as error:
+        replay(path)
+    assert len(str(error.value).removeprefix(str(path))) < 260
+    assert "rightsizer report --history.path" in str(error.value)
+
+
+def test_many_columns_are_not_all_listed(replay: Replays, write: Writes) -> None:
+    """The first ones tell which file it is."""
+    names = ",".join(f"column{place}" for place in range(90))
+    with pytest.raises(RecordingError, match="column10 and 79 more; add one") as error:
+        replay(write(f"gpu_busy,{names}\n1,{names}\n"))
+    assert "column40" not in str(error.value)
 
 
 def test_no_file_at_all() -> None:

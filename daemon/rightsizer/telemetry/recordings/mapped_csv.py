@@ -14,7 +14,7 @@ from rightsizer.model.frozen import dataclass
 from rightsizer.model.signal import Signal, in_unit
 from rightsizer.model.units import convert
 from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow
-from rightsizer.telemetry.recordings.table import CellColumn, csv_rows, split_csv_line
+from rightsizer.telemetry.recordings.table import CellColumn, columns_text, csv_rows, split_csv_line
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
 from rightsizer.telemetry.recordings.timestamps import EPOCH_UNITS, parse_calendar, parse_epoch
 
@@ -128,7 +128,7 @@ def mapped_csv(column_map: ColumnMap, columns: Sequence[MappedColumn]) -> Record
                 return names.index(column)
             raise RecordingError(
                 f"{text.name}:1: there is no column '{column}', which {column_map.name} names; "
-                f"the columns are {', '.join(names)}"
+                f"the columns are {columns_text(names)}"
             )
 
         unit, workload = column_map.time_unit, column_map.workload_column

@@ -7,7 +7,7 @@ from rightsizer.io.near import near_words
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.signal import Signal
 from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow
-from rightsizer.telemetry.recordings.table import CellColumn, csv_rows, split_csv_line
+from rightsizer.telemetry.recordings.table import CellColumn, columns_text, csv_rows, split_csv_line
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
 from rightsizer.telemetry.recordings.timestamps import parse_timestamp
 from rightsizer.telemetry.recordings.unnamed_devices import NOTHING_STATED
@@ -34,13 +34,14 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
         (_DEVICE, _DEVICE_REMEDY),
     ):
         if needed not in names and not (needed == _DEVICE and text.stated != NOTHING_STATED):
+            found = columns_text(names)
             raise RecordingError(
-                f"{text.name}:1: there is no column '{needed}' among {', '.join(names)}; {remedy}"
+                f"{text.name}:1: there is no column '{needed}' among {found}; {remedy}"
             )
     signals = [(at, name) for at, name in enumerate(names) if name in _SIGNAL_NAMES]
     if not signals:
         raise RecordingError(
-            f"{text.name}:1: none of the columns {', '.join(names)} is a signal; "
+            f"{text.name}:1: none of the columns {columns_text(names)} is a signal; "
             f"the signals are {', '.join(Signal)}"
         )
     for name in names:

@@ -54,6 +54,7 @@ FORMATS: Final[tuple[RecordingFormat, ...]] = (
 )
 """In order of detection."""
 
+_EXPORTED: Final = ("start_seconds", "accounted_seconds", "unknown_no_reading_seconds")
 _SHOWN: Final = 80
 _COLUMNS: Final = "timestamp,gpu_index,util_pct,memory_used_mib,power_w"
 _JQ_FILTERS: Final = {
@@ -83,12 +84,22 @@ def format_of(text: TextFile, column_map: ColumnMap | None = None) -> RecordingF
         columns = column_map.columns_of(text.path)
         if columns is not None:
             return mapped_csv(column_map, columns)
+    if all(name in " ".join(text.head[:2]) for name in _EXPORTED):
+        raise RecordingError(
+            f"{text.name}:1: is a table of 'rightsizer export': accounts of minutes, not readings; "
+            "see them with 'rightsizer report --history.path HISTORY', of the history that it was "
+            "made from, or replay the recording itself"
+        )
     for known in FORMATS:
         if known.recognizes(text.head):
             return known
+    raise _unknown_format(text, column_map)
+
+
+def _unknown_format(text: TextFile, column_map: ColumnMap | None) -> RecordingError:
     first = text.head[0]
     if MESSAGE.match(first):
-        raise RecordingError(
+        return RecordingError(
             f"{text.name}:1: is an error in place of readings: '{first[:_SHOWN]}'; correct that "
             "and record again"
         )
@@ -124,7 +135,7 @@ def format_of(text: TextFile, column_map: ColumnMap | None = None) -> RecordingF
             "record with 'rightsizer record' or 'nvidia-smi --query-gpu=timestamp,index,name,"
             "utilization.gpu,memory.used,memory.total,power.draw --format=csv -l 1'"
         )
-    raise RecordingError(
+    return RecordingError(
         f"{text.name}:1: this is in no known format ({names}): '{shown}'; {remedy}"
     )
 

@@ -33,12 +33,19 @@ _REASONS: Final[dict[str, Missing]] = {
         ("gpu requires reset", "reset required", "unknown error", "err!", "error"), Missing.FAILED
     ),
 }
+_COLUMNS_SHOWN: Final = 12
 _REMEMBERED: Final = 4096
 # Three digits after the comma may be a thousands group.
 _DECIMAL_COMMA: Final = re.compile(r"[+-]?\d+,(?!\d{3}$)\d+")
 
 _JOINED_UNIT: Final = re.compile(r"(?!0[xX])([+-]?[\d.,]+)(%|°?[A-Za-z]+)")
 """Values like 97% and 40C of gpustat, nvtop and Grafana."""
+
+
+def columns_text(names: Sequence[str]) -> str:
+    """Return the columns of a file for an error, the first ones of many."""
+    rest = len(names) - _COLUMNS_SHOWN
+    return ", ".join(names[:_COLUMNS_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def missing_cell(cell: str) -> Missing | None:
