@@ -1,5 +1,6 @@
 """Each engine's page, in the names of its versions."""
 
+import json
 from collections.abc import Mapping
 
 import pytest
@@ -445,6 +446,46 @@ def test_tables_are_well_formed() -> None:
     for engine in ENGINES:
         assert {canonical(name) for name in engine.names} == engine.names
         assert {measure.signal for measure in engine.measures} <= set(SERVING_SIGNALS)
-        bare = ("time_", "e2e_") if engine.name is EngineName.NIM else ()
+        unprefixed = engine.name in (EngineName.NIM, EngineName.TENSORRT_LLM)
+        bare = ("time_", "e2e_") if unprefixed else ()
         assert all(name.startswith((*engine.prefixes, "vllm_", *bare)) for name in engine.names)
     assert Signal.PREEMPTIONS.export is Export.COUNTER
+
+
+def test_first_releases_of_trtllm_serve_have_no_prefix() -> None:
+    """Latencies alone, in names that NIM has beside its queues."""
+
+    def told(seconds: float, count: int) -> str:
+        return page(histogram("e2e_request_latency_seconds", MODEL, seconds, count))
+
+    assert parse_page(told(3.0, 2)).engine.name is EngineName.TENSORRT_LLM
+    assert values(told(6.0, 3), told(3.0, 2)) == {Signal.REQUEST_LATENCY_SECONDS: 3.0}
+    assert parse_page(f"num_requests_running{{{MODEL}}} 1\n{told(3.0, 2)}").engine.name == "nim"
+
+
+def test_page_in_a_json_string_is_read() -> None:
+    """llama.cpp of November 2025 quotes its page (#17384); other JSON is no page."""
+    quoted = json.dumps("# HELP llamacpp:requests_processing x\nllamacpp:requests_processing 3\n")
+    assert values(quoted) == {Signal.REQUESTS_RUNNING: 3.0}
+    for text in ("[]", '{"kv_cache": 1}', quoted[:-1]):
+        with pytest.raises(DriverError, match="is JSON; name the address"):
+            parse_page(text)
+
+
+def test_page_of_comments_alone_is_of_the_expected_engine() -> None:
+    """A runner without a loaded model says so in a comment."""
+    page_of_runner = parse_page("# No active runners\n", EngineName.LLAMA_CPP)
+    assert page_of_runner.engine.name is EngineName.LLAMA_CPP
+
+
+def test_latency_of_vllm_in_triton_is_vllms() -> None:
+    """Triton's duration of a request ends with the first response where its backend streams."""
+
+    def told(requests: int) -> str:
+        return page(
+            f"nv_inference_request_duration_us{{{MODEL}}} {279 * requests}",
+            f"nv_inference_request_success{{{MODEL}}} {requests}",
+            histogram("vllm:e2e_request_latency_seconds", MODEL, 4.0 * requests, requests),
+        )
+
+    assert values(told(20), told(10))[Signal.REQUEST_LATENCY_SECONDS] == 4.0

@@ -315,7 +315,7 @@ def on_board(device: Device, board: Board) -> Device:
     )
 
 
-def mig_profile(board: Board, name: str) -> MigProfile | None:
+def mig_profile_of(board: Board, name: str) -> MigProfile | None:
     """Profile of a board by the name that a driver, kubelet or exporter has for it.
 
     Exporters compute the memory in a name, and round it otherwise: `7g.79gb` (dcgm-exporter#544).
@@ -338,7 +338,7 @@ def mig_instance(
     board: Board, profile: str, parent_uuid: str, gpu_instance_id: int
 ) -> MigInstance | None:
     """MIG instance of a board's profile, or `None` if the board has no such profile."""
-    known = mig_profile(board, profile)
+    known = mig_profile_of(board, profile)
     if known is None:
         return None
     return MigInstance(

@@ -102,10 +102,6 @@ def scaled(number: float, factor: float) -> float:
     return number * factor if factor >= 1 else number / round(1 / factor)
 
 
-_NEVER_ZERO: Final = (Signal.MEMORY_TEMPERATURE_CELSIUS, Signal.MEMORY_TOTAL_BYTES)
-"""Zero on boards without the sensor, and on those whose memory is the host's."""
-
-
 def plausible(signal: Signal, value: float) -> float | Missing:
     """Return the value, or why it is implausible."""
     low, high = signal.bounds
@@ -113,6 +109,6 @@ def plausible(signal: Signal, value: float) -> float | Missing:
         return Missing.INVALID
     if signal.unit is Unit.RATIO:
         return min(value, 1.0)
-    if value == 0 and signal in _NEVER_ZERO:
-        return Missing.NOT_SUPPORTED
+    if value == 0 and signal in (Signal.MEMORY_TEMPERATURE_CELSIUS, Signal.MEMORY_TOTAL_BYTES):
+        return Missing.NOT_SUPPORTED  # Boards without the sensor, or with the host's memory.
     return value

@@ -8,8 +8,8 @@ from typing import Any, Final, TypeVar
 
 import pynvml
 
-from rightsizer.catalogue.board import Board, MigProfile
-from rightsizer.catalogue.catalogue import Catalogue, mig_profile, on_board
+from rightsizer.catalogue.board import Board
+from rightsizer.catalogue.catalogue import Catalogue, mig_profile_of, on_board
 from rightsizer.host.files import read_integer
 from rightsizer.host.pcie import kernel_address
 from rightsizer.model.device import BY_ADDRESS, BY_INDEX, Device, MigInstance
@@ -273,7 +273,8 @@ def _part(
     attributes = facts.ask("nvmlDeviceGetAttributes_v2", handle)
     match = _PROFILE.search(name)
     profile = match.group(1) if match else _profile(facts, parent, instance_id, attributes)
-    known = _catalogue_profile(facts, parent.device, profile)
+    board = facts.board(parent.device)
+    known = None if board is None else mig_profile_of(board, _COMPUTE_INSTANCE.sub("", profile))
     slices = attributes.computeInstanceSliceCount if attributes is not None else 0
     compute_share = min(1.0, max(slices, 1) / max(parent.slices, 1))
     mine, whole = facts.memory_total_bytes(handle), parent.device.memory_total_bytes
@@ -320,8 +321,3 @@ def _profile(
     )
     prefix = f"{attributes.computeInstanceSliceCount}c." if is_part else ""
     return prefix + match.group(1)
-
-
-def _catalogue_profile(facts: DeviceFactsReader, parent: Device, profile: str) -> MigProfile | None:
-    board = facts.board(parent)
-    return None if board is None else mig_profile(board, _COMPUTE_INSTANCE.sub("", profile))

@@ -86,15 +86,6 @@ def column_name(heading: str) -> str:
     return name
 
 
-def long_name(name: str) -> str:
-    """Return the spelling of a normalized name in `nvidia-smi --help-query-gpu`."""
-    if not name.startswith("clocks."):
-        return name
-    for long, short in _ENDINGS:
-        name = name.removesuffix(short) + long if name.endswith(short) else name
-    return name if name.startswith("clocks.max.") else name.replace("clocks.", "clocks.current.")
-
-
 def is_query_column(heading: str) -> bool:
     """Whether only `nvidia-smi --query-gpu` writes such a heading."""
     name = column_name(heading)

@@ -41,8 +41,8 @@ _COLUMNS: Final = {
 _CELLS: Final = {
     place: CellColumn(0, place[1], column.signal, column.unit) for place, column in _COLUMNS.items()
 }
-_INSTANCES: Final = frozenset({"mig_device"})
-_OTHERS: Final = _INSTANCES | {"mig_devices", "accounted_processes", "module_power_readings"}
+_INSTANCE: Final = "mig_device"
+_OTHERS: Final = {_INSTANCE, "mig_devices", "accounted_processes", "module_power_readings"}
 """Sections whose values are not of the whole GPU."""
 _EVENTS: Final = {
     **{event.label: event for event in ClockEvent},
@@ -85,7 +85,7 @@ class _Report:
 
     def take(self, sections: Sequence[str], name: str, value: str) -> None:
         if not _OTHERS.isdisjoint(sections):
-            self._is_divided |= not _INSTANCES.isdisjoint(sections)
+            self._is_divided |= _INSTANCE in sections
             return
         section = sections[-1] if sections else ""
         if name in ("gpu_uuid", "uuid") and missing_cell(value) is None:

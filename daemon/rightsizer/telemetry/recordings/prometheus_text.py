@@ -15,7 +15,7 @@ from rightsizer.telemetry.dcgm.series import (
     sample_row,
     wanted,
 )
-from rightsizer.telemetry.recordings.nvidia_smi_columns import SIGNAL_COLUMNS, long_name
+from rightsizer.telemetry.recordings.nvidia_smi_columns import SIGNAL_COLUMNS
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile, json_objects
 from rightsizer.telemetry.recordings.timestamps import EPOCH_UNITS, parse_epoch
@@ -33,12 +33,13 @@ _SHOWN: Final = 200
 _SMI: Final = "nvidia_smi_"
 _SMI_ENDINGS: Final = {"%": "_ratio", "MiB": "_bytes", "W": "_watts", "MHz": "_clock_hz"}
 _SMI_SIGNALS: Final = {
-    _SMI + long_name(name).replace(".", "_") + _SMI_ENDINGS.get(column.unit, ""): column
+    _SMI + long.replace(".", "_") + _SMI_ENDINGS.get(column.unit, ""): column
     for name, column in SIGNAL_COLUMNS.items()
+    for long in (
+        re.sub(r"^clocks\.(?=sm|mem)", "clocks.current.", name).replace("nt.mem", "nt.memory"),
+    )
 }
 """Metrics of nvidia_gpu_exporter: the columns of nvidia-smi in base units."""
-_SMI_INFO: Final = f"{_SMI}gpu_info"
-_BARE_UUID: Final = re.compile(r"[0-9a-f]{8}-")
 _REMEDY: Final = "ask for the metrics themselves, like query=DCGM_FI_DEV_GPU_UTIL"
 
 
@@ -98,11 +99,11 @@ def _interpreted(name: str, labels: Mapping[str, str]) -> DcgmSeries | UnusedSer
     if not name.startswith(_SMI):
         return interpret_labels(name, labels)
     column, uuid = _SMI_SIGNALS.get(name), labels.get("uuid", "")
-    if not uuid or (column is None and name != _SMI_INFO):
+    if not uuid or (column is None and name != f"{_SMI}gpu_info"):
         return UnusedSeries(name, "it is not read")
     return DcgmSeries(
         metric=name,
-        device=f"GPU-{uuid}" if _BARE_UUID.match(uuid) else uuid,
+        device=f"GPU-{uuid.removeprefix('GPU-')}",
         signal=None if column is None else column.signal,
         factor=1.0,
         rank=0 if column is None else column.rank,

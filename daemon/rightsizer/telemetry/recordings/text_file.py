@@ -120,13 +120,12 @@ class TextFile:
         if fields is not None:
             self._heading = delimiter_of(self.head[0]).join(fields.split(","))
             self.head = (self._heading, *self.head)
-        of_times = [line for line in self.head if _COMMA_FRACTION.match(line)]
-        # Without a fraction, the next cell is a number too.
-        self._has_comma_fractions = any(
-            line.count(",") == self.head[0].count(",") + 1 for line in of_times
-        )
-        if self._has_comma_fractions:
-            self.head = tuple(_COMMA_FRACTION.sub(r"\1.\2", line, 1) for line in self.head)
+        # Where the heading has a cell for it, what stands there is no fraction.
+        timed = (line for line in self.head if _COMMA_FRACTION.match(line))
+        self._has_comma_fractions = self.head[0].count(",") + 1 in {
+            each.count(",") for each in timed
+        }
+        self.head = tuple(map(self._with_point, self.head))
 
     def lines(self, notes: RecordingNotes) -> Iterator[tuple[int, str]]:
         """Yield all lines with numbers from 1 and line ends; a truncated gzip up to the cut."""
@@ -137,10 +136,7 @@ class TextFile:
             try:
                 numbered = enumerate(stream, 1)
                 for number, line in self._unprefixed(numbered) if self._prefix_words else numbered:
-                    if self._has_comma_fractions:
-                        yield number, _COMMA_FRACTION.sub(r"\1.\2", line, 1)
-                    else:
-                        yield number, line
+                    yield number, self._with_point(line)
             except _TORN as error:
                 notes.count("compressed file breaks off here; read up to it", number, str(error))
             except OSError as error:
@@ -195,6 +191,9 @@ class TextFile:
             return line
         words = line.split(maxsplit=self._prefix_words)
         return words[-1] if len(words) > self._prefix_words else line
+
+    def _with_point(self, line: str) -> str:
+        return _COMMA_FRACTION.sub(r"\1.\2", line, 1) if self._has_comma_fractions else line
 
     def _text_encoding(self, start: bytes) -> str:
         if self._packed:

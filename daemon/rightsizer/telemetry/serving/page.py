@@ -1,5 +1,7 @@
 """Metrics of serving engines: definition by engine, parser of pages, and their signals."""
 
+import contextlib
+import json
 import sys
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
@@ -111,19 +113,22 @@ class EngineMetricsPage:
 def parse_page(text: str, expected: EngineName = EngineName.AUTO) -> EngineMetricsPage:
     """Parse a page in Prometheus's text format.
 
-    An empty page counts as one of the expected engine, before its first request.
+    A page without samples counts as one of the expected engine, before its first request.
 
     Raises:
         DriverError: the page is not from an engine, or from another than expected.
     """
+    if text.startswith(("[", "{", '"')):
+        text = _unquoted(text)
     names = {
         line: canonical("".join(line.partition("{")[0].split(None, 1)[:1]))
         for line in text.split("\n")
         if not line.startswith("#")
     }
-    engine = _engine(frozenset(names.values()), expected, is_empty=not text.strip())
+    is_empty = not any(names.values())
+    engine = _engine(frozenset(names.values()), expected, is_empty=is_empty)
     wanted = [line for line, name in names.items() if name in engine.names]
-    if text.strip() and not wanted and not engine.starts_empty:
+    if not (is_empty or wanted or engine.starts_empty):
         raise DriverError(
             f"the page has metrics of {engine.name}, but none of those that are read: it is a "
             "router's, or of a release with other names"
@@ -143,6 +148,17 @@ def parse_page(text: str, expected: EngineName = EngineName.AUTO) -> EngineMetri
         # Copies of one count: the highest is the most recent.
         of_name[key] = max(value, of_name.get(key, 0.0))
     return EngineMetricsPage(engine, series)
+
+
+def _unquoted(text: str) -> str:
+    """Return the page in a JSON string, as llama.cpp of November 2025 writes it."""
+    with contextlib.suppress(ValueError):
+        if isinstance(page := json.loads(text), str):
+            return page
+    raise DriverError(
+        "the page is JSON; name the address of metrics in Prometheus's text format, which is "
+        "/prometheus/metrics of trtllm-serve"
+    )
 
 
 def _engine(names: frozenset[str], expected: EngineName, *, is_empty: bool) -> EngineDefinition:
