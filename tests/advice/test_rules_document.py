@@ -61,11 +61,14 @@ def test_only_what_is_marked_is_written_again() -> None:
 
 @pytest.mark.parametrize("page", REGISTRIES)
 def test_every_rule_has_a_section_in_the_order_of_the_registry(page: str) -> None:
-    """Each has a generated table."""
+    """Each has a row of the generated overview, with its thresholds."""
     names, sections = [rule.name for rule in REGISTRIES[page]], SECTIONS[page]
 
     assert [name for name in sections if name in names] == names
-    assert all(f"<!-- begin {name} -->" in sections[name] for name in names)
+    for rule in REGISTRIES[page]:
+        assert re.search(
+            rf"(?m)^\| \[`{rule.name}`\].+\(configuration\.md#\w+{rule.name}\)", PAGES[page]
+        )
 
 
 @pytest.mark.parametrize(("page", "rule"), EVERY, ids=lambda each: getattr(each, "name", each))
@@ -88,7 +91,7 @@ def test_every_reason_of_the_design_has_a_rule() -> None:
 
 
 def test_every_rule_over_profiles_has_a_part_that_tells_all_it_can_say() -> None:
-    """In the order of their registry, with a generated table each."""
+    """In the order of their registry, each with a row of the generated overview."""
     parts = dict(re.findall(r"(?ms)^### (\w+)\n(.*?)(?=^##|\Z)", PAGES["rules.md"]))
 
     assert list(parts) == [rule.name for rule in PROFILE_RULES]
@@ -97,6 +100,8 @@ def test_every_rule_over_profiles_has_a_part_that_tells_all_it_can_say() -> None
         reasons = set(named(rule, Reason)) - EVERYWHERE
         actions = set(named(rule, Action)) - {Action.NONE}
         assert set(map(str, reasons | actions)) <= documented(part)
-        assert f"<!-- begin {rule.name} -->" in part
+        assert re.search(
+            rf"(?m)^\| \[`{rule.name}`\].+\(configuration\.md#profilesrules", PAGES["rules.md"]
+        )
         assert "- **Measures:**" in part
         assert "- **Suggests:**" in part

@@ -1,4 +1,4 @@
-"""Tables and thresholds of `docs/rules.md` and `docs/fleet-rules.md`, between their marks."""
+"""Overviews of `docs/rules.md` and `docs/fleet-rules.md`, between their marks."""
 
 import json
 import re
@@ -37,20 +37,20 @@ def filled(page: str, texts: Mapping[str, str]) -> str:
 
 
 def tables(rules: Sequence[_AnyRule] = RULES) -> Mapping[str, str]:
-    """The overview, and each rule's thresholds by its name; Markdown that ends a line.
+    """The overview of rules: what each asks, from which share, over which spans.
 
     Args:
         rules: Those of a node, or of an estate.
     """
-    found = {rule.name: _thresholds(rule) for rule in rules}
-    return {OVERVIEW: _table(_overview(rules)), **found}
+    return {OVERVIEW: _table(_overview(rules))}
 
 
 def profile_tables(rules: Sequence[ProfileRule[Any]] = PROFILE_RULES) -> Mapping[str, str]:
     """The same of the rules over profiles, which have no spans of time."""
-    found = {rule.name: _thresholds(rule) for rule in rules}
-    rows = ((f"[`{rule.name}`](#{rule.name})", _question(rule)) for rule in rules)
-    return {PROFILE_OVERVIEW: _table(chain((("rule", "question"),), rows)), **found}
+    rows = (
+        (f"[`{rule.name}`](#{rule.name})", _question(rule), _thresholds(rule)) for rule in rules
+    )
+    return {PROFILE_OVERVIEW: _table(chain((("rule", "question", "from"),), rows))}
 
 
 def _question(rule: _Judging) -> str:
@@ -58,11 +58,12 @@ def _question(rule: _Judging) -> str:
 
 
 def _overview(rules: Sequence[_AnyRule]) -> Iterator[tuple[str, ...]]:
-    yield ("rule", "question", "long span", "short span", "closes after")
+    yield ("rule", "question", "from", "long span", "short span", "closes after")
     for rule in rules:
         yield (
             f"[`{rule.name}`](#{rule.name})",
             _question(rule),
+            _thresholds(rule),
             _time(rule, lambda conduct: conduct.long_seconds),
             _time(rule, lambda conduct: conduct.short_seconds),
             _time(rule, lambda conduct: conduct.close_after_seconds),
@@ -86,14 +87,13 @@ def _workload(workload_class: WorkloadClass) -> Workload:
 
 
 def _thresholds(rule: _Judging) -> str:
-    """Those from which it reports, and a link to all."""
+    """Those from which it reports, named where they are several, as a link to all its settings."""
     section = {Rule: "recommender", FleetRule: "fleet", ProfileRule: "profiles"}[type(rule)]
-    defaults = [
-        f"`{entry.key}` {_written(entry)}"
-        for entry in shape_of(type(rule.settings)).entries
-        if entry.key.endswith(_THRESHOLD)
-    ]
-    return f"[Thresholds](configuration.md#{section}rules{rule.name}): {', '.join(defaults)}.\n"
+    entries = shape_of(type(rule.settings)).entries
+    found = [entry for entry in entries if entry.key.endswith(_THRESHOLD)]
+    values = [f"`{entry.key}` {_written(entry)}" for entry in found]
+    shown = ", ".join(values) if len(found) > 1 else _written(found[0])
+    return f"[{shown}](configuration.md#{section}rules{rule.name})"
 
 
 def _written(entry: ShapeEntry) -> str:
