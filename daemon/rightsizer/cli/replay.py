@@ -19,6 +19,7 @@ from rightsizer.console.progress import ProgressLine
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
 from rightsizer.io.terminal import counted
+from rightsizer.model.device import BY_INDEX
 from rightsizer.model.errors import HistoryError, UsageError
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, format_duration, percent_text, seconds
@@ -64,7 +65,7 @@ def replay_text(result: Replay) -> str:
 def _device_lines(summary: DeviceSummary) -> Iterator[str]:
     device, window, fit = summary.device, summary.window, summary.provisioning
     accounted, length = window.accounted, format_duration(seconds(window.accounted))
-    name = f"GPU {device.index}" if device.uuid == f"index:{device.index}" else device.uuid
+    name = f"GPU {device.index}" if device.uuid == f"{BY_INDEX}{device.index}" else device.uuid
     yield f"{name}  {device.name or 'unknown board'}  {length}  {window.tier} tier"
     if not accounted:
         yield "  nothing to account for: a single reading has no length"

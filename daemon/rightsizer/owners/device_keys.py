@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from rightsizer.host.pcie import kernel_address
-from rightsizer.model.device import Device
+from rightsizer.model.device import BY_INDEX, Device
 
 MinorOf = Callable[[int], str | None]
 """Returns the PCI address for a minor number, which is neither GPU nor CUDA index."""
@@ -50,8 +50,8 @@ def keys_of(device: Device) -> tuple[str, ...]:
     addresses = () if address is None else (address,)
     own = (device.uuid,)
     if device.mig is None:
-        return (*own, f"index:{device.index}", *addresses)
-    gpu = (device.mig.parent_uuid, f"index:{device.index}", *addresses)
+        return (*own, f"{BY_INDEX}{device.index}", *addresses)
+    gpu = (device.mig.parent_uuid, f"{BY_INDEX}{device.index}", *addresses)
     return (*own, *(_instance(key, str(device.mig.gpu_instance_id)) for key in gpu))
 
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from rightsizer.host.device_files import gpu_addresses
 from rightsizer.host.process_table import ProcessTable
+from rightsizer.model.device import BY_INDEX
 from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
 from rightsizer.owners.background_fetcher import BackgroundFetcher
 from rightsizer.owners.device_keys import MinorOf
@@ -49,7 +50,7 @@ def _key_of(name: str) -> str | None:
     by_index = _BY_INDEX.fullmatch(name)
     if by_index is None:
         return None
-    key = f"index:{int(by_index[1])}"
+    key = f"{BY_INDEX}{int(by_index[1])}"
     return key if by_index[2] is None else f"{key}/gi{int(by_index[2])}"
 
 

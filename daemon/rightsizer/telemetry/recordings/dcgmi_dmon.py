@@ -6,6 +6,7 @@ from operator import itemgetter
 from typing import Final
 
 from rightsizer.model.dcgm_fields import DCGM_FIELDS
+from rightsizer.model.device import BY_INDEX
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
@@ -19,7 +20,7 @@ _STAMP: Final = re.compile(
     r"\s*\[?(?P<stamp>\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
     r"|\d{9,}(?:\.\d+)?|(?P<yearless>[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d))\]?[\s:,]+"
 )
-_DEVICES: Final = {"GPU": "index:", "GPU-I": "gpu-instance:", "GPU-CI": "compute-instance:"}
+_DEVICES: Final = {"GPU": BY_INDEX, "GPU-I": "gpu-instance:", "GPU-CI": "compute-instance:"}
 _BY_SHORT_NAME: Final = {
     field.short_name: field
     for field in DCGM_FIELDS.values()

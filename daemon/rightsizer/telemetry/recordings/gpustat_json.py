@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from rightsizer.model.device import BY_INDEX
 from rightsizer.model.reading import Process
 from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.recordings.nvidia_smi_columns import SIGNAL_COLUMNS
@@ -55,7 +56,7 @@ def _row(
     notes: RecordingNotes,
 ) -> RecordingRow:
     index = gpu.get("index")
-    device = str(gpu.get("uuid") or f"index:{index}")
+    device = str(gpu.get("uuid") or f"{BY_INDEX}{index}")
     notes.learn(
         device,
         RecordingDeviceFacts(

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from rightsizer.io.yaml import load_beside
 from rightsizer.model.dcgm_fields import DCGM_FIELDS
+from rightsizer.model.device import BY_INDEX
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds, Unit
 from rightsizer.telemetry.dcgm.series import DcgmSeries, interpret
@@ -87,7 +88,7 @@ def _heading(text: str, *, is_of_host: bool) -> _Heading | None:
     words, device, facts = _words(text), None, None
     if len(words) > 1 and words[0] in _DEVICE_WORDS and words[1].isdecimal():
         facts = RecordingDeviceFacts(index=int(words[1]))
-        device, words = f"index:{facts.index}", words[2:]
+        device, words = f"{BY_INDEX}{facts.index}", words[2:]
     unit = next((_UNITS[word] for word in words if word in _UNITS), None)
     said = {_SYNONYMS.get(word, word) for word in words if word not in _UNITS}
     signal, usual = _SIGNALS.get(frozenset(said - _FILLERS), (None, None))
@@ -321,7 +322,7 @@ class _Layout:
             if not named:
                 self._notes.count("row without a device", line)
                 continue
-            index = named.removeprefix("index:")
+            index = named.removeprefix(BY_INDEX)
             key = f"{node} GPU {index}" if node and index.isdecimal() else named
             if key not in self._notes.facts:
                 self._notes.learn(key, self._facts.get(named) or self._learned(cells, named))
@@ -333,11 +334,11 @@ class _Layout:
             return "" if self._order is None else self._order(time, None, line)
         cell = cells[self._device_at].strip()
         found = _INDEX.fullmatch(cell)
-        return f"index:{int(found[1])}" if found else cell
+        return f"{BY_INDEX}{int(found[1])}" if found else cell
 
     def _learned(self, cells: Sequence[str], device: str) -> RecordingDeviceFacts:
         name = "" if self._name_at is None else cells[self._name_at].strip()
-        index = device.removeprefix("index:")
+        index = device.removeprefix(BY_INDEX)
         return RecordingDeviceFacts(
             index=int(index) if index.isdecimal() else None,
             # InfluxDB's 'name' is the measurement's; board names contain digits.

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
+from rightsizer.model.device import BY_INDEX
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.reading import Process
 from rightsizer.model.units import Nanoseconds
@@ -56,9 +57,9 @@ def _by_cell(at: int, name: str, index_at: int | None) -> _DeviceOf:
         if (key := keys.get(cell)) is not None:
             return key
         if missing_cell(cell) and index_at is not None:
-            return f"index:{cells[index_at].strip()}"
+            return f"{BY_INDEX}{cells[index_at].strip()}"
         plain = cell.strip()
-        key = keys[cell] = f"index:{plain}" if name == "index" else plain
+        key = keys[cell] = f"{BY_INDEX}{plain}" if name == "index" else plain
         return key
 
     return device

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from rightsizer.model.device import BY_INDEX
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.reading import Process
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
@@ -50,7 +51,7 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
         if not index.isdecimal():
             notes.count("row without a GPU's index", number, stripped)
             continue
-        device = f"index:{int(index)}"
+        device = f"{BY_INDEX}{int(index)}"
         is_timed = "time" in names
         time = _time(named, days) if is_timed else assumed.next(f"{device} {named.get('pid')}")
         if time is None:

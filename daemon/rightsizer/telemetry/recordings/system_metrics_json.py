@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
+from rightsizer.model.device import BY_INDEX
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.telemetry.recordings.nvidia_smi_columns import signal_columns
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
@@ -138,6 +139,6 @@ class _KeyReader:
             return None
         index, node = int(match["index"] or match["physical"]), match["node"] or ""
         run = match["run"] if self.has_several_runs else None
-        device = f"{run} GPU {index}" if run else f"index:{index}{node}"
+        device = f"{run} GPU {index}" if run else f"{BY_INDEX}{index}{node}"
         self._notes.learn(device, RecordingDeviceFacts(index=None if node or run else index))
         return device, CellColumn(0, key, *held[:2])

@@ -7,6 +7,7 @@ from itertools import islice, pairwise
 from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias
 
+from rightsizer.model.device import BY_INDEX
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
@@ -229,7 +230,7 @@ def _warn(sample: Sequence[SampledRow], pattern: PollPattern, notes: RecordingNo
 
 def _indexed(index: int, notes: RecordingNotes) -> str:
     """Return the key of the device at an index: drivers list devices in index order."""
-    key = f"index:{index}"
+    key = f"{BY_INDEX}{index}"
     if key not in notes.facts:
         notes.learn(key, RecordingDeviceFacts(index=index))
     return key
