@@ -23,6 +23,7 @@ from rightsizer.telemetry.profiles.timeline import (
     SpanLine,
     Within,
     order,
+    outside,
     union,
 )
 
@@ -75,7 +76,7 @@ class HostLine:
         lines = [each.intervals() for each in (self._operators, self._waits)]
         pauses = [
             each
-            for each in _between(union(merge(*lines, taken)), (marks[0], marks[-1]))
+            for each in outside(marks[0], marks[-1], union(merge(*lines, taken)))
             if each[1] - each[0] >= settings.pause_minimum_nanoseconds
         ]
         self._paused.add_all(pauses)
@@ -204,14 +205,3 @@ def _innermost(calls: Iterable[Call]) -> Iterator[tuple[Nanoseconds, Nanoseconds
             opened.is_leaf &= call.kind is not opened.call.kind
             end = min(end, opened.end)
         at, opened = call.start, _NestedCall(call, end, opened)
-
-
-def _between(apart: Iterable[Interval], edges: Interval) -> Iterator[Interval]:
-    """Yield the gaps between disjoint intervals."""
-    at, last = edges
-    for start, end in apart:
-        if start > at:
-            yield at, min(start, last)
-        if (at := max(at, end)) >= last:
-            return
-    yield at, last

@@ -25,6 +25,7 @@ from rightsizer.telemetry.profiles.timeline import (
     Within,
     is_ordered,
     order,
+    outside,
     union,
 )
 
@@ -273,13 +274,13 @@ class MeasuredLine:
                 rulers["loader_wait"].add_all(in_loader)
                 self.pauses += (
                     each
-                    for each in _outside(begin, end, in_loader)
+                    for each in outside(begin, end, in_loader)
                     if each[1] - each[0] >= settings.pause_minimum_nanoseconds
                 )
                 taken = [*union(merge(in_loader, copied.of(begin, end)))]
                 rulers["taken_wait"].add_all(taken)
                 if waits.covers(begin):
-                    rulers["synchronization_wait"].add_all(_outside(begin, end, taken))
+                    rulers["synchronization_wait"].add_all(outside(begin, end, taken))
             if cause != "kernel_wait" and checkpoints.current is not None:
                 rulers["checkpoint_wait"].add_all(checkpoints.of(begin, end))
         self.launches = counter.use()
@@ -319,16 +320,6 @@ class MeasuredLine:
             other_idle_seconds=seconds(end - start - busy - at["host_wait"] - at["kernel_wait"]),
             **{f"{name}_seconds": seconds(length) for name, length in at.items()},
         )
-
-
-def _outside(start: Nanoseconds, end: Nanoseconds, taken: Iterable[Interval]) -> Iterator[Interval]:
-    """Yield the gaps that disjoint, ordered intervals leave of a time."""
-    for begin, until in taken:
-        if start < begin:
-            yield start, begin
-        start = until
-    if start < end:
-        yield start, end
 
 
 def timeline_edges(marks: Iterable[Nanoseconds], moments: int) -> list[Nanoseconds]:

@@ -54,6 +54,18 @@ def union(ordered: Iterable[Interval]) -> Iterator[Interval]:
     yield start, end
 
 
+def outside(start: Nanoseconds, end: Nanoseconds, apart: Iterable[Interval]) -> Iterator[Interval]:
+    """Yield the gaps that disjoint intervals, sorted by start, leave of a time."""
+    for begin, until in apart:
+        if begin >= end:
+            break
+        if start < begin:
+            yield start, begin
+        start = max(start, until)
+    if start < end:
+        yield start, end
+
+
 class Within:
     """Intersects intervals with successive times, in one pass over both."""
 
