@@ -151,6 +151,17 @@ def test_factors_are_told_as_a_product() -> None:
     assert product({}, 0.5) == "0.5"
 
 
+def test_log_that_names_gpus_by_index_has_no_promql() -> None:
+    """No agent exports such a device; the index is what people know."""
+    found = replace(whole(), devices=("index:1",), evidence={"idle_ratio": {"index:1": 0.97}})
+    advice = Advice(found, AdviceState.ACTIVE, NOW, NOW)
+    text = explanation_text(explain_advice(advice, Rules()))
+    assert "Prometheus" not in text
+    assert "Where: llama on GPU 1\n" in text.replace(f"{found.workload}", "llama")
+    assert "  Idle: 97%" in text
+    assert "index:" not in text.partition("How to")[0]
+
+
 def test_advice_of_a_history_is_explained(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,10 +1,11 @@
 """Explanation as text: headings, and lines for a terminal of 100 columns."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
 from rightsizer.io.terminal import wrapped
+from rightsizer.model.device import BY_INDEX
 from rightsizer.model.units import format_duration, percent_text
 from rightsizer.report.evidence_labels import evidence_labels, value_label
 from rightsizer.report.explanation import risk_word, risks_text
@@ -31,7 +32,10 @@ def explanation_text(document: JsonObject) -> str:
         ("Risk", _risk(advice)),
         ("Thresholds", map(_threshold, document["thresholds"])),
         ("Lifecycle", _lifecycle(document["lifecycle"])),
-        ("The same numbers from Prometheus", _queries(document["queries"])),
+        (
+            "The same numbers from a Prometheus with this agent",
+            _queries(document["queries"]),
+        ),
     )
     blocks = [list(_wrapped(_head(advice), ""))]
     blocks += ([title, *_wrapped(lines, _INDENT)] for title, lines in sections)
@@ -43,7 +47,8 @@ def _head(advice: JsonObject) -> Iterator[str]:
     where = advice["workload"] or "no known workload"
     yield f"{advice['id']}  {advice['finding']} ({reasons}), severity {advice['severity']}"
     yield advice["summary"]
-    yield f"Where: {where} on {', '.join(advice['devices'])}"
+    names = _names(advice["devices"])
+    yield f"Where: {where} on {', '.join(names.get(uuid, uuid) for uuid in advice['devices'])}"
     yield f"Action: {action_label(advice['action'], advice['finding'])}"
 
 
@@ -77,11 +82,27 @@ def _evidence(document: JsonObject) -> Iterator[str]:
             f"{span}{lasted}, of which {known} are known "
             f"({percent_text(window['coverage_ratio'])}), {tier} tier"
         )
-    evidence = document["advice"]["evidence"]
-    facts = evidence_labels(
-        {name: evidence[name] for name in evidence if name not in _SHOWN_APART}, {}
-    )
+    advice = document["advice"]
+    evidence = {
+        name: _of_only_device(value, advice["devices"])
+        for name, value in advice["evidence"].items()
+        if name not in _SHOWN_APART
+    }
+    facts = evidence_labels(evidence, _names(advice["devices"]))
     yield from (f"{name}: {value}" for name, value in facts)
+
+
+def _names(devices: Sequence[str]) -> Mapping[str, str]:
+    """Return names of the devices that a log names by index."""
+    by_index = (uuid for uuid in devices if uuid.startswith(BY_INDEX))
+    return {uuid: f"GPU {uuid.removeprefix(BY_INDEX)}" for uuid in by_index}
+
+
+def _of_only_device(value: object, devices: Sequence[str]) -> object:
+    """Return the value by device itself, if there is one device."""
+    if isinstance(value, Mapping) and len(devices) == 1 and [*value] == [*devices]:
+        return value[devices[0]]
+    return value
 
 
 def _savings(savings: JsonObject) -> Iterator[str]:
@@ -100,7 +121,8 @@ def _savings(savings: JsonObject) -> Iterator[str]:
             low, high = (f"{savings[f'{name}_{end}']:,.0f}" for end in ("low", "high"))
             yield f"{low} {unit}" if low == high else f"{low} to {high} {unit}"
     if savings["price_source"]:
-        yield f"price: {savings['price_source']}, as of {savings['price_date'] or 'no known date'}"
+        date = f" of {savings['price_date']}" if savings["price_date"] else ""
+        yield f"prices{date}, not quotes, from: {savings['price_source']}"
 
 
 def _instructions(instructions: Sequence[JsonObject]) -> Iterator[str]:

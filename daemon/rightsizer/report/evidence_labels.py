@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from rightsizer.model.units import GIB, format_duration, percent_text
-from rightsizer.report.labels import display_name, uncapitalized
+from rightsizer.report.labels import EVIDENCE_LABELS, display_name, uncapitalized
 
 _DEVICES: Final = ("GPU-", "MIG-")
 _UNITS: Final = {"watts": "W", "celsius": "°C", "hertz": "Hz", "joules": "J"}
@@ -16,7 +16,8 @@ def evidence_labels(
     """Return the evidence as text; devices have display names if known."""
     parts = ((*_split(name), value) for name, value in evidence.items())
     return tuple(
-        (display_name(plain), value_label(unit, value, names)) for plain, unit, value in parts
+        (EVIDENCE_LABELS.get(plain) or display_name(plain), value_label(unit, value, names))
+        for plain, unit, value in parts
     )
 
 

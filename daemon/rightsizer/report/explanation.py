@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from rightsizer.model.advice import Advice
+from rightsizer.model.device import PLACEHOLDERS
 from rightsizer.model.finding import Finding, Option, Reason
 from rightsizer.model.frozen import asdict, dataclass, fields, is_dataclass
 from rightsizer.model.settings import bounds_of, key_in_file
@@ -79,8 +80,12 @@ class _Span(NamedTuple):
 
 
 def queries_of(finding: Finding, end: Nanoseconds) -> tuple[Query, ...]:
-    """Return a query for each number of the evidence that has metrics, at the finding's time."""
-    if (span := _Span.of(finding, end)) is None:
+    """Return a query for each number of the evidence that has metrics, at the finding's time.
+
+    Devices that a log names by place have none: no agent exports them.
+    """
+    is_of_log = any(uuid.startswith(PLACEHOLDERS) for uuid in finding.devices)
+    if is_of_log or (span := _Span.of(finding, end)) is None:
         return ()
     found = [*_whole(finding, span)]
     for name, value in finding.evidence.items():

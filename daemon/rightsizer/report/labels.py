@@ -52,6 +52,10 @@ CAUSE_LABELS, PAGE_CAUSE_LABELS = _labels(Cause), _labels(Cause, "page_label")
 CONDITION_LABELS: Final = _labels(Condition)
 UNKNOWN_LABELS: Final = _labels(UnknownReason)
 ACTION_LABELS: Final = _labels(Action)
+EVIDENCE_LABELS: Final[Mapping[str, str]] = {
+    row["word"]: row["label"] for row in _ROWS if row["kind"] == "Evidence"
+}
+"""By name in the evidence without its unit; other names are labels themselves."""
 _LARGER: Final = "Move to a larger GPU"
 SEVERITY_COLORS: Final[Mapping[Severity, str]] = {
     Severity.CRITICAL: "act",
