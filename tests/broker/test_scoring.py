@@ -44,7 +44,7 @@ def test_the_order_of_criteria_is_documented() -> None:
 def test_every_obstacle_is_documented() -> None:
     """By its name in the API."""
     text = _PAGE.read_text("utf-8")
-    assert [each for each in SlotObstacle if f"| `{each}` |" not in text] == []
+    assert [each for each in SlotObstacle if f"- `{each}`: " not in text] == []
 
 
 @pytest.mark.parametrize("name", _NAMES)
