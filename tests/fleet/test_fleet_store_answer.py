@@ -17,7 +17,9 @@ START = 1_794_960_300
 LABELS = st.dictionaries(
     st.text(max_size=5),
     st.text(max_size=20)
-    | st.sampled_from(['","values":[[', "]]", '}],"result":[', '{"metric":', "\\", "\n", "é"]),
+    | st.sampled_from(
+        ['","values":[[', "]]", "]]}", "]}", '}],"result":[', '{"metric":', "\\", "\n", "é"]
+    ),
     max_size=3,
 )
 NUMBERS = st.floats() | st.integers(-3, 3).map(float)
@@ -98,6 +100,23 @@ def test_every_sample_of_a_moment_is_read_as_it_is_written(
         is_known = math.isfinite(value)
         assert list(series.values) == [value] * is_known
         assert list(series.times) == [START * SECOND + round(offset * SECOND)] * is_known
+
+
+@pytest.mark.parametrize("lacks", [None, 3, 300, 699])
+def test_many_series_are_read_as_they_are_written(lacks: int | None) -> None:
+    """More than are parsed together; one may lack the sample that all others have."""
+    counts = [2 - (number == lacks) for number in range(700)]
+    samples = [
+        [[START + at * STEP, str(number)] for at in range(counts[number])] for number in range(700)
+    ]
+    result = [{"metric": {"a": str(number)}, "values": each} for number, each in enumerate(samples)]
+
+    found = parse_response(compact(matrix(*result))).series
+
+    assert [each.labels["a"] for each in found] == [str(number) for number in range(700)]
+    assert [list(each.values) for each in found] == [[i] * count for i, count in enumerate(counts)]
+    times = [(START + at * STEP) * SECOND for at in range(2)]
+    assert [list(each.times) for each in found] == [times[:count] for count in counts]
 
 
 def test_a_sum_that_overflows_loses_no_sample() -> None:
