@@ -193,8 +193,7 @@ def _instants(estate: Estate, promql: str, time: str) -> Iterator[str]:
         name = _known(part)
         for uuid in () if name is None else uuids[: 2 if promql.startswith("topk") else None]:
             number = estate.numbers[uuid]
-            more = _facts(number) if name == "rightsizer_device_info" else None
-            for place, labels in enumerate([more] if more else _labels(part, name or "", number)):
+            for place, labels in enumerate(_labels(part, name or "", number)):
                 value = _instant(name or "", place, number)
                 yield f'{{"metric":{{"uuid":"{uuid}"{labels}}},"value":[{time},"{value}"]}}'
 
@@ -223,6 +222,9 @@ def _known(part: str) -> str | None:
 
 def _labels(part: str, name: str, number: int) -> Iterator[str]:
     """What tells a device's series apart, as JSON after the device."""
+    if name == "rightsizer_device_info":
+        yield _facts(number)
+        return
     figure = _FIGURE.search(part)
     ending = f',"figure":"{figure[1]}"' if figure else ""
     if name == "rightsizer_workload_share_ratio":

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
 from typing import Any, ClassVar, Final
 
 from rightsizer.accounting.classification_settings import UsageSettings
@@ -22,6 +21,7 @@ from rightsizer.fleet.sources.series import (
     divided,
     first_label,
     node_of,
+    over_time,
     word_of,
 )
 from rightsizer.model.device import Device, MigInstance
@@ -173,10 +173,12 @@ class AgentSource:
         labels = (*DEVICE_LABELS, "instance", *NODE_LABELS, *fleet.pool_labels)
         by = ", ".join(dict.fromkeys(labels))
         query = f"max by ({by}) (rightsizer_device_info) or max by ({by}) ({_RECORDED})"
+        answers = divided(store, at_moment(query, now))
         # For devices that left since, the end of their last whole day is accurate enough.
-        moments = (now, *range(now - now % DAY, now - lookback, -DAY))
-        answers = (divided(store, at_moment(query, moment)) for moment in moments)
-        seen = (series.labels for series in chain.from_iterable(answers))
+        if moments := range(now - now % DAY, now - lookback, -DAY):
+            former = divided(store, over_time(query, moments[-1], moments[0], DAY))
+            answers += sorted(former, key=lambda series: series.span[1], reverse=True)
+        seen = (series.labels for series in answers)
         shares = _values(store, "rightsizer_device_capacity_ratio", now)
         names = ("memory_total_bytes", "power_limit_watts")
         figures = {name: _values(store, f"rightsizer_{name}", now) for name in names}
