@@ -12,7 +12,7 @@ from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.sizing.mig import slice_capacity
 from rightsizer.sizing.place import GpuPlace, find_place
-from rightsizer.sizing.projection import project, split_time
+from rightsizer.sizing.projection import project, projected_time_ratio, split_time
 from rightsizer.sizing.workload_profile import ComputeFormat, UsageShares, WorkloadProfile
 
 H100, A100, L40S = "H100-SXM5-80GB", "A100-SXM4-80GB", "L40S"
@@ -209,6 +209,7 @@ def test_parts_and_shares_stay_within_bounds(measured: WorkloadProfile, target: 
     found = project(measured, at(target))
     ratio, shares = found.time_ratio, found.shares
     assert 0.0 <= ratio.low <= ratio.value <= ratio.high
+    assert projected_time_ratio(measured, at(target)) == ratio.value
     for share in (shares.sm_active, shares.tensor_active, shares.dram_active, shares.gpu_busy):
         assert share is not None
         assert -1e-9 <= share <= 1.0 + 1e-9

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from rightsizer.accounting.settings import ProvisioningSettings
-from rightsizer.model.histogram import Distribution
 from rightsizer.model.state import Condition, Resource
 from rightsizer.model.units import nanoseconds, seconds
 from rightsizer.model.window import Provisioning, ResourceProvisioning, Window
@@ -93,28 +92,25 @@ def holds_without_need(
 def _demands(window: Window, settings: ProvisioningSettings) -> dict[Resource, float]:
     if seconds(window.active) < settings.minimum_active_seconds:
         return {}
-    found: dict[Resource, float] = {}
+    # Each must be measured for long enough itself: counters may be intermittent.
+    found, least = dict[Resource, float](), nanoseconds(settings.minimum_active_seconds)
     for resource, histogram in window.demands.items():
         demand = (
             histogram.maximum()
             if resource is Resource.MEMORY
             else histogram.quantile(settings.demand_quantile_ratio)
         )
-        if demand is not None and _is_enough(histogram, settings):
+        if demand is not None and histogram.total >= least:
             found[resource] = demand
     return found
 
 
 def _need_at_least(window: Window, settings: ProvisioningSettings) -> float | None:
     demand = window.compute_at_least.quantile(settings.demand_quantile_ratio)
-    if demand is None or not _is_enough(window.compute_at_least, settings):
+    least = nanoseconds(settings.minimum_active_seconds)
+    if demand is None or window.compute_at_least.total < least:
         return None
     return demand * (1 + settings.margin_ratio)
-
-
-def _is_enough(histogram: Distribution, settings: ProvisioningSettings) -> bool:
-    """Whether the resource itself was measured for long enough; counters may be intermittent."""
-    return histogram.total >= nanoseconds(settings.minimum_active_seconds)
 
 
 def _under(window: Window) -> dict[Resource, float]:

@@ -13,7 +13,7 @@ from rightsizer.model.finding import Action, Case, Option
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.state import Resource
 from rightsizer.sizing.place import GpuPlace
-from rightsizer.sizing.projection import Projection, project
+from rightsizer.sizing.projection import Projection, project, projected_time_ratio
 from rightsizer.sizing.workload_profile import WorkloadProfile
 
 _ROOM: Final = 1.2
@@ -39,10 +39,8 @@ class _BoardCandidate:
     def is_as_good(self, slowest_ratio: float) -> bool:
         """Whether all devices fit and none slows down beyond a limit."""
         # Cheap check first: most boards are too slow for the first device.
-        if project(self.profiles[0], self.place).time_ratio.value > slowest_ratio:
-            return False
-        projection = self.projection()
-        return projection.fits is not False and projection.time_ratio.value <= slowest_ratio
+        times = (projected_time_ratio(each, self.place) for each in self.profiles)
+        return all(time <= slowest_ratio for time in times) and self.projection().fits is not False
 
 
 def smaller_boards(case: Case, market: Market) -> tuple[Option, ...]:

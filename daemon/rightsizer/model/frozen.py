@@ -20,6 +20,7 @@ from dataclasses import (
     is_dataclass,
     replace,
 )
+from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -138,13 +139,19 @@ def _hashable(value: Any) -> Any:
     return value
 
 
+@cache
+def _members(cls: type) -> tuple[Any, ...]:
+    """Descriptors of the slots of a class, in field order."""
+    return tuple(getattr(cls, each.name) for each in fields(cls))
+
+
 def _state(self: Any) -> list[Any]:
-    return [getattr(self, each.name) for each in fields(self)]
+    return [member.__get__(self) for member in _members(self.__class__)]
 
 
 def _set_state(self: Any, state: list[Any]) -> None:
-    for each, value in zip(fields(self), state, strict=True):
-        object.__setattr__(self, each.name, value)
+    for member, value in zip(_members(self.__class__), state, strict=True):
+        member.__set__(self, value)
 
 
 def _text(self: Any) -> str:

@@ -206,11 +206,9 @@ def project(
     `precision`: format of the weights there; `None` for the same or its replacement there.
     """
     runs, will_run = profile.peak_precision(), _target_precision(profile, target, precision)
-    before, shares = split_time(profile), profile.shares
+    before = split_time(profile)
     speeds = achieved_ratios(profile.place, runs, target, will_run, before.matrix_ratio)
-    after = before.moved(speeds)
-    links = {"pcie": shares.pcie * speeds.pcie, "nvlink": shares.nvlink * speeds.nvlink}
-    # No faster than its copies alone, overlapped or not.
+    after, links = before.moved(speeds), _link_times(profile, speeds)
     ratio = max(after.total, *links.values())
     is_same = target == profile.place and precision in {None, profile.precision}
     factor = 1.0 if is_same else _factor(profile, target, before)
@@ -243,6 +241,20 @@ def project(
         fits=_fits(profile, target),
         bottleneck=_bottleneck(after, links),
     )
+
+
+def projected_time_ratio(profile: WorkloadProfile, target: GpuPlace) -> float:
+    """Time for the same work at another place, relative to the measured time, as `project` does."""
+    runs, will_run = profile.peak_precision(), _target_precision(profile, target, None)
+    before = split_time(profile)
+    speeds = achieved_ratios(profile.place, runs, target, will_run, before.matrix_ratio)
+    return max(before.moved(speeds).total, *_link_times(profile, speeds).values())
+
+
+def _link_times(profile: WorkloadProfile, speeds: CapacityRatios) -> dict[str, float]:
+    """Times of copies alone: work is no faster, overlapped or not."""
+    shares = profile.shares
+    return {"pcie": shares.pcie * speeds.pcie, "nvlink": shares.nvlink * speeds.nvlink}
 
 
 def _target_precision(

@@ -91,6 +91,7 @@ class SpanSums:
             sums = sum(part.like.sums_over(part.first, part.last)[part.rows] for part in same)
             totals[:, own] += np.maximum(0.0, np.asarray(sums)[:, theirs])
         self._amounts: list[list[float]] = totals.tolist()
+        self._times: list[list[float]] = np.rint(totals * NANOSECONDS_PER_SECOND).tolist()
         # A device's time begins with its first known interval; a workload's is its devices'.
         self._spans = [end - (began or 0) for began in self.began]
         if not of_devices and parts:
@@ -114,8 +115,9 @@ class SpanSums:
 
     def times(self, kind: ColumnKind, row: int) -> dict[Any, Nanoseconds]:
         """Return the times of the same."""
-        amounts = self.amounts(kind, row).items()
-        return {name: round(amount * NANOSECONDS_PER_SECOND) for name, amount in amounts}
+        where, names = self._kinds[kind]
+        found = zip(names, self._times[row][where], self._amounts[row][where], strict=True)
+        return {name: int(time) for name, time, amount in found if amount > 0}
 
     def states(self, row: int) -> dict[State, Nanoseconds]:
         """Return time by state; the rest of the span is unknown."""

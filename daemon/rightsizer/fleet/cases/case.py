@@ -111,6 +111,7 @@ class FleetCases:
             self._places[place_of(each)].append(each)
         self._held: dict[str, tuple[tuple[FleetDevice, Nanoseconds], ...]] = {}
         self._past: dict[str, SubjectHistory] = {}
+        self._nodes: dict[str, Node] = {}
         present = {
             key: found
             for key, uuids in request.occupancy.present.items()
@@ -126,7 +127,13 @@ class FleetCases:
         """Return the cases over the latest span; `None` for everything."""
         found = {key: self._case(key, span) for key in self._held}
         nodes = self._neighbors.nodes(found)
-        return tuple(case.on(self._read(case, nodes.get(key))) for key, case in found.items())
+        return tuple(case.on(self._node(case, nodes.get(key))) for key, case in found.items())
+
+    def _node(self, case: Case, node: Node | None) -> Node:
+        """Return a case's node over its span; over others it differs in its cases alone."""
+        if case.key not in self._nodes:
+            self._nodes[case.key] = self._read(case, node)
+        return replace(self._nodes[case.key], cases=() if node is None else node.cases)
 
     def _read(self, case: Case, node: Node | None) -> Node:
         """Return a case's node with the last readings of its GPUs, or of all its nodes' GPUs."""
@@ -146,6 +153,7 @@ class FleetCases:
         }
         return replace(
             node,
+            cases=(),  # They hold the batch.
             holdings={**node.holdings, **holdings},
             readings={uuid: Reading(uuid, 0, each.readings) for uuid, each in boards.items()},
             xids={uuid: each.xids for uuid, each in boards.items() if each.xids is not None},
