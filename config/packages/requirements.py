@@ -9,11 +9,13 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 from urllib.request import Request, urlopen
 
+from packaging.tags import Tag
 from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 from pip._internal.cli.cmdoptions import index_url
@@ -32,7 +34,9 @@ _HEAD: Final = (
     "# All of {0}: wheels for Linux on x86_64 and aarch64. Written by `make requirements`.\n"
 )
 _PLATFORM: Final = re.compile(r"any|(?:many|musl)?linux.*_(?:x86_64|aarch64)")
-_OLDEST_PYTHON: Final = 11
+_PYTHONS: Final = range(11, 15)
+"""Supported minor versions."""
+_MACHINES: Final = ("x86_64", "aarch64")
 _TIMEOUT_SECONDS: Final = 60
 
 
@@ -45,16 +49,10 @@ def main(arguments: list[str]) -> int:
 
 
 def listed(wanted: str, index: str) -> str:
-    """A list as pip reads it.
-
-    Raises:
-        LookupError: the index has no wheel of a version that is pinned.
-    """
+    """A list as pip reads it."""
     lines = [_HEAD.format(wanted)]
     for name, version in sorted(_resolved(wanted).items()):
         found = sorted(hashes(name, version, index))
-        if not found:
-            raise LookupError(f"{index} has no wheel of {name} {version} for Linux; pin another")
         lines.append(f"{name}=={version} \\\n    ")
         lines.append(" \\\n    ".join(f"--hash=sha256:{each}" for each in found) + "\n")
     return "".join(lines)
@@ -72,32 +70,56 @@ def _resolved(wanted: str) -> dict[str, str]:
     return {name: version for name, version in versions.items() if name != "gpu-rightsizer"}
 
 
-def hashes(name: str, version: str, index: str) -> Iterator[str]:
-    """The digests of a version's wheels that an image or a package may take."""
+def hashes(name: str, version: str, index: str) -> list[str]:
+    """The digests of a version's wheels that an image or a package may take.
+
+    Raises:
+        LookupError: a supported Python on one of the architectures has no wheel.
+    """
     accept = {"Accept": "application/vnd.pypi.simple.v1+json"}
     asked = Request(f"{index.rstrip('/')}/{name}/", headers=accept)  # noqa: S310
     with urlopen(asked, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310
         files: list[dict[str, Any]] = json.load(answer)["files"]
-    for file in files:
-        if file["filename"].endswith(".whl") and _suits(file["filename"], Version(version)):
-            yield file["hashes"]["sha256"]
+    wheels = {
+        file["hashes"]["sha256"]: tags
+        for file in files
+        if file["filename"].endswith(".whl") and (tags := _tags(file["filename"], Version(version)))
+    }
+    tags = frozenset[Tag]().union(*wheels.values())
+    for minor, machine in product(_PYTHONS, _MACHINES):
+        if not any(_serves(tag, minor, machine) for tag in tags):
+            place = f"Python 3.{minor} on {machine}"
+            raise LookupError(f"{index} has no wheel of {name} {version} for {place}; pin another")
+    return list(wheels)
 
 
-def _suits(filename: str, wanted: Version) -> bool:
+def _tags(filename: str, wanted: Version) -> frozenset[Tag]:
+    """What a wheel of the version runs on, of what is supported."""
     _, version, _, tags = parse_wheel_filename(filename)
-    return version == wanted and any(
-        _PLATFORM.fullmatch(tag.platform) and _runs(tag.interpreter, tag.abi) for tag in tags
+    return frozenset(
+        tag
+        for tag in tags
+        if version == wanted
+        and _PLATFORM.fullmatch(tag.platform)
+        and any(_runs(tag, minor) for minor in _PYTHONS)
     )
 
 
-def _runs(interpreter: str, abi: str) -> bool:
-    """Whether a supported CPython takes it."""
-    if interpreter == "py3":
+def _serves(tag: Tag, minor: int, machine: str) -> bool:
+    """Whether packages and images of an architecture, which have glibc, can take it."""
+    fits = tag.platform == "any" or re.fullmatch(f"(?:many)?linux.*_{machine}", tag.platform)
+    return bool(fits) and _runs(tag, minor)
+
+
+def _runs(tag: Tag, minor: int) -> bool:
+    """Whether a CPython takes it."""
+    if tag.interpreter == "py3":
         return True
-    numbers = re.fullmatch(r"cp3(\d+)", interpreter)
+    numbers = re.fullmatch(r"cp3(\d+)", tag.interpreter)
     if numbers is None:
         return False
-    return abi == "abi3" or (int(numbers[1]) >= _OLDEST_PYTHON and abi == interpreter)
+    built = int(numbers[1])
+    return built <= minor if tag.abi == "abi3" else (built, tag.abi) == (minor, tag.interpreter)
 
 
 if __name__ == "__main__":
