@@ -130,8 +130,7 @@ def _figures(
         first.seconds,
         "s",
         _MOST_SECONDS if is_largest else None,
-        f"{first.answer.wall_seconds:.1f} s in all, the store's {first.store_cpu_seconds:.1f} s "
-        f"of CPU; {first.answer.cpu_seconds:.1f} s of CPU of its own; {_asked(first.answer)}",
+        f"{first.answer.wall_seconds:.1f} s with it; {_asked(first.answer)}",
         is_row=not is_largest,
     )
     names = ("first", "later")
@@ -159,10 +158,7 @@ def _real() -> Iterator[Figure]:
 
 def _asked(answer: Answer) -> str:
     use = answer.document["use"]
-    return (
-        f"{use['queries']} queries, {use['received_bytes'] / 2**20:.1f} MiB, "
-        f"{use['samples'] / 1e6:.2f} million samples"
-    )
+    return f"{use['queries']} queries, {use['received_bytes'] / 2**20:.1f} MiB"
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Reading long profiles of each kind: megabytes a second, and memory at most."""
 
 import json
+import math
 import subprocess
 import sys
 import tempfile
@@ -26,12 +27,16 @@ _COMPARED_SIZES: Final = (0.03, 1.0, 6.0)
 
 def measure(options: Options) -> Iterator[Figure]:
     """Each in a process of its own, on a file of the size that was asked for."""
+    peaks: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
         for writer in WRITERS:
             path = Path(folder) / writer.name
             writer.write(path, _SIZES * options.replay_megabytes * 1e6)
-            yield from _ours(writer, path, _SIZES * options.replay_megabytes)
+            speed, memory = _ours(writer, path, _SIZES * options.replay_megabytes)
+            yield from (speed, memory)
+            peaks.append(memory.value or math.nan)
             path.unlink()
+        yield Figure("memory at most, of any format", max(peaks), "MiB", _MOST_MEBIBYTES)
         packed = WRITERS[1]
         path = Path(folder) / packed.name
         for size in _COMPARED_SIZES:
@@ -57,7 +62,7 @@ def _ours(writer: Writer, path: Path, unpacked_megabytes: float) -> Iterator[Fig
         result["mebibytes"],
         "MiB",
         _MOST_MEBIBYTES,
-        is_row=is_row,
+        is_row=True,
     )
 
 

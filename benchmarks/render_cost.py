@@ -94,10 +94,11 @@ def _of_node(name: str, scenario: str, most: float) -> Iterator[Figure]:
         times["dcgm"].append(1e3 * (time.perf_counter() - started))
     body = exposition.render().body
     series = sum(not line.startswith(b"#") for line in body.splitlines())
-    yield Figure(f"series of {name}", series)
+    yield Figure(f"series of {name}", series, is_row=True)
     yield Figure(f"rendering {name} as text, p50", quantile(times["text"], 0.5), "ms", most)
-    yield Figure(f"rendering {name} as OpenMetrics, p50", quantile(times["OpenMetrics"], 0.5), "ms")
-    yield Figure(f"rendering {name} as dcgm-exporter, p50", quantile(times["dcgm"], 0.5), "ms")
+    for text_format, other in (("OpenMetrics", "OpenMetrics"), ("dcgm-exporter", "dcgm")):
+        p50 = quantile(times[other], 0.5)
+        yield Figure(f"rendering {name} as {text_format}, p50", p50, "ms", is_row=True)
     yield Figure(
         f"rendering {name} once more, p50",
         quantile(times["again"], 0.5),

@@ -1,7 +1,7 @@
 """Stalls and culprits of logs at several rates, with and without owners, a column missing each."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -37,7 +37,8 @@ __all__ = ["evaluate"]
 
 _START: Final = DEFAULT_START + nanoseconds(3600 * 8 + 600)
 """Ten past eight: the first jobs with a straggler wait for it."""
-_RATES: Final = (("10 Hz, 90 s", 0.1, 90), ("1 Hz, 5 min", 1, 300), ("15 s, 1 h", 15, 3600))
+_USUAL_RATE: Final = "1 Hz, 5 min"
+_RATES: Final = (("10 Hz, 90 s", 0.1, 90), (_USUAL_RATE, 1, 300), ("15 s, 1 h", 15, 3600))
 _LOGS: Final = (*(name for name in COLUMNS if name.startswith("nvidia-smi")), "dcgmi dmon")
 _RULES: Final = {"hidden_stall", "rank_imbalance"}
 _STALLED: Final = 0.2
@@ -93,8 +94,12 @@ def evaluate(options: Options) -> Iterator[str]:
             total.setdefault(key, _Score()).merge(score)
     yield _HOW
     lines = ((columns, rate, *score.row()) for (rate, columns), score in total.items())
-    yield summarized(together(lines), _HEADINGS, sums_up=is_whole_log)
+    yield summarized(together(lines), _HEADINGS, sums_up=_is_shown)
     yield ""
+
+
+def _is_shown(line: Sequence[str]) -> bool:
+    return is_whole_log(line) and line[1] == _USUAL_RATE
 
 
 def _scores(file: Path) -> dict[tuple[str, str], _Score]:

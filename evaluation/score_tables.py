@@ -1,13 +1,13 @@
 """The scores as tables for people."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from evaluation.baselines import BASELINES
 from evaluation.claims import at_rest_or_at_work
 from evaluation.confusion import Confusion, Detection
 from evaluation.scores import OURS, Scores
-from measured import as_rows, table
+from measured import as_rows, summarized, table, with_rows
 from rightsizer.model.state import Condition, Tier
 from rightsizer.model.units import seconds
 
@@ -16,6 +16,8 @@ __all__ = ["baselines", "by_scenario", "by_state", "by_tier", "conditions"]
 _FLOORS: Final = {Tier.PROFILING: 0.95, Tier.POWER: 0.85}
 _TIERS: Final = (Tier.PROFILING, Tier.POWER, Tier.BASIC)
 _MISTAKES: Final = 5
+_USUAL: Final = 0.99
+_OTHERS: Final = f"The others have at least {_USUAL} in each.\n"
 _FALSE_IDLE: Final = "false idle, s per GPU-day"
 
 
@@ -101,18 +103,25 @@ def by_state(total: Scores) -> Iterator[str]:
     for tier in (Tier.PROFILING, Tier.POWER):
         plain, other = (total.confusions[OURS, tier, rough] for rough in (False, True))
         after = {row[0]: row[2:] for row in other.score_rows()}
-        states = table(
+        states = summarized(
             ((*row, *after.get(row[0], ("", "", ""))) for row in plain.score_rows()),
             (
                 *("state", "hours", "precision", "recall", "F1"),
                 *("disturbed: precision", "recall", "F1"),
             ),
+            sums_up=_is_below,
         )
-        text = f"#### States, {tier} tier\n\n{states}\n"
-        yield text if tier is Tier.PROFILING else as_rows(text)
+        text = f"#### States, {tier} tier\n\n{states}\n{_OTHERS}"
+        yield text if tier is Tier.PROFILING else as_rows(with_rows(text))
         headings = ("", "truth", "taken for", "hours", "of that truth")
         mistakes = table(_mistakes(plain, other), headings)
         yield as_rows(f"Most frequent mistakes:\n\n{mistakes}\n")
+
+
+def _is_below(line: Sequence[str]) -> bool:
+    """Whether any score of a row is below that of most."""
+    scores = [cell for cell in line[2:] if cell.replace(".", "").isdigit()]
+    return any(float(score) < _USUAL for score in scores)
 
 
 def _mistakes(plain: Confusion, disturbed: Confusion) -> Iterator[tuple[str, ...]]:
@@ -129,10 +138,9 @@ def conditions(total: Scores) -> Iterator[str]:
         plain, rough = (total.conditions[condition, disturbed] for disturbed in (False, True))
         hours = f"{plain.true_seconds / 3600:.1f}"
         lines.append((str(condition), hours, *_pair(plain), *_pair(rough)))
-    yield table(
-        lines, ("condition", "hours", "precision", "recall", "disturbed: precision", "recall")
-    )
-    yield "\nOn the profiling tier.\n"
+    headings = ("condition", "hours", "precision", "recall", "disturbed: precision", "recall")
+    yield summarized(lines, headings, sums_up=_is_below)
+    yield f"\nOn the profiling tier. {_OTHERS}"
 
 
 def _pair(detection: Detection) -> tuple[str, str]:
