@@ -1,6 +1,5 @@
 """Each engine's page, in the names of its versions."""
 
-import json
 from collections.abc import Mapping
 
 import pytest
@@ -334,31 +333,6 @@ def test_llama_cpp_is_read() -> None:
     assert values(text) == {Signal.REQUESTS_RUNNING: 2.0, Signal.REQUESTS_WAITING: 46.0}
 
 
-def test_page_of_a_router_is_refused() -> None:
-    """Its numbers are those of several engines, on GPUs of which none is this endpoint's."""
-    for series, label in (
-        ('vllm:num_requests_swapped{server="http://10.0.0.7:8000"} 0.0', "server"),
-        ('sglang_num_queue_reqs{tp_rank="0",worker_addr="grpc://10.0.0.7:8001"} 0', "worker_addr"),
-    ):
-        with pytest.raises(DriverError, match=f"a router's, whose label {label}"):
-            parse_page(page(series))
-
-
-def test_page_without_any_name_that_is_read_is_refused() -> None:
-    """It must not look like an engine without a queue; some have none before a request."""
-    for text in ('vllm:current_qps{server="http://a"} 3\n', "lmdeploy:num_running_requests 3\n"):
-        with pytest.raises(DriverError, match="none of those that are read"):
-            parse_page(text)
-    for name in ("nv_gpu_utilization", "sglang:max_total_num_tokens", "trtllm_request_success"):
-        assert values(f"{name}{{{MODEL}}} 1\n") == {}
-
-
-def test_page_of_rays_node_is_refused() -> None:
-    """It has the engines of all replicas on the node."""
-    with pytest.raises(DriverError, match="no metrics of a serving engine"):
-        parse_page('ray_vllm_num_requests_running{ReplicaId="a",WorkerId="b"} 3.0\n')
-
-
 @pytest.mark.parametrize(
     ("text", "engine"),
     [
@@ -461,21 +435,6 @@ def test_first_releases_of_trtllm_serve_have_no_prefix() -> None:
     assert parse_page(told(3.0, 2)).engine.name is EngineName.TENSORRT_LLM
     assert values(told(6.0, 3), told(3.0, 2)) == {Signal.REQUEST_LATENCY_SECONDS: 3.0}
     assert parse_page(f"num_requests_running{{{MODEL}}} 1\n{told(3.0, 2)}").engine.name == "nim"
-
-
-def test_page_in_a_json_string_is_read() -> None:
-    """llama.cpp of November 2025 quotes its page (#17384); other JSON is no page."""
-    quoted = json.dumps("# HELP llamacpp:requests_processing x\nllamacpp:requests_processing 3\n")
-    assert values(quoted) == {Signal.REQUESTS_RUNNING: 3.0}
-    for text in ("[]", '{"kv_cache": 1}', quoted[:-1]):
-        with pytest.raises(DriverError, match="is JSON; name the address"):
-            parse_page(text)
-
-
-def test_page_of_comments_alone_is_of_the_expected_engine() -> None:
-    """A runner without a loaded model says so in a comment."""
-    page_of_runner = parse_page("# No active runners\n", EngineName.LLAMA_CPP)
-    assert page_of_runner.engine.name is EngineName.LLAMA_CPP
 
 
 def test_latency_of_vllm_in_triton_is_vllms() -> None:
