@@ -185,6 +185,16 @@ def test_a_node_is_the_host_not_the_exporter_s_pod() -> None:
     assert node_of({**labels, "kubernetes_node": "node-b"}, {}) == "node-b"
 
 
+@pytest.mark.parametrize("label", ["pod", "exported_pod", "pod_name"])
+def test_a_host_named_like_the_pod_is_no_node(label: str) -> None:
+    """A cloud reports each GPU's pod as its host, and exporters' pods may have any name."""
+    labels = {"Hostname": "llm-0", label: "llm-0", "instance": "10.0.0.7:9400"}
+    assert node_of(labels, {"llm-0": "node-a"}) == "node-a"
+    assert node_of(labels, {}) == "10.0.0.7"
+    assert node_of({**labels, "NodeName": "node-b"}, {"llm-0": "node-a"}) == "node-b"
+    assert node_of({**labels, label: "llm-1"}, {}) == "llm-0"
+
+
 def test_metrics_tell_the_tier() -> None:
     """Names of all exporter versions are recognized."""
     assert tier_of_metrics({"dcgm_gpu_utilization", "dcgm_power_usage"}) is Tier.POWER

@@ -41,6 +41,19 @@ SPELLINGS: Final = {
         },
         ("exported_pod", "exported_namespace", "exported_container"),
     ),
+    "exporter_of_another_name": (
+        {
+            "UUID": "",
+            "Hostname": "gpu-metrics-x2v4b",
+            "NodeName": "node-a",
+            "modelName": "NVIDIA H100 80GB HBM3",
+            "pod": "gpu-metrics-x2v4b",
+            "namespace": "ops",
+            "container": "metrics",
+            "job": "ops",
+        },
+        ("exported_pod", "exported_namespace", "exported_container"),
+    ),
     "former": (
         {"uuid": "", "Hostname": "node-a", "modelName": "NVIDIA H100 80GB HBM3"},
         ("pod_name", "pod_namespace", "container_name"),

@@ -1,6 +1,5 @@
 """DCGM fields and dcgm-exporter counters, listed in `dcgm_fields.csv`, and its labels."""
 
-import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
@@ -131,8 +130,8 @@ _OTHERS: Final = {
     "cpucore": "it tells of a CPU",
     "cpu": "it tells of a CPU",
 }
-_EXPORTER: Final = re.compile("dcgm-exporter")
-"""Matches the exporter's own pod, which a scrape puts on series of unallocated GPUs."""
+EXPORTER: Final = "dcgm-exporter"
+"""In the name of the exporter's own pod, which a scrape puts on series of unallocated GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +184,7 @@ def holder_of(labels: Mapping[str, str]) -> Workload | None:
     pod = first(f"{prefix}pod", "pod_name")
     namespace = first(f"{prefix}namespace", "pod_namespace")
     container = first(f"{prefix}container", "container_name")
-    if pod and not _EXPORTER.search(pod):
+    if pod and EXPORTER not in pod:
         return workload_of_pod(namespace, pod, container)
     job = labels.get("hpc_job")
     if not job:

@@ -152,9 +152,8 @@ def _parts(devices: int, series_maximum: int) -> tuple[str, ...]:
 def _nodes(
     store: MetricStore, labels: Iterable[Mapping[str, str]], span: LookbackSpan
 ) -> Mapping[str, str]:
-    """Return the nodes of exporters that report their pod's name as host."""
-    hosts = (each.get(name, "") for each in labels for name in ("Hostname", "hostname"))
-    pods = POD_LABELS, {host for host in hosts if dcgm.EXPORTER in host}
+    """Return the nodes of pods that are reported as hosts."""
+    pods = POD_LABELS, {pod for each in labels for pod in dcgm.hosts_of(each)[1]}
     lately = LookbackSpan(span.end, _STEP)
     infos = object_labels(store, "kube_pod_info", pods, NODE_LABELS, lately)
     return {Pod.of(each).name: first_label(each, NODE_LABELS) for each in infos}
@@ -166,10 +165,7 @@ def _figures(store: MetricStore, report: SourceReport, now: Nanoseconds) -> Figu
         for field in dcgm.FIGURES
     )
     sums = {each: used.get(each, 0.0) + size + kept.get(each, 0.0) for each, size in free.items()}
-    return {
-        "memory_total_bytes": {**sums, **total},
-        "sm_clock_maximum_hertz": clock,
-    }
+    return {"memory_total_bytes": {**sums, **total}, "sm_clock_maximum_hertz": clock}
 
 
 def _figure(

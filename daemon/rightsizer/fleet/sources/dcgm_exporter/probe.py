@@ -21,6 +21,7 @@ from rightsizer.fleet.sources.series import (
 )
 from rightsizer.model.dcgm_fields import (
     DCGM_FIELDS,
+    EXPORTER,
     FORMER_DCGM_NAMES,
     INSTANCE_LABELS,
     NAME_LABELS,
@@ -145,15 +146,13 @@ HOLDER_LABELS: Final = (
 )
 _NODE_LABELS: Final = (
     *("Hostname", "hostname", "exported_node", "node", "kubernetes_node", "nodename"),
-    "k8s_node_name",
+    *("k8s_node_name", "NodeName"),
 )
 INDEX_LABELS: Final = ("gpu", "GPU", "gpu_index", "gpu_id", "device")
 FACT_LABELS: Final = (
     *(*DEVICE_LABELS, *INDEX_LABELS, *NAME_LABELS, "pci_bus_id", *PROFILE_LABELS),
     *("parent_uuid", *_NODE_LABELS, "instance"),
 )
-EXPORTER: Final = "dcgm-exporter"
-"""Part of the names of its own pods."""
 
 
 def device_of(labels: Mapping[str, str]) -> Entity | None:
@@ -163,12 +162,19 @@ def device_of(labels: Mapping[str, str]) -> Entity | None:
     return entity_of(labels)
 
 
-def node_of(labels: Mapping[str, str], node_of_pod: Mapping[str, str]) -> str:
-    """Return the host reported by the exporter, unless that is its own pod's name."""
+def hosts_of(labels: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """Return the nodes, and the pods (the exporter's or the holder's), that labels report."""
+    pods = {labels.get(label) for label in ("pod", "exported_pod", "pod_name")}
     names = [labels[label] for label in _NODE_LABELS if labels.get(label)]
-    hosts = (name for name in names if EXPORTER not in name)
-    known = (node_of_pod[name] for name in names if name in node_of_pod)
-    return next(hosts, "") or next(known, "") or instance_of(labels)
+    own = [name for name in names if EXPORTER in name or name in pods]
+    return [name for name in names if name not in own], own
+
+
+def node_of(labels: Mapping[str, str], node_of_pod: Mapping[str, str]) -> str:
+    """Return the reported node, else the node of a reported pod, else the scraped instance."""
+    nodes, pods = hosts_of(labels)
+    nodes += [node_of_pod[pod] for pod in pods if pod in node_of_pod]
+    return nodes[0] if nodes else instance_of(labels)
 
 
 NAME: Final = "dcgm-exporter"

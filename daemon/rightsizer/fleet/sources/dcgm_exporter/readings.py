@@ -25,7 +25,7 @@ from rightsizer.fleet.sources.dcgm_exporter.interval_queries import (
     times_recorded,
 )
 from rightsizer.fleet.sources.series import placed, runs_of, together
-from rightsizer.model.dcgm_fields import DcgmField
+from rightsizer.model.dcgm_fields import EXPORTER, DcgmField
 from rightsizer.model.driver_codes import ClockEvent
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.signal import Signal
@@ -33,7 +33,7 @@ from rightsizer.model.state import Condition
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Unit, convert, seconds
 
 # A scrape may set the exporter's own pod in place of the holder's.
-_NO_HOLDER: Final = f'exported_pod="",pod_name="",pod=~"|.*{dcgm.EXPORTER}.*"'
+_NO_HOLDER: Final = f'exported_pod="",pod_name="",pod=~"|.*{EXPORTER}.*"'
 
 
 @dataclass(frozen=True, slots=True)
