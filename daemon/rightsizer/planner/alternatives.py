@@ -38,12 +38,14 @@ class Alternative:
     """Change of the requirement, or of how it is met, with its result."""
 
     kind: str
-    """`quantization`, `training`, `layout`, `mig`; if nothing fits also `load`, `task`, and
-    `together` for several."""
+    """`quantization`, `training`, `layout`, `mig`, `disaggregation`; if nothing fits also `load`,
+    `task`, and `together` for several."""
     change: str
     candidate: PlanCandidate
     caution: str = ""
     """What to check before applying it."""
+    prompts: PlanCandidate | None = None
+    """GPUs for the prompts, if `candidate` computes the answers alone."""
 
 
 def alternatives(

@@ -100,6 +100,7 @@ def encode_plan(plan: GpuPlan, notes: tuple[str, ...] = ()) -> dict[str, Any]:
                 **attributes(each, "kind change"),
                 "caution": each.caution or None,
                 "candidate": encode_candidate(each.candidate),
+                "prompts": None if each.prompts is None else encode_candidate(each.prompts),
             }
             for each in plan.alternatives
         ],

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import Final
 
 from rightsizer.catalogue.board import Board
@@ -13,6 +14,7 @@ from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.planner.alternatives import Alternative, alternatives, remedies
 from rightsizer.planner.biller import Biller, PlanPrices
 from rightsizer.planner.candidate import PlanCandidate, ranked, rejected
+from rightsizer.planner.disaggregation import disaggregated
 from rightsizer.planner.growth import (
     GrowingKind,
     GrowthOutlook,
@@ -106,20 +108,23 @@ class Planner:
         found = ranked(offered(requirement, map(search(requirement).best, boards)))
         plan = GpuPlan(requirement, tuple(map(biller.billed, found)))
         by_key = {board.key: board for board in boards}
+        network = self.settings.serving.network_bytes_per_second
+        apart = partial(disaggregated, requirement, search=search, network_bytes_per_second=network)
         if plan.best is None:
             # All GPUs, and any layout.
             is_open = replace(requirement, parallel=None, tensor=None, gpus=())
             boards = tuple(self.catalogue.boards.values())
             least = ranked(offered(is_open, map(search(is_open).best, boards)))[0]
             nearest = [by_key[each.gpu] for each in plan.candidates[: settings.growth_candidates]]
-            others = remedies(requirement, nearest, search)
+            others = chain(remedies(requirement, nearest, search), apart(nearest))
             would = biller.billed(least) if least.fits else None
             return replace(plan, least=would, alternatives=biller.each_billed(others))
         fitting = [(by_key[each.gpu], each) for each in plan.candidates if each.fits]
         growing, leading = fitting[: settings.growth_candidates], fitting[: settings.alternatives]
         hours = self.settings.cost.hours_per_month
         kinds = growing_kinds(requirement, growing, search, hours)
-        others = alternatives(requirement, leading, search)
+        other = apart([board for board, _ in leading], together=plan.best)
+        others = chain(alternatives(requirement, leading, search), other)
         billed, outlook = biller.each_billed, growth_outlook(kinds, settings.switch_saving_ratio)
         steps = billed(growth_steps(kinds[0]) if kinds else ())
         return replace(plan, alternatives=billed(others), growth=steps, outlook=outlook)

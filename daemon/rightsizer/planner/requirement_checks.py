@@ -195,8 +195,8 @@ def _load(requirement: Requirement) -> Iterator[str]:
         yield f"load.output_tokens: {load.output_tokens:g} is negative; give 0 or more"
     if load.adapters < 0 or load.adapters % 1:
         yield f"load.adapters: {load.adapters:g} is no count; give 0 or more LoRA adapters"
-    if not 0 <= load.prefix_cache_ratio < 1:
-        fault = f"{load.prefix_cache_ratio:g} is not from 0 to below 1"
+    if not 0 <= load.prefix_cache_ratio <= 1:
+        fault = f"{load.prefix_cache_ratio:g} is not from 0 to 1"
         remedy = "give the share of the prompts' tokens that the cache holds, or leave it out"
         yield f"load.prefix_cache_ratio: {fault}; {remedy}"
 

@@ -267,8 +267,12 @@ def alternative_lines(plan: GpuPlan) -> Iterator[str]:
         memory = f", {candidate.memory.total_bytes / GIB:.0f} GiB of each"
         memory += ", may not fit" * candidate.is_memory_tight
         price = "" if cost is None else f", ${priced(cost, candidate.million_dollars)} a million"
+        if each.prompts is not None:
+            # The change states the price of both parts; this one is of the answers' GPUs.
+            price = ""
         caution = f"; {each.caution}" if each.caution else ""
-        text = f"{each.change}: {candidate}{speed}{time}{memory}{price}{caution}"
+        between = " " if each.prompts is not None else ": "
+        text = f"{each.change}{between}{candidate}{speed}{time}{memory}{price}{caution}"
         yield from wrapped(text, indent=2)
 
 

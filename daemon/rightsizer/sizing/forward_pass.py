@@ -20,11 +20,13 @@ from rightsizer.sizing.roofline import (
     group_sum_seconds,
     joined_gpus,
     matrix_flops_per_second,
+    other_servers,
     send_seconds,
 )
 from rightsizer.sizing.serving_memory import kv_cache, kv_cache_format, stored_parameters
 from rightsizer.sizing.settings import ServingModelSettings
 
+_BYTE = 1.0
 _BF16_BYTES = 2.0
 _TUNED_VENDOR = "NVIDIA"
 _CHUNK_TOKENS = 8192
@@ -240,7 +242,8 @@ class ForwardPass:
         each = total / chunks
         rows = requests / chunks if self.attention.is_causal else 0.0
         part = self.model.input_ratio or 1.0
-        one = self._products(each, rows, part).plus(self._exchange(each, part))
+        products = self._products(each, rows, part, is_prompt=True)
+        one = products.plus(self._exchange(each, part))
         attended = self.attention.of_prompt(tokens, cached_tokens)
         if self.model.experts > 1:
             layers = self.model.layers - self.model.dense_layers
@@ -253,7 +256,9 @@ class ForwardPass:
             whole = whole.plus(PassCost(bandwidth=seconds))
         return PassCost().plus(whole, self._times)
 
-    def _products(self, tokens: float, rows: float, part: float) -> PassCost:
+    def _products(
+        self, tokens: float, rows: float, part: float, *, is_prompt: bool = False
+    ) -> PassCost:
         """Cost of a fraction of all matrices except attention itself; `rows` pass the head."""
         number_format, gpus = self.number_format, self.layout.tensor
         head = self.count.head or self.count.embedding
@@ -262,7 +267,7 @@ class ForwardPass:
             tokens,
             part * self._common_bytes / gpus,
             self.flops_per_second,
-        ).plus(self.chosen_experts(tokens, self._stored_bytes), part)
+        ).plus(self.chosen_experts(tokens, self._stored_bytes, is_prompt=is_prompt), part)
         if not rows:
             return body
         adapted = self._adapters.read_bytes(rows) / self._read_bytes_per_second
@@ -281,7 +286,9 @@ class ForwardPass:
         tile_seconds = row_flops * self._tile_rows / flops_per_second
         return cost if cost.seconds >= tile_seconds else PassCost(compute=tile_seconds)
 
-    def chosen_experts(self, tokens: float, stored_bytes: float) -> PassCost:
+    def chosen_experts(
+        self, tokens: float, stored_bytes: float, *, is_prompt: bool = False
+    ) -> PassCost:
         """Cost of experts in all layers: each one processes few tokens, in kernels of its own."""
         experts, model, settings = self.experts, self.model, self.settings
         if not experts.expert_parameters:
@@ -298,13 +305,24 @@ class ForwardPass:
         vectors = fullest * model.experts_per_token * width * _BF16_BYTES
         # To the replica of the expert and back: each way is half of an all-reduce.
         sums = all_reduce_seconds(self.board, spread, vectors / gpus)
-        # Only tokens for experts on other servers.
-        outside = max(0.0, 1.0 - joined_gpus(self.board) / (spread * gpus))
-        sent = 2.0 * outside * (vectors / gpus) / settings.network_bytes_per_second
-        there_and_back = max(sums, sent)
+        there_and_back = max(sums, self._sent_seconds(tokens, width, is_prompt=is_prompt))
         moved = settings.expert_passes * layers * vectors / self._read_bytes_per_second
         starts = layers * settings.expert_layer_seconds
         return products.plus(PassCost(0.0, moved, layers * there_and_back, starts))
+
+    def _sent_seconds(self, tokens: float, width: float, *, is_prompt: bool) -> float:
+        """Time to send a layer's tokens to experts on other servers and back.
+
+        Prompts' tokens are sent once to each server, and on over its links; single tokens to each
+        expert, which has less latency (DeepEP). With weights of 8 bits they travel there in 8 bits,
+        and back in 16.
+        """
+        group, choices = self.layout.tensor * self.layout.expert, self.model.experts_per_token
+        servers = max(1.0, group / joined_gpus(self.board))
+        copies = other_servers(servers, choices) if is_prompt else choices * (1.0 - 1.0 / servers)
+        there = _BYTE if self._stored_bytes == _BYTE else _BF16_BYTES
+        sent_bytes = tokens * copies * width * (there + _BF16_BYTES) / self.layout.tensor
+        return sent_bytes / self.settings.network_bytes_per_second
 
     def _overlapped(self, flops: float, read_bytes: float, flops_per_second: float) -> PassCost:
         """Cost of products and reads of one kind: near the ridge, neither fully hides the other."""

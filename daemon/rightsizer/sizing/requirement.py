@@ -147,7 +147,8 @@ class RequestLoad:
     chunk_seconds: float | None = None
     """New audio per request of speech models; by default their maximum."""
     prefix_cache_ratio: float = 0.0
-    """Fraction of prompt tokens already in an engine's prefix cache."""
+    """Fraction of prompt tokens already in an engine's prefix cache; 1 if prompts arrive with their
+    cache, computed on other GPUs."""
     adapters: float = 0.0
     """LoRA adapters in memory beside the model; requests choose among them evenly."""
 

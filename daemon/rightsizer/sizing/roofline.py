@@ -153,6 +153,14 @@ def group_sum_seconds(
     return all_reduce_seconds(board, joined, payload_bytes) + between
 
 
+def other_servers(servers: float, choices: float) -> float:
+    """Mean number of servers beside a token's own that have experts which it chooses.
+
+    Each of its independent choices falls on any of the servers.
+    """
+    return (servers - 1.0) * (1.0 - math.pow(1.0 - 1.0 / servers, choices))
+
+
 class Bound(StrEnum):
     """Largest part of the time."""
 

@@ -156,7 +156,8 @@ class Server:
         self.is_causal = self.forward.attention.is_causal
         tokens = self.load.input_tokens
         cached_tokens = (self.load.prefix_cache_ratio if self.is_causal else 0.0) * tokens
-        self._prompts = partial(self.forward.prompts, tokens, cached_tokens=cached_tokens)
+        computed = partial(self.forward.prompts, tokens, cached_tokens=cached_tokens)
+        self._prompts = computed if cached_tokens < tokens else _no_prompts
         self.prompt = self._prompts()
         """One prompt, without the part in the prefix cache."""
         chunk = settings.chunk_tokens or math.inf
@@ -292,6 +293,10 @@ class Server:
         made = EstimateInterval(rate, rate / self.errors.above, rate * self.errors.below)
         first, between = self._first(batch.seconds, *waited), EstimateInterval.exactly(0.0)
         return Serving(first, between, made, batch.bound, served)
+
+
+def _no_prompts(_: float = 1.0) -> PassCost:
+    return PassCost()
 
 
 def _part(percentile: float | None) -> float | None:

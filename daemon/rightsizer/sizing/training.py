@@ -23,7 +23,12 @@ from rightsizer.sizing.requirement import (
     Recompute,
     Requirement,
 )
-from rightsizer.sizing.roofline import SERVER_GPUS, all_reduce_seconds, compute_format
+from rightsizer.sizing.roofline import (
+    SERVER_GPUS,
+    all_reduce_seconds,
+    compute_format,
+    other_servers,
+)
 from rightsizer.sizing.sample_rate import sample_step
 from rightsizer.sizing.serving_memory import adapted_widths
 from rightsizer.sizing.settings import SampleSettings, TrainingSettings
@@ -268,7 +273,7 @@ class TrainingStep:
         inside = all_reduce_seconds(self.board, min(group, self._linked), payload) / 2.0
         # A token crosses the network once per server with experts of its choice.
         servers = max(1.0, group / self._linked)
-        others = (servers - 1.0) * (1.0 - (1.0 - 1.0 / servers) ** shape.experts_per_token)
+        others = other_servers(servers, shape.experts_per_token)
         outside = others * tokens_bytes / self.settings.network_bytes_per_second
         return _LAYER_EXCHANGES * shape.mixed_layers / layout.pipeline * max(inside, outside)
 

@@ -1,0 +1,68 @@
+"""Disaggregation: prompts and answers of a served model on GPUs of their own."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from rightsizer.catalogue.board import Board
+from rightsizer.model.frozen import replace
+from rightsizer.planner.alternatives import Alternative
+from rightsizer.planner.candidate import PlanCandidate
+from rightsizer.planner.figures import dollars
+from rightsizer.planner.search import Search
+from rightsizer.sizing.models import Transformer
+from rightsizer.sizing.requirement import Requirement
+from rightsizer.sizing.serving_memory import kv_cache, kv_cache_format
+
+
+def disaggregated(
+    requirement: Requirement,
+    boards: Sequence[Board],
+    search: Callable[[Requirement], Search],
+    network_bytes_per_second: float,
+    together: PlanCandidate | None = None,
+) -> Iterator[Alternative]:
+    """Yield the cheapest GPUs for prompts beside others for answers, if that saves anything.
+
+    Steps then never wait for prompts, and each part has its own layout. Only for tokens at a rate:
+    without one, neither part has a size. `together` is the best that does both, or `None`.
+    """
+    load, rate, model = requirement.load, requirement.requests_per_second, requirement.model
+    is_answered = isinstance(model, Transformer) and not model.is_encoder
+    if rate is None or not is_answered or load.concurrency is not None or load.latency_ms:
+        return
+    cache_bytes = kv_cache(model, kv_cache_format(requirement.precision)).request_bytes(
+        load.input_tokens
+    )
+    first_ms = load.ttft_ms
+    if first_ms is not None:
+        first_ms -= 1e3 * cache_bytes / network_bytes_per_second
+        if first_ms <= 0.0:
+            return
+    is_open = replace(requirement, parallel=None, tensor=None)
+    # A prompt's first token comes with it.
+    asked = replace(load, output_tokens=1.0, tokens_per_second=rate, ttft_ms=first_ms, tpot_ms=None)
+    prompts = search(replace(is_open, load=asked))
+    answers = search(replace(is_open, load=replace(load, ttft_ms=None, prefix_cache_ratio=1.0)))
+    pairs = [(prompts.best(board), answers.best(board)) for board in boards]
+    pairs = [pair for pair in pairs if all(each.fits for each in pair)]
+    if not pairs:
+        return
+    first, then = min(pairs, key=_price)
+    if together is not None and _price((first, then)) >= _price((together,)):
+        return
+    sent = f"{rate * cache_bytes / 1e9:.3g} GB/s of cache cross the network"
+    whole = _price((first, then))
+    spread = f" ({first.layout})" if first.count > 1 else ""
+    cost = "" if whole[0] else f", ${dollars(whole[1])} an hour in all"
+    change = f"prompts on {first} of their own{spread}{cost}; answers on"
+    caution = f"{sent}, by an engine's disaggregated prefill"
+    yield Alternative("disaggregation", change, then, caution, first)
+
+
+def _price(candidates: Iterable[PlanCandidate]) -> tuple[bool, float]:
+    """Dollars an hour, or the number of GPUs if a price is unknown, which ranks last."""
+    found = tuple(candidates)
+    priced = [each.dollars_per_hour for each in found]
+    known = [each for each in priced if each is not None]
+    if len(known) < len(found):
+        return True, float(sum(each.count for each in found))
+    return False, sum(known)
