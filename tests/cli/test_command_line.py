@@ -89,6 +89,15 @@ def test_a_mistyped_command_is_told_the_nearest_before_the_list(capsys: Captured
     assert "'repaly' is no command; did you mean 'replay'? Commands: agent, " in fault
 
 
+def test_flag_before_the_command_is_told_its_place(capsys: Captured) -> None:
+    """The command is known; without one there is only the list."""
+    with pytest.raises(SystemExit) as ended:
+        main(["--url", "http://node:19400", "advise"])
+    assert ended.value.code == 2
+    said = "--url stands before the command; write 'rightsizer advise --url ...'"
+    assert said in faults_of(capsys)[-1]
+
+
 @pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.name)
 def test_a_command_is_found_by_its_own_name(entry: CommandEntry) -> None:
     """The list of names agrees with the command."""
@@ -235,7 +244,7 @@ def test_every_fault_of_a_configuration_is_reported_at_once(
         ["5:1", "history"],
         ["6:7", "log.format"],
     ]
-    assert "write it like '10m' or '1h30m'" in said[0]
+    assert "write it like '10m', '1h30m' or '7d'" in said[0]
     assert "did you mean 'interval'?" in said[1]
     assert "between 0.5 and 1" in said[2]
     assert "must be a mapping" in said[3]
@@ -346,7 +355,7 @@ def test_a_value_that_makes_no_sense_is_reported_with_its_flag(
 def test_advice_from_where_no_history_is(tmp_path: Path, capsys: Captured) -> None:
     """The error names the path, and the command that makes a history."""
     assert main(["advise", "--history.path", str(tmp_path / "no.db")]) == 1
-    assert "ask a running agent with --url http://127.0.0.1:19400" in faults_of(capsys)[0]
+    assert "name one with --history.path, or an agent with --url" in faults_of(capsys)[0]
     assert list(tmp_path.iterdir()) == []
 
 

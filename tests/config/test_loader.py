@@ -15,6 +15,8 @@ from rightsizer.io.yaml import dump_yaml
 from rightsizer.model.errors import ConfigurationError
 from sample_settings import Color, Job, Match, Policy, Settings, Store
 
+LIKE = "write it like '10m', '1h30m' or '7d'"
+
 
 def faults(text: str) -> list[str]:
     """The error lines shown for a text."""
@@ -88,7 +90,7 @@ policies:
     assert faults(text) == [
         "sample.yaml:1:18: stores.spare.colour: unknown key; did you mean 'color'?",
         "sample.yaml:3:3: job.share: must be between 0 and 1 (got -1.5)",
-        "sample.yaml:4:3: job.interval: '10x' is not a duration; write it like '10m' or '1h30m'",
+        f"sample.yaml:4:3: job.interval: '10x' is not a duration; {LIKE}",
         "sample.yaml:5:1: listne: unknown key; did you mean 'listen'?",
         "sample.yaml:7:5: policies[0].class: must be one of red, green, blue (got 'rot')",
         "sample.yaml:8:5: policies[1].class: is required (one of red, green, blue)",

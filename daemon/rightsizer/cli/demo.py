@@ -87,7 +87,8 @@ def run_demo(
     now = world_time()
     clock = DemoClock(now - now % five_minutes - nanoseconds(_DAY), demo.speed, world_time)
     if demo.days_before:
-        # Fail early on a port in use, before the preceding days are simulated.
+        # Fail early on a wrong name or a port in use, before the preceding days are simulated.
+        load_scenario(demo.scenario, built_in())
         listening_socket(parse_address(demo.listen_address)).close()
 
     def prepare(agent: Agent) -> None:

@@ -16,8 +16,6 @@ from rightsizer.console.flags import with_values
 from rightsizer.io.clock import SystemClock
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.units import nanoseconds
-from rightsizer.web.listener import listening_socket
-from rightsizer.web.settings import parse_address
 
 _ADDRESS: Final = "127.0.0.1:19400"
 _OTHER: Final = "127.0.0.1:19401"
@@ -27,7 +25,6 @@ _PATIENCE_SECONDS = 10.0
 def main(address: str = _ADDRESS) -> int:
     """Run in the foreground at an address; return the exit status."""
     try:
-        _check(address)
         trouble = _trouble()
         if trouble is not None:
             say(f"No GPU to read here: {trouble}\nRunning the built-in simulated node instead.")
@@ -35,18 +32,11 @@ def main(address: str = _ADDRESS) -> int:
         else:
             _run_agent(address)
     except RightsizerError as error:
-        print(f"rightsizer: {error}", file=sys.stderr)
+        # `make` takes no flags.
+        said = str(error).replace("--web.listen-address", f"`make run LISTEN={_OTHER}`")
+        print(f"rightsizer: {said}", file=sys.stderr)
         return error.exit_code
     return 0
-
-
-def _check(address: str) -> None:
-    """Raise `RightsizerError` for an address that cannot be used; `make` takes no flags."""
-    try:
-        listening_socket(parse_address(address)).close()
-    except RightsizerError as error:
-        other = f"`make run LISTEN={_OTHER}`"
-        raise type(error)(str(error).replace("--web.listen-address", other)) from None
 
 
 def _trouble() -> str | None:

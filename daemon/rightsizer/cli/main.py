@@ -214,11 +214,14 @@ class _RootParser(argparse.ArgumentParser):
 def _without_command(arguments: Sequence[str]) -> int:
     """Handle `--help` and `--version`; else show the list, or suggest a command."""
     parser = _RootParser()
+    names = [entry.name for entry in COMMANDS]
     if arguments and not arguments[0].startswith("-"):
-        names = [entry.name for entry in COMMANDS]
         near = near_words(arguments[0], names)
         hint = f"did you mean '{near[0]}'? " if near else ""
         parser.error(f"'{arguments[0]}' is no command; {hint}Commands: {', '.join(names)}")
+    if later := next((word for word in arguments if word in names), ""):
+        line = f"'{program()} {later} {arguments[0]} ...'"
+        parser.error(f"{arguments[0]} stands before the command; write {line}")
     parser.parse_args(arguments)
     parser.print_help(sys.stderr)
     return _USAGE

@@ -304,9 +304,10 @@ class Database:
                     return connection
                 return self._migrated_copy(connection)
         except (OSError, *DATABASE_ERRORS) as error:
+            is_other = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB
+            remedy = "" if is_other else "run this as a user who may read it, or "
             raise HistoryError(
-                f"{self._name} cannot be read: {error}; run this as a user who may "
-                "read it, or name another file"
+                f"{self._name} cannot be read: {error}; {remedy}name another file"
             ) from None
 
     def _migrated_copy(self, old: sqlite3.Connection) -> sqlite3.Connection:

@@ -101,7 +101,7 @@ def parse_duration(text: str) -> float:
     if not parts or "".join(number + unit for number, unit in parts) != text:
         if text.startswith("-"):
             raise ValueError(f"'{text}' is negative; leave out the -")
-        raise ValueError(f"'{text}' is not a duration; write it like '10m' or '1h30m'")
+        raise ValueError(f"'{text}' is not a duration; write it like '10m', '1h30m' or '7d'")
     return sum(
         float(number) / _PER_SECOND[unit]
         if unit in _PER_SECOND

@@ -75,6 +75,7 @@ _WORD_START: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _ABBREVIATIONS: Final = {
     "pcie": "PCIe",
     "nvlink": "NVLink",
+    "gpus": "GPUs",
     **{word: word.upper() for word in ("numa", "gpu", "mig", "cuda", "sm", "nvml", "dram", "mps")},
 }
 

@@ -127,7 +127,7 @@ def near_models(name: str) -> list[str]:
     """Return similar names of the table, nearest first."""
     known = {_key(row["name"]): row["name"] for row in _rows().values()}
     asked = _key(name.rpartition("/")[2])
-    alike = [key for key in known if key[:2] == asked[:2]]
+    alike = [key for key in known if key[:1] == asked[:1]]
     return [known[key] for key in near_words(asked, alike, _NAMED, _LIKENESS)]
 
 
