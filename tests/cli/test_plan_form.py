@@ -69,7 +69,7 @@ def test_choices_are_what_the_planner_takes() -> None:
     [
         ("rps=20", "model: give a name as on the hubs"),
         ("model=llama-9x&rps=1", "model: 'llama-9x' is none of the models that are known by name"),
-        ("model=sdxl&rps=2x", "rps: must be a number (got '2x')"),
+        ("model=sdxl&rps=2x", "Requests a second: must be a number (got '2x')"),
         ("model=sdxl&rqs=2", "rqs: is no field; there are"),
     ],
 )

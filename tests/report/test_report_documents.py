@@ -13,8 +13,10 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from readings import DAY, EPOCH, HOUR, gpu
-from report_samples import HOSTILE, device_facts, report_facts
+from report_samples import HOSTILE, device_facts, finding, report_facts
 from rightsizer.agent.report_document import REPORT_FORMATS
+from rightsizer.model.advice import Advice, AdviceState
+from rightsizer.model.finding import Savings
 from rightsizer.model.state import State
 from rightsizer.report.builder import report_model
 from rightsizer.report.model import ReportModel
@@ -62,6 +64,18 @@ def test_a_document_is_as_it_was(name: str, golden: GoldenFile) -> None:
     text = document(name)
     golden(f"report.{SUFFIXES[name]}", text)
     assert document(name) == text
+
+
+def test_text_says_which_recommendation_is_an_alternative() -> None:
+    """Its savings are not in the sum."""
+    pieces = [
+        finding(id=name, exclusive_group="g", savings=Savings(1.0, 1.0, dollars, dollars))
+        for name, dollars in (("a", 2.0), ("b", 1.0))
+    ]
+    advice = tuple(Advice(each, AdviceState.ACTIVE, EPOCH, EPOCH) for each in pieces)
+    text = document("text", advice=advice)
+    assert text.index("explain a") < text.index("     Instead of 1: ") < text.index("explain b")
+    assert text.count("Instead of") == 1
 
 
 def test_html_is_well_formed_and_needs_nothing_else() -> None:

@@ -41,6 +41,7 @@ FIELDS: Final[Mapping[str, tuple[FormField, ...]]] = {
     for group, rows in groupby(table_rows(__file__, "form.csv"), itemgetter("group"))
 }
 """By group, in display order; the model comes before them."""
+_LABELS: Final = {field.word: field.label for fields in FIELDS.values() for field in fields}
 
 
 def form_document(query: str, planner: Planner) -> str:
@@ -57,8 +58,14 @@ def form_document(query: str, planner: Planner) -> str:
         try:
             plans = _plans(given, planner)
         except (RequirementError, UsageError) as error:
-            fault = "\n".join(line.removeprefix("--") for line in str(error).splitlines())
+            fault = "\n".join(map(_by_label, str(error).splitlines()))
     return plan_page(plans, fields=FIELDS, given=given, models=known_names(), fault=fault)
+
+
+def _by_label(fault: str) -> str:
+    """Name the field of a fault as the form does."""
+    word, colon, rest = fault.removeprefix("--").partition(":")
+    return f"{_LABELS.get(word, word)}{colon}{rest}"
 
 
 def _plans(

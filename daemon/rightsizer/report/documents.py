@@ -11,7 +11,7 @@ from rightsizer.io.terminal import aligned, width
 from rightsizer.model.advice import OPEN_STATES, AdviceState
 from rightsizer.report import charts, figures, labels, summary
 from rightsizer.report.charts import ChartColumn, stacked_columns
-from rightsizer.report.labels import GROUP_NAMES, action_label
+from rightsizer.report.labels import GROUP_NAMES, action_label, uncapitalized
 from rightsizer.report.model import DeviceRow, ReportDay, ReportModel
 from rightsizer.report.summary import saved_text, summary_of
 from rightsizer.report.template import rendered
@@ -151,9 +151,12 @@ def _to_change(model: ReportModel) -> Iterator[str]:
         yield "Nothing to change is known."
         return
     yield "What to change:"
+    firsts: dict[str, int] = {}
     for place, row in enumerate(model.advice[:_ADVICE], 1):
-        yield from _wrapped(row.summary, f"{place:3}. ")
+        first = firsts.setdefault(row.exclusive_group or row.id, place)
         action = action_label(row.action, row.finding)
+        action = action if first == place else f"Instead of {first}: {uncapitalized(action)}"
+        yield from _wrapped(row.summary, f"{place:3}. ")
         yield from _wrapped(f"{action}; {saved_text(row.savings)}", "     ")
         yield f"     rightsizer explain {row.id}"
     for place, finding in enumerate(model.findings[: max(0, _ADVICE - len(model.advice))], 1):
