@@ -71,11 +71,6 @@ class Watched:
     until: Nanoseconds
     tasks: list[PeriodicTask] = field(default_factory=list)
 
-    @property
-    def name(self) -> str:
-        """That of the source."""
-        return self.source.name
-
     def read(self) -> Snapshot | None:
         """The next snapshot, after whatever is due."""
         now = self.clock.time()

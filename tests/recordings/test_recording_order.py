@@ -157,7 +157,6 @@ def test_rotated_logs_are_one_recording(replay: Replays, write: Writes) -> None:
     new = write(_csv([(3, "a", 0.3), (4, "a", 0.4)]), "log.csv")
     played = replay(new, packed)
     assert played.values("a", Signal.GPU_BUSY) == [0.1, 0.2, 0.3, 0.4]
-    assert played.source.name == "log.csv and 1 more"
 
 
 def test_a_slower_file_holds_for_two_of_its_intervals(replay: Replays, write: Writes) -> None:

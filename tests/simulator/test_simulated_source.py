@@ -147,11 +147,6 @@ def test_two_sources_give_the_same_bytes() -> None:
         assert next_of(one) == next_of(other)
 
 
-def test_a_source_tells_its_name() -> None:
-    """It shows the scenario."""
-    assert source_of("t4-pair", 0.0).name == "simulated (t4-pair)"
-
-
 def test_readings_carry_the_pressure_of_their_owner() -> None:
     """A data loader's CPU pressure is on its own GPU, not on its neighbors'."""
     snapshot = next_of(source_of("eight-gpu-node", 9.0))

@@ -65,7 +65,6 @@ class SimulatedSource:
 
         The default start is a fixed Monday at midnight, UTC; without a duration it never ends.
         """
-        self.name = f"simulated ({scenario.name})"
         self._next = DEFAULT_START if start is None else start
         self._heard_until = self._next - 1
         self._interval = interval

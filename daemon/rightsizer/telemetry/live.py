@@ -40,8 +40,6 @@ class LiveSource:
     and why the rest is not.
     """
 
-    name = "nvml"
-
     def __init__(  # noqa: PLR0913 - all sources of a live node.
         self,
         *,

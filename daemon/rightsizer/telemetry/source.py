@@ -18,10 +18,6 @@ OPERATOR: Final = "operator"
 class SnapshotSource(Protocol):
     """A driver, a recording or a simulation; readers cannot tell which."""
 
-    @property
-    def name(self) -> str:
-        """Display name, such as `nvml`, `simulated (eight-gpu-node)`, `log.csv`."""
-
     def read(self) -> Snapshot | None:
         """Return the next snapshot, or `None` at the end.
 

@@ -189,7 +189,6 @@ def _shared(recorded: Sequence[tuple[Holding, ...]]) -> tuple[Holding, ...]:
 class RecordedSource:
     """A surveyed recording, one snapshot per poll; created by `open_recording`."""
 
-    name: str
     devices: tuple[Device, ...]
     interval: Nanoseconds
     warnings: tuple[str, ...]
@@ -261,7 +260,6 @@ def open_recording(  # noqa: PLR0913 - facts stated by the user.
             snapshots = _snapshots(rows, found, devices, held)
             remarks = list(_losses(found, devices))
         return RecordedSource(
-            texts[0].path.name + (f" and {len(texts) - 1} more" if len(texts) > 1 else ""),
             devices,
             interval or _ASSUMED_INTERVAL,
             (*_warnings(notes, interval, stated, len(devices)), *remarks, *held.remarks()),
