@@ -117,6 +117,7 @@ def test_names_of_nvml_are_those_of_boards_that_it_knows() -> None:
         ("h100 sxm5", ["H100-SXM5-80GB", "H100-SXM5-96GB"]),
         ("amd hbm3e", ["MI325X", "MI355X"]),
         ("GeForce Ada", ["RTX4090"]),
+        ("24GB GeForce Ada", ["RTX4090"]),
         ("no such thing", []),
     ],
 )

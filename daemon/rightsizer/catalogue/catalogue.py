@@ -284,7 +284,9 @@ def read_document(file: Path) -> Document:
 def _identification(board: Board) -> str:
     names = (board.key, *board.names, *board.other_names)
     kind = (board.vendor, board.architecture, board.form_factor, board.memory_type)
-    return " ".join((*names, *kind)).lower()
+    nominal = board.nominal_memory_bytes
+    size = () if nominal is None else (f"{nominal / 1e9:g}GB",)
+    return " ".join((*names, *kind, *size)).lower()
 
 
 def completed(device: Device, board: Board) -> Device:

@@ -88,8 +88,9 @@ def _unknown(word: str, parser: argparse.ArgumentParser, command: Command) -> st
     asked, _, value = word.partition("=")
     flags = _FLAG.findall(parser.format_usage())
     meant = command.meant.get(asked.lstrip("-").replace("-", "_").lower())
-    near = near_words(asked, flags) if asked.startswith("-") else []
-    spelled = near[0] + (f"={value}" if value else "") if near else ""
+    words = [flag.lstrip("-") for flag in flags]
+    near = near_words(asked.lstrip("-"), words) if asked.startswith("-") else []
+    spelled = f"--{near[0]}" + (f"={value}" if value else "") if near else ""
     remedy = meant or (f"did you mean {spelled}?" if near else "")
     known = f"'{program()} {command.name} --help' lists what it takes"
     what = "flag" if asked.startswith("-") else "argument"
