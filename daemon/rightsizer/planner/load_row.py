@@ -141,6 +141,8 @@ def _unused(model: Model) -> Iterator[tuple[str, str]]:
     if unit not in {WorkUnit.TOKENS, WorkUnit.AUDIO_SECONDS}:
         for key in ("output_tokens", "tpot_ms"):
             yield key, "answers in one pass; give latency"
+        for key in ("speculative_tokens", "acceptance_ratio"):
+            yield key, "answers in one pass"
     if not isinstance(model, Transformer):
         yield "input_tokens", f"works in {unit}"
         yield "adapters", "has no engine that serves adapters"

@@ -46,6 +46,7 @@ _UNTRAINABLE: Final = (
 )
 """Formats whose weights cannot be trained; fp8 and nvfp4 are used beside 16-bit weights."""
 _ZERO_STAGES: Final = 3
+_MOST_PROPOSED: Final = 32
 _LEAST_PERCENTILE: Final = 50.0
 _MOST_PERCENTILE: Final = 99.99
 
@@ -195,6 +196,12 @@ def _load(requirement: Requirement) -> Iterator[str]:
         yield f"load.output_tokens: {load.output_tokens:g} is negative; give 0 or more"
     if load.adapters < 0 or load.adapters % 1:
         yield f"load.adapters: {load.adapters:g} is no count; give 0 or more LoRA adapters"
+    if not 0 <= load.speculative_tokens <= _MOST_PROPOSED or load.speculative_tokens % 1:
+        fault = f"{load.speculative_tokens:g} is no count from 0 to {_MOST_PROPOSED}"
+        yield f"load.speculative_tokens: {fault}; 1 to 5 are usual"
+    if not 0 <= load.acceptance_ratio <= 1:
+        remedy = "give the accepted share of proposed tokens, as the engine counts it"
+        yield f"load.acceptance_ratio: {load.acceptance_ratio:g} is not from 0 to 1; {remedy}"
     if not 0 <= load.prefix_cache_ratio <= 1:
         fault = f"{load.prefix_cache_ratio:g} is not from 0 to 1"
         remedy = "give the share of the prompts' tokens that the cache holds, or leave it out"

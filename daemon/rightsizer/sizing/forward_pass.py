@@ -106,8 +106,10 @@ class Attention:
         self._latent_width = 2.0 * rank + rotated if rank else self._head_width
         """The same for a new token; latent attention works on its compressed cache."""
 
-    def of_new_tokens(self, requests: float, context_tokens: float) -> PassCost:
-        """Attention of one new token per request to all earlier tokens."""
+    def of_new_tokens(
+        self, requests: float, context_tokens: float, tokens_each: float = 1.0
+    ) -> PassCost:
+        """Attention of new tokens of each request to all earlier ones, whose cache is read once."""
         cache = self._cache
         picked = context_tokens
         if self.model.indexer is not None:
@@ -119,8 +121,8 @@ class Attention:
         # Tokens seen by one new token, over all layers.
         whole = self.model.attending_layers - self._windowed
         seen = self._windowed * min(context_tokens, self._window) + whole * context_tokens
-        compute = self._compute_seconds(requests * seen, self._latent_width)
-        compute += self._index_seconds(requests * context_tokens)
+        compute = self._compute_seconds(requests * tokens_each * seen, self._latent_width)
+        compute += self._index_seconds(requests * tokens_each * context_tokens)
         return PassCost(compute, requests * read / self.bytes_per_second)
 
     def of_prompt(self, tokens: float, cached_tokens: float = 0.0) -> PassCost:
@@ -222,14 +224,22 @@ class ForwardPass:
             self._times /= settings.other_vendor_experts_ratio
         """Factor on the counted time."""
 
-    def decode(self, requests: float, context_tokens: float) -> PassCost:
-        """Cost of one token per request, all requests divided among pipeline stages."""
+    def decode(self, requests: float, context_tokens: float, proposed: float = 0.0) -> PassCost:
+        """Cost of one token per request, all requests divided among pipeline stages.
+
+        Proposed tokens are verified with it; before that, a layer of its own and the head make each
+        of them (multi-token prediction, EAGLE).
+        """
         each, part = max(1.0, requests / self.layout.pipeline), 1.0 - self.model.input_ratio
-        attended = self.attention.of_new_tokens(each, context_tokens)
-        cost = self._products(each, each, part).plus(attended)
+        tokens, layer = each * (1.0 + proposed), part / self.model.layers
+        attended = self.attention.of_new_tokens(each, context_tokens, 1.0 + proposed)
+        cost = self._products(tokens, tokens, part).plus(attended)
         beside = requests * self.model.layers * self.settings.request_layer_seconds
         beside += self.settings.step_seconds
-        cost = cost.plus(self._exchange(each, part)).plus(PassCost(latency=beside))
+        cost = cost.plus(self._exchange(tokens, part)).plus(PassCost(latency=beside))
+        if proposed:
+            draft = self._products(each, each, layer).plus(self._exchange(each, layer))
+            cost = cost.plus(draft, proposed)
         return PassCost().plus(cost, self._times)
 
     def prompts(self, tokens: float, requests: float = 1.0, cached_tokens: float = 0.0) -> PassCost:

@@ -1,5 +1,6 @@
 """Requirement: model, task, load, and constraints on hardware."""
 
+import math
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
@@ -149,6 +150,11 @@ class RequestLoad:
     prefix_cache_ratio: float = 0.0
     """Fraction of prompt tokens already in an engine's prefix cache; 1 if prompts arrive with their
     cache, computed on other GPUs."""
+    speculative_tokens: float = 0.0
+    """Tokens that a draft head proposes in each step, for the model to verify together."""
+    acceptance_ratio: float = 0.75
+    """Fraction of proposed tokens that are accepted, each if those before it are. The default is
+    below that of the first one by DeepSeek-V3's head, 0.85 to 0.9 (arXiv:2412.19437, 5.4.3)."""
     adapters: float = 0.0
     """LoRA adapters in memory beside the model; requests choose among them evenly."""
 
@@ -157,6 +163,14 @@ class RequestLoad:
         """Whether requests arrive at a rate, regardless of the number in flight."""
         is_rate = self.tokens_per_second is not None and self.concurrency is None
         return is_rate and not self.is_closed
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Mean number of tokens that a step adds to an answer (arXiv:2211.17192, equation 1)."""
+        proposed, accepted = self.speculative_tokens, self.acceptance_ratio
+        if accepted >= 1.0:
+            return proposed + 1.0
+        return (1.0 - math.pow(accepted, proposed + 1.0)) / (1.0 - accepted)
 
     @property
     def has_targets(self) -> bool:

@@ -163,6 +163,7 @@ class Server:
         chunk = settings.chunk_tokens or math.inf
         self._prompts_together = chunk / max(1.0, tokens - cached_tokens)
         self._answer = max(1.0, self.load.output_tokens)
+        self._tokens_per_step = self.load.tokens_per_step
         self.capacity = _capacity(memory, available_bytes)
         """Requests per replica that fit in its KV cache; others wait for one to end."""
         most = settings.requests_maximum
@@ -244,14 +245,15 @@ class Server:
         return running * data * self._answer / self._round(running).seconds
 
     def _step(self, running: float) -> PassCost:
-        return self.forward.decode(running, self.load.input_tokens + self._answer / 2.0)
+        context_tokens = self.load.input_tokens + self._answer / 2.0
+        return self.forward.decode(running, context_tokens, self.load.speculative_tokens)
 
     def _round(self, running: float) -> AnswerRound:
-        answer, step = self._answer, self._step(running)
-        beside = (running - 1.0) / answer / self.memory.layout.pipeline
+        steps, step = max(1.0, self._answer / self._tokens_per_step), self._step(running)
+        beside = (running - 1.0) / steps / self.memory.layout.pipeline
         prompt = self._prompt_beside(beside)
         # Total work of the GPUs for a round of answers, independent of when prompts arrive.
-        residence = answer * step.seconds + (1.0 + answer * beside) * prompt.seconds
+        residence = steps * step.seconds + (1.0 + steps * beside) * prompt.seconds
         return AnswerRound(step, prompt, beside, residence)
 
     def _prompt_beside(self, others: float) -> PassCost:
@@ -275,9 +277,9 @@ class Server:
         # Prompts computed with a step may be cheaper than modeled, but hardly more expensive.
         whole = step.seconds + prompt.seconds * beside
         low = step.seconds + prompt.seconds * beside / self.settings.errors.prompts_factor
-        low, high = 1e3 * low / self.errors.below, 1e3 * whole * self.errors.above
-        between = EstimateInterval(1e3 * whole, low, high)
-        made = EstimateInterval(rate, rate * between.value / high, rate * between.value / low)
+        low, high = low / self.errors.below, whole * self.errors.above
+        between = EstimateInterval(whole, low, high).scaled(1e3 / self._tokens_per_step)
+        made = EstimateInterval(rate, rate * whole / high, rate * whole / low)
         ttft, bound = self._first(first, asked, running, residence), step.plus(prompt, beside).bound
         return Serving(ttft, between, made, bound, served)
 
