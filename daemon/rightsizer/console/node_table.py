@@ -222,11 +222,14 @@ def _headline(frame: NodeFrame) -> Text:
     working = len(rows) - idle - stalled - silent
     opened = sum(each["closed"] is None for each in frame.report["advice"])
     boards = {row.board for row in rows}
-    gpus = f"x {min(boards)}" if len(boards) == 1 and all(boards) else "GPUs"
+    devices = frame.report["devices"]
+    instances = sum(bool(each["mig_profile"]) for each in devices)
+    gpus = f"x {min(boards)}" if len(boards) == 1 and all(boards) and not instances else "GPUs"
+    divided = f", {instances} MIG instances" if instances else ""
     counts = ((idle, "idle"), (stalled, "stalled"), (silent, "unknown"))
     rest = "".join(f", {count} {word}" for count, word in counts if count)
     return Text.assemble(
-        (f"{len(rows)} {gpus}: {working} working{rest}", "bold"),
+        (f"{len(devices) - instances} {gpus}{divided}: {working} working{rest}", "bold"),
         f"   {opened} to do   {frame.report['agent']['source']}",
     )
 
