@@ -3,6 +3,7 @@
 Every line must arrive with the right device, signal, unit and holder, or say why it is of no use.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import isclose
@@ -22,6 +23,7 @@ from rightsizer.telemetry.dcgm.series import (
 
 __all__ = ["evaluate", "verdict"]
 
+_HOST: Final = re.compile(r'\b[Hh]ostname="([^"]+)"')
 READ: Final = "read"
 WEAKER: Final = "weaker than another"
 MISSING: Final = "said to be missing"
@@ -35,11 +37,13 @@ def evaluate(folder: Path) -> Iterator[str]:
     rows, wrong = [], []
     unused: Counter[tuple[str, str]] = Counter()
     for file in sorted(folder.glob("*.prom")):
-        text = file.read_text(encoding="utf-8")
-        page, lines = DcgmExpositionParser(built_in()).read(text), lines_of(text.splitlines())
-        found = [(line, verdict(line, lines, page)) for line in lines]
+        found, devices = [], 0
+        for text in _by_node(file.read_text(encoding="utf-8")):
+            page, lines = DcgmExpositionParser(built_in()).read(text), lines_of(text.splitlines())
+            found += [(line, verdict(line, lines, page)) for line in lines]
+            devices += len(page.devices)
         counts = Counter(said for _, said in found)
-        numbers = (len(lines), len(page.devices), *(counts[each] for each in _VERDICTS))
+        numbers = (len(found), devices, *(counts[each] for each in _VERDICTS))
         rows.append((file.name, *map(str, numbers)))
         unused.update(_because(line) for line, said in found if said == UNUSED)
         wrong += [f"- {file.name}: `{line.text}`" for line, said in found if said == WRONG]
@@ -49,6 +53,23 @@ def evaluate(folder: Path) -> Iterator[str]:
         yield f"- `{metric}` ({count}): {because}"
     yield ""
     yield from wrong
+
+
+def _by_node(text: str) -> list[str]:
+    """A page of each node whose lines are in a file of excerpts; a reader takes one node's."""
+    lines = text.splitlines()
+    hosts = [found[1] if (found := _HOST.search(line)) else "" for line in lines]
+    names = dict.fromkeys(filter(None, hosts))
+    if len(names) < 2:
+        return [text]
+    return [
+        "".join(
+            f"{line}\n"
+            for line, host in zip(lines, hosts, strict=True)
+            if host == name or line.startswith("#")
+        )
+        for name in names
+    ]
 
 
 def verdict(line: Line, lines: Sequence[Line], page: ExporterPage) -> str:

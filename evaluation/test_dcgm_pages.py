@@ -61,3 +61,17 @@ def test_a_folder_of_pages_is_reported(tmp_path: Path) -> None:
 
     assert "| a.prom | 13    | 1       | 10   |" in report
     assert "- `DCGM_FI_DEV_VGPU_LICENSE_STATUS` (1): a license is neither load" in report
+
+
+def test_excerpts_of_several_nodes_are_read_one_by_one(tmp_path: Path) -> None:
+    """A reader refuses them together; a file of them is scored all the same."""
+    text = page().replace("{gpu=", '{Hostname="one",gpu=')
+    others = page().replace("{gpu=", '{Hostname="two",gpu=').replace("GPU-0000", "GPU-ffff")
+    (tmp_path / "two.prom").write_text(text + others)
+    (tmp_path / "one.prom").write_text(text)
+    one, two = (
+        [int(cell) for cell in row.split("|")[2:-1]]
+        for row in "\n".join(evaluate(tmp_path)).splitlines()[2:4]
+    )
+
+    assert two == [2 * count for count in one]
