@@ -1,7 +1,7 @@
 """Profilers' files, read by the product and straight from their raw events, side by side."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from rightsizer.model.profile import DeviceProfile, Profile
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.registry import open_profile
 
-__all__ = ["evaluate"]
+__all__ = ["beside_raw", "evaluate"]
 
 _FOLDER: Final = "profiles"
 _ENDINGS: Final = (".gz", ".sqlite", ".pb", ".csv", ".log", "summary.txt", "result_0.txt")
@@ -33,12 +33,22 @@ _NANOSECONDS: Final = 5e-9
 """What sums of doubles and of whole nanoseconds may differ by."""
 
 
-def evaluate(options: Options) -> Iterable[str]:
-    """Every file of the folder, and how many agree with their raw events."""
-    if options.truth is None or not (options.truth / _FOLDER).is_dir():
-        skipped = f"Skipped: RIGHTSIZER_TRUTH does not name a folder with `{_FOLDER}`.\n"
-        return [skipped, *beside_planted(), *beside_gpu()]
-    folder = options.truth / _FOLDER
+def evaluate(options: Options) -> Iterator[str]:
+    """Every file beside its raw events, labels, planted faults, and another reader."""
+    folder = None if options.truth is None else options.truth / _FOLDER
+    if folder is None or not folder.is_dir():
+        yield f"Skipped: RIGHTSIZER_TRUTH does not name a folder with `{_FOLDER}`.\n"
+    else:
+        yield from beside_raw(folder)
+        yield from beside_labels(folder)
+    yield from beside_planted()
+    yield from beside_gpu()
+    if folder is not None and folder.is_dir():
+        yield from beside_peer(folder / "pytorch")
+
+
+def beside_raw(folder: Path) -> Sequence[str]:
+    """How many files of a folder agree with their raw events, and those that do not."""
     rows = [row for path in _files(folder) for row in _rows(folder, path)]
     wrong = [row for row in rows if "no" in row[6:8] or "of" in row[8]]
     how = (
@@ -50,10 +60,6 @@ def evaluate(options: Options) -> Iterable[str]:
         table(_by_format(rows, wrong), ("format", "files", "totals", "equal")) + "\n",
         *([table(wrong, _HEADINGS) + "\n"] if wrong else []),
         f"{len(rows) - len(wrong)} of {len(rows)} rows agree.\n",
-        *beside_labels(folder),
-        *beside_planted(),
-        *beside_gpu(),
-        *beside_peer(folder / "pytorch"),
     ]
 
 

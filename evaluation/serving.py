@@ -24,7 +24,7 @@ from rightsizer.sizing.parameters import count_parameters
 from rightsizer.sizing.serving import Serving
 from rightsizer.sizing.settings import ServingModelSettings
 
-__all__ = ["closed_form_ms", "evaluate"]
+__all__ = ["beside_peer", "closed_form_ms", "evaluate", "measured_errors"]
 
 MEDIAN_FLOOR: Final = 1.11
 TAIL_FLOOR: Final = 1.35
@@ -61,14 +61,19 @@ _ON_GPUS: Final = (
 
 
 def evaluate(options: Options) -> Iterator[str]:
-    """Errors by model, cross-validated, what may explain the misfits, how much intervals cover."""
+    """Errors on simulated arrivals, on published figures, and on measured rows."""
     yield from arrival_errors()
     yield from published_errors()
     if options.truth is None or not (options.truth / FILE).is_file():
         yield from interval_coverage(None)
         yield f"Skipped: RIGHTSIZER_TRUTH does not name a folder with `{FILE}`.\n"
         return
-    read = list(read_rows(options.truth / FILE))
+    yield from measured_errors(options.truth)
+
+
+def measured_errors(truth: Path) -> Iterator[str]:
+    """Errors by model, cross-validated, what may explain the misfits, how much intervals cover."""
+    read = list(read_rows(truth / FILE))
     apart = set_apart(read)
     judged = [(row, server_of(row).at(row.concurrency)) for row in read]
     groups = list(_groups(judged, apart))
@@ -77,7 +82,7 @@ def evaluate(options: Options) -> Iterator[str]:
     yield _ON_FILES
     headings = ("time to the first token", "rows", "median", "p90")
     yield summarized(_first_tokens(groups), headings, sums_up=_sums_up)
-    yield from _beside_peer(options.truth / FILE, groups)
+    yield from beside_peer(truth / FILE, groups)
     fitted = ("rows", "us a layer, ns a request", "median", "p90", "")
     computed = [row for row in read if row.file not in apart]
     held_out, headings = _held_out(computed), ("left out", *fitted)
@@ -85,9 +90,9 @@ def evaluate(options: Options) -> Iterator[str]:
     yield as_rows("\n".join(_behind(read, judged, apart)))
     yield table(_coverage(groups), ("90% intervals", "rows", "covered"))
     yield _ON_INTERVALS
-    yield from interval_coverage(options.truth)
-    if (options.truth / OFFLINE_FILE).is_file():
-        yield from _offline(options.truth / OFFLINE_FILE)
+    yield from interval_coverage(truth)
+    if (truth / OFFLINE_FILE).is_file():
+        yield from _offline(truth / OFFLINE_FILE)
 
 
 def _sums_up(line: Sequence[str]) -> bool:
@@ -170,7 +175,8 @@ def _first_tokens(groups: Groups) -> Iterator[tuple[str, ...]]:
         yield (title, str(len(group)), *_factors(_first(group)))
 
 
-def _beside_peer(path: Path, groups: Groups) -> Iterator[str]:
+def beside_peer(path: Path, groups: Groups) -> Iterator[str]:
+    """The same errors beside those of a planner of other people, or why it is not there."""
     try:
         peer = peer_times(path)
     except Absent as reason:

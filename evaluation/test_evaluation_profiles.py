@@ -6,37 +6,31 @@ from pathlib import Path
 
 from evaluation.options import Options
 from evaluation.profile_findings import beside_gpu, beside_labels, beside_planted
-from evaluation.profiles import evaluate
+from evaluation.profiles import beside_raw, evaluate
 from evaluation.raw_profiles import raw_totals
 from profile_examples import loader_bound_trace
 from profile_nsight import NsightExport, details_page
 from profile_xplane import WORKED, space, viewer_trace
 
 
-def _evaluated(truth: Path) -> str:
-    return "\n".join(evaluate(Options(truth=truth)))
-
-
 def test_a_folder_that_is_not_there_is_skipped(tmp_path: Path) -> None:
     """The message has the reason."""
-    assert "Skipped" in _evaluated(tmp_path)
+    assert next(evaluate(Options(truth=tmp_path))).startswith("Skipped: RIGHTSIZER_TRUTH does not")
 
 
 def test_reader_and_raw_events_agree(tmp_path: Path) -> None:
     """Covers each format that has totals of its own."""
-    folder = tmp_path / "profiles"
-    folder.mkdir()
-    loader_bound_trace(folder, "torch.json.gz")
+    loader_bound_trace(tmp_path, "torch.json.gz")
     export = NsightExport()
     export.kernel(1_000, 3_000)
     export.graph(2_500, 6_000)
-    export.write(folder / "export.sqlite")
-    (folder / "space.xplane.pb").write_bytes(space(WORKED))
-    (folder / "viewer.trace.json.gz").write_bytes(viewer_trace(WORKED))
+    export.write(tmp_path / "export.sqlite")
+    (tmp_path / "space.xplane.pb").write_bytes(space(WORKED))
+    (tmp_path / "viewer.trace.json.gz").write_bytes(viewer_trace(WORKED))
     section = "GPU Speed Of Light Throughput"
-    (folder / "ncu.csv").write_text(details_page([(section, "Duration", "ns", "2,000")]), "utf-8")
+    (tmp_path / "ncu.csv").write_text(details_page([(section, "Duration", "ns", "2,000")]), "utf-8")
 
-    output = _evaluated(tmp_path)
+    output = "\n".join(beside_raw(tmp_path))
     assert " no " not in output.partition("rows agree")[0].partition("|---")[2]
     for name in ("torch.json.gz", "export.sqlite", "space.xplane.pb", "viewer.trace", "ncu.csv"):
         assert name in output

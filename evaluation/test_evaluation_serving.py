@@ -10,13 +10,14 @@ import pytest
 
 from evaluation import serving, serving_peer
 from evaluation.options import Options
-from evaluation.serving import closed_form_ms, evaluate
+from evaluation.serving import beside_peer, closed_form_ms, evaluate, measured_errors
 from evaluation.serving_apart import is_computed_in_full, readings, server_of, set_apart
 from evaluation.serving_fit import Constants, Linear, fit
 from evaluation.serving_intervals import interval_coverage
 from evaluation.serving_offline import OFFLINE_FILE, offline_rows, predicted
 from evaluation.serving_peer import PeerTimes, peer_times
 from evaluation.serving_published import published_errors, published_mixtures, published_rates
+from evaluation.serving_queue import arrival_errors
 from evaluation.serving_truth import FILE, Row, read_rows
 from measured import with_rows
 from profiler_environment import Absent
@@ -130,7 +131,7 @@ def test_errors_are_reported_by_group_and_left_out(
     """Constants are those in use; rows that aiconfigurator answers are compared."""
     estimate = {"r1": PeerTimes(154, 2 * 15.9), "r2": PeerTimes(413, 2 * 25.6)}
     monkeypatch.setattr(serving, "peer_times", lambda _: estimate)
-    text = "\n".join(evaluate(Options(truth=truth)))
+    text = "\n".join(measured_errors(truth))
 
     lines = [
         [cell.strip() for cell in line.split("|")[1:3]] for line in text.splitlines() if "|" in line
@@ -156,7 +157,7 @@ def test_a_peer_that_cannot_be_had_is_said(truth: Path, monkeypatch: pytest.Monk
         raise Absent("no place to install it")
 
     monkeypatch.setattr(serving, "peer_times", absent)
-    text = "".join(evaluate(Options(truth=truth)))
+    text = "".join(beside_peer(truth / FILE, ()))
     assert "Not beside aiconfigurator: no place to install it." in text
 
 
@@ -231,6 +232,15 @@ def test_intervals_cover_nine_in_ten() -> None:
     assert assumed >= 85.0
 
 
+def test_arrivals_are_compared_for_each_burstiness_and_share() -> None:
+    """A short simulation fills every cell; first tokens of Poisson arrivals are met even by it."""
+    shown, _ = arrival_errors(requests=40)
+    lines = [line.split("|")[1:-1] for line in shown.splitlines() if line.startswith("|")][2:]
+    rows = {name.strip(): [cell.strip() for cell in cells] for name, *cells in lines}
+    assert [cells[0] for cells in rows.values()] == ["20"] * 12
+    assert float(rows["Poisson, mean"][2]) < 0.25
+
+
 def test_offline_rows_are_the_median_over_systems(tmp_path: Path) -> None:
     """Values are the closed division's tokens a second; other scenarios and boards are omitted."""
     path = tmp_path / OFFLINE_FILE
@@ -250,9 +260,15 @@ def test_offline_rows_are_the_median_over_systems(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", [None, Path("/nonexistent")])
-def test_without_the_truth_it_is_skipped(folder: Path | None) -> None:
-    """The message names the missing file."""
-    assert f"`{FILE}`" in "".join(evaluate(Options(truth=folder)))
+def test_without_the_truth_it_is_skipped(
+    folder: Path | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message names the missing file; other parts do not depend on it."""
+    for other in ("arrival_errors", "published_errors"):
+        monkeypatch.setattr(serving, other, lambda other=other: [other])
+    first, second, *_, last = evaluate(Options(truth=folder))
+    assert (first, second) == ("arrival_errors", "published_errors")
+    assert f"`{FILE}`" in last
 
 
 def _measured(linear: Linear, tpot_ms: float) -> Row:

@@ -73,10 +73,11 @@ def read_links(node: SimulatedNode, unit: SimulatedDevice, time: Nanoseconds) ->
     board, gpu = unit.slot.board, unit.spot.gpu
     health, links = node.health(unit.device.uuid, time), link_count(board)
     counters = node.counters(unit.device.uuid, time)
+    speed, is_switched = link_megabytes_per_second(board) * _MEGABYTE, has_switches(board)
     found: list[Nvlink] = []
     for link in range(links):
-        peer = peer_of_link(board, gpu, link, len(node.units))
-        if peer is None and not has_switches(board):
+        peer = None if is_switched else peer_of_link(board, gpu, link, len(node.units))
+        if peer is None and not is_switched:
             continue
         if link in health.links_down:
             found.append(Nvlink(link, is_up=False))
@@ -87,7 +88,7 @@ def read_links(node: SimulatedNode, unit: SimulatedDevice, time: Nanoseconds) ->
                 link,
                 is_up=True,
                 generation=board.nvlink_generation,
-                bytes_per_second=link_megabytes_per_second(board) * _MEGABYTE,
+                bytes_per_second=speed,
                 remote_pci_bus_id=None if peer is None else node.units[peer].device.pci_bus_id,
                 leads_to_switch=peer is None,
                 receive_bytes=counters.nvlink_receive_bytes / links,
