@@ -1,8 +1,7 @@
-"""Syntax trees of files, each parsed once, and their statements without expressions."""
+"""Syntax trees of files, and their statements without expressions."""
 
 import ast
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 __all__ = ["statements", "tree_of"]
@@ -10,9 +9,8 @@ __all__ = ["statements", "tree_of"]
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
-@cache
 def tree_of(file: Path) -> ast.Module:
-    """The tree of a file."""
+    """The tree of a file; hundreds of megabytes for all files, so that none is kept."""
     return ast.parse(file.read_text(encoding="utf-8"))
 
 
