@@ -233,11 +233,11 @@ def test_intervals_cover_nine_in_ten() -> None:
 
 
 def test_arrivals_are_compared_for_each_burstiness_and_share() -> None:
-    """A short simulation fills every cell; first tokens of Poisson arrivals are met even by it."""
+    """A short run fills every row, and meets the first tokens of Poisson arrivals."""
     shown, _ = arrival_errors(requests=40)
-    lines = [line.split("|")[1:-1] for line in shown.splitlines() if line.startswith("|")][2:]
+    lines = [line.split("|")[1:-1] for line in shown.splitlines() if "| 20 " in line]
     rows = {name.strip(): [cell.strip() for cell in cells] for name, *cells in lines}
-    assert [cells[0] for cells in rows.values()] == ["20"] * 12
+    assert len(rows) == 12
     assert float(rows["Poisson, mean"][2]) < 0.25
 
 
