@@ -17,6 +17,7 @@ CONFIGURATION: Final = """\
 sources: {simulated: {scenario: /etc/rightsizer/node.yaml}, nvml: {abandon_after: 2s}}
 sampling: {interval: 200ms}
 history: {flush_interval: 1s}
+web: {metrics: {level: full}}
 """
 SCENARIO: Final = """\
 name: node
