@@ -1,6 +1,7 @@
 """One GPU history in every dcgm-exporter's spelling: equal states and equal holders."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 import pytest
@@ -89,11 +90,15 @@ def life(names: tuple[str, str, str]) -> list[Phase]:
 def store() -> Iterator[PrometheusStore]:
     """A fleet in which each GPU is exported in another spelling."""
     past = EstatePast()
-    for number, (labels, names) in enumerate(SPELLINGS.values()):
+    for number, (spelling, (labels, names)) in enumerate(SPELLINGS.items()):
         label = "UUID" if "UUID" in labels else "uuid"
-        past.device(
-            life(names), **{"instance": f"10.0.0.{number}:9400", **labels, label: gpu(number)}
-        )
+        phases = life(names)
+        if spelling == "all_small":
+            phases = [
+                replace(each, values={name.lower(): value for name, value in each.values.items()})
+                for each in phases
+            ]
+        past.device(phases, **{"instance": f"10.0.0.{number}:9400", **labels, label: gpu(number)})
     with stored(past) as found:
         yield found
 

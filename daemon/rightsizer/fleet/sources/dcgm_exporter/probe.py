@@ -89,9 +89,9 @@ _POWER: Final = frozenset({"DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_POWER_USAGE_I
 
 
 def spellings(field: DcgmField) -> tuple[str, ...]:
-    """Return the current name, that of dcgm-exporter 1.x, and the form of relays for counters."""
-    former = _FORMER.get(field.name)
-    return (field.name, *((former,) if former else ()), f"{field.name}_total")
+    """Return the current name, that of dcgm-exporter 1.x, and those of relays."""
+    name, small = field.name, field.name.lower()
+    return tuple(dict.fromkeys((name, _FORMER.get(name, small), small, f"{name}_total")))
 
 
 DIVIDED_NAMES: Final = frozenset(
@@ -124,7 +124,7 @@ def presence_spellings() -> tuple[str, ...]:
 
 def tier_of_metrics(metrics: Iterable[str]) -> Tier:
     """Return the highest tier that the metrics of a fleet support."""
-    found = {FORMER_DCGM_NAMES.get(name, name).removesuffix("_total") for name in metrics}
+    found = {FORMER_DCGM_NAMES.get(name, name.upper()).removesuffix("_TOTAL") for name in metrics}
     if found & _PROFILING:
         return Tier.PROFILING
     if not found & _BUSY:
