@@ -1,18 +1,17 @@
 """Recommendations whose savings add up: of exclusive ones, or ones on the same GPUs, the best."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Savings
-from rightsizer.model.frozen import dataclass, fields
+from rightsizer.model.frozen import fields
 
 _Piece = TypeVar("_Piece")
 _SAVINGS: Final = frozenset(each.name for each in fields(Savings))
 
 
-@dataclass(frozen=True, slots=True)
-class ExclusiveKey:
+class ExclusiveKey(NamedTuple):
     """Properties of a recommendation that determine with which others its savings add up."""
 
     id: str
@@ -32,17 +31,6 @@ class ExclusiveKey:
         group, devices = advice["exclusive_group"], advice["devices"]
         return cls(advice["id"], group, devices, savings_of(advice))
 
-    @property
-    def rank(self) -> tuple[float, float, str]:
-        """Sort key: largest savings first."""
-        return -self.savings.dollars_per_hour, -self.savings.gpus, self.id
-
-    @property
-    def about(self) -> set[tuple[str, str]]:
-        """What no other recommendation may be about: a GPU is saved once."""
-        of_group = {("group", self.exclusive_group)} if self.exclusive_group else set()
-        return {("device", uuid) for uuid in self.devices} | of_group
-
 
 def savings_of(advice: Mapping[str, Any]) -> Savings:
     """Return the savings that an agent states, whatever its version adds to them."""
@@ -55,12 +43,17 @@ def compatible(advice: Iterable[_Piece], key_of: Callable[[_Piece], ExclusiveKey
 
     What costs more than it saves is left out.
     """
+
+    def rank(pair: tuple[ExclusiveKey, _Piece]) -> tuple[float, float, str]:
+        savings = pair[0].savings
+        return -savings.dollars_per_hour, -savings.gpus, pair[0].id
+
     taken: set[tuple[str, str]] = set()
     found = []
-    for key, piece in sorted(
-        ((key_of(piece), piece) for piece in advice), key=lambda pair: pair[0].rank
-    ):
-        if key.savings.dollars_per_hour >= 0 and taken.isdisjoint(key.about):
+    for key, piece in sorted(((key_of(piece), piece) for piece in advice), key=rank):
+        about = {("GPU", uuid) for uuid in key.devices}
+        about |= {("group", key.exclusive_group)} if key.exclusive_group else set()
+        if key.savings.dollars_per_hour >= 0 and taken.isdisjoint(about):
             found.append(piece)
-            taken |= key.about
+            taken |= about
     return found

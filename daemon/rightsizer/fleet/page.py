@@ -12,6 +12,7 @@ from rightsizer.fleet.text import used_by
 from rightsizer.model import units
 from rightsizer.model.finding import Savings
 from rightsizer.report import figures, labels
+from rightsizer.report.advice_rows import sum_known
 from rightsizer.report.figures import number
 from rightsizer.report.labels import HOURS_A_DAY, first_names, readable_name
 from rightsizer.report.template import rendered
@@ -36,7 +37,7 @@ def fleet_document(answer: _JsonMapping, *, has_plan_form: bool = False) -> str:
         pools=sorted(answer["pools"], key=lambda pool: (-pool["gpus"], pool["name"])),
         offered=_offered,
         steps_of=_steps_of,
-        gpus=_sum(combined, "gpus_low"),
+        gpus=sum_known(each["gpus_low"] for each in combined),
         daily=_daily(combined),
         has_plan_form=has_plan_form,
         team_name=partial(used_by, is_several=len(answer["clusters"]) > 1),
@@ -72,17 +73,11 @@ def _steps_of(offers: Sequence[_JsonMapping]) -> str:
     return _cut("; ".join(steps))
 
 
-def _sum(savings: Sequence[_JsonMapping], key: str) -> float | None:
-    """Sum known values; `None` if there are none."""
-    known = [each[key] for each in savings if each[key] is not None]
-    return sum(known) if known else None
-
-
 def _daily(savings: Sequence[_JsonMapping]) -> EstimateInterval | None:
     """Return the total dollars a day; `None` without known prices."""
-    ends = [_sum(savings, f"dollars_per_hour_{end}") for end in ("low", "high")]
-    low, high = (None if each is None else each * HOURS_A_DAY for each in ends)
+    low = sum_known(each["dollars_per_hour_low"] for each in savings)
+    high = sum_known(each["dollars_per_hour_high"] for each in savings)
     if low is None or high is None:
         return None
     points = (Savings(**each).dollars_per_hour for each in savings)
-    return EstimateInterval(sum(points) * HOURS_A_DAY, low, high)
+    return EstimateInterval(sum(points), low, high).scaled(HOURS_A_DAY)

@@ -263,10 +263,9 @@ def _places(address: Address) -> Iterator[tuple[socket.AddressFamily, tuple[Any,
 def _remedy(error: OSError | None, address: Address) -> str:
     code = error.errno if error is not None else None
     if code == errno.EADDRINUSE:
-        process = listening_process(address.port)
         by, stop = "", f"what listens there (`ss -ltnp 'sport = :{address.port}'` names it)"
-        if process is not None:
-            by, stop = f" by process {process.pid} ({process.name})", f"it (`kill {process.pid}`)"
+        if (process := listening_process(address.port)) is not None:
+            by, stop = " by process {} ({})".format(*process), f"it (`kill {process[0]}`)"
         return f"the port is in use{by}; stop {stop} or choose another with --web.listen-address"
     if code == errno.EACCES:
         return "not permitted; choose a port above 1023 with --web.listen-address"

@@ -99,8 +99,8 @@ def check_web_port(place: CheckContext) -> Check:
             troubles.append(f"{text}: {refusal.strerror}")
         elif is_listened_at(address.host, address.port):
             process = listening_process(address.port)
-            by = "" if process is None else f" by process {process.pid} ({process.name})"
-            notes.append(f"{text} is taken{by or '; by the agent, if it runs'}")
+            by = "; by the agent, if it runs" if process is None else " by process {} ({})"
+            notes.append(f"{text} is taken{by.format(*process or ())}")
         else:
             troubles.append(f"{text}: {refusal.strerror}")
     if troubles:
