@@ -149,6 +149,7 @@ def test_a_span_without_data_says_so(history: Path, capsys: Captured) -> None:
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
+        (("--from", "2100-01-01"), "--from: lies after the end of the history"),
         (("--from", "2026-01-02", "--to", "2026-01-01"), "--to: is not after --from"),
         (("--from", "1999-01-01"), "--from: lies more than 366 days before"),
         (("--from", "2026-01-01", "--last", "7d"), "--last: --from already says"),

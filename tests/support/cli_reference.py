@@ -20,8 +20,8 @@ _HEAD: Final = """\
 As in `--help`. Options override environment variables, and these the file
 ([configuration](configuration.md)). Durations are written like `90s`, `10m`, `7d`.
 
-Exit status: 0 done, 1 failed, 2 usage, 78 bad configuration, 130 interrupted. Answers go to
-standard output, errors to standard error.
+Exit status: 0 done, 1 failed or nothing fits, 2 usage, 78 bad configuration, 130 interrupted.
+Answers go to standard output, errors to standard error.
 """
 _COLLECTOR: Final = "`--collector."
 _COLLECTORS: Final = (

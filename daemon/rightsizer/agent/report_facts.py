@@ -125,7 +125,9 @@ def _span(
     if since < first <= since + _HOUR:
         since = first  # The history begins within this hour, so nothing is missing.
     if until <= since:
-        raise UsageError("--to: is not after --from, so that nothing lies between them")
+        fault = "--to: is not after --from, so that nothing lies between them"
+        late = "--from: lies after the end of the history; name an earlier time"
+        raise UsageError(late if query.until is None else fault)
     if until - since > _LONGEST_SPAN:
         raise UsageError(
             "--from: lies more than 366 days before the end of the report; no history goes so far "
