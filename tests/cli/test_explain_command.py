@@ -162,6 +162,13 @@ def test_log_that_names_gpus_by_index_has_no_promql() -> None:
     assert "index:" not in text.partition("How to")[0]
 
 
+def test_expired_advice_says_what_that_is() -> None:
+    """On a demonstration it is closed minutes after it was read."""
+    advice = Advice(whole(), AdviceState.EXPIRED, NOW, NOW, closed=NOW)
+    text = explanation_text(explain_advice(advice, Rules()))
+    assert "\n  expired: over, superseded, or its workload is gone\n" in text
+
+
 def test_advice_of_a_history_is_explained(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -227,6 +227,10 @@ def test_explained_and_claimed_from_afar(place: Place, capsys: Captured) -> None
     assert capsys.readouterr().out.startswith("Claimed by ana: ")
     assert len(place.ledger.acts) == 1
 
+    (closed,) = (each.id for each in place.ledger.advice if not each.is_open)
+    assert main(["explain", closed, *login]) == 0
+    assert "dismissed by ana" in capsys.readouterr().out
+
     assert main(["claim", found, "--url", url]) != 0
     assert "give --user and --password-file" in capsys.readouterr().err
     assert main(["explain", "nothing", *login]) != 0

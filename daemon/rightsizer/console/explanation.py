@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from rightsizer.io.terminal import wrapped
+from rightsizer.model.advice import AdviceState
 from rightsizer.model.device import BY_INDEX
 from rightsizer.model.units import format_duration, percent_text
 from rightsizer.report.evidence_labels import evidence_labels, value_label
@@ -13,6 +14,7 @@ from rightsizer.report.json_encoder import JsonObject
 from rightsizer.report.labels import action_label, dollars_label, gpus_label
 
 _INDENT: Final = "  "
+_EXPIRED: Final = "over, superseded, or its workload is gone"
 _SHOWN_APART: Final = ("window_seconds", "known_seconds", "coverage_ratio", "tier")
 """Evidence shown in the first line."""
 
@@ -137,7 +139,8 @@ def _lifecycle(lifecycle: JsonObject | None) -> Iterator[str]:
         yield "no advice: this is what the rule says now"
         return
     by = f" by {lifecycle['actor']}" if lifecycle["actor"] else ""
-    why = f": {lifecycle['why']}" if lifecycle["why"] else ""
+    usual = _EXPIRED if lifecycle["state"] == AdviceState.EXPIRED else ""
+    why = f": {lifecycle['why'] or usual}" if lifecycle["why"] or usual else ""
     yield f"{lifecycle['state']}{by}{why}"
     for name in ("opened", "updated", "expires", "closed", "verified"):
         if lifecycle[name] is not None:
