@@ -66,7 +66,7 @@ def test_a_document_is_as_it_was(name: str, golden: GoldenFile) -> None:
     assert document(name) == text
 
 
-def test_text_says_which_recommendation_is_an_alternative() -> None:
+def test_documents_say_which_recommendation_is_an_alternative() -> None:
     """Its savings are not in the sum."""
     pieces = [
         finding(id=name, exclusive_group="g", savings=Savings(1.0, 1.0, dollars, dollars))
@@ -76,6 +76,8 @@ def test_text_says_which_recommendation_is_an_alternative() -> None:
     text = document("text", advice=advice)
     assert text.index("explain a") < text.index("     Instead of 1: ") < text.index("explain b")
     assert text.count("Instead of") == 1
+    assert document("html", advice=advice).count("<h3>2. Instead of 1: ") == 1
+    assert document("markdown", advice=advice).count("### 2. Instead of 1: ") == 1
 
 
 def test_html_is_well_formed_and_needs_nothing_else() -> None:

@@ -13,7 +13,7 @@ from rightsizer.report import charts, figures, labels, summary
 from rightsizer.report.charts import ChartColumn, stacked_columns
 from rightsizer.report.labels import GROUP_NAMES, action_label, uncapitalized
 from rightsizer.report.model import DeviceRow, ReportDay, ReportModel
-from rightsizer.report.summary import saved_text, summary_of
+from rightsizer.report.summary import alternatives, saved_text, summary_of
 from rightsizer.report.template import rendered
 
 _FROM_ISO_YEAR: Final = 5
@@ -50,6 +50,7 @@ def markdown_document(model: ReportModel, timezone: dt.tzinfo) -> str:
 
 def _values(model: ReportModel, timezone: dt.tzinfo) -> dict[str, Any]:
     return {
+        "alternatives": alternatives(model.advice),
         "ended": tuple(state for state in AdviceState if state not in OPEN_STATES),
         "figures": figures,
         "labels": labels,
@@ -151,11 +152,11 @@ def _to_change(model: ReportModel) -> Iterator[str]:
         yield "Nothing to change is known."
         return
     yield "What to change:"
-    firsts: dict[str, int] = {}
+    firsts = alternatives(model.advice)
     for place, row in enumerate(model.advice[:_ADVICE], 1):
-        first = firsts.setdefault(row.exclusive_group or row.id, place)
         action = action_label(row.action, row.finding)
-        action = action if first == place else f"Instead of {first}: {uncapitalized(action)}"
+        if row.id in firsts:
+            action = f"Instead of {firsts[row.id]}: {uncapitalized(action)}"
         yield from _wrapped(row.summary, f"{place:3}. ")
         yield from _wrapped(f"{action}; {saved_text(row.savings)}", "     ")
         yield f"     rightsizer explain {row.id}"

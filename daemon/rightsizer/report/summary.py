@@ -1,6 +1,6 @@
 """Summary of the report in a few sentences, at the start of every format."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from rightsizer.model.advice import AdviceState
@@ -14,7 +14,7 @@ from rightsizer.report.labels import (
     action_label,
     unknown_parts,
 )
-from rightsizer.report.model import ReportHealth, ReportModel, SavingsSummary
+from rightsizer.report.model import AdviceRow, ReportHealth, ReportModel, SavingsSummary
 
 _MOST_CAUSES: Final = 3
 
@@ -145,3 +145,13 @@ def _listed(parts: Sequence[str], *, has_more: bool = False) -> str:
     if has_more:
         return f"{', '.join(parts)}, and more"
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def alternatives(rows: Sequence[AdviceRow]) -> Mapping[str, int]:
+    """Return the place, from 1, of the recommendation that each alternative replaces, by id."""
+    firsts: dict[str, int] = {}
+    places = {
+        row.id: (place, firsts.setdefault(row.exclusive_group or row.id, place))
+        for place, row in enumerate(rows, 1)
+    }
+    return {name: first for name, (place, first) in places.items() if first != place}
