@@ -142,10 +142,12 @@ def test_a_look_that_was_killed_begins_where_it_was(
         with subprocess.Popen(
             look_command(config, *AT), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         ) as process:
-            assert reached.wait(30)
-            family = _children(process.pid)
-            process.kill()
-            process.wait(10)
+            try:
+                assert reached.wait(60)
+                family = _children(process.pid)
+            finally:
+                process.kill()
+                process.wait(10)
         # While the store still keeps all of them waiting.
         eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in family), 20)
         go_on.set()

@@ -3,24 +3,17 @@
 import html
 import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
-
+from browser import IN_A_BROWSER, browse
 from profiles_built import device, profile
 from rightsizer.model.profile import FrameUse, ProfileTimeline, TimelineLane
 from rightsizer.profiler.page import profile_document
 from rightsizer.profiler.profile_encoder import encode_profile_answer
 from rightsizer.profiler.workload import ProfiledWorkload
 
-CHROMIUM: Final = shutil.which("chromium")
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed"),
-]
+pytestmark = IN_A_BROWSER
 KEY: Final = """
 const press = (key, target = document.activeElement) =>
   target.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
@@ -41,11 +34,7 @@ def run_script(script: str, folder: Path, **changes: Any) -> Any:
     document = re.sub("<meta http-equiv=.Content-Security-Policy.[^>]*>", "", document)
     file = folder / "page.html"
     file.write_text(document.replace("</body>", f"{run}</body>"), "utf-8")
-    flags = ("--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=5000")
-    command = [str(CHROMIUM), *flags, f"--user-data-dir={folder / 'profile'}", "--dump-dom"]
-    done = subprocess.run(
-        [*command, file.as_uri()], capture_output=True, text=True, timeout=90, check=True
-    )
+    done = browse(folder, "--virtual-time-budget=5000", "--dump-dom", file.as_uri())
     answer = re.search(r'<pre id="told">(.*?)</pre>', done.stdout, re.DOTALL)
     assert answer is not None, done.stderr
     return json.loads(html.unescape(answer[1]))

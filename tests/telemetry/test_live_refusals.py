@@ -20,6 +20,9 @@ from rightsizer.model.snapshot import Snapshot
 from rightsizer.telemetry.nvml.collectors import COLLECTORS
 from simulated_driver import node_of
 
+# Every function of every board is refused.
+pytestmark = pytest.mark.timeout(240)
+
 NOT_SUPPORTED, UNKNOWN = pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_UNKNOWN
 ONE_OF_EACH = tuple({missing: code for code, missing in reversed(CODES.items())}.values())
 """A code for each reason of a refusal."""

@@ -7,14 +7,13 @@ import html
 import json
 import os
 import re
-import shutil
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from browser import IN_A_BROWSER, browse
 from publish_reports import full_report
 from rightsizer.model.report import Report
 from rightsizer.report.freshness import FreshnessSettings
@@ -25,7 +24,6 @@ from sample_devices import NOW
 
 ROOT: Final = Path(__file__).parents[2]
 AXE: Final = Path(os.environ.get("AXE_CORE", ROOT / "node_modules" / "axe-core" / "axe.min.js"))
-CHROMIUM: Final = shutil.which("chromium")
 DOCUMENTS: Final = sorted((ROOT / "tests" / "report" / "golden").glob("*.html"))
 RUN: Final = """
 addEventListener("load", () => axe.run().then(({ violations }) => {
@@ -38,8 +36,7 @@ addEventListener("load", () => axe.run().then(({ violations }) => {
 """
 
 pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed"),
+    *IN_A_BROWSER,
     pytest.mark.skipif(not AXE.is_file(), reason="axe-core is not here: npm install axe-core"),
 ]
 
@@ -50,17 +47,10 @@ def violations(document: str, folder: Path, scheme: int) -> Any:
     scripts = f"<script>{AXE.read_text('utf-8')}</script><script>{RUN}</script>"
     file = folder / "page.html"
     file.write_text(open_to_scripts.replace("</body>", f"{scripts}</body>"), "utf-8")
-    run = subprocess.run(
-        [
-            str(CHROMIUM),
-            *("--headless", "--no-sandbox", "--disable-gpu", "--window-size=1440,900"),
-            *(f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=15000"),
-            *(f"--blink-settings=preferredColorScheme={scheme}", "--dump-dom", file.as_uri()),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=True,
+    run = browse(
+        folder,
+        *("--window-size=1440,900", "--virtual-time-budget=15000"),
+        *(f"--blink-settings=preferredColorScheme={scheme}", "--dump-dom", file.as_uri()),
     )
     found = re.search(r'<pre id="axe">(.*?)</pre>', run.stdout, re.DOTALL)
     assert found is not None, run.stderr

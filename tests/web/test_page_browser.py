@@ -3,8 +3,6 @@
 import html
 import json
 import re
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 
+from browser import IN_A_BROWSER, browse, measured
 from publish_reports import full_report, node_report
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.model.advice import AdviceState
@@ -28,17 +27,7 @@ from rightsizer.web.settings import PasswordSettings
 from rightsizer.web.web_config import WebConfig
 from sample_devices import HOUR, NOW
 
-CHROMIUM: Final = shutil.which("chromium")
-FLAGS: Final = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-    *("--disable-quic", "--enable-logging=stderr", "--log-level=0"),
-)
-
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed"),
-]
+pytestmark = IN_A_BROWSER
 
 
 class TrustingAuthenticator(Authenticator):
@@ -76,17 +65,6 @@ def url() -> Iterator[str]:
     report = node_report()
     with served(lambda: report) as address:
         yield f"{address}?refresh=off"
-
-
-def browse(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run Chromium with a profile of its own."""
-    return subprocess.run(
-        [str(CHROMIUM), *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
-    )
 
 
 def test_the_page_renders_without_a_complaint(url: str, tmp_path: Path) -> None:
@@ -280,45 +258,37 @@ def test_dark_colors_follow_the_system(url: str, tmp_path: Path) -> None:
     assert 'aria-label="Use dark colors"' in by_day.stdout
 
 
-def measured(tmp_path: Path, document: str, width: int, expression: str) -> str:
-    """Value of a script's expression about `view`, the page in a frame of some width."""
-    frame = tmp_path / "frame.html"
-    frame.write_text(
-        "<!doctype html><iframe id='page' sandbox='allow-same-origin' src='page.html' "
-        f"style='border:0;width:{width}px;height:900px'></iframe><output></output>"
-        "<script>page.onload = () => { const view = page.contentDocument; "
-        f"document.querySelector('output').textContent = {expression}; }}</script>"
-    )
-    (tmp_path / "page.html").write_text(f"<!doctype html>{document}")
-    run = browse(tmp_path, "--allow-file-access-from-files", "--dump-dom", frame.as_uri())
-    found = re.search(r"<output>(.*?)</output>", run.stdout, re.DOTALL)
-    assert found is not None, run.stderr
-    return found[1]
+@pytest.fixture(scope="module")
+def document(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page of the whole node after its scripts."""
+    report = node_report()
+    with served(lambda: report) as address:
+        folder = tmp_path_factory.mktemp("document")
+        return f"<!doctype html>{browse(folder, '--dump-dom', f'{address}?refresh=off').stdout}"
 
 
-@pytest.mark.parametrize("width", [360, 390, 768, 1400, 2560])
-def test_the_page_fits_its_window(url: str, tmp_path: Path, width: int) -> None:
+def test_the_page_fits_its_window(document: str, tmp_path: Path) -> None:
     """Nothing exceeds the right edge, on a phone or a desktop."""
-    document = browse(tmp_path, "--dump-dom", url).stdout
-    assert measured(tmp_path, document, width, "view.documentElement.scrollWidth") == str(width)
+    widths = [360, 390, 768, 1400, 2560]
+    assert measured(tmp_path, document, widths) == widths
 
 
-def test_a_wide_screen_is_used(url: str, tmp_path: Path) -> None:
+def test_a_wide_screen_is_used(document: str, tmp_path: Path) -> None:
     """At 2,560 px the table of GPUs is as wide as nine tenths of the window."""
-    document = browse(tmp_path, "--dump-dom", url).stdout
-    width = measured(tmp_path, document, 2560, "view.querySelector('#s-overview').offsetWidth")
-    assert int(width) >= 0.9 * 2560
+    table = "view.querySelector('#s-overview').offsetWidth"
+    (width,) = measured(tmp_path, document, [2560], table)
+    assert width >= 0.9 * 2560
 
 
 _PRINTABLE_WIDTH: Final = 1032
 """CSS pixels between the margins of A4 in landscape: 273 mm."""
 
 
-def test_no_column_is_cut_off_in_print(url: str, tmp_path: Path) -> None:
+def test_no_column_is_cut_off_in_print(document: str, tmp_path: Path) -> None:
     """The table of GPUs keeps its headings and fits between the margins of the paper."""
-    document = browse(tmp_path, "--dump-dom", url).stdout.replace("@media print", "@media all")
+    printed = document.replace("@media print", "@media all")
     table = "view.querySelector('#gpus')"
-    width = measured(tmp_path, document, _PRINTABLE_WIDTH, f"{table}.scrollWidth")
-    assert int(width) <= _PRINTABLE_WIDTH
-    headings = f"{table}.querySelector('thead').innerText"
-    assert "Wasted" in measured(tmp_path, document, _PRINTABLE_WIDTH, headings)
+    both = f"[{table}.scrollWidth, {table}.querySelector('thead').innerText]"
+    ((width, headings),) = measured(tmp_path, printed, [_PRINTABLE_WIDTH], both)
+    assert width <= _PRINTABLE_WIDTH
+    assert "Wasted" in headings
