@@ -71,3 +71,10 @@ def test_correlations_out_of_range_are_not_matched(tmp_path: Path) -> None:
     trace = KinetoTrace().launch(2**80, 0, 5).kernel("gemm", 10, 5, correlation=2**80)
     trace.launch(1, 20, 5).kernel("gemm", 30, 5, correlation=1)
     assert open_profile(trace.write(tmp_path), ReadLimits()).is_whole
+
+
+def test_launch_at_a_time_beyond_64_bits_is_not_matched(tmp_path: Path) -> None:
+    """It ended in a traceback, where its correlation was in range."""
+    trace = KinetoTrace().launch(2, 2**63 / 1e3, 5).launch(1, 20, 5)
+    trace.kernel("gemm", 30, 5, correlation=1)
+    assert open_profile(trace.write(tmp_path), ReadLimits()).is_whole

@@ -22,7 +22,7 @@ class LostKernels:
 
     def call(self, name: str, correlation: int, start: Nanoseconds) -> None:
         """Add a call of the host; in a capture kernels are launched without a run."""
-        if "BeginCapture" in name or not is_in_time(correlation, correlation):
+        if "BeginCapture" in name or not is_in_time(*sorted((correlation, start))):
             self._is_known = False
         elif "Launch" in name and "Graph" not in name and "HostFunc" not in name:
             self._launched.append(correlation)
