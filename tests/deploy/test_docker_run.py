@@ -1,21 +1,24 @@
-"""The documented `docker build` and `docker run` in a real Docker engine, word by word."""
+"""The documented `docker build` and `docker run` in a real engine, and the same in Podman."""
 
 import json
 import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tarfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from built_packages import ROOT
-from docker_engine import DockerEngine, docker_engine
+from docker_engine import FETCH, DockerEngine, docker_engine
 from image_base import OFFLINE_PIP, python_root, wheelhouse
+from podman_engine import podman_engine
 
 # The first run makes a root file system and fetches the libraries.
 pytestmark = [pytest.mark.image, pytest.mark.timeout(600)]
@@ -26,6 +29,8 @@ LIBRARY: Final = ROOT / "tests" / "endtoend" / "foreign_nvml.c"
 SIMULATED: Final = "sources: {simulated: {scenario: eight-gpu-node}}\n"
 STOP_SECONDS: Final = 10
 """What `docker stop` waits before it kills."""
+LIMITS: Final = ("--ulimit=nofile=1000:1000", "--ulimit=nproc=1000:1000")
+"""Podman raises them, which takes a capability that a machine in a sandbox lacks."""
 
 
 def documented(beginning: str) -> list[str]:
@@ -40,12 +45,18 @@ WITHOUT_DRIVER: Final = [each for each in RUN if each != "--runtime=nvidia"]
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DockerEngine]:
-    """An engine that has built the image by the documented line."""
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the library of a driver."""
     compiler = shutil.which("cc") or pytest.skip("no C compiler to make a driver library with")
-    driver = tmp_path_factory.mktemp("driver")
-    command = [compiler, "-shared", "-fPIC", "-o", driver / "libnvidia-ml.so.1", LIBRARY]
+    folder = tmp_path_factory.mktemp("driver")
+    command = [compiler, "-shared", "-fPIC", "-o", folder / "libnvidia-ml.so.1", LIBRARY]
     subprocess.run(command, check=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def engine(driver: Path) -> Iterator[DockerEngine]:
+    """An engine that has built the image by the documented line."""
     with docker_engine(driver) as engine:
         base = driver / "base.tar"
         with tarfile.open(base, "w") as archive:
@@ -73,13 +84,23 @@ def run(engine: DockerEngine) -> Iterator[Callable[..., None]]:
     engine.run("volume", "rm", "rightsizer")
 
 
-def until(ask: Callable[[], Any], engine: DockerEngine, seconds: float = 60.0) -> Any:
+def shown(engine: DockerEngine) -> Callable[[], str]:
+    """The log of its container."""
+    return lambda: engine.run("logs", "rightsizer")
+
+
+def until(ask: Callable[[], Any], log: Callable[[], str], seconds: float = 60.0) -> Any:
     """The first answer that is true, or a failure with the container's log."""
     deadline = time.monotonic() + seconds
     while not (answer := ask()):
-        assert time.monotonic() < deadline, engine.run("logs", "rightsizer")
+        assert time.monotonic() < deadline, log()
         time.sleep(0.2)
     return answer
+
+
+def health(engine: DockerEngine) -> str:
+    """What the engine says of its container."""
+    return str(engine.inspect("rightsizer")["State"]["Health"]["Status"])
 
 
 def logged(engine: DockerEngine) -> list[dict[str, Any]]:
@@ -92,8 +113,8 @@ def test_the_documented_line_serves_the_gpus_of_the_driver(
 ) -> None:
     """Healthy by the image's own check, without a file of ours, confined as the line says."""
     run(RUN)
-    until(lambda: engine.inspect("rightsizer")["State"]["Health"]["Status"] == "healthy", engine)
-    assert until(lambda: engine.get("/-/ready"), engine).strip() == "ready"
+    until(lambda: health(engine) == "healthy", shown(engine))
+    assert until(lambda: engine.get("/-/ready"), shown(engine)).strip() == "ready"
     page = engine.get("/metrics")
     assert {*re.findall(r'^rightsizer_device_up\{uuid="(.*)"\} 1.0$', page, re.MULTILINE)} == {
         "GPU-busy",
@@ -114,7 +135,8 @@ def test_it_stops_in_time_and_continues_its_history(
 ) -> None:
     """`docker stop` does not have to kill; a new container has the windows of the old one."""
     run(RUN)
-    until(lambda: "rightsizer_device_up" in engine.get("/metrics"), engine)
+    seconds = re.compile(r'^rightsizer_state_seconds_total\{.*"GPU-idle"\} (\S+)$', re.MULTILINE)
+    until(lambda: sum(map(float, seconds.findall(engine.get("/metrics")))) >= 3, shown(engine))
     start = time.monotonic()
     engine.run("stop", "rightsizer")
     assert time.monotonic() - start < STOP_SECONDS
@@ -125,7 +147,7 @@ def test_it_stops_in_time_and_continues_its_history(
 
     engine.run("rm", "rightsizer")
     run(RUN)
-    until(lambda: engine.get("/-/ready"), engine)
+    until(lambda: engine.get("/-/ready"), shown(engine))
     restored = [each["windows"] for each in first + logged(engine) if "windows" in each]
     assert restored[0] == 0 < restored[1]
 
@@ -141,7 +163,7 @@ def test_a_mounted_configuration_has_simulated_gpus(
     (engine.etc / "rightsizer.yaml").write_text(SIMULATED)
     run([*WITHOUT_DRIVER[:-1], *mount.split(), WITHOUT_DRIVER[-1]], *flag.split())
     up = r"^rightsizer_device_up\{.*\} 1.0$"
-    until(lambda: len(re.findall(up, engine.get("/metrics"), re.MULTILINE)) == 8, engine)
+    until(lambda: len(re.findall(up, engine.get("/metrics"), re.MULTILINE)) == 8, shown(engine))
 
 
 def test_without_a_driver_it_stays_up_and_says_what_to_do(
@@ -149,7 +171,32 @@ def test_without_a_driver_it_stays_up_and_says_what_to_do(
 ) -> None:
     """Healthy and not ready, with the remedy in its log."""
     run(WITHOUT_DRIVER)
-    until(lambda: engine.inspect("rightsizer")["State"]["Health"]["Status"] == "healthy", engine)
+    until(lambda: health(engine) == "healthy", shown(engine))
     assert engine.get("/-/ready") == ""
     log = engine.run("logs", "rightsizer")
     assert "libnvidia-ml" in log
+
+
+def test_podman_serves_the_gpus_that_its_device_hands_in(
+    engine: DockerEngine, driver: Path, tmp_path: Path
+) -> None:
+    """By the documented line, on the host's network; the machine's limits are kept."""
+    engine.run("save", "--output", tmp_path / "image.tar", "rightsizer")
+    line = [*documented("podman run ")]
+    port = line.index("-p")
+    line[port : port + 2] = ["--network", "host", *LIMITS]
+    with podman_engine(driver) as podman:
+        podman.run("load", "--input", tmp_path / "image.tar")
+        podman.run(*line)
+
+        def page() -> str:
+            fetch = (sys.executable, "-c", FETCH, "http://127.0.0.1:19400/metrics")
+            return podman.inside(*fetch).stdout
+
+        logs = partial(podman.run, "logs", "rightsizer")
+        until(lambda: page().count("rightsizer_device_up{") == 2, logs)
+        podman.run("healthcheck", "run", "rightsizer")
+        start = time.monotonic()
+        podman.run("stop", "rightsizer")
+        assert time.monotonic() - start < STOP_SECONDS
+        assert podman.run("inspect", "--format", "{{.State.ExitCode}}", "rightsizer") == "0"

@@ -22,8 +22,10 @@ from image_base import CACHE, LISTS, OFFLINE_PIP, python_root, wheelhouse
 from rightsizer import __version__
 
 # The first run makes a root file system and fetches the libraries.
-pytestmark = [pytest.mark.image, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.image, pytest.mark.timeout(1800)]
 
+IMAGES: Final = (("agent", "amd64"), ("tools", "amd64"), ("agent", "arm64"))
+"""Libraries and architecture of those that are built."""
 BASE: Final = "localhost/python-base"
 IMAGE: Final = "localhost/rightsizer-test"
 USER: Final = 19400
@@ -52,7 +54,7 @@ def buildah(tmp_path_factory: pytest.TempPathFactory) -> Any:
             capture_output=True,
             text=True,
             check=False,
-            timeout=300,
+            timeout=1200,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout.strip()
@@ -74,19 +76,6 @@ def _storage_driver(program: str, folder: Path) -> str:
     return "vfs" if done.returncode else "overlay"
 
 
-@pytest.fixture(scope="module")
-def base(buildah: Any) -> str:
-    """A base image for the Dockerfile, made of a minimal Debian with its Python."""
-    if not buildah("images", "--quiet", "--filter", f"reference={BASE}"):
-        container = buildah("from", "scratch")
-        buildah("copy", "--quiet", container, python_root(), "/")
-        path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-        for value in (path, *OFFLINE_PIP):
-            buildah("config", "--env", value, container)
-        buildah("commit", "--quiet", "--format", "docker", "--rm", container, BASE)
-    return BASE
-
-
 @dataclass(frozen=True, slots=True)
 class Image:
     """A built image and its file system."""
@@ -96,22 +85,37 @@ class Image:
     root: Path
 
 
-@pytest.fixture(scope="module", params=sorted(DOCUMENTED_MB))
-def image(request: pytest.FixtureRequest, buildah: Any, base: str) -> Iterator[Image]:
-    """Each of the two images."""
-    name = f"{IMAGE}-{request.param}"
+@pytest.fixture(scope="module", params=IMAGES, ids=" ".join)
+def image(request: pytest.FixtureRequest, buildah: Any) -> Iterator[Image]:
+    """Each of the images."""
+    libraries, architecture = request.param
+    name, base = f"{IMAGE}-{libraries}-{architecture}", _base(buildah, architecture)
     buildah(
         *("bud", "--isolation", "chroot", "--format", "docker", "--pull=never", "--quiet"),
-        *("--volume", f"{wheelhouse()}:/wheelhouse:ro", "--build-arg", f"PYTHON={base}"),
-        *("--build-arg", f"LIBRARIES={request.param}", "--build-arg", f"VERSION={__version__}"),
-        *("--tag", name, ROOT),
+        *("--arch", architecture, "--volume", f"{wheelhouse(architecture)}:/wheelhouse:ro"),
+        *("--build-arg", f"PYTHON={base}", "--build-arg", f"LIBRARIES={libraries}"),
+        *("--build-arg", f"VERSION={__version__}", "--tag", name, ROOT),
     )
     made = buildah("from", "--pull=never", name)
-    config = json.loads(buildah("inspect", "--type", "image", name))["Docker"]["config"]
-    yield Image(request.param, config, Path(buildah("mount", made)))
+    docker = json.loads(buildah("inspect", "--type", "image", name))["Docker"]
+    assert docker["architecture"] == architecture
+    yield Image(libraries, docker["config"], Path(buildah("mount", made)))
     buildah("umount", made)
     buildah("rm", made)
     buildah("rmi", name)
+
+
+def _base(buildah: Any, architecture: str) -> str:
+    """A base image for the Dockerfile, made of a minimal Debian with its Python."""
+    name = f"{BASE}-{architecture}"
+    if not buildah("images", "--quiet", "--filter", f"reference={name}"):
+        container = buildah("from", "--arch", architecture, "scratch")
+        buildah("copy", "--quiet", container, python_root(architecture), "/")
+        path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+        variables = (part for each in (path, *OFFLINE_PIP) for part in ("--env", each))
+        buildah("config", "--arch", architecture, *variables, container)
+        buildah("commit", "--quiet", "--format", "docker", "--rm", container, name)
+    return name
 
 
 @contextmanager
@@ -152,7 +156,9 @@ def _started(process: "subprocess.Popen[bytes]") -> int:
         found = process.pid
         while children := Path(f"/proc/{found}/task/{found}/children").read_text().split():
             found = int(children[0])
-            if b"python" in Path(f"/proc/{found}/cmdline").read_bytes().partition(b"\0")[0]:
+            # QEMU's own name comes first where it runs the program.
+            command = Path(f"/proc/{found}/cmdline").read_bytes().split(b"\0")[:2]
+            if any(part.rpartition(b"/")[2].startswith(b"python") for part in command):
                 return found
         time.sleep(0.1)
     said = process.communicate()[0].decode() if process.poll() is not None else ""
@@ -199,7 +205,7 @@ def test_an_image_runs_read_only_without_capabilities_and_network(
     start = (*image.config["Entrypoint"], *image.config["Cmd"])
     with confined(image, tmp_path, *start) as agent:
         check = image.config["Healthcheck"]["Test"][1:]
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while (done := inside(agent, *check)).returncode and time.monotonic() < deadline:
             time.sleep(0.2)
         assert done.returncode == 0, done.stderr

@@ -17,11 +17,11 @@ import pytest
 from built_packages import tool
 from image_base import CACHE
 
-__all__ = ["DockerEngine", "docker_engine"]
+__all__ = ["FETCH", "DockerEngine", "docker_engine"]
 
 RUNTIME: Final = Path(__file__).with_name("nvidia_runtime.py")
 _START_SECONDS: Final = 60.0
-_FETCH: Final = """
+FETCH: Final = """
 import sys, urllib.request
 sys.stdout.write(urllib.request.urlopen(sys.argv[1], timeout=5).read().decode())
 """
@@ -62,7 +62,7 @@ class DockerEngine:
 
     def get(self, path: str, port: int = 19400) -> str:
         """The answer at a published port, empty where there is none."""
-        fetch = [sys.executable, "-c", _FETCH, f"http://127.0.0.1:{port}{path}"]
+        fetch = [sys.executable, "-c", FETCH, f"http://127.0.0.1:{port}{path}"]
         inside = ["nsenter", f"--net=/proc/{self.process}/ns/net", *fetch]
         return subprocess.run(inside, capture_output=True, text=True, check=False).stdout
 

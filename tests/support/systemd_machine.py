@@ -124,7 +124,9 @@ class Machine:
         raise AssertionError(f"{unit} has no process {inner}")
 
 
-def pristine_root(name: str = SUITE, packages: Sequence[str] = PACKAGES) -> Path:
+def pristine_root(
+    name: str = SUITE, packages: Sequence[str] = PACKAGES, options: Sequence[str] = ()
+) -> Path:
     """A minimal Debian; the test is skipped, with the reason, where none can be made."""
     if os.geteuid():
         pytest.skip("booting a machine takes root")
@@ -136,17 +138,18 @@ def pristine_root(name: str = SUITE, packages: Sequence[str] = PACKAGES) -> Path
         # Two files of tests need it, and a second one would be in the first one's way.
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not root.is_dir():
-            _make_root(root, packages)
+            _make_root(root, packages, options)
     return root
 
 
-def _make_root(root: Path, packages: Sequence[str]) -> None:
+def _make_root(root: Path, packages: Sequence[str], options: Sequence[str]) -> None:
     fresh = root.with_name(f"{root.name}-{os.getpid()}")
     include = f"--include={','.join(packages)}"
     # To sync each file takes longer than to unpack it.
-    command = ["mmdebstrap", "--quiet", "--variant=minbase", "--dpkgopt=force-unsafe-io", include]
+    quick = "--dpkgopt=force-unsafe-io"
+    command = ["mmdebstrap", "--quiet", "--variant=minbase", quick, include, *options]
     made = subprocess.run(
-        [*command, SUITE, str(fresh)], capture_output=True, text=True, timeout=600, check=False
+        [*command, SUITE, str(fresh)], capture_output=True, text=True, timeout=1500, check=False
     )
     if made.returncode:
         shutil.rmtree(fresh, ignore_errors=True)
