@@ -1,29 +1,82 @@
-"""Process that listens on a TCP port, from procfs."""
+"""Process that listens at a TCP address, from procfs."""
 
 import contextlib
+import socket
+import sys
 from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import Final
 
 _LISTENING: Final = "0A"
+_WORD_DIGITS: Final = 8
+_IpAddress = IPv4Address | IPv6Address
 
 
-def listening_process(port: int, procfs: Path = Path("/proc")) -> tuple[int, str] | None:
-    """Return pid and command name of who listens on a port; `None` for other users' processes."""
-    wanted = {f"socket:[{inode}]" for inode in _inodes(port, procfs)}
-    for folder in procfs.glob("[0-9]*") if wanted else ():
+def listening_process(host: str, port: int, procfs: Path = Path("/proc")) -> tuple[int, str] | None:
+    """Return pid and command name of who listens at an address; `None` for other users' processes.
+
+    An empty host is every interface. Of processes that share the socket, the first is returned, and
+    systemd, which holds the sockets of its units too, last.
+    """
+    wanted = {f"socket:[{inode}]" for inode in _inodes(host, port, procfs)}
+    pids = (int(folder.name) for folder in procfs.glob("[0-9]*")) if wanted else ()
+    for pid in sorted(pids, key=lambda pid: (pid == 1, pid)):
+        folder = procfs / str(pid)
         # Processes end meanwhile, and those of other users are closed.
         with contextlib.suppress(OSError):
             if any(str(file.readlink()) in wanted for file in (folder / "fd").iterdir()):
                 name = (folder / "comm").read_text(encoding="utf-8", errors="replace")
-                return int(folder.name), name.strip()
+                return pid, name.strip()
     return None
 
 
-def _inodes(port: int, procfs: Path) -> Iterator[str]:
+def _inodes(host: str, port: int, procfs: Path) -> list[str]:
+    """Return the sockets that a listener at an address collides with, of the closest kind."""
+    found: dict[int, list[str]] = {}
+    asked = _addresses(host, port)
+    for local, inode in _listeners(port, procfs):
+        ranks = [rank for each in asked if (rank := _collision_rank(each, local)) is not None]
+        if ranks:
+            found.setdefault(min(ranks), []).append(inode)
+    return found[min(found)] if found else []
+
+
+def _addresses(host: str, port: int) -> list[_IpAddress]:
+    with contextlib.suppress(OSError):
+        found = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        return [ip_address(str(place[0]).partition("%")[0]) for *_, place in found]
+    return []
+
+
+def _collision_rank(asked: _IpAddress, local: _IpAddress) -> int | None:
+    """Return `None` for addresses that can be bound beside each other.
+
+    Whether an IPv6 wildcard takes IPv4 too, procfs does not tell: the least close.
+    """
+    if asked == local:
+        return 0
+    is_any = asked.is_unspecified or local.is_unspecified
+    if asked.version == local.version:
+        return 1 if is_any else None
+    six = asked if asked.version > local.version else local
+    return 2 if six.is_unspecified else None
+
+
+def _listeners(port: int, procfs: Path) -> Iterator[tuple[_IpAddress, str]]:
     for table in ("net/tcp", "net/tcp6"):
         with contextlib.suppress(OSError):
             for line in (procfs / table).read_text(encoding="ascii").splitlines()[1:]:
                 _, local, _, state, *rest = line.split()
-                if state == _LISTENING and int(local.rpartition(":")[2], 16) == port:
-                    yield rest[5]
+                address, _, digits = local.rpartition(":")
+                if state == _LISTENING and int(digits, 16) == port:
+                    yield _of_hex(address), rest[5]
+
+
+def _of_hex(digits: str) -> _IpAddress:
+    """Return the address of words of 32 bits, each in the machine's byte order."""
+    words = (int(digits[at : at + _WORD_DIGITS], 16) for at in range(0, len(digits), _WORD_DIGITS))
+    address = ip_address(b"".join(word.to_bytes(4, sys.byteorder) for word in words))
+    return getattr(address, "ipv4_mapped", None) or address

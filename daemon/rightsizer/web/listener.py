@@ -264,8 +264,10 @@ def _remedy(error: OSError | None, address: Address) -> str:
     code = error.errno if error is not None else None
     if code == errno.EADDRINUSE:
         by, stop = "", f"what listens there (`ss -ltnp 'sport = :{address.port}'` names it)"
-        if (process := listening_process(address.port)) is not None:
-            by, stop = " by process {} ({})".format(*process), f"it (`kill {process[0]}`)"
+        if (process := listening_process(address.host, address.port)) is not None:
+            by, stop = " by process {} ({})".format(*process), "it"
+            if process[1] == "systemd":
+                stop = "its socket unit (`systemctl list-sockets` names it)"
         return f"the port is in use{by}; stop {stop} or choose another with --web.listen-address"
     if code == errno.EACCES:
         return "not permitted; choose a port above 1023 with --web.listen-address"

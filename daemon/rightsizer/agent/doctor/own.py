@@ -98,7 +98,7 @@ def check_web_port(place: CheckContext) -> Check:
         elif isinstance(refusal, PermissionError) and address.port < _PRIVILEGED_PORTS:
             troubles.append(f"{text}: {refusal.strerror}")
         elif is_listened_at(address.host, address.port):
-            process = listening_process(address.port)
+            process = listening_process(address.host, address.port)
             by = "; by the agent, if it runs" if process is None else " by process {} ({})"
             notes.append(f"{text} is taken{by.format(*process or ())}")
         else:
