@@ -9,6 +9,7 @@ import pytest
 
 from plan_answers import answer
 from rightsizer.catalogue.catalogue import built_in
+from rightsizer.cli.main import main
 from rightsizer.planner.plan_file import plan_of_flags
 from rightsizer.sizing.requirement import Parallelism, Requirement
 from rightsizer.sizing.serving import Server
@@ -79,6 +80,18 @@ def test_parts_without_a_size_are_not_planned(
     _, found = split(tmp_path, capsys, load)
 
     assert found == []
+
+
+def test_both_parts_share_the_budget(tmp_path: Path, capsys: Captured) -> None:
+    """Each alone is within it, and both together are not."""
+    asked = {"model": "llama-3.1-70b", "gpus": ["H200-SXM-141GB"], "load": LONG, "budget": 250}
+    file = tmp_path / "plan.yaml"
+    file.write_text(json.dumps(asked))
+    assert main(["plan", str(file), "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+
+    assert found["nothing_fits"]
+    assert not [each for each in found["alternatives"] if each["kind"] == "disaggregation"]
 
 
 def test_answers_alone_wait_for_no_prompt() -> None:

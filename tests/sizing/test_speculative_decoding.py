@@ -28,12 +28,12 @@ def rate(path: Path, capsys: Captured, **load: float) -> float:
 
 @given(proposed=st.integers(0, 32), accepted=st.floats(0.0, 1.0))
 def test_a_step_adds_one_token_and_those_accepted(proposed: int, accepted: float) -> None:
-    """The sum of the powers of the acceptance, up to the number proposed."""
+    """Engines count the accepted of all proposed; by default later ones are accepted less."""
     load = RequestLoad(speculative_tokens=proposed, acceptance_ratio=accepted)
-    summed = sum(accepted**place for place in range(proposed + 1))
+    usual = RequestLoad(speculative_tokens=proposed)
 
-    assert load.tokens_per_step == pytest.approx(summed)
-    assert 1.0 <= load.tokens_per_step <= proposed + 1.0
+    assert load.tokens_per_step == pytest.approx(1.0 + proposed * accepted)
+    assert usual.tokens_per_step == pytest.approx(sum(0.75**place for place in range(proposed + 1)))
 
 
 def test_it_gains_most_where_few_requests_run(tmp_path: Path, capsys: Captured) -> None:
@@ -81,6 +81,27 @@ def test_nonsense_is_refused(
 
     assert main(["plan", str(file)]) == 1
     assert fault in capsys.readouterr().err
+
+
+def test_the_answer_says_that_a_draft_head_is_needed(capsys: Captured) -> None:
+    """In what is asked for, in the run that verifies it, and in JSON."""
+    asked = [
+        "plan",
+        "--model",
+        "llama-3.1-8b",
+        "--gpus",
+        "l40s",
+        "--speculative",
+        "3",
+        "--rps",
+        "2",
+    ]
+    assert main([*asked, "--details"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "3 tokens proposed and 2.73 made in a step by a draft head" in text
+    assert "; 3 proposed tokens; keep as many requests in flight" in text
+    assert main([*asked, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["tokens_per_step"] == pytest.approx(2.734375)
 
 
 def test_it_is_a_flag(capsys: Captured) -> None:

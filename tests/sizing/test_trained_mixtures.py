@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 
 from plan_answers import answer
 from rightsizer.catalogue.catalogue import built_in
+from rightsizer.cli.main import main
+from rightsizer.planner.candidate import PlanCandidate, PredictedRate
+from rightsizer.planner.plan_check import layout_of_count
 from rightsizer.planner.plan_file import plan_of_flags
 from rightsizer.sizing.memory import training_memory
 from rightsizer.sizing.models import Transformer
@@ -121,6 +124,43 @@ def test_experts_are_spread_where_the_framework_can(
     found = answer(tmp_path / "plan.yaml", json.dumps(asked), capsys)
 
     assert (found["candidates"][0]["layout"]["expert"] > 1) is is_spread
+
+
+@pytest.mark.parametrize(
+    ("more", "fault"),
+    [
+        ({"train": "full", "framework": "fsdp"}, "fsdp does not spread experts; megatron"),
+        ({"train": "lora"}, "adapters are trained beside whole experts"),
+        ({"train": "full", "model": "llama-3.1-8b"}, "has no experts"),
+    ],
+)
+def test_a_layout_that_cannot_run_is_refused(
+    tmp_path: Path, capsys: Captured, more: dict[str, str], fault: str
+) -> None:
+    """With the reason; one that was planned can be stated as it ran."""
+    file = tmp_path / "plan.yaml"
+    stated = {"model": "qwen3-30b-a3b", "gpus": ["H100-SXM5-80GB"], "layout": "dp8 ep8"}
+    file.write_text(json.dumps({**stated, **more}))
+    assert main(["plan", str(file)]) == 1
+    assert fault in capsys.readouterr().err
+    found = answer(file, json.dumps({**stated, "train": "full"}), capsys)
+    assert found["candidates"][0]["layout"]["expert"] == 8
+    assert any(each.startswith("framework is not given") for each in found["notes"])
+
+
+def test_fewer_gpus_than_planned_share_fewer_experts() -> None:
+    """A log of 16 GPUs of a plan for 64."""
+    requirement = trained("deepseek-v3")
+    planned = PlanCandidate(
+        "H100-SXM5-80GB",
+        Parallelism(1, 1, 64, 64),
+        training_memory(requirement, Parallelism(1, 1, 64, 64), MemorySettings()),
+        80e9,
+        PredictedRate(),
+    )
+
+    assert layout_of_count(planned, 16, "run.log") == Parallelism(1, 1, 16, 16)
+    assert layout_of_count(planned, 96, "run.log") == Parallelism(1, 1, 96, 32)
 
 
 def test_a_published_run_of_671_billion_parameters() -> None:

@@ -47,10 +47,12 @@ def disaggregated(
     if not pairs:
         return
     first, then = min(pairs, key=_price)
-    if together is not None and _price((first, then)) >= _price((together,)):
+    whole = _price((first, then))
+    if together is not None and whole >= _price((together,)):
+        return
+    if requirement.budget is not None and whole > (False, requirement.budget):
         return
     sent = f"{rate * cache_bytes / 1e9:.3g} GB/s of cache cross the network"
-    whole = _price((first, then))
     spread = f" ({first.layout})" if first.count > 1 else ""
     cost = "" if whole[0] else f", ${dollars(whole[1])} an hour in all"
     change = f"prompts on {first} of their own{spread}{cost}; answers on"

@@ -1,5 +1,6 @@
 """PlanCheck: predictions compared with a recording, an MLPerf log or a profiler's trace."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -288,7 +289,8 @@ def layout_of_count(planned: PlanCandidate, count: int, source: str) -> Parallel
     if count < each or count % each:
         fault = f"{count} GPUs are no multiple of the {each} that a replica of the plan takes"
         raise ProfileError(f"{source}: {fault}; state `parallel` as it ran")
-    return replace(planned.layout, data=count // each)
+    data = count // each
+    return replace(planned.layout, data=data, expert=math.gcd(planned.layout.expert, data))
 
 
 def _in_flight(result: BenchmarkResult) -> float | None:

@@ -82,13 +82,14 @@ def _encode_work(hourly: str, name: str, amount: CostAmount) -> dict[str, float 
 
 def encode_plan(plan: GpuPlan, notes: tuple[str, ...] = ()) -> dict[str, Any]:
     """Encode a plan; unknown figures are null."""
-    best, outlook = plan.best, plan.outlook
+    best, outlook, trains = plan.best, plan.outlook, plan.requirement.task.trains
     steps = () if best is None else validation_steps(plan.requirement, best)
     return {
         "model": plan.requirement.model.name or None,
         "task": str(plan.requirement.task),
         "unit": plan.requirement.unit_text,
         "requests_per_second": plan.requirement.requests_per_second,
+        "tokens_per_step": None if trains else plan.requirement.load.tokens_per_step,
         "memory": encode_memory(plan.memory),
         "engine": _engine(plan),
         "framework": plan.requirement.training.framework,

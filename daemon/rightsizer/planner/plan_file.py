@@ -98,6 +98,10 @@ def _software_notes(requirement: Requirement) -> Iterator[str]:
         slower = "peft takes up to 1.7 times as long" if adapts else "transformers is slower"
         remedy = "give framework, which narrows the range"
         yield f"framework is not given: {taken} are taken; {slower}, fused kernels less; {remedy}"
+    elif requirement.task.trains and not requirement.why_experts_stay:
+        if requirement.training.framework is None:
+            named = "Megatron, NeMo and TorchTitan spread experts over replicas"
+            yield f"framework is not given: {named}; give framework: fsdp where they stay whole"
     elif engine.hears_alone:
         yield f"{named} hears one sound at a time; batches of one file are 4 times as fast"
     elif requirement.unit is WorkUnit.AUDIO_SECONDS:

@@ -160,8 +160,9 @@ def check_requirement(requirement: Requirement) -> None:
     faults += _tensor(requirement)
     if requirement.parallel is not None:
         faults += filter(None, (layout_fault(requirement.model, requirement.parallel),))
-        if requirement.task.trains and requirement.parallel.expert > 1:
-            faults.append("parallel.expert: only plans of serving spread experts; leave it out")
+        why = requirement.task.trains and requirement.why_experts_stay
+        if why and requirement.parallel.expert > 1:
+            faults.append(f"parallel.expert: {why}; leave it out")
     if faults:
         raise RequirementError("\n".join(faults))
 
@@ -199,7 +200,7 @@ def _load(requirement: Requirement) -> Iterator[str]:
     if not 0 <= load.speculative_tokens <= _MOST_PROPOSED or load.speculative_tokens % 1:
         fault = f"{load.speculative_tokens:g} is no count from 0 to {_MOST_PROPOSED}"
         yield f"load.speculative_tokens: {fault}; 1 to 5 are usual"
-    if not 0 <= load.acceptance_ratio <= 1:
+    if load.acceptance_ratio is not None and not 0 <= load.acceptance_ratio <= 1:
         remedy = "give the accepted share of proposed tokens, as the engine counts it"
         yield f"load.acceptance_ratio: {load.acceptance_ratio:g} is not from 0 to 1; {remedy}"
     if not 0 <= load.prefix_cache_ratio <= 1:

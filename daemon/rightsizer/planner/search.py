@@ -34,7 +34,7 @@ from rightsizer.sizing.estimate import MemoryEstimate, usable_bytes
 from rightsizer.sizing.memory import available_bytes, training_memory
 from rightsizer.sizing.mig import is_slice
 from rightsizer.sizing.models import RecommenderModel, Transformer
-from rightsizer.sizing.requirement import ModelTask, Parallelism, Requirement
+from rightsizer.sizing.requirement import Parallelism, Requirement
 from rightsizer.sizing.roofline import board_format
 from rightsizer.sizing.serving_memory import ServingMemory
 from rightsizer.sizing.settings import SizingSettings
@@ -95,11 +95,7 @@ def _spreads(requirement: Requirement, tensor: int, data: int) -> Sequence[int]:
 
     Within a server, over several, and not at all, to be compared.
     """
-    model, framework = requirement.model, requirement.training.framework
-    is_whole = requirement.task is ModelTask.TRAINING
-    if not is_whole or not isinstance(model, Transformer) or model.experts == 1:
-        return (1,)
-    if framework is not None and not framework.spreads_experts:
+    if not requirement.task.trains or requirement.why_experts_stay:
         return (1,)
     joined, most = min(data, _NODE_GPUS // tensor), min(data, _EXPERT_SPREADS[-1])
     return tuple(dict.fromkeys((joined, most, 1)))

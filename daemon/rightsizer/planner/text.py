@@ -29,6 +29,7 @@ from rightsizer.sizing.parameters import count_parameters
 from rightsizer.sizing.requirement import (
     ModelTask,
     Recompute,
+    RequestLoad,
     Requirement,
     WorkUnit,
     units_per_request,
@@ -92,6 +93,8 @@ def _served(requirement: Requirement) -> Iterator[str]:
         each = units_per_request(model, load)
         requests = f"{number(load.tokens_per_second / each)} requests/s, " if each != 1.0 else ""
         yield f"{requests}{number(load.tokens_per_second)} {requirement.unit_text}/s"
+    if load.speculative_tokens and requirement.answers_in_tokens:
+        yield f"{_proposed(load)} by a draft head"
     for name, most, percentile in (
         ("TTFT", load.ttft_ms, load.ttft_percentile),
         ("TPOT", load.tpot_ms, load.tpot_percentile),
@@ -100,6 +103,11 @@ def _served(requirement: Requirement) -> Iterator[str]:
         if most is not None:
             of = "" if percentile is None else f"p{percentile:g} of "
             yield f"{of}{name} <= {most:g} ms"
+
+
+def _proposed(load: RequestLoad) -> str:
+    added = load.tokens_per_step
+    return f"{load.speculative_tokens:g} tokens proposed and {added:.3g} made in a step"
 
 
 def _trained(requirement: Requirement) -> Iterator[str]:

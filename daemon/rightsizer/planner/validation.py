@@ -65,7 +65,8 @@ def _serving(requirement: Requirement, candidate: PlanCandidate) -> Iterator[Val
     asked = "batches of as many samples, one after another"
     if is_of_tokens:
         lengths = f"{load.input_tokens:g} tokens in and {load.output_tokens:g} out"
-        asked = f"{lengths}; keep as many requests in flight"
+        drafts = f"; {load.speculative_tokens:g} proposed tokens" if load.speculative_tokens else ""
+        asked = f"{lengths}{drafts}; keep as many requests in flight"
     for name, share in _LOADS:
         requests = max(1.0, math.ceil(planned * share))
         if share < 1.0 and requests >= planned:

@@ -118,6 +118,10 @@ class Precisions:
     """By default as required by the optimizer."""
 
 
+_ACCEPTED: Final = 0.75
+"""Assumed, below the 0.85 to 0.9 of DeepSeek-V3's head (arXiv:2412.19437, section 5.4.3)."""
+
+
 @dataclass(frozen=True, slots=True)
 class RequestLoad:
     """Load of a served model."""
@@ -152,9 +156,8 @@ class RequestLoad:
     cache, computed on other GPUs."""
     speculative_tokens: float = 0.0
     """Tokens that a draft head proposes in each step, for the model to verify together."""
-    acceptance_ratio: float = 0.75
-    """Fraction of proposed tokens that are accepted, each if those before it are. The default is
-    below that of the first one by DeepSeek-V3's head, 0.85 to 0.9 (arXiv:2412.19437, 5.4.3)."""
+    acceptance_ratio: float | None = None
+    """Accepted fraction of all proposed tokens, as engines count it."""
     adapters: float = 0.0
     """LoRA adapters in memory beside the model; requests choose among them evenly."""
 
@@ -166,11 +169,15 @@ class RequestLoad:
 
     @property
     def tokens_per_step(self) -> float:
-        """Mean number of tokens that a step adds to an answer (arXiv:2211.17192, equation 1)."""
+        """Mean number of tokens that a step adds to an answer.
+
+        Without an acceptance, each token is accepted with a fixed chance if those before it are
+        (arXiv:2211.17192, equation 1).
+        """
         proposed, accepted = self.speculative_tokens, self.acceptance_ratio
-        if accepted >= 1.0:
-            return proposed + 1.0
-        return (1.0 - math.pow(accepted, proposed + 1.0)) / (1.0 - accepted)
+        if accepted is not None:
+            return 1.0 + proposed * accepted
+        return (1.0 - math.pow(_ACCEPTED, proposed + 1.0)) / (1.0 - _ACCEPTED)
 
     @property
     def has_targets(self) -> bool:
@@ -331,6 +338,18 @@ class Requirement:
     """Maximum cost of all GPUs in dollars per hour."""
     carbon_grams_per_kilowatt_hour: float | None = None
     """Carbon dioxide equivalents, overriding the setting; carbon is omitted without either."""
+
+    @property
+    def why_experts_stay(self) -> str:
+        """Why training keeps all experts on each replica; empty if it may spread them."""
+        if self.task is not ModelTask.TRAINING:
+            return "adapters are trained beside whole experts"
+        if not isinstance(self.model, Transformer) or self.model.experts == 1:
+            return f"{self.model.name or 'the model'} has no experts"
+        framework = self.training.framework
+        if framework is not None and not framework.spreads_experts:
+            return f"{framework} does not spread experts; {' and '.join(sorted(_SPREADING))} do"
+        return ""
 
     @property
     def is_framework_open(self) -> bool:
