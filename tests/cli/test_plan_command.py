@@ -105,7 +105,7 @@ def test_experts_are_spread_where_there_are_some(file: Path, capsys: Captured) -
         {"model": SHAPE, "parallel": layout},
         {"model": mixture, "parallel": {"data": 6, "expert": 4}},
         {"model": mixture, "parallel": {"data": 16, "expert": 16}},
-        {"model": mixture, "parallel": layout, "task": "training"},
+        {"model": mixture, "parallel": layout, "task": "finetune-lora"},
     ]
     shared, copies, *faults = answer(file, json.dumps(asked), capsys)
     first, second = (plan["candidates"][0] for plan in (shared, copies))
@@ -118,7 +118,7 @@ def test_experts_are_spread_where_there_are_some(file: Path, capsys: Captured) -
             "parallel.expert: the model has no experts",
             "parallel.expert: 6 replicas (data) do not divide by 4",
             "parallel.expert: 8 experts do not divide by 16",
-            "parallel.expert: only plans of serving spread experts",
+            "parallel.expert: adapters are trained beside whole experts",
         ),
         strict=True,
     ):

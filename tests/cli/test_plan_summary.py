@@ -107,7 +107,7 @@ def test_memory_range_above_the_card_is_said_and_ranks_lower(
     sure = re.search(r"(\d\d)% sure to fit the memory\.", text)
     assert sure
     details = " ".join(" ".join(summary(capsys, "plan", str(file), "--details")).split())
-    assert f"free, may not fit ({sure[1]}% sure): activations" in details
+    assert f"free, fits with {sure[1]}%: activations" in details
     (found,) = json.loads("".join(summary(capsys, "plan", str(file), "--json")))["candidates"]
     assert f"{100 * found['memory_probability']:.0f}" == sure[1]
     from_rate = found["cost_per_million_tokens_expected"] * found["memory_probability"]

@@ -48,9 +48,9 @@ def test_possible_plan_is_accepted(requirement: Requirement) -> None:
         *(
             (
                 Requirement(LLAMA_8B, load=RequestLoad(prefix_cache_ratio=ratio)),
-                rf"load\.prefix_cache_ratio: {ratio:g} is not from 0 to 1",
+                rf"load\.prefix_cache_ratio: {ratio:g} is not from 0 to below 1",
             )
-            for ratio in (-0.1, 1.1, float("nan"))
+            for ratio in (-0.1, 1.0, float("nan"))
         ),
         (Requirement(LLAMA_8B, parallel=Parallelism(5)), r"parallel\.tensor: 32 heads"),
         (

@@ -1,6 +1,7 @@
-"""Prompts and answers of a served model on GPUs of their own."""
+"""Prefill and decode of a served model on GPUs of their own."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,9 +37,9 @@ def split(
     return found, [each for each in found["alternatives"] if each["kind"] == "disaggregation"]
 
 
-def server(requirement: Requirement, cached_ratio: float) -> Server:
+def server(requirement: Requirement, *, is_prefilled: bool) -> Server:
     """On eight H100 of a server."""
-    load = replace(requirement.load, prefix_cache_ratio=cached_ratio)
+    load = replace(requirement.load, is_prefilled=is_prefilled)
     memory = ServingMemory(
         replace(requirement, load=load), Parallelism(tensor=8), settings=MemorySettings()
     )
@@ -53,8 +54,10 @@ def test_long_prompts_and_short_steps_are_cheaper_apart(tmp_path: Path, capsys: 
     assert apart["candidate"]["fits"]
     assert apart["prompts"]["fits"]
     assert apart["candidate"]["count"] + apart["prompts"]["count"] < 0.9 * together["count"]
-    assert "prompts on" in apart["change"]
-    assert "GB/s of cache cross the network" in apart["caution"]
+    on = r"\d+ x H200-SXM-141GB \(tensor .*\)"
+    together = r"\$[\d.]+ an hour together"
+    assert re.fullmatch(rf"prefill on {on}, decode on {on}: {together}", apart["change"])
+    assert "GB/s of KV cache between them" in apart["caution"]
 
 
 def test_it_is_not_named_where_it_saves_nothing(tmp_path: Path, capsys: Captured) -> None:
@@ -97,7 +100,7 @@ def test_both_parts_share_the_budget(tmp_path: Path, capsys: Captured) -> None:
 def test_answers_alone_wait_for_no_prompt() -> None:
     """A step then takes what it takes without arrivals, and the rate grows."""
     requirement = requirement_of("llama-3.1-70b")
-    both, alone = (server(requirement, each) for each in (0.0, 1.0))
+    both, alone = (server(requirement, is_prefilled=each) for each in (False, True))
 
     assert alone.prompt.seconds == 0.0
     assert alone.at(64.0).tpot_ms.value < both.at(64.0).tpot_ms.value

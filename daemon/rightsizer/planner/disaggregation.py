@@ -1,4 +1,4 @@
-"""Disaggregation: prompts and answers of a served model on GPUs of their own."""
+"""Disaggregation: prefill and decode of a served model on GPUs of their own."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -41,7 +41,7 @@ def disaggregated(
     # A prompt's first token comes with it.
     asked = replace(load, output_tokens=1.0, tokens_per_second=rate, ttft_ms=first_ms, tpot_ms=None)
     prompts = search(replace(is_open, load=asked))
-    answers = search(replace(is_open, load=replace(load, ttft_ms=None, prefix_cache_ratio=1.0)))
+    answers = search(replace(is_open, load=replace(load, ttft_ms=None, is_prefilled=True)))
     pairs = [(prompts.best(board), answers.best(board)) for board in boards]
     pairs = [pair for pair in pairs if all(each.fits for each in pair)]
     if not pairs:
@@ -52,12 +52,14 @@ def disaggregated(
         return
     if requirement.budget is not None and whole > (False, requirement.budget):
         return
-    sent = f"{rate * cache_bytes / 1e9:.3g} GB/s of cache cross the network"
-    spread = f" ({first.layout})" if first.count > 1 else ""
-    cost = "" if whole[0] else f", ${dollars(whole[1])} an hour in all"
-    change = f"prompts on {first} of their own{spread}{cost}; answers on"
-    caution = f"{sent}, by an engine's disaggregated prefill"
-    yield Alternative("disaggregation", change, then, caution, first)
+    cost = "" if whole[0] else f": ${dollars(whole[1])} an hour together"
+    change = f"prefill on {_with_layout(first)}, decode on {_with_layout(then)}{cost}"
+    sent = f"{rate * cache_bytes / 1e9:.3g} GB/s of KV cache between them"
+    yield Alternative("disaggregation", change, then, f"{sent} (disaggregated prefill)", first)
+
+
+def _with_layout(candidate: PlanCandidate) -> str:
+    return f"{candidate} ({candidate.layout})" if candidate.count > 1 else f"{candidate}"
 
 
 def _price(candidates: Iterable[PlanCandidate]) -> tuple[bool, float]:

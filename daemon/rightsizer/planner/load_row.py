@@ -20,6 +20,7 @@ from rightsizer.sizing.requirement import (
 
 _REQUESTS: Final = "requests_per_second"
 _STREAMS: Final = "streams"
+_PREFILLED: Final = "is_prefilled"
 _TOKENS: Final = "tokens_per_second"
 _RATES: Final[Mapping[str, frozenset[WorkUnit]]] = {
     _REQUESTS: frozenset(WorkUnit),
@@ -100,6 +101,7 @@ class StatedLoad:
         if values.get("burstiness") == _CLOSED:
             del values["burstiness"]
             values["is_closed"] = True
+        values[_PREFILLED] = bool(values.get(_PREFILLED))
         rates = {key: values.pop(key) for key in _RATES if key in values}
         for key, rate in rates.items():
             if not rate > 0:
@@ -226,6 +228,8 @@ def _take_percentile(row: Row, word: str) -> float | None:
 
 
 def _value(row: Row, word: str, key: str) -> float | None:
+    if key == _PREFILLED:
+        return float(row.flag(word, default=False))
     if key.endswith("_ms") or key == "chunk_seconds":
         value = row.milliseconds(word, is_bare=word == key)
         is_text = isinstance(row.values[word], str)

@@ -203,8 +203,8 @@ def _load(requirement: Requirement) -> Iterator[str]:
     if load.acceptance_ratio is not None and not 0 <= load.acceptance_ratio <= 1:
         remedy = "give the accepted share of proposed tokens, as the engine counts it"
         yield f"load.acceptance_ratio: {load.acceptance_ratio:g} is not from 0 to 1; {remedy}"
-    if not 0 <= load.prefix_cache_ratio <= 1:
-        fault = f"{load.prefix_cache_ratio:g} is not from 0 to 1"
+    if not 0 <= load.prefix_cache_ratio < 1:
+        fault = f"{load.prefix_cache_ratio:g} is not from 0 to below 1"
         remedy = "give the share of the prompts' tokens that the cache holds, or leave it out"
         yield f"load.prefix_cache_ratio: {fault}; {remedy}"
 

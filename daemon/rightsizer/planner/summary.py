@@ -180,7 +180,7 @@ def _shortcomings(best: PlanCandidate, other: PlanCandidate) -> Iterator[str]:
     if _is_late(other):
         yield f"{percent(other.rate.targets_probability)} in time"
     if other.is_memory_tight:
-        yield f"may not fit ({percent(other.memory_probability)} sure)"
+        yield f"fits with {percent(other.memory_probability)}"
 
 
 def _is_late(candidate: PlanCandidate) -> bool:

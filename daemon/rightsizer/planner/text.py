@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _Column = tuple[str, Callable[[PlanCandidate], str]]
 _LEFT_COSTS: Final = frozenset({"GPUs", "rented as", "$/run", "$/h", "$/M"})
-_LEFT: Final = frozenset({"GPUs", "TxPxD", "90% range"})
+_LEFT: Final = frozenset({"GPUs", "TxPxDxE", "90% range"})
 _RATES: Final = (
     *("rank", "name", "layout", "memory", "requests", "rate", "within", "first", "between"),
     *("in time", "mfu", "hours"),
@@ -52,7 +52,7 @@ _SHOWN: Final = 10
 _VISIBLE: Final = 0.05 * GIB
 _LEGEND: Final = (
     "What all GPUs deliver together, most likely and in 90 of 100 cases; GiB of each one, ?: may"
-    " not fit. TxPxD: tensor, pipeline, data parallel."
+    " not fit. TxPxDxE: tensor, pipeline, data, expert parallel."
 )
 _SERVED: Final = "TTFT, TPOT: ms to the first token, and between tokens."
 _IN_TIME: Final = "in time: the chance that all latencies are kept."
@@ -141,7 +141,7 @@ def columns_of(requirement: Requirement, names: Sequence[str]) -> list[_Column]:
     columns: dict[str, tuple[bool, str, Callable[[PlanCandidate], str]]] = {
         "rank": (True, "#", lambda each: NOTHING if each.rank is None else str(each.rank)),
         "name": (True, "GPUs", lambda each: f"{each}{'*' * (each.format is not None)}"),
-        "layout": (True, "TxPxD", lambda each: "x".join(map(str, astuple(each.layout)))),
+        "layout": (True, "TxPxDxE", lambda each: "x".join(map(str, astuple(each.layout)))),
         "memory": (True, "GiB", _gibibytes),
         "requests": (not trains, requests, lambda each: number(each.rate.concurrency)),
         "rate": (True, f"{unit}/s", lambda each: middle(each.rate.tokens_per_second)),
@@ -253,7 +253,7 @@ def _detail_lines(requirement: Requirement, best: PlanCandidate) -> Iterator[str
     whole, usable = best.memory.total.scaled(1.0 / GIB), best.usable_bytes / GIB
     spread = f"{whole.value:.1f} GiB ({whole.low:.1f} to {whole.high:.1f}) of {usable:.1f}"
     free = f"{percent_text(best.memory_headroom_ratio)} free"
-    doubt = f", may not fit ({percent(best.memory_probability)} sure)" * best.is_memory_tight
+    doubt = f", fits with {percent(best.memory_probability)}" * best.is_memory_tight
     yield from wrapped(f"memory of each {best.gpu}: {spread}, {free}{doubt}: {split}")
     yield ""
     yield from costs_lines(best, requirement.unit_text)
@@ -275,13 +275,10 @@ def alternative_lines(plan: GpuPlan) -> Iterator[str]:
         memory = f", {candidate.memory.total_bytes / GIB:.0f} GiB of each"
         memory += ", may not fit" * candidate.is_memory_tight
         price = "" if cost is None else f", ${priced(cost, candidate.million_dollars)} a million"
-        if each.prompts is not None:
-            # The change states the price of both parts; this one is of the answers' GPUs.
-            price = ""
         caution = f"; {each.caution}" if each.caution else ""
-        between = " " if each.prompts is not None else ": "
-        text = f"{each.change}{between}{candidate}{speed}{time}{memory}{price}{caution}"
-        yield from wrapped(text, indent=2)
+        text = f"{each.change}: {candidate}{speed}{time}{memory}{price}{caution}"
+        # Of two parts the change says all.
+        yield from wrapped(text if each.prompts is None else f"{each.change}{caution}", indent=2)
 
 
 def _validation_lines(requirement: Requirement, best: PlanCandidate) -> Iterator[str]:

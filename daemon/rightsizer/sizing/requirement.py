@@ -152,8 +152,9 @@ class RequestLoad:
     chunk_seconds: float | None = None
     """New audio per request of speech models; by default their maximum."""
     prefix_cache_ratio: float = 0.0
-    """Fraction of prompt tokens already in an engine's prefix cache; 1 if prompts arrive with their
-    cache, computed on other GPUs."""
+    """Fraction of prompt tokens already in an engine's prefix cache."""
+    is_prefilled: bool = False
+    """Whether prompts arrive with their cache, computed on other GPUs."""
     speculative_tokens: float = 0.0
     """Tokens that a draft head proposes in each step, for the model to verify together."""
     acceptance_ratio: float | None = None

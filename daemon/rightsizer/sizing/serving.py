@@ -157,7 +157,7 @@ class Server:
         tokens = self.load.input_tokens
         cached_tokens = (self.load.prefix_cache_ratio if self.is_causal else 0.0) * tokens
         computed = partial(self.forward.prompts, tokens, cached_tokens=cached_tokens)
-        self._prompts = computed if cached_tokens < tokens else _no_prompts
+        self._prompts = _no_prompts if self.load.is_prefilled else computed
         self.prompt = self._prompts()
         """One prompt, without the part in the prefix cache."""
         chunk = settings.chunk_tokens or math.inf

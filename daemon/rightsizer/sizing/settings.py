@@ -193,8 +193,8 @@ class ServingModelSettings:
             Source: fitted on TensorRT-LLM 1.0's throughput of Qwen3-235B-A22B on eight B200, H200,
             H100: x1.09 off, x1.41 without it; x1.05 to x1.14 on a board that is left out. Kernels
             alone take x1.2 to x1.6 with uneven tokens (aiconfigurator-core 0.12.0)
-        network_bytes_per_second: Maximum send rate of each GPU to other servers, where experts are
-            shared.
+        network_bytes_per_second: Send rate of each GPU to other servers: of tokens to experts, and
+            of caches between prefill and decode.
             Source: 400 Gb/s for each GPU, as in servers of eight H100 (DGX H100, AWS p5)
         attention_compute_ratio: Speed of attention over a prompt, relative to large matrix
             products.
@@ -329,7 +329,7 @@ class TrainingSettings:
         node_gpus: GPUs of a usual server, connected by its own links.
         network_ratio: Bandwidth of sums across servers, relative to those within.
             Source: eight adapters of 200 Gbit/s beside NVLink 3; assumed of others
-        network_bytes_per_second: Send rate of each GPU to other servers that have experts.
+        network_bytes_per_second: Send rate of each GPU to experts on other servers.
             Source: 400 Gb/s for each GPU, as in servers of eight H100 (DGX H100, AWS p5)
         expert_ratio: Speed of products with experts relative to plain ones: each sees few tokens.
             Source: published MFU of mixtures of experts and of dense models in fp8, alike GPUs
