@@ -8,8 +8,8 @@ from typing import Any, Final
 from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.recordings.nvidia_smi_columns import SIGNAL_COLUMNS
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
-from rightsizer.telemetry.recordings.table import CellColumn, read_cells, split_csv_line
-from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
+from rightsizer.telemetry.recordings.table import CellColumn, read_cells
+from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile, split_csv_line
 from rightsizer.telemetry.recordings.timestamps import parse_timestamp
 
 _FIELDS: Final = {

@@ -14,8 +14,8 @@ from rightsizer.model.frozen import dataclass
 from rightsizer.model.signal import Signal, in_unit
 from rightsizer.model.units import convert
 from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow
-from rightsizer.telemetry.recordings.table import CellColumn, columns_text, csv_rows, split_csv_line
-from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
+from rightsizer.telemetry.recordings.table import CellColumn, columns_text, csv_rows
+from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile, split_csv_line
 from rightsizer.telemetry.recordings.timestamps import EPOCH_UNITS, parse_calendar, parse_epoch
 
 _TIME_UNITS: Final = (*EPOCH_UNITS, "iso")

@@ -21,9 +21,13 @@ from rightsizer.telemetry.recordings.table import (
     CellColumn,
     CellTable,
     sampled_rows,
+)
+from rightsizer.telemetry.recordings.text_file import (
+    RecordingFormat,
+    TextFile,
+    delimiter_of,
     split_csv_line,
 )
-from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile, delimiter_of
 from rightsizer.telemetry.recordings.timestamps import (
     CLOCKS_SET,
     EPOCH_UNITS,

@@ -32,10 +32,14 @@ from rightsizer.telemetry.recordings.table import (
     missing_cell,
     read_clock_events,
     sampled_rows,
-    split_csv_line,
     untorn,
 )
-from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile, delimiter_of
+from rightsizer.telemetry.recordings.text_file import (
+    RecordingFormat,
+    TextFile,
+    delimiter_of,
+    split_csv_line,
+)
 from rightsizer.telemetry.recordings.timestamps import parse_timestamp
 from rightsizer.telemetry.recordings.unnamed_devices import device_order
 

@@ -7,8 +7,8 @@ from rightsizer.io.near import near_words
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.signal import Signal
 from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow
-from rightsizer.telemetry.recordings.table import CellColumn, columns_text, csv_rows, split_csv_line
-from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
+from rightsizer.telemetry.recordings.table import CellColumn, columns_text, csv_rows
+from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile, split_csv_line
 from rightsizer.telemetry.recordings.timestamps import parse_timestamp
 from rightsizer.telemetry.recordings.unnamed_devices import NOTHING_STATED
 

@@ -10,8 +10,8 @@ from rightsizer.model.device import BY_INDEX
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.telemetry.recordings.nvidia_smi_columns import signal_columns
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
-from rightsizer.telemetry.recordings.table import CellColumn, read_cells, split_csv_line
-from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
+from rightsizer.telemetry.recordings.table import CellColumn, read_cells
+from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile, split_csv_line
 from rightsizer.telemetry.recordings.timestamps import parse_timestamp
 
 _KEY: Final = re.compile(

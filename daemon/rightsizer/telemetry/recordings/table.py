@@ -1,7 +1,6 @@
 """Table parser: cells to values in base units, CSV lines to rows."""
 
 import contextlib
-import csv
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds, Unit, convert
 from rightsizer.model.workload import Holding, Workload, WorkloadKind
 from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow
-from rightsizer.telemetry.recordings.text_file import TextFile
+from rightsizer.telemetry.recordings.text_file import TextFile, split_csv_line
 from rightsizer.telemetry.recordings.unnamed_devices import SampledRow, device_order
 
 _REASONS: Final[dict[str, Missing]] = {
@@ -260,16 +259,6 @@ def sampled_rows(  # noqa: PLR0913 - layout of a line.
                 at = time_of(cells)
                 values, _ = table.read(cells, number, notes)
                 yield SampledRow(at, values, tuple(cells[place] for place in facts))
-
-
-def split_csv_line(line: str, delimiter: str = ",") -> list[str]:
-    """Split a line into cells; quoted cells are rare and slower."""
-    if '"' not in line:
-        return line.rstrip("\r\n").split(delimiter)
-    try:
-        return next(csv.reader([line], delimiter=delimiter, skipinitialspace=True))
-    except csv.Error:
-        return [line]
 
 
 def untorn(cells: Sequence[str], line: str, number: int, notes: RecordingNotes) -> Sequence[str]:

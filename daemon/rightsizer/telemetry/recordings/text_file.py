@@ -1,6 +1,7 @@
 """Files of a recording as lines and JSON objects, plain or compressed."""
 
 import contextlib
+import csv
 import gzip
 import io
 import json
@@ -36,8 +37,9 @@ _PREFIXED_HEADING: Final = re.compile(r"(?P<prefix>(?:[^\s,;]+[ \t]+)+)timestamp
 logs` or journalctl."""
 _SOURCE: Final = re.compile(r"(\[\S+|[a-zA-Z][\w.-]*|\d+)(?:(?<=\]) |: |\s+\| )")
 """Where a line is from, before all else in it: a pod, node, container or task."""
+_WHOLE_SECOND: Final = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?=,)", re.ASCII)
 _COMMA_FRACTION: Final = re.compile(
-    r"(\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d),(\d{3,9})(?=[,Z+-])", re.ASCII
+    rf"({_WHOLE_SECOND.pattern}),((?:\d{{3}}){{1,3}})(?=[,Z+-])", re.ASCII
 )
 """Fraction of a second as of `date --iso-8601=ns` and Python's logging, which makes two cells."""
 _SIGNATURE_BYTES: Final = 256
@@ -64,6 +66,16 @@ def show_read(progress: Progress, texts: Sequence["TextFile"]) -> None:
 def delimiter_of(line: str) -> str:
     """Return the separator of a line's cells; some locales use semicolons."""
     return max(_DELIMITERS, key=(_QUOTED.sub("", line) if '"' in line else line).count)
+
+
+def split_csv_line(line: str, delimiter: str = ",") -> list[str]:
+    """Split a line into cells; quoted cells are rare and slower."""
+    if '"' not in line:
+        return line.rstrip("\r\n").split(delimiter)
+    try:
+        return next(csv.reader([line], delimiter=delimiter, skipinitialspace=True))
+    except csv.Error:
+        return [line]
 
 
 class TextFile:
@@ -120,11 +132,7 @@ class TextFile:
         if fields is not None:
             self._heading = delimiter_of(self.head[0]).join(fields.split(","))
             self.head = (self._heading, *self.head)
-        # Where the heading has a cell for it, what stands there is no fraction.
-        timed = (line for line in self.head if _COMMA_FRACTION.match(line))
-        self._has_comma_fractions = self.head[0].count(",") + 1 in {
-            each.count(",") for each in timed
-        }
+        self._has_comma_fractions = _has_comma_fractions(self.head)
         self.head = tuple(map(self._with_point, self.head))
 
     def lines(self, notes: RecordingNotes) -> Iterator[tuple[int, str]]:
@@ -233,6 +241,24 @@ class TextFile:
         else:
             self._stream = self._readable.open("rb")
         return self._stream
+
+
+def _has_comma_fractions(head: Sequence[str]) -> bool:
+    """Whether rows have one cell more than the heading, since a comma precedes fractions.
+
+    Fractions have one number of digits. Single rows may be torn; a row that ends in a comma may be
+    whole.
+    """
+    width = len(split_csv_line(head[0]))
+    rows = [(line, split_csv_line(line)) for line in head if _WHOLE_SECOND.match(line)]
+    longer = [(line, cells) for line, cells in rows if len(cells) == width + 1]
+    fractions = [_COMMA_FRACTION.match(line) for line, _ in longer]
+    return (
+        len(longer) > sum(len(cells) == width for _, cells in rows)
+        and any(cells[-1].strip() for _, cells in longer)
+        and all(fractions)
+        and len({len(found[2]) for found in fractions if found}) == 1
+    )
 
 
 @dataclass(frozen=True, slots=True)
