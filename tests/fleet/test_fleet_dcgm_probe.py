@@ -9,7 +9,8 @@ import pytest
 from dcgm_estate import BUSY, NOW, EstatePast, Phase, basic, gpu, stored, unprofiled
 from rightsizer.fleet.cache.grid import DAY
 from rightsizer.fleet.source import SourceReport
-from rightsizer.fleet.sources.dcgm_exporter.probe import probe
+from rightsizer.fleet.sources.dcgm_exporter.probe import probe, spellings
+from rightsizer.model.dcgm_fields import DCGM_FIELDS, FORMER_DCGM_NAMES
 from rightsizer.model.state import Tier
 
 pytestmark = pytest.mark.prometheus
@@ -29,6 +30,15 @@ def report_of(values: Mapping[str, float], labels: Mapping[str, str] = HELD) -> 
 def says(sentences: Sequence[str], part: str) -> bool:
     """Whether any of the sentences contains the words."""
     return any(part in sentence for sentence in sentences)
+
+
+def test_spellings_of_a_field_differ() -> None:
+    """A store is asked for no name twice, and for each former name."""
+    for field in DCGM_FIELDS.values():
+        names = spellings(field)
+        assert len(set(names)) == len(names)
+        former = {old for old, new in FORMER_DCGM_NAMES.items() if new == field.name}
+        assert former <= {*names}
 
 
 def test_profiling_tells_most() -> None:
