@@ -11,6 +11,7 @@ import pytest
 
 import cli_reference
 from cli_reference import all_commands
+from rightsizer.cli.main import COMMANDS
 from rightsizer.console.command import Command
 from rightsizer.io.yaml import load_yaml
 from rightsizer.model.profile import ProfileFormat
@@ -122,6 +123,10 @@ def test_every_command_is_explained_with_all_its_options(
     """The reference is made from what the commands say of themselves, and is as new as they are."""
     page = cli_reference.cli_reference()
     golden(DOCS / "cli.md", page)
+    assert "(default: ``)" not in page, "an empty default says nothing"
+    overview, _, _ = page.partition("\n## ")
+    unexplained = [each.name for each in COMMANDS if f"| {each.summary} |" not in overview]
+    assert not unexplained, f"not in the overview: {unexplained}"
     for command in all_commands():
         section = page.split(f"## `rightsizer {command.name}`\n")[1].split("\n## ")[0]
         flags = [flag for each in cli_reference.options_of(command) for flag in each.option_strings]

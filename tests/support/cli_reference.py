@@ -5,6 +5,7 @@ import getpass
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import chain, groupby, repeat
 from typing import Final
 
 from rightsizer.cli.main import COMMANDS
@@ -28,7 +29,7 @@ _COLLECTORS: Final = (
     "- `--collector.NAME`, `--no-collector.NAME`: switch a [collector](metrics.md#collectors) of"
     " metrics on or off; setting: web.metrics.collectors.NAME\n"
 )
-_COMMON: Final = 2
+_COMMON: Final = 4
 """Number of commands from which on an option is explained once for all of them."""
 
 
@@ -59,7 +60,6 @@ def _options(parser: argparse.ArgumentParser) -> list[argparse.Action]:
 
 def cli_reference() -> str:
     """The page."""
-    names = ", ".join(f"[`{each.name}`](#{_anchor(each.name)})" for each in COMMANDS)
     counts = Counter(
         row for each in all_commands() for row in dict.fromkeys(_rows(options_of(each)))
     )
@@ -67,7 +67,19 @@ def cli_reference() -> str:
     common = list({_name(row): row for row in reversed(often)}.values())[::-1]
     told: dict[str, str] = {}
     sections = "\n".join(_section(each, common, told) for each in all_commands())
-    return f"{_HEAD}\n{names}.\n\n## Common options\n\n{''.join(common)}\n{sections}"
+    return f"{_HEAD}\n{_overview()}\n## Common options\n\n{''.join(common)}\n{sections}"
+
+
+def _overview() -> str:
+    """What each command does, by group, as in `--help`."""
+    rows = ["| group | command | what it does |\n", "|---|---|---|\n"]
+    for group, entries in groupby(COMMANDS, lambda entry: entry.group):
+        names = chain((group,), repeat(""))
+        rows += [
+            f"| {name} | [`{each.name}`](#{_anchor(each.name)}) | {each.summary} |\n"
+            for name, each in zip(names, entries, strict=False)
+        ]
+    return "".join(rows)
 
 
 def _anchor(name: str) -> str:
@@ -139,7 +151,7 @@ def _value(action: argparse.Action) -> str:
 
 def _help(action: argparse.Action) -> str:
     text = " ".join((action.help or "").split()).replace("%%", "%")
-    if action.default is None or isinstance(action.default, bool | list | tuple):
+    if action.default in (None, "") or isinstance(action.default, bool | list | tuple):
         return text
     # The default is the name of the current user, which no page can know.
     is_person = action.dest == "actor" and action.default == getpass.getuser()
