@@ -34,8 +34,8 @@ class ClassificationSettings:
             .3 (L4: 33 of 72 W, idle 17)
         stall_busy_ratio: Minimum utilization of a hidden stall.
             Source: docs/definitions.md, states; NVIDIA/nccl#968
-        stall_power_ratio: Power below which a busy device does no work; without profiling counters
-            in proportion to the clock.
+        stall_power_ratio: Power below which a busy device does no work. Without profiling counters
+            it applies at the highest clock, and in proportion at lower ones.
             Source: docs/definitions.md, states; NVIDIA/nccl#968
         stall_engine_ratio: Media engine utilization from which a busy device works, regardless of
             its SMs.

@@ -39,10 +39,11 @@ class MetricsSettings:
             Source: six series each; a node has a few
         level: What the default collectors export: `essential` (states, waste, provisioning, advice,
             health), `standard` (adds conditions, errors, usual readings) or `full` (adds
-            histograms).
+            histograms). Others export everything once enabled.
             Source: measured on eight GPUs: 38, 68 and 229 series a GPU
-        details: Enable every collector, including those off by default. Adds about 40 series per
-            GPU, and 108 more for a GPU with 18 NVLinks.
+        details: Enable every collector, also those off by default: single NVLinks, links between
+            GPUs, BAR1, the host by workload and others. About 40 more series per GPU, and 108 with
+            18 NVLinks.
             Source: the default set keeps to 1,900 series for eight GPUs
         gzip_level: Compression level of a scrape, from 1 (fastest) to 9 (smallest).
             Source: measured: level 3 is within a tenth of level 6 in a third of its time

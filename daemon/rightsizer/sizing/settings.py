@@ -51,8 +51,8 @@ class MemorySettings:
             Source: assumed; never less than headroom_minimum
         headroom_minimum_bytes: Minimum memory that training should leave free.
             Source: assumed
-        several_gpus_error_factor: Further error factor (90%) of training memory shared by several
-            GPUs: frameworks differ in what they gather and keep.
+        several_gpus_error_factor: Further error factor of training memory shared by several GPUs,
+            not exceeded either way in 90% of cases: frameworks differ in what they gather and keep.
             Source: published peaks of torchtitan and FSDP with LoRA and QLoRA
         unpacked_error_factor: Further error factor for weights that are unpacked (QLoRA).
             Source: published peaks of torchtune

@@ -42,7 +42,8 @@ class IdleSettings:
         on_ratio: Share of the span that must be idle.
             Source: a production fleet: of spans of two hours that were idle for 90%, half were
             followed by work within 30 min; of those idle for 99%, an eighth (docs/benchmarks.md)
-        certain_ratio: Idle share that the confidence refers to.
+        certain_ratio: Idle share that the confidence refers to; below 1, so that a few active
+            seconds are ignored.
             Source: a GPU that works for a tenth of the time has a user
         usual_ratio: Load of an hour, relative to the busiest hour of a usual day, up to which
             idleness of a service is expected.

@@ -10,7 +10,7 @@ class LiveSettings:
 
     Attributes:
         deadline_seconds: Time a sample waits for its devices. Calls that do not fit into half of it
-            are made less often.
+            are made less often, except essential ones.
             Source: a fifth of the default interval is left for everything else
         in_turn_seconds: Time one thread may take to read all GPUs in sequence before the rest get
             threads of their own.

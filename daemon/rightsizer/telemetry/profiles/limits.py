@@ -20,7 +20,8 @@ class TimeSettings:
         launch_maximum_nanoseconds: CPU time up to which an operator would be shorter on a GPU than
             its launch.
             Source: HolisticTraceAnalysis: a launch takes 5 to 20 µs
-        pause_minimum_nanoseconds: Time without a host operator from which it is the program's own.
+        pause_minimum_nanoseconds: Minimum time between host operators that counts as the program's
+            own, not as dispatch of the next operator.
             Source: ten launches
     """
 
