@@ -33,6 +33,7 @@ pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(240)]
 
 DAYS: Final = 2
 END: Final = START + DAYS * 86400
+ONE_STYLE: Final[dict[str, str]] = {"matchers": 'style="cluster"', "lookback": f"{DAYS - 1}d"}
 CHAT: Final = "kubernetes:production/chat-api"
 STYLES: Final = {
     "cluster": Metrics.OWN,
@@ -87,6 +88,12 @@ def document(
     settings = {"matchers": f'style="{style}"', "lookback": f"{DAYS - 1}d", **own}
     config = configured(tmp_path_factory.mktemp(style), server.url, **settings)
     return asked_in_process(config, "--json", "--all", "--at", str(END)).document
+
+
+@pytest.fixture
+def config(server: Prometheus, tmp_path: Path) -> Path:
+    """A configuration of the clusters of one style, with files of the test's own."""
+    return configured(tmp_path, server.url, **ONE_STYLE)
 
 
 def test_each_cluster_has_its_own_sums(document: dict[str, Any]) -> None:
@@ -152,11 +159,9 @@ def test_sources_are_reported_by_cluster(document: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("document", ["cluster"], indirect=True)
 def test_shards_that_are_merged_answer_as_a_single_look(
-    server: Prometheus, tmp_path: Path, document: dict[str, Any]
+    config: Path, tmp_path: Path, document: dict[str, Any]
 ) -> None:
     """Rows are equal for any assignment of clusters; each shard has its own cache and ledger."""
-    settings = {"matchers": 'style="cluster"', "lookback": f"{DAYS - 1}d"}
-    config = configured(tmp_path, server.url, **settings)
     parts = [
         asked_in_process(
             config, "--json", "--all", "--at", str(END), "--shard", f"{shard}/3"
@@ -177,11 +182,9 @@ def test_shards_that_are_merged_answer_as_a_single_look(
 
 @pytest.mark.parametrize("document", ["cluster"], indirect=True)
 def test_shards_of_the_nodes_of_all_clusters_answer_as_a_single_look(
-    server: Prometheus, tmp_path: Path, document: dict[str, Any]
+    config: Path, tmp_path: Path, document: dict[str, Any]
 ) -> None:
     """A node is of its cluster: both have one of the same name."""
-    settings = {"matchers": 'style="cluster"', "lookback": f"{DAYS - 1}d"}
-    config = configured(tmp_path, server.url, **settings)
     for shard in range(2):
         asked_in_process(config, "--at", str(END), "--shard", f"node:{shard}/2")
     caches = sorted(map(str, tmp_path.glob("fleet-*-of-2.db")))
@@ -197,9 +200,9 @@ def test_metrics_of_shards_sum_to_those_of_a_single_look(
     """Shares of time excepted, which are no sums; shards of the nodes export by their merge."""
 
     def exported(name: str, shard: str = "", parts: Sequence[Path] = ()) -> Counter[str]:
-        settings = {"matchers": 'style="cluster"', "lookback": f"{DAYS - 1}d", "shard": shard}
         (tmp_path / name).mkdir()
-        config = load_file(FleetConfig, configured(tmp_path / name, server.url, **settings))
+        file = configured(tmp_path / name, server.url, shard=shard, **ONE_STYLE)
+        config = load_file(FleetConfig, file)
         with FleetJudge(config, FastClock(END * 10**9), parts=parts) as judge:
             if config.fleet.part.is_by_node:
                 judge.read()
@@ -225,10 +228,8 @@ def _nearly(value: Any) -> Any:
     return pytest.approx(value) if isinstance(value, float) else value
 
 
-def test_the_text_has_a_row_for_each_cluster(server: Prometheus, tmp_path: Path) -> None:
+def test_the_text_has_a_row_for_each_cluster(config: Path, tmp_path: Path) -> None:
     """There are also rows of the pools, whose names begin with the cluster."""
-    settings = {"matchers": 'style="cluster"', "lookback": f"{DAYS - 1}d"}
-    config = configured(tmp_path, server.url, **settings)
     said = asked_in_process(config, "--at", str(END), "--html", str(tmp_path / "page.html")).out
     lines = [line.split() for line in said.splitlines()]
     assert ["east", "2", "2", "6"] in [line[:4] for line in lines]

@@ -21,14 +21,19 @@ class GrafanaFixture:
     """A sink, its outbox and its clock, and its logged errors."""
 
     def __init__(
-        self, url: str, outbox: AnnotationOutbox | None = None, node: str = "", **settings: Any
+        self,
+        url: str,
+        outbox: AnnotationOutbox | None = None,
+        node: str = "",
+        timeout_seconds: float = 10.0,
+        **settings: Any,
     ) -> None:
         self.advice: list[Advice] = []
         self.outbox = outbox or AnnotationOutbox(Storage("").database)
         self.clock = FastClock(NOW)
         self.errors: list[str] = []
-        quick = HttpSettings(timeout_seconds=0.3)
-        http = HttpClient(url, quick, token=lambda: TOKEN, sleep=lambda _: None)
+        limits = HttpSettings(timeout_seconds=timeout_seconds)
+        http = HttpClient(url, limits, token=lambda: TOKEN, sleep=lambda _: None)
         self.sink = GrafanaAnnotations(
             GrafanaSettings(url=url, **settings),
             self.outbox,
