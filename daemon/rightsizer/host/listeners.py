@@ -4,13 +4,13 @@ import contextlib
 import socket
 import sys
 from collections.abc import Iterator
-from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import Final
 
 _LISTENING: Final = "0A"
 _WORD_DIGITS: Final = 8
-_IpAddress = IPv4Address | IPv6Address
+_MAPPED: Final = bytes(10) + b"\xff\xff"
+"""What IPv4 addresses of IPv6 sockets begin with."""
 
 
 def listening_process(host: str, port: int, procfs: Path = Path("/proc")) -> tuple[int, str] | None:
@@ -42,30 +42,33 @@ def _inodes(host: str, port: int, procfs: Path) -> list[str]:
     return found[min(found)] if found else []
 
 
-def _addresses(host: str, port: int) -> list[_IpAddress]:
+def _addresses(host: str, port: int) -> list[bytes]:
     with contextlib.suppress(OSError):
         found = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-        return [ip_address(str(place[0]).partition("%")[0]) for *_, place in found]
+        # An address of one interface has a scope: `fe80::1%eth0`.
+        return [
+            socket.inet_pton(family, str(place[0]).partition("%")[0]) for family, *_, place in found
+        ]
     return []
 
 
-def _collision_rank(asked: _IpAddress, local: _IpAddress) -> int | None:
+def _collision_rank(asked: bytes, local: bytes) -> int | None:
     """Return `None` for addresses that can be bound beside each other.
 
     Whether an IPv6 wildcard takes IPv4 too, procfs does not tell: the least close.
     """
     if asked == local:
         return 0
-    is_any = asked.is_unspecified or local.is_unspecified
-    if asked.version == local.version:
-        return 1 if is_any else None
-    six = asked if asked.version > local.version else local
-    return 2 if six.is_unspecified else None
+    is_asked_any, is_local_any = not any(asked), not any(local)
+    if len(asked) == len(local):
+        return 1 if is_asked_any or is_local_any else None
+    is_six_any = is_asked_any if len(asked) > len(local) else is_local_any
+    return 2 if is_six_any else None
 
 
-def _listeners(port: int, procfs: Path) -> Iterator[tuple[_IpAddress, str]]:
+def _listeners(port: int, procfs: Path) -> Iterator[tuple[bytes, str]]:
     for table in ("net/tcp", "net/tcp6"):
         with contextlib.suppress(OSError):
             for line in (procfs / table).read_text(encoding="ascii").splitlines()[1:]:
@@ -75,8 +78,7 @@ def _listeners(port: int, procfs: Path) -> Iterator[tuple[_IpAddress, str]]:
                     yield _of_hex(address), rest[5]
 
 
-def _of_hex(digits: str) -> _IpAddress:
-    """Return the address of words of 32 bits, each in the machine's byte order."""
+def _of_hex(digits: str) -> bytes:
+    """Return the packed address of words of 32 bits, each in the machine's byte order."""
     words = (int(digits[at : at + _WORD_DIGITS], 16) for at in range(0, len(digits), _WORD_DIGITS))
-    address = ip_address(b"".join(word.to_bytes(4, sys.byteorder) for word in words))
-    return getattr(address, "ipv4_mapped", None) or address
+    return b"".join(word.to_bytes(4, sys.byteorder) for word in words).removeprefix(_MAPPED)
