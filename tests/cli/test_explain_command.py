@@ -2,13 +2,20 @@
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from advice_history import keep_advice
 from cases import NOW, after, finding
+from readings import gpu, reading
+from rightsizer.accounting.device_account import DeviceRecord
+from rightsizer.advice.storage import Storage
+from rightsizer.agent.offline_advice import explain_offline, run_offline
+from rightsizer.agent.settings import Settings
 from rightsizer.cli.advise import advise_text
 from rightsizer.cli.main import main
 from rightsizer.console.explanation import explanation_text
@@ -25,6 +32,10 @@ from rightsizer.model.finding import (
     Severity,
 )
 from rightsizer.model.settings import setting
+from rightsizer.model.signal import Signal
+from rightsizer.model.state import State
+from rightsizer.model.units import HOUR
+from rightsizer.model.window import Window
 from rightsizer.report.explanation import explain_advice, product
 from rightsizer.web.view.advice import grouped
 
@@ -151,15 +162,52 @@ def test_factors_are_told_as_a_product() -> None:
     assert product({}, 0.5) == "0.5"
 
 
-def test_log_that_names_gpus_by_index_has_no_promql() -> None:
+def test_recording_that_names_gpus_by_index_has_no_promql() -> None:
     """No agent exports such a device; the index is what people know."""
     found = replace(whole(), devices=("index:1",), evidence={"idle_ratio": {"index:1": 0.97}})
     advice = Advice(found, AdviceState.ACTIVE, NOW, NOW)
-    text = explanation_text(explain_advice(advice, Rules()))
+    text = explanation_text(explain_advice(advice, Rules(), recorded={"index:1"}))
     assert "Prometheus" not in text
     assert "Where: llama on GPU 1\n" in text.replace(f"{found.workload}", "llama")
     assert "  Idle: 97%" in text
     assert "index:" not in text.partition("How to")[0]
+
+
+@pytest.mark.parametrize("uuid", ["pci:0000:65:00.0", "index:1"])
+def test_live_gpu_without_a_uuid_has_promql(tmp_path: Path, uuid: str) -> None:
+    """An agent exports it by the name that it gives it, which is its `uuid` in the metrics."""
+    history = tmp_path / "h.db"
+    with closing(Storage(str(history))) as storage:
+        window = Window(uuid, NOW - HOUR, NOW, {State.IDLE_EMPTY: HOUR})
+        device = gpu(1, uuid=uuid)
+        live = reading(device, 1.0, {}).enriched({Signal.GPU_BUSY: 0.0}, "utilization")
+        known = DeviceRecord(device, None, NOW, reading=live)
+        storage.save_windows([window], (), [known])
+    id_ = keep_advice(
+        history, devices=(uuid,), evidence=whole().evidence | {"idle_ratio": {uuid: 0.97}}
+    )
+    queries = explain_offline(history, Settings(), id_)["queries"]
+    assert f'uuid="{uuid}"' in next(each for each in queries if each["device"])["promql"]
+
+
+def test_replayed_log_is_explained_without_promql(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of the whole way from the file: what the replay stores names no collector."""
+    log, history = tmp_path / "log.csv", tmp_path / "h.db"
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    times = (start + timedelta(seconds=30 * number) for number in range(960))
+    rows = (f"{time:%Y/%m/%d %H:%M:%S}.000, 0, 0 %, 0 MiB, 81920 MiB\n" for time in times)
+    head = "timestamp, index, utilization.gpu [%], memory.used [MiB], memory.total [MiB]\n"
+    log.write_text(head + "".join(rows))
+    assert main(["replay", str(log), "--into", str(history)]) == 0
+    findings, advice = run_offline(history, Settings())
+    assert {uuid for each in findings for uuid in each.devices} == {"index:0"}
+    ids = {each.id for each in (*findings, *advice)}
+    assert ids
+    for id_ in ids:
+        assert explain_offline(history, Settings(), id_)["queries"] == []
+    capsys.readouterr()
 
 
 def test_expired_advice_says_what_that_is() -> None:

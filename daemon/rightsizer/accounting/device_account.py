@@ -146,6 +146,11 @@ class DeviceRecord:
     topology: Topology | None = None
     """Topology of the node, stored with one of its devices."""
 
+    @property
+    def is_of_recording(self) -> bool:
+        """Whether `replay` filled it in: what an agent reads itself names its collector."""
+        return self.reading is not None and bool(self.reading.values and not self.reading.origins)
+
 
 def encode_device(known: DeviceRecord) -> str:
     """Encode a device as JSON."""

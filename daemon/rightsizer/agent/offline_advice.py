@@ -148,13 +148,15 @@ def explain_offline(path: Path, settings: Settings, asked: str) -> JsonObject:
     # Judged now, as `advise` does: saved advice is older and may have another risk.
     rules = settings.rule_trees
     findings, advice = run_offline(path, settings)
+    with closing(Storage(str(path), read_only=True)) as storage:
+        records, extent = storage.kept_history.devices(), storage.kept_history.extent()
+    recorded = {each.device.uuid for each in records if each.is_of_recording}
     if (known := next((each for each in advice if each.id == asked), None)) is not None:
-        return explain_advice(known, rules)
+        return explain_advice(known, rules, recorded=recorded)
     for finding in findings:
         if finding.id == asked:
-            with closing(Storage(str(path), read_only=True)) as storage:
-                extent = storage.kept_history.extent()
-            return explain_finding(finding, 0 if extent is None else extent[1], rules)
+            end = 0 if extent is None else extent[1]
+            return explain_finding(finding, end, rules, recorded=recorded)
     raise UsageError(unknown_advice_message(advice, asked) or "")
 
 

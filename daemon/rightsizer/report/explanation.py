@@ -1,11 +1,11 @@
 """Explanation of a finding as JSON values: evidence, thresholds, lifecycle, PromQL."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from rightsizer.model.advice import Advice
-from rightsizer.model.device import PLACEHOLDERS
+from rightsizer.model.device import BY_INDEX
 from rightsizer.model.finding import Finding, Option, Reason
 from rightsizer.model.frozen import asdict, dataclass, fields, is_dataclass
 from rightsizer.model.settings import bounds_of, key_in_file
@@ -80,12 +80,8 @@ class _Span(NamedTuple):
 
 
 def queries_of(finding: Finding, end: Nanoseconds) -> tuple[Query, ...]:
-    """Return a query for each number of the evidence that has metrics, at the finding's time.
-
-    Devices that a log names by place have none: no agent exports them.
-    """
-    is_of_log = any(uuid.startswith(PLACEHOLDERS) for uuid in finding.devices)
-    if is_of_log or (span := _Span.of(finding, end)) is None:
+    """Return a query for each number of the evidence that has metrics, at the finding's time."""
+    if (span := _Span.of(finding, end)) is None:
         return ()
     found = [*_whole(finding, span)]
     for name, value in finding.evidence.items():
@@ -151,12 +147,13 @@ _NODE_RULES: Final = "recommender.rules"
 _FLEET_RULES: Final = "fleet.rules."
 
 
-def explain_advice(advice: Advice, rules: object) -> JsonObject:
+def explain_advice(advice: Advice, rules: object, *, recorded: Collection[str] = ()) -> JsonObject:
     """Explain a recommendation and its lifecycle.
 
-    `rules` are settings by rule, or several such trees by their keys in a configuration.
+    `rules` are settings by rule, or several such trees by their keys in a configuration; `recorded`
+    are devices of a recording, which no agent exports by an index.
     """
-    document = _reasoning(advice.finding, advice.updated, rules)
+    document = _reasoning(advice.finding, advice.updated, rules, recorded)
     if not advice.is_open:
         # Its last change was a decision or its end: when it was last judged is unknown.
         document["queries"] = []
@@ -164,9 +161,11 @@ def explain_advice(advice: Advice, rules: object) -> JsonObject:
     return {"advice": encode_advice(advice), **document, "lifecycle": encode_lifecycle(advice)}
 
 
-def explain_finding(finding: Finding, judged: Nanoseconds, rules: object) -> JsonObject:
+def explain_finding(
+    finding: Finding, judged: Nanoseconds, rules: object, *, recorded: Collection[str] = ()
+) -> JsonObject:
     """Explain a finding that is no advice, as of the time of its judgement."""
-    document = _reasoning(finding, judged, rules)
+    document = _reasoning(finding, judged, rules, recorded)
     return {"advice": encode_finding(finding), **document, "lifecycle": None}
 
 
@@ -187,13 +186,17 @@ def _thresholds(settings: object, prefix: str) -> Iterator[JsonObject]:
         }
 
 
-def _reasoning(finding: Finding, judged: Nanoseconds, rules: object) -> JsonObject:
+def _reasoning(
+    finding: Finding, judged: Nanoseconds, rules: object, recorded: Collection[str]
+) -> JsonObject:
     trees = rules if isinstance(rules, Mapping) else {_NODE_RULES: rules}
     found = ((key, getattr(tree, finding.rule, None)) for key, tree in trees.items())
     tree, settings = next((each for each in found if each[1] is not None), ("", None))
     prefix = f"{tree}.{finding.rule}" if tree else finding.rule
     is_of_pool = prefix.startswith(_FLEET_RULES) and finding.workload is None
     queries = (pool_queries_of if is_of_pool else queries_of)(finding, judged)
+    if any(uuid.startswith(BY_INDEX) and uuid in recorded for uuid in finding.devices):
+        queries = ()
     evidence, end = finding.evidence, seconds(judged)
     length = evidence.get("window_seconds")
     known = length if isinstance(length, int | float) else None
