@@ -87,3 +87,16 @@ def test_gpus_of_two_hosts_without_uuid_are_distinguished(replay: Replays, write
     )
     found = replay(write(text, "points"))
     assert [each.uuid for each in found.source.devices] == ["n1 GPU 0", "n2 GPU 0"]
+
+
+def test_clocks_are_read_in_the_long_spelling(replay: Replays, write: Writes) -> None:
+    """Telegraf names them as nvidia-smi's report does; the clock of the SMs comes first."""
+    fields = "clocks_current_memory=6250i,clocks_current_sm=1980i,clocks_current_graphics=1980i"
+    lines = "".join(
+        f"nvidia_smi,index=0,uuid=GPU-0 {fields} {_START + second}000000000\n"
+        for second in range(2)
+    )
+    assert replay(write(lines, "points")).readings("GPU-0")[-1].values == {
+        Signal.MEMORY_CLOCK_HERTZ: 6.25e9,
+        Signal.SM_CLOCK_HERTZ: 1.98e9,
+    }

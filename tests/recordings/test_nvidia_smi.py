@@ -12,7 +12,11 @@ import pytest
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
-from rightsizer.telemetry.recordings.nvidia_smi_columns import column_name
+from rightsizer.telemetry.recordings.nvidia_smi_columns import (
+    SIGNAL_COLUMNS,
+    column_name,
+    exported_spellings,
+)
 
 Replays = Callable[..., Any]
 Writes = Callable[..., Path]
@@ -185,6 +189,17 @@ def test_mig_rows_are_devices_of_their_parent(replay: Replays, write: Writes) ->
 def test_short_and_long_spellings_are_one(heading: str, expected: str) -> None:
     """A heading has one name here, whichever way it was asked for."""
     assert column_name(heading) == expected
+
+
+def test_exporters_spell_columns_as_headings_do() -> None:
+    """Each spelling of a heading has its own with underscores, and none is of two columns."""
+    spelled = [name for column in SIGNAL_COLUMNS for name in exported_spellings(column)]
+    assert len(spelled) == len({*spelled})
+    for heading in (
+        *("clocks.current.graphics", "clocks.gr", "clocks.max.memory", "clocks.current.sm"),
+        *("clocks_throttle_reasons.active", "clocks_event_reasons.active", "gpu_name", "index"),
+    ):
+        assert heading.replace(".", "_") in exported_spellings(column_name(heading))
 
 
 @pytest.mark.parametrize(

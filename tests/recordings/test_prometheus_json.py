@@ -173,3 +173,50 @@ def test_metrics_of_nvidia_gpu_exporter_are_those_of_nvidia_smi(
     )
     text = replay(write(lines, "scrapes.prom"))
     assert text.readings(device.uuid)[-1].values == found.readings(device.uuid)[-1].values
+
+
+@pytest.mark.parametrize("reasons", ["clocks_event_reasons", "clocks_throttle_reasons"])
+def test_nvidia_gpu_exporter_tells_throttling_and_the_limits_of_a_gpu(
+    replay: Replays, write: Writes, reasons: str
+) -> None:
+    """Its name is a label of one metric alone; reasons are named as the driver names them."""
+    uuid = "1f0c2d3e-0000-1111-2222-333344445555"
+    series = {
+        "gpu_info": 1,
+        f"{reasons}_active": 0x20,
+        f"{reasons}_supported": 511,
+        "index": 3,
+        "power_default_limit_watts": 72,
+        "power_max_limit_watts": 75,
+        "pcie_link_gen_max": 4,
+        "pcie_link_gen_current": 1,
+        "pcie_link_width_max": 16,
+        "pcie_link_width_current": 8,
+        "clocks_current_graphics_clock_hz": 1.2e9,
+        "clocks_max_graphics_clock_hz": 2.04e9,
+    }
+    result: list[dict[str, Any]] = []
+    lines: list[str] = []
+    for name, value in series.items():
+        labels = {"uuid": uuid} | ({"name": "NVIDIA L4"} if name == "gpu_info" else {})
+        written = ",".join(f'{label}="{text}"' for label, text in labels.items())
+        times = [1_767_571_200 + 15 * at for at in range(2)]
+        result.append(
+            {
+                "metric": {"__name__": f"nvidia_smi_{name}", **labels},
+                "values": [[time, str(value)] for time in times],
+            }
+        )
+        lines += (f"nvidia_smi_{name}{{{written}}} {value} {time}000\n" for time in times)
+    for text in (json.dumps({"data": {"resultType": "matrix", "result": result}}), "".join(lines)):
+        found = replay(write(text))
+        (device,) = found.source.devices
+        assert (device.board, device.index, device.power_limit_watts) == ("L4", 3, 72)
+        assert (device.pcie_generation_maximum, device.pcie_width_maximum) == (4, 16)
+        assert found.readings(device.uuid)[-1].values == {
+            Signal.CLOCK_EVENT_REASONS: 0x20,
+            Signal.PCIE_LINK_GENERATION: 1,
+            Signal.PCIE_LINK_WIDTH: 8,
+            Signal.SM_CLOCK_HERTZ: 1.2e9,
+            Signal.SM_CLOCK_MAXIMUM_HERTZ: 2.04e9,
+        }

@@ -6,7 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from rightsizer.model.units import Nanoseconds
-from rightsizer.telemetry.recordings.nvidia_smi_columns import SIGNAL_COLUMNS
+from rightsizer.telemetry.recordings.nvidia_smi_columns import (
+    SIGNAL_COLUMNS,
+    exported_spellings,
+)
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.table import CellColumn, read_cells
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile, split_csv_line
@@ -14,10 +17,11 @@ from rightsizer.telemetry.recordings.timestamps import parse_timestamp
 
 _FIELDS: Final = {
     spelling: CellColumn(0, spelling, column.signal, column.unit)
-    for name, column in SIGNAL_COLUMNS.items()
-    for flat in (name.replace(".", "_"),)
-    for spelling in (flat, f"nvidia_smi_{flat}", flat.replace("clocks_", "clocks_current_"))
+    for name, column in sorted(SIGNAL_COLUMNS.items(), key=lambda item: item[1].rank)
+    for flat in exported_spellings(name)
+    for spelling in (flat, f"nvidia_smi_{flat}")
 }
+"""Of two with one signal, the less preferred first."""
 _PART: Final = r"(?:\\.|[^\\, =])+"
 _POINT: Final = re.compile(
     rf"(?P<tags>{_PART}(?:,{_PART}={_PART})+) "
@@ -47,7 +51,7 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
             notes.skip(number, line)
             continue
         for time, tags, fields in points:
-            cells = [(_FIELDS[name], value) for name, value in fields.items() if name in _FIELDS]
+            cells = [(_FIELDS[name], fields[name]) for name in _FIELDS if name in fields]
             if not cells:
                 continue
             device = _device(tags, notes)

@@ -76,14 +76,23 @@ def column_name(heading: str) -> str:
     """Normalize a heading: without unit, in the spelling of these tables."""
     name = _UNIT.sub("", heading).strip().lower()
     for spelling, ours in _SPELLINGS:
-        if name == spelling or (spelling.endswith(".") and name.startswith(spelling)):
-            name = ours + name.removeprefix(spelling)
+        name = _respelled(name, spelling, ours)
     name = _FLAT.get(name, name)
     if name.startswith("clocks."):
         for ending, short in _ENDINGS:
             if name.endswith(ending):
                 name = name.removesuffix(ending) + short
     return name
+
+
+def exported_spellings(name: str) -> frozenset[str]:
+    """Return the spellings of a column with underscores, as exporters and Telegraf name it."""
+    found = {name}
+    if name.startswith("clocks."):
+        found |= {name.removesuffix(b) + a for a, b in _ENDINGS if name.endswith(b)}
+    for spelling, ours in _SPELLINGS:
+        found |= {_respelled(each, ours, spelling) for each in found}
+    return frozenset(each.replace(".", "_") for each in found)
 
 
 def is_query_column(heading: str) -> bool:
@@ -95,3 +104,9 @@ def is_query_column(heading: str) -> bool:
         or (name in FACTS and "." in name)
         or name.startswith(("ecc.", "clocks", "mig.", "retired_pages.", "pcie.", "fan."))
     )
+
+
+def _respelled(name: str, spelling: str, other: str) -> str:
+    """Return a name with the other spelling, if it has the first as a whole or up to a dot."""
+    is_spelled = name == spelling or (spelling.endswith(".") and name.startswith(spelling))
+    return other + name.removeprefix(spelling) if is_spelled else name

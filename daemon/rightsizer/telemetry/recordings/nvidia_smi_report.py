@@ -119,7 +119,6 @@ class _Report:
             places = sorted(self._cells, key=lambda place: _COLUMNS[place].rank)
             cells = ((_CELLS[place], self._cells[place]) for place in places)
             values, missing = read_cells(cells, self.line, notes)
-            missing = {signal: why for signal, why in missing.items() if signal not in values}
             if self._events:
                 read_clock_events(self._events, values, missing)
             processes = tuple(map(_process, self._processes)) or None

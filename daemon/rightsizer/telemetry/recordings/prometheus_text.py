@@ -1,6 +1,7 @@
 """Prometheus metrics as text with timestamps, or as answers of its API."""
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -15,7 +16,10 @@ from rightsizer.telemetry.dcgm.series import (
     sample_row,
     wanted,
 )
-from rightsizer.telemetry.recordings.nvidia_smi_columns import SIGNAL_COLUMNS
+from rightsizer.telemetry.recordings.nvidia_smi_columns import (
+    SIGNAL_COLUMNS,
+    exported_spellings,
+)
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile, json_objects
 from rightsizer.telemetry.recordings.timestamps import EPOCH_UNITS, parse_epoch
@@ -33,13 +37,17 @@ _SHOWN: Final = 200
 _SMI: Final = "nvidia_smi_"
 _SMI_ENDINGS: Final = {"%": "_ratio", "MiB": "_bytes", "W": "_watts", "MHz": "_clock_hz"}
 _SMI_SIGNALS: Final = {
-    _SMI + long.replace(".", "_") + _SMI_ENDINGS.get(column.unit, ""): column
+    _SMI + spelling + _SMI_ENDINGS.get(column.unit, ""): column
     for name, column in SIGNAL_COLUMNS.items()
-    for long in (
-        re.sub(r"^clocks\.(?=sm|mem)", "clocks.current.", name).replace("nt.mem", "nt.memory"),
-    )
+    for spelling in exported_spellings(name)
 }
 """Metrics of nvidia_gpu_exporter: the columns of nvidia-smi in base units."""
+_SMI_FACTS: Final = {
+    f"{_SMI}index": "index",
+    f"{_SMI}power_default_limit_watts": "power_limit_watts",
+    f"{_SMI}pcie_link_gen_max": "pcie_generation_maximum",
+    f"{_SMI}pcie_link_width_max": "pcie_width_maximum",
+}
 _REMEDY: Final = "ask for the metrics themselves, like query=DCGM_FI_DEV_GPU_UTIL"
 
 
@@ -99,7 +107,7 @@ def _interpreted(name: str, labels: Mapping[str, str]) -> DcgmSeries | UnusedSer
     if not name.startswith(_SMI):
         return interpret_labels(name, labels)
     column, uuid = _SMI_SIGNALS.get(name), labels.get("uuid", "")
-    if not uuid or (column is None and name != f"{_SMI}gpu_info"):
+    if not uuid or (column is None and name not in (f"{_SMI}gpu_info", *_SMI_FACTS)):
         return UnusedSeries(name, "it is not read")
     return DcgmSeries(
         metric=name,
@@ -130,8 +138,16 @@ def _learned(
         return None
     if not isinstance(series, DcgmSeries):
         return None
-    series.teach(notes.of(series.device), series.read(value), time)
+    _teach(series, value, time, notes)
     return series
+
+
+def _teach(series: DcgmSeries, value: float, time: Nanoseconds, notes: RecordingNotes) -> None:
+    facts = notes.of(series.device)
+    series.teach(facts, series.read(value), time)
+    if (fact := _SMI_FACTS.get(series.metric)) and math.isfinite(value):
+        known: dict[str, Any] = {fact: value if "watts" in fact else int(value)}
+        facts.learn(RecordingDeviceFacts(**known))
 
 
 def _rows_json(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
@@ -143,11 +159,12 @@ def _rows_json(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
         )
     for number, found in json_objects(text, _SERIES, notes):
         series = _series(found, number, notes)
-        if series is None or series.signal is None:
+        if series is None:
             continue
         for time, value in _samples(found, number, notes):
-            series.teach(notes.of(series.device), series.read(value), time)
-            yield sample_row(series, series.signal, time, value, text.name)
+            _teach(series, value, time, notes)
+            if series.signal is not None:
+                yield sample_row(series, series.signal, time, value, text.name)
 
 
 PROMETHEUS_JSON: Final = RecordingFormat(

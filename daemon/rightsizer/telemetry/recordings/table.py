@@ -164,7 +164,7 @@ class CellTable:
 def read_cells(
     cells: Iterable[tuple[CellColumn, Any]], line: int, notes: RecordingNotes
 ) -> tuple[dict[Signal, float], dict[Signal, Missing]]:
-    """Return values of JSON cells, where `None` means not read."""
+    """Return values of JSON cells, where `None` means not read; the last of a signal counts."""
     values: dict[Signal, float] = {}
     missing: dict[Signal, Missing] = {}
     for column, cell in cells:
@@ -175,7 +175,7 @@ def read_cells(
             missing[column.signal] = value
             if value is Missing.INVALID:
                 notes.count(f"unreadable value of '{column.name}'", line, str(cell))
-    return values, missing
+    return values, {signal: why for signal, why in missing.items() if signal not in values}
 
 
 def read_clock_events(
