@@ -58,13 +58,16 @@ _ALLOCATIONS_BETWEEN_COLLECTIONS: Final = 10_000
 """With the default of 700 a tenth of the tests' time goes into collections that find nothing."""
 _PROCESSES: Final = frozenset({"endtoend", "deploy", "evaluation"})
 """Folders whose tests mostly wait for processes."""
+_SERVERS: Final = ("prometheus", "browser")
+"""Marks of such tests elsewhere."""
 
 
 def _patience_seconds(item: pytest.Item) -> float:
     marker = item.get_closest_marker("timeout")
     if marker is not None:
         return float(marker.args[0])
-    return 120.0 if item.path.parent.name in _PROCESSES else 0.0
+    is_waiting = item.path.parent.name in _PROCESSES or any(map(item.get_closest_marker, _SERVERS))
+    return 120.0 if is_waiting else 0.0
 
 
 @pytest.fixture(autouse=True)

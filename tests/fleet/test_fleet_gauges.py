@@ -20,7 +20,7 @@ LIMIT = 200
 
 def scraped(gauges: dict[str, float]) -> dict[tuple[str, str], float]:
     """The fleet's samples of a scrape, by name and label value."""
-    agent = AgentReport("1", "fleet", END, 3600.0, gauges=gauges)
+    agent = AgentReport("1", "fleet", END, 3600.0, metrics=gauges)
     report = Report(generation=1, wall_time=END, devices=(), advice=(), agent=agent)
     text = MetricsExposition(lambda: report, wall_time=lambda: END).render().body.decode()
     return {
