@@ -430,10 +430,17 @@ def test_first_releases_of_trtllm_serve_have_no_prefix() -> None:
     """Latencies alone, in names that NIM has beside its queues."""
 
     def told(seconds: float, count: int) -> str:
-        return page(histogram("e2e_request_latency_seconds", MODEL, seconds, count))
+        return page(
+            histogram("e2e_request_latency_seconds", MODEL, seconds, count),
+            histogram("time_to_first_token_seconds", MODEL, seconds / 6, count),
+            f"request_success_total{{{MODEL}}} {count}",
+        )
 
     assert parse_page(told(3.0, 2)).engine.name is EngineName.TENSORRT_LLM
-    assert values(told(6.0, 3), told(3.0, 2)) == {Signal.REQUEST_LATENCY_SECONDS: 3.0}
+    assert values(told(6.0, 3), told(3.0, 2)) == {
+        Signal.REQUEST_LATENCY_SECONDS: 3.0,
+        Signal.TIME_TO_FIRST_TOKEN_SECONDS: 0.5,
+    }
     assert parse_page(f"num_requests_running{{{MODEL}}} 1\n{told(3.0, 2)}").engine.name == "nim"
 
 

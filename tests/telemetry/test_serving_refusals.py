@@ -29,6 +29,20 @@ def test_page_without_any_name_that_is_read_is_refused() -> None:
         assert values_of(parse_page(f"{name} 1\n")) == {}
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "time_to_first_token_seconds_count 3\n",
+        "e2e_request_latency_seconds_count 3\ntime_to_first_token_seconds_count 3\n",
+        "e2e_request_latency_seconds_count 3\nrequest_success_total 3\n",
+    ],
+)
+def test_page_of_a_gateway_with_latencies_is_refused(text: str) -> None:
+    """Names without an engine's are anyone's, and its latencies are those of several engines."""
+    with pytest.raises(DriverError, match="no metrics of a serving engine"):
+        parse_page(text)
+
+
 def test_page_of_rays_node_is_refused() -> None:
     """It has the engines of all replicas on the node."""
     with pytest.raises(DriverError, match="no metrics of a serving engine"):

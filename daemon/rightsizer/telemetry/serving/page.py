@@ -72,6 +72,13 @@ class EngineDefinition:
     """Labels by which a router tells its engines apart, whose GPUs are not one engine's."""
     starts_empty: bool = False
     """Whether metrics appear with the first model or request only."""
+    unprefixed: frozenset[str] = frozenset()
+    """Metrics of releases without a prefix: only all of them tell a page from a gateway's."""
+
+    def recognizes(self, names: frozenset[str]) -> bool:
+        """Return whether a page with these metrics is of this engine."""
+        has_prefix = any(name.startswith(self.prefixes) for name in names)
+        return has_prefix or (bool(self.unprefixed) and self.unprefixed <= names)
 
     @property
     def names(self) -> frozenset[str]:
@@ -162,9 +169,7 @@ def _unquoted(text: str) -> str:
 
 
 def _engine(names: frozenset[str], expected: EngineName, *, is_empty: bool) -> EngineDefinition:
-    present = [
-        engine for engine in ENGINES if any(name.startswith(engine.prefixes) for name in names)
-    ]
+    present = [engine for engine in ENGINES if engine.recognizes(names)]
     if expected is EngineName.AUTO:
         if present:
             return present[0]
