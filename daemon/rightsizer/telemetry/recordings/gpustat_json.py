@@ -21,13 +21,17 @@ from rightsizer.telemetry.recordings.timestamps import parse_timestamp
 _ANSWER: Final = re.compile(r'\{\s*"(?:hostname|driver_version|query_time)"\s*:')
 _START: Final = re.compile(r'\s*\[?\s*\{.*"query_time"\s*:.*"gpus"\s*:', re.DOTALL)
 _RENAMED: Final = {
-    "utilization.enc": "utilization.encoder",
-    "utilization.dec": "utilization.decoder",
+    "utilization.encoder": "utilization.enc",
+    "utilization.decoder": "utilization.dec",
+}
+_COLUMNS: Final = {
+    spelling: CellColumn(0, spelling, column.signal, column.unit)
+    for name, column in SIGNAL_COLUMNS.items()
+    for spelling in (name, _RENAMED.get(name, name))
 }
 
 
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-    columns: dict[str, CellColumn | None] = {}
     for number, answer in json_objects(text, _ANSWER, notes):
         try:
             time = parse_timestamp(str(answer.get("query_time")))
@@ -37,7 +41,7 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
         gpus = answer.get("gpus")
         for gpu in gpus if isinstance(gpus, list) else ():
             if isinstance(gpu, dict) and (gpu.get("uuid") or gpu.get("index") is not None):
-                yield _row(gpu, time, columns, number, notes)
+                yield _row(gpu, time, number, notes)
             else:
                 notes.count("GPU without a uuid and an index", number)
 
@@ -49,11 +53,7 @@ GPUSTAT_JSON: Final = RecordingFormat(
 
 
 def _row(
-    gpu: Mapping[str, Any],
-    time: Nanoseconds,
-    columns: dict[str, CellColumn | None],
-    number: int,
-    notes: RecordingNotes,
+    gpu: Mapping[str, Any], time: Nanoseconds, number: int, notes: RecordingNotes
 ) -> RecordingRow:
     index = gpu.get("index")
     device = str(gpu.get("uuid") or f"{BY_INDEX}{index}")
@@ -63,10 +63,7 @@ def _row(
             index=index if isinstance(index, int) else None, name=str(gpu.get("name") or "")
         ),
     )
-    for name in gpu.keys() - columns.keys():
-        known = SIGNAL_COLUMNS.get(_RENAMED.get(name, name))
-        columns[name] = known and CellColumn(0, name, known.signal, known.unit)
-    cells = ((column, cell) for name, cell in gpu.items() if (column := columns[name]) is not None)
+    cells = ((_COLUMNS[name], cell) for name, cell in gpu.items() if name in _COLUMNS)
     values, missing = read_cells(cells, number, notes)
     processes = _processes(gpu.get("processes"))
     return RecordingRow(time, device, values, missing, notes.file, processes=processes)

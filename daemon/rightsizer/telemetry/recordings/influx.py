@@ -6,10 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from rightsizer.model.units import Nanoseconds
-from rightsizer.telemetry.recordings.nvidia_smi_columns import (
-    SIGNAL_COLUMNS,
-    exported_spellings,
-)
+from rightsizer.telemetry.recordings.nvidia_smi_columns import SIGNAL_COLUMNS, exported_spellings
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.table import CellColumn, read_cells
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile, split_csv_line

@@ -17,11 +17,7 @@ from rightsizer.telemetry.dcgm.series import DcgmSeries, interpret
 from rightsizer.telemetry.recordings.nvidia_smi_columns import column_name, signal_columns
 from rightsizer.telemetry.recordings.prometheus_text import named_line
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
-from rightsizer.telemetry.recordings.table import (
-    CellColumn,
-    CellTable,
-    sampled_rows,
-)
+from rightsizer.telemetry.recordings.table import CellColumn, CellTable, sampled_rows
 from rightsizer.telemetry.recordings.text_file import (
     RecordingFormat,
     TextFile,

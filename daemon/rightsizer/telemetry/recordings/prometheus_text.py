@@ -16,10 +16,7 @@ from rightsizer.telemetry.dcgm.series import (
     sample_row,
     wanted,
 )
-from rightsizer.telemetry.recordings.nvidia_smi_columns import (
-    SIGNAL_COLUMNS,
-    exported_spellings,
-)
+from rightsizer.telemetry.recordings.nvidia_smi_columns import SIGNAL_COLUMNS, exported_spellings
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile, json_objects
 from rightsizer.telemetry.recordings.timestamps import EPOCH_UNITS, parse_epoch
