@@ -26,6 +26,8 @@ FENCE: Final = re.compile(r"^```[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 CODE: Final = re.compile(r"`[^`\n]*`")
 SYNOPSIS: Final = re.compile(r"\.\.\.|\[--|<[a-z]")
 """Marks of a line that shows a form and is not to be typed."""
+CITATION: Final = re.compile(r"docs/([\w-]+\.md)(?:, (\w+(?: \w+)*))?(?:: ([^;\n\"()]+))?")
+"""Page, section, and what is said of it up to the line's end."""
 
 
 def _name(page: Path) -> str:
@@ -115,6 +117,35 @@ def test_command_lines_are_found() -> None:
     """The test above has something to hold: the first page shows most of the commands."""
     shown = {line.split()[0] for page in PAGES for line in _command_lines(page)}
     assert {"advise", "explain", "replay", "report", "plan", "release", "dismiss"} <= shown
+
+
+def _uncited(source: str) -> Iterator[str]:
+    """Citations of pages whose section, term or row of sources is not there."""
+    for found in CITATION.finditer(source):
+        page, section, said = found.groups()
+        text = (DOCS / page).read_text("utf-8").lower()
+        is_there = section is None or re.search(rf"(?m)^#+ {section}$|`{section}`", text)
+        # Other sections are cited with the reason behind, in words of its own.
+        is_row = section == "sources" and said is not None
+        is_open = section is None and page == "benchmarks.md"
+        if not is_there or is_open or (is_row and said.strip().lower() not in text):
+            yield found[0]
+
+
+def test_pages_cited_as_sources_of_defaults_have_them() -> None:
+    """What a default is from is found where it says."""
+    package = sorted((ROOT / "daemon").rglob("*.py"))
+    missing = [(str(each), gone) for each in package for gone in _uncited(each.read_text("utf-8"))]
+    assert not missing
+
+
+def test_missing_sources_are_noticed() -> None:
+    """A section, a term or a row that is gone, and a page of measurements without a section."""
+    sources = "docs/definitions.md, sources"
+    there = f"{sources}: PSI 20%; docs/definitions.md, hidden_stall). docs/index.md"
+    gone = [f"{sources}: u < 0.7", "docs/definitions.md, gone", "docs/benchmarks.md: 300 MB"]
+    assert [*_uncited(there)] == []
+    assert [*_uncited("\n".join(gone))] == gone
 
 
 def test_every_command_is_explained_with_all_its_options(

@@ -18,7 +18,7 @@ class ClassificationSettings:
         active_ratio: Busy share of any engine from which a device is active.
             Source: docs/definitions.md, states
         active_sm_ratio: SM activity from which a device is active.
-            Source: docs/definitions.md, sources: execution idle
+            Source: execution idle of arXiv:2604.04745
         active_traffic_ratio: Memory, PCIe or NVLink traffic from which a device is active.
             Source: above the idle noise of profiling counters
         empty_memory_ratio: Memory utilization below which the device is empty.
@@ -60,7 +60,7 @@ class ClassificationSettings:
         link_ratio: Utilization of a PCIe direction from which the link is the limit.
             Source: docs/definitions.md, states
         link_pipe_ratio: Pipe activity from which PCIe is not the limit.
-            Source: docs/definitions.md, sources: sm < 0.3
+            Source: KempnerPulse's class of PCIe-bound work
         dram_ratio: Memory traffic from which memory is the limit, regardless of the pipes.
             Source: docs/definitions.md, states
         dram_alone_ratio: Memory traffic from which memory is the limit if no pipe is.
@@ -68,7 +68,7 @@ class ClassificationSettings:
         pipe_ratio: Activity of a pipe from which it is the limit.
             Source: docs/definitions.md, states
         launch_busy_ratio: Minimum utilization of a launch-bound device.
-            Source: docs/definitions.md, sources: gr >= 0.5
+            Source: KempnerPulse's class of launch-bound work has .4 to .6
         launch_sm_ratio: SM activity below which a busy device waits for launches.
             Source: docs/definitions.md, states
         launch_coverage_ratio: SM activity during busy time from which a device has gaps rather than
@@ -87,13 +87,13 @@ class ClassificationSettings:
             Source: docs/hardware.md: 1 where launches are the limit, at most .1 where demand or
             other processes are
         gap_busy_ratio: Utilization below which a device has gaps.
-            Source: docs/definitions.md, sources: u < 0.7
+            Source: SageMaker Debugger's LowGPUUtilization: P95 below 70%
         io_pressure_ratio: I/O pressure that explains gaps.
-            Source: docs/definitions.md, sources: PSI 20%
+            Source: docs/definitions.md, sources: host: CPU 90% of quota, PSI 20%
         cpu_pressure_ratio: CPU pressure that explains gaps.
-            Source: docs/definitions.md, sources: PSI 20%
+            Source: docs/definitions.md, sources: host: CPU 90% of quota, PSI 20%
         cpu_ratio: CPU usage, as a share of the quota, that explains gaps.
-            Source: docs/definitions.md, sources: 90% of quota
+            Source: docs/definitions.md, sources: host: CPU 90% of quota
         second_cause_score: Score from which another state is reported as the second cause.
             Source: half a match
     """
@@ -189,10 +189,10 @@ class NumaPlacementSettings:
     Attributes:
         memory_local_ratio: Share of host memory on the GPU's NUMA node below which most of it is
             remote.
-            Source: docs/definitions.md, sources: more than half of the pages on another node
+            Source: docs/definitions.md, sources: NUMA: more than half
         cpu_local_ratio: Share of the allowed CPUs on the GPU's NUMA node below which processes are
             kept on other nodes.
-            Source: docs/definitions.md, sources; eight nodes are the most that a server has
+            Source: docs/definitions.md, sources: NUMA; eight nodes are the most that a server has
         traffic_ratio: Utilization of a PCIe direction from which the placement matters.
             Source: KempnerPulse calls 1 GB/s input and output: 1.6% of a PCIe 5 link
     """
@@ -208,15 +208,15 @@ class ConditionSettings:
 
     Attributes:
         throttle_busy_ratio: Utilization from which reduced clocks cost work.
-            Source: docs/definitions.md, sources: u > 0.5
+            Source: assumed
         throttle_clock_ratio: SM clock, as a share of the maximum, below which a throttle reason
             matters.
-            Source: docs/definitions.md, sources: clk/clk_max < 0.9
+            Source: assumed
         load_busy_ratio: Utilization from which the PCIe generation is judged; idle links train
             down.
             Source: NVSentinel#890: idle GPUs lower their PCIe generation
         near_out_of_memory_ratio: Memory utilization from which the next allocation may fail.
-            Source: docs/definitions.md, sources: mem >= 0.95
+            Source: assumed
         no_tensor_sm_ratio: SM activity from which unused tensor cores are reported.
         no_tensor_fp32_ratio: FP32 activity from which unused tensor cores are reported.
         no_tensor_ratio: Tensor activity below which the tensor cores count as unused.
@@ -242,7 +242,7 @@ class UsageSettings:
             profiling.
             Source: docs/definitions.md, provisioning, tier N
         link_achievable_ratio: Share of a PCIe or NVLink direction's bandwidth that a copy achieves.
-            Source: docs/definitions.md, sources: 85-92% achievable
+            Source: published copy benchmarks reach 85 to 92% of a PCIe link
         compute_saturated_ratio: Share of the achievable compute from which it is saturated.
             Source: KempnerPulse: tensor about 0.93 at saturation
         memory_saturated_ratio: Memory utilization from which it is saturated.

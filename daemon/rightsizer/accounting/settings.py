@@ -28,7 +28,7 @@ class DecaySettings:
         fast_half_life_seconds: Half-life of the fast histogram.
         fast_quantile_ratio: Quantile of the fast histogram.
             Source: on neither half of a serving fleet's pods has a rule of others both fewer
-            violations and less slack (docs/benchmarks.md)
+            violations and less slack (docs/benchmarks.md, sizing by rolling replay)
         slow_half_life_seconds: Half-life of the slow histogram.
         slow_quantile_ratio: Quantile of the slow histogram.
     """
@@ -59,9 +59,9 @@ class ImbalanceSettings:
     Attributes:
         spread_ratio: Difference of mean utilization or power between a job's GPUs that counts as an
             imbalance.
-            Source: docs/definitions.md, sources; SageMaker Debugger's LoadBalancing has .5
+            Source: docs/definitions.md, sources: imbalance .25 over 10 min
         window_seconds: How long the difference must last, with the same GPU at the extreme.
-            Source: docs/definitions.md, sources: 10 min
+            Source: docs/definitions.md, sources: imbalance .25 over 10 min
         coverage_ratio: Share of each half of that window for which a GPU's signal must be known.
             Source: one reading in 100 s leaves two of a half's three
     """
@@ -294,7 +294,7 @@ class HistorySettings:
             Source: the 24 h that are answered from five-minute windows, twice
         maximum_size_bytes: Maximum size of the database; beyond it the oldest windows are deleted.
             The write-ahead log takes up to 4 MiB more.
-            Source: docs/benchmarks.md: 64 devices for 30 days
+            Source: docs/benchmarks.md, accounting and history: 64 devices for 30 days, twice
         flush_interval: Time between two writes; a crash loses at most this much.
     """
 

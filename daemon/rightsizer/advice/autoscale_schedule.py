@@ -30,13 +30,13 @@ class ScalingSettings:
 
     Attributes:
         margin_ratio: Margin added to the maximum number of replicas recently needed.
-            Source: docs/definitions.md, sources: max busy over 30 min x 1.35 + 5 of 110
+            Source: docs/definitions.md, sources: autoscaling by max busy over 30 min x 1.35
         spare_ratio: Further spare replicas, as a share of the group; at least one.
-            Source: docs/definitions.md, sources: max busy over 30 min x 1.35 + 5 of 110
+            Source: docs/definitions.md, sources: autoscaling by max busy over 30 min x 1.35
         lookback_seconds: Time over which that maximum is taken.
-            Source: docs/definitions.md, sources: 30 min
+            Source: docs/definitions.md, sources: autoscaling by max busy over 30 min
         lag_seconds: Start-up time of a new replica.
-            Source: docs/definitions.md, sources: 5 min
+            Source: as in the replay of the trace of docs/definitions.md, sources
     """
 
     margin_ratio: float = setting(0.35, within=(0, 5))

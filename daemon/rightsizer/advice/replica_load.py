@@ -30,7 +30,7 @@ class ReplicaSettings:
 
     Attributes:
         busy_ratio: Utilization over five minutes from which a replica was in use.
-            Source: docs/definitions.md, sources: busy from 1% on
+            Source: docs/definitions.md, sources: idle below 1%
         light_ratio: Utilization up to which a replica hardly queues requests.
             Source: M/M/1: a third of a service time of waiting at a quarter of load; M/M/c
         apart_ratio: Share of the busy time in which only some of the GPUs must be busy for each to

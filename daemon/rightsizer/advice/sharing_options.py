@@ -44,7 +44,7 @@ class ColocationSettings:
         minimum_aligned_blocks: Minimum number of five-minute blocks in which both are known.
             Source: a day
         busy_ratio: Utilization over five minutes from which a workload was at work.
-            Source: docs/definitions.md, sources: busy from 1% on
+            Source: docs/definitions.md, sources: idle below 1%
         alternating_ratio: Maximum share of the time that both are active, for time slicing.
             Source: a starting point: a quarter of an hour a day
     """

@@ -138,7 +138,7 @@ class BrokerSettings:
             hardly notice
         settling_seconds: Time a shared lease has a GPU to itself, to measure its load, before
             another joins.
-            Source: docs/definitions.md: demand is not told under 600 s of work
+            Source: docs/definitions.md, provisioning: demand is not told under 600 s of work
         start_grace_seconds: How long a lease outlives its requesting process.
             Source: `rightsizer run` stays as long as its lease: if it is gone, so is its need
         idle_grace_seconds: Idle time on all GPUs of a lease after which its holder is notified.

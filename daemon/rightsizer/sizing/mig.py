@@ -131,7 +131,7 @@ def fitting_slices(board: Board, need: SliceNeed) -> tuple[MigProfile, ...]:
     """Slices that meet a need, smallest first.
 
     Compute is proportional to a slice's share of SMs, memory and bandwidth to its share of memory
-    slices (docs/definitions.md, sources). MIG has no NVLink.
+    slices (NVIDIA's MIG user guide). MIG has no NVLink.
     """
     if need.uses_nvlink:
         return ()

@@ -15,7 +15,7 @@ class SamplingSettings:
 
     Attributes:
         interval: Time between two readings of a device; shorter load changes go unseen.
-            Source: docs/definitions.md, sources: shares of time need 1 Hz in the node
+            Source: shares of time by values that are 30 to 60 s apart are imprecise
     """
 
     interval: float = setting(1.0, unit="seconds", within=(0.1, 100.0))

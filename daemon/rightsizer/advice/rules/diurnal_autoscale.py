@@ -43,7 +43,7 @@ class DiurnalAutoscaleSettings:
             Source: most of a day: 20 h
         most_short_ratio: Share of the time short of a replica beyond which the load is too
             irregular.
-            Source: docs/definitions.md, sources: 0.1-0.8% on the serving fleet
+            Source: docs/definitions.md, sources: short for .1 to .8% of the time
         quiet_ratio: Need, relative to the maximum, up to which a time is quiet.
             Source: half of the group is unneeded
         quiet_seconds: Minimum length of the quiet time in a history of less than two days.

@@ -43,9 +43,9 @@ class GpuCountSettings:
         on_ratio: Share of a workload's GPUs that must be unneeded.
             Source: one of sixteen GPUs is worth reporting
         minimum_known_seconds: Known time of each GPU required to judge it.
-            Source: docs/definitions.md, sources: never busy for 24 h
+            Source: a day has every hour of a daily load
         unused_ratio: Utilization that an unused GPU never exceeds.
-            Source: docs/definitions.md, sources: never above 1%
+            Source: docs/definitions.md, sources: idle below 1%
         context_bytes: Maximum memory in use of an unused GPU: that of a context.
             Source: a CUDA context takes 0.3 to 0.6 GiB; the buffers of a collective more than 1 GiB
         minimum_days: Days of history required to judge the number of replicas.

@@ -28,7 +28,7 @@ class HiddenStallSettings:
         on_ratio: Share of the span that a GPU must spin.
             Source: docs/definitions.md, conduct
         unseen_traffic_ratio: Confidence when neither memory traffic nor SM activity is known.
-            Source: part of the stalls that are then claimed which are some (docs/benchmarks.md)
+            Source: docs/benchmarks.md, stalls and culprits of logs: below the share of right ones
     """
 
     on_ratio: float = setting(0.3, within=(0.01, 1))

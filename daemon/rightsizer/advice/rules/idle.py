@@ -40,28 +40,27 @@ class IdleSettings:
 
     Attributes:
         on_ratio: Share of the span that must be idle.
-            Source: a production fleet: of spans of two hours that were idle for 90%, half were
-            followed by work within 30 min; of those idle for 99%, an eighth (docs/benchmarks.md)
+            Source: docs/definitions.md, sources: idle at .99 of the time
         certain_ratio: Idle share that the confidence refers to; below 1, so that a few active
             seconds are ignored.
             Source: a GPU that works for a tenth of the time has a user
         usual_ratio: Load of an hour, relative to the busiest hour of a usual day, up to which
             idleness of a service is expected.
-            Source: docs/definitions.md, sources: nights of the serving fleet lie below a tenth
+            Source: nights of a production serving fleet lie below a tenth of its peak
         minimum_days: Days of history required before idle hours count as usual.
             Source: seen twice
         busy_ratio: Utilization over five minutes from which a workload has resumed.
-            Source: docs/definitions.md, sources: busy from 1% on
+            Source: docs/definitions.md, sources: idle below 1%
         resume_seconds: Time within which resumed work makes a release a mistake.
-            Source: docs/definitions.md, sources: P(resume within 30 min)
+            Source: docs/definitions.md, sources: 90 to 120 min of waiting
         mistake_seconds: GPU time that a mistaken release costs; a release must save more than this
             times its probability.
             Source: placing a workload again and loading its model: a quarter of an hour
         resume_exponent: Exponent of idle times without a history: after t idle, work resumes within
             w with probability 1 - (t / (t + w)) to this power.
-            Source: gaps of a production serving fleet beyond half an hour: 1.2 (docs/benchmarks.md)
+            Source: 1.2 for gaps beyond half an hour of the trace of docs/definitions.md, sources
         borrowed_gaps: Weight, in own idle gaps, of other workloads' gaps and of that exponent.
-            Source: the best of 2, 5 and 20 on pods that were left out (docs/benchmarks.md)
+            Source: the best of 2, 5 and 20 on pods of that trace that were left out
     """
 
     on_ratio: float = setting(0.99, within=(0.5, 1))
@@ -73,7 +72,7 @@ class IdleSettings:
     unknown_seconds: float = _patience(
         7200.0,
         "a GPU whose use is not stated",
-        "docs/definitions.md, sources: windows of 90-120 min are right in 0.80-0.85 of cases",
+        "docs/definitions.md, sources: 90 to 120 min of waiting",
     )
     usual_ratio: float = setting(0.25)
     minimum_days: float = setting(2.0, unit="days", within=(1, 30))
