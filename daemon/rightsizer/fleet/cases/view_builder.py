@@ -179,7 +179,7 @@ _WITHOUT: Final[dict[str, Any]] = {name: getattr(_NOTHING, name) for name in _WI
 def _slim_case(case: Case) -> Case:
     """Remove distributions, blocks, history and node from a case: fleets have very many.
 
-    Empty mappings are shared, which are a quarter of a view's memory.
+    Empty mappings are shared, a twelfth of a view's memory.
     """
     windows = (
         Window(**_WITHOUT, **{name: getattr(each, name) or no for name, no in _SLIM.items()})
