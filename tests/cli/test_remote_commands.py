@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -41,6 +41,7 @@ from rightsizer.web.server import WebAccess, WebServer
 from rightsizer.web.settings import PasswordSettings
 from rightsizer.web.web_config import WebConfigFile, WebConfigReader
 from sample_devices import NOW
+from web_certificates import Authority
 
 REPORT: Final = node_report()
 HASH: Final = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
@@ -215,6 +216,53 @@ def test_every_place_asked_is_named(command: list[str], tmp_path: Path, capsys: 
     assert "no agent answers" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", [["advise"], ["explain", "abc"], ["claim", "abc"], ["report"]])
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [(200, "answered 200 with something that is not JSON"), (500, "is no agent of Rightsizer")],
+)
+def test_answer_of_another_server_does_not_replace_the_history(
+    command: list[str], status: int, words: str, tmp_path: Path, capsys: Captured
+) -> None:
+    """What stands at the configured address is said, and that the history is not there."""
+    page = b"<!DOCTYPE html>\n<html><body>Grafana</body></html>"
+    with other_server(status, page) as address:
+        file = _without_history(tmp_path, address)
+        assert main([*command, "--config.file", str(file)]) == 1
+    said = capsys.readouterr()
+    assert "html" not in said.out + said.err
+    assert f"rightsizer: http://{address}: " in said.err
+    assert words in said.err
+    assert f"; and history '{tmp_path}/none.db' does not exist; " in said.err
+
+
+def test_agent_of_this_node_is_asked_over_its_tls(place: Place, capsys: Captured) -> None:
+    """As its web configuration says; without trust, both reasons are told."""
+    authority = Authority.made(place.folder / "authority")
+    pair = authority.sign("node", "IP:127.0.0.1")
+    web_config = f"tls_server_config: {{cert_file: {pair.certificate}, key_file: {pair.key}}}\n"
+    address = place.url(web_config, is_open=True).removeprefix("http://")
+    file = _without_history(place.folder, address, place.folder / "web.yml")
+    config = ["--config.file", str(file)]
+    assert main(["advise", *config, "--ca-file", str(authority.certificate)]) == 0
+    assert "recommendations are open" in capsys.readouterr().out
+    assert main(["advise", *config]) == 1
+    said = capsys.readouterr().err
+    assert f"https://{address}: " in said
+    assert "give --ca-file" in said
+    assert f"history '{place.folder}/none.db' does not exist" in said
+
+
+def _without_history(folder: Path, address: str, web_config: Path | str = "") -> Path:
+    """Write a configuration whose history and socket are not there."""
+    file = folder / "rightsizer.yaml"
+    file.write_text(
+        f"web: {{listen_addresses: ['{address}'], config_file: '{web_config}'}}\n"
+        f"history: {{path: {folder}/none.db}}\npath: {{api_socket: {folder}/none}}\n"
+    )
+    return file
+
+
 def test_explained_and_claimed_from_afar(place: Place, capsys: Captured) -> None:
     """A user may decide; an anonymous client is told which credentials to give."""
     url = place.url(f"basic_auth_users: {{ana: {HASH}}}\n")
@@ -261,13 +309,24 @@ def test_address_of_another_server_is_refused(
     command: list[str], status: int, capsys: Captured
 ) -> None:
     """It is detected by an answer that no agent gives."""
+    with other_server(status, b'{"status": "ok"}') as address:
+        assert main([*command, "--url", f"http://{address}"]) == 1
+    errors = capsys.readouterr().err
+    is_own = status == 404 and command[0] == "claim"  # Agents answer unknown paths like this.
+    assert ("what answers there is no agent of Rightsizer" in errors) is not is_own
+    assert "Traceback" not in errors
+
+
+@contextmanager
+def other_server(status: int, body: bytes) -> Iterator[str]:
+    """Serve one request as no agent does; yield the address."""
 
     class Other(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.end_headers()
-            self.wfile.write(b'{"status": "ok"}')
+            self.wfile.write(body)
 
         def do_POST(self) -> None:
             self.do_GET()
@@ -278,12 +337,8 @@ def test_address_of_another_server_is_refused(
     with HTTPServer(("127.0.0.1", 0), Other) as server:
         thread = Thread(target=server.handle_request)
         thread.start()
-        assert main([*command, "--url", f"http://127.0.0.1:{server.server_port}"]) == 1
+        yield f"127.0.0.1:{server.server_port}"
         thread.join()
-    errors = capsys.readouterr().err
-    is_own = status == 404 and command[0] == "claim"  # Agents answer unknown paths like this.
-    assert ("what answers there is no agent of Rightsizer" in errors) is not is_own
-    assert "Traceback" not in errors
 
 
 def test_password_is_sent_and_never_shown(tmp_path: Path) -> None:

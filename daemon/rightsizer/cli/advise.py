@@ -2,7 +2,6 @@
 
 import argparse
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Final
 
 from rightsizer.console.advice import (
@@ -14,7 +13,7 @@ from rightsizer.console.advice import (
 )
 from rightsizer.console.command import Command, add_flags, answer, help_of, program
 from rightsizer.console.flags import add_config_flag, add_history_flag, history_path, settings_of
-from rightsizer.console.remote_agent import RemoteAgent, add_url_flags, ask_node
+from rightsizer.console.remote_agent import ADVICE_PATH, RemoteAgent, add_url_flags, ask_node
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
 from rightsizer.io.terminal import counted, width, wrapped
@@ -121,7 +120,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     if arguments.url:
-        return _of_agent(f" --url {arguments.url}", arguments)
+        return _of_agent(arguments, f" --url {arguments.url}")
     # Imported on use: takes half a second, not needed with --url.
     from rightsizer.agent.offline_advice import run_offline  # noqa: PLC0415
     from rightsizer.agent.settings import Settings  # noqa: PLC0415
@@ -134,8 +133,7 @@ def _run(arguments: argparse.Namespace) -> int:
     except HistoryError as error:
         if arguments.save:
             raise
-        status: int = ask_node(arguments, settings.web, partial(_of_agent, ""), error)
-        return status
+        return ask_node(arguments, settings.web, _of_agent, error)
     document = {
         "findings": [encode_finding(finding) for finding in findings],
         "advice": [encode_advice(each) for each in advice],
@@ -144,10 +142,10 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _of_agent(flags: str, arguments: argparse.Namespace) -> int:
+def _of_agent(arguments: argparse.Namespace, flags: str = "") -> int:
     if arguments.save:
         raise UsageError("--save: an agent keeps its advice itself; leave out --save or --url")
-    document = RemoteAgent.of(arguments).get("/api/v1/advice", "advice")
+    document = RemoteAgent.of(arguments).get(ADVICE_PATH, "advice")
     still_open = [each for each in document["advice"] if each["closed"] is None]
     count = _open_count(len(still_open), flags)
     answer(arguments, document, "\n".join([*open_lines(still_open), count]))

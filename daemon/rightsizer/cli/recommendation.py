@@ -24,7 +24,7 @@ from rightsizer.console.flags import (
     history_path,
     settings_of,
 )
-from rightsizer.console.remote_agent import RemoteAgent, add_url_flags, ask_node
+from rightsizer.console.remote_agent import ADVICE_PATH, RemoteAgent, add_url_flags, ask_node
 from rightsizer.fleet.ledger import act_on_ledger, explain_from_ledger
 from rightsizer.fleet.settings import FleetConfig
 from rightsizer.io.local import LocalClient
@@ -79,7 +79,7 @@ def _explained_by_agent(arguments: argparse.Namespace) -> JsonObject:
 
 
 def _target(advice_id: str) -> str:
-    return f"/api/v1/advice/{quote(advice_id, safe='')}"
+    return f"{ADVICE_PATH}/{quote(advice_id, safe='')}"
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -133,9 +133,7 @@ def _of_agent(verb: str, arguments: argparse.Namespace) -> JsonObject:
         )
     except HistoryError as error:
         places = [str(socket)] if socket else []
-        ask = partial(_asked_over_tcp, verb)
-        found: JsonObject = ask_node(arguments, settings.web, ask, error, places)
-        return found
+        return ask_node(arguments, settings.web, partial(_asked_over_tcp, verb), error, places)
 
 
 def _asked_over_tcp(verb: str, arguments: argparse.Namespace) -> JsonObject:

@@ -64,7 +64,7 @@ def _of_history(arguments: argparse.Namespace, asked: dict[str, str]) -> str:
     try:
         return report_document(path, settings, asked, mark="--")
     except HistoryError as error:
-        return str(ask_node(arguments, settings.web, partial(_of_agent, asked), error))
+        return ask_node(arguments, settings.web, partial(_of_agent, asked), error)
 
 
 COMMAND = Command("report", _configure, _run, _HELP["description"])

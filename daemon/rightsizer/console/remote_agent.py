@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from rightsizer.console.command import add_flags
 from rightsizer.io.http import HttpClient
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from rightsizer.web.settings import WebTree
 
 DEFAULT_URL: Final = "http://127.0.0.1:19400"
+ADVICE_PATH: Final = "/api/v1/advice"
+_Answer = TypeVar("_Answer")
 _UNAUTHORIZED: Final = 401
 _NOT_FOUND: Final = 404
 _NO_AGENT: Final = (
@@ -80,7 +82,9 @@ class RemoteAgent:
         result = self._client.request(method, target, body=body)
         place = self._client.base_url
         if isinstance(result, Failure):
-            is_foreign = result.status == _NOT_FOUND and key and method == "GET"
+            is_unknown = result.status == _NOT_FOUND and key and method == "GET"
+            # Agents explain a refusal in plain text.
+            is_foreign = is_unknown or result.answer.lstrip().startswith("<")
             text = f"{place}: {_NO_AGENT if is_foreign else _remedy(result, self._user)}"
             raise (AgentAbsentError if result.kind is FailureKind.AWAY else RightsizerError)(text)
         found: Any = result.body
@@ -92,24 +96,34 @@ class RemoteAgent:
 def ask_node(
     arguments: argparse.Namespace,
     web: "WebTree",
-    ask: Callable[[argparse.Namespace], Any],
+    ask: Callable[[argparse.Namespace], _Answer],
     error: HistoryError,
     asked: Sequence[str] = (),
-) -> Any:
+) -> _Answer:
     """Return the answer of this node's agent at its addresses, for want of a history.
 
     `ask` gets the arguments with `--url`.
 
     Raises:
-        HistoryError: `error`, with all places that were `asked`, if no agent answers; as it is, if
-            a history was named.
+        HistoryError: `error`, with all places that were `asked` if no agent answers, or with what
+            the first that answers says; as it is, if a history was named.
     """
     if arguments.history_path:
         raise error
     urls = tuple(_local_urls(web))
     for url in urls:
-        with contextlib.suppress(AgentAbsentError):
-            return ask(argparse.Namespace(**vars(arguments) | {"url": url}))
+        at_url = argparse.Namespace(**vars(arguments) | {"url": url})
+        agent = RemoteAgent.of(at_url)
+        try:
+            # Another server may have the port, and its page must not pass for a report.
+            agent.get(ADVICE_PATH, "advice")
+            return ask(at_url)
+        except AgentAbsentError:
+            continue
+        except UsageError:
+            raise
+        except RightsizerError as fault:
+            raise HistoryError(f"{str(fault).splitlines()[0]}; and {error}") from None
     places = " or ".join((*asked, *urls)) or "an address, for none is configured"
     raise HistoryError(f"no agent answers at {places}, and {error}") from None
 
@@ -118,9 +132,21 @@ def _local_urls(web: "WebTree") -> Iterator[str]:
     """Yield how the agent of a configuration is reached on its own node."""
     from rightsizer.web.settings import format_address, parse_address  # noqa: PLC0415
 
+    scheme = "https" if _has_tls(web.config_file) else "http"
     for address in map(parse_address, web.listen_addresses):
         host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(address.host)  # noqa: S104 - nothing is bound.
-        yield f"http://{format_address(host or address.host, address.port)}{web.route_prefix}"
+        yield f"{scheme}://{format_address(host or address.host, address.port)}{web.route_prefix}"
+
+
+def _has_tls(file: str) -> bool:
+    """Whether a web configuration has TLS; `False` if it is closed to this user."""
+    from rightsizer.io.yaml import YamlError, load_yaml  # noqa: PLC0415
+
+    with contextlib.suppress(OSError, UnicodeDecodeError, YamlError):
+        text = Path(file).read_text("utf-8-sig") if file else ""
+        found = load_yaml(text, file).data
+        return isinstance(found, Mapping) and bool(found.get("tls_server_config"))
+    return False
 
 
 def _login(arguments: argparse.Namespace) -> Mapping[str, str]:
