@@ -277,7 +277,13 @@ def test_lines_of_two_pods_are_refused(replay: Replays, write: Writes, data: Pat
     ids=["date --iso-8601=ns", "Python's logging"],
 )
 @pytest.mark.parametrize(
-    "heading", ["timestamp,utilization.gpu,memory.used", "asctime,gpu_util,mem_mib"]
+    "heading",
+    [
+        "timestamp,utilization.gpu,memory.used",
+        "asctime,gpu_util,mem_mib",
+        "sep=,\nasctime,gpu_util,mem_mib",
+        "Logging to /var/log, all GPUs\ntimestamp,utilization.gpu,memory.used",
+    ],
 )
 def test_comma_before_the_fraction_of_a_second_separates_no_cells(
     replay: Replays, write: Writes, times: tuple[str, str], heading: str

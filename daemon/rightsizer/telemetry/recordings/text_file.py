@@ -11,7 +11,7 @@ import stat
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, takewhile
 from pathlib import Path
 from shlex import quote
 from typing import IO, Any, Final, cast
@@ -249,7 +249,9 @@ def _has_comma_fractions(head: Sequence[str]) -> bool:
     Fractions have one number of digits. Single rows may be torn; a row that ends in a comma may be
     whole.
     """
-    width = len(split_csv_line(head[0]))
+    # Messages before the heading have fewer cells.
+    before = takewhile(lambda line: not _WHOLE_SECOND.match(line), head)
+    width = max((len(split_csv_line(line)) for line in before), default=0)
     rows = [(line, split_csv_line(line)) for line in head if _WHOLE_SECOND.match(line)]
     longer = [(line, cells) for line, cells in rows if len(cells) == width + 1]
     fractions = [_COMMA_FRACTION.match(line) for line, _ in longer]
