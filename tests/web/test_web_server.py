@@ -23,7 +23,7 @@ from structlog.testing import capture_logs
 
 from publish_reports import node_report
 from rightsizer.exposition.exposition import MetricsExposition
-from rightsizer.model.errors import RightsizerError
+from rightsizer.model.errors import ListenError, RightsizerError
 from rightsizer.model.report import Report
 from rightsizer.web.listener import listening_socket
 from rightsizer.web.server import WebServer
@@ -397,6 +397,8 @@ def test_a_port_in_use_is_reported_with_the_remedy(start: Start) -> None:
         f"cannot listen on {taken}: the port is in use by process {os.getpid()} ({own}); "
         "stop it or choose another with --web.listen-address"
     )
+    assert isinstance(failure.value, ListenError)
+    assert str(failure.value) == f"{failure.value.fault} with --web.listen-address"
     assert failure.value.exit_code == 1
     assert server.addresses == ()
 

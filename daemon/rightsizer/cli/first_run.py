@@ -14,7 +14,7 @@ from rightsizer.cli.demo import DemoSettings, pages_text, run_demo
 from rightsizer.console.command import say
 from rightsizer.console.flags import with_values
 from rightsizer.io.clock import SystemClock
-from rightsizer.model.errors import RightsizerError
+from rightsizer.model.errors import ListenError, RightsizerError
 from rightsizer.model.units import nanoseconds
 
 _ADDRESS: Final = "127.0.0.1:19400"
@@ -32,8 +32,10 @@ def main(address: str = _ADDRESS) -> int:
         else:
             _run_agent(address)
     except RightsizerError as error:
-        # `make` takes no flags.
-        said = str(error).replace("--web.listen-address", f"`make run LISTEN={_OTHER}`")
+        said = str(error)
+        if isinstance(error, ListenError):
+            # `make` takes no flags.
+            said = f"{error.fault} with `make run LISTEN={_OTHER}`"
         print(f"rightsizer: {said}", file=sys.stderr)
         return error.exit_code
     return 0

@@ -49,6 +49,15 @@ class AgentBusyError(RightsizerError):
     """Agent that did not respond in time; a retry may succeed."""
 
 
+class ListenError(RightsizerError):
+    """Address that cannot be listened on where another would do."""
+
+    def __init__(self, fault: str) -> None:
+        super().__init__(f"{fault} with --web.listen-address")
+        self.fault = fault
+        """What to choose, without by which flag."""
+
+
 class HistoryError(RightsizerError):
     """History that cannot be opened: locked, written by a newer version, or read-only."""
 

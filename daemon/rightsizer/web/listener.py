@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rightsizer.host.listeners import listening_process
 from rightsizer.io.log import logger
-from rightsizer.model.errors import RightsizerError
+from rightsizer.model.errors import ListenError, RightsizerError
 from rightsizer.web.handler import Answer, Handler
 from rightsizer.web.settings import Address, WebSettings, format_address
 
@@ -227,7 +227,8 @@ def listening_socket(address: Address) -> socket.socket:
     """Bind a socket; an IPv6 wildcard address includes IPv4.
 
     Raises:
-        RightsizerError: it cannot be bound; the message names the address and the remedy.
+        ListenError: another port would do; the message names the address and the remedy.
+        RightsizerError: it cannot be bound for another reason.
     """
     failure: OSError | None = None
     for family, place in _places(address):
@@ -240,7 +241,7 @@ def listening_socket(address: Address) -> socket.socket:
             failure = error
             if error.errno not in {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL}:
                 break
-    raise RightsizerError(f"cannot listen on {address}: {_remedy(failure, address)}")
+    raise _refusal(failure, address)
 
 
 def _places(address: Address) -> Iterator[tuple[socket.AddressFamily, tuple[Any, ...]]]:
@@ -260,20 +261,22 @@ def _places(address: Address) -> Iterator[tuple[socket.AddressFamily, tuple[Any,
         yield family, place
 
 
-def _remedy(error: OSError | None, address: Address) -> str:
-    code = error.errno if error is not None else None
+def _refusal(error: OSError | None, address: Address) -> RightsizerError:
+    code, what = error.errno if error is not None else None, f"cannot listen on {address}:"
     if code == errno.EADDRINUSE:
         by, stop = "", f"what listens there (`ss -ltnp 'sport = :{address.port}'` names it)"
         if (process := listening_process(address.host, address.port)) is not None:
             by, stop = " by process {} ({})".format(*process), "it"
             if process[1] == "systemd":
                 stop = "its socket unit (`systemctl list-sockets` names it)"
-        return f"the port is in use{by}; stop {stop} or choose another with --web.listen-address"
+        return ListenError(f"{what} the port is in use{by}; stop {stop} or choose another")
     if code == errno.EACCES:
-        return "not permitted; choose a port above 1023 with --web.listen-address"
+        return ListenError(f"{what} not permitted; choose a port above 1023")
     if code == errno.EADDRNOTAVAIL:
-        return "no interface of this machine has the address; see `ip address`"
-    return os.strerror(code) if code is not None else "the host has no address"
+        why = "no interface of this machine has the address; see `ip address`"
+    else:
+        why = os.strerror(code) if code is not None else "the host has no address"
+    return RightsizerError(f"{what} {why}")
 
 
 _FIRST_DESCRIPTOR: Final = 3
