@@ -103,7 +103,9 @@ def test_odd_line_never_changes_what_the_others_say(
 
 
 def test_comma_at_the_end_of_each_row_shifts_no_column(replay: Replays, write: Writes) -> None:
-    """Which cell is the one too many is unknown: the log is refused, not read as a fraction."""
+    """Which cell is the one too many is unknown; the error says what makes it known."""
     rows = "".join(f"2026-01-01 00:00:0{at},100,50,\n" for at in range(5))
-    with pytest.raises(RecordingError, match="line of another length"):
+    with pytest.raises(RecordingError, match="end the heading with one too"):
         replay(write(f"timestamp,util_pct,temp_c\n{rows}"))
+    found = replay(write(f"timestamp,util_pct,temp_c,\n{rows}"))
+    assert found.values("index:0", Signal.GPU_BUSY) == [1.0] * 5

@@ -317,7 +317,10 @@ def _nothing_read(files: Sequence[RowFile]) -> RecordingError:
     warnings = "; ".join(each for file in files for each in file.notes.warnings)
     why = f" ({warnings})" if warnings else "; was it recorded with GPUs present?"
     if "line of another length" in warnings:
-        why += "; where its numbers have decimal commas, separate the columns by semicolons"
+        why += (
+            "; where its numbers have decimal commas, separate the columns by semicolons, and "
+            "where a comma ends its rows, end the heading with one too"
+        )
     if "unreadable timestamp" in warnings:
         why += "; write times as 2026-01-31 12:34:56, or as seconds since the epoch"
     return RecordingError(f"{names}: there is no reading of any device in it{why}")
