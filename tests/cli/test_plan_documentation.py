@@ -3,20 +3,23 @@
 import dataclasses
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from measured import table
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.prices_file import built_in_prices
+from rightsizer.model.table import table_rows
 from rightsizer.planner.models.diffusers import RequestedImage
 from rightsizer.planner.plan_check import Prediction, compare_recording, read_devices
 from rightsizer.planner.plan_encoder import encode_plan, encode_plan_check
 from rightsizer.planner.plan_file import CARBON, read_plan_file
 from rightsizer.planner.plan_model import BESIDE_CONFIG, KINDS
 from rightsizer.planner.planner import Planner
+from rightsizer.sizing import requirement as requirement_module
 from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import (
     Lora,
@@ -28,10 +31,13 @@ from rightsizer.sizing.requirement import (
     RequestLoad,
     Requirement,
     Training,
+    TrainingFramework,
 )
 from rightsizer.telemetry.recordings.source import open_recording
 
-PAGE: Final = (Path(__file__).parents[2] / "docs" / "planning.md").read_text(encoding="utf-8")
+PLANNING: Final = Path(__file__).parents[2] / "docs" / "planning.md"
+PAGE: Final = PLANNING.read_text(encoding="utf-8")
+BEGIN, END = "<!-- frameworks: begin -->\n", "<!-- frameworks: end -->"
 PROSE: Final = re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)
 WORDS: Final = frozenset(
     word for span in re.findall(r"`([^`]+)`", PROSE) for word in re.findall(r"[\w.-]+", span)
@@ -64,6 +70,23 @@ def test_every_part_and_every_word_that_is_taken_is_reported() -> None:
 
     top |= {each.name for each in dataclasses.fields(RequestedImage)}
     assert (top | words | {"per_month", "months", CARBON}) - DOCUMENTED == set()
+
+
+def test_every_framework_is_reported(golden: Callable[[str | Path, str], None]) -> None:
+    """As planned: its kernels, and whether it spreads experts; one row of the table each."""
+    known = table_rows(requirement_module.__file__, "frameworks.csv")
+    assert [row["framework"] for row in known] == [*TrainingFramework]
+    rows = [
+        (
+            f"`{each}`",
+            "fused" if each.is_fused else "PyTorch's own" + ", autocast" * each.is_autocast,
+            "yes" if each.spreads_experts else "no",
+        )
+        for each in TrainingFramework
+    ]
+    text = table(rows, ("framework", "kernels", "spreads experts"))
+    before, _, rest = PAGE.partition(BEGIN)
+    golden(PLANNING, f"{before}{BEGIN}\n{text}\n\n{END}{rest.partition(END)[2]}")
 
 
 def test_every_key_that_is_given_is_reported(tmp_path: Path) -> None:

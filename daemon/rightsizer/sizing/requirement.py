@@ -3,9 +3,11 @@
 import math
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import cache
 from typing import Final
 
 from rightsizer.model.frozen import asdict, dataclass, field
+from rightsizer.model.table import table_rows
 from rightsizer.sizing.engine import ServingEngine
 from rightsizer.sizing.models import Diffusion, Model, RecommenderModel, Transformer
 from rightsizer.sizing.parameters import NumberFormat
@@ -75,7 +77,7 @@ class TrainingFramework(StrEnum):
     @property
     def is_fused(self) -> bool:
         """Whether norms, activations, positions and loss are single kernels."""
-        return self in _FUSED
+        return self in _with("fused")
 
     @property
     def is_autocast(self) -> bool:
@@ -84,26 +86,19 @@ class TrainingFramework(StrEnum):
         Peft's adapters then work on fp32 copies of what enters and leaves them
         (`autocast_adapter_dtype`). DeepSpeed casts all to 16 bits once.
         """
-        return self in _AUTOCAST
+        return self in _with("autocast")
 
     @property
     def spreads_experts(self) -> bool:
         """Whether replicas can share one copy of the experts of a mixture."""
-        return self in _SPREADING
+        return self in _with("spreads_experts")
 
 
-_SPREADING: Final = frozenset(
-    {TrainingFramework.MEGATRON, TrainingFramework.NEMO, TrainingFramework.TORCHTITAN}
-)
-_FUSED: Final = frozenset(
-    {TrainingFramework.MEGATRON, TrainingFramework.NEMO, TrainingFramework.UNSLOTH}
-)
-_AUTOCAST: Final = frozenset(
-    {
-        *(TrainingFramework.TRANSFORMERS, TrainingFramework.PEFT, TrainingFramework.TRL),
-        *(TrainingFramework.AXOLOTL, TrainingFramework.LLAMA_FACTORY),
-    }
-)
+@cache
+def _with(property_name: str) -> frozenset[TrainingFramework]:
+    """Frameworks that have a property, by `frameworks.csv`."""
+    rows = table_rows(__file__, "frameworks.csv")
+    return frozenset(TrainingFramework(row["framework"]) for row in rows if row[property_name])
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,7 +344,8 @@ class Requirement:
             return f"{self.model.name or 'the model'} has no experts"
         framework = self.training.framework
         if framework is not None and not framework.spreads_experts:
-            return f"{framework} does not spread experts; {' and '.join(sorted(_SPREADING))} do"
+            others = " and ".join(sorted(_with("spreads_experts")))
+            return f"{framework} does not spread experts; {others} do"
         return ""
 
     @property
