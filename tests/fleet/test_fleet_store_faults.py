@@ -4,12 +4,14 @@ import json
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agent_process import eventually
 from faulty_store import FaultyStore, Reply, StoreRequest, answer, faulty_store, refusal
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.settings import StoreSettings
@@ -362,18 +364,28 @@ def test_both_sides_may_show_certificates(tmp_path: Path) -> None:
 
 
 def test_threads_share_few_places() -> None:
-    """The number of concurrent queries never exceeds the limit."""
+    """As many queries as the limit allows are answered together, and never more."""
+    go_on = threading.Event()
+
+    def judge(asked: StoreRequest) -> Reply:
+        go_on.wait(20)
+        return answer(asked)
+
     with faulty_store() as faulty:
+        faulty.judge = judge
         of = store(faulty, concurrency=2)
         threads = [threading.Thread(target=query_range, args=(of,)) for _ in range(12)]
         for thread in threads:
             thread.start()
+        eventually(lambda: faulty.at_once == 2)
+        time.sleep(0.1)  # A third one would come now.
+        go_on.set()
         for thread in threads:
             thread.join()
         of.close()
 
     assert of.use.queries == 12
-    assert faulty.most_at_once <= 2
+    assert faulty.most_at_once == 2
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,12 @@ class FaultyStore:
             self.at_once += 1
             self.most_at_once = max(self.most_at_once, self.at_once)
             said = self.replies.popleft() if self.replies else None
-        return said or self.judge(asked)
+        try:
+            return said or self.judge(asked)
+        finally:
+            # Before it is sent: whoever has a response may ask again at once.
+            with self.lock:
+                self.at_once -= 1
 
 
 @contextmanager
@@ -123,13 +128,9 @@ def _handler(store: FaultyStore) -> type[BaseHTTPRequestHandler]:
             path = urlsplit(self.path).path
             asked = StoreRequest(self.command, path, dict(parse_qsl(query)), dict(self.headers))
             reply = store.reply(asked)
-            try:
-                # A client that has read enough of a bad response hangs up.
-                with suppress(ConnectionError):
-                    self._send(reply)
-            finally:
-                with store.lock:
-                    store.at_once -= 1
+            # A client that has read enough of a bad response hangs up.
+            with suppress(ConnectionError):
+                self._send(reply)
 
         def _send(self, reply: Reply) -> None:
             if reply.is_slow:
