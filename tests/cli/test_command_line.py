@@ -10,6 +10,7 @@ from typing import Final
 
 import pytest
 
+import rightsizer
 from agent_process import RIGHTSIZER, run_rightsizer
 from rightsizer import __version__
 from rightsizer.agent.settings import Settings
@@ -90,13 +91,55 @@ def test_a_mistyped_command_is_told_the_nearest_before_the_list(capsys: Captured
     assert "'repaly' is no command; did you mean 'replay'? Commands: agent, " in fault
 
 
-def test_flag_before_the_command_is_told_its_place(capsys: Captured) -> None:
-    """The command is known; without one there is only the list."""
+@pytest.mark.parametrize(
+    ("line", "command"),
+    [
+        ("--url http://node:19400 advise", "advise"),
+        ("--config.file demo agent", "agent"),
+        ("--config.file=demo agent --simulated.scenario replay", "agent"),
+        ("--json explain abc", "explain"),
+        ("-v --config.file demo advise", "advise"),
+    ],
+)
+def test_flag_before_the_command_is_told_its_place(
+    line: str, command: str, capsys: Captured
+) -> None:
+    """A flag's value may be a command's name; without a command there is only the list."""
     with pytest.raises(SystemExit) as ended:
-        main(["--url", "http://node:19400", "advise"])
+        main(line.split())
     assert ended.value.code == 2
-    said = "--url stands before the command; write 'rightsizer advise --url ...'"
+    flag = line.split(maxsplit=1)[0]
+    said = f"{flag} stands before the command; write 'rightsizer {command} {flag} ...'"
     assert said in faults_of(capsys)[-1]
+
+
+@pytest.mark.parametrize(
+    ("line", "start"),
+    [
+        ("--version agent", "rightsizer "),
+        ("--help plan", "usage: rightsizer [-h] [--version] COMMAND"),
+        ("-h plan", "usage: rightsizer [-h] [--version] COMMAND"),
+    ],
+)
+def test_global_flags_need_no_command(line: str, start: str, capsys: Captured) -> None:
+    """What follows them does not count."""
+    with pytest.raises(SystemExit) as ended:
+        main(line.split())
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith(start)
+
+
+def test_help_texts_are_no_wider_than_code() -> None:
+    """But for sentences of a table, one a line."""
+    folder = Path(rightsizer.__file__).parent / "cli"
+    texts = {file.name: file.read_text(encoding="utf-8") for file in folder.glob("*.txt")}
+    assert len(texts) > 10
+    lines = (
+        (name, line)
+        for name, text in texts.items()
+        for line in text.partition("[lessons]")[0].splitlines()
+    )
+    assert [each for each in lines if len(each[1]) > 100] == []
 
 
 @pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.name)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 from inspect import iscoroutinefunction
 from io import TextIOWrapper
-from itertools import groupby
+from itertools import groupby, pairwise
 from types import ModuleType
 from typing import Final, NoReturn, cast
 
@@ -43,6 +43,7 @@ class CommandEntry:
 
 
 _USAGE: Final = 2
+_GLOBAL_FLAGS: Final = ("-h", "--help", "--version")
 _FLAG: Final = re.compile(r"--[\w.-]+")
 COMMANDS: Final = tuple(CommandEntry(**row) for row in table_rows(__file__, "commands.csv"))
 """Ordered by group, as in `--help`."""
@@ -220,12 +221,19 @@ def _without_command(arguments: Sequence[str]) -> int:
         near = near_words(arguments[0], names)
         hint = f"did you mean '{near[0]}'? " if near else ""
         parser.error(f"'{arguments[0]}' is no command; {hint}Commands: {', '.join(names)}")
-    if later := next((word for word in arguments if word in names), ""):
+    if arguments and arguments[0] not in _GLOBAL_FLAGS and (later := _later(arguments, names)):
         line = f"'{program()} {later} {arguments[0]} ...'"
         parser.error(f"{arguments[0]} stands before the command; write {line}")
     parser.parse_args(arguments)
     parser.print_help(sys.stderr)
     return _USAGE
+
+
+def _later(arguments: Sequence[str], names: Sequence[str]) -> str:
+    """Return the command behind flags, one of which may have a command's name as its value."""
+    found = [(before, word) for before, word in pairwise(arguments) if word in names]
+    certain = (word for before, word in found if not before.startswith("-") or "=" in before)
+    return next(certain, found[-1][1] if found else "")
 
 
 if __name__ == "__main__":
