@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 
 from built_packages import tool
-from image_base import CACHE
+from image_base import CACHE, mount_point
 
 __all__ = ["FETCH", "DockerEngine", "docker_engine"]
 
@@ -80,17 +80,17 @@ def docker_engine(driver: Path) -> Iterator[DockerEngine]:
     client = Path(dockerd).parents[1] / "bin" / "docker"
     CACHE.mkdir(exist_ok=True)
     # Layers over layers need a file system of a disk.
-    with tempfile.TemporaryDirectory(dir=CACHE, prefix="docker-") as name:
+    with (
+        tempfile.TemporaryDirectory(dir=CACHE, prefix="docker-") as name,
+        mount_point(Path("/etc/rightsizer")),
+    ):
         folder = Path(name)
         (etc := folder / "etc").mkdir()
         runtime = folder / "nvidia-container-runtime"
         runtime.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{RUNTIME}" "{driver}" "$@"\n')
         runtime.chmod(0o755)
         # The engine's bridge and rules are in namespaces of its own, as is /etc/rightsizer.
-        prepare = (
-            "mkdir -p /etc/rightsizer && mount --bind $1 /etc/rightsizer && ip link set lo up "
-            "&& shift && exec $@"
-        )
+        prepare = "mount --bind $1 /etc/rightsizer && ip link set lo up && shift && exec $@"
         options = {
             "data-root": folder / "data",
             "exec-root": folder / "run",

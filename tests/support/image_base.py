@@ -4,6 +4,8 @@ import hashlib
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -13,7 +15,7 @@ import pytest
 from built_packages import OFFLINE, ROOT, tool
 from systemd_machine import pristine_root
 
-__all__ = ["CACHE", "LISTS", "OFFLINE_PIP", "python_root", "wheelhouse"]
+__all__ = ["CACHE", "LISTS", "OFFLINE_PIP", "mount_point", "python_root", "wheelhouse"]
 
 CACHE: Final = ROOT / ".cache"
 LISTS: Final = ROOT / "config" / "packages" / "requirements"
@@ -30,6 +32,18 @@ PLATFORMS: Final = {
     for machine, wheels in (("amd64", "x86_64"), ("arm64", "aarch64"))
 }
 """Options of pip for each architecture, with the Python of that Debian."""
+
+
+@contextmanager
+def mount_point(path: Path) -> Iterator[None]:
+    """A folder of the machine to mount over, which goes again if it was not there."""
+    is_new = not path.exists()
+    path.mkdir(exist_ok=True)
+    try:
+        yield
+    finally:
+        if is_new:
+            path.rmdir()
 
 
 @cache

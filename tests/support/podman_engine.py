@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from built_packages import tool
-from image_base import CACHE
+from image_base import CACHE, mount_point
 from nvidia_runtime import DEVICES, LIBRARIES, MAJOR
 
 __all__ = ["Podman", "podman_engine"]
@@ -47,16 +47,16 @@ def podman_engine(driver: Path) -> Iterator[Podman]:
         pytest.skip("a container without a user's namespace takes root")
     podman = tool("podman", "podman")
     CACHE.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=CACHE, prefix="podman-") as name:
+    with (
+        tempfile.TemporaryDirectory(dir=CACHE, prefix="podman-") as name,
+        mount_point(Path("/etc/cdi")),
+    ):
         folder = Path(name)
         (devices := folder / "cdi").mkdir()
         (devices / "nvidia.json").write_text(json.dumps(specification(driver)))
         store = ("--root", str(folder / "root"), "--runroot", str(folder / "run"))
         options = ("--cgroup-manager=cgroupfs", "--runtime=runc", "--storage-driver=overlay")
-        prepare = (
-            "mkdir -p /etc/cdi && mount --bind $1 /etc/cdi && ip link set lo up && "
-            "echo ready && exec sleep 3600"
-        )
+        prepare = "mount --bind $1 /etc/cdi && ip link set lo up && echo ready && exec sleep 3600"
         holder = subprocess.Popen(
             ["unshare", "--net", "--mount", "sh", "-c", prepare, "sh", devices],
             stdout=subprocess.PIPE,
