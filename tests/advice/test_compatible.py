@@ -1,5 +1,7 @@
 """Advice whose savings can be summed."""
 
+from collections.abc import Iterable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,6 +43,19 @@ _PIECES = st.lists(
 )
 
 
+def _advice(rows: Iterable[tuple[str, tuple[int, ...], float]]) -> list[Advice]:
+    """By name, GPUs and savings."""
+    pieces = [
+        finding(
+            id=name,
+            devices=tuple(_UUIDS[place] for place in places),
+            savings=Savings(1.0, 1.0, dollars, dollars),
+        )
+        for name, places, dollars in rows
+    ]
+    return [Advice(each, AdviceState.ACTIVE, EPOCH, EPOCH) for each in pieces]
+
+
 def _dollars(advice: Advice) -> float:
     return advice.finding.savings.dollars_per_hour
 
@@ -69,15 +84,15 @@ def test_page_terminal_and_report_sum_alike(pieces: list[Advice]) -> None:
 
 def test_neighbor_of_what_is_left_out_counts() -> None:
     """Advice that is not counted itself excludes nothing."""
-    rows = (("a", (0, 1), 9.0), ("b", (1, 2), 5.0), ("c", (2, 3), 4.0))
-    pieces = [
-        finding(
-            id=name,
-            devices=tuple(_UUIDS[place] for place in places),
-            savings=Savings(1.0, 1.0, dollars, dollars),
-        )
-        for name, places, dollars in rows
-    ]
-    advice = [Advice(each, AdviceState.ACTIVE, EPOCH, EPOCH) for each in pieces]
+    advice = _advice((("a", (0, 1), 9.0), ("b", (1, 2), 5.0), ("c", (2, 3), 4.0)))
     assert [each.id for each in compatible(advice, ExclusiveKey.of)] == ["a", "c"]
     assert savings_sum(advice).dollars_per_hour == 13.0
+
+
+@pytest.mark.parametrize(("together", "counted"), [(2.0, ["b", "c"]), (4.0, ["a"])])
+def test_several_on_single_gpus_count_where_they_save_more(
+    together: float, counted: list[str]
+) -> None:
+    """Than the one on all of these GPUs, although it saves more than each."""
+    rows = (("a", (0, 1), together), ("b", (0,), 1.9), ("c", (1,), 1.9))
+    assert [each.id for each in compatible(_advice(rows), ExclusiveKey.of)] == counted

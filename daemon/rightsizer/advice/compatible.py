@@ -1,7 +1,7 @@
 """Recommendations whose savings add up: of exclusive ones, or ones on the same GPUs, the best."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Savings
@@ -38,22 +38,36 @@ def savings_of(advice: Mapping[str, Any]) -> Savings:
     return Savings(**known)
 
 
+_Pair: TypeAlias = tuple[ExclusiveKey, _Piece]
+
+
 def compatible(advice: Iterable[_Piece], key_of: Callable[[_Piece], ExclusiveKey]) -> list[_Piece]:
     """Return advice whose savings can be summed, largest savings first.
 
-    What costs more than it saves is left out.
+    What costs more than it saves is left out. One on several GPUs excludes those on each of them,
+    unless these together save more.
     """
+    pairs = [(key_of(piece), piece) for piece in advice]
+    by_amount = sorted((each for each in pairs if _rank(each)[0] <= 0), key=_rank)
+    by_device = sorted(by_amount, key=lambda pair: _rank(pair)[0] / max(1, len(pair[0].devices)))
+    ways = map(_disjoint, (by_amount, by_device))
+    best = min(ways, key=lambda found: sum(_rank(each)[0] for each in found))
+    return [piece for _, piece in sorted(best, key=_rank)]
 
-    def rank(pair: tuple[ExclusiveKey, _Piece]) -> tuple[float, float, str]:
-        savings = pair[0].savings
-        return -savings.dollars_per_hour, -savings.gpus, pair[0].id
 
+def _rank(pair: _Pair[Any]) -> tuple[float, float, str]:
+    key, _ = pair
+    return -key.savings.dollars_per_hour, -key.savings.gpus, key.id
+
+
+def _disjoint(pairs: Iterable[_Pair[_Piece]]) -> list[_Pair[_Piece]]:
+    """Return each that shares neither a GPU nor a group with one before."""
     taken: set[tuple[str, str]] = set()
     found = []
-    for key, piece in sorted(((key_of(piece), piece) for piece in advice), key=rank):
+    for key, piece in pairs:
         about = {("GPU", uuid) for uuid in key.devices}
         about |= {("group", key.exclusive_group)} if key.exclusive_group else set()
-        if key.savings.dollars_per_hour >= 0 and taken.isdisjoint(about):
-            found.append(piece)
+        if taken.isdisjoint(about):
+            found.append((key, piece))
             taken |= about
     return found
