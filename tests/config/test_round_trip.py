@@ -15,6 +15,8 @@ from sample_settings import Color, Job, Match, Policy, Settings, Store
 from settings_documents import dump
 
 _LENGTH = setting(1.0, help="Another.", unit="seconds")
+_TEXTS = st.text().filter(lambda text: not text.startswith(("~/", "$HOME/", "${HOME}/")))
+"""Paths of a shell are rejected (`tests/config/test_loader.py`)."""
 _NAMES = st.text(min_size=1, max_size=10)
 _DURATIONS = st.floats(0, 1e9) | st.integers(0, 10**9).map(float)
 _JOBS = st.builds(
@@ -27,16 +29,16 @@ _JOBS = st.builds(
 )
 _STORES = st.builds(
     Store,
-    path=st.text(),
+    path=_TEXTS,
     limit_bytes=st.integers(1, 2**60),
     color=st.sampled_from(Color),
-    token_file=st.none() | st.text(),
+    token_file=st.none() | _TEXTS,
     keep=st.none() | _DURATIONS,
 )
 _POLICIES = st.builds(
     Policy,
     class_=st.sampled_from(Color),
-    match=st.builds(Match, owner=st.none() | st.text()),
+    match=st.builds(Match, owner=st.none() | _TEXTS),
     thresholds=st.dictionaries(_NAMES, st.floats(0, 1), max_size=2).map(MappingProxyType),
 )
 _SETTINGS = st.builds(
@@ -44,7 +46,7 @@ _SETTINGS = st.builds(
     job=_JOBS,
     night_job=_JOBS,
     store=_STORES,
-    listen=st.lists(st.text(), max_size=3).map(tuple),
+    listen=st.lists(_TEXTS, max_size=3).map(tuple),
     policies=st.lists(_POLICIES, max_size=2).map(tuple),
     collectors=st.dictionaries(_NAMES, st.booleans(), max_size=2).map(MappingProxyType),
     stores=st.dictionaries(_NAMES, _STORES, max_size=2).map(MappingProxyType),
