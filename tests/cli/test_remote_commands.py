@@ -29,7 +29,7 @@ from publish_reports import node_report
 from rightsizer.advice.policy import RuleTree
 from rightsizer.cli.main import main
 from rightsizer.console.node_screen import frame_of
-from rightsizer.console.node_table import NodeFrame, TableView, node_rows, node_view, shown_rows
+from rightsizer.console.node_table import TableView, node_view, shown_rows
 from rightsizer.console.remote_agent import RemoteAgent, add_url_flags
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.io.http import HttpClient
@@ -96,32 +96,6 @@ def test_one_table_where_there_is_no_terminal(place: Place, capsys: Captured) ->
     instances = sum(device.device.mig is not None for device in REPORT.devices)
     assert instances
     assert text.startswith(f"{len(REPORT.devices) - instances} GPUs, {instances} MIG instances: ")
-
-
-def test_of_equally_urgent_advice_top_shows_what_saves_most() -> None:
-    """The to-do is that of the page."""
-
-    def advice(found: str, dollars: float) -> dict[str, object]:
-        savings = {"dollars_per_hour_low": 0.0, "dollars_per_hour_high": dollars}
-        about = {"id": found, "severity": "medium", "confidence": 0.9, "culprits": []}
-        return {**about, "devices": ["GPU-0"], "closed": None, "savings": savings}
-
-    device = {
-        "uuid": "GPU-0",
-        "index": 0,
-        "name": None,
-        "board": None,
-        "state": "productive",
-        "signals": {},
-        "workloads": [],
-        "down": None,
-        "mig_profile": None,
-        "has_mig_instances": False,
-    }
-    report = {"devices": [device], "advice": [advice("cheap", 3.0), advice("dear", 5.0)]}
-    (row,) = node_rows(NodeFrame(report, {"devices": []}))
-    assert row.advice is not None
-    assert row.advice["id"] == "dear"
 
 
 def test_page_top_and_advise_agree_on_the_worst_gpu(place: Place, capsys: Captured) -> None:

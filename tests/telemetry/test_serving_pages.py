@@ -6,9 +6,8 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from rightsizer.model.errors import DriverError
-from rightsizer.model.metric_family import Export
-from rightsizer.model.signal import SERVING_SIGNALS, Signal
-from rightsizer.telemetry.serving.page import ENGINES, canonical, parse_page, values_of
+from rightsizer.model.signal import Signal
+from rightsizer.telemetry.serving.page import parse_page, values_of
 from rightsizer.telemetry.serving.settings import EngineName
 
 
@@ -413,17 +412,6 @@ def test_numbers_that_cannot_be_are_missing() -> None:
     )
 
     assert values(odd) == {}
-
-
-def test_tables_are_well_formed() -> None:
-    """Names are spelled as on the pages and belong to one engine; signals are serving signals."""
-    for engine in ENGINES:
-        assert {canonical(name) for name in engine.names} == engine.names
-        assert {measure.signal for measure in engine.measures} <= set(SERVING_SIGNALS)
-        unprefixed = engine.name in (EngineName.NIM, EngineName.TENSORRT_LLM)
-        bare = ("time_", "e2e_") if unprefixed else ()
-        assert all(name.startswith((*engine.prefixes, "vllm_", *bare)) for name in engine.names)
-    assert Signal.PREEMPTIONS.export is Export.COUNTER
 
 
 def test_first_releases_of_trtllm_serve_have_no_prefix() -> None:

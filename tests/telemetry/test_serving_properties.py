@@ -7,12 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer.model.errors import DriverError
-from rightsizer.model.signal import Signal
+from rightsizer.model.metric_family import Export
+from rightsizer.model.signal import SERVING_SIGNALS, Signal
 from rightsizer.model.units import Unit
 from rightsizer.telemetry.serving.page import (
     ENGINES,
     EngineDefinition,
     EngineMetricsPage,
+    canonical,
     parse_page,
     values_of,
 )
@@ -78,3 +80,14 @@ def test_a_mean_is_that_of_its_interval(steps: list[tuple[int, float]]) -> None:
         expected = {Signal.REQUEST_LATENCY_SECONDS: took} if requests else {}
         assert found == pytest.approx(expected, rel=1e-6)
         before = page
+
+
+def test_tables_are_well_formed() -> None:
+    """Names are spelled as on the pages and belong to one engine; signals are serving signals."""
+    for engine in ENGINES:
+        assert {canonical(name) for name in engine.names} == engine.names
+        assert {measure.signal for measure in engine.measures} <= set(SERVING_SIGNALS)
+        unprefixed = engine.name in (EngineName.NIM, EngineName.TENSORRT_LLM)
+        bare = ("time_", "e2e_") if unprefixed else ()
+        assert all(name.startswith((*engine.prefixes, "vllm_", *bare)) for name in engine.names)
+    assert Signal.PREEMPTIONS.export is Export.COUNTER

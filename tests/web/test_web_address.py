@@ -1,10 +1,15 @@
-"""Addresses in operators' spellings."""
+"""Addresses in operators' spellings, and ones in use."""
+
+import socket
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.model.errors import UsageError
+from rightsizer.model.errors import RightsizerError, UsageError
+from rightsizer.web.listener import listening_socket
 from rightsizer.web.settings import Address, parse_address
 
 
@@ -49,3 +54,24 @@ def test_no_text_breaks_the_parser(text: str) -> None:
     except UsageError:
         return
     assert 0 <= address.port <= 65535
+
+
+def test_listener_at_another_address_of_the_port_is_not_blamed() -> None:
+    """Two processes share a port at two addresses; the one in the way is named."""
+    with socket.create_server(("127.0.0.1", 0)) as innocent:
+        port = innocent.getsockname()[1]
+        bind = "import socket, sys; s = socket.create_server(('127.0.0.2', int(sys.argv[1])));"
+        program = f"{bind} print('bound', flush=True); sys.stdin.read()"
+        other = subprocess.Popen(
+            [sys.executable, "-c", program, str(port)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        with other:
+            assert other.stdout is not None
+            assert other.stdout.readline() == b"bound\n"
+            with pytest.raises(RightsizerError) as failure:
+                listening_socket(Address("127.0.0.2", port))
+            other.communicate()
+    assert f"by process {other.pid} (" in str(failure.value)
+    assert "kill" not in str(failure.value)

@@ -5,8 +5,6 @@ import http.client
 import json
 import os
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -25,9 +23,8 @@ from publish_reports import node_report
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.model.errors import ListenError, RightsizerError
 from rightsizer.model.report import Report
-from rightsizer.web.listener import listening_socket
 from rightsizer.web.server import WebServer
-from rightsizer.web.settings import Address, WebSettings
+from rightsizer.web.settings import WebSettings
 from sample_devices import NOW
 
 Start = Callable[..., WebServer]
@@ -401,27 +398,6 @@ def test_a_port_in_use_is_reported_with_the_remedy(start: Start) -> None:
     assert str(failure.value) == f"{failure.value.fault} with --web.listen-address"
     assert failure.value.exit_code == 1
     assert server.addresses == ()
-
-
-def test_listener_at_another_address_of_the_port_is_not_blamed() -> None:
-    """Two processes share a port at two addresses; the one in the way is named."""
-    with socket.create_server(("127.0.0.1", 0)) as innocent:
-        port = innocent.getsockname()[1]
-        bind = "import socket, sys; s = socket.create_server(('127.0.0.2', int(sys.argv[1])));"
-        program = f"{bind} print('bound', flush=True); sys.stdin.read()"
-        other = subprocess.Popen(
-            [sys.executable, "-c", program, str(port)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        with other:
-            assert other.stdout is not None
-            assert other.stdout.readline() == b"bound\n"
-            with pytest.raises(RightsizerError) as failure:
-                listening_socket(Address("127.0.0.2", port))
-            other.communicate()
-    assert f"by process {other.pid} (" in str(failure.value)
-    assert "kill" not in str(failure.value)
 
 
 @pytest.mark.parametrize(
