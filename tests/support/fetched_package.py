@@ -57,4 +57,8 @@ def _unpack(folder: Path, left_out: str) -> Path:
             names = archive.namelist()
             wanted = [name for name in names if not (left_out and re.search(left_out, name))]
             archive.extractall(unpacked, wanted)
+    for program in unpacked.glob("*.data/scripts/*"):
+        (unpacked / "bin").mkdir(exist_ok=True)
+        program.chmod(0o755)
+        program.rename(unpacked / "bin" / program.name)
     return unpacked
