@@ -26,11 +26,11 @@ class LoopbackStore:
 
     url: str
     goes_on: threading.Event = field(default_factory=threading.Event)
-    """Until it is set, range queries wait."""
+    """Until it is set, queries of days' samples wait."""
     advised: str = ""
     """The id of advice that a node's own agent exports, or empty."""
     ranges: int = 0
-    """Number of range queries so far."""
+    """Number of such queries so far."""
 
 
 @contextmanager
@@ -57,7 +57,7 @@ def loopback_store(gpus: int, *, is_dcgm: bool = False) -> Iterator[LoopbackStor
             pass
 
         def _reply(self, path: str, document: dict[str, list[str]]) -> None:
-            if path.endswith("/query_range"):
+            if path.endswith("/query_range") and document.get("step") == ["300"]:
                 store.ranges += 1
                 store.goes_on.wait(_LONGEST_SECONDS)
             is_asked = "rightsizer_advice_info" in document.get("query", [""])[0]
