@@ -26,6 +26,9 @@ from rightsizer.telemetry.live import LiveSource
 from simulated_driver import node_of
 from slow_driver import SlowDriver
 
+# It waits most of its time, and starts with the slow ones.
+pytestmark = pytest.mark.timeout(240)
+
 POWER = "nvmlDeviceGetPowerUsage"
 GPM = "nvmlGpmSampleGet"
 SHARES = "nvmlDeviceGetProcessUtilization"

@@ -24,6 +24,9 @@ from rightsizer.telemetry.live import LiveSource
 from rightsizer.telemetry.nvml.library import use_library
 from simulated_driver import hour, node_of
 
+# It waits most of its time, and starts with the slow ones.
+pytestmark = pytest.mark.timeout(240)
+
 UNKNOWN = pynvml.NVML_ERROR_UNKNOWN
 OFF_THE_BUS = 79
 NOTHING = XidLog({})
