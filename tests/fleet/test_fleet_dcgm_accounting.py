@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from readings import gpu
@@ -113,6 +113,7 @@ def drawn_readings(chance: Random, grid: Grid) -> tuple[WatchedDevices, DeviceRe
 
 @pytest.mark.parametrize("step", [COARSE_STEP, FINE_STEP])
 @given(st.integers(0, 2**32))
+@example(13290)  # A counter that stands still across a gap.
 @settings(max_examples=30, deadline=None)
 def test_days_are_those_that_the_agent_s_accounting_gives(step: int, seed: int) -> None:
     """Seconds, joules, means and peaks of every interval agree, whichever signals are missing."""

@@ -239,7 +239,8 @@ def _energy(
     found = np.where(follows, moved, drawn)
     limits = np.array([[each.power_limit_watts or np.inf] for each in watched.devices])
     most = settings.energy.plausible_limit_ratio * length * limits
-    is_odd = is_read & follows & ((moved == 0.0) | (moved > most))
+    # Also where a counter stands still across a gap: what it then jumps by is of the gap, too.
+    is_odd = is_read & ((moved == 0.0) | (follows & (moved > most)))
     for row in np.flatnonzero(is_odd.any(axis=1)).tolist():
         meter, counter = EnergyMeter(settings.energy), 0.0
         meter.restart(counter)
