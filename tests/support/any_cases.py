@@ -258,9 +258,10 @@ class Load:
 def loads(draw: st.DrawFn) -> Load:
     """Loads of a service or a notebook, steady or by the hour."""
     level, night = draw(st.floats(0.02, 0.9)), draw(st.sampled_from([1.0, 0.3, 0.05]))
+    # Several bins of a histogram: in one or two, more load has another mix.
     return Load(
         by_hour=tuple(level if 8 <= hour < 20 else level * night for hour in range(24)),
-        shares={measure: draw(st.floats(0.001, 0.2)) for measure in _SHARES}
+        shares={measure: draw(st.floats(0.03, 0.2)) for measure in _SHARES}
         | {Measure.NVLINK: draw(st.sampled_from([0.0, 0.1]))},
         memory=draw(st.floats(0.01, 0.2)),
         count=draw(st.integers(1, 4)),
