@@ -11,9 +11,11 @@ import hypothesis
 import pytest
 import structlog
 
-# How long an example takes says how busy the machine is. Every run draws other examples; a long
-# look is `pytest --hypothesis-profile thorough`.
-hypothesis.settings.register_profile("usual", deadline=None, max_examples=25)
+# How long an example takes says how busy the machine is. Every run draws the same examples, so that
+# what fails is of the change; `pytest --hypothesis-profile thorough` draws many others.
+hypothesis.settings.register_profile(
+    "usual", deadline=None, max_examples=25, derandomize=True, database=None
+)
 hypothesis.settings.register_profile("thorough", deadline=None, max_examples=1000)
 hypothesis.settings.load_profile("usual")
 
