@@ -60,6 +60,15 @@ def test_long_prompts_and_short_steps_are_cheaper_apart(tmp_path: Path, capsys: 
     assert "GB/s of KV cache between them" in apart["caution"]
 
 
+def test_prefill_proposes_no_tokens(tmp_path: Path, capsys: Captured) -> None:
+    """A draft head speeds up decode alone."""
+    _, (plain,) = split(tmp_path, capsys, LONG)
+    _, (drafted,) = split(tmp_path, capsys, {**LONG, "speculative": 3})
+
+    assert drafted["prompts"] == plain["prompts"]
+    assert drafted["candidate"]["tpot_ms"] < plain["candidate"]["tpot_ms"]
+
+
 def test_it_is_not_named_where_it_saves_nothing(tmp_path: Path, capsys: Captured) -> None:
     """A small load fits one GPU, and two parts need two."""
     load = {"in": 500, "out": 200, "requests_per_second": 0.5}

@@ -38,8 +38,15 @@ def disaggregated(
         if first_ms <= 0.0:
             return
     is_open = replace(requirement, parallel=None, tensor=None)
-    # A prompt's first token comes with it.
-    asked = replace(load, output_tokens=1.0, tokens_per_second=rate, ttft_ms=first_ms, tpot_ms=None)
+    # A prompt's first token comes with it, and no draft head follows.
+    asked = replace(
+        load,
+        output_tokens=1.0,
+        tokens_per_second=rate,
+        ttft_ms=first_ms,
+        tpot_ms=None,
+        speculative_tokens=0.0,
+    )
     prompts = search(replace(is_open, load=asked))
     answers = search(replace(is_open, load=replace(load, ttft_ms=None, is_prefilled=True)))
     pairs = [(prompts.best(board), answers.best(board)) for board in boards]

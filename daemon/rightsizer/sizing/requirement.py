@@ -77,7 +77,7 @@ class TrainingFramework(StrEnum):
     @property
     def is_fused(self) -> bool:
         """Whether norms, activations, positions and loss are single kernels."""
-        return self in _with("fused")
+        return self in _frameworks_with("fused")
 
     @property
     def is_autocast(self) -> bool:
@@ -86,16 +86,16 @@ class TrainingFramework(StrEnum):
         Peft's adapters then work on fp32 copies of what enters and leaves them
         (`autocast_adapter_dtype`). DeepSpeed casts all to 16 bits once.
         """
-        return self in _with("autocast")
+        return self in _frameworks_with("autocast")
 
     @property
     def spreads_experts(self) -> bool:
         """Whether replicas can share one copy of the experts of a mixture."""
-        return self in _with("spreads_experts")
+        return self in _frameworks_with("spreads_experts")
 
 
 @cache
-def _with(property_name: str) -> frozenset[TrainingFramework]:
+def _frameworks_with(property_name: str) -> frozenset[TrainingFramework]:
     """Frameworks that have a property, by `frameworks.csv`."""
     rows = table_rows(__file__, "frameworks.csv")
     return frozenset(TrainingFramework(row["framework"]) for row in rows if row[property_name])
@@ -344,7 +344,7 @@ class Requirement:
             return f"{self.model.name or 'the model'} has no experts"
         framework = self.training.framework
         if framework is not None and not framework.spreads_experts:
-            others = " and ".join(sorted(_with("spreads_experts")))
+            others = " and ".join(sorted(_frameworks_with("spreads_experts")))
             return f"{framework} does not spread experts; {others} do"
         return ""
 
