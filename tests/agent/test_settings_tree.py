@@ -56,17 +56,19 @@ on any: use it in `ExecStartPre=` or an init container, as the agent's user.
 ## Reload
 
 `SIGHUP` (`systemctl reload rightsizer`), or `POST /-/reload` with `web.enable_lifecycle`, applies
-sections and keys marked *reload* from the next sample, scrape or run. The others need a restart; a
-reload logs those that changed (`restart_needed`). `web.config_file` and tokens are read again
-whenever they change. Boards and prices are reloaded for recommendations only.
+keys marked *reload*, and sections so marked with those below, from the next sample, scrape or run.
+The others need a restart; a reload logs those that changed (`restart_needed`). `web.config_file`
+and tokens are read again whenever they change. Boards and prices are reloaded for recommendations
+only.
 
 A reload with any error changes nothing: the error is logged (`reload_failed`) and returned by
 `/-/reload`, and `rightsizer_config_last_reload_successful` is 0.
 
 ## Keys
 
-After each key: its default and bounds; numbers, durations and sizes are at least 0. Durations are
-written like `90s` or `1h30m`, sizes like `512MiB`.
+After each key: default and bounds. Without bounds, a `_ratio` is from 0 to 1, other numbers,
+durations and sizes at least 0. Durations are written like `90s` or `1h30m`, sizes like `512MiB`.
+An empty text means none. [Rules](rules.md) are explained on a page of their own.
 
 """
 

@@ -27,6 +27,8 @@ _LONGEST: Final = 200
 """Characters of a list of choices that is written once."""
 _CITATION: Final = re.compile(r"arXiv:|\w#\d|\bissue \d|\bJSSPP\b|\.(?:com|ai)\b")
 """Marks of a source that is published; others are in the example file alone."""
+_RULE: Final = re.compile(r"\brules\.\w+$")
+"""Path of a rule's settings."""
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _DURATION: Final = r"^([0-9]+(\.[0-9]+)?(us|ms|s|m|h|d|w|y))+$"
 _SIZE: Final = r"^[0-9]+(\.[0-9]+)? ?([KkMmGg][Ii]?[Bb]|[Bb]([Yy][Tt][Ee][Ss]?)?)$"
@@ -159,7 +161,13 @@ def reference(root: type) -> str:
     return "\n".join(_section(shape_of(root), "", {}))
 
 
-def _section(group: Group, path: str, explained: dict[Any, tuple[str, Group]]) -> Iterator[str]:
+def _section(
+    group: Group,
+    path: str,
+    explained: dict[Any, tuple[str, Group]],
+    *,
+    is_reloaded: bool = False,
+) -> Iterator[str]:
     rows = [entry for entry in group.entries if not isinstance(entry.shape, Group)]
     if path:
         yield from (f"## `{path}`", "")
@@ -172,10 +180,13 @@ def _section(group: Group, path: str, explained: dict[Any, tuple[str, Group]]) -
         yield from (f"Same keys as {_link(first)}{_other_defaults(rows, like)}.", "")
         rows = []
     else:
-        is_live = bool(path and rows) and all(entry.is_live for entry in rows)
-        help_text = " ".join(filter(None, (help_of(group), "*Reload.*" if is_live else "")))
+        mark = "" if is_reloaded or not _is_live(group) else "*Reload.*"
+        is_reloaded = bool(path) and (is_reloaded or bool(mark))
+        # A rule's page says what it judges.
+        text = "" if _RULE.search(path) else help_of(group)
+        help_text = " ".join(filter(None, (text, mark)))
         yield from (help_text, "") if path and help_text else ()
-        yield from _rows(rows, group, path, explained, is_live=is_live)
+        yield from _rows(rows, group, path, explained, is_reloaded=is_reloaded)
     like_others = {
         entry.key: text
         for entry in group.entries
@@ -184,7 +195,15 @@ def _section(group: Group, path: str, explained: dict[Any, tuple[str, Group]]) -
     yield from (*like_others.values(), "") if rows or like_others else ()
     for entry in group.entries:
         if entry.key not in like_others:
-            yield from _below(entry, path, explained)
+            yield from _below(entry, path, explained, is_reloaded=is_reloaded)
+
+
+def _is_live(group: Group) -> bool:
+    """Whether every key in it, and in the groups below, is reloaded."""
+    return all(
+        _is_live(entry.shape) if isinstance(entry.shape, Group) else entry.is_live
+        for entry in group.entries
+    )
 
 
 def _like_another(
@@ -200,7 +219,10 @@ def _like_another(
     if rows not in explained or any(isinstance(each.shape, Group) for each in shape.entries):
         return None
     first, like = explained[rows]
-    return f"- `{path}`: as {_link(first)}{_other_defaults(shape.entries, like)}."
+    other = _other_defaults(shape.entries, like)
+    equal, _ = explained.setdefault((rows, other), (path, like))
+    same = f"{_link(first)}{other}" if equal == path or not other else f"`{equal}`"
+    return f"- `{path}`: as {same}."
 
 
 def _rows(
@@ -209,7 +231,7 @@ def _rows(
     path: str,
     explained: dict[Any, tuple[str, Group]],
     *,
-    is_live: bool,
+    is_reloaded: bool,
 ) -> Iterator[str]:
     """The list of a group's keys; one line for those that an earlier group explains."""
     elsewhere: dict[str, list[str]] = {}
@@ -220,7 +242,7 @@ def _rows(
             elsewhere.setdefault(first, []).append(f"{key} {_default(entry)}")
             continue
         help_text, source = help_and_source(entry)
-        mark = " *reload*" if entry.is_live and not is_live else ""
+        mark = " *reload*" if entry.is_live and not is_reloaded else ""
         value = _value(entry)
         choices_key, _ = explained.setdefault(value, (_join(path, entry.key), group))
         if len(value) > _LONGEST and choices_key != _join(path, entry.key):
@@ -271,7 +293,13 @@ def _link(path: str) -> str:
     return f"[`{path}`](#{re.sub(r'[^a-z_]', '', path.lower())})"
 
 
-def _below(entry: ShapeEntry, path: str, explained: dict[Any, tuple[str, Group]]) -> Iterator[str]:
+def _below(
+    entry: ShapeEntry,
+    path: str,
+    explained: dict[Any, tuple[str, Group]],
+    *,
+    is_reloaded: bool,
+) -> Iterator[str]:
     """The section of the group under a key, if there is one, through lists and mappings."""
     shape, path = entry.shape, _join(path, entry.key)
     while not isinstance(shape, Group):
@@ -284,15 +312,15 @@ def _below(entry: ShapeEntry, path: str, explained: dict[Any, tuple[str, Group]]
                 shape, path = inner, f"{path}.NAME"
             case _:
                 return
-    yield from _section(shape, path, explained)
+    yield from _section(shape, path, explained, is_reloaded=is_reloaded)
 
 
 def _value(entry: ShapeEntry) -> str:
-    """Bounds but the plain 0, and the kind where the default does not show it."""
+    """Unusual bounds, and the kind where the default does not show it."""
     bounds = re.sub(r"\bbetween (\S+) and (\S+)", "\\1\N{EN DASH}\\2", _limits(entry.shape))
-    bounds = re.sub(r"\bat least 0s?$", "", bounds).replace(
-        "at least ", "\N{GREATER-THAN OR EQUAL TO}"
-    )
+    # The page says this once: a ratio is from 0 to 1, all else at least 0.
+    usual = r"^0\N{EN DASH}1$" if entry.key.endswith("_ratio") else r"\bat least 0s?$"
+    bounds = re.sub(usual, "", bounds).replace("at least ", "\N{GREATER-THAN OR EQUAL TO}")
     is_chosen = bool(re.search(r"\bone of\b", kind(entry.shape)))
     is_shown = not is_chosen and (isinstance(entry.shape, Scalar) or bool(entry.default))
     name = "" if is_shown and not entry.is_required else kind(entry.shape)

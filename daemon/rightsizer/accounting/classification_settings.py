@@ -23,7 +23,7 @@ class ClassificationSettings:
             Source: above the idle noise of profiling counters
         empty_memory_ratio: Memory utilization below which the device is empty.
             Source: docs/definitions.md, states
-        empty_memory_bytes: The same as a size; the larger of the two applies.
+        empty_memory_bytes: The same as a size; the larger applies.
             Source: docs/definitions.md, states
         context_memory_bytes: Memory in use below which no program can run; a busy device without
             processes is then waking.
@@ -34,14 +34,12 @@ class ClassificationSettings:
             .3 (L4: 33 of 72 W, idle 17)
         stall_busy_ratio: Minimum utilization of a hidden stall.
             Source: docs/definitions.md, states; NVIDIA/nccl#968
-        stall_power_ratio: Power below which a busy device does no work. Without profiling counters
-            it applies at the highest clock, and in proportion at lower ones.
+        stall_power_ratio: Power below which a busy device does no work; without profiling counters,
+            at the highest clock, and in proportion at lower ones.
             Source: docs/definitions.md, states; NVIDIA/nccl#968
-        stall_engine_ratio: Media engine utilization from which a busy device works, regardless of
-            its SMs.
+        stall_engine_ratio: Media engine utilization from which a busy device works.
             Source: above the noise of idle engines; video encoding does not use SMs
-        stall_link_ratio: Utilization of a PCIe or NVLink direction from which a busy device copies
-            and does not wait.
+        stall_link_ratio: Utilization of a PCIe or NVLink direction from which a busy device copies.
             Source: an H200 that only copies reads 100% utilization at 9% power and .93 of its link;
             a waiting collective moves nothing
         stall_pipe_ratio: Activity of all pipes below which a busy device does no work.
@@ -52,12 +50,12 @@ class ClassificationSettings:
             counters.
             Source: docs/definitions.md, states
         stall_memory_controller_ratio: Memory controller utilization, at the highest memory clock,
-            from which a busy device at low power is not stalled.
+            from which a busy device at low power works.
             Source: as for memory traffic; an H100 at its full 632 W reads no more than .11
-        stall_copy_controller_ratio: The same where the traffic of PCIe is unknown: from it the
-            device may be copying.
+        stall_copy_controller_ratio: The same where PCIe traffic is unknown: from it the device may
+            be copying.
             Source: H100 and H200 that only copy read .02, one that waits for a collective 0
-        link_ratio: Utilization of a PCIe direction from which the link is the limit.
+        link_ratio: Utilization of a PCIe direction from which it is the limit.
             Source: docs/definitions.md, states
         link_pipe_ratio: Pipe activity from which PCIe is not the limit.
             Source: KempnerPulse's class of PCIe-bound work
@@ -71,8 +69,8 @@ class ClassificationSettings:
             Source: KempnerPulse's class of launch-bound work has .4 to .6
         launch_sm_ratio: SM activity below which a busy device waits for launches.
             Source: docs/definitions.md, states
-        launch_coverage_ratio: SM activity during busy time from which a device has gaps rather than
-            small kernels.
+        launch_coverage_ratio: SM activity during busy time from which a device has gaps, not small
+            kernels.
             Source: activity is a mean that gaps lower as well; NVIDIA calls less than .5
             ineffective
         sparse_launch_busy_ratio: Minimum utilization of a launch-bound device with gaps between its
@@ -82,8 +80,8 @@ class ClassificationSettings:
             large kernels.
             Source: docs/hardware.md: at most 10% where launches are the limit, 75% where a loader
             is
-        sparse_launch_cpu_ratio: CPU time of the busiest process on the device, of one CPU, from
-            which it launches without rest.
+        sparse_launch_cpu_ratio: CPU time of the device's busiest process, of one CPU, from which it
+            launches without rest.
             Source: docs/hardware.md: 1 where launches are the limit, at most .1 where demand or
             other processes are
         gap_busy_ratio: Utilization below which a device has gaps.
@@ -141,8 +139,8 @@ class SignalSettings:
             Source: dcgm-exporter#662
         suspect_power_ratio: Power from which such counters are dead; below it a stall is possible.
             Source: docs/definitions.md, states: the power of a hidden stall
-        stand_in_limit_ratio: Highest observed power, relative to the idle power, from which it
-            replaces an unknown limit.
+        stand_in_limit_ratio: Highest observed power, relative to idle power, from which it replaces
+            an unknown limit.
             Source: limits are 4 to 15 times the idle draw; less than twice of it is noise
     """
 
@@ -160,8 +158,7 @@ class NetworkSettings:
             limit.
             Source: as for PCIe: exchanges alternate with work, so that the mean stays below the
             peak
-        busy_ratio: Utilization from which a GPU takes part in the exchange; other GPUs share the
-            ports.
+        busy_ratio: Utilization from which a GPU takes part in the exchange; others share the ports.
             Source: as for the PCIe generation: a load
         pipe_ratio: Pipe activity from which a GPU does not wait.
             Source: docs/definitions.md, states: as for PCIe
@@ -170,7 +167,8 @@ class NetworkSettings:
         power_ratio: Power, from idle to limit, from which a GPU without profiling counters does not
             wait.
             Source: docs/definitions.md, sources: power .6 of a GPU that works fully
-        gap_busy_ratio: Utilization below which a GPU waits if neither counters nor power are known.
+        gap_busy_ratio: Utilization below which a GPU waits where neither counters nor power are
+            known.
             Source: docs/definitions.md, states: gaps
     """
 
@@ -187,11 +185,10 @@ class NumaPlacementSettings:
     """Detection of processes on the wrong NUMA node.
 
     Attributes:
-        memory_local_ratio: Share of host memory on the GPU's NUMA node below which most of it is
-            remote.
+        memory_local_ratio: Share of host memory on the GPU's NUMA node below which most is remote.
             Source: docs/definitions.md, sources: NUMA: more than half
-        cpu_local_ratio: Share of the allowed CPUs on the GPU's NUMA node below which processes are
-            kept on other nodes.
+        cpu_local_ratio: Share of allowed CPUs on the GPU's NUMA node below which processes are kept
+            on others.
             Source: docs/definitions.md, sources: NUMA; eight nodes are the most that a server has
         traffic_ratio: Utilization of a PCIe direction from which the placement matters.
             Source: KempnerPulse calls 1 GB/s input and output: 1.6% of a PCIe 5 link
@@ -209,8 +206,7 @@ class ConditionSettings:
     Attributes:
         throttle_busy_ratio: Utilization from which reduced clocks cost work.
             Source: assumed
-        throttle_clock_ratio: SM clock, as a share of the maximum, below which a throttle reason
-            matters.
+        throttle_clock_ratio: SM clock, of the maximum, below which a throttle reason matters.
             Source: assumed
         load_busy_ratio: Utilization from which the PCIe generation is judged; idle links train
             down.
@@ -238,7 +234,7 @@ class UsageSettings:
     """Full use of each resource.
 
     Attributes:
-        working_power_ratio: Power, from idle to limit, of a busy and fully used device without
+        working_power_ratio: Power, from idle to limit, of a busy, fully used device without
             profiling.
             Source: docs/definitions.md, provisioning, tier N
         link_achievable_ratio: Share of a PCIe or NVLink direction's bandwidth that a copy achieves.

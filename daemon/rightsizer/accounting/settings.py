@@ -57,12 +57,12 @@ class ImbalanceSettings:
     """Imbalance between the GPUs of a job.
 
     Attributes:
-        spread_ratio: Difference of mean utilization or power between a job's GPUs that counts as an
+        spread_ratio: Difference of mean utilization or power between a job's GPUs that is an
             imbalance.
             Source: docs/definitions.md, sources: imbalance .25 over 10 min
-        window_seconds: How long the difference must last, with the same GPU at the extreme.
+        window_seconds: How long the difference must last, with the same GPU extreme.
             Source: docs/definitions.md, sources: imbalance .25 over 10 min
-        coverage_ratio: Share of each half of that window for which a GPU's signal must be known.
+        coverage_ratio: Share of each half of that window with a known signal of a GPU.
             Source: one reading in 100 s leaves two of a half's three
     """
 
@@ -116,7 +116,7 @@ class PowerSettings:
         idle_quantile_ratio: Quantile of the power during empty seconds that counts as the idle
             power.
         idle_minimum_seconds: Empty seconds required before that quantile is used.
-        idle_limit_ratio: Maximum idle power, as a share of the power limit, until it is learned.
+        idle_limit_ratio: Maximum idle power until learned, of the power limit.
             Source: docs/definitions.md, signals; idle H100 70 of 700 W, H200 78 of 700 W
         idle_memory_seconds: Half-life of the observed empty seconds, counted in empty seconds.
             Source: dcgm-exporter#464: profiling takes an idle A100 from 50 to 100 W; a night of
@@ -163,8 +163,8 @@ class EntrySettings:
     """Accounting of time.
 
     Attributes:
-        gap_minimum_seconds: Minimum time without a reading that counts as a gap.
-        gap_intervals: Minimum number of usual intervals without a reading that counts as a gap.
+        gap_minimum_seconds: Minimum time without a reading that is a gap.
+        gap_intervals: Usual intervals without a reading that count as a gap.
     """
 
     gap_minimum_seconds: float = setting(5.0, source=_STATES)
@@ -194,8 +194,8 @@ class ProvisioningSettings:
             under-provisioned.
         preallocated_ratio: Memory utilization from which a constant amount looks preallocated.
             Source: JAX takes 75%, vLLM 90% of the card
-        preallocated_quantile_ratio: Quantile of the memory in use that counts as its minimum, so
-            that start-up is ignored.
+        preallocated_quantile_ratio: Quantile of memory in use that counts as its minimum, to ignore
+            start-up.
             Source: a start-up of a day and a half in a month
         preallocated_spread_ratio: Range of the memory in use within which it counts as constant.
             Source: a bin of the histogram either way
@@ -216,8 +216,7 @@ class ShapeSettings:
     """Detection of daily and weekly load cycles.
 
     Attributes:
-        autocorrelation_ratio: Minimum autocorrelation of hourly load, by day or by week, for a
-            cycle.
+        autocorrelation_ratio: Minimum autocorrelation of hourly load, by day or week, for a cycle.
             Source: chance alone gives 0.15 over a week of hours
         weekly_margin_ratio: Minimum excess of the weekly over the daily autocorrelation.
             Source: a load of equal days has none
@@ -234,9 +233,9 @@ class TrendSettings:
     """Data required for a trend.
 
     Attributes:
-        minimum_days: Minimum number of days for a trend.
+        minimum_days: Minimum days for a trend.
             Source: a week, so that its end is no trend
-        day_coverage_ratio: Share of a day that must be known for the day to count.
+        day_coverage_ratio: Known share of a day required for it to count.
             Source: half a day has its busy hours or its quiet ones
         level_ratio: Confidence level of the slope's interval.
     """
@@ -259,7 +258,7 @@ class WorkloadAccountSettings:
     """Limits of per-workload accounts.
 
     Attributes:
-        most: Maximum number of workloads kept; the least recently seen are dropped first.
+        most: Maximum workloads kept; the least recently seen are dropped first.
     """
 
     most: int = setting(64, within=(1, 1000), source=_SOURCES)
@@ -292,10 +291,10 @@ class HistorySettings:
             Source: the longest window that a rule asks for, twice
         fine_retention: How long five-minute windows are kept before they are merged into hours.
             Source: the 24 h that are answered from five-minute windows, twice
-        maximum_size_bytes: Maximum size of the database; beyond it the oldest windows are deleted.
-            The write-ahead log takes up to 4 MiB more.
+        maximum_size_bytes: Maximum size of the database, without up to 4 MiB of write-ahead log;
+            beyond it the oldest windows are deleted.
             Source: docs/benchmarks.md, accounting and history: 64 devices for 30 days, twice
-        flush_interval: Time between two writes; a crash loses at most this much.
+        flush_interval: Time between writes; a crash loses at most this much.
     """
 
     path: str = setting("/var/lib/rightsizer/history.db")

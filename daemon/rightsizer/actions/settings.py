@@ -61,7 +61,7 @@ class ActionTerms:
         minimum_confidence_ratio: Minimum confidence of a recommendation to act on.
             Source: docs/benchmarks.md, advice on simulated nodes: seldom wrong above it
         maximum_risk: Maximum risk of a recommendation to act on; Unknown is above High.
-        cool_down_seconds: Time after an action during which nothing is done on the same workload.
+        cool_down_seconds: Time after an action without another on the same workload.
             Source: a day shows the effect at every hour
         at_most_per_day: Maximum runs of this action in any 24 hours.
         at_most_per_workload_per_day: Maximum actions of any kind on one workload in any 24 hours.
@@ -94,12 +94,12 @@ class ActionLimits:
     """Limits for all actions of a machine together, and suspension after failures.
 
     Attributes:
-        pause_seconds: Minimum time between two actions of any kind.
+        pause_seconds: Minimum time between actions of any kind.
         at_most_per_day: Maximum actions of all kinds in any 24 hours.
         suspended_above_ratio: Share of failures among an action's results above which it is
             suspended.
             Source: more than one of three
-        minimum_results: Minimum number of an action's results for it to be suspended.
+        minimum_results: Minimum an action's results for it to be suspended.
         results_within_seconds: How long a result counts; a suspension ends once its failures are
             older.
             Source: as long as the history
@@ -178,7 +178,7 @@ class ActionSettings(ActionTerms):
     match: PolicyMatch = field(default_factory=PolicyMatch)
     command: tuple[str, ...] = setting(
         (),
-        help="Program and arguments, one item each, run without a shell; may contain "
+        help="Program and arguments, one item each, without a shell; may contain "
         + ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
         + ".",
     )
@@ -215,9 +215,9 @@ class ActionsSettings:
     """Settings common to all actions of this machine.
 
     Attributes:
-        interval: Time between two passes; the longest a claim waits.
-        audit_file: Absolute path of a file with a JSON line per action, done or not; empty to keep
-            only the history.
+        interval: Time between passes; the longest a claim waits.
+        audit_file: Absolute path of a file with a JSON line per action, done or not; empty for the
+            history alone.
         approvers: Users whose claim approves an action, besides root and the agent's: local names,
             or `user:ana`, `certificate:ana` over HTTP.
     """

@@ -15,13 +15,13 @@ class MarketSettings:
     """Boards that may be recommended, and their price terms.
 
     Attributes:
-        boards: Keys of boards that workloads may move to; empty for every data-center board.
+        boards: Boards, by key, that workloads may move to; empty for every data-center board.
         billing: Price terms used for costs and savings.
         minimum_confidence_ratio: Minimum confidence of a finding for savings to be given.
             Source: docs/definitions.md, conduct
-        most_options: Maximum number of alternative boards listed.
-        tolerated_slowdown_ratio: Maximum run time on a smaller board, relative to the present one,
-            for it to be recommended.
+        most_options: Maximum alternative boards listed.
+        tolerated_slowdown_ratio: Maximum run time on a recommended smaller board, relative to the
+            present one.
             Source: half a response time more is what a service may notice; a starting point
     """
 

@@ -241,7 +241,7 @@ class BottleneckSettings:
 
     on_ratio: float = on_ratio(
         0.5,
-        "Share of the active time that the bottleneck must limit a GPU.",
+        "Share of active time that the bottleneck limits a GPU.",
         "SageMaker Debugger's CPUBottleneck and IOBottleneck: over half of the time",
     )
     minimum_known_seconds: float = minimum_known()

@@ -210,14 +210,13 @@ class RecommenderSettings:
     """Schedule, rules and thresholds of the recommender.
 
     Attributes:
-        interval: Time between two runs of the recommender.
+        interval: Time between runs of the recommender.
             Source: the shortest span that a rule looks at
-        readings_per_run: Minimum number of readings between two runs, for recordings with widely
-            spaced readings.
+        readings_per_run: Minimum readings between runs, for recordings with widely spaced ones.
             Source: fewer change no share of an hour
-        longest_interval: Maximum time between two runs, however far apart the readings are.
+        longest_interval: Maximum time between runs, however far apart readings are.
             Source: what most rules must be quiet for to close
-        jitter: Maximum random delay of a run, so that agents do not run simultaneously.
+        jitter: Maximum random delay of a run, so that agents do not run at once.
     """
 
     interval: float = setting(600.0, unit="seconds", within=(10.0, 86400.0))

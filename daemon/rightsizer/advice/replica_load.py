@@ -33,8 +33,7 @@ class ReplicaSettings:
             Source: docs/definitions.md, sources: idle below 1%
         light_ratio: Utilization up to which a replica hardly queues requests.
             Source: M/M/1: a third of a service time of waiting at a quarter of load; M/M/c
-        apart_ratio: Share of the busy time in which only some of the GPUs must be busy for each to
-            be a replica.
+        apart_ratio: Share of busy time with only some GPUs busy from which each is a replica.
             Source: one five minutes in twenty; ranks of one model have none
     """
 

@@ -12,7 +12,7 @@ class TrackRecordSettings:
         raises_floors: Whether a reason that was wrong too often needs more confidence.
         least_precision_ratio: Minimum share of a reason's outcomes that must be right.
             Source: docs/definitions.md, conduct
-        least_answers: Minimum number of outcomes before a reason is judged.
+        least_answers: Minimum outcomes before a reason is judged.
         highest_floor_ratio: Maximum confidence required, so that a reason can recover.
     """
 
@@ -29,7 +29,7 @@ class VerificationSettings:
     Attributes:
         span_seconds: Maximum time compared before and after the change.
             Source: a week holds every day of it
-        long_spans: The same for rules with short spans, as a multiple of the rule's long span.
+        long_spans: The same for rules with short spans, as a multiple of their long span.
             Source: a day for what is seen within two hours
         least_savings_ratio: Share of the estimate's lower bound that must have been saved.
             Source: docs/definitions.md, conduct
@@ -37,7 +37,7 @@ class VerificationSettings:
             Source: docs/definitions.md, conduct
         noticeable_harm_ratio: Share of time below which an increase of harm is ignored.
             Source: a minute in a hundred
-        most_peers: Maximum number of workloads of the same class to compare with.
+        most_peers: Maximum workloads of the same class to compare with.
             Source: the mean of thirty is known to a fifth of their spread
     """
 
@@ -72,8 +72,8 @@ class LedgerSettings:
             Source: as long as the history
         closed_kept_seconds: How long closed recommendations are kept.
             Source: as long as the history
-        most_records: Maximum number of recommendations kept; the longest closed are dropped first,
-            then the least severe.
+        most_records: Maximum recommendations kept; the longest closed are dropped first, then the
+            least severe.
             Source: eight GPUs with a dozen recommendations a day for a month, at most 10 MB
     """
 

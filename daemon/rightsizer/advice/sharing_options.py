@@ -41,11 +41,11 @@ class ColocationSettings:
     Attributes:
         memory_ratio: Maximum share of the memory that both hold at the same time.
             Source: two contexts, and growth of a tenth
-        minimum_aligned_blocks: Minimum number of five-minute blocks in which both are known.
+        minimum_aligned_blocks: Minimum five-minute blocks in which both are known.
             Source: a day
         busy_ratio: Utilization over five minutes from which a workload was at work.
             Source: docs/definitions.md, sources: idle below 1%
-        alternating_ratio: Maximum share of the time that both are active, for time slicing.
+        alternating_ratio: Maximum share of time that both are active, for time slicing.
             Source: a starting point: a quarter of an hour a day
     """
 

@@ -25,10 +25,10 @@ class LabelSettings:
 
     Attributes:
         file: Feature file to maintain, usually
-            /etc/kubernetes/node-feature-discovery/features.d/rightsizer; empty for none.
-        interval: Time between two writes of the file.
+            /etc/kubernetes/node-feature-discovery/features.d/rightsizer.
+        interval: Time between writes of the file.
             Source: node-feature-discovery looks for new labels once a minute (its sleepInterval)
-        settled: How long a GPU must have been healthy or unhealthy before its label changes.
+        settled: How long a GPU must be healthy or unhealthy before its label changes.
             Source: a reset and a driver's restart take minutes; labels move pods
         expiry: How long labels stay valid after the agent's last write.
             Source: longer than an update of the agent takes

@@ -21,10 +21,10 @@ class FreeSettings:
     """Conditions under which a GPU takes further work.
 
     Attributes:
-        empty_memory_bytes: Memory in use below which a GPU without a known state or holder counts
-            as empty.
+        empty_memory_bytes: Memory in use below which a GPU without a known state or holder is
+            empty.
             Source: docs/definitions.md, idle_empty
-        empty_memory_ratio: The same as a share of the GPU's memory; the larger of the two applies.
+        empty_memory_ratio: The same as a share of the GPU's memory; the larger applies.
             Source: docs/definitions.md, idle_empty
         shared_memory_reserve_bytes: Memory kept free on a shared GPU.
             Source: assumed: a further context of CUDA and its libraries takes some 500 MiB, and
@@ -64,11 +64,11 @@ class SearchSettings:
     """Limits of the search for GPUs.
 
     Attributes:
-        sets_maximum: Number of GPU sets up to which the search is exact.
+        sets_maximum: GPU sets up to which the search is exact.
             Source: the sets of eight of sixteen GPUs; of sixteen there are no more of any size
-        beginnings: Number of partial sets extended when the search is not exact.
+        beginnings: Partial sets extended when the search is not exact.
             Source: assumed; more are slower and find more
-        rejected_maximum: Maximum number of next best sets shown.
+        rejected_maximum: Maximum next best sets shown.
             Source: what fits on a screen
     """
 
@@ -92,22 +92,22 @@ class BrokerSettings:
 
     Attributes:
         enabled: Lease GPUs to `rightsizer run` over the local socket.
-        path: File of leases, tickets and reservations, which survive a restart of the agent.
-        users: Users who may request GPUs; without `groups` too, everyone who can open the socket.
+        path: File of leases, tickets and reservations, which survive a restart.
+        users: Users who may request GPUs; without `groups` too, all who can open the socket.
         groups: Groups whose members may request GPUs.
         tell_webhooks: Whether JSON webhooks receive notices to holders.
         processes_maximum: Maximum processes of a lease, and new processes of the node, examined per
             pass; while more remain, a lease is alive.
             Source: about 15 ms of processor time at 15 us for a file of procfs
-        maximum_tickets: Maximum number of waiting tickets; beyond it requests are rejected.
+        maximum_tickets: Maximum waiting tickets; beyond it requests are rejected.
             Source: Slurm's MaxJobCount is 10,000, for a cluster
-        maximum_tickets_per_user: Maximum number of waiting tickets per user.
+        maximum_tickets_per_user: Maximum waiting tickets per user.
             Source: a starting point: a fifth of the queue
-        maximum_leases_per_user: Maximum number of active leases per user; further tickets wait
-            without holding up others.
+        maximum_leases_per_user: Maximum active leases per user; further tickets wait without
+            holding up others.
             Source: a starting point: eight shared GPUs, eight leases on each
-        default_limit_seconds: Time limit of a lease requested without one; when it is reached, the
-            holder is notified.
+        default_limit_seconds: Time limit of a lease requested without one; then the holder is
+            notified.
             Source: Slurm's DefaultTime, which sites set; a day and a night
         longest_limit_seconds: Maximum time limit of a lease.
             Source: Slurm's MaxTime, which sites set; a week
@@ -126,18 +126,18 @@ class BrokerSettings:
             Source: a starting point: the half of nice(1)'s range above
         operators: Users who may raise priorities, reserve for others, and cancel others' leases.
             Source: root
-        operator_groups: Groups whose members have the rights of `operators`; the socket's group is
-            not included unless named.
-        backfill: Whether a later ticket may start first if it does not delay the first one.
+        operator_groups: Groups whose members have the rights of `operators`; the socket's group
+            only if named.
+        backfill: Let a later ticket start first if it does not delay the first one.
             Source: EASY backfill: Lifka, JSSPP 1995; Slurm's sched/backfill, its default
-        backfill_depth: Number of tickets considered behind the first waiting one.
+        backfill_depth: Tickets considered behind the first waiting one.
             Source: Slurm's bf_max_job_test is 500, for a cluster
         unknown_patience_seconds: Delay of the first waiting ticket accepted for backfill when an
-            end is unknown; 0 for none.
+            end is unknown.
             Source: a starting point: what a person who waits for a process without a limit would
             hardly notice
-        settling_seconds: Time a shared lease has a GPU to itself, to measure its load, before
-            another joins.
+        settling_seconds: Time a shared lease has a GPU alone, to measure its load, before another
+            joins.
             Source: docs/definitions.md, provisioning: demand is not told under 600 s of work
         start_grace_seconds: How long a lease outlives its requesting process.
             Source: `rightsizer run` stays as long as its lease: if it is gone, so is its need
@@ -147,14 +147,13 @@ class BrokerSettings:
             again.
             Source: a starting point: a training step or an evaluation that takes memory and gives
             it back comes round within minutes
-        lost_grace_seconds: How long a GPU of a lease must be gone before its holder is notified.
+        lost_grace_seconds: How long a lease's GPU must be gone before its holder is notified.
             Source: a starting point: a driver that is loaded again, or lists its GPUs one by one,
             has them back within seconds
         replacement_hold_seconds: How long replacement GPUs stay reserved for the holder of a lost
-            GPU; 0 for none.
+            GPU.
             Source: a starting point: a holder at work reads it, and starts from the last checkpoint
-        maximum_reservations_per_user: Maximum number of reservations per user; 0 restricts them to
-            operators.
+        maximum_reservations_per_user: Maximum reservations per user; 0 restricts them to operators.
             Source: Slurm's reservations, which operators alone make; 2 are one that runs and the
             next
         longest_reservation_seconds: Maximum length of a reservation; operators may exceed it.

@@ -25,8 +25,8 @@ class CatalogueSettings:
     """Additions and corrections to the packaged boards and prices.
 
     Attributes:
-        boards_file: YAML file with boards to change or add; empty to use only the packaged ones.
-        prices_file: YAML file with prices to change or add; empty for the packaged ones, which age.
+        boards_file: YAML file that changes or adds boards.
+        prices_file: YAML file that changes or adds prices; the packaged ones age.
     """
 
     boards_file: str = setting("")

@@ -34,16 +34,14 @@ class MetricsSettings:
     """Amount and compression of exported metrics.
 
     Attributes:
-        advice_limit: Maximum number of open recommendations exported individually; totals count
-            all.
+        advice_limit: Maximum open recommendations exported individually; totals count all.
             Source: six series each; a node has a few
-        level: What the default collectors export: `essential` (states, waste, provisioning, advice,
-            health), `standard` (adds conditions, errors, usual readings) or `full` (adds
-            histograms). Others export everything once enabled.
+        level: What default collectors export: `essential` (states, waste, provisioning, advice,
+            health), `standard` (also conditions, errors, usual readings) or `full` (also
+            histograms). Others export everything.
             Source: measured on eight GPUs: 38, 68 and 229 series a GPU
-        details: Enable every collector, also those off by default: single NVLinks, links between
-            GPUs, BAR1, the host by workload and others. About 40 more series per GPU, and 108 with
-            18 NVLinks.
+        details: Enable every collector: also single NVLinks, links between GPUs, BAR1, the host by
+            workload and others. About 40 more series per GPU, 108 with 18 NVLinks.
             Source: the default set keeps to 1,900 series for eight GPUs
         gzip_level: Compression level of a scrape, from 1 (fastest) to 9 (smallest).
             Source: measured: level 3 is within a tenth of level 6 in a third of its time

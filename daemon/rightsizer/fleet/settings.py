@@ -51,8 +51,8 @@ class DemandSettings:
     """Estimated demand distributions where only means and peaks are known.
 
     Attributes:
-        peak_share_ratio: Share of an interval's active time assumed at its peak, where no
-            distribution is exported.
+        peak_share_ratio: Share of an interval's active time assumed at its peak, without an
+            exported distribution.
             Source: its P99 is then the P90 of the peaks; single spikes are ignored
     """
 
@@ -64,8 +64,7 @@ class StoreSettings:
     """The store's address, credentials, and query limits.
 
     Attributes:
-        url: Base URL of Prometheus, Thanos Query, Mimir or VictoriaMetrics, without `/api/v1`;
-            empty for none.
+        url: Base URL of Prometheus, Thanos Query, Mimir or VictoriaMetrics, without `/api/v1`.
         tenant: Tenant, sent as `X-Scope-OrgID` for Mimir and Cortex, and as `THANOS-TENANT`.
         token_file: File with a bearer token; read at each request.
         username: User name for basic authentication.
@@ -75,14 +74,13 @@ class StoreSettings:
         key_file: PEM file with the client certificate's key.
         timeout_seconds: Time limit of one query, passed to the store as `timeout`.
             Source: half of Prometheus's --query.timeout of 2 min
-        concurrency: Maximum number of concurrent queries.
+        concurrency: Maximum concurrent queries.
             Source: a fifth of Prometheus's --query.max-concurrency of 20
         series_maximum: Target maximum of series per query; more are split over several queries.
             Source: 2000 series of 288 samples are a tenth of Prometheus's --query.max-samples
         response_maximum_bytes: Maximum size of a response; a larger one is split into smaller
             queries.
-        tries: Minimum number of attempts of a query before the run fails, however short the
-            patience.
+        tries: Minimum attempts of a query before the run fails, whatever the patience.
         patience_seconds: How long to wait for a store that answered before and is down or busy.
             Source: a Prometheus of some million series replays its log for minutes as it restarts
         backoff_seconds: Delay before the second attempt; doubles with each further one.
@@ -165,41 +163,37 @@ class FleetSettings:
     Attributes:
         lookback_seconds: Length of the history to read.
             Source: docs/definitions.md, conduct: sizing rests on 14 days
-        matchers: Label matchers added to every query, such as `cluster="paris"`; empty for all
-            series.
+        matchers: Label matchers added to every query, such as `cluster="paris"`.
         cluster_label: Label that distinguishes the clusters of a store; empty for the first found
-            of `cluster`, `k8s_cluster`, `cluster_name`, `k8s_cluster_name` and
-            `kubernetes_cluster`.
+            of `cluster`, `k8s_cluster`, `cluster_name`, `k8s_cluster_name`, `kubernetes_cluster`.
         shard: Part of the clusters by name, such as `3/16`, or of the nodes, such as `node:3/16`,
-            counted from 0 or 1; empty for all. Each part has its own cache and ledger; parts of the
-            nodes are for `rightsizer fleet merge`.
-        pool_labels: Labels that name a node's pool, in order of precedence; without any, the board
-            does.
+            counted from 0 or 1. Each has its own cache and ledger; parts of the nodes are for
+            `rightsizer fleet merge`.
+        pool_labels: Labels that name a node's pool, in order of precedence; without any, the board.
         team_labels: Labels that name a workload's team, in order of precedence; without any, the
-            namespace does.
-        sources: Sources to read: `rightsizer`, `dcgm-exporter`, `kube-state-metrics`, `slurm` and
-            `serving`; empty for all that are found.
-        samples_maximum: Samples of a cluster in a first run up to which days are read in
-            five-minute steps; older days are read by the hour.
+            namespace.
+        sources: Sources to read: `rightsizer`, `dcgm-exporter`, `kube-state-metrics`, `slurm`,
+            `serving`; empty for all found.
+        samples_maximum: Samples of a cluster in a first run up to which all days are read in
+            five-minute steps, else older ones by the hour.
             Source: a fortnight of 150 GPUs by five minutes; half a gigabyte of answers
-        fine_seconds: Recent history always read in five-minute steps; each UTC day uses one step
+        fine_seconds: Recent history always read in five-minute steps; each UTC day has one step
             size.
             Source: docs/definitions.md, conduct: bottlenecks are looked for in six hours
-        late_seconds: How long after its end a day is read once more, to include late samples.
+        late_seconds: How long after its end a day is read again, for late samples.
             Source: a receiver that was down, and recording rules that lag
         absent_seconds: How long a device may be silent before it counts as gone.
             Source: longer than a node's restart
         workers: Worker processes; 0 for one per core and 1,000 GPUs, at most 8.
         path: Cache of days, next to the ledger; empty for `fleet.db` beside `history.path`, or in
             the user's cache.
-        api_socket: Unix socket for commands while `rightsizer fleet --serve` runs, not the agent's;
-            accessible only to its user and group; empty for none.
-        exported_maximum: Maximum number of pools, and of teams, in `/metrics`, largest first.
+        api_socket: Unix socket for commands while `rightsizer fleet --serve` runs, for its user and
+            group; not the agent's.
+        exported_maximum: Maximum pools, and of teams, in `/metrics`, largest first.
             Source: 2,000 series for both; a team is whatever a label of a workload says
-        most_records: Maximum number of recommendations kept, in place of
-            recommender.ledger.most_records.
+        most_records: Maximum recommendations kept, in place of recommender.ledger.most_records.
             Source: a recommendation for each GPU of a large fleet, some 60 MB
-        interval_seconds: Time between two runs of `rightsizer fleet --serve`.
+        interval_seconds: Time between runs of `rightsizer fleet --serve`.
     """
 
     store: StoreSettings = field(default_factory=StoreSettings)

@@ -9,20 +9,19 @@ class HostSettings:
     """Frequency and scope of host reads.
 
     Attributes:
-        shortest_seconds: Minimum time between two reads of the host; closer requests share one
-            result.
-        recheck_interval_seconds: Interval between reads of rarely changing facts: control groups,
-            namespaces, quotas, disks, interfaces, fabric ports.
+        shortest_seconds: Minimum time between reads of the host; closer requests share one.
+        recheck_interval_seconds: Interval between reads of facts that rarely change: control
+            groups, namespaces, quotas, disks, interfaces, fabric ports.
         forget_after_seconds: How long an unused process or control group stays cached.
         memory_placement_interval_seconds: Interval between lookups of the NUMA nodes of host
             memory.
             Source: Pages that have been placed are seldom moved.
         numa_maps_processes_maximum: Maximum processes per second whose numa_maps is read where
-            control groups lack memory by node; 0 for none.
+            control groups lack memory by node.
             Source: proc_pid_numa_maps(5): the kernel walks all page tables of the process.
         numa_maps_deadline_seconds: Time limit for reading one process's numa_maps.
         numa_maps_resident_maximum_bytes: Resident memory above which a process's numa_maps is not
-            read, since that may block the process.
+            read, which may block the process.
             Source: About 10 ns a page; 32 GiB in small pages are 0.1 s in which it cannot map
             memory.
     """
@@ -43,8 +42,7 @@ class PathSettings:
     Attributes:
         procfs: Mount point of procfs.
         sysfs: Mount point of sysfs.
-        api_socket: Unix socket for local commands, accessible to the agent's user and group; empty
-            for none.
+        api_socket: Unix socket for local commands, for the agent's user and group.
     """
 
     procfs: str = setting("/proc")

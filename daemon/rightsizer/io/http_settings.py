@@ -16,10 +16,10 @@ class HttpSettings:
 
     Attributes:
         timeout_seconds: Time limit for the server to accept a connection, and to answer.
-        tries: Maximum number of attempts for an idempotent request.
+        tries: Maximum attempts for an idempotent request.
         backoff_seconds: Delay before the second attempt; doubles with each further one.
         retry_after_maximum_seconds: Maximum delay accepted from a Retry-After header; with a longer
-            one the request fails at once.
+            one the request fails.
         response_maximum_bytes: Maximum size of a response; a larger one is rejected.
         ca_file: PEM file with the certificate authorities to trust; empty for the system's.
     """
@@ -41,7 +41,7 @@ class ServerSettings:
 
     Attributes:
         url: Address to post to.
-        token_file: File with a bearer token; empty for none.
+        token_file: File with a bearer token.
     """
 
     url: str = setting("")

@@ -18,24 +18,22 @@ class OwnerSettings:
 
     Attributes:
         sources: Sources of workload names, in fixed precedence: slurm, kubernetes, container, user
-            (the user of a process outside of a unit), session (systemd units, and programs by
-            process tree).
+            (of a process outside of a unit), session (systemd units, programs by process tree).
         kubelet_socket: The kubelet's pod-resources socket; empty to disable it.
             Source: Kubernetes' documentation of device plugins
-        pod_log_folder: The kubelet's log directory: pod names come from file names, no file is
-            opened. Empty to disable it.
+        pod_log_folder: The kubelet's log directory, for pod names from file names; empty to disable
+            it.
             Source: Kubernetes' documentation of its logging architecture
         container_socket: Docker or Podman socket for container names; empty for short IDs.
         job_map_folder: Directory where Slurm's prolog and epilog write each GPU's jobs: files named
-            by index, index.MIG instance or uuid, one job a line; empty for none.
+            by index, index.MIG instance or uuid, one job a line.
             Source: dcgm-exporter's --hpc-job-mapping-dir
         launchers: Name patterns of launchers, whose processes form one workload; the outermost
             counts.
         launcher_confidence_ratio: Confidence that the processes of a launcher are one workload.
             Source: assumed: a launcher may start several in turn
-        process_managers: Name patterns of programs whose child processes are unrelated: terminals,
-            schedulers, batch systems. The children of other programs are one workload, with less
-            confidence.
+        process_managers: Name patterns of programs whose children are unrelated: terminals,
+            schedulers, batch systems. Children of others are one workload, with less confidence.
             Source: names in /proc/<pid>/stat, 15 characters at most
         shells: Like process_managers, but not within a unit, which may start by a script.
         servers: Name patterns of programs that use all GPUs and hold none: displays, MPS, DCGM.
@@ -44,17 +42,16 @@ class OwnerSettings:
             Source: assumed: a runner of unrelated jobs looks like torch.multiprocessing
         interval_seconds: Interval between queries of the kubelet and the container engine.
             Source: the kubelet allows 100 calls a second, all callers together
-        floor_seconds: Minimum time between queries for an unknown pod or container, and between
-            reads of Slurm's allocations.
-        hold_seconds: How long the last answer stays valid, for example while a kubelet restarts.
-        timeout_seconds: Time limit for a source to answer; queries run in a separate thread.
+        floor_seconds: Minimum time between queries for an unknown pod or container, and reads of
+            Slurm's allocations.
+        hold_seconds: How long the last answer stays valid, as while a kubelet restarts.
+        timeout_seconds: Time limit for a source to answer.
         first_wait_seconds: Time the first sample waits for workload names; later samples never
             wait.
         answer_maximum_bytes: Maximum size of an answer; a larger one is rejected.
             Source: four times what gRPC takes by default
-        time_to_live_seconds: How long the owner of a process, or the absence of one, is cached.
-        workloads_maximum: Maximum number of workloads reported by name at once; the rest are
-            reported as `other`.
+        time_to_live_seconds: How long a process's owner, or its absence, is cached.
+        workloads_maximum: Maximum workloads reported by name at once; the rest are `other`.
             Source: 64 devices with three holders each
     """
 

@@ -18,15 +18,14 @@ class ProfileSteadySettings:
     """Requirements for judging a profile's idle time.
 
     Attributes:
-        kernels_minimum: Minimum number of kernels of a device for a phase to be steady.
+        kernels_minimum: Minimum kernels of a device for a phase to be steady.
             Source: one pass of a small network launches some hundred
         launch_maximum_seconds: Mean launch time above which kernels are still being loaded, as at
             start-up.
             Source: HolisticTraceAnalysis: a launch takes 5 to 20 µs; loading a module, milliseconds
         matched_minimum_ratio: Share of kernels whose launch must be known to explain idle time.
             Source: the greater part
-        unseen_ratio: Factor on the confidence in conclusions about a GPU that is not in the
-            profile.
+        unseen_ratio: Factor on the confidence in conclusions about a GPU not in the profile.
             Source: their order is the same, their lengths are not; its queue may hide a part
     """
 
@@ -74,22 +73,23 @@ class ProfileHostBoundSettings:
     Attributes:
         loader_on_ratio: Share of a device's span spent waiting for the data loader.
             Source: ResNet-50 on a V100: 0.35 with a loader in the training process, 0.01 with four
-        on_ratio: Share of a device's span spent waiting for the host, whatever the host does.
+        on_ratio: Share of a device's span spent waiting for the host, whatever it does.
             Source: SageMaker: a GPU is held up by its host below 70% of use
         kernel_maximum_seconds: Mean kernel time up to which a device waits for launches, not for
             the host.
             Source: HolisticTraceAnalysis: a launch takes 5 to 20 µs
         own_launch_minimum_ratio: Launches per kernel below which CUDA graphs are in use, and
-            launches are not the cause.
+            launches not the cause.
             Source: the greater part: a graph's many kernels come by one launch
         synchronization_on_ratio: Share of a device's span idle after the host synchronized with it.
             Source: a tenth of the time; a wait beside kernels that are launched ahead costs nothing
         synchronization_removed_low_ratio: Minimum share of that idle time removed by not
             synchronizing.
             Source: a cautious fifth: what the host does then is its own time still
-        held_minimum_ratio: Share of the waits, or pauses, in one frame or range for it to be named.
+        held_minimum_ratio: Share of the waits, or pauses, in one frame or range from which it is
+            named.
             Source: a tenth: three names cover most of a step
-        read_backs_per_step_minimum: Values read back per step from which it counts, where no GPU is
+        read_backs_per_step_minimum: Values read back per step from which they count, without a GPU
             in the profile.
             Source: PyTorch, performance tuning guide: none within a step
         removed_low_ratio: Minimum share of the wait for a loader that more workers remove.
@@ -205,7 +205,7 @@ class ProfileKernelInefficientSettings:
     """Thresholds for inefficient kernels, by hardware counters.
 
     Attributes:
-        on_ratio: Share of the kernel time in inefficient kernels.
+        on_ratio: Share of kernel time in inefficient kernels.
             Source: less than a tenth of the time is not worth a change of a kernel
         bound_minimum_ratio: Throughput of arithmetic or memory from which it limits a kernel.
             Source: Nsight Compute, Speed Of Light: below 60% of either it is latency
@@ -214,7 +214,7 @@ class ProfileKernelInefficientSettings:
             Source: a quarter: 8 of the 32 bytes of a sector
         occupancy_maximum_ratio: Theoretical occupancy up to which a kernel's resources limit it.
             Source: half the warps hide the latency of most kernels (NVIDIA, CUDA best practices)
-        tail_minimum_ratio: Share of the time in the last, partial wave of blocks from which it is
+        tail_minimum_ratio: Share of time in the last, partial wave of blocks from which it is
             reported.
             Source: Nsight Compute, Launch Statistics: one wave in so many; four full waves and a
             part
@@ -241,8 +241,8 @@ class ProfileDependencyBoundSettings:
     Attributes:
         on_ratio: Share of a device's span idle although the next kernel is launched.
             Source: as much as a wait for the host must take
-        matched_minimum_ratio: Share of kernels whose launch must be known, since an unknown one may
-            have been late.
+        matched_minimum_ratio: Share of kernels whose launch must be known; an unknown one may have
+            been late.
             Source: nearly all
     """
 
@@ -256,7 +256,7 @@ class ProfileRankImbalanceSettings:
     """Thresholds for stragglers.
 
     Attributes:
-        on_ratio: Mean delay of a rank behind the first one, as a share of the step.
+        on_ratio: Mean delay of a rank behind the first, as a share of the step.
             Source: half of what ByteDance calls a straggling job
         same_rank_ratio: Share of steps in which the same rank must be last.
             Source: the greater part
@@ -289,17 +289,17 @@ class ProfileComparisonSettings:
         difference_minimum_ratio: Difference between two shares of the same time from which they
             contradict.
             Source: as much as a wait for the host must take to be called a limit
-        tensor_maximum_ratio: Share of the kernel time up to which tensor cores count as unused.
+        tensor_maximum_ratio: Share of kernel time up to which tensor cores count as unused.
             Source: the part of a collective's own arithmetic
         memory_tolerance_ratio: Tolerated excess of a profile's peak memory over that of telemetry.
             Source: memory is read once a second, and its shares are kept in steps of 1%
-        tick_seconds: Work that may go unseen between two readings of an intermittently active GPU.
+        tick_seconds: Work that may go unseen between readings of an intermittently active GPU.
             Source: two readings at the default interval
         idle_tolerance_seconds: Work that may go unseen on a GPU that telemetry always saw idle.
             Source: docs/definitions.md: idle is below 1%, and a driver's sample is of a second at
             most
-        contradicted_ratio: Factor on a finding's confidence if telemetry contradicts it, or saw no
-            activity on the GPU then.
+        contradicted_ratio: Factor on a finding's confidence if telemetry contradicts it, or saw the
+            GPU idle then.
             Source: a profile is the closer look, but may be of another time or GPU
     """
 
@@ -324,7 +324,7 @@ class ProfileSettings:
     Attributes:
         valid_for: How long a profile's findings are valid for an unchanged workload.
             Source: two weeks between releases
-        kept_maximum: Maximum number of profile verdicts kept; the oldest are dropped.
+        kept_maximum: Maximum profile verdicts kept; the oldest are dropped.
             Source: 8 KiB each: half a MiB of memory and of the history
     """
 

@@ -24,7 +24,7 @@ class MemorySettings:
     """Memory overheads of the software around a model; override with measured values.
 
     Attributes:
-        context_bytes: GPU memory of a process before it does any work: context, kernels, handles.
+        context_bytes: GPU memory of a process before any work: context, kernels, handles.
             Source: 0.25-0.6 GiB; the lower end since kernels are loaded when first used (CUDA 11.7)
         driver_reserved_bytes: Memory reported by NVML that no process can use.
             Source: H100 79.2, A100-80 79.15, L40S 44.4 GiB visible: 0.4-0.6 GiB less than reported
@@ -40,8 +40,7 @@ class MemorySettings:
             Source: vLLM's max_num_batched_tokens on data center GPUs
         sampled_rows: Maximum requests per sampling step of a serving engine.
             Source: vLLM's max_num_seqs
-        fragmentation_ratio: Extra memory of the training allocator, as a share of activations and
-            gradients.
+        fragmentation_ratio: Extra memory of the training allocator, of activations and gradients.
             Source: reserved by allocated is 1.03-1.10 in PyTorch's steady state
         convolution_workspace_bytes: Maximum workspace of one cuDNN convolution.
             Source: PyTorch's default limit on cuDNN's workspace
@@ -51,8 +50,8 @@ class MemorySettings:
             Source: assumed; never less than headroom_minimum
         headroom_minimum_bytes: Minimum memory that training should leave free.
             Source: assumed
-        several_gpus_error_factor: Further error factor of training memory shared by several GPUs,
-            not exceeded either way in 90% of cases: frameworks differ in what they gather and keep.
+        several_gpus_error_factor: Further error factor of training memory on several GPUs:
+            frameworks differ in what they gather and keep.
             Source: published peaks of torchtitan and FSDP with LoRA and QLoRA
         unpacked_error_factor: Further error factor for weights that are unpacked (QLoRA).
             Source: published peaks of torchtune
@@ -86,8 +85,7 @@ class ServingErrorSettings:
         step_factor: Error of times between tokens and of rates, for dense models on boards with
             measured efficiencies.
             Source: 247 rows of vLLM, TensorRT-LLM and MLPerf (make eval)
-        prompts_factor: How much less prompts computed beside a step may cost: engines reuse shared
-            ones.
+        prompts_factor: How much less prompts beside a step may cost: engines reuse shared ones.
             Source: 21 rows of a server that cannot have computed all its prompts
         first_token_factor: Error of times to first token, for prompts that arrive together or
             apart.
@@ -98,8 +96,7 @@ class ServingErrorSettings:
             Source: MI300X and MI325X in vLLM and SGLang, 1.3 to 2.8 times as long; none in MLPerf
         slow_link_factor: Further error if GPUs of a tensor parallel group have no direct links.
             Source: sums over four boards in PCIe 4 and 5 slots, of 5.6 and 26 GB/s
-        unpacked_factor: Further error for weights that are unpacked to 16 bits, since kernels
-            differ.
+        unpacked_factor: Further error for weights unpacked to 16 bits, since kernels differ.
             Source: published figures of int4
         small_model_factor: Further error for models below `small_model_parameters`, whose step time
             is the host's.
@@ -111,8 +108,7 @@ class ServingErrorSettings:
             Source: Whisper in faster-whisper and transformers, 2 to 8 times as long
         experts_below_factor: How much faster mixtures of experts may further be.
             Source: 127 rows of mixtures in TensorRT-LLM, vLLM and SGLang
-        experts_above_factor: How much slower they may be, if kernels are not tuned for their
-            shapes.
+        experts_above_factor: How much slower they may be, with kernels not tuned for their shapes.
             Source: the same
         experts_first_token_factor: How much later their first token may be.
             Source: 44 rows of the same
@@ -161,7 +157,7 @@ class ServingModelSettings:
             Source: Punica adds 2 ms to a token of 32 layers (arXiv:2310.18547)
         encoder_decoder_ratio: Speed of encoder-decoder models, relative to the estimate.
             Source: Whisper in MLPerf Inference 5.1, 5,600 tokens per second on a B200
-        request_layer_seconds: Time per request in flight and layer of a step: scheduling, attention
+        request_layer_seconds: Time per layer of a step and request in flight: scheduling, attention
             tiles, cache writes.
             Source: between 0.6 us, fitted on vLLM on several GPUs, and 0, which fits MLPerf's best
         expert_layer_seconds: The same per layer with experts: sorting tokens by expert, launching
@@ -172,28 +168,27 @@ class ServingModelSettings:
             SGLang and TensorRT-LLM; 0.3 to 0.5 ms with a model or board left out, first tokens then
             x1.4 off, x1.75 without it
         expert_compute_ratio: Speed of products with experts, relative to large matrix products.
-        unpacked_expert_compute_ratio: The same for weights that are unpacked to 16 bits in the
-            kernel.
+        unpacked_expert_compute_ratio: The same for weights unpacked to 16 bits in the kernel.
             Source: fitted on kernels with int4 and mxfp4 weights of vLLM, SGLang and TensorRT-LLM
             on seven boards (aiconfigurator-core 0.12.0); 0.26 to 0.33 with a board left out, x1.33
             off on the middle one, x1.42 by the other ratio
-        expert_passes: How often a layer's experts move the vector of each of their tokens:
-            dispatch, between products, combine.
+        expert_passes: How often a layer's experts move each token's vector: dispatch, between
+            products, combine.
         expert_choice_ratio: Share of a batch's tokens that choose experts independently.
             Source: fitted on kernels of vLLM, SGLang and TensorRT-LLM with uneven tokens on seven
             boards (aiconfigurator-core 0.12.0): x1.14 off for 4 to 256 tokens on the middle board
             that is left out, x1.18 without it; 0.61 to 0.69 with a board left out
-        other_vendor_experts_ratio: Speed of mixtures of experts on boards of vendors other than
-            NVIDIA, relative to the estimate.
+        other_vendor_experts_ratio: Speed of mixtures of experts on other vendors' boards, relative
+            to the estimate.
             Source: DeepSeek-R1 in SGLang on eight MI325X and gpt-oss-120b in vLLM on an MI300X,
             0.76 and 0.74 by one alone: x1.07 off on the board that is left out, x1.40 without it;
             lower, as eight later figures of an MI300X are slower yet
-        expert_imbalance_ratio: Tokens of the fullest GPU relative to the mean, if replicas share
+        expert_imbalance_ratio: Tokens of the fullest GPU, relative to the mean, if replicas share
             experts: all wait for it.
             Source: fitted on TensorRT-LLM 1.0's throughput of Qwen3-235B-A22B on eight B200, H200,
             H100: x1.09 off, x1.41 without it; x1.05 to x1.14 on a board that is left out. Kernels
             alone take x1.2 to x1.6 with uneven tokens (aiconfigurator-core 0.12.0)
-        network_bytes_per_second: Send rate of each GPU to other servers: of tokens to experts, and
+        network_bytes_per_second: Send rate of each GPU to other servers, of tokens to experts and
             of caches between prefill and decode.
             Source: 400 Gb/s for each GPU, as in servers of eight H100 (DGX H100, AWS p5)
         attention_compute_ratio: Speed of attention over a prompt, relative to large matrix
@@ -202,8 +197,8 @@ class ServingModelSettings:
         bunching_ratio: How far prompts arrive together: 0 for alone, 1 for the square root of those
             in flight.
             Source: measured TTFT (vLLM, Hopper), where single models fit 0.45 to 1.05
-        burstiness: Squared coefficient of variation of request intervals, for loads given as a
-            rate: 1 for Poisson, 0 for steady.
+        burstiness: Squared coefficient of variation of request intervals, for rates: 1 for Poisson,
+            0 for steady.
             Source: assumed: people and programs that call in bursts, twice Poisson's deviation
         latency_headroom_ratio: Share of each latency target that a plan keeps free.
             Source: assumed
@@ -259,8 +254,7 @@ class SampleSettings:
         training_traffic_ratio: The same for a training step.
             Source: counted: of each of the four copies that are kept four passes, as convolution,
             norm and ReLU read and write 6 times forward and 10 times backward
-        cached_bytes: L2 cache size beyond which more cache saves traffic, by the square root of its
-            size.
+        cached_bytes: L2 cache size beyond which more saves traffic, by its square root.
             Source: Ampere's 40 MB beside Ada's 48 to 128 MB in MLPerf
         element_traffic: Bytes moved per element of a layer's width and token, forward, with fused
             kernels.
@@ -277,7 +271,7 @@ class SampleSettings:
             ones of 9, 16 transformers of 25)
         exposed_ratio: Share of sums over replicas not hidden behind computation.
             Source: as of transformers
-        error_factor: Error factor of rates, either way, with a probability of 90%.
+        error_factor: 90% error factor of rates.
             Source: assumed: a shape's kernels are known by their operations alone
     """
 
@@ -319,11 +313,10 @@ class TrainingSettings:
             Source: counted; 29 to 32% over selective recomputation in arXiv:2205.05198, table 5
         selective_ratio: The same for selective recomputation.
             Source: arXiv:2205.05198, table 4: 4% over no recomputation
-        score_traffic: Bytes moved per attention score that is materialized, forward and backward:
-            without flash attention.
+        score_traffic: Bytes moved per attention score that is materialized (without flash
+            attention), forward and backward.
             Source: counted: products, softmax and dropout each read and write 16 bits
-        chunk_layers: Layers per chunk of an interleaved pipeline; as many as there are without
-            interleaving.
+        chunk_layers: Layers per chunk of an interleaved pipeline; all without interleaving.
             Source: 1 to 4 in arXiv:2104.04473, 2205.05198 and 2407.21783
         exposed_ratio: Share of the communication between replicas not hidden behind computation.
         node_gpus: GPUs of a usual server, connected by its own links.
@@ -331,7 +324,7 @@ class TrainingSettings:
             Source: eight adapters of 200 Gbit/s beside NVLink 3; assumed of others
         network_bytes_per_second: Send rate of each GPU to experts on other servers.
             Source: 400 Gb/s for each GPU, as in servers of eight H100 (DGX H100, AWS p5)
-        expert_ratio: Speed of products with experts relative to plain ones: each sees few tokens.
+        expert_ratio: Speed of products with experts, relative to plain ones: each sees few tokens.
             Source: published MFU of mixtures of experts and of dense models in fp8, alike GPUs
         layer_seconds: Minimum time per layer, forward, backward and update: the host's.
             Source: 0.78 (Llama) and 0.87 ms (BERT) with tensors 8 wide, PyTorch 2.13; a layer of
@@ -339,11 +332,9 @@ class TrainingSettings:
         unpacking_traffic: Bytes moved per 4-bit weight to unpack it, in each pass (QLoRA).
             Source: Llama 2 7B on an A100: 2.79 h with QLoRA, 1.85 h with LoRA, over 50,000 micro
             batches (S. Raschka, Practical Tips for Finetuning LLMs Using LoRA)
-        known_error_factor: Error factor of runs similar to the fitted ones, either way, with a
-            probability of 90%.
+        known_error_factor: Error factor of runs similar to the fitted ones.
             Source: rows of other models and of the other GPU left out of the fit
-        error_factor: Error factor of all other runs, either way, with a probability of 90%. What
-            follows adds in squares.
+        error_factor: Error factor of all other runs; what follows adds in squares.
             Source: published MFU by GPU and format, whose medians are within a fifth; published
             figures of NeMo, torchtitan and FSDP with QLoRA
         assumed_board_factor: Further error if a board's efficiencies are those of similar boards.
@@ -354,7 +345,7 @@ class TrainingSettings:
             little, or years ago.
             Source: BERT large on V100 in TensorFlow of 2019, 2.6 to 2.9 times too fast
         convolution_factor: Further error for convolutional networks: depthwise and concatenating
-            ones differ widely from others.
+            ones differ widely.
             Source: four networks on an RTX 3090 (timm), 1.2 to 2.8 times too fast
         mixture_factor: Further error of mixtures of experts, whose kernels and exchanges differ by
             framework and release.
@@ -396,14 +387,13 @@ class CostSettings:
     """Energy and carbon; prices have files of their own.
 
     Attributes:
-        carbon_grams_per_kilowatt_hour: Carbon dioxide equivalents of a kilowatt-hour at the GPUs'
-            site; unset for no carbon estimate.
-        serving_power_ratio: Power of serving, as a share of the range from idle to limit.
+        carbon_grams_per_kilowatt_hour: Carbon dioxide equivalents at the GPUs' site; unset for no
+            carbon estimate.
+        serving_power_ratio: Power of serving, from idle to limit.
             Source: decoding waits for memory and stays below the limit, prompts reach it; assumed
         training_power_ratio: The same for training.
             Source: large products run at the limit, steps end in communication; assumed
-        power_error_factor: Error factor of that power, either way, with a probability of 90%; never
-            above the limit.
+        power_error_factor: 90% error factor of that power; never above the limit.
             Source: assumed
         hours_per_month: Hours per month that rented or owned GPUs are available.
     """
@@ -420,12 +410,11 @@ class PlanSettings:
     """Limits of a plan's search.
 
     Attributes:
-        gpu_maximum: Maximum GPUs of a candidate proposed by the search; a given layout may have
-            more.
-        layouts_per_gpu: Number of fitting layouts compared per kind of GPU.
-        alternatives: Number of best candidates for which other formats and slices are tried.
-        growth_candidates: Number of best candidates evaluated again for each month of growth.
-        switch_saving_ratio: Minimum saving over the remaining growth, as a share of its cost, to
+        gpu_maximum: Maximum GPUs of a candidate; a given layout may have more.
+        layouts_per_gpu: Fitting layouts compared per kind of GPU.
+        alternatives: Best candidates for which other formats and slices are tried.
+        growth_candidates: Best candidates evaluated again for each month of growth.
+        switch_saving_ratio: Minimum saving, as a share of the cost of the remaining growth, to
             recommend another kind of GPU.
             Source: assumed: what moving a service takes
     """

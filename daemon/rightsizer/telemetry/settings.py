@@ -14,7 +14,7 @@ class SamplingSettings:
     """Sampling of the devices.
 
     Attributes:
-        interval: Time between two readings of a device; shorter load changes go unseen.
+        interval: Time between readings of a device; shorter load changes go unseen.
             Source: shares of time by values that are 30 to 60 s apart are imprecise
     """
 
@@ -26,7 +26,7 @@ class SimulatedSettings:
     """Simulated node in place of the real one.
 
     Attributes:
-        scenario: Built-in scenario or path of a scenario file; empty to read the real driver.
+        scenario: Built-in scenario or scenario file; empty to read the real driver.
     """
 
     scenario: str = setting("")

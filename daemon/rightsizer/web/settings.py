@@ -18,13 +18,11 @@ class PasswordSettings:
         share_ratio: Maximum share of one core spent on wrong passwords and their connections.
             Source: half of the unit's CPUQuota=20%
         pause_maximum_seconds: Maximum delay after a wrong password.
-        wait_seconds: Time a password waits for its check before the request is answered with 429.
+        wait_seconds: Time a password waits for its check before status 429.
             Source: half of Prometheus's default scrape timeout
         waiting_maximum: Maximum passwords waiting for a check, and connections waiting for a turn.
-        waiting_per_client: Maximum of these per client address, so that one client cannot block the
-            others.
-        remembered_maximum: Number of check results cached, for correct and for wrong passwords
-            each.
+        waiting_per_client: Maximum of these per client address, so that none can block the others.
+        remembered_maximum: Check results cached, for correct and for wrong passwords each.
             Source: what the exporter toolkit remembers
     """
 
@@ -113,7 +111,7 @@ class WebSettings:
 
     Attributes:
         connections_maximum: Maximum open connections, one thread each; beyond it the longest idle
-            one is closed.
+            is closed.
             Source: within the unit's TasksMax=64
         request_timeout_seconds: Time limit to send a request, and to read the response.
             Source: Prometheus's default scrape timeout
@@ -122,8 +120,7 @@ class WebSettings:
         body_limit_bytes: Maximum size of a request body.
         head_limit_bytes: Maximum size of a request line with all headers.
             Source: far above what browsers and proxies send
-        page_refresh_seconds: Reload interval of the page where scripts do not run; 0 for no refresh
-            at all.
+        page_refresh_seconds: Reload interval of the page without scripts; 0 for none.
         page_poll_seconds: Interval at which the page's script fetches values, at most once a
             sample.
         plan_form: Serve the form of `rightsizer plan` at /plan.
@@ -155,7 +152,7 @@ class WebTree:
         enable_lifecycle: Accept /-/reload over TCP, and requests that change state from
             authenticated clients.
         telemetry_path: Path of the metrics.
-        route_prefix: Prefix of every path, such as /gpu, behind a proxy that keeps paths unchanged.
+        route_prefix: Prefix of every path, such as /gpu, behind a proxy that keeps paths.
         systemd_socket: Listen on the sockets that systemd passes, instead of on the addresses.
     """
 

@@ -32,7 +32,7 @@ class ComputeSaturatedSettings:
     """Thresholds for services short of compute.
 
     Attributes:
-        on_ratio: Share of the span that the SMs must be saturated while users wait.
+        on_ratio: Share of the span with saturated SMs while users wait.
             Source: docs/definitions.md, provisioning
         saturated_ratio: Share of the span with saturated SMs from which waiting users matter.
             Source: docs/definitions.md, conduct: as for the other limits

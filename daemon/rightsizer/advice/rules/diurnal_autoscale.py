@@ -41,12 +41,11 @@ class DiurnalAutoscaleSettings:
             Source: half of what the serving fleet of docs/definitions.md, sources, would have saved
         minimum_known_seconds: Known time below which the rule abstains.
             Source: most of a day: 20 h
-        most_short_ratio: Share of the time short of a replica beyond which the load is too
-            irregular.
+        most_short_ratio: Share of time short of a replica beyond which the load is too irregular.
             Source: docs/definitions.md, sources: short for .1 to .8% of the time
         quiet_ratio: Need, relative to the maximum, up to which a time is quiet.
             Source: half of the group is unneeded
-        quiet_seconds: Minimum length of the quiet time in a history of less than two days.
+        quiet_seconds: Minimum quiet time in a history of less than two days.
             Source: half a night; longer than a lunch break
         seen_once_ratio: Confidence in a cycle that was seen only once.
             Source: nights are usual, quiet days possible

@@ -28,7 +28,7 @@ _MOST_OTHERS: Final = 16
 def _patience(default: float, who: str, source: str) -> Any:
     return setting(
         default,
-        help=f"How long {who} may be idle before a recommendation.",
+        help=f"How long {who} may be idle.",
         within=(600, None),
         source=source,
     )
@@ -41,11 +41,11 @@ class IdleSettings:
     Attributes:
         on_ratio: Share of the span that must be idle.
             Source: docs/definitions.md, sources: idle at .99 of the time
-        certain_ratio: Idle share that the confidence refers to; below 1, so that a few active
-            seconds are ignored.
+        certain_ratio: Idle share that the confidence refers to; below 1 to ignore a few active
+            seconds.
             Source: a GPU that works for a tenth of the time has a user
-        usual_ratio: Load of an hour, relative to the busiest hour of a usual day, up to which
-            idleness of a service is expected.
+        usual_ratio: Load of an hour, relative to a usual day's busiest, up to which a service is
+            expected to idle.
             Source: nights of a production serving fleet lie below a tenth of its peak
         minimum_days: Days of history required before idle hours count as usual.
             Source: seen twice
@@ -53,13 +53,13 @@ class IdleSettings:
             Source: docs/definitions.md, sources: idle below 1%
         resume_seconds: Time within which resumed work makes a release a mistake.
             Source: docs/definitions.md, sources: 90 to 120 min of waiting
-        mistake_seconds: GPU time that a mistaken release costs; a release must save more than this
-            times its probability.
+        mistake_seconds: GPU time that a mistaken release costs; times its probability, a release
+            must save more.
             Source: placing a workload again and loading its model: a quarter of an hour
         resume_exponent: Exponent of idle times without a history: after t idle, work resumes within
             w with probability 1 - (t / (t + w)) to this power.
             Source: 1.2 for gaps beyond half an hour of the trace of docs/definitions.md, sources
-        borrowed_gaps: Weight, in own idle gaps, of other workloads' gaps and of that exponent.
+        borrowed_gaps: Weight of other workloads' gaps and of that exponent, in own idle gaps.
             Source: the best of 2, 5 and 20 on pods of that trace that were left out
     """
 

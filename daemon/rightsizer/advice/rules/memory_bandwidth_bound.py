@@ -23,7 +23,7 @@ class MemoryBandwidthBoundSettings:
     """Thresholds for memory bandwidth limits.
 
     Attributes:
-        on_ratio: Share of the span, idle time included, that memory traffic must be the limit.
+        on_ratio: Share of the span, idle time included, limited by memory traffic.
             Source: docs/definitions.md, conduct: as for the other limits
         compute_ratio: Median compute utilization above which a larger batch does not help.
             Source: docs/definitions.md, states: a pipe at .5 is a limit of its own

@@ -24,10 +24,10 @@ class MemoryOverprovisionedSettings:
     """Thresholds for boards with too much memory.
 
     Attributes:
-        on_ratio: Share of the memory that stays free at the highest need plus margin.
+        on_ratio: Share of the memory free at the highest need plus margin.
             Source: boards of one speed differ by half of their memory and more
-        unused_ratio: Free share of the whole GPU from which more than the memory is too large; not
-            for batch jobs.
+        unused_ratio: Free share of the GPU from which more than its memory is too large; not for
+            batch jobs.
             Source: the threshold of the rule overprovisioned
         slowest_ratio: Maximum run time on a board with less memory, relative to the present one.
             Source: a starting point: below the error of a projection

@@ -28,7 +28,7 @@ class NetworkBoundSettings:
 
     on_ratio: float = on_ratio(
         0.3,
-        "Share of the span that a GPU must wait while its ports are busy.",
+        "Share of the span that a GPU waits with busy ports.",
         "docs/definitions.md, conduct: as for a hidden stall, it keeps all ranks waiting",
     )
     minimum_known_seconds: float = minimum_known()

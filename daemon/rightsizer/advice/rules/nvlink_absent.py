@@ -100,15 +100,15 @@ class NvlinkAbsentSettings:
     """Thresholds for poorly connected GPUs.
 
     Attributes:
-        on_ratio: Need for the PCIe link on some GPU from which the links between GPUs matter.
+        on_ratio: Need for a GPU's PCIe link from which links between GPUs matter.
             Source: assumed; KempnerPulse calls 1 GB/s input and output, collectives are well above
             that
-        gain_ratio: Minimum relative increase of the sum of pair scores if the weakest pair does not
-            improve.
+        gain_ratio: Minimum relative increase of the sum of pair scores, unless the weakest pair
+            improves.
             Source: assumed; a move restarts the workload
         attribution_ratio: Confidence that a multi-GPU job's PCIe traffic is between its GPUs.
             Source: assumed; some of it feeds the GPUs
-        class_only_ratio: Confidence that GPUs of one batch job exchange data if it is not measured.
+        class_only_ratio: Confidence, unmeasured, that GPUs of one batch job exchange data.
             Source: assumed; most jobs of several GPUs train one model
     """
 

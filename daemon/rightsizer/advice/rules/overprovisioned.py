@@ -47,7 +47,7 @@ class OverprovisionedSettings:
     """Thresholds for GPUs that are too large.
 
     Attributes:
-        on_ratio: Share of the GPU that stays free at the highest need plus margin.
+        on_ratio: Share of the GPU free at the highest need plus margin.
             Source: half a GPU is the coarsest step down that MIG or another board offers
     """
 

@@ -22,9 +22,9 @@ class PcieBoundSettings:
     """Thresholds for PCIe limits.
 
     Attributes:
-        on_ratio: Share of the active time that PCIe must limit a GPU.
+        on_ratio: Share of active time that PCIe must limit a GPU.
             Source: SageMaker Debugger's IOBottleneck: over half of the time
-        degraded_ratio: Share of the active time with a degraded link from which it is named too.
+        degraded_ratio: Share of active time with a degraded link from which that is reported too.
             Source: as for throttling: a tenth of the time
     """
 

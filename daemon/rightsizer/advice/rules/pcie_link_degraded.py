@@ -117,7 +117,7 @@ class PcieLinkDegradedSettings:
     """Thresholds for degraded PCIe links.
 
     Attributes:
-        on_ratio: Share of the active time that the link must be below what board and slot support.
+        on_ratio: Share of active time with the link below what board and slot support.
             Source: assumed; a link is good or bad, and half rules out one that only trains up late
         minimum_active_seconds: Active time within the span required to judge the link.
             Source: docs/definitions.md, conditions: a generation is believed after a minute

@@ -21,7 +21,7 @@ class PeriodicStarvationSettings:
     """Thresholds for periodic pauses.
 
     Attributes:
-        on_ratio: Share of the known time in periodic cycles of work and pause.
+        on_ratio: Share of known time in periodic cycles of work and pause.
             Source: as for the other limits: over half of the time
         busy_ratio: Busy share of a cycle from which its pauses are ignored.
             Source: docs/definitions.md, states: above it nothing waits for the host

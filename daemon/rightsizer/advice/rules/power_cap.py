@@ -129,7 +129,7 @@ class PowerCapSettings:
     """Thresholds for a lower power limit.
 
     Attributes:
-        on_ratio: Share of the active time that lower clocks must not slow down.
+        on_ratio: Share of active time that lower clocks must not slow down.
             Source: assumed; the rest of the time pays for the cap
         minimum_saving_ratio: Certain saving, as a share of the default limit, required to report.
             Source: assumed; 21 of 700 W, about what a sensor's error comes to

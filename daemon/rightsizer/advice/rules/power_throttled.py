@@ -38,12 +38,12 @@ class PowerThrottledSettings:
             Source: docs/definitions.md, conduct: throttling .1
         minimum_active_seconds: Active time within the span required to judge a lowered limit.
             Source: a block of five minutes; an idle GPU is not throttled
-        capped_ratio: Enforced power limit, relative to the board's default, below which it counts
-            as lowered.
+        capped_ratio: Enforced power limit, relative to the board's default, below which it is
+            lowered.
             Source: limits are set in whole watts; 2% is 14 of 700 W
         assumed_capped_ratio: The same for a default that only the catalogue states.
             Source: vendors of servers set boards of one name up to a tenth apart
-        clock_free_maximum_ratio: Share of the active time not slowed by lower clocks from which a
+        clock_free_maximum_ratio: Share of active time not slowed by lower clocks from which a
             lowered limit is accepted.
             Source: assumed; well below the share from which power_cap advises a lower limit
     """

@@ -140,7 +140,7 @@ class RankImbalanceSettings:
     Attributes:
         on_ratio: Share of the span that the job must be out of balance.
             Source: docs/definitions.md, conduct: as for a hidden stall
-        stalled_ratio: Share of the span from which a GPU counts as spinning to wait for the others.
+        stalled_ratio: Share of the span from which a GPU spins to wait for the others.
             Source: two thirds of what is a hidden stall by itself
         spread_ratio: Difference of active shares over the span that identifies the outlier.
             Source: the spread .25 of docs/definitions.md for a bit less than half of the span

@@ -145,7 +145,7 @@ class Exclusion:
 
     Attributes:
         reasons: Reasons to exclude; empty for all.
-        until: Last day of the exclusion, such as '2027-01-31' in UTC; empty for no end.
+        until: Last day of the exclusion, such as '2027-01-31', in UTC.
         why: Justification, shown with the suppressed finding.
         actor: Person who decided it.
     """

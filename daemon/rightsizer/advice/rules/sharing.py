@@ -42,9 +42,9 @@ class SharingSettings:
     """Thresholds for GPUs worth sharing.
 
     Attributes:
-        on_ratio: Share of the GPU that stays free at the highest need plus margin.
+        on_ratio: Share of the GPU free at the highest need plus margin.
             Source: half a GPU is what another workload can use
-        most_partners: Maximum number of partner workloads listed.
+        most_partners: Maximum partner workloads listed.
     """
 
     on_ratio: float = setting(0.5, within=(0.05, 1))

@@ -24,12 +24,12 @@ class StorageBoundSettings:
     """Thresholds for storage limits, and for checkpoints as their cause.
 
     Attributes:
-        on_ratio: Share of the active time that storage must limit a GPU.
+        on_ratio: Share of active time that storage must limit a GPU.
             Source: SageMaker Debugger's IOBottleneck: over half of the time
         working_ratio: Mean utilization from which five minutes count as work.
             Source: docs/definitions.md, states: above it nothing waits for storage
-        bursts_ratio: Share of five-minute blocks at work, with as many waiting, from which the
-            waits are bursts, as of checkpoints.
+        bursts_ratio: Share of five-minute blocks at work, and as many waiting, from which waits are
+            bursts, as of checkpoints.
             Source: a loader that is too slow is so all the time
     """
 

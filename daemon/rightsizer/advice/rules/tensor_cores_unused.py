@@ -21,7 +21,7 @@ class TensorCoresUnusedSettings:
 
     on_ratio: float = on_ratio(
         0.5,
-        "Share of the active time with FP32 work and unused tensor cores.",
+        "Share of active time with FP32 work and unused tensor cores.",
         "docs/definitions.md, conduct: as for the other limits",
     )
     minimum_known_seconds: float = minimum_known()

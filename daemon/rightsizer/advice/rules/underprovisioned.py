@@ -25,7 +25,7 @@ class UnderprovisionedSettings:
     """Thresholds for services short of GPU.
 
     Attributes:
-        on_ratio: Share of the time that a resource other than memory must be short.
+        on_ratio: Share of time short of a resource other than memory.
             Source: docs/definitions.md, provisioning: under-provisioned from 0.05 of the time on
         more_ratio: Additional replicas, as a share of the short ones; at least one.
             Source: a visible step

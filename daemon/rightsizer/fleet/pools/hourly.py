@@ -72,7 +72,7 @@ class SpareSettings:
     """Spare capacity of a pool.
 
     Attributes:
-        margin_ratio: GPUs to keep beyond the maximum held at once, as a share of that maximum.
+        margin_ratio: GPUs to keep beyond the maximum held at once, as a share of it.
             Source: a node that fails in a pool of ten
     """
 

@@ -31,7 +31,7 @@ class PackingLimits:
             Source: a tenth beyond the worst hour that was seen
         memory_ratio: Maximum memory that workloads on one GPU hold in the same hour.
             Source: a context each, and growth of a tenth
-        most_together: Maximum workloads on one GPU; a fault of one may end them all.
+        most_together: Maximum workloads on one GPU; a fault of one may end all.
             Source: assumed; MPS serves 48 clients
     """
 

@@ -30,7 +30,7 @@ class FragmentationSettings:
     """Thresholds for scattered free GPUs.
 
     Attributes:
-        on_ratio: Share of the hours with enough free GPUs for a job, but not on one node.
+        on_ratio: Share of hours with enough free GPUs for a job, but not on one node.
             Source: assumed; a night in which no job starts
         minimum_known_seconds: Known time of the nodes required to judge.
             Source: half of the short span

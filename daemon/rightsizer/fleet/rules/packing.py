@@ -44,11 +44,11 @@ class PackingSettings:
     """Thresholds for packing small workloads.
 
     Attributes:
-        on_ratio: Share of the GPUs of all small workloads of a pool that must become free.
+        on_ratio: Share of the GPUs of a pool's small workloads that must become free.
             Source: assumed; less does not pay for moving them
         busy_ratio: Utilization over an hour from which a workload was at work.
             Source: docs/definitions.md, sources: idle below 1%
-        alternating_ratio: Maximum share of the hours that two are at work for them to alternate.
+        alternating_ratio: Maximum share of hours with two at work for them to alternate.
             Source: as for two workloads of a node
     """
 

@@ -76,9 +76,9 @@ class PoolAutoscaleSettings:
     """Thresholds for scaling the nodes of a pool.
 
     Attributes:
-        on_ratio: Share of the node time that a schedule made from the other days must save.
+        on_ratio: Share of node time that a schedule made from the other days must save.
             Source: as for a service's replicas
-        most_short_ratio: Share of the time short of a node beyond which the load is too irregular.
+        most_short_ratio: Share of time short of a node beyond which the load is too irregular.
             Source: as for a service's replicas
     """
 

@@ -82,7 +82,7 @@ covered: Final = partial(
 mostly_covered: Final = partial(
     setting,
     0.8,
-    help="Share of the span that must be known, since an unseen time may hold a peak.",
+    help="Share of the span that must be known: an unseen time may hold a peak.",
     unit="ratio",
     within=(0.1, 1),
     source="assumed; a day a week may be missing",

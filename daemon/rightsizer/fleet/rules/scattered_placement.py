@@ -28,7 +28,7 @@ class ScatteredPlacementSettings:
     Attributes:
         on_ratio: Share of a job's nodes that it does not need.
             Source: assumed; one node of three
-        exchange_ratio: Confidence that GPUs of one batch job exchange data if it is not measured.
+        exchange_ratio: Confidence, unmeasured, that GPUs of one batch job exchange data.
             Source: as for GPUs of one node that talk over the host
     """
 

@@ -30,7 +30,7 @@ class StragglersSettings:
     Attributes:
         on_ratio: Share of the span that each of the jobs must be out of balance.
             Source: as for one job
-        minimum_jobs: Minimum number of jobs in which the node must be slow.
+        minimum_jobs: Minimum jobs in which the node must be slow.
             Source: one is enough for rank_imbalance
     """
 

@@ -36,7 +36,7 @@ class WrongGpuTypeSettings:
     """Thresholds for workloads on boards that are too expensive.
 
     Attributes:
-        on_ratio: Share of the GPU that stays free at the highest need plus margin.
+        on_ratio: Share of the GPU free at the highest need plus margin.
             Source: as for a GPU that is too large
     """
 

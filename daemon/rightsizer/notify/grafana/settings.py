@@ -20,18 +20,18 @@ class GrafanaSettings(ServerSettings):
     Attributes:
         url: Grafana's base URL, including any sub-path; empty to post no annotations.
         token_file: File with a service account's token; a systemd credential takes precedence.
-        cluster: Cluster name, added as a tag next to the node's name; empty for none.
+        cluster: Cluster name, added as a tag next to the node's name.
         restore_seconds: Interval between checks of Grafana for missing open annotations, which are
             restored.
             Source: one search an hour; a database is restored by people, who take longer
-        annotations_per_run: Maximum number of annotations per run; one more summarizes the rest.
+        annotations_per_run: Maximum annotations per run; one more summarizes the rest.
             Source: grafana/grafana#22170: the annotation store is meant for some hundreds a day
-        annotations_per_day: Maximum number of new annotations per day after the first run's; the
-            rest are summarized.
+        annotations_per_day: Maximum new annotations per day after the first run's; the rest are
+            summarized.
             Source: grafana/grafana#22170: the annotation store is meant for some hundreds a day
-        failures_before_pause: Number of consecutive failed runs before a pause.
+        failures_before_pause: Consecutive failed runs before a pause.
         pause_seconds: Duration of a pause after failed runs.
-        outbox_maximum: Maximum number of pending annotations; beyond it the oldest are dropped.
+        outbox_maximum: Maximum pending annotations; beyond it the oldest are dropped.
     """
 
     cluster: str = setting("")

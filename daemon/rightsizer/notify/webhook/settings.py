@@ -34,23 +34,21 @@ class WebhookSettings:
     Attributes:
         url: Address to post to; for `alertmanager`, Alertmanager's base URL, including any
             sub-path.
-        url_file: File with the address, in place of `url`, if the address is a secret.
+        url_file: File with the address, in place of `url`, if that is a secret.
         name: Name in metrics and log; empty to use host and port.
         format: `json` for one request per change, `alertmanager` for alerts.
-        token_file: File with a bearer token; a name without a directory refers to a systemd
-            credential.
+        token_file: File with a bearer token; a name without a directory is a systemd credential.
         headers_file: File with additional headers, one `Name: value` a line, for other
             authentication.
-        reasons: Reasons of recommendations to send; empty for all.
-        minimum_severity: Minimum severity of recommendations to send.
+        reasons: Reasons to send; empty for all.
+        minimum_severity: Minimum severity to send.
         send_resolved: Whether closed recommendations are sent too.
         instance: Label `instance` of alerts, as Prometheus has it for this agent, such as
             `node-1:19400`; empty for the node's name.
-        external_url: The agent's address as its users reach it, used for links; empty for no links.
-        resend_seconds: Interval at which a firing alert is resent; it expires when four resends are
-            missed.
+        external_url: The agent's address for its users, used for links.
+        resend_seconds: Interval between resends of a firing alert, which expires after four missed.
             Source: Prometheus: rules.alert.resend-delay, and alerts that end four of them later
-        outbox_maximum: Maximum number of pending changes; beyond it the oldest are dropped.
+        outbox_maximum: Maximum pending changes; beyond it the oldest are dropped.
         pause_seconds: Maximum pause after failures; the first pause is one minute.
     """
 

@@ -28,12 +28,11 @@ class CaptureTimingSettings:
     """Findings that trigger a capture, and its timing.
 
     Attributes:
-        reasons: Reasons of findings that trigger a capture.
+        reasons: Reasons that trigger a capture.
             Source: docs/profiles.md, findings: what the rules over profiles judge, and stalls
-        minimum_confidence_ratio: Minimum confidence of a finding to trigger a capture.
+        minimum_confidence_ratio: Minimum confidence of a finding.
             Source: docs/definitions.md, conduct: the least confidence of advice
-        maximum_confidence_ratio: Maximum confidence of a finding to trigger a capture; 1 for no
-            limit.
+        maximum_confidence_ratio: Maximum confidence of a finding; 1 for no limit.
         minimum_age_seconds: Time for which the processes must have run and been at work.
             Source: compilation and autotuning of large models take minutes
         steady_seconds: Preceding time for which a workload must have been steady and at work.
@@ -43,8 +42,8 @@ class CaptureTimingSettings:
         minimum_active_ratio: Minimum active share of that time.
         cool_down_seconds: Minimum time between captures of a workload.
             Source: a profile holds until the code changes, daily at the soonest
-        retry_after_seconds: Minimum time until the next capture of a workload after a failed one.
-        maximum_a_day: Maximum number of captures on this node in any 24 hours.
+        retry_after_seconds: Minimum time until a workload's next capture after a failed one.
+        maximum_a_day: Maximum captures on this node in any 24 hours.
     """
 
     reasons: tuple[Reason, ...] = setting(
@@ -128,13 +127,12 @@ class CaptureSettings:
         ValueError: what the kind needs is not there, or a placeholder stands for nothing.
 
     Attributes:
-        kind: Capture method: none, dynolog, command, webhook.
+        kind: Capture method.
         seconds: Recording time of a profile.
             Source: some ten steps of training; a rule over profiles asks for 50 kernels
-        timeout: Additional time, after which the call and all processes it started are killed.
+        timeout: Additional time, after which the call and all its processes are killed.
             Source: writing a trace takes longer than recording it
-        margin: How long the profiling counters stay released after a recording that is only
-            requested.
+        margin: How long profiling counters stay released after a recording that is only requested.
             Source: a program under Kineto hears of it when it next asks the daemon
         landing: How long to wait for a profile before the capture counts as empty.
     """
@@ -146,7 +144,7 @@ class CaptureSettings:
     landing: float = setting(900.0, unit="seconds", within=(60.0, 86400.0))
     timing: CaptureTimingSettings = field(default_factory=CaptureTimingSettings)
     command: tuple[str, ...] = setting(
-        (), help=f"Program and arguments, one item each, run without a shell; may contain {_NAMED}."
+        (), help=f"Program and arguments, one item each, without a shell; may contain {_NAMED}."
     )
     dynolog: DynologSettings = field(default_factory=DynologSettings)
     webhook: CaptureWebhookSettings = field(default_factory=CaptureWebhookSettings)
@@ -175,9 +173,9 @@ class DropFolderSettings:
     """Directory whose profiles are read as they arrive, including the agent's own captures.
 
     Attributes:
-        path: Absolute path of the directory; empty for none. Files are left in place.
-        interval: Time between two scans; a file unchanged since the previous scan is read.
-        files_maximum: Maximum number of files considered, newest first.
+        path: Absolute path of the directory. Files are left in place.
+        interval: Time between scans; a file unchanged since the previous one is read.
+        files_maximum: Maximum files considered, newest first.
         read_timeout: Time limit for reading one file, in a separate process.
             Source: docs/benchmarks.md, profiles: thrice what 300 MB of PyTorch's JSON take on the
             fifth of a core that the unit allows

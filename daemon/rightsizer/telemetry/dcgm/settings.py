@@ -18,21 +18,18 @@ class DcgmSettings:
         ValueError: `url` is not an address, or is that of an agent's own page.
 
     Attributes:
-        url: Metrics address of this node's dcgm-exporter, such as http://localhost:9400/metrics;
-            empty to disable the source.
-        interval_seconds: Time between two scrapes of the exporter; values are valid for at most two
-            intervals.
+        url: Metrics address of this node's dcgm-exporter, such as http://localhost:9400/metrics.
+        interval_seconds: Time between scrapes; values are valid for at most two.
             Source: dcgm-exporter collects every 30 s unless told otherwise: twice as often loses no
             collection
         timeout_seconds: Time limit for the exporter to accept a connection, and to answer.
-        longest_age_seconds: Maximum age of a timestamped value, and of an unchanged energy counter,
-            before a GPU's values are stale. Raise it if the exporter collects less often than every
-            30 s.
+        longest_age_seconds: Maximum age of a timestamped value, or of an unchanged energy counter.
+            Raise it if the exporter collects less often than every 30 s.
             Source: two collections of a dcgm-exporter, which collects every 30 s
         lost_retention_seconds: How long a GPU known only from the exporter is reported as down.
         response_maximum_bytes: Maximum size of a response; a larger one is rejected.
             Source: 64 MIG instances with 60 metrics each, and room for long labels
-        token_file: File with a bearer token, read for every request; empty for none.
+        token_file: File with a bearer token, read for every request.
         ca_file: PEM file with the certificate authorities to trust; empty for the system's.
     """
 

@@ -9,44 +9,41 @@ class LiveSettings:
     """Deadlines, intervals and collectors of the NVML source.
 
     Attributes:
-        deadline_seconds: Time a sample waits for its devices. Calls that do not fit into half of it
-            are made less often, except essential ones.
+        deadline_seconds: Time a sample waits for its devices. Calls that take over half of it are
+            made less often, except essential ones.
             Source: a fifth of the default interval is left for everything else
-        in_turn_seconds: Time one thread may take to read all GPUs in sequence before the rest get
-            threads of their own.
+        in_turn_seconds: Time one thread may take to read all GPUs in sequence; beyond it the rest
+            get their own.
             Source: four times what eight simulated GPUs take that answer at once
-        hung_after_seconds: Duration of a driver call after which its device is down; until then it
-            is slow.
+        hung_after_seconds: Duration of a driver call after which its device is down, not slow.
             Source: Three default intervals: before the age at which a reading is stale
             (docs/definitions.md, states), so that no stale reading is shown.
-        first_look_patience_seconds: Time the first sample waits for a GPU before skipping it; less
-            when several hang.
+        first_look_patience_seconds: Time the first sample waits for a GPU; less when several hang.
             Source: half of the default deadline, so that responding GPUs are read within two ticks
-        slow_interval_seconds: Interval between reads of slow signals: energy, violation times,
-            errors, limits, links, fans; valid for two.
+        slow_interval_seconds: Interval between reads of slow signals, valid for two: energy,
+            violation times, errors, limits, links, fans.
             Source: dcgm-exporter reads all its fields every 30 s by default
         enumeration_interval_seconds: Interval between device enumerations, to detect hotplug and
             MIG changes.
         retry_first_seconds: Delay before the first retry of a failed driver; doubles each time.
         retry_longest_seconds: Maximum delay between retries of a failed driver.
-        unknown_errors_before_reopening: Consecutive samples with only unknown errors from a device
-            before NVML is reopened.
-        abandon_after_seconds: Time to wait for a hung call before a new thread tries the device.
-        abandoned_threads_maximum: Maximum number of hung threads abandoned per device; then it
-            stays down until one returns.
+        unknown_errors_before_reopening: Consecutive samples with only unknown errors before NVML is
+            reopened.
+        abandon_after_seconds: Time until a new thread tries the device of a hung call.
+        abandoned_threads_maximum: Maximum hung threads abandoned per device; then it stays down
+            until one returns.
         lost_retention_seconds: How long a GPU that the driver no longer lists is reported as down.
         settling_seconds: How long utilization and power are ignored after NVML is opened on a GPU
             without persistence mode: waking reads as load.
             Source: nvidia-smi on an L40S without persistence: 100% and 145 W with no process.
-        gpm_shortest_seconds: Minimum time between two GPM samples; a MIG instance needs 0.1 s.
+        gpm_shortest_seconds: Minimum time between GPM samples; a MIG instance needs 0.1 s.
             Source: NVML API reference, nvmlGpmMigSampleGet: samples more than 100 ms apart.
-        gpm_overshoot_ratio: Amount by which a GPM ratio may exceed 1 and be read as 1, not as
-            invalid.
+        gpm_overshoot_ratio: Excess of a GPM ratio over 1 that is read as 1, not as invalid.
             Source: DCGM issue 152: SM activity slightly above 100% on MIG.
         suspect_busy_ratio: Utilization from which GPM readings of 0 are ignored as invalid.
             Source: dcgm-exporter#662: profiling values silently 0 while utilization is not
-        disabled_collectors: Disabled collectors. pcie_throughput blocks for 20 ms per direction and
-            is needed only where GPM is unavailable.
+        disabled_collectors: Disabled collectors; pcie_throughput blocks for 20 ms per direction,
+            and is needed only without GPM.
     """
 
     deadline_seconds: float = setting(0.8, within=(0.01, 60.0))

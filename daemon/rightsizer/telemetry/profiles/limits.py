@@ -10,18 +10,18 @@ class TimeSettings:
     """Thresholds of the time analysis.
 
     Attributes:
-        timeline_moments: Number of points of a timeline.
+        timeline_moments: Points of a timeline.
             Source: a part of a fifth still fills a page of 900 pixels
         adjacent_maximum_nanoseconds: Maximum gap between kernels that follow each other directly.
             Source: HolisticTraceAnalysis, consecutive_kernel_delay
-        long_collective_minimum_ratio: Minimum share of its step of a collective whose start
-            identifies a straggler.
+        long_collective_minimum_ratio: Share of its step from which a collective's start identifies
+            a straggler.
             Source: HolisticTraceAnalysis, straggler analysis
         launch_maximum_nanoseconds: CPU time up to which an operator would be shorter on a GPU than
             its launch.
             Source: HolisticTraceAnalysis: a launch takes 5 to 20 µs
-        pause_minimum_nanoseconds: Minimum time between host operators that counts as the program's
-            own, not as dispatch of the next operator.
+        pause_minimum_nanoseconds: Minimum time between host operators that is the program's own,
+            not dispatch of the next.
             Source: ten launches
     """
 
@@ -41,26 +41,22 @@ class FileLimits:
             Source: the longest traces that people open are a few GB
         expansion_maximum_ratio: Maximum ratio of unpacked to packed size.
             Source: JSON of traces packs 10 to 60 times; deflate's limit is 1032
-        event_maximum_bytes: Maximum size of a single event or line; a larger one is skipped and
-            counted.
-        events_maximum: Maximum number of events; a file with more is rejected.
+        event_maximum_bytes: Maximum size of an event or line; a larger one is skipped and counted.
+        events_maximum: Maximum events; a file with more is rejected.
             Source: a kernel takes 40 bytes here; 300 MB hold 7 million of them
-        faulty_events_maximum: Number of unreadable events after which the rest of a file is not
-            read.
+        faulty_events_maximum: Unreadable events after which the rest of a file is not read.
             Source: each may take a millisecond to find the end of
-        kernel_names_maximum: Maximum number of kernel names kept; kernels with other names are
-            counted together.
-        frames_maximum: Maximum number of host frames that kernel time is attributed to; the rest
-            counts for the enclosing frame.
+        kernel_names_maximum: Maximum kernel names kept; kernels with others are counted together.
+        frames_maximum: Maximum host frames with kernel time; that of others counts for the
+            enclosing frame.
             Source: a step of a transformer has some 500
         name_maximum_characters: Length at which names of kernels and spans are truncated.
             Source: the longest names of C++ templates in real traces have some 2,000
-        files_maximum: Maximum number of files in a directory; one with more is rejected.
+        files_maximum: Maximum files in a directory; one with more is rejected.
             Source: a rank or a host writes one file each
-        devices_maximum: Maximum number of devices kept; the rest are shown as one.
-        steps_maximum: Maximum number of steps kept; the rest are counted as unread.
-        export_maximum_seconds: Time limit for a vendor's program to convert its own report into a
-            readable file.
+        devices_maximum: Maximum devices kept; the rest are shown as one.
+        steps_maximum: Maximum steps kept; the rest are counted as unread.
+        export_maximum_seconds: Time limit for a vendor's program to convert its report.
             Source: `nsys export` wrote two minutes of training of two GPUs in 20 seconds
     """
 

@@ -38,9 +38,9 @@ class ServingEndpoint:
         ValueError: `url` is not an address.
 
     Attributes:
-        url: Metrics address of one engine, never of a balancer; a missing path means /metrics.
+        url: Metrics address of one engine, never of a balancer; default path /metrics.
         engine: Engine type; auto to detect it from its metrics.
-        gpus: GPUs that the engine runs on, by uuid or index; empty to find them by owner.
+        gpus: The engine's GPUs, by uuid or index; empty to find them by owner.
         workload: Shell pattern of the owning workload's name; empty for any.
         namespace: Shell pattern of the owning workload's namespace; empty for any.
         pod: Shell pattern of the pod's name; empty for any.
@@ -87,10 +87,10 @@ class ServingTelemetrySettings:
 
     Attributes:
         endpoints: Serving engines of this node, one entry per metrics page.
-        interval_seconds: Time between two scrapes of an engine.
+        interval_seconds: Time between scrapes of an engine.
             Source: twenty histograms and their gauges, a page of vLLM's size, take 3 ms to read
         timeout_seconds: Time limit for an engine to answer.
-        hold_intervals: Number of intervals for which the last page stays valid.
+        hold_intervals: Intervals for which the last page stays valid.
             Source: docs/definitions.md, states: slower signals hold for two of their own intervals
         page_maximum_bytes: Maximum size of a metrics page; a larger one is rejected.
             Source: twenty histograms of sixteen data-parallel engines are 0.9 MB
