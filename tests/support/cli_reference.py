@@ -5,7 +5,7 @@ import getpass
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import chain, groupby, repeat
+from itertools import groupby
 from typing import Final
 
 from rightsizer.cli.main import COMMANDS
@@ -29,6 +29,8 @@ _COLLECTORS: Final = (
     "- `--collector.NAME`, `--no-collector.NAME`: switch a [collector](metrics.md#collectors) of"
     " metrics on or off; setting: web.metrics.collectors.NAME\n"
 )
+_BRIEF: Final = 6
+"""Words of a line that is repeated."""
 _COMMON: Final = 4
 """Number of commands from which on an option is explained once for all of them."""
 
@@ -67,19 +69,14 @@ def cli_reference() -> str:
     common = list({_name(row): row for row in reversed(often)}.values())[::-1]
     told: dict[str, str] = {}
     sections = "\n".join(_section(each, common, told) for each in all_commands())
-    return f"{_HEAD}\n{_overview()}\n## Common options\n\n{''.join(common)}\n{sections}"
+    return f"{_HEAD}\n{''.join(_overview())}\n## Common options\n\n{''.join(common)}\n{sections}"
 
 
-def _overview() -> str:
-    """What each command does, by group, as in `--help`."""
-    rows = ["| group | command | what it does |\n", "|---|---|---|\n"]
+def _overview() -> Iterator[str]:
+    """The commands by group, as in `--help`."""
     for group, entries in groupby(COMMANDS, lambda entry: entry.group):
-        names = chain((group,), repeat(""))
-        rows += [
-            f"| {name} | [`{each.name}`](#{_anchor(each.name)}) | {each.summary} |\n"
-            for name, each in zip(names, entries, strict=False)
-        ]
-    return "".join(rows)
+        links = (f"[`{each.name}`](#{_anchor(each.name)})" for each in entries)
+        yield f"- {group}: {', '.join(links)}\n"
 
 
 def _anchor(name: str) -> str:
@@ -92,14 +89,25 @@ def _section(command: Command, common: Sequence[str], told: dict[str, str]) -> s
     owners = {part: told.setdefault(part, command.name) for part in _paragraphs(text)}
     own_parts = [part for part, owner in owners.items() if owner == command.name]
     elsewhere = sorted({owner for owner in owners.values() if owner != command.name})
-    links = [f"The rest as for [`{each}`](#{_anchor(each)})." for each in elsewhere]
-    text = "\n\n".join([*own_parts, *links])
-    rows = list(dict.fromkeys(_rows(options_of(command))))
-    shared = ", ".join(_name(row) for row in rows if row in common)
-    own = "".join(row for row in rows if row not in common)
-    link = f"- {shared}: [common](#common-options)\n" if shared else ""
-    options = f"\n{own}{link}" if rows else ""
+    rest = [f"The rest as for [`{each}`](#{_anchor(each)})." for each in elsewhere]
+    text = "\n\n".join([*own_parts, *rest])
+    own = []
+    links: dict[str, list[str]] = {}
+    for row in dict.fromkeys(_rows(options_of(command))):
+        if row in common:
+            links.setdefault("[common](#common-options)", []).append(_name(row))
+        elif _is_brief(row) or (owner := told.setdefault(row, command.name)) == command.name:
+            own.append(row)
+        else:
+            links.setdefault(f"as for [`{owner}`](#{_anchor(owner)})", []).append(_name(row))
+    own += [f"- {', '.join(names)}: {link}\n" for link, names in links.items()]
+    options = f"\n{''.join(own)}" if own else ""
     return f"## `rightsizer {command.name}`\n\n{text}\n{options}"
+
+
+def _is_brief(row: str) -> bool:
+    """Whether a line is no longer than a link to it."""
+    return len(row.split()) <= _BRIEF
 
 
 def _name(row: str) -> str:

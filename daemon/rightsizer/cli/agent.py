@@ -88,7 +88,7 @@ def add_source_flags(parser: argparse.ArgumentParser) -> None:
   (default: {default.procfs})
 --path.sysfs DIR: mount point of sysfs; setting: path.sysfs
   (default: {default.sysfs})
---simulated.scenario NAME: read a simulated node in place of the real driver: one of
+--simulated.scenario NAME: simulated node in place of the real driver:
   {", ".join(packaged_scenarios())}, or a scenario file
 """
     add_flags(parser.add_argument, flags)

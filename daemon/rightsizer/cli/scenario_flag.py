@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 def add_scenario_flag(parser: argparse.ArgumentParser, instead_of: str) -> None:
     """Add the flag that selects a simulated node instead of something else."""
     known = ", ".join(packaged_scenarios())
-    help_text = (
-        f"look at a simulated node in place of {instead_of}: one of {known}, or a scenario file"
-    )
+    help_text = f"simulated node in place of {instead_of}: {known}, or a scenario file"
     names = "--simulated.scenario", "--scenario"
     parser.add_argument(*names, dest="scenario", metavar="NAME", help=help_text)
 

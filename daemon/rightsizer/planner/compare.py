@@ -20,8 +20,8 @@ from rightsizer.sizing.place import GpuPlace, find_place
 from rightsizer.sizing.ratio import place_ratio
 from rightsizer.sizing.settings import MemorySettings
 from rightsizer.sizing.workload_family import (
-    WORKLOADS,
     ComparedWorkload,
+    ModelKind,
     WorkloadActivity,
     parse_precision,
     parse_workload,
@@ -165,5 +165,5 @@ def _line(answer: Mapping[str, Any]) -> str:
 
 
 COMMAND = Command(
-    "compare", _configure, _run, _HELP["description"].replace("{workloads}", ", ".join(WORKLOADS))
+    "compare", _configure, _run, _HELP["description"].replace("{families}", ", ".join(ModelKind))
 )
