@@ -1,7 +1,7 @@
 """Recommendations without an agent: one run over a history on disk; decisions, explanations."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from rightsizer.accounting.device_account import DeviceRecord
@@ -161,7 +161,8 @@ def explain_offline(path: Path, settings: Settings, asked: str) -> JsonObject:
 
 
 def _must_exist(path: Path) -> None:
-    if not path.exists():
-        raise HistoryError(
-            f"history '{path}' does not exist; name one with --history.path, or an agent with --url"
-        )
+    # What may not be looked at is told by what opens it.
+    with suppress(PermissionError):
+        if not path.exists():
+            what = f"history '{path}' does not exist; name one with --history.path"
+            raise HistoryError(f"{what}, or an agent with --url")

@@ -62,6 +62,13 @@ def main(arguments: Sequence[str]) -> int:
             # May quote an untrusted file.
             print(f"rightsizer: {printable(line)}", file=sys.stderr)
         return error.exit_code
+    except PermissionError as error:
+        if error.filename is None:
+            raise
+        fault = f"{printable(str(error.filename))}: permission denied"
+        remedy = "check the path, or run this as a user who may use it"
+        print(f"rightsizer: {fault}; {remedy}", file=sys.stderr)
+        return 1
     except BrokenPipeError:
         # The reader of the output has closed it.
         discard_output()

@@ -229,8 +229,9 @@ def load_with_origins(
     remedy: str = _REMEDY,
 ) -> tuple[_Settings, SettingOrigins]:
     """Like `load_file`, with the origin of each setting."""
-    texts = [(str(each), _text(each, remedy)) for each in (path, *drop_ins(path))]
-    return _load(root, texts, environ, others)
+    first = (str(path), _text(path, remedy))
+    rest = ((str(each), _text(each, remedy)) for each in drop_ins(path))
+    return _load(root, [first, *rest], environ, others)
 
 
 def drop_ins(path: Path) -> tuple[Path, ...]:
