@@ -9,17 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from advice_events import NOW
 from fake_ledger import FakeLedger
 from rightsizer.advice.policy import RuleTree
-from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.model.advice import AdviceState
-from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.web.advice_api import AdviceApi
 from rightsizer.web.message import SocketPeer, WebRequest, WebResponse
-from rightsizer.web.page import WebPage
 from rightsizer.web.router import Router
-from rightsizer.web.settings import FitSettings
 
 PEER: Final = SocketPeer(pid=4711, uid=1000, gid=100)
 
@@ -30,23 +25,15 @@ class AdviceApiFixture:
     def __init__(self) -> None:
         self.ledger = FakeLedger()
         self.claims: list[tuple[object, ...]] = []
-        self._site = Router(
-            latest=lambda: None,
-            exposition=MetricsExposition(lambda: None),
-            page=WebPage(FreshnessSettings(), FitSettings(), 0.0),
-            freshness=FreshnessSettings(),
-            wall_time=lambda: NOW,
-            routes=AdviceApi(
-                self.ledger, RuleTree(), lambda *claim: self.claims.append(claim)
-            ).routes,
-        )
+        api = AdviceApi(self.ledger, RuleTree(), lambda *claim: self.claims.append(claim))
+        self._router = Router(api.routes)
 
     def ask(
         self, path: str, body: bytes | None = None, peer: SocketPeer | None = PEER
     ) -> tuple[HTTPStatus, str]:
         """The status and text of the response; a request with a body is a POST."""
         method = "GET" if body is None else "POST"
-        answer: WebResponse = self._site.answer(
+        answer: WebResponse = self._router.answer(
             WebRequest(method, path, body=body or b"", peer=peer)
         )
         return answer.status, answer.body.decode()

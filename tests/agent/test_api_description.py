@@ -10,6 +10,7 @@ import pytest
 
 from api_schema import UNDERSTOOD, all_schemas, faults, json_schema_of, resolved
 from fake_ledger import OPEN, FakeLedger
+from node_api import node_api
 from publish_reports import full_report, node_report
 from readings import EPOCH
 from rightsizer.actions.encoder import ActionState
@@ -18,7 +19,6 @@ from rightsizer.advice.policy import RuleTree
 from rightsizer.agent.local_api import ControlRoutes, report_route
 from rightsizer.agent.settings import Settings
 from rightsizer.broker.feature import closed_routes, place_route
-from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.fleet.api import FleetApi
 from rightsizer.io.clock import FastClock
 from rightsizer.model.report import Report
@@ -27,55 +27,46 @@ from rightsizer.profiler.service import profiles_route
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.telemetry.source import ReleaseController
 from rightsizer.web.advice_api import AdviceApi
-from rightsizer.web.api import ROUTES, lifecycle_routes, openapi_document
+from rightsizer.web.api import lifecycle_routes, openapi_document
 from rightsizer.web.message import SocketPeer, WebRequest, WebResponse
-from rightsizer.web.page import WebPage
 from rightsizer.web.plan_route import plan_route
 from rightsizer.web.router import Route, Router
-from rightsizer.web.settings import FitSettings, WebSettings
+from rightsizer.web.settings import WebSettings
 from sample_devices import NOW
 
 METHODS: Final = ("get", "put", "post", "delete", "patch", "head", "options", "trace")
 
 
-def site_of(report: Report | None) -> Router:
+def router_of(report: Report | None) -> Router:
     """A router with all the routes of an agent."""
     clock = FastClock(EPOCH)
     routes = (
-        *ROUTES,
+        *node_api(report).routes(),
         *AdviceApi(FakeLedger(), RuleTree()).routes,
         *ControlRoutes(ReleaseController(clock), clock, lambda _: None).routes,
         *lifecycle_routes(lambda: None, is_enabled=True),
         profiles_route(tuple),
         captures_route(CaptureState),
         actions_route(ActionState),
-        place_route(Settings),
+        place_route(Settings, lambda: report, FreshnessSettings(), clock),
         report_route(Settings),
         plan_route(None, WebSettings()),
         *closed_routes(),
         *fleet_routes(),
     )
-    freshness = FreshnessSettings()
-    return Router(
-        latest=lambda: report,
-        exposition=MetricsExposition(lambda: report),
-        page=WebPage(freshness, FitSettings(), 0.0),
-        freshness=freshness,
-        wall_time=lambda: NOW,
-        routes=routes,
-    )
+    return Router(routes)
 
 
 def fleet_routes() -> list[Route]:
     """The routes of a fleet service that an agent lacks."""
     whole = FleetApi(lambda: None, lambda: None, 3600.0, lambda: NOW).routes
-    known = {route.path for route in ROUTES}
+    known = {route.path for route in node_api().routes()}
     return [route for route in whole if route.path not in known]
 
 
 def answered(report: Report | None, path: str, **query: list[str]) -> WebResponse:
     """The response to a GET."""
-    return site_of(report).answer(WebRequest("GET", path, query))
+    return router_of(report).answer(WebRequest("GET", path, query))
 
 
 def test_every_route_is_described_and_nothing_else() -> None:
@@ -86,7 +77,7 @@ def test_every_route_is_described_and_nothing_else() -> None:
         for method in item
         if method in METHODS
     }
-    assert described == {(route.method, route.path) for route in site_of(None).routes}
+    assert described == {(route.method, route.path) for route in router_of(None).routes}
 
 
 def test_local_routes_are_marked_as_local() -> None:
@@ -100,7 +91,7 @@ def test_local_routes_are_marked_as_local() -> None:
     }
     assert local == {
         (route.method, route.path)
-        for route in site_of(None).routes
+        for route in router_of(None).routes
         if route.is_local or route.path == "/-/reload"
     }
 
@@ -180,7 +171,7 @@ def test_changing_routes_answer_as_described(method: str, path: str, body: dict[
     asked = path.replace("{id}", OPEN.id)
     peer = SocketPeer(pid=1, uid=0, gid=0)
     request = WebRequest(method, asked, body=json.dumps(body).encode(), peer=peer)
-    answer = site_of(None).answer(request)
+    answer = router_of(None).answer(request)
     assert answer.status == HTTPStatus.OK
     assert list(faults(json.loads(answer.body), json_schema_of(method, path))) == []
 

@@ -14,14 +14,10 @@ from readings import EPOCH, MINUTE, SECOND
 from rightsizer.agent.local_api import ControlRoutes
 from rightsizer.agent.settings import Settings
 from rightsizer.agent.sources import live_source
-from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.io.clock import FastClock
-from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.telemetry.source import ReleasableResource, ReleaseController, ReleaseRequest
 from rightsizer.web.message import SocketPeer, WebRequest, WebResponse
-from rightsizer.web.page import WebPage
 from rightsizer.web.router import Router
-from rightsizer.web.settings import FitSettings
 
 PEER: Final = SocketPeer(pid=4711, uid=1000, gid=100)
 POST_RELEASE: Final = "/api/v1/release"
@@ -45,14 +41,7 @@ class ControlFixture:
         self.controls = ReleaseController(self.clock)
         self.let_go: set[ReleasableResource] = set()
         self.routes = ControlRoutes(self.controls, self.clock, self._still_held).routes
-        self._site = Router(
-            latest=lambda: None,
-            exposition=MetricsExposition(lambda: None),
-            page=WebPage(FreshnessSettings(), FitSettings(), 0.0),
-            freshness=FreshnessSettings(),
-            wall_time=self.clock.wall_time,
-            routes=self.routes,
-        )
+        self._router = Router(self.routes)
 
     def _still_held(self, release: ReleaseRequest) -> str | None:
         return None if release.held in self.let_go else f"2 handles of the {release.held}"
@@ -60,7 +49,7 @@ class ControlFixture:
     def answer(self, path: str, body: bytes) -> WebResponse:
         """The response to a request over the local socket."""
         method = "GET" if path == GET_RELEASES else "POST"
-        return self._site.answer(WebRequest(method, path, body=body, peer=PEER))
+        return self._router.answer(WebRequest(method, path, body=body, peer=PEER))
 
     def ask(self, path: str, **fields: Any) -> Any:
         """The content of a successful response."""

@@ -7,16 +7,12 @@ from typing import Final
 import pytest
 
 from fleet_answers import END, fleet_answer
-from rightsizer.exposition.exposition import MetricsExposition
+from node_api import node_api
 from rightsizer.fleet.api import FleetApi
 from rightsizer.fleet.encoder import FleetAnswer
 from rightsizer.model.units import Nanoseconds, nanoseconds
-from rightsizer.report.freshness import FreshnessSettings
-from rightsizer.web.api import ROUTES
 from rightsizer.web.message import WebRequest, WebResponse
-from rightsizer.web.page import WebPage
 from rightsizer.web.router import Router
-from rightsizer.web.settings import FitSettings
 
 HOURLY: Final = 3600.0
 
@@ -27,22 +23,14 @@ class FleetApiFixture:
     def __init__(self, answer: FleetAnswer | None = None, trouble: str | None = None) -> None:
         self.answer, self.trouble = answer, trouble
         self.now: Nanoseconds = END
-        freshness = FreshnessSettings()
         routes = FleetApi(
             lambda: self.answer, lambda: self.trouble, HOURLY, lambda: self.now
         ).routes
-        self._site = Router(
-            latest=lambda: None,
-            exposition=MetricsExposition(lambda: None),
-            page=WebPage(freshness, FitSettings(), 0.0),
-            freshness=freshness,
-            wall_time=lambda: self.now,
-            routes=(*routes, *ROUTES),
-        )
+        self._router = Router((*routes, *node_api().routes()))
 
     def get(self, path: str) -> WebResponse:
         """Response to a request."""
-        return self._site.answer(WebRequest("GET", path))
+        return self._router.answer(WebRequest("GET", path))
 
 
 def test_the_page_is_the_estates() -> None:

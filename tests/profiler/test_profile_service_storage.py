@@ -153,7 +153,7 @@ def test_the_api_lists_what_was_taken_as_it_is_described(node: Node) -> None:
     """Covers matched and unmatched profiles, with and without telemetry."""
     node.profiles.take([waits(node), replace(waits(node), start=None, source="timeless.json")])
     route = profiles_route(node.profiles.profiles)
-    answer = json.loads(route.handler(None, WebRequest("GET", route.path, {})).body)  # type: ignore[arg-type] # It asks nothing of the site.
+    answer = json.loads(route.handle(WebRequest("GET", route.path, {})).body)
 
     assert list(faults(answer, json_schema_of("GET", route.path))) == []
     assert {each["outcome"] for each in answer["profiles"]} == {"complaint", "unmatched"}

@@ -15,14 +15,10 @@ from rightsizer.broker.repository import BrokerRepository
 from rightsizer.broker.scheduling_state import NodeObservation
 from rightsizer.broker.settings import BrokerSettings, GpuPlacementSettings
 from rightsizer.broker.state import BrokerState
-from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.host.process_table import ProcessTable
 from rightsizer.model.units import Nanoseconds
-from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.web.message import SocketPeer, WebRequest, WebResponse
-from rightsizer.web.page import WebPage
 from rightsizer.web.router import Router
-from rightsizer.web.settings import FitSettings
 
 __all__ = ["BootClock", "ManagedNode"]
 
@@ -71,15 +67,7 @@ class ManagedNode:
         state = self.store.load() or BrokerState("boot", self.clock.now)
         self.manager = LeaseManager(broker, state, self.store, self.clock, self)
         api = BrokerApi(self.manager, ProcessTable(procfs), self.clock, lambda: self.settings)
-        freshness = FreshnessSettings()
-        self._site = Router(
-            latest=lambda: None,
-            exposition=MetricsExposition(lambda: None),
-            page=WebPage(freshness, FitSettings(), 0.0),
-            freshness=freshness,
-            wall_time=self.clock.wall_time,
-            routes=api.routes,
-        )
+        self._router = Router(api.routes)
 
     def observe(self, state: BrokerState) -> BrokerObservation:
         """The simulated world and the given processes."""
@@ -104,7 +92,7 @@ class ManagedNode:
         raw = (
             body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         )
-        return self._site.answer(WebRequest(method, path, body=raw, peer=peer))
+        return self._router.answer(WebRequest(method, path, body=raw, peer=peer))
 
     def asked(self, body: Any, peer: SocketPeer) -> Any:
         """The response to a user who was queued or has a lease."""

@@ -13,18 +13,18 @@ from typing import Final
 import pytest
 from structlog.testing import capture_logs
 
+from node_api import node_api
 from publish_reports import node_report
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.model.errors import RightsizerError, UsageError
-from rightsizer.web.api import ROUTES
 from rightsizer.web.local_socket import LocalSocket
 from rightsizer.web.message import WebRequest, WebResponse
-from rightsizer.web.router import Route, Router
+from rightsizer.web.router import Route
 from rightsizer.web.server import WebServer
 from rightsizer.web.settings import WebSettings
 
 
-def echo(site: Router, request: WebRequest) -> WebResponse:
+def echo(request: WebRequest) -> WebResponse:
     """Return the request and its user; a body of `no` is rejected."""
     if request.body == b"no":
         raise UsageError("'no' is no answer; say yes")
@@ -103,9 +103,8 @@ def test_all_that_tcp_serves_is_there(tmp_path: Path, stack: ExitStack) -> None:
     path = tmp_path / "api.sock"
     server = served(path, stack)
 
-    assert [ask(path, route.path)[0] for route in ROUTES] == [
-        ask(server, route.path)[0] for route in ROUTES
-    ]
+    pages = [route.path for route in node_api().routes()]
+    assert [ask(path, each)[0] for each in pages] == [ask(server, each)[0] for each in pages]
     assert ask(path, "/-/healthy") == (200, b"healthy\n")
     assert all(address.startswith("127.0.0.1:") for address in server.addresses)
 

@@ -21,7 +21,7 @@ from rightsizer.model.state import State
 from rightsizer.web import page
 from rightsizer.web.authenticator import Admission, Authenticator, Passwords
 from rightsizer.web.message import WebRequest, WebResponse
-from rightsizer.web.router import Route, Router
+from rightsizer.web.router import Route
 from rightsizer.web.server import WebAccess, WebServer
 from rightsizer.web.settings import PasswordSettings
 from rightsizer.web.web_config import WebConfig
@@ -137,8 +137,7 @@ def test_a_user_claims_advice_with_a_click(
     (advice, *others) = reports[0].advice
     requests: list[tuple[str, Any, str | None]] = []
 
-    def act(site: Router, request: WebRequest) -> WebResponse:
-        del site
+    def act(request: WebRequest) -> WebResponse:
         requests.append((request.named["id"], json.loads(request.body), request.identity))
         taken = replace(advice, state=AdviceState.CLAIMED, actor="user:alice")
         reports.append(replace(reports[0], generation=99, advice=(taken, *others)))

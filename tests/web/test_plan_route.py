@@ -21,8 +21,7 @@ def response_to(
     run: Any = subprocess.run, config: Path | None = None, **query: list[str]
 ) -> WebResponse:
     """The response to one client."""
-    site: Any = None
-    return plan_route(config, ON, run).handler(site, WebRequest("GET", "/plan", query))
+    return plan_route(config, ON, run).handle(WebRequest("GET", "/plan", query))
 
 
 def test_the_form_plans_with_the_prices_of_the_configuration(tmp_path: Path) -> None:
@@ -42,9 +41,8 @@ def test_an_agent_that_nobody_asked_to_starts_no_process() -> None:
     def run(*_: Any, **__: Any) -> Any:
         raise AssertionError("started")
 
-    site: Any = None
     request = WebRequest("GET", "/plan", QUERY)
-    answer = plan_route(None, WebSettings(), run).handler(site, request)
+    answer = plan_route(None, WebSettings(), run).handle(request)
     assert answer.status is HTTPStatus.NOT_FOUND
     assert "plan_form: true" in answer.body.decode()
 
@@ -72,18 +70,18 @@ def test_a_second_client_is_told_to_come_back() -> None:
         assert go_on.wait(60)
         return subprocess.CompletedProcess(command, 0, "page", "")
 
-    route, site = plan_route(None, ON, run), None
+    route = plan_route(None, ON, run)
     request, answers = WebRequest("GET", "/plan"), []
-    client = threading.Thread(target=lambda: answers.append(route.handler(site, request)))  # type: ignore[arg-type] - it asks nothing of the site.
+    client = threading.Thread(target=lambda: answers.append(route.handle(request)))
     client.start()
     assert begun.wait(60)
-    refused = route.handler(site, request)  # type: ignore[arg-type] - the same.
+    refused = route.handle(request)
     go_on.set()
     client.join()
     assert refused.status is HTTPStatus.SERVICE_UNAVAILABLE
     assert refused.headers["Retry-After"] == "5"
     assert [each.status for each in answers] == [HTTPStatus.OK]
-    assert route.handler(site, request).status is HTTPStatus.OK  # type: ignore[arg-type] - the same.
+    assert route.handle(request).status is HTTPStatus.OK
 
 
 def test_the_form_alone_is_made_once() -> None:
@@ -94,10 +92,9 @@ def test_the_form_alone_is_made_once() -> None:
         calls.append(command[-1])
         return subprocess.CompletedProcess(command, 0, command[-1], "")
 
-    site: Any = None
     route = plan_route(None, ON, run)
     for query in ({}, QUERY, {}, QUERY):
-        assert route.handler(site, WebRequest("GET", "/plan", query)).status is HTTPStatus.OK
+        assert route.handle(WebRequest("GET", "/plan", query)).status is HTTPStatus.OK
     assert [len(call) > len("--form=") for call in calls] == [False, True, True]
 
 

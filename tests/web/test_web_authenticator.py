@@ -22,7 +22,7 @@ from rightsizer.model.errors import ConfigurationError
 from rightsizer.web.api import lifecycle_routes
 from rightsizer.web.authenticator import Authenticator, Passwords
 from rightsizer.web.message import WebRequest, WebResponse
-from rightsizer.web.router import Route, Router
+from rightsizer.web.router import Route
 from rightsizer.web.server import WebAccess, WebServer
 from rightsizer.web.settings import PasswordSettings
 from rightsizer.web.web_config import WebConfigFile, WebConfigReader
@@ -32,9 +32,8 @@ USERS: Final = f"basic_auth_users: {{alice: {HASH}}}\n"
 REPORT: Final = node_report()
 
 
-def act(site: Router, request: WebRequest) -> WebResponse:
+def act(request: WebRequest) -> WebResponse:
     """A protected route returns the user."""
-    del site
     return WebResponse.of_text(str(request.identity))
 
 

@@ -14,7 +14,7 @@ from rightsizer.io.clock import Clock
 from rightsizer.io.database import Database
 from rightsizer.model.advice import AdviceState
 from rightsizer.model.report import Report
-from rightsizer.web.message import WebResponse
+from rightsizer.web.message import WebRequest, WebResponse
 from rightsizer.web.router import Route
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def actions_route(state: Callable[[], ActionState]) -> Route:
     `state` is called from any thread.
     """
 
-    def answer(*_: object) -> WebResponse:
+    def answer(_: WebRequest) -> WebResponse:
         from rightsizer.actions.encoder import encode_state  # noqa: PLC0415 - see the module's docstring.
 
         return WebResponse.of_json(encode_state(state()))

@@ -92,7 +92,13 @@ class Features:
             profiles_route(context.profiles.profiles),
             captures_route(self.captures.state if self.captures else CaptureState),
             actions_route(partial(action_state, self.actions, context.database)),
-            place_route(context.settings, self.broker),
+            place_route(
+                context.settings,
+                context.accountant.latest,
+                context.freshness,
+                context.clock,
+                self.broker,
+            ),
             *(self.broker.routes if self.broker else closed_routes()),
         )
 

@@ -21,7 +21,7 @@ from rightsizer.telemetry.source import (
     StillHeld,
 )
 from rightsizer.web.message import WebRequest, WebResponse, duration_of, fields_of
-from rightsizer.web.router import Route, Router
+from rightsizer.web.router import Route
 
 _REPORTED: Final = ("format", "from", "to", "last", "timezone")
 _REMEDY: Final = "; leave it out to release until it is taken back"
@@ -44,7 +44,7 @@ class ControlRoutes:
             Route("GET", "/api/v1/releases", self._releases, is_local=True),
         )
 
-    def _release(self, _: Router, request: WebRequest) -> WebResponse:
+    def _release(self, request: WebRequest) -> WebResponse:
         fields = fields_of(request.body, ("held", "for"), ReleasableResource.GPUS)
         held = _held(fields.get("held"))
         for_seconds = duration_of(fields.get("for"), "30m", _REMEDY)
@@ -52,14 +52,14 @@ class ControlRoutes:
         self._log_request("release_requested", request, held=str(held), for_seconds=for_seconds)
         return WebResponse.of_json(self._encode(release))
 
-    def _resume(self, _: Router, request: WebRequest) -> WebResponse:
+    def _resume(self, request: WebRequest) -> WebResponse:
         named = fields_of(request.body, ("held",), ReleasableResource.GPUS).get("held")
         asked = tuple(ReleasableResource) if named is None else (_held(named),)
         resumed = [str(held) for held in asked if self._controls.resume(held)]
         self._log_request("resume_requested", request, resumed=",".join(resumed))
         return WebResponse.of_json({"resumed": resumed})
 
-    def _releases(self, *_: object) -> WebResponse:
+    def _releases(self, _: WebRequest) -> WebResponse:
         found = filter(None, map(self._controls.released, ReleasableResource))
         return WebResponse.of_json({"releases": [self._encode(release) for release in found]})
 
@@ -94,7 +94,7 @@ def _held(value: object) -> ReleasableResource:
 def flush_route(flush: Callable[[], None]) -> Route:
     """Return the local route that flushes the history before it answers; safe from any thread."""
 
-    def answer(*_: object) -> WebResponse:
+    def answer(_: WebRequest) -> WebResponse:
         flush()
         return WebResponse.of_json({"flushed": True})
 
@@ -105,7 +105,7 @@ def report_route(settings: Callable[[], Settings]) -> Route:
     """Return the route of the history's report; one report is built at a time."""
     busy = threading.Lock()
 
-    def answer(_: Router, request: WebRequest) -> WebResponse:
+    def answer(request: WebRequest) -> WebResponse:
         # Imported on use: most agents never serve a report.
         from rightsizer.agent.report_document import MEDIA_TYPES, report_document  # noqa: PLC0415
 

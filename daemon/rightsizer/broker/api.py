@@ -22,6 +22,7 @@ from rightsizer.io.clock import Clock
 from rightsizer.model.errors import RightsizerError, UsageError
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.web.message import (
+    Answer,
     SocketPeer,
     WebRequest,
     WebResponse,
@@ -29,7 +30,7 @@ from rightsizer.web.message import (
     fields_of,
     text_of,
 )
-from rightsizer.web.router import Handle, Route, Router
+from rightsizer.web.router import Route
 
 _TICKET_FIELDS: Final = (*WORDS, "id", "priority", "for", "reservation")
 _RESERVATION_FIELDS: Final = (*WORDS, "id", "user", "in", "for")
@@ -124,9 +125,8 @@ class BrokerApi:
             for (method, path), act in zip(ROUTES, acts, strict=True)
         )
 
-    def _handle(self, act: Callable[[LeaseOwner, WebRequest], WebResponse], method: str) -> Handle:
-        def handle(site: Router, request: WebRequest) -> WebResponse:
-            del site
+    def _handle(self, act: Callable[[LeaseOwner, WebRequest], WebResponse], method: str) -> Answer:
+        def handle(request: WebRequest) -> WebResponse:
             settings = self._settings()
             # Clients poll every second: do not query a directory service each time.
             groups = () if method == "GET" else settings.operator_groups

@@ -12,7 +12,7 @@ from rightsizer.io.clock import Clock
 from rightsizer.model.report import Report
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.web.message import WebRequest, WebResponse
-from rightsizer.web.router import Route, Router
+from rightsizer.web.router import Route
 
 if TYPE_CHECKING:
     from rightsizer.broker.service import BrokerService
@@ -47,18 +47,28 @@ def broker_service(
 def closed_routes() -> tuple[Route, ...]:
     """Routes of an agent without a broker, which explain how to enable it."""
     closed = WebResponse.of_text(_OFF, HTTPStatus.CONFLICT)
-    return tuple(Route(method, path, lambda *_: closed, is_local=True) for method, path in ROUTES)
+    return tuple(Route(method, path, lambda _: closed, is_local=True) for method, path in ROUTES)
 
 
 def place_route(
-    settings: Callable[[], PlacementSettings], broker: BrokerService | None = None
+    settings: Callable[[], PlacementSettings],
+    latest: Callable[[], Report | None],
+    freshness: FreshnessSettings,
+    clock: Clock,
+    broker: BrokerService | None = None,
 ) -> Route:
     """Route that proposes the best slots by the latest report, without granting them."""
 
-    def answer(site: Router, request: WebRequest) -> WebResponse:
-        from rightsizer.broker.placement import LeasedSlots, placement_response  # noqa: PLC0415 - as above.
+    def answer(request: WebRequest) -> WebResponse:
+        # As above.
+        from rightsizer.broker.placement import (  # noqa: PLC0415
+            LeasedSlots,
+            placement_response,
+            view_of,
+        )
 
-        leased = broker.leased() if broker else LeasedSlots()
-        return placement_response(site, request, settings(), leased)
+        found, leased = settings(), broker.leased() if broker else LeasedSlots()
+        view = view_of(found, clock.wall_time(), freshness, leased.pids)
+        return placement_response(request, latest(), view, found, leased)
 
     return Route("GET", PLACE_PATH, answer)

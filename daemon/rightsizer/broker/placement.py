@@ -17,7 +17,6 @@ from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.report.json_encoder import JsonObject
 from rightsizer.web.message import WebRequest, WebResponse
-from rightsizer.web.router import Router
 
 
 def encode_placement(
@@ -104,16 +103,18 @@ class LeasedSlots:
 
 
 def placement_response(
-    site: Router, request: WebRequest, settings: PlacementSettings, leased: LeasedSlots
+    request: WebRequest,
+    report: Report | None,
+    view: SlotView,
+    settings: PlacementSettings,
+    leased: LeasedSlots,
 ) -> WebResponse:
-    """Answer with the best slots by the latest report; raises `UsageError` for a bad query."""
+    """Answer with the best slots by a report; raises `UsageError` for a bad query."""
     wanted = request_of({name: values[-1] for name, values in request.query.items()})
-    report = site.latest()
     trouble = "no GPU has been read yet; ask again in a moment"
     if report is None or not report.devices:
         text = trouble if report is None else report.agent.trouble or trouble
         return WebResponse.of_text(text, HTTPStatus.SERVICE_UNAVAILABLE)
-    view = view_of(settings, site.wall_time(), site.freshness, leased.pids)
     answer = chosen_of(slots_of(report, view), report, wanted, settings, leased)
     answer = replace(answer, reasons=(*answer.reasons, *_kept_later(answer, leased)))
     now, watched = report.wall_time, seconds(report.wall_time - report.agent.started)

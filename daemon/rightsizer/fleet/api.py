@@ -7,7 +7,7 @@ from typing import Any, Final
 from rightsizer.fleet.encoder import FleetAnswer, encode_answer
 from rightsizer.fleet.page import fleet_document
 from rightsizer.model.units import Nanoseconds, format_duration, seconds
-from rightsizer.web.message import WebResponse
+from rightsizer.web.message import WebRequest, WebResponse
 from rightsizer.web.router import Route
 
 _LOOKS: Final = 3
@@ -41,13 +41,13 @@ class FleetApi:
             Route("GET", "/api/v1/fleet", self._fleet),
         )
 
-    def _page(self, *_: object) -> WebResponse:
+    def _page(self, request: WebRequest) -> WebResponse:
         if (answer := self._latest()) is None:
-            return self._ready()
+            return self._ready(request)
         page = self._encoded(answer)[1]
         return WebResponse(page, "text/html; charset=utf-8", headers=_POLICY)
 
-    def _fleet(self, *_: object) -> WebResponse:
+    def _fleet(self, _: WebRequest) -> WebResponse:
         answer = self._latest()
         return WebResponse.of_json(None if answer is None else self._encoded(answer)[0])
 
@@ -62,7 +62,7 @@ class FleetApi:
         self._made = answer, document, page
         return document, page
 
-    def _ready(self, *_: object) -> WebResponse:
+    def _ready(self, _: WebRequest) -> WebResponse:
         answer, trouble = self._latest(), self._trouble()
         if answer is None:
             reason = trouble or "the first look at the store is under way"

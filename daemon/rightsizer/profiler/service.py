@@ -21,7 +21,7 @@ from rightsizer.model.metric_family import series_key
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
 from rightsizer.profiler.settings import ProfileSettings
 from rightsizer.report.json_encoder import attributes, encode_finding
-from rightsizer.web.message import WebResponse
+from rightsizer.web.message import WebRequest, WebResponse
 from rightsizer.web.router import Route
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def _taken(text: str) -> Nanoseconds:
 def profiles_route(profiles: Callable[[], tuple[TakenProfile, ...]]) -> Route:
     """Return the route of the stored profiles, latest first; thread-safe."""
 
-    def answer(*_: object) -> WebResponse:
+    def answer(_: WebRequest) -> WebResponse:
         forms = [
             {
                 "id": each.id,

@@ -18,7 +18,7 @@ from rightsizer.web.message import (
     fields_of,
     text_of,
 )
-from rightsizer.web.router import Route, Router
+from rightsizer.web.router import Route
 
 ACTS: Final = {
     "claim": AdviceState.CLAIMED,
@@ -74,13 +74,13 @@ class AdviceApi:
             ),
         )
 
-    def _one(self, _: Router, request: WebRequest) -> WebResponse:
+    def _one(self, request: WebRequest) -> WebResponse:
         found = self._find(request)
         if isinstance(found, WebResponse):
             return found
         return WebResponse.of_json(explain_advice(found, self.rules))
 
-    def _act(self, verb: str, _: Router, request: WebRequest) -> WebResponse:
+    def _act(self, verb: str, request: WebRequest) -> WebResponse:
         fields = fields_of(request.body, _FIELDS)
         why = text_of(fields, "why", _LONGEST_TEXT)
         asking = f"uid:{request.peer.uid}" if request.peer else request.identity or "unknown"

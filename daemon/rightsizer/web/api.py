@@ -1,12 +1,12 @@
-"""Handlers and table of routes: metrics, health, page, JSON API, load, lifecycle."""
+"""HTTP API of a node: metrics, health, page, JSON, load, lifecycle."""
 
 import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from http import HTTPStatus
 from typing import Any, Final
 
+from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.exposition.negotiation import Rendering, accepts_gzip
 from rightsizer.io.yaml import load_beside
 from rightsizer.model.advice import Advice, AdviceState
@@ -17,10 +17,10 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds, format_duration, seconds
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices, is_fresh
 from rightsizer.report.json_encoder import encode_advice, encode_report
-from rightsizer.web.message import WebRequest, WebResponse
-from rightsizer.web.page import content_security_policy
+from rightsizer.web.message import Answer, WebRequest, WebResponse
+from rightsizer.web.page import WebPage, content_security_policy
 from rightsizer.web.page_query import PageQuery, zoom_of
-from rightsizer.web.router import METRICS_PATH, Route, Router
+from rightsizer.web.router import METRICS_PATH, Route
 
 _DIGITS: Final = 4
 
@@ -158,15 +158,109 @@ def openapi_document() -> dict[str, Any]:
     return document
 
 
-def _metrics(site: Router, request: WebRequest) -> WebResponse:
-    asked = (request.query.get(key, ()) for key in ("name[]", "collect[]", "exclude[]"))
-    return _rendered(site.exposition.render(request.accept, request.accept_encoding, *asked))
+class NodeApi:
+    """Metrics, health, page and JSON of a node; nothing here calls the driver."""
 
+    def __init__(
+        self,
+        latest: Callable[[], Report | None],
+        exposition: MetricsExposition,
+        page: WebPage,
+        wall_time: Callable[[], Nanoseconds],
+        may_change: Callable[[WebRequest], bool] = lambda _: False,
+    ) -> None:
+        """Answer from the latest report; `may_change` says whose page has buttons."""
+        self._latest, self._exposition, self._page = latest, exposition, page
+        self._wall_time, self._may_change = wall_time, may_change
 
-def _dcgm_metrics(site: Router, request: WebRequest) -> WebResponse:
-    if (refusal := site.exposition.dcgm_refusal()) is not None:
-        return WebResponse.of_text(refusal, HTTPStatus.NOT_FOUND)
-    return _rendered(site.exposition.render_dcgm(is_gzip=accepts_gzip(request.accept_encoding)))
+    def routes(self, telemetry_path: str = METRICS_PATH) -> tuple[Route, ...]:
+        """Return the routes, with the metrics at an operator's path; HEAD works like GET."""
+        answers: dict[str, Answer] = {
+            "/": self._html,
+            telemetry_path: self._metrics,
+            "/metrics/dcgm": self._dcgm_metrics,
+            "/-/healthy": lambda _: WebResponse.of_text("healthy"),
+            "/-/ready": self._ready,
+            "/api/v1/openapi.json": lambda _: WebResponse.of_json(openapi_document()),
+            "/api/v1/summary": self._summary,
+            "/api/v1/strip": self._strip,
+            "/api/v1/report": self._report,
+            "/api/v1/load": self._load,
+            "/api/v1/advice": self._advice,
+        }
+        return tuple(Route("GET", path, answer) for path, answer in answers.items())
+
+    def _metrics(self, request: WebRequest) -> WebResponse:
+        names, collect, exclude = (
+            request.query.get(key, ()) for key in ("name[]", "collect[]", "exclude[]")
+        )
+        accepted = request.accept, request.accept_encoding
+        return _rendered(self._exposition.render(*accepted, names, collect, exclude))
+
+    def _dcgm_metrics(self, request: WebRequest) -> WebResponse:
+        if (refusal := self._exposition.dcgm_refusal()) is not None:
+            return WebResponse.of_text(refusal, HTTPStatus.NOT_FOUND)
+        is_gzip = accepts_gzip(request.accept_encoding)
+        return _rendered(self._exposition.render_dcgm(is_gzip=is_gzip))
+
+    def _ready(self, _: WebRequest) -> WebResponse:
+        reason = unready_reason(self._latest(), self._wall_time(), self._page.freshness)
+        if reason is None:
+            return WebResponse.of_text("ready")
+        return WebResponse.of_text(reason, HTTPStatus.SERVICE_UNAVAILABLE)
+
+    def _html(self, request: WebRequest) -> WebResponse:
+        report, now = self._latest(), self._wall_time()
+        page_query = PageQuery(
+            # Other parameters of a link are ignored.
+            span_of_query({"span": request.query.get("span", [DEFAULT_SPAN.name])}, ("span",)),
+            is_paused=request.query.get("refresh") == ["off"],
+            gpu=request.query.get("gpu", [""])[0],
+            workload=request.query.get("workload", [""])[0],
+            zoom=zoom_of(request.query, report.wall_time if report else now),
+            may_act=self._may_change(request),
+        )
+        body = self._page.render(report, now, page_query)
+        headers = {"Content-Security-Policy": content_security_policy()}
+        return WebResponse(body, "text/html; charset=utf-8", headers=headers)
+
+    def _summary(self, request: WebRequest) -> WebResponse:
+        # Imported on use, as for the page: an agent without readers never loads its views.
+        from rightsizer.web.summary import encode_summary  # noqa: PLC0415
+
+        span = span_of_query(request.query, ("span",))
+        if (report := self._latest()) is None:
+            return WebResponse.of_json(None)
+        now, past = self._wall_time(), self._page.past_of(span)
+        return WebResponse.of_json(encode_summary(report, now, self._page.freshness, span, past))
+
+    def _strip(self, request: WebRequest) -> WebResponse:
+        from rightsizer.web.summary import encode_strip  # noqa: PLC0415 - as said above.
+
+        span, report = span_of_query(request.query, ("span", "gpu")), self._latest()
+        if report is None:
+            return WebResponse.of_json(None)
+        patterns = request.query.get("gpu", ["*"])
+        uuids = [
+            device.device.uuid
+            for device in report.devices
+            if not device.device.has_mig_instances
+            and any(fnmatchcase(device.device.uuid, pattern) for pattern in patterns)
+        ]
+        return WebResponse.of_json(encode_strip(report, span, self._page.past_of(span), uuids))
+
+    def _load(self, request: WebRequest) -> WebResponse:
+        named = {key: request.query.get(key, [""])[0] for key in ("namespace", "workload")}
+        return load_response(self._latest(), self._wall_time(), self._page.freshness, **named)
+
+    def _report(self, _: WebRequest) -> WebResponse:
+        report = self._latest()
+        return WebResponse.of_json(encode_report(report) if report is not None else None)
+
+    def _advice(self, request: WebRequest) -> WebResponse:
+        report = self._latest()
+        advice = filter_advice(report.advice if report is not None else (), request.query)
+        return WebResponse.of_json({"advice": [*map(encode_advice, advice)]})
 
 
 def _rendered(rendering: Rendering) -> WebResponse:
@@ -174,99 +268,10 @@ def _rendered(rendering: Rendering) -> WebResponse:
     return WebResponse(rendering.body, rendering.content_type, headers=encoded)
 
 
-def _ready(site: Router, _: WebRequest) -> WebResponse:
-    if (reason := unready_reason(site.latest(), site.wall_time(), site.freshness)) is None:
-        return WebResponse.of_text("ready")
-    return WebResponse.of_text(reason, HTTPStatus.SERVICE_UNAVAILABLE)
-
-
-def _page(site: Router, request: WebRequest) -> WebResponse:
-    report, now = site.latest(), site.wall_time()
-    page_query = PageQuery(
-        # Other parameters of a link are ignored.
-        span_of_query({"span": request.query.get("span", [DEFAULT_SPAN.name])}, ("span",)),
-        is_paused=request.query.get("refresh") == ["off"],
-        gpu=request.query.get("gpu", [""])[0],
-        workload=request.query.get("workload", [""])[0],
-        zoom=zoom_of(request.query, report.wall_time if report else now),
-        may_act=site.may_change(request),
-    )
-    body = site.page.render(report, now, page_query)
-    headers = {"Content-Security-Policy": content_security_policy()}
-    return WebResponse(body, "text/html; charset=utf-8", headers=headers)
-
-
-def _summary(site: Router, request: WebRequest) -> WebResponse:
-    # Imported on use, as for the page: an agent without readers never loads its views.
-    from rightsizer.web.summary import encode_summary  # noqa: PLC0415
-
-    span = span_of_query(request.query, ("span",))
-    if (report := site.latest()) is None:
-        return WebResponse.of_json(None)
-    now, past = site.wall_time(), site.past_of(span)
-    return WebResponse.of_json(encode_summary(report, now, site.freshness, span, past))
-
-
-def _strip(site: Router, request: WebRequest) -> WebResponse:
-    from rightsizer.web.summary import encode_strip  # noqa: PLC0415 - as said above.
-
-    span, report = span_of_query(request.query, ("span", "gpu")), site.latest()
-    if report is None:
-        return WebResponse.of_json(None)
-    patterns = request.query.get("gpu", ["*"])
-    uuids = [
-        device.device.uuid
-        for device in report.devices
-        if not device.device.has_mig_instances
-        and any(fnmatchcase(device.device.uuid, pattern) for pattern in patterns)
-    ]
-    return WebResponse.of_json(encode_strip(report, span, site.past_of(span), uuids))
-
-
-def _load(site: Router, request: WebRequest) -> WebResponse:
-    named = {key: request.query.get(key, [""])[0] for key in ("namespace", "workload")}
-    return load_response(site.latest(), site.wall_time(), site.freshness, **named)
-
-
-def _report(site: Router, _: WebRequest) -> WebResponse:
-    report = site.latest()
-    return WebResponse.of_json(encode_report(report) if report is not None else None)
-
-
-def _advice(site: Router, request: WebRequest) -> WebResponse:
-    report = site.latest()
-    advice = filter_advice(report.advice if report is not None else (), request.query)
-    return WebResponse.of_json({"advice": [*map(encode_advice, advice)]})
-
-
-ROUTES: Final = (
-    Route("GET", "/", _page),
-    Route("GET", METRICS_PATH, _metrics),
-    Route("GET", "/metrics/dcgm", _dcgm_metrics),
-    Route("GET", "/-/healthy", lambda *_: WebResponse.of_text("healthy")),
-    Route("GET", "/-/ready", _ready),
-    Route("GET", "/api/v1/openapi.json", lambda *_: WebResponse.of_json(openapi_document())),
-    Route("GET", "/api/v1/summary", _summary),
-    Route("GET", "/api/v1/strip", _strip),
-    Route("GET", "/api/v1/report", _report),
-    Route("GET", "/api/v1/load", _load),
-    Route("GET", "/api/v1/advice", _advice),
-)
-"""HEAD is answered wherever GET is."""
-
-
-def routes_at(telemetry_path: str) -> tuple[Route, ...]:
-    """Return the routes, with the metrics at an operator's path."""
-    return tuple(
-        replace(route, path=telemetry_path) if route.path == METRICS_PATH else route
-        for route in ROUTES
-    )
-
-
 def lifecycle_routes(reload: Callable[[], None], *, is_enabled: bool) -> tuple[Route, ...]:
     """Return `/-/reload`: over TCP only if enabled, over the local socket always."""
 
-    def answer(_: Router, request: WebRequest) -> WebResponse:
+    def answer(request: WebRequest) -> WebResponse:
         if request.peer is None and not is_enabled:
             return WebResponse.of_text(
                 "the lifecycle API is not enabled; start the agent with --web.enable-lifecycle, "

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from io import BufferedIOBase
 from socketserver import StreamRequestHandler
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs, urlsplit
 
 from rightsizer.exposition.negotiation import accepts_gzip
@@ -112,9 +112,6 @@ _REQUEST_LINE: Final = re.compile(_TOKEN + rb" ([!-~]+) HTTP/([0-9]\.[0-9])\r?\n
 _FIELD: Final = re.compile(_TOKEN + rb":([\t -~\x80-\xff]*)\r?\n")
 _LENGTH_DIGITS: Final = 18
 
-
-Answer: TypeAlias = Callable[[WebRequest], WebResponse]
-"""Turns a request into its answer."""
 
 SECURITY_HEADERS: Final = {
     "Content-Security-Policy": (

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 from rightsizer.host.listeners import listening_process
 from rightsizer.io.log import logger
 from rightsizer.model.errors import ListenError, RightsizerError
-from rightsizer.web.handler import Answer, Handler
+from rightsizer.web.handler import Handler
+from rightsizer.web.message import Answer
 from rightsizer.web.settings import Address, WebSettings, format_address
 
 if TYPE_CHECKING:

@@ -1,9 +1,9 @@
 """HTTP requests as seen by handlers, their JSON bodies, and responses."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeAlias
 
 from rightsizer.model.errors import UsageError
 from rightsizer.model.frozen import dataclass, field
@@ -75,6 +75,9 @@ class Admission:
     headers: Mapping[str, str] = field(default_factory=dict)
     """Configured headers of every response."""
 
+
+Answer: TypeAlias = Callable[[WebRequest], WebResponse]
+"""Turns a request into its response."""
 
 _LONGEST_SECONDS: Final = 366 * DAY_SECONDS
 

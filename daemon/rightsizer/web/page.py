@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rightsizer.model.frozen import dataclass
-from rightsizer.model.report import SPANS, BlocksOf, PastOf, Report, TimeRange
+from rightsizer.model.report import SPANS, BlocksOf, DeviceSpan, PastOf, Report, Span, TimeRange
 from rightsizer.model.units import Nanoseconds, dollars_text, percent_text
 from rightsizer.report import labels
 from rightsizer.report.facts import RateOf, no_rate
@@ -39,6 +40,10 @@ class WebPage:
     rate_of: RateOf = no_rate
     has_socket: bool = True
     """Whether commands on the node find the agent without its address."""
+
+    def past_of(self, span: Span) -> Mapping[str, DeviceSpan] | None:
+        """Return what devices did over a span, or `None` if only the report knows."""
+        return self.past(span) if self.past is not None else None
 
     def render(
         self, report: Report | None, now: Nanoseconds, query: PageQuery | None = None

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from rightsizer.io.log import logger
 from rightsizer.io.program import own_module
 from rightsizer.web.message import WebRequest, WebResponse
-from rightsizer.web.router import Route, Router
+from rightsizer.web.router import Route
 from rightsizer.web.settings import WebSettings
 
 PLAN_PATH: Final = "/plan"
@@ -50,7 +50,7 @@ def plan_route(
     turn, timeout = threading.Lock(), settings.plan_timeout_seconds
     pages: dict[str, str] = {}
 
-    def answer(_: Router, request: WebRequest) -> WebResponse:
+    def answer(request: WebRequest) -> WebResponse:
         if not settings.plan_form:
             return WebResponse.of_text(_OFF, HTTPStatus.NOT_FOUND)
         query = urlencode(dict(request.query), doseq=True)

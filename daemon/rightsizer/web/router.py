@@ -1,19 +1,14 @@
-"""Router: one table of method, path and handler."""
+"""Router: one table of method, path and answer."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import unquote
 
-from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.io.log import logger
 from rightsizer.model.errors import UsageError
 from rightsizer.model.frozen import dataclass, replace
-from rightsizer.model.report import DeviceSpan, PastOf, Report, Span
-from rightsizer.model.units import Nanoseconds
-from rightsizer.report.freshness import FreshnessSettings
-from rightsizer.web.message import WebRequest, WebResponse
-from rightsizer.web.page import WebPage
+from rightsizer.web.message import Answer, WebRequest, WebResponse
 
 METRICS_PATH: Final = "/metrics"
 
@@ -28,24 +23,12 @@ _REFUSED_ACROSS_SITES: Final = "refused for a page of another site"
 
 @dataclass(frozen=True, slots=True)
 class Router:
-    """Dependencies of the handlers; none of them calls the driver."""
+    """Finds the route of a request."""
 
-    latest: Callable[[], Report | None]
-    exposition: MetricsExposition
-    page: WebPage
-    freshness: FreshnessSettings
-    wall_time: Callable[[], Nanoseconds]
     routes: "tuple[Route, ...]"
-    allows_changes: bool = False
-    """Whether authenticated clients may change things over TCP."""
-    is_open: bool = False
-    """Whether all clients may: a demonstration has nothing to protect."""
-    past: PastOf | None = None
-    """Returns what devices did over a span; by default only the report knows."""
-
-    def past_of(self, span: Span) -> Mapping[str, DeviceSpan] | None:
-        """Return what devices did over a span, or `None` if only the report knows."""
-        return self.past(span) if self.past is not None else None
+    """The first that matches answers."""
+    may_change: Callable[[WebRequest], bool] = lambda _: False
+    """Whether a request over TCP may change things."""
 
     def answer(self, request: WebRequest) -> WebResponse:
         """Answer any request."""
@@ -64,10 +47,6 @@ class Router:
             {"Allow": allowed},
         )
 
-    def may_change(self, request: WebRequest) -> bool:
-        """Whether a request over TCP may change things: allowed by settings, and authenticated."""
-        return self.is_open or (self.allows_changes and request.identity is not None)
-
     def _handled(self, route: "Route", request: WebRequest) -> WebResponse:
         if route.is_local and request.peer is None:
             if not self.may_change(request):
@@ -76,7 +55,7 @@ class Router:
                 # A browser sends credentials even for requests from other sites' pages.
                 return WebResponse.of_text(_REFUSED_ACROSS_SITES, HTTPStatus.FORBIDDEN)
         try:
-            return route.handler(self, replace(request, named=route.named(request.path)))
+            return route.handle(replace(request, named=route.named(request.path)))
         except UsageError as error:
             return WebResponse.of_text(str(error), HTTPStatus.BAD_REQUEST)
         except Exception:  # noqa: BLE001 - one bad answer must not end a connection's thread.
@@ -87,16 +66,13 @@ class Router:
             )
 
 
-Handle = Callable[[Router, WebRequest], WebResponse]
-
-
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A method, a path and its handler; `{name}` matches one part of a path."""
+    """A method, a path and its answer; `{name}` matches one part of a path."""
 
     method: str
     path: str
-    handler: Handle
+    handle: Answer
     is_local: bool = False
     """Whether it is for the local socket, and over TCP only for clients that may change things."""
 

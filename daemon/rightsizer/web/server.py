@@ -19,11 +19,10 @@ from rightsizer.model.report import BlocksOf, PastOf, Report
 from rightsizer.model.units import Nanoseconds
 from rightsizer.report.facts import RateOf, no_rate
 from rightsizer.report.freshness import FreshnessSettings
-from rightsizer.web.api import routes_at
-from rightsizer.web.handler import Answer
+from rightsizer.web.api import NodeApi
 from rightsizer.web.listener import Connections, WebListener, activated_sockets, listening_socket
 from rightsizer.web.local_socket import LocalSocket
-from rightsizer.web.message import WebRequest, WebResponse
+from rightsizer.web.message import Answer, WebRequest, WebResponse
 from rightsizer.web.page import WebPage
 from rightsizer.web.router import METRICS_PATH, Route, Router
 from rightsizer.web.settings import WebSettings, WebTree, parse_address
@@ -68,6 +67,10 @@ class WebAccess:
     """Listening sockets bound by systemd, instead of the addresses."""
     files: tuple[Reloadable, ...] = ()
     """Configuration files that it depends on."""
+
+    def may_change(self, request: WebRequest) -> bool:
+        """Whether a request over TCP may change things: allowed by settings, and authenticated."""
+        return self.is_open or (self.allows_changes and request.identity is not None)
 
 
 def with_prefix(prefix: str, answer: Answer) -> Answer:
@@ -134,23 +137,21 @@ class WebServer:
         # Separate, so that crowded addresses never lock the operator out.
         self._local_connections = Connections(_LOCAL_CONNECTIONS)
         self._local = LocalSocket(Path(local_socket)) if local_socket else None
-        freshness = freshness or FreshnessSettings()
-        refresh, poll = web.page_refresh_seconds, web.page_poll_seconds
-        known = past, poll, blocks, web.plan_form, rate_of
-        page = WebPage(freshness, web.fit, refresh, *known, has_socket=bool(local_socket))
-        routes = (*local_routes, *routes_at(access.telemetry_path))
-        self._site = Router(
-            latest=latest,
-            exposition=exposition,
-            page=page,
-            freshness=freshness,
-            wall_time=wall_time,
-            routes=routes,
-            allows_changes=access.allows_changes,
-            is_open=access.is_open,
+        page = WebPage(
+            freshness or FreshnessSettings(),
+            web.fit,
+            web.page_refresh_seconds,
             past=past,
+            poll_seconds=web.page_poll_seconds,
+            blocks=blocks,
+            has_plan_form=web.plan_form,
+            rate_of=rate_of,
+            has_socket=bool(local_socket),
         )
-        self._answer = with_prefix(access.route_prefix, self._site.answer)
+        api = NodeApi(latest, exposition, page, wall_time, access.may_change)
+        routes = (*local_routes, *api.routes(access.telemetry_path))
+        self._router = Router(routes, access.may_change)
+        self._answer = with_prefix(access.route_prefix, self._router.answer)
         self._listeners: list[WebListener] = []
         self._threads: list[threading.Thread] = []
 
@@ -185,8 +186,10 @@ class WebServer:
                 # Sampling and scrapes work without it.
                 _log.warning("local_socket_unavailable", error=str(error))
             else:
-                known = self._site.answer, self._local_connections, self._settings
-                self._listeners.append(WebListener(own, *known))
+                listener = WebListener(
+                    own, self._router.answer, self._local_connections, self._settings
+                )
+                self._listeners.append(listener)
         for listener in self._listeners:
             thread = threading.Thread(
                 target=listener.serve_forever,

@@ -77,4 +77,4 @@ def encode_state(state: CaptureState) -> JsonObject:
 
 def captures_route(state: Callable[[], CaptureState]) -> Route:
     """Return the route of the state, safe from any thread; it does not expose folders."""
-    return Route("GET", "/api/v1/captures", lambda *_: WebResponse.of_json(encode_state(state())))
+    return Route("GET", "/api/v1/captures", lambda _: WebResponse.of_json(encode_state(state())))
