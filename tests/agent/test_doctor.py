@@ -43,7 +43,7 @@ from rightsizer.telemetry.settings import SimulatedSettings
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> CheckContext:
+def context(tmp_path: Path) -> CheckContext:
     """An empty machine with one readable GPU."""
     return machine(tmp_path)
 
@@ -57,28 +57,28 @@ def without(signals: set[Signal], why: Missing) -> Any:
 PROFILING: Final = {Signal.SM_ACTIVE, Signal.TENSOR_ACTIVE, Signal.DRAM_ACTIVE}
 
 
-def test_device_files(place: CheckContext) -> None:
+def test_device_files(context: CheckContext) -> None:
     """Present, absent, or simulated."""
-    assert verdict(check_device_files(place)) == "missing"
-    write(place.devices / "nvidiactl")
-    write(place.devices / "nvidia0")
-    found = check_device_files(place)
+    assert verdict(check_device_files(context)) == "missing"
+    write(context.devices / "nvidiactl")
+    write(context.devices / "nvidia0")
+    found = check_device_files(context)
     assert (verdict(found), found.found) == ("ok", "nvidiactl, nvidia0")
-    simulated = configured(place, simulated=SimulatedSettings("single-h100"))
+    simulated = configured(context, simulated=SimulatedSettings("single-h100"))
     assert verdict(check_device_files(simulated)) == "unused"
 
 
-def test_driver(place: CheckContext) -> None:
+def test_driver(context: CheckContext) -> None:
     """Open, failing, or with a device that is down."""
-    assert verdict(check_driver(place)) == "ok"
-    broken = check_driver(replace(place, snapshot=seen(trouble="the module is not loaded")))
+    assert verdict(check_driver(context)) == "ok"
+    broken = check_driver(replace(context, snapshot=seen(trouble="the module is not loaded")))
     assert (verdict(broken), broken.found) == ("missing", "the module is not loaded")
     down = {GPU.uuid: Down(Missing.LOST, "it fell off the bus")}
-    fallen = check_driver(replace(place, snapshot=seen(down=down)))
+    fallen = check_driver(replace(context, snapshot=seen(down=down)))
     assert verdict(fallen) == "limited"
     assert "it fell off the bus" in fallen.found
     collectors = {"memory": CollectorOutcome(False, 0.0, "GPU 0: nvmlDeviceGetMemoryInfo: no")}
-    failing = check_driver(replace(place, snapshot=seen(collectors=collectors)))
+    failing = check_driver(replace(context, snapshot=seen(collectors=collectors)))
     assert verdict(failing) == "limited"
     assert "memory (GPU 0: nvmlDeviceGetMemoryInfo: no)" in failing.found
 
@@ -92,63 +92,63 @@ def test_driver(place: CheckContext) -> None:
         (Missing.TIMED_OUT, ""),
     ],
 )
-def test_profiling_counters(place: CheckContext, why: Missing, remedy: str) -> None:
+def test_profiling_counters(context: CheckContext, why: Missing, remedy: str) -> None:
     """Without them the tier, the reason and the remedy are reported."""
-    assert verdict(check_counters(place)) == "ok"
-    limited = check_counters(replace(place, snapshot=seen(without(PROFILING, why))))
+    assert verdict(check_counters(context)) == "ok"
+    limited = check_counters(replace(context, snapshot=seen(without(PROFILING, why))))
     assert verdict(limited) == "limited"
     assert limited.found == f"devices by tier: power: 1 ({why})"
     assert remedy in limited.remedy
     assert bool(limited.remedy) is bool(remedy)
-    assert verdict(check_counters(replace(place, snapshot=seen()))) == "missing"
+    assert verdict(check_counters(replace(context, snapshot=seen()))) == "missing"
 
 
-def test_processes_on_gpus(place: CheckContext) -> None:
+def test_processes_on_gpus(context: CheckContext) -> None:
     """Reported by the driver and visible in procfs, where a container hides the host's."""
-    hidden = check_gpu_processes(place)
+    hidden = check_gpu_processes(context)
     assert (verdict(hidden), hidden.found[-6:]) == ("limited", "2 of 2")
     for pid in ("1", "4000000"):
-        (place.procfs / pid).mkdir(parents=True)
-    assert verdict(check_gpu_processes(place)) == "ok"
-    untold = replace(place, snapshot=seen(replace(ANSWERED, processes=None)))
+        (context.procfs / pid).mkdir(parents=True)
+    assert verdict(check_gpu_processes(context)) == "ok"
+    untold = replace(context, snapshot=seen(replace(ANSWERED, processes=None)))
     assert verdict(check_gpu_processes(untold)) == "missing"
 
 
-def test_host(place: CheckContext) -> None:
+def test_host(context: CheckContext) -> None:
     """Each missing file costs the values read from it."""
     checks = (check_processes, check_pressure, check_topology, check_control_groups)
-    assert [verdict(check(place)) for check in checks] == ["missing"] * 4
-    write(place.procfs / "1/cgroup", "0::/init.scope\n")
-    write(place.procfs / "pressure/cpu")
-    (place.sysfs / "bus/pci/devices/0000:01:00.0").mkdir(parents=True)
-    (place.sysfs / "fs/cgroup/memory").mkdir(parents=True)
-    assert [verdict(check(place)) for check in checks] == ["ok"] * 3 + ["limited"]
-    write(place.sysfs / "fs/cgroup/cgroup.controllers")
-    assert verdict(check_control_groups(place)) == "ok"
-    write(place.procfs / "1/cgroup", "0::/../../../../init.scope\n")
-    hidden = check_control_groups(place)
+    assert [verdict(check(context)) for check in checks] == ["missing"] * 4
+    write(context.procfs / "1/cgroup", "0::/init.scope\n")
+    write(context.procfs / "pressure/cpu")
+    (context.sysfs / "bus/pci/devices/0000:01:00.0").mkdir(parents=True)
+    (context.sysfs / "fs/cgroup/memory").mkdir(parents=True)
+    assert [verdict(check(context)) for check in checks] == ["ok"] * 3 + ["limited"]
+    write(context.sysfs / "fs/cgroup/cgroup.controllers")
+    assert verdict(check_control_groups(context)) == "ok"
+    write(context.procfs / "1/cgroup", "0::/../../../../init.scope\n")
+    hidden = check_control_groups(context)
     assert (verdict(hidden), "this container alone" in hidden.found) == ("missing", True)
 
 
-def test_memory_placement(place: CheckContext) -> None:
+def test_memory_placement(context: CheckContext) -> None:
     """It is useless on one node, and needs a drop-in on several."""
-    nodes = place.sysfs / "devices/system/node"
+    nodes = context.sysfs / "devices/system/node"
     (nodes / "node0").mkdir(parents=True)
-    assert verdict(check_memory_placement(place)) == "unused"
+    assert verdict(check_memory_placement(context)) == "unused"
     write(nodes / "node1/cpulist", "\n")
-    assert verdict(check_memory_placement(place)) == "unused"
+    assert verdict(check_memory_placement(context)) == "unused"
     write(nodes / "node1/cpulist", "4-7\n")
-    closed = check_memory_placement(place)
+    closed = check_memory_placement(context)
     assert verdict(closed) == "limited"
     assert "ptrace.conf" in closed.remedy
-    write(place.procfs / "1/numa_maps")
-    assert verdict(check_memory_placement(place)) == "ok"
+    write(context.procfs / "1/numa_maps")
+    assert verdict(check_memory_placement(context)) == "ok"
 
 
-def test_clock(place: CheckContext) -> None:
+def test_clock(context: CheckContext) -> None:
     """A clock at the epoch was never set."""
-    assert verdict(check_clock(place)) == "ok"
-    unset = check_clock(replace(place, snapshot=replace(place.snapshot, wall_time=0)))
+    assert verdict(check_clock(context)) == "ok"
+    unset = check_clock(replace(context, snapshot=replace(context.snapshot, wall_time=0)))
     assert (verdict(unset), unset.found) == ("limited", "1970-01-01")
 
 
@@ -164,52 +164,54 @@ def test_clock(place: CheckContext) -> None:
     ],
 )
 def test_memory_limit(
-    place: CheckContext, group: str, limits: dict[str, str], expected: str
+    context: CheckContext, group: str, limits: dict[str, str], expected: str
 ) -> None:
     """The tightest of all parent groups, in either cgroup version."""
-    write(place.procfs / "self/cgroup", f"{group}\n")
+    write(context.procfs / "self/cgroup", f"{group}\n")
     for path, limit in limits.items():
-        write(place.sysfs / "fs/cgroup" / path, f"{limit}\n")
-    assert verdict(check_memory_limit(place)) == expected
+        write(context.sysfs / "fs/cgroup" / path, f"{limit}\n")
+    assert verdict(check_memory_limit(context)) == expected
 
 
-def test_pids_of_another_namespace(place: CheckContext) -> None:
+def test_pids_of_another_namespace(context: CheckContext) -> None:
     """The host's /proc in a pod with its own pids shows processes that are not the driver's."""
-    write(place.procfs / "1/cgroup")
-    assert check_processes(place).found == "the first process is in no control group"
-    write(place.procfs / "self/status", "NSpid:\t4242\t7\n")
-    foreign = check_processes(place)
+    write(context.procfs / "1/cgroup")
+    assert check_processes(context).found == "the first process is in no control group"
+    write(context.procfs / "self/status", "NSpid:\t4242\t7\n")
+    foreign = check_processes(context)
     assert (verdict(foreign), "hostPID" in foreign.remedy) == ("missing", True)
 
 
-def test_history(place: CheckContext, tmp_path: Path) -> None:
+def test_history(context: CheckContext, tmp_path: Path) -> None:
     """Its folder, and room for its maximum size."""
-    assert verdict(check_history(place)) == "ok"
+    assert verdict(check_history(context)) == "ok"
 
     def history(**changes: Any) -> Check:
-        settings = place.settings
+        settings = context.settings
         changed = replace(settings, history=replace(settings.history, **changes))
-        return check_history(replace(place, settings=changed))
+        return check_history(replace(context, settings=changed))
 
     assert verdict(history(path="")) == "unused"
     assert verdict(history(path=str(tmp_path / "none" / "history.db"))) == "missing"
     assert verdict(history(maximum_size_bytes=2**62)) == "limited"
     if os.geteuid():
         tmp_path.chmod(0o500)
-        assert verdict(check_history(place)) == "limited"
+        assert verdict(check_history(context)) == "limited"
 
 
-def test_broker(place: CheckContext, tmp_path: Path) -> None:
+def test_broker(context: CheckContext, tmp_path: Path) -> None:
     """Off; then its folder, socket, disk space, and the existence of named users."""
 
     def broker(api_socket: str = "/run/api.sock", **changes: Any) -> Check:
-        settings = place.settings
+        settings = context.settings
         path = str(tmp_path / "broker.db")
         changed = replace(settings.broker, **{"enabled": True, "path": path, **changes})
         paths = replace(settings.path, api_socket=api_socket)
-        return check_broker(replace(place, settings=replace(settings, broker=changed, path=paths)))
+        return check_broker(
+            replace(context, settings=replace(settings, broker=changed, path=paths))
+        )
 
-    assert verdict(check_broker(place)) == "unused"
+    assert verdict(check_broker(context)) == "unused"
     assert verdict(broker()) == "ok"
     missing = broker(path=str(tmp_path / "unmounted" / "broker.db"))
     assert (verdict(missing), "there is no folder" in missing.found) == ("missing", True)
@@ -224,20 +226,20 @@ def test_broker(place: CheckContext, tmp_path: Path) -> None:
         assert verdict(broker()) == "limited"
 
 
-def test_local_socket(place: CheckContext, tmp_path: Path) -> None:
+def test_local_socket(context: CheckContext, tmp_path: Path) -> None:
     """A running agent, none, and no room for a socket."""
-    assert check_local_socket(place).found.startswith("no agent runs")
-    with listening(place.settings.path.api_socket):
-        assert check_local_socket(place).found.startswith("an agent answers")
+    assert check_local_socket(context).found.startswith("no agent runs")
+    with listening(context.settings.path.api_socket):
+        assert check_local_socket(context).found.startswith("an agent answers")
 
     def at(path: str, *, is_lending: bool = False) -> Check:
-        settings = place.settings
+        settings = context.settings
         changed = replace(
             settings,
             path=replace(settings.path, api_socket=path),
             broker=replace(settings.broker, enabled=is_lending),
         )
-        return check_local_socket(replace(place, settings=changed))
+        return check_local_socket(replace(context, settings=changed))
 
     assert verdict(at("")) == "unused"
     nowhere = str(tmp_path / "none" / "api.sock")
@@ -248,15 +250,15 @@ def test_local_socket(place: CheckContext, tmp_path: Path) -> None:
     assert "run, queue, reserve and cancel" in at(nowhere, is_lending=True).lost
 
 
-def test_web_port(place: CheckContext) -> None:
+def test_web_port(context: CheckContext) -> None:
     """Free, in use, not of this machine, or passed by systemd."""
 
     def web(**changes: Any) -> Check:
-        settings = place.settings
+        settings = context.settings
         changed = replace(settings, web=replace(settings.web, **changes))
-        return check_web_port(replace(place, settings=changed))
+        return check_web_port(replace(context, settings=changed))
 
-    assert verdict(check_web_port(place)) == "ok"
+    assert verdict(check_web_port(context)) == "ok"
     with socket.create_server(("127.0.0.1", 0)) as taken:
         found = web(listen_addresses=(f"127.0.0.1:{taken.getsockname()[1]}",))
     assert verdict(found) == "ok"
@@ -265,20 +267,20 @@ def test_web_port(place: CheckContext) -> None:
     assert verdict(web(systemd_socket=True)) == "ok"
 
 
-def test_a_machine_without_a_driver_is_examined(place: CheckContext) -> None:
+def test_a_machine_without_a_driver_is_examined(context: CheckContext) -> None:
     """Every check has an answer, in order; the driver's has the remedy."""
     driver = FakeDriver()
     driver.is_loaded = False
     with installed(driver):
-        found = {check.name: check for check in examine(place.settings, {})}
+        found = {check.name: check for check in examine(context.settings, {})}
     assert len(found) == len(CHECKS)
     assert "kernel module is not loaded" in found["driver"].found
     assert list(found)[:2] == ["device files", "driver"]
 
 
-def test_a_simulated_node_is_looked_at_until_its_counters_speak(place: CheckContext) -> None:
+def test_a_simulated_node_is_looked_at_until_its_counters_speak(context: CheckContext) -> None:
     """The agent's own source waits for their second sample."""
-    simulated = configured(place, simulated=SimulatedSettings("single-h100")).settings
+    simulated = configured(context, simulated=SimulatedSettings("single-h100")).settings
     waits: list[float] = []
 
     def wait(seconds: float) -> None:
@@ -286,7 +288,7 @@ def test_a_simulated_node_is_looked_at_until_its_counters_speak(place: CheckCont
         time.sleep(seconds)
 
     found = first_snapshot(simulated, wait)
-    assert verdict(check_counters(replace(place, snapshot=found))) == "ok"
+    assert verdict(check_counters(replace(context, snapshot=found))) == "ok"
     assert waits
 
 

@@ -28,15 +28,15 @@ from rightsizer.telemetry.serving.settings import ServingEndpoint, ServingTeleme
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> CheckContext:
+def context(tmp_path: Path) -> CheckContext:
     """An empty machine with one readable GPU."""
     return machine(tmp_path)
 
 
-def test_kubelet(place: CheckContext, tmp_path: Path) -> None:
+def test_kubelet(context: CheckContext, tmp_path: Path) -> None:
     """An absent one is optional; an unresponsive one is a fault; else it lists its pods."""
     path = tmp_path / "kubelet.sock"
-    asked = configured(place, owners=OwnerSettings(kubelet_socket=str(path), timeout_seconds=2.0))
+    asked = configured(context, owners=OwnerSettings(kubelet_socket=str(path), timeout_seconds=2.0))
     assert verdict(check_kubelet(asked)) == "unused"
     with socket.socket(socket.AF_UNIX) as bound:
         bound.bind(str(path))
@@ -46,15 +46,15 @@ def test_kubelet(place: CheckContext, tmp_path: Path) -> None:
     path.unlink()
     with kubelet(path, lambda _: answer(pod("ml", "train-0", ["GPU-0"]))):
         assert check_kubelet(asked).found == "containers with devices: 1"
-    off = configured(place, owners=OwnerSettings(sources=("session",)))
+    off = configured(context, owners=OwnerSettings(sources=("session",)))
     assert check_kubelet(off).found == "switched off"
 
 
-def test_container_engine(place: CheckContext, tmp_path: Path) -> None:
+def test_container_engine(context: CheckContext, tmp_path: Path) -> None:
     """It is queried only if configured."""
-    assert verdict(check_container_engine(place)) == "unused"
+    assert verdict(check_container_engine(context)) == "unused"
     path = str(tmp_path / "docker.sock")
-    asked = configured(place, owners=OwnerSettings(container_socket=path))
+    asked = configured(context, owners=OwnerSettings(container_socket=path))
     assert verdict(check_container_engine(asked)) == "limited"
     engine = ContainerEngine(tmp_path / "docker.sock")
     with engine.running():
@@ -63,11 +63,11 @@ def test_container_engine(place: CheckContext, tmp_path: Path) -> None:
         assert verdict(check_container_engine(asked)) == "limited"
 
 
-def test_dcgm(place: CheckContext) -> None:
+def test_dcgm(context: CheckContext) -> None:
     """This node's dcgm-exporter, another node's, another page, and none that answers."""
-    assert verdict(check_dcgm(place)) == "unused"
+    assert verdict(check_dcgm(context)) == "unused"
     with dcgm_exporter(page(uuid=GPU.uuid)) as exporter:
-        asked = configured(place, dcgm=DcgmSettings(url=exporter.url))
+        asked = configured(context, dcgm=DcgmSettings(url=exporter.url))
         assert verdict(check_dcgm(asked)) == "ok"
         exporter.text = page()
         other = check_dcgm(asked)
@@ -78,16 +78,16 @@ def test_dcgm(place: CheckContext) -> None:
         assert verdict(check_dcgm(asked)) == "missing"
 
 
-def test_serving_engines(place: CheckContext) -> None:
+def test_serving_engines(context: CheckContext) -> None:
     """An engine whose GPU is named, one whose owner holds none, and a page of something else."""
-    assert verdict(check_serving(place)) == "unused"
+    assert verdict(check_serving(context)) == "unused"
     with dcgm_exporter("vllm:num_requests_running 3\n") as engine:
         known = ServingEndpoint(engine.url, gpus=(GPU.uuid,))
         unknown = ServingEndpoint(f"{engine.url}/2", workload="none")
 
         def serving(*endpoints: ServingEndpoint) -> Check:
             return check_serving(
-                configured(place, serving=ServingTelemetrySettings(endpoints=endpoints))
+                configured(context, serving=ServingTelemetrySettings(endpoints=endpoints))
             )
 
         assert serving(known).found == "engines that answer: 1"
@@ -111,24 +111,24 @@ class BothAsked(threading.Event):
         return super().wait(timeout)
 
 
-def test_serving_engines_are_waited_for_together(place: CheckContext) -> None:
+def test_serving_engines_are_waited_for_together(context: CheckContext) -> None:
     """Each answers only once the other was asked, so one after the other none would."""
     with dcgm_exporter("vllm:num_requests_running 3\n") as engine:
         engine.hangs = BothAsked()
         both = [ServingEndpoint(f"{engine.url}/{at}", gpus=(GPU.uuid,)) for at in range(2)]
         serving = ServingTelemetrySettings(endpoints=tuple(both), timeout_seconds=2.0)
-        found = check_serving(configured(place, serving=serving)).found
+        found = check_serving(configured(context, serving=serving)).found
     assert found == "engines that answer: 2"
 
 
-def test_grafana(place: CheckContext, tmp_path: Path) -> None:
+def test_grafana(context: CheckContext, tmp_path: Path) -> None:
     """A valid token, an invalid one, an unreadable one, and no server."""
-    assert verdict(check_grafana(place)) == "unused"
+    assert verdict(check_grafana(context)) == "unused"
     token = write(tmp_path / "token", TOKEN)
 
     def grafana(**settings: Any) -> Check:
         changed = GrafanaSettings(**settings)
-        return check_grafana(replace(place, settings=replace(place.settings, grafana=changed)))
+        return check_grafana(replace(context, settings=replace(context.settings, grafana=changed)))
 
     with grafana_server() as server:
         assert verdict(grafana(url=server.url, token_file=str(token))) == "ok"

@@ -19,7 +19,7 @@ from rightsizer.agent.scheduler_documents import (
     timed_feature_file,
 )
 from rightsizer.agent.settings import Settings
-from rightsizer.cli.scenario_flag import looked_at
+from rightsizer.cli.scenario_flag import scenario_settings
 from rightsizer.io.clock import FastClock
 from rightsizer.model.errors import RightsizerError
 from simulated_driver import hour
@@ -32,7 +32,7 @@ SCHEMA: Final = Path(__file__).parents[1] / "deploy" / "schemas" / "node_resourc
 def node(tmp_path: Path) -> Iterator[Settings]:
     """Seven whole GPUs, some held and one faulty, and one partitioned GPU."""
     settings = replace(Settings(), sources=replace(Settings().sources, nvml=patient_settings()))
-    with looked_at(settings, str(scenario_file(tmp_path))) as chosen:
+    with scenario_settings(settings, str(scenario_file(tmp_path))) as chosen:
         yield chosen
 
 

@@ -69,7 +69,9 @@ class Place:
             exposition=MetricsExposition(lambda: REPORT),
             wall_time=lambda: NOW,
             access=WebAccess(
-                guard=Authenticator(file.current, passwords), allows_changes=True, is_open=is_open
+                authenticator=Authenticator(file.current, passwords),
+                allows_changes=True,
+                is_open=is_open,
             ),
             local_routes=AdviceApi(self.ledger, RuleTree()).routes,
         )

@@ -14,7 +14,7 @@ from rightsizer.agent.settings import Settings
 from rightsizer.config.loader import load
 
 
-def place(text: str, **environ: str) -> CheckContext:
+def context(text: str, **environ: str) -> CheckContext:
     """A machine with the given profile settings."""
     settings = load(Settings, f"profiles: {text}", "f")
     return CheckContext(settings, snapshot(0.0, [gpu()], {}), environ)
@@ -27,7 +27,7 @@ def test_both_are_among_the_checks() -> None:
 
 def test_unconfigured_capture_is_reported_unused() -> None:
     """There is no folder and no capture program."""
-    verdicts = [check(place("{}")).verdict for check in (check_drop_folder, check_capture)]
+    verdicts = [check(context("{}")).verdict for check in (check_drop_folder, check_capture)]
     assert verdicts == [Verdict.UNUSED, Verdict.UNUSED]
 
 
@@ -35,21 +35,21 @@ def test_the_folder_is_looked_at(tmp_path: Path) -> None:
     """The check covers existence, write permissions and free space."""
     folder = tmp_path / "drop"
     text = f"{{drop_folder: {{path: {folder}}}}}"
-    missing = check_drop_folder(place(text))
+    missing = check_drop_folder(context(text))
     assert missing.verdict is Verdict.MISSING
     assert "profiles.conf" in missing.remedy
     folder.mkdir(mode=0o755)
-    assert check_drop_folder(place(text)).verdict is Verdict.OK
+    assert check_drop_folder(context(text)).verdict is Verdict.OK
     folder.chmod(0o1777)
-    crowded = check_drop_folder(place(text))
+    crowded = check_drop_folder(context(text))
     assert (crowded.verdict, crowded.remedy.endswith("'chmod o-w'")) == (Verdict.LIMITED, True)
     folder.chmod(0o755)
     room = "{minimum_free_ratio: 0, quota: 9000000GiB}"
     full = f"""{{drop_folder: {{path: {folder}}},
       capture: {{kind: command, command: [a], room: {room}}}}}"""
-    assert "captures, once the disk is that full" in check_drop_folder(place(full)).lost
+    assert "captures, once the disk is that full" in check_drop_folder(context(full)).lost
     roomy = full.replace("9000000GiB", "1MiB")
-    assert check_drop_folder(place(roomy)).verdict is Verdict.OK
+    assert check_drop_folder(context(roomy)).verdict is Verdict.OK
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_the_folder_is_looked_at(tmp_path: Path) -> None:
 )
 def test_capture_program_and_token_are_looked_up(capture: str, verdict: Verdict, said: str) -> None:
     """The program is looked up in PATH, the token in its file."""
-    found = check_capture(place(f"{{drop_folder: {{path: /d}}, capture: {capture}}}"))
+    found = check_capture(context(f"{{drop_folder: {{path: /d}}, capture: {capture}}}"))
     assert found.verdict is verdict
     assert said in found.found
 
@@ -82,7 +82,9 @@ def test_dynologs_daemon_must_listen(tmp_path: Path) -> None:
     def found(port: int) -> Any:
         dynolog = f"{{program: {program}, port: {port}}}"
         return check_capture(
-            place(f"{{drop_folder: {{path: /d}}, capture: {{kind: dynolog, dynolog: {dynolog}}}}}")
+            context(
+                f"{{drop_folder: {{path: /d}}, capture: {{kind: dynolog, dynolog: {dynolog}}}}}"
+            )
         )
 
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -49,10 +49,12 @@ def write(path: Path, text: str = "") -> Path:
     return path
 
 
-def configured(place: CheckContext, **sources: Any) -> CheckContext:
+def configured(context: CheckContext, **sources: Any) -> CheckContext:
     """The machine with other sources."""
-    settings = place.settings
-    return replace(place, settings=replace(settings, sources=replace(settings.sources, **sources)))
+    settings = context.settings
+    return replace(
+        context, settings=replace(settings, sources=replace(settings.sources, **sources))
+    )
 
 
 def verdict(check: Check) -> str:

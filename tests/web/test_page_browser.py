@@ -150,7 +150,7 @@ def test_a_user_claims_advice_with_a_click(
     )
     monkeypatch.setattr(page, "_SCRIPT", page._SCRIPT + click)
     routes = (Route("POST", f"/api/v1/advice/{{id}}/{verb}", act, is_local=True),)
-    access = WebAccess(guard=TrustingAuthenticator(), allows_changes=True)
+    access = WebAccess(authenticator=TrustingAuthenticator(), allows_changes=True)
     with served(lambda: reports[-1], local_routes=routes, access=access) as address:
         document = settled(tmp_path, address)
 

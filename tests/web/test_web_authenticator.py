@@ -51,7 +51,7 @@ class Place:
             latest=lambda: REPORT,
             exposition=MetricsExposition(lambda: REPORT),
             access=WebAccess(
-                guard=Authenticator(
+                authenticator=Authenticator(
                     self.file.current, Passwords(PasswordSettings(share_ratio=1.0))
                 ),
                 **options,

@@ -54,7 +54,9 @@ def server(authority: Authority) -> Iterator[Open]:
                 latest=lambda: report,
                 exposition=MetricsExposition(lambda: report),
                 settings=WebSettings(**options),
-                access=WebAccess(guard=Authenticator(file.current, Passwords(PasswordSettings()))),
+                access=WebAccess(
+                    authenticator=Authenticator(file.current, Passwords(PasswordSettings()))
+                ),
             )
             server.start()
             stack.callback(server.stop)

@@ -225,13 +225,13 @@ class RollupLevel:
         self._uuid, self._grain = uuid, grain
         self._open = WindowBuilder(uuid, keeps_blocks=False)
         self._slot: Nanoseconds = 0
-        self._looked_at: OpenWindow | None = None
+        self._cached: OpenWindow | None = None
 
     def add(self, window: Window, slot: Nanoseconds) -> None:
         """Add a shorter window; call `close_before` first."""
         self._slot = slot - slot % self._grain
         self._open.merge(window)
-        self._looked_at = None
+        self._cached = None
 
     def close_before(self, slot: Nanoseconds) -> OpenWindow | None:
         """Close the open window if a time is outside it."""
@@ -239,14 +239,14 @@ class RollupLevel:
         if closed is not None:
             self.ring.append(closed.window, closed.slot)
             self._open = WindowBuilder(self._uuid, keeps_blocks=False)
-            self._looked_at = None
+            self._cached = None
         return closed
 
     def open_window(self) -> OpenWindow | None:
         """Open window so far, or `None` if empty."""
-        if self._looked_at is None and not self._open.is_empty:
-            self._looked_at = OpenWindow(self._slot, self._open.window())
-        return self._looked_at
+        if self._cached is None and not self._open.is_empty:
+            self._cached = OpenWindow(self._slot, self._open.window())
+        return self._cached
 
 
 class RollupStore:

@@ -182,15 +182,15 @@ class _Case:
             if is_same and is_waiting and each.advice != advice.id:
                 why = f"what '{each.action}' came to on advice '{each.advice}' is not verified yet"
                 yield ActionVerdict.UNVERIFIED, why
-        own = [deed for deed in self.past_actions if _is_about(deed.record, advice)]
-        for deed in own:
-            if deed.ago_seconds < terms.cool_down_seconds:
+        own = [past for past in self.past_actions if _is_about(past.record, advice)]
+        for past in own:
+            if past.ago_seconds < terms.cool_down_seconds:
                 ago, rest = (
-                    elapsed_text(deed.ago_seconds),
+                    elapsed_text(past.ago_seconds),
                     elapsed_text(terms.cool_down_seconds),
                 )
                 yield ActionVerdict.COOL_DOWN, f"it was acted on {ago} ago, and rests for {rest}"
-        today = sum(deed.ago_seconds < DAY_SECONDS for deed in own)
+        today = sum(past.ago_seconds < DAY_SECONDS for past in own)
         if today >= terms.at_most_per_workload_per_day:
             yield ActionVerdict.WORKLOAD_LIMIT, f"{today} actions on it were done within 24 hours"
 
@@ -229,8 +229,8 @@ class _Case:
             yield ActionVerdict.NOT_APPROVED, why
 
 
-def _is_about(deed: ActionRecord, advice: Advice) -> bool:
+def _is_about(past: ActionRecord, advice: Advice) -> bool:
     """Whether an action concerned advice's workload, or its GPU if neither has a workload."""
-    if deed.workload is not None or advice.finding.workload is not None:
-        return deed.workload == advice.finding.workload
-    return not set(deed.devices).isdisjoint(advice.finding.devices)
+    if past.workload is not None or advice.finding.workload is not None:
+        return past.workload == advice.finding.workload
+    return not set(past.devices).isdisjoint(advice.finding.devices)

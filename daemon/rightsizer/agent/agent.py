@@ -97,7 +97,7 @@ class Agent:
         self.history_writer = HistoryWriter(self.accountant, storage, clock, *kept)
         self._features = self._new_features(controls or ReleaseController(clock), still_held)
         latest = self.accountant.latest
-        self._labels = LabelWriter(lambda: self.settings.labels, latest, self._seats_of, clock)
+        self._labels = LabelWriter(lambda: self.settings.labels, latest, self._slots_of, clock)
         self.jobs = Jobs(self._schedule(settings), clock)
         access = access or configured_access(settings.web, clock.wall_time)
         self.reloader = self._reloader(access.files, reread)
@@ -161,7 +161,7 @@ class Agent:
             *(job for feature in self._features.all for job in feature.jobs),
         )
 
-    def _seats_of(self, report: Report) -> tuple[LeaseSlot, ...]:
+    def _slots_of(self, report: Report) -> tuple[LeaseSlot, ...]:
         # Imported on use: most nodes write no labels.
         from rightsizer.broker.placement import view_of  # noqa: PLC0415
         from rightsizer.broker.slot_builder import slots_of  # noqa: PLC0415

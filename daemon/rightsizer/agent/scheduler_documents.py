@@ -46,8 +46,8 @@ def first_reports(settings: Settings, clock: Clock) -> tuple[Report, ...]:
         RightsizerError: there is no GPU, or the driver does not answer.
     """
     named = live_source(settings, clock)
-    supplement = partial(apply_policies, policies=settings.policies_here)
-    accountant = AccountingService(settings.accounting, supplement)
+    enrich = partial(apply_policies, policies=settings.policies_here)
+    accountant = AccountingService(settings.accounting, enrich)
     began, never = clock.time(), threading.Event()
     reports: list[Report] = []
     with closing(named.source) as source:
@@ -74,7 +74,7 @@ def first_reports(settings: Settings, clock: Clock) -> tuple[Report, ...]:
     return tuple(reports)
 
 
-def seats_over(reports: tuple[Report, ...], settings: Settings) -> tuple[LeaseSlot, ...]:
+def slots_over(reports: tuple[Report, ...], settings: Settings) -> tuple[LeaseSlot, ...]:
     """Return the slots of the last report; a GPU active in any report counts as active.
 
     A pause of a second does not end work.
@@ -104,7 +104,7 @@ def resource_topology_of_node(settings: Settings, clock: Clock, host: str) -> di
     """Return the NodeResourceTopology object, for the node's name in Kubernetes."""
     reports = first_reports(settings, clock)
     last = reports[-1]
-    held = {slot.uuid for slot in seats_over(reports, settings) if slot.holders}
+    held = {slot.uuid for slot in slots_over(reports, settings) if slot.holders}
     devices = (each.device for each in last.devices)
     distances = read_distances(Path(settings.path.sysfs))
     return resource_topology(devices, last.node.topology or Topology(), distances, held, host)
@@ -113,7 +113,7 @@ def resource_topology_of_node(settings: Settings, clock: Clock, host: str) -> di
 def labels_of_node(settings: Settings, clock: Clock) -> dict[str, str]:
     """Return the node's labels by name; health is judged by this moment alone."""
     reports = first_reports(settings, clock)
-    slots = seats_over(reports, settings)
+    slots = slots_over(reports, settings)
     healthy = (each.uuid for each in slots if each.device.mig is None and each.trouble is None)
     return dict(labels(facts_of(reports[-1], healthy)))
 

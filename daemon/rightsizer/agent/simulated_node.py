@@ -24,5 +24,5 @@ def simulate(scenario_name: str, clock: Clock, catalogue: Catalogue) -> tuple[st
     scenario = load_scenario(scenario_name, catalogue)
     node = SimulatedNode(scenario, catalogue, start=clock.wall_time())
     use_library(SimulatedLibrary(node, clock.wall_time))
-    eyes = NodeHostProbe(ScenarioHost(node, clock.wall_time), node.workloads, NOWHERE)
-    return f"simulated ({scenario.name})", eyes
+    probe = NodeHostProbe(ScenarioHost(node, clock.wall_time), node.workloads, NOWHERE)
+    return f"simulated ({scenario.name})", probe

@@ -34,15 +34,15 @@ def live_source(settings: Settings, clock: Clock) -> NamedSource:
     """
     controls = ReleaseController(clock)
     catalogue = read_catalogue(settings.catalogue.boards_path)
-    name, sysfs, eyes = _node(settings, clock, catalogue)
+    name, sysfs, probe = _node(settings, clock, catalogue)
     source = LiveSource(
         clock=clock,
         interval=nanoseconds(settings.sampling.interval),
         settings=settings.sources.nvml,
         catalogue=catalogue,
-        host_context=HostContextCollector(eyes),
+        host_context=HostContextCollector(probe),
         sysfs=sysfs,
-        secondary=tuple(_neighbors(settings.sources, clock, catalogue)),
+        secondary=tuple(_secondary_sources(settings.sources, clock, catalogue)),
         controls=controls,
     )
     return NamedSource(source, name, controls)
@@ -56,8 +56,8 @@ def _node(
         # Imported on use: a real node would load 1.4 MiB of simulator.
         from rightsizer.agent.simulated_node import NOWHERE, simulate  # noqa: PLC0415
 
-        name, eyes = simulate(scenario, clock, catalogue)
-        return name, NOWHERE, eyes
+        name, probe = simulate(scenario, clock, catalogue)
+        return name, NOWHERE, probe
     procfs, sysfs = Path(settings.path.procfs), Path(settings.path.sysfs)
     cgroups = sysfs / "fs" / "cgroup"
     host = ProcHostCollector(procfs, cgroups, clock, sysfs=sysfs, settings=settings.sources.host)
@@ -65,7 +65,7 @@ def _node(
     return "nvml", sysfs, NodeHostProbe(host, owners, sysfs)
 
 
-def _neighbors(
+def _secondary_sources(
     settings: SourceSettings, clock: Clock, catalogue: Catalogue
 ) -> Iterator[SecondarySource]:
     """Yield the configured secondary sources; others are not even imported."""

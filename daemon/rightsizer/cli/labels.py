@@ -6,7 +6,7 @@ from typing import Final
 
 from rightsizer.agent.scheduler_documents import labels_of_node, timed_feature_file
 from rightsizer.agent.settings import Settings
-from rightsizer.cli.scenario_flag import add_scenario_flag, looked_at
+from rightsizer.cli.scenario_flag import add_scenario_flag, scenario_settings
 from rightsizer.console.command import Command, add_flags, answer, help_of
 from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.io.clock import SystemClock
@@ -24,7 +24,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     clock = SystemClock()
-    with looked_at(settings_of(arguments, Settings), arguments.scenario) as settings:
+    with scenario_settings(settings_of(arguments, Settings), arguments.scenario) as settings:
         named = labels_of_node(settings, clock)
     text = timed_feature_file(named, settings, clock)
     if arguments.output is None:

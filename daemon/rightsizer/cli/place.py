@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 from rightsizer.broker.lease import GpuRequest
 from rightsizer.broker.request import PLACE_PATH, add_request_flags, request_of, words_of
-from rightsizer.cli.scenario_flag import add_scenario_flag, looked_at
+from rightsizer.cli.scenario_flag import add_scenario_flag, scenario_settings
 from rightsizer.console.agent_client import add_agent_flags, socket_of
 from rightsizer.console.command import Command, add_flags, help_of, say
 from rightsizer.console.flags import settings_of
@@ -116,12 +116,12 @@ def placement_of_node(settings: Settings, request: GpuRequest, clock: Clock) -> 
         RightsizerError: there is no GPU, or the driver does not answer.
     """
     # Imported on use: not needed with an agent.
-    from rightsizer.agent.scheduler_documents import first_reports, seats_over  # noqa: PLC0415
+    from rightsizer.agent.scheduler_documents import first_reports, slots_over  # noqa: PLC0415
     from rightsizer.broker.placement import LeasedSlots, chosen_of, encode_placement  # noqa: PLC0415
 
     reports = first_reports(settings, clock)
     last = reports[-1]
-    answer = chosen_of(seats_over(reports, settings), last, request, settings, LeasedSlots())
+    answer = chosen_of(slots_over(reports, settings), last, request, settings, LeasedSlots())
     watched = seconds(last.wall_time - reports[0].wall_time)
     return encode_placement(answer, time=last.wall_time, watched_seconds=watched, source="look")
 
@@ -162,7 +162,7 @@ def _ask(words: dict[str, str], arguments: argparse.Namespace) -> Any:
                 print(f"rightsizer: warning: {error}", file=sys.stderr)
     from rightsizer.agent.settings import Settings  # noqa: PLC0415 - as said above.
 
-    with looked_at(settings_of(arguments, Settings), arguments.scenario) as chosen:
+    with scenario_settings(settings_of(arguments, Settings), arguments.scenario) as chosen:
         try:
             return placement_of_node(chosen, request, SystemClock())
         except RightsizerError as error:

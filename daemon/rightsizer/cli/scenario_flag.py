@@ -24,7 +24,7 @@ def add_scenario_flag(parser: argparse.ArgumentParser, instead_of: str) -> None:
 
 
 @contextlib.contextmanager
-def looked_at(settings: Settings, scenario: str | None) -> Iterator[Settings]:
+def scenario_settings(settings: Settings, scenario: str | None) -> Iterator[Settings]:
     """Yield settings with the simulated node; its driver is removed afterwards.
 
     Meanwhile only errors are logged: the output is the command's.

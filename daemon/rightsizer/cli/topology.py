@@ -14,7 +14,7 @@ from rightsizer.agent.scheduler_documents import gres_of_node, resource_topology
 from rightsizer.agent.settings import Settings
 from rightsizer.agent.simulated_node import simulate
 from rightsizer.catalogue.catalogue import read_catalogue
-from rightsizer.cli.scenario_flag import add_scenario_flag, looked_at
+from rightsizer.cli.scenario_flag import add_scenario_flag, scenario_settings
 from rightsizer.console.command import Command, add_flags, help_of, say
 from rightsizer.console.flags import add_config_flag, settings_of, with_values
 from rightsizer.host.settings import PathSettings
@@ -205,9 +205,9 @@ def _run(arguments: argparse.Namespace) -> int:
 def _for_scheduler(settings: Settings, arguments: argparse.Namespace) -> str:
     """Return facts that need a few polls of the driver: MIG instances, and holders."""
     host = arguments.node_name or os.environ.get("NODE_NAME") or socket.gethostname()
-    with looked_at(settings, arguments.scenario) as looked:
-        sysfs = _sysfs(arguments, Path(looked.path.sysfs))
-        chosen = with_values(looked, {"path.sysfs": str(sysfs)})
+    with scenario_settings(settings, arguments.scenario) as node:
+        sysfs = _sysfs(arguments, Path(node.path.sysfs))
+        chosen = with_values(node, {"path.sysfs": str(sysfs)})
         if arguments.format == _GRES:
             return gres_of_node(chosen, SystemClock(), host)
         return json.dumps(resource_topology_of_node(chosen, SystemClock(), host), indent=1)

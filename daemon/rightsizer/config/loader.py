@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
-from rightsizer.config.row import printable, spell_path
+from rightsizer.config.row import escaped_line, spell_path
 from rightsizer.config.shape import Group, Nullable, Scalar, Shape, ShapeEntry, shape_of
 from rightsizer.config.validator import Fault, explain, validate
 from rightsizer.io.near import near_words
@@ -175,7 +175,7 @@ def _load(
     gone = {variable_of(path): path for path in DROPPED}
     known = {name: value for name, value in environ.items() if name not in gone}
     said, override_faults = overrides(shape, known, others)
-    faults = [printable(fault) for fault in override_faults]
+    faults = [escaped_line(fault) for fault in override_faults]
     try:
         document = merge_documents([load_yaml(text, name) for name, text in texts])
     except YamlError as error:
@@ -184,7 +184,7 @@ def _load(
         found = answer if isinstance(answer, list) else []
         theirs = [fault for fault in found if _variable(fault, said) is not None]
         faults.extend(_lines(theirs, Document("", None, {}), said, shape))
-        faults.append(printable(" ".join(str(error).split())))
+        faults.append(escaped_line(" ".join(str(error).split())))
         raise ConfigurationError("\n".join(faults)) from None
     for name in gone.keys() & environ.keys():
         _warn(name, gone[name])
@@ -314,7 +314,7 @@ def _lines(
             where, key = document.where(fault.path), spell_path(fault.path)
         else:
             where, key = variable.variable, spell_path(fault.path[len(variable.path) :])
-        yield printable(": ".join(filter(None, (where, key, explain(fault, shape)))))
+        yield escaped_line(": ".join(filter(None, (where, key, explain(fault, shape)))))
 
 
 def _variable(fault: Fault, said: Iterable[Override]) -> Override | None:

@@ -47,7 +47,7 @@ class Faults:
             ordered = sorted(self._found, key=lambda found: place(found[0]))
             where = self._document.where
             lines = ((where(path), spell_path(path), message) for path, message in ordered)
-            text = (printable(": ".join(filter(None, parts))) for parts in lines)
+            text = (escaped_line(": ".join(filter(None, parts))) for parts in lines)
             raise ConfigurationError("\n".join(text))
 
 
@@ -241,7 +241,7 @@ def spell_path(path: Iterable[str | int]) -> str:
     return text.removeprefix(".")
 
 
-def printable(line: str) -> str:
+def escaped_line(line: str) -> str:
     """Escape control characters, so that a terminal does not interpret them."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
 

@@ -141,8 +141,12 @@ class Handler(StreamRequestHandler):
         self._headers: Mapping[str, str] = {}
         if self.request.family != socket.AF_UNIX:
             self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        guard = self.server.guard
-        self._security = None if guard is None else guard.handshake(self.request, timeout_seconds)
+        authenticator = self.server.authenticator
+        self._security = (
+            None
+            if authenticator is None
+            else authenticator.handshake(self.request, timeout_seconds)
+        )
         super().setup()
         self.connection.settimeout(timeout_seconds)
 
@@ -201,15 +205,15 @@ class Handler(StreamRequestHandler):
         except ValueError:
             raise HeadError("the request's target is not a URL") from None
         admission = Admission()
-        guard = self.server.guard
+        authenticator = self.server.authenticator
         # Clients of the local socket need no password.
-        if guard is not None and self._security is not None:
-            if not guard.keeps(self._security.context):
+        if authenticator is not None and self._security is not None:
+            if not authenticator.keeps(self._security.context):
                 # Admission rules have changed: the client must connect again.
                 self._is_open = False
                 return
             address, certificate = self.client_address[0], self._security.certificate
-            admission = guard.admit(str(address), certificate, head.value("authorization"))
+            admission = authenticator.admit(str(address), certificate, head.value("authorization"))
         self._headers = admission.headers
         # Another guess takes a new connection, which has to queue.
         self._is_open &= admission.refusal is None

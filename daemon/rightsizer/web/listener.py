@@ -136,11 +136,11 @@ class WebListener(ThreadingTCPServer):
         answer: Answer,
         connections: Connections,
         settings: WebSettings,
-        guard: Authenticator | None = None,
+        authenticator: Authenticator | None = None,
     ) -> None:
-        self.answer, self.guard = answer, guard
+        self.answer, self.authenticator = answer, authenticator
         self.connections, self.settings = connections, settings
-        self.queue = None if guard is None else guard.connections
+        self.queue = None if authenticator is None else authenticator.connections
         self._answered = threading.local()
         self._is_exhausted = False
         super().__init__(listening.getsockname(), Handler, bind_and_activate=False)
@@ -203,9 +203,9 @@ class WebListener(ThreadingTCPServer):
         self.connections.prove(connection)
 
     def _serve(self, request: Any, client_address: Any) -> None:
-        if self.guard is not None:
+        if self.authenticator is not None:
             try:
-                request = self.guard.wrap(request, self.connections.replace)
+                request = self.authenticator.wrap(request, self.connections.replace)
             except (OSError, ValueError):
                 self.shutdown_request(request)
                 return

@@ -54,10 +54,10 @@ class Reloadable(Protocol):
 class WebAccess:
     """Access to the server over TCP."""
 
-    guard: Authenticator | None = None
+    authenticator: Authenticator | None = None
     """Admits requests; without it all clients may read everything."""
     allows_changes: bool = False
-    """Whether clients authenticated by the guard may change things."""
+    """Whether clients authenticated by it may change things."""
     is_open: bool = False
     """Whether all clients may change things."""
     telemetry_path: str = METRICS_PATH
@@ -131,7 +131,7 @@ class WebServer:
             UsageError: an address is invalid.
         """
         self._settings = web = settings or WebSettings()
-        self._guard, self._sockets = access.guard, access.sockets
+        self._authenticator, self._sockets = access.authenticator, access.sockets
         self._addresses = [] if self._sockets else list(map(parse_address, addresses))
         self._connections = Connections(self._settings.connections_maximum)
         # Separate, so that crowded addresses never lock the operator out.
@@ -164,7 +164,7 @@ class WebServer:
     @property
     def scheme(self) -> str:
         """URL scheme of the addresses: `https` if TLS is on, else `http`."""
-        return "https" if self._guard and self._guard.context else "http"
+        return "https" if self._authenticator and self._authenticator.context else "http"
 
     def start(self) -> None:
         """Listen at all addresses or none, and at the local socket if possible.
@@ -176,7 +176,7 @@ class WebServer:
             bound = [undo.enter_context(listening_socket(each)) for each in self._addresses]
             undo.pop_all()
         self._listeners = [
-            WebListener(each, self._answer, self._connections, self._settings, self._guard)
+            WebListener(each, self._answer, self._connections, self._settings, self._authenticator)
             for each in (*bound, *self._sockets)
         ]
         if self._local is not None:
@@ -224,7 +224,7 @@ def configured_access(
         ConfigurationError: the web configuration has faults.
         RightsizerError: systemd passed no socket.
     """
-    guard: Authenticator | None = None
+    authenticator: Authenticator | None = None
     files: tuple[Reloadable, ...] = ()
     if web.config_file:
         # Imported on use: most agents need neither TLS nor OpenSSL's hashes.
@@ -232,9 +232,9 @@ def configured_access(
         from rightsizer.web.web_config import WebConfigFile, WebConfigReader  # noqa: PLC0415
 
         file = WebConfigFile(WebConfigReader(Path(web.config_file)), wall_time)
-        guard, files = Authenticator(file.current, Passwords(web.server.passwords)), (file,)
+        authenticator, files = Authenticator(file.current, Passwords(web.server.passwords)), (file,)
     return WebAccess(
-        guard=guard,
+        authenticator=authenticator,
         allows_changes=web.enable_lifecycle,
         telemetry_path=web.telemetry_path,
         route_prefix=web.route_prefix,

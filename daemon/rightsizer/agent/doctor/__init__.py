@@ -50,8 +50,8 @@ def examine(settings: Settings, environ: Mapping[str, str] = os.environ) -> tupl
     Raises:
         RightsizerError: the settings name a scenario or a catalogue that cannot be read.
     """
-    place = CheckContext(settings, first_snapshot(settings), environ)
-    return tuple(check(place) for check in CHECKS)
+    context = CheckContext(settings, first_snapshot(settings), environ)
+    return tuple(check(context) for check in CHECKS)
 
 
 def first_snapshot(settings: Settings, sleep: Callable[[float], None] = time.sleep) -> Snapshot:

@@ -20,12 +20,12 @@ _COUNTER_REMEDIES: Final = {
 }
 
 
-def check_device_files(place: CheckContext) -> Check:
+def check_device_files(context: CheckContext) -> Check:
     """Whether the driver's device files exist and are open to this user."""
     name = "device files"
-    if place.is_simulated:
+    if context.is_simulated:
         return Check(name, Verdict.UNUSED, "the GPUs are simulated")
-    found = [place.devices / "nvidiactl", *sorted(place.devices.glob("nvidia[0-9]*"))]
+    found = [context.devices / "nvidiactl", *sorted(context.devices.glob("nvidia[0-9]*"))]
     if not (present := [path for path in found if path.exists()]):
         return failed_check(name, Verdict.MISSING, "absent", f"there is no {found[0]}")
     if closed := [path.name for path in present if not os.access(path, os.R_OK | os.W_OK)]:
@@ -35,9 +35,9 @@ def check_device_files(place: CheckContext) -> Check:
     return Check(name, Verdict.OK, ", ".join(path.name for path in present))
 
 
-def check_driver(place: CheckContext) -> Check:
+def check_driver(context: CheckContext) -> Check:
     """Whether NVML can be loaded and opened, and finds GPUs."""
-    snapshot = place.snapshot
+    snapshot = context.snapshot
     if snapshot.trouble is not None:
         # The message ends with its own remedy.
         return failed_check("driver", Verdict.MISSING, "absent", snapshot.trouble)
@@ -54,9 +54,9 @@ def check_driver(place: CheckContext) -> Check:
     return Check("driver", Verdict.OK, found)
 
 
-def check_counters(place: CheckContext) -> Check:
+def check_counters(context: CheckContext) -> Check:
     """Tiers of evidence that the readings allow: profiling counters, power, utilization alone."""
-    name, readings = "profiling counters", place.snapshot.readings.values()
+    name, readings = "profiling counters", context.snapshot.readings.values()
     if not readings:
         return failed_check(name, Verdict.MISSING, "absent", "no GPU was read", remedies="")
     tiers = Counter(map(_tier, readings))
@@ -79,18 +79,18 @@ def _tier(reading: Reading) -> Tier:
     return Tier.POWER if tier is Tier.BASIC and Signal.POWER_WATTS in reading.values else tier
 
 
-def check_gpu_processes(place: CheckContext) -> Check:
+def check_gpu_processes(context: CheckContext) -> Check:
     """Whether the driver lists the processes on each GPU, and whether procfs shows them."""
     name = "processes on GPUs"
-    readings = place.snapshot.readings.values()
+    readings = context.snapshot.readings.values()
     known = [reading.processes for reading in readings if reading.processes is not None]
     if len(known) < len(readings) or not readings:
         detail = f"known on {len(known)} of {len(readings)} devices" if readings else "no devices"
         return failed_check(name, Verdict.LIMITED if known else Verdict.MISSING, "untold", detail)
     pids = {process.pid for processes in known for process in processes}
-    if place.is_simulated:
+    if context.is_simulated:
         return Check(name, Verdict.OK, f"processes: {len(pids)}, simulated")
-    if hidden := sorted(pid for pid in pids if not (place.procfs / str(pid)).exists()):
-        detail = f"not in {place.procfs}: {len(hidden)} of {len(pids)}"
+    if hidden := sorted(pid for pid in pids if not (context.procfs / str(pid)).exists()):
+        detail = f"not in {context.procfs}: {len(hidden)} of {len(pids)}"
         return failed_check(name, Verdict.LIMITED, "hidden", detail)
     return Check(name, Verdict.OK, f"processes: {len(pids)}")

@@ -19,41 +19,41 @@ _EARLIEST_SECONDS: Final = 1_735_689_600
 """2025-01-01: an earlier clock was never set."""
 
 
-def check_processes(place: CheckContext) -> Check:
+def check_processes(context: CheckContext) -> Check:
     """Whether processes of other users are visible, and by the driver's pids."""
     name = "processes of others"
-    if not ProcessTable(place.procfs).shows_our_pids:
-        found = f"{place.procfs} has the pids of another namespace"
+    if not ProcessTable(context.procfs).shows_our_pids:
+        found = f"{context.procfs} has the pids of another namespace"
         return failed_check(name, Verdict.MISSING, "foreign", found)
     try:
-        text = (place.procfs / "1" / "cgroup").read_text(errors="replace")
+        text = (context.procfs / "1" / "cgroup").read_text(errors="replace")
     except OSError as error:
-        found = f"{place.procfs}/1/cgroup: {error.strerror}"
+        found = f"{context.procfs}/1/cgroup: {error.strerror}"
         return failed_check(name, Verdict.MISSING, "closed", found)
     group = text.strip().rpartition("\n")[2] or "no control group"
     return Check(name, Verdict.OK, f"the first process is in {group}")
 
 
-def check_memory_placement(place: CheckContext) -> Check:
+def check_memory_placement(context: CheckContext) -> Check:
     """Whether the NUMA placement of other processes' memory can be read."""
     name = "memory placement"
-    nodes = (place.sysfs / "devices/system/node").glob("node[0-9]*")
+    nodes = (context.sysfs / "devices/system/node").glob("node[0-9]*")
     # The memory of a GPU may be a node, without CPUs.
     if sum(read_file(node / "cpulist") != "\n" for node in nodes) <= 1:
         return Check(name, Verdict.UNUSED, "there is one NUMA node with CPUs")
     try:
-        with (place.procfs / "1" / "numa_maps").open("rb") as file:
+        with (context.procfs / "1" / "numa_maps").open("rb") as file:
             file.read(1)
     except OSError as error:
-        found = f"{place.procfs}/1/numa_maps: {error.strerror}"
+        found = f"{context.procfs}/1/numa_maps: {error.strerror}"
         return failed_check(name, Verdict.LIMITED, "closed", found)
     return Check(name, Verdict.OK, "numa_maps of others can be read")
 
 
-def check_control_groups(place: CheckContext) -> Check:
+def check_control_groups(context: CheckContext) -> Check:
     """Whether control groups are mounted and readable, those of others too."""
-    name, top = "control groups", place.sysfs / "fs/cgroup"
-    first = read_file(place.procfs / "1" / "cgroup") or ""
+    name, top = "control groups", context.sysfs / "fs/cgroup"
+    first = read_file(context.procfs / "1" / "cgroup") or ""
     if "/.." in first and not ControlGroupHierarchies(str(top)).membership(first).cpu_time:
         found = f"{top} has those of this container alone"
         return failed_check(name, Verdict.MISSING, "absent", found)
@@ -64,19 +64,19 @@ def check_control_groups(place: CheckContext) -> Check:
     return failed_check(name, Verdict.MISSING, "absent", f"there are none at {top}")
 
 
-def check_pressure(place: CheckContext) -> Check:
+def check_pressure(context: CheckContext) -> Check:
     """Whether the kernel reports pressure stall information."""
     try:
-        (place.procfs / "pressure" / "cpu").read_text()
+        (context.procfs / "pressure" / "cpu").read_text()
     except OSError as error:
-        found = f"{place.procfs}/pressure/cpu: {error.strerror}"
+        found = f"{context.procfs}/pressure/cpu: {error.strerror}"
         return failed_check("pressure", Verdict.MISSING, "absent", found)
     return Check("pressure", Verdict.OK, "kept for CPU, memory and disk")
 
 
-def check_topology(place: CheckContext) -> Check:
+def check_topology(context: CheckContext) -> Check:
     """Whether sysfs shows the PCI bus."""
-    name, bus = "topology", place.sysfs / "bus/pci/devices"
+    name, bus = "topology", context.sysfs / "bus/pci/devices"
     try:
         count = len(os.listdir(bus))  # noqa: PTH208 - only the number is needed.
     except OSError as error:
@@ -84,17 +84,17 @@ def check_topology(place: CheckContext) -> Check:
     return Check(name, Verdict.OK, f"devices on the bus: {count}")
 
 
-def check_clock(place: CheckContext) -> Check:
+def check_clock(context: CheckContext) -> Check:
     """Whether the wall clock was ever set; history and annotations depend on it."""
-    if (now := place.snapshot.wall_time // NANOSECONDS_PER_SECOND) < _EARLIEST_SECONDS:
+    if (now := context.snapshot.wall_time // NANOSECONDS_PER_SECOND) < _EARLIEST_SECONDS:
         date = time.strftime("%Y-%m-%d", time.gmtime(now))
         return failed_check("clock", Verdict.LIMITED, "unset", date)
     return Check("clock", Verdict.OK, time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now)))
 
 
-def check_memory_limit(place: CheckContext) -> Check:
+def check_memory_limit(context: CheckContext) -> Check:
     """Whether this process may use as much memory as the agent needs."""
-    name, limit = "memory limit", _memory_limit(place)
+    name, limit = "memory limit", _memory_limit(context)
     if limit is None or limit >= _UNLIMITED_BYTES:
         return Check(name, Verdict.OK, "none")
     found = f"{limit // 2**20} MiB"
@@ -105,14 +105,14 @@ def check_memory_limit(place: CheckContext) -> Check:
     return Check(name, Verdict.OK, found)
 
 
-def _memory_limit(place: CheckContext) -> int | None:
+def _memory_limit(context: CheckContext) -> int | None:
     """Lowest memory limit among this process's control groups and their parents."""
     limits = []
-    for line in _text(place.procfs / "self" / "cgroup").splitlines():
+    for line in _text(context.procfs / "self" / "cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and "memory" not in controllers.split(","):
             continue
-        top = place.sysfs / "fs/cgroup" / ("memory" if controllers else "")
+        top = context.sysfs / "fs/cgroup" / ("memory" if controllers else "")
         group = top / path.strip("/")
         for folder in (group, *group.parents):
             limits += [

@@ -33,9 +33,9 @@ _LEAST_ROOM_BYTES: Final = 64 * 2**20
 """More than a full queue with its log takes."""
 
 
-def check_history(place: CheckContext) -> Check:
+def check_history(context: CheckContext) -> Check:
     """Whether the configured history can be written."""
-    name, settings = "history", place.settings.history
+    name, settings = "history", context.settings.history
     if not settings.path:
         return Check(name, Verdict.UNUSED, "history.path is empty: nothing outlives a restart")
     path = Path(settings.path)
@@ -65,13 +65,13 @@ def _room(name: str, path: Path, least_bytes: int) -> Check:
     return Check(name, Verdict.OK, f"{path}, {free // 2**20} MiB free")
 
 
-def check_local_socket(place: CheckContext) -> Check:
+def check_local_socket(context: CheckContext) -> Check:
     """Whether an agent answers at the socket, or one could be created there."""
-    name, path = "local socket", place.settings.path.api_socket
+    name, path = "local socket", context.settings.path.api_socket
     if not path:
         return Check(name, Verdict.UNUSED, "path.api_socket is empty")
     lost = "claim, dismiss, snooze, release and resume beside a running agent"
-    if place.settings.broker.enabled:
+    if context.settings.broker.enabled:
         lost = f"run, queue, reserve and cancel, so that no GPU is lent; {lost}"
     if (error := connect_error(path)) is None:
         return Check(name, Verdict.OK, f"an agent answers at {path}")
@@ -85,9 +85,9 @@ def check_local_socket(place: CheckContext) -> Check:
     return failed_check(name, Verdict.LIMITED, "away", found, lost=lost)
 
 
-def check_web_port(place: CheckContext) -> Check:
+def check_web_port(context: CheckContext) -> Check:
     """Whether the addresses can be bound, or are already in use."""
-    name, web = "web port", place.settings.web
+    name, web = "web port", context.settings.web
     if web.systemd_socket:
         return Check(name, Verdict.OK, "systemd hands it over")
     troubles, notes = [], []
@@ -120,15 +120,15 @@ def _why_not(host: str, port: int) -> OSError | None:
     return None
 
 
-def check_broker(place: CheckContext) -> Check:
+def check_broker(context: CheckContext) -> Check:
     """Whether the lease file is writable, a socket is configured, and the named users exist."""
-    name, settings = "broker", place.settings.broker
+    name, settings = "broker", context.settings.broker
     if not settings.enabled:
         return Check(name, Verdict.UNUSED, "broker.enabled is false: no GPU is lent")
     path = Path(settings.path)
     if (trouble := _unwritable(name, path, _LENDING)) is not None:
         return trouble
-    if not place.settings.path.api_socket:
+    if not context.settings.path.api_socket:
         found = "path.api_socket is empty: no command can ask"
         return failed_check(name, Verdict.MISSING, "unasked", found, lost=_LENDING)
     room = _room(name, path, _LEAST_ROOM_BYTES)
@@ -151,9 +151,9 @@ def _unknown(settings: BrokerSettings) -> Iterator[str]:
                 yield f"'{name}' of broker.{key}"
 
 
-def check_drop_folder(place: CheckContext) -> Check:
+def check_drop_folder(context: CheckContext) -> Check:
     """Whether profiles can be read from the drop folder, and captures be stored there."""
-    name, settings = "drop folder", place.settings.profiles
+    name, settings = "drop folder", context.settings.profiles
     if not settings.drop_folder.path:
         return Check(name, Verdict.UNUSED, "profiles.drop_folder.path is not set")
     folder = Path(settings.drop_folder.path)
@@ -179,11 +179,11 @@ def _capture_room(name: str, folder: Path, settings: CaptureSettings) -> Check:
     return Check(name, Verdict.OK, found)
 
 
-def check_capture(place: CheckContext) -> Check:
+def check_capture(context: CheckContext) -> Check:
     """Whether the configured profiler can be called."""
-    name, settings = "capture", place.settings.profiles.capture
+    name, settings = "capture", context.settings.profiles.capture
     try:
-        found = _called(settings, place)
+        found = _called(settings, context)
     except (OSError, ValueError) as error:
         return failed_check(name, Verdict.MISSING, "wrong", str(error))
     if found is None:
@@ -196,13 +196,13 @@ def check_capture(place: CheckContext) -> Check:
     return Check(name, Verdict.OK, found)
 
 
-def _called(settings: CaptureSettings, place: CheckContext) -> str | None:
+def _called(settings: CaptureSettings, context: CheckContext) -> str | None:
     """Return what is called, `None` for no profiler; raise `OSError` or `ValueError` if absent."""
     if settings.kind is CaptureKind.COMMAND:
-        return program_of(settings.command[0], place.environ)
+        return program_of(settings.command[0], context.environ)
     if settings.kind is CaptureKind.DYNOLOG:
-        return program_of(settings.dynolog.program, place.environ)
+        return program_of(settings.dynolog.program, context.environ)
     if settings.kind is CaptureKind.WEBHOOK:
-        read_token(settings.webhook.token_file, place.environ)
+        read_token(settings.webhook.token_file, context.environ)
         return "a webhook; whether it answers is seen with the first capture"
     return None

@@ -26,9 +26,9 @@ _TIMEOUTS: Final = 2.0
 """To connect, and to answer."""
 
 
-def check_kubelet(place: CheckContext) -> Check:
+def check_kubelet(context: CheckContext) -> Check:
     """Whether the kubelet reports which pod has which GPU."""
-    name, settings = "kubelet", place.settings.sources.owners
+    name, settings = "kubelet", context.settings.sources.owners
     path = Path(settings.kubelet_socket)
     if not settings.kubelet_socket or "kubernetes" not in settings.sources:
         return Check(name, Verdict.UNUSED, "switched off")
@@ -46,12 +46,12 @@ def check_kubelet(place: CheckContext) -> Check:
     return Check(name, Verdict.OK, f"containers with devices: {len(pods)}")
 
 
-def check_container_engine(place: CheckContext) -> Check:
+def check_container_engine(context: CheckContext) -> Check:
     """Whether Docker or Podman reports the names of containers."""
-    name, path = "container engine", place.settings.sources.owners.container_socket
+    name, path = "container engine", context.settings.sources.owners.container_socket
     if not path:
         return Check(name, Verdict.UNUSED, "sources.owners.container_socket is not set")
-    settings = place.settings.sources.owners
+    settings = context.settings.sources.owners
     timeout, most = settings.timeout_seconds, settings.answer_maximum_bytes
     try:
         names = container_names(Path(path), timeout_seconds=timeout, maximum_bytes=most)
@@ -60,28 +60,28 @@ def check_container_engine(place: CheckContext) -> Check:
     return Check(name, Verdict.OK, f"named containers: {len(names)}")
 
 
-def check_dcgm(place: CheckContext) -> Check:
+def check_dcgm(context: CheckContext) -> Check:
     """Whether the configured dcgm-exporter answers, and for this node."""
-    name, settings = "dcgm-exporter", place.settings.sources.dcgm
+    name, settings = "dcgm-exporter", context.settings.sources.dcgm
     if not settings.url:
         return Check(name, Verdict.UNUSED, "sources.dcgm.url is not set")
     with closing(DcgmSecondarySource(settings, built_in(), SystemClock())) as exporter:
         exporter.view(_TIMEOUTS * settings.timeout_seconds)
-        outcome = exporter.enrich(place.snapshot).collectors[exporter.name]
+        outcome = exporter.enrich(context.snapshot).collectors[exporter.name]
     if not outcome.success:
         return failed_check(name, Verdict.MISSING, "away", outcome.failure or "it does not answer")
     return Check(name, Verdict.OK, f"{settings.address} answers")
 
 
-def check_serving(place: CheckContext) -> Check:
+def check_serving(context: CheckContext) -> Check:
     """Whether the configured serving engines answer, and their GPUs are known."""
-    name, settings = "serving engines", place.settings.sources.serving
+    name, settings = "serving engines", context.settings.sources.serving
     if not settings.endpoints:
         return Check(name, Verdict.UNUSED, "sources.serving.endpoints is empty")
     with closing(ServingEngineCollector(settings)) as engines:
         engines.latest()  # Ask all, before waiting for each.
         engines.latest(_TIMEOUTS * settings.timeout_seconds)
-        engines.read(place.snapshot.devices, place.snapshot.holdings)
+        engines.read(context.snapshot.devices, context.snapshot.holdings)
         outcomes = engines.outcomes()
     if failing := [f"{of}: {each.failure}" for of, each in outcomes.items() if not each.success]:
         verdict = Verdict.LIMITED if len(failing) < len(outcomes) else Verdict.MISSING
@@ -89,12 +89,12 @@ def check_serving(place: CheckContext) -> Check:
     return Check(name, Verdict.OK, f"engines that answer: {len(outcomes)}")
 
 
-def check_grafana(place: CheckContext) -> Check:
+def check_grafana(context: CheckContext) -> Check:
     """Whether Grafana answers and accepts the token."""
-    name, settings = "Grafana", place.settings.grafana
+    name, settings = "Grafana", context.settings.grafana
     if not settings.url:
         return Check(name, Verdict.UNUSED, "grafana.url is not set")
-    token = partial(read_token, settings, place.environ)
+    token = partial(read_token, settings, context.environ)
     with closing(HttpClient(settings.url, settings.http, token=token)) as client:
         answer = client.request("GET", "/api/annotations", query=_NOTHING_ASKED)
     if not isinstance(answer, Failure):
