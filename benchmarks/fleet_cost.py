@@ -91,7 +91,7 @@ def _huge(metrics: str, first: Mapping[int, _FleetRun]) -> Iterator[Figure]:
 
     what = f"{_HUGE:,} GPUs by {metrics}, by that slope"
     seconds, mebibytes = at_slope(lambda run: run.seconds), at_slope(_peak_mebibytes)
-    yield Figure(f"{what}, apart from the store's work", seconds, "s", _MOST_SECONDS)
+    yield Figure(f"{what}: apart from the store's work", seconds, "s", _MOST_SECONDS)
     yield Figure(f"{what}: memory, all processes", mebibytes, "MiB", _MOST_HUGE_MEBIBYTES)
 
 
@@ -126,7 +126,7 @@ def _figures(
 ) -> Iterator[Figure]:
     first, later = looks
     yield Figure(
-        f"{what} over {DAYS} days, apart from the store's work",
+        f"{what}: {DAYS} days, apart from the store's work",
         first.seconds,
         "s",
         _MOST_SECONDS if is_largest else None,
@@ -149,7 +149,7 @@ def _real() -> Iterator[Figure]:
         with filled(life, *sources_of(life, Metrics.OWN)) as server:
             answer = ask_fleet(server.url, life.end)
         yield Figure(
-            f"{LARGE.size} GPUs over {DAYS} days on {name}, the store's work too",
+            f"{LARGE.size} GPUs over {DAYS} days, the store's work too: on {name}",
             answer.wall_seconds,
             "s",
             note=f"{_asked(answer)}; {answer.peak_mebibytes:.0f} MiB",

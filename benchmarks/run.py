@@ -1,4 +1,4 @@
-"""Measures what Rightsizer costs, prints a table, and writes it into docs/benchmarks.md.
+"""Measures what Rightsizer costs, prints a list, and writes it into docs/benchmarks.md.
 
 `make bench` runs all of it, which takes about half an hour; the exit status is 1 if a figure is
 above what was promised.
@@ -19,10 +19,10 @@ from measured import (
     DOCUMENT,
     Figure,
     as_rows,
+    listed,
     machine,
     rewrite,
     rewrite_part,
-    table,
     with_rows,
     without_rows,
 )
@@ -55,15 +55,15 @@ def main(arguments: Sequence[str]) -> int:
     """Measure; 1 if a promise was not kept."""
     asked = _parse(arguments)
     options = Options(seconds=asked.seconds, replay_megabytes=asked.replay_megabytes)
-    place = f"Measured on: {machine()}.\n"
-    print(place, flush=True)
+    place = machine()
+    print(f"Measured on: {place}.\n", flush=True)
     parts: dict[str, str] = {}
     broken: list[Figure] = []
     for title, module in BENCHMARKS:
         if asked.only.lower() not in title.lower():
             continue
         figures: list[Figure] = list(import_module(f"benchmarks.{module}").measure(options))
-        parts[title] = f"{tables(figures)}\n"
+        parts[title] = f"{lists(figures)}\n"
         shown = with_rows if asked.rows else without_rows
         print(f"### {title}\n\n{shown(parts[title])}", flush=True)
         broken += [figure for figure in figures if not figure.is_met]
@@ -74,17 +74,17 @@ def main(arguments: Sequence[str]) -> int:
             rewrite_part("make bench", title, text, place=place)
     else:
         whole = (f"### {title}\n\n{text}" for title, text in parts.items())
-        rewrite("make bench", "\n".join((place, *whole)))
+        rewrite("make bench", "\n".join((f"Measured on: {place}.\n", *whole)))
     for figure in broken:
         print(f"not kept: {figure.what}", file=sys.stderr)
     return 1 if broken else 0
 
 
-def tables(figures: Sequence[Figure]) -> str:
+def lists(figures: Sequence[Figure]) -> str:
     """Those that a reader decides by, and the others as rows."""
-    others = [figure.cells for figure in figures if figure.is_row and figure.is_met]
-    shown = table(figure.cells for figure in figures if figure.cells not in others)
-    return f"{shown}\n{as_rows(table(others))}" if others else shown
+    others = [figure for figure in figures if figure.is_row and figure.is_met]
+    shown = listed(figure for figure in figures if figure not in others)
+    return f"{shown}\n{as_rows(listed(others))}" if others else shown
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:

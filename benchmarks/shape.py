@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from advice_node import AdviceNode, NodeServices, Sink
 from grafana_server import TOKEN, grafana_server
-from measured import Figure, machine, table
+from measured import Figure, listed, machine
 from readings import EPOCH, gpu
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import AccountingSettings
@@ -319,14 +319,14 @@ def _watched(holds: Any) -> Iterator[Counter[str]]:
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--modules", action="store_true", help="name the modules of each way too")
     parser.add_argument("--rows", action="store_true", help="also what nothing was promised of")
     arguments = parser.parse_args()
     print(f"Measured on: {machine()}.\n")
     figures = (each for each in measure() if arguments.rows or each.ceiling is not None)
-    print(table(figure.cells for figure in figures))
+    print(listed(figures))
     if arguments.modules:
         print("\n".join(["", "From a power reading to its metric:", *sorted(power_way())]))
         print("\n".join(["", "From an idle window to its annotation:", *sorted(annotation_way())]))

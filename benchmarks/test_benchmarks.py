@@ -7,11 +7,12 @@ from typing import Final
 
 import pytest
 
-from benchmarks.run import tables
+from benchmarks.run import lists
 from measured import (
     DOCUMENT,
     Figure,
     as_rows,
+    listed,
     quantile,
     rewrite,
     rewrite_part,
@@ -25,25 +26,25 @@ RUN: Final = Path(__file__).parent / "run.py"
 
 
 @pytest.mark.parametrize(
-    ("value", "ceiling", "is_met", "verdict"),
+    ("value", "ceiling", "is_met", "text"),
     [
-        (9.0, 10.0, True, "pass"),
-        (10.0, 10.0, True, "pass"),
-        (10.1, 10.0, False, "FAIL"),
-        (None, 10.0, False, "FAIL"),
-        (99.0, None, True, ""),
+        (9.0, 10.0, True, "9 ms (at most 10 ms)"),
+        (10.0, 10.0, True, "10 ms (at most 10 ms)"),
+        (10.1, 10.0, False, "**10.1 ms FAIL** (at most 10 ms)"),
+        (None, 10.0, False, "**FAIL** (at most 10 ms)"),
+        (99.0, None, True, "99 ms"),
     ],
 )
 def test_a_promise_is_kept_or_said_not_to_be(
     value: float | None,
     ceiling: float | None,
     is_met: bool,  # noqa: FBT001
-    verdict: str,
+    text: str,
 ) -> None:
     """A value that could not be measured does not count as kept."""
     figure = Figure("scrape", value, "ms", ceiling)
 
-    assert (figure.is_met, figure.cells[3]) == (is_met, verdict)
+    assert (figure.is_met, str(figure)) == (is_met, text)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,20 @@ def test_a_promise_is_kept_or_said_not_to_be(
 )
 def test_figures_have_three_digits(value: float, spelled: str) -> None:
     """More digits would exceed a run's accuracy."""
-    assert Figure("what", value, "x").cells[1] == spelled
+    assert str(Figure("what", value, "x")) == spelled
+
+
+def test_figures_of_one_thing_are_one_item() -> None:
+    """Its name stands once; a note says why there is no value."""
+    figures = [
+        Figure("8 GPUs: p50", 1.0, "ms", 2.0),
+        Figure("8 GPUs: p99", 3.0, "ms", note="cold"),
+        Figure("another exporter", None, note="skipped"),
+    ]
+    assert listed(figures).splitlines() == [
+        "- 8 GPUs: p50: 1 ms (at most 2 ms); p99: 3 ms (cold)",
+        "- another exporter: (skipped)",
+    ]
 
 
 def test_a_table_lines_up() -> None:
@@ -102,7 +116,7 @@ def test_a_row_above_its_promise_is_on_the_page() -> None:
         Figure("broken", 3.0, "ms", 2.0, is_row=True),
         Figure("plain", 4.0, "ms"),
     ]
-    shown = without_rows(tables(figures))
+    shown = without_rows(lists(figures))
     assert [name in shown for name in ("kept", "broken", "plain")] == [False, True, True]
 
 
@@ -124,8 +138,8 @@ def test_a_part_is_written_below_its_title(tmp_path: Path, title: str) -> None:
 @pytest.mark.parametrize(
     ("place", "shown"),
     [
-        ("2026-02-03, EPYC, 2 cores, load 0.3.", "2026-02-03, load 0.3."),
-        ("2026-02-03, Xeon, 2 cores, load 0.3.", "2026-02-03, Xeon, 2 cores, load 0.3."),
+        ("2026-02-03, EPYC, 2 cores, load 0.3", "2026-02-03, load 0.3"),
+        ("2026-02-03, Xeon, 2 cores, load 0.3", "2026-02-03, Xeon, 2 cores, load 0.3"),
     ],
 )
 def test_a_part_repeats_no_machine(tmp_path: Path, place: str, shown: str) -> None:
@@ -133,9 +147,9 @@ def test_a_part_repeats_no_machine(tmp_path: Path, place: str, shown: str) -> No
     page = tmp_path / "page.md"
     begin, end = "<!-- a: begin -->\n", "<!-- a: end -->\n"
     page.write_text(f"{begin}Measured on: 2026-02-01, EPYC, 2 cores, load 0.1.\n{end}")
-    rewrite_part("a", "One", "new\n", page, place=f"Measured on: {place}\n")
+    rewrite_part("a", "One", "new\n", page, place=place)
 
-    assert f"### One\n\nMeasured on: {shown}\n\nnew\n" in page.read_text()
+    assert f"### One\n\n{shown}.\n\nnew\n" in page.read_text()
 
 
 @pytest.mark.parametrize("section", ["make bench", "make eval"])

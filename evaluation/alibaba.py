@@ -14,7 +14,6 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from measured import table
 from rightsizer.agent.replay import DeviceSummary, replay
 from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
@@ -60,21 +59,15 @@ def evaluate(folder: Path) -> Iterator[str]:
     replayed = Counter[str]()
     for summary in found.values():
         replayed.update(_kinds(summary))
-    yield table(
-        [
-            ("pods", str(len(pods)), str(len(found))),
-            ("pods whose states sum to their wall time exactly", "", f"{len(exact)}"),
-            *(
-                (f"hours {kind}", f"{hours[kind] / _SECOND / 3600:.3f}", _hours(replayed[kind]))
-                for kind in _KINDS
-            ),
-            ("largest difference of a pod and kind, seconds", "", f"{worst / _SECOND:g}"),
-        ],
-        ("", "straight from the rows", "replayed"),
+    of_kinds = (f"{kind} {_hours(hours[kind])}, {_hours(replayed[kind])}" for kind in _KINDS)
+    yield (
+        f"{len(pods)} pods, {len(found)} replayed, {len(exact)} with states that sum to their wall "
+        f"time exactly. Hours straight from the rows, and replayed: {'; '.join(of_kinds)}. "
+        f"Largest difference of a pod and kind: {worst / _SECOND:g} s.\n"
     )
     complaints = Counter(finding.rule for finding in result.findings if finding.is_actionable)
     said = ", ".join(f"{rule}: {count}" for rule, count in sorted(complaints.items())) or "none"
-    yield f"\nFindings over the whole trace: {said}. Advice opened: {len(result.advice)}.\n"
+    yield f"Findings over the whole trace: {said}. Advice opened: {len(result.advice)}.\n"
 
 
 _KINDS: Final = ("idle_empty", "idle_held", "unknown", "at_work")

@@ -111,7 +111,7 @@ class Confusion:
         return sum(map(self.f1, self.states)) / max(1, len(self.states))
 
     def score_rows(self) -> Iterable[tuple[str, ...]]:
-        """State, hours, precision, recall, F1 of each."""
+        """State, hours, precision, recall of each."""
         for state in self.states:
             precision = self.precision(state)
             yield (
@@ -119,7 +119,6 @@ class Confusion:
                 f"{seconds(self._sum(truth=state)) / 3600:.1f}",
                 "never called" if precision is None else f"{precision:.3f}",
                 f"{self.recall(state):.3f}",
-                f"{self.f1(state):.3f}",
             )
 
     def mistakes(self, most: int) -> Iterable[tuple[str, ...]]:

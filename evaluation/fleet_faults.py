@@ -5,7 +5,6 @@ same names. A fault counts as found by open advice on its GPUs with a reason tha
 """
 
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from itertools import product
 from pathlib import Path
@@ -30,7 +29,7 @@ _Key = tuple[str, int]
 
 def evaluate(_: Options) -> Iterator[str]:
     """Recall, false advice and abstentions by store, scrape interval and style of labels."""
-    began, gpus = time.perf_counter(), planted_gpus()
+    gpus = planted_gpus()
     decoys = sum(plant.is_decoy for plant in PLANTS)
     yield (
         f"{len(gpus)} GPUs on {len({(gpu.style, gpu.node) for gpu in gpus})} nodes of "
@@ -70,7 +69,6 @@ def evaluate(_: Options) -> Iterator[str]:
         f"\nRecommendations of one store alone: {', '.join(alone)}; of one run or of its shards "
         f"alone: {sum(apart.values())}."
     )
-    yield f"\nAll of this took {time.perf_counter() - began:.0f} s.\n"
 
 
 def _rows(scores: Mapping[_Key, Score]) -> Iterator[tuple[str, ...]]:

@@ -129,20 +129,13 @@ def evaluate(_: Options) -> Iterator[str]:
     )
     counts = [(str(kind), str(month.count(kind))) for kind in AdviceEventKind]
     flaps = month.flaps / month.entity_days
-    yield table(
-        [
-            *counts,
-            ("annotations on the wall", str(len(wall.annotations))),
-            ("openings and points", str(month.count(AdviceEventKind.OPENED) + month.points)),
-            (
-                "annotations made twice, or ended without a beginning",
-                f"{wall.twice + wall.unknown}",
-            ),
-            ("flaps for each entity-day", f"{flaps:.4f}"),
-        ],
-        ("what", "how often"),
-    )
-    yield ""
+    counts += [
+        ("annotations on the wall", str(len(wall.annotations))),
+        ("openings and points", str(month.count(AdviceEventKind.OPENED) + month.points)),
+        ("annotations made twice, or ended without a beginning", f"{wall.twice + wall.unknown}"),
+        ("flaps for each entity-day", f"{flaps:.4f}"),
+    ]
+    yield f"{'; '.join(map(': '.join, counts)).capitalize()}.\n"
     yield as_rows(table(_rows(month), ("workload", "what", "reason", "on days")) + "\n")
 
 

@@ -56,7 +56,6 @@ def evaluate(options: Options) -> Iterator[str]:
         yield f"Skipped: RIGHTSIZER_TRUTH does not name a folder with `{FILE}`.\n"
         return
     rows = _read(options.truth / FILE)
-    yield "Derived from MLCommons results; ratios are not verified by MLCommons.\n"
     baselines = ("SM share", "p90", f"x {_GAIN:g}", "p90")
     headings = ("slices", "rows", "ours", "p90", *baselines, "covered", "")
     yield summarized(_lines(rows), headings, sums_up=_is_shown)

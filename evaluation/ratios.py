@@ -71,7 +71,6 @@ def evaluate(options: Options) -> Iterator[str]:
     if options.truth is None or not (options.truth / FILE).is_file():
         yield f"Skipped: RIGHTSIZER_TRUTH does not name a folder with `{FILE}`.\n"
         return
-    yield "Derived from MLCommons results; ratios are not verified by MLCommons.\n"
     for activity in WorkloadActivity:
         cells = read_cells(options.truth / FILE, activity)
         judged = list(left_out(cells, activity))

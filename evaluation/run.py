@@ -73,8 +73,8 @@ def main(arguments: Sequence[str]) -> int:
         scenarios=asked.scenarios or Options().scenarios,
     )
     only = asked.only or (LABELED if asked.scenarios else "")
-    place = f"Measured on: {machine()}.\n"
-    print(place, flush=True)
+    place = machine()
+    print(f"Measured on: {place}.\n", flush=True)
     parts: dict[str, str] = {}
     chosen = [each for each in EVALUATIONS if only.lower() in each[0].lower()]
     began = time.monotonic()
@@ -89,7 +89,7 @@ def main(arguments: Sequence[str]) -> int:
             rewrite_part("make eval", title, parts[title], place=place)
     if not only and not asked.dry:
         whole = (f"### {title}\n\n{text}" for title, text in parts.items())
-        rewrite("make eval", "\n".join((place, *whole)))
+        rewrite("make eval", "\n".join((f"Measured on: {place}.\n", *whole)))
     elif not asked.write:
         print(f"{DOCUMENT.name} stays as it is.")
     return 0

@@ -104,11 +104,8 @@ def by_state(total: Scores) -> Iterator[str]:
         plain, other = (total.confusions[OURS, tier, rough] for rough in (False, True))
         after = {row[0]: row[2:] for row in other.score_rows()}
         states = summarized(
-            ((*row, *after.get(row[0], ("", "", ""))) for row in plain.score_rows()),
-            (
-                *("state", "hours", "precision", "recall", "F1"),
-                *("disturbed: precision", "recall", "F1"),
-            ),
+            ((*row, *after.get(row[0], ("", ""))) for row in plain.score_rows()),
+            ("state", "hours", "precision", "recall", "disturbed: precision", "recall"),
             sums_up=_is_below,
         )
         text = f"#### States, {tier} tier\n\n{states}\n{_OTHERS}"

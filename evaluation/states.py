@@ -22,15 +22,14 @@ __all__ = ["evaluate"]
 
 _SUFFIXES: Final = (".yaml", ".yml")
 _HOW: Final = """\
-The truth of a second is the label of the generator's phase, as the scenario's file has it.
-Generator and classifier share the catalogue's boards, the names of signals, and their authors' idea
-of what limits a kernel: a score of 1 means that this idea is consistent, not that it is true. Each
-seed changes kernels by an eighth, and the length of phases and what busy kernels leave unused by a
-third.
+Truth is the label of the generator's phase. Generator and classifier share boards, signals and
+their authors' idea of what limits a kernel: a score of 1 means that this idea is consistent, not
+that it is true. Each seed changes kernels by an eighth, and the length of phases and what busy
+kernels leave unused by a third.
 
 Disturbed: counters lag by up to 3 s, gains are off by 4% (power 2%) with as much noise, the memory
 controller shows part of the traffic, one value in 50 and one reading in 100 is missing, clocks
-jitter by a tenth of the interval. DCGM's counters replace GPM where a datacenter board has none.
+jitter by a tenth of the interval. DCGM's counters replace GPM where a board has none.
 """
 
 Run = tuple[Path, int]

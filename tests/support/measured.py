@@ -1,4 +1,4 @@
-"""Measured values of commands, as a table and as a section of docs/benchmarks.md."""
+"""Measured values of commands, as lists and tables of sections of docs/benchmarks.md."""
 
 import os
 import platform
@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,7 @@ __all__ = [
     "DOCUMENT",
     "Figure",
     "as_rows",
+    "listed",
     "machine",
     "quantile",
     "rewrite",
@@ -26,7 +28,6 @@ __all__ = [
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 _MACHINE: Final = re.compile(r"(?<=\d{4}-\d\d-\d\d), .*(?=, load )")
 """In what `machine` says, between the day and the load."""
-_HEADINGS: Final = ("what", "measured", "at most", "")
 _SPACE: Final = re.compile(r"\n{3,}")
 _ROWS: Final = re.compile(r"<!-- rows: begin -->\n(.*?)<!-- rows: end -->\n?", re.DOTALL)
 
@@ -50,15 +51,25 @@ class Figure:
         """Whether it is below the promised maximum, if any."""
         return self.ceiling is None or (self.value is not None and self.value <= self.ceiling)
 
-    @property
-    def cells(self) -> tuple[str, ...]:
-        """The line of a table."""
-        verdict = "" if self.ceiling is None else ("pass" if self.is_met else "FAIL")
-        note = "; ".join(filter(None, (verdict, self.note)))
-        return self.what, _spell(self.value, self.unit), _spell(self.ceiling, self.unit), note
+    def __str__(self) -> str:
+        """The value, what was promised, and the note."""
+        value = _spell(self.value, self.unit)
+        ceiling = _spell(self.ceiling, self.unit)
+        remarks = "; ".join(filter(None, (f"at most {ceiling}" if ceiling else "", self.note)))
+        shown = value if self.is_met else f"**{value} FAIL**".replace("** ", "**")
+        return " ".join(filter(None, (shown, f"({remarks})" if remarks else "")))
 
 
-def table(rows: Iterable[Sequence[str]], headings: Sequence[str] = _HEADINGS) -> str:
+def listed(figures: Iterable[Figure]) -> str:
+    """A Markdown list; figures of one thing, named before a colon, are one item."""
+    lines = []
+    for thing, several in groupby(figures, lambda each: each.what.partition(": ")[0]):
+        parts = [f"{each.what.partition(': ')[2]}: {each}".removeprefix(": ") for each in several]
+        lines.append(f"- {thing}: {'; '.join(parts)}")
+    return "\n".join(lines)
+
+
+def table(rows: Iterable[Sequence[str]], headings: Sequence[str]) -> str:
     """A Markdown table with aligned columns."""
     lines = [tuple(headings), *(tuple(row) for row in rows)]
     widths = [max(len(line[at]) for line in lines) for at in range(len(headings))]
@@ -146,7 +157,7 @@ def rewrite_part(
         title: Heading of the part.
         text: Below the heading.
         path: The document.
-        place: Where and when it was measured; the section's own machine is not repeated.
+        place: `machine()` of the measurement; the section's own machine is not repeated.
 
     Raises:
         ValueError: the document has no such section.
@@ -154,7 +165,7 @@ def rewrite_part(
     _, former, _ = _section(section, path)
     if place:
         whole, _, _ = former.partition("\n")
-        text = f"{_without_machine(place, whole)}\n{text}"
+        text = f"{_without_machine(place, whole)}.\n\n{text}"
     heading = f"### {title}\n"
     before, _, rest = former.partition(heading)
     _, mark, after = rest.partition("\n### ")
