@@ -1,6 +1,8 @@
 """The chart in a real Helm: it equals kustomize's output, and refuses invalid values."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -8,6 +10,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from agent_process import agent_process, eventually
 from helm_chart import CHART, refusal, rendered, values_of
 from json_schema import faults
 from kubernetes_manifests import KUBERNETES, built, built_from, named
@@ -37,6 +40,9 @@ EVERYTHING: Final = {
     "podLabels": {"team": "platform"},
     "podMonitor": {"enabled": True},
     "priorityClassName": "system-node-critical",
+    "volumes": [{"name": "prices", "configMap": {"name": "prices"}}],
+    "volumeMounts": [{"name": "prices", "mountPath": "/etc/prices"}],
+    "web": {"secret": "rightsizer-web"},
 }
 SITE: Final = {"image": {"repository": "registry.internal/gpu/rightsizer", "tag": "1.2.3"}}
 
@@ -99,6 +105,7 @@ def test_it_makes_the_fleet_as_kustomize_does() -> None:
         ("default-runtime", {"runtimeClassName": ""}),
         ("mig", {"mig": {"enabled": True}}),
         ("node-labels", {"nodeLabels": {"enabled": True}}),
+        ("web", {"web": {"secret": "rightsizer-web"}}),
     ],
 )
 def test_a_value_does_what_a_component_does(component: str, values: dict[str, Any]) -> None:
@@ -144,6 +151,81 @@ def test_a_site_sets_its_registry_and_labels() -> None:
         assert pod["imagePullSecrets"] == [{"name": "registry"}]
     assert pods[0]["priorityClassName"] == "system-node-critical"
     assert named(objects, "PrometheusRule")["metadata"]["labels"]["release"] == labels["release"]
+
+
+def test_alerts_lead_to_the_pages_of_the_site() -> None:
+    """Every address of a runbook and a dashboard, and expressions stay as they are."""
+    site = {"documentation": "https://git.internal/gpu/docs", "grafana": "https://grafana.internal"}
+    mine, before = (
+        named(rendered(values), "PrometheusRule")["spec"]["groups"]
+        for values in ({"prometheusRule": site}, {})
+    )
+    alerts = [rule for group in mine for rule in group["rules"] if "alert" in rule]
+    assert len(alerts) > 30
+    for alert in alerts:
+        name, links = alert["alert"], alert["annotations"]
+        assert links["runbook_url"] == f"{site['documentation']}/runbooks/{name}.md"
+        assert links["dashboard_url"].startswith(f"{site['grafana']}/d/rightsizer-")
+    expressions = [
+        [rule["expr"] for group in groups for rule in group["rules"]] for groups in (mine, before)
+    ]
+    assert expressions[0] == expressions[1]
+
+
+def test_files_of_the_site_are_mounted() -> None:
+    """Secrets of the agent and of the fleet, beside what they have."""
+    more = {
+        "volumes": [{"name": "store", "secret": {"secretName": "store"}}],
+        "volumeMounts": [{"name": "store", "mountPath": "/run/secrets/store", "readOnly": True}],
+    }
+    with_them = rendered({**more, "fleet": {"enabled": True, **more}})
+    without = rendered({"fleet": {"enabled": True}})
+    for kind in ("DaemonSet", "Deployment"):
+        mine, before = (
+            named(each, kind)["spec"]["template"]["spec"] for each in (with_them, without)
+        )
+        assert mine["volumes"] == before["volumes"] + more["volumes"]
+        mounts = before["containers"][0]["volumeMounts"] + more["volumeMounts"]
+        assert mine["containers"][0]["volumeMounts"] == mounts
+
+
+def test_prometheus_logs_in_as_the_endpoint_says() -> None:
+    """In the form of the operator's schema."""
+    secret = {"name": "rightsizer-scrape", "key": "password"}
+    endpoint = {"scheme": "https", "basicAuth": {"password": secret}}
+    values = {"serviceMonitor": {"endpoint": endpoint}}
+    (found,) = named(rendered(values), "ServiceMonitor")["spec"]["endpoints"]
+    assert found["scheme"] == "https"
+    assert found["basicAuth"] == endpoint["basicAuth"]
+    assert found["port"] == "metrics"
+
+
+def test_probes_work_behind_users(tmp_path: Path) -> None:
+    """The kubelet cannot log in; the rendered commands ask a real agent over its socket."""
+    (tmp_path / "web.yml").write_text(
+        "basic_auth_users: {ana: $2y$04$abcdefghijklmnopqrstuOFQTKgVuF6Fmd5HZwE8vYJKfWRQmzV2e}\n"
+    )
+    config = f"web: {{config_file: web.yml}}\npath: {{api_socket: {tmp_path}/api.sock}}\n"
+    simulated = "sources: {simulated: {scenario: single-h100}}\nhistory: {path: ''}\n"
+    pod = named(rendered({"web": {"secret": "rightsizer-web"}}), "DaemonSet")
+    container = pod["spec"]["template"]["spec"]["containers"][0]
+    probes = [container[name]["exec"]["command"] for name in ("livenessProbe", "readinessProbe")]
+    with agent_process(
+        tmp_path,
+        "--web.listen-address=127.0.0.1:0",
+        config=config + simulated,
+        answers=lambda _: (tmp_path / "api.sock").exists(),
+    ) as agent:
+        assert agent.get("/-/healthy")[0] == 401
+        for program, flag, code in probes:
+            assert (program, flag) == ("python", "-c")
+            own = code.replace("/run/rightsizer", str(tmp_path))
+            eventually(lambda own=own: _status(own) == 0)
+        assert _status(own.replace("/-/ready", "/-/absent")) == 1
+
+
+def _status(code: str) -> int:
+    return subprocess.run([sys.executable, "-c", code], check=False).returncode
 
 
 def test_the_image_of_the_fleet_may_lie_elsewhere() -> None:

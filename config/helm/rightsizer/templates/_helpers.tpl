@@ -19,3 +19,22 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
+
+{{/* A probe of the agent: by HTTP, or over the local socket where TLS or passwords stand before it. */}}
+{{- define "rightsizer.probe" -}}
+{{- if .web.secret -}}
+exec:
+  command:
+    - python
+    - -c
+    - |
+      import socket, sys
+      s = socket.socket(socket.AF_UNIX)
+      s.settimeout(4)
+      s.connect("/run/rightsizer/api.sock")
+      s.sendall(b"GET {{ .path }} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+      sys.exit(b" 200 " not in s.recv(64))
+{{- else -}}
+httpGet: {path: {{ .path }}, port: metrics}
+{{- end }}
+{{- end }}
