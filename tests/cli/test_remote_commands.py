@@ -24,6 +24,7 @@ import pytest
 from rich.console import Console
 from structlog.testing import capture_logs
 
+from advice_history import keep_advice
 from fake_ledger import FakeLedger
 from publish_reports import node_report
 from rightsizer.advice.policy import RuleTree
@@ -154,7 +155,7 @@ def test_advice_of_an_agent_far_away(place: Place, capsys: Captured) -> None:
 
 
 def test_agent_of_this_node_needs_no_address(place: Place, capsys: Captured) -> None:
-    """Where no history is kept, the addresses of the configuration are asked."""
+    """Where no history is kept, or another one, the addresses of the configuration are asked."""
     address = place.url(is_open=True).removeprefix("http://127.0.0.1")
     file = place.folder / "rightsizer.yaml"
     file.write_text(
@@ -171,6 +172,9 @@ def test_agent_of_this_node_needs_no_address(place: Place, capsys: Captured) -> 
     assert "Claimed by ana: " in said
     assert said.endswith("recommendations are open. 'rightsizer explain ID' tells why.\n")
     assert main(["explain", "nothing", *config]) != 0
+    keep_advice(place.folder / "none.db")  # A history of another agent.
+    assert main(["explain", found, *config]) == 0
+    assert main(["explain", "nothing", *config]) == 2
     assert "there is no advice 'nothing'" in capsys.readouterr().err
 
 

@@ -5,6 +5,8 @@ import getpass
 import json
 import os
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from operator import methodcaller
@@ -30,7 +32,7 @@ from rightsizer.fleet.settings import FleetConfig
 from rightsizer.io.local import LocalClient
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
-from rightsizer.model.errors import HistoryError
+from rightsizer.model.errors import HistoryError, RightsizerError, UsageError
 from rightsizer.report.json_encoder import JsonObject, encode_advice
 from rightsizer.web.advice_api import ACTS
 
@@ -64,13 +66,33 @@ def _explain(arguments: argparse.Namespace) -> int:
 
 
 def _explained(arguments: argparse.Namespace, settings: Settings) -> JsonObject:
-    try:
-        return explain_offline(history_path(arguments, settings.history), settings, arguments.id)
-    except HistoryError as error:
+    path = history_path(arguments, settings.history)
+
+    def asked(error: HistoryError) -> JsonObject:
         ask, socket = methodcaller("get", _target(arguments.id)), settings.path.api_socket
         document: JsonObject | None = asked_at(socket, ask)
-        asked = [socket] if socket else []
-        return document or ask_node(arguments, settings.web, _explained_by_agent, error, asked)
+        places = [socket] if socket else []
+        return document or ask_node(arguments, settings.web, _explained_by_agent, error, places)
+
+    return _known(arguments, lambda: explain_offline(path, settings, arguments.id), asked)
+
+
+def _known(
+    arguments: argparse.Namespace,
+    offline: Callable[[], JsonObject],
+    asked: Callable[[HistoryError], JsonObject],
+) -> JsonObject:
+    """Return what the history has, else what the agent of this node knows."""
+    try:
+        return offline()
+    except HistoryError as error:
+        return asked(error)
+    except UsageError as unknown:
+        # The agent may keep another history, or none.
+        if not arguments.history_path:
+            with suppress(RightsizerError):
+                return asked(HistoryError(str(unknown)))
+        raise
 
 
 def _explained_by_agent(arguments: argparse.Namespace) -> JsonObject:
@@ -127,13 +149,16 @@ def _of_agent(verb: str, arguments: argparse.Namespace) -> JsonObject:
         return asked
     path = history_path(arguments, settings.history)
     configure_log(settings.log.format, LogLevel.WARNING)
-    try:
-        return encode_advice(
+    places = [str(socket)] if socket else []
+    return _known(
+        arguments,
+        lambda: encode_advice(
             act_offline(path, settings, arguments.id, **_decision(verb, arguments))
-        )
-    except HistoryError as error:
-        places = [str(socket)] if socket else []
-        return ask_node(arguments, settings.web, partial(_asked_over_tcp, verb), error, places)
+        ),
+        lambda error: ask_node(
+            arguments, settings.web, partial(_asked_over_tcp, verb), error, places
+        ),
+    )
 
 
 def _asked_over_tcp(verb: str, arguments: argparse.Namespace) -> JsonObject:
