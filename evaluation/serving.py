@@ -22,7 +22,7 @@ from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import count_parameters
 from rightsizer.sizing.serving import Serving
-from rightsizer.sizing.settings import ServingModelSettings
+from rightsizer.sizing.serving_settings import ServingModelSettings
 
 __all__ = ["beside_peer", "closed_form_ms", "evaluate", "measured_errors"]
 

@@ -7,7 +7,7 @@ from typing import Final, Self
 
 from evaluation.serving_truth import Row
 from rightsizer.sizing.serving import Serving
-from rightsizer.sizing.settings import ServingModelSettings
+from rightsizer.sizing.serving_settings import ServingModelSettings
 from sized import serve
 
 __all__ = ["Constants", "Linear", "fit", "fit_bunching"]

@@ -14,7 +14,7 @@ from measured import quantile, table
 from rightsizer.catalogue.board import Board, OriginKind
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.sizing.estimate import EstimateInterval
-from rightsizer.sizing.settings import ServingModelSettings
+from rightsizer.sizing.serving_settings import ServingModelSettings
 
 __all__ = ["interval_coverage"]
 

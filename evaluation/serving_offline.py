@@ -22,7 +22,7 @@ from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import Parallelism, Precisions, RequestLoad, Requirement
 from rightsizer.sizing.serving import Server, best_concurrency
 from rightsizer.sizing.serving_memory import ServingMemory
-from rightsizer.sizing.settings import ServingModelSettings
+from rightsizer.sizing.serving_settings import ServingModelSettings
 
 __all__ = ["OFFLINE_FILE", "Offline", "best_rate", "distance", "offline_rows", "predicted"]
 

@@ -28,7 +28,7 @@ from rightsizer.sizing.memory import available_bytes
 from rightsizer.sizing.requirement import Parallelism
 from rightsizer.sizing.serving import Server, best_concurrency
 from rightsizer.sizing.serving_memory import ServingMemory
-from rightsizer.sizing.settings import ServingModelSettings
+from rightsizer.sizing.serving_settings import ServingModelSettings
 
 __all__ = [
     "SHARED_EXPERTS",

@@ -22,7 +22,7 @@ from evaluation.serving_truth import FILE, Row, read_rows
 from measured import with_rows
 from profiler_environment import Absent
 from rightsizer.sizing.parameters import NumberFormat
-from rightsizer.sizing.settings import ServingModelSettings
+from rightsizer.sizing.serving_settings import ServingModelSettings
 
 HEADER = (
     "id,silicon_data_source,model_path,system,precision,mode,isl,osl,batch_size,tp_size,pp_size,"

@@ -13,8 +13,8 @@ from rightsizer.catalogue.catalogue import built_in
 from rightsizer.planner.transformer_shape import TransformerDescription, completed_shape
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.requirement import ModelTask, Parallelism, Recompute, Requirement, Training
-from rightsizer.sizing.settings import TrainingSettings
 from rightsizer.sizing.training import training_rate
+from rightsizer.sizing.training_settings import TrainingSettings
 
 __all__ = ["FILE", "evaluate", "refitted"]
 

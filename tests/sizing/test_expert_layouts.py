@@ -13,7 +13,8 @@ from rightsizer.planner.plan_file import plan_of_flags
 from rightsizer.planner.rates import predict_rate
 from rightsizer.sizing.requirement import Parallelism, Requirement
 from rightsizer.sizing.serving_memory import ServingMemory
-from rightsizer.sizing.settings import MemorySettings, ServingModelSettings, SizingSettings
+from rightsizer.sizing.serving_settings import ServingModelSettings
+from rightsizer.sizing.settings import MemorySettings, SizingSettings
 
 Captured = pytest.CaptureFixture[str]
 LOAD = {"input_tokens": 2000, "output_tokens": 500, "requests_per_second": 20}

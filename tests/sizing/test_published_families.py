@@ -18,7 +18,7 @@ from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import NumberFormat, count_parameters
 from rightsizer.sizing.requirement import Parallelism, Precisions
 from rightsizer.sizing.serving_memory import kv_cache, weight_bytes
-from rightsizer.sizing.settings import ServingModelSettings
+from rightsizer.sizing.serving_settings import ServingModelSettings
 
 GPT_OSS = {
     "quantization_config": {

@@ -15,7 +15,7 @@ from rightsizer.sizing.requirement import Parallelism, Precisions, RequestLoad, 
 from rightsizer.sizing.roofline import Bound
 from rightsizer.sizing.serving import Server, best_concurrency
 from rightsizer.sizing.serving_memory import ServingMemory
-from rightsizer.sizing.settings import ServingModelSettings
+from rightsizer.sizing.serving_settings import ServingModelSettings
 from sized import serve
 
 BOARDS = built_in().boards

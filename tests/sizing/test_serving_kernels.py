@@ -12,7 +12,7 @@ from rightsizer.sizing.requirement import Lora, Parallelism, Precisions, Request
 from rightsizer.sizing.roofline import Bound
 from rightsizer.sizing.serving import Server
 from rightsizer.sizing.serving_memory import ServingMemory
-from rightsizer.sizing.settings import ServingModelSettings
+from rightsizer.sizing.serving_settings import ServingModelSettings
 from sized import serve
 
 H100 = built_in().boards["H100-SXM5-80GB"]

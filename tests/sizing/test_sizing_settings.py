@@ -3,19 +3,17 @@
 from dataclasses import replace
 from typing import Final
 
+import pytest
+
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.prices_file import built_in_prices
 from rightsizer.planner.candidate import PlanCandidate
 from rightsizer.planner.planner import Planner
 from rightsizer.sizing.place import find_place
 from rightsizer.sizing.requirement import LoadGrowth, ModelTask, RequestLoad, Requirement, Training
-from rightsizer.sizing.settings import (
-    CostSettings,
-    MemorySettings,
-    ServingModelSettings,
-    SizingSettings,
-    TrainingSettings,
-)
+from rightsizer.sizing.serving_settings import ServingModelSettings
+from rightsizer.sizing.settings import CostSettings, MemorySettings, SizingSettings
+from rightsizer.sizing.training_settings import TrainingSettings
 from sizing_models import published
 
 USUAL: Final = SizingSettings()
@@ -51,6 +49,23 @@ def test_serving_settings_reach_latencies() -> None:
     assert found.rate.tpot_ms is not None
     assert usual.rate.tpot_ms is not None
     assert found.rate.tpot_ms.value > 2 * usual.rate.tpot_ms.value
+
+
+def test_the_accepted_share_of_proposed_tokens_reaches_rate_and_answer() -> None:
+    """Unless a load has its own; the answer says how many a step makes."""
+    load = RequestLoad(concurrency=16, speculative_tokens=2)
+    asked = replace(SERVING, load=load)
+    own = replace(USUAL, serving=ServingModelSettings(token_acceptance_ratio=0.5))
+    plans = [Planner(built_in(), built_in_prices(), each).plan(asked) for each in (own, USUAL)]
+    lower, usual = (plan.requirement.load.tokens_per_step for plan in plans)
+    stated = replace(asked, load=replace(load, acceptance_ratio=0.6))
+
+    assert (lower, usual) == (pytest.approx(1.75), pytest.approx(2.3125))
+    rates = [plan.candidates[0].rate.tokens_per_second for plan in plans]
+    assert rates[0] is not None
+    assert rates[1] is not None
+    assert rates[0].value < 0.85 * rates[1].value
+    assert best(stated, own).rate == best(stated).rate
 
 
 def test_training_settings_reach_the_rate() -> None:

@@ -15,7 +15,7 @@ from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import NumberFormat, count_parameters
 from rightsizer.sizing.requirement import Parallelism, Precisions
 from rightsizer.sizing.serving_memory import kv_cache
-from rightsizer.sizing.settings import ServingModelSettings
+from rightsizer.sizing.serving_settings import ServingModelSettings
 
 V3_2 = MORE_PUBLISHED["DeepSeek-V3.2"].config
 GLM = MORE_PUBLISHED["GLM-5"].config

@@ -30,9 +30,9 @@ def rate(path: Path, capsys: Captured, **load: float) -> float:
 def test_a_step_adds_one_token_and_those_accepted(proposed: int, accepted: float) -> None:
     """Engines count the accepted of all proposed; by default later ones are accepted less."""
     load = RequestLoad(speculative_tokens=proposed, acceptance_ratio=accepted)
-    usual = RequestLoad(speculative_tokens=proposed)
+    usual = RequestLoad(speculative_tokens=proposed).accepting(0.75)
 
-    assert load.tokens_per_step == pytest.approx(1.0 + proposed * accepted)
+    assert load.accepting(0.75).tokens_per_step == pytest.approx(1.0 + proposed * accepted)
     assert usual.tokens_per_step == pytest.approx(sum(0.75**place for place in range(proposed + 1)))
 
 

@@ -19,7 +19,7 @@ from rightsizer.sizing.models import Transformer, UnreadParameters
 from rightsizer.sizing.parameters import NumberFormat, count_parameters
 from rightsizer.sizing.requirement import Parallelism, Precisions
 from rightsizer.sizing.serving_memory import weight_bytes
-from rightsizer.sizing.settings import ServingModelSettings
+from rightsizer.sizing.serving_settings import ServingModelSettings
 
 GEMMA = MULTIMODAL["gemma-3-4b"].config
 TOWER = 419_816_304

@@ -6,7 +6,8 @@ from rightsizer.sizing.memory import training_memory
 from rightsizer.sizing.requirement import Parallelism, Requirement
 from rightsizer.sizing.serving import Server, Serving
 from rightsizer.sizing.serving_memory import ServingMemory
-from rightsizer.sizing.settings import MemorySettings, ServingModelSettings
+from rightsizer.sizing.serving_settings import ServingModelSettings
+from rightsizer.sizing.settings import MemorySettings
 
 
 def estimate_memory(

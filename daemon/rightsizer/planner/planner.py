@@ -97,6 +97,8 @@ class Planner:
     def plan(self, requirement: Requirement) -> GpuPlan:
         """Return candidates for a requirement."""
         check_requirement(requirement)
+        load = requirement.load.accepting(self.settings.serving.token_acceptance_ratio)
+        requirement = replace(requirement, load=load)
         prices, settings = self._prices(requirement), self.settings.plan
         boards = boards_of(requirement.gpus, self.catalogue)
         if requirement.provider and not requirement.gpus:

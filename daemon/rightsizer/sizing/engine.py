@@ -7,7 +7,7 @@ from typing import Final
 from rightsizer.catalogue.board import Board
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import GIB
-from rightsizer.sizing.settings import ServingModelSettings
+from rightsizer.sizing.serving_settings import ServingModelSettings
 
 _LARGE_BYTES: Final = 70 * GIB
 

@@ -24,7 +24,7 @@ from rightsizer.sizing.roofline import (
     send_seconds,
 )
 from rightsizer.sizing.serving_memory import kv_cache, kv_cache_format, stored_parameters
-from rightsizer.sizing.settings import ServingModelSettings
+from rightsizer.sizing.serving_settings import ServingModelSettings
 
 _BYTE = 1.0
 _BF16_BYTES = 2.0

@@ -6,7 +6,7 @@ from enum import StrEnum
 from functools import cache
 from typing import Final
 
-from rightsizer.model.frozen import asdict, dataclass, field
+from rightsizer.model.frozen import asdict, dataclass, field, replace
 from rightsizer.model.table import table_rows
 from rightsizer.sizing.engine import ServingEngine
 from rightsizer.sizing.models import Diffusion, Model, RecommenderModel, Transformer
@@ -113,10 +113,6 @@ class Precisions:
     """By default as required by the optimizer."""
 
 
-_ACCEPTED: Final = 0.75
-"""Assumed, below the 0.85 to 0.9 of DeepSeek-V3's head (arXiv:2412.19437, section 5.4.3)."""
-
-
 @dataclass(frozen=True, slots=True)
 class RequestLoad:
     """Load of a served model."""
@@ -153,7 +149,8 @@ class RequestLoad:
     speculative_tokens: float = 0.0
     """Tokens that a draft head proposes in each step, for the model to verify together."""
     acceptance_ratio: float | None = None
-    """Accepted fraction of all proposed tokens, as engines count it."""
+    """Accepted fraction of all proposed tokens, as engines count it; by default from the
+    settings."""
     adapters: float = 0.0
     """LoRA adapters in memory beside the model; requests choose among them evenly."""
 
@@ -165,15 +162,20 @@ class RequestLoad:
 
     @property
     def tokens_per_step(self) -> float:
-        """Mean number of tokens that a step adds to an answer.
+        """Mean number of tokens that a step adds to an answer."""
+        return 1.0 + self.speculative_tokens * (self.acceptance_ratio or 0.0)
 
-        Without an acceptance, each token is accepted with a fixed chance if those before it are
-        (arXiv:2211.17192, equation 1).
+    def accepting(self, token_acceptance_ratio: float) -> "RequestLoad":
+        """Load in which each token has this chance if those before it are accepted.
+
+        A load keeps an acceptance of its own (arXiv:2211.17192, equation 1).
         """
-        proposed, accepted = self.speculative_tokens, self.acceptance_ratio
-        if accepted is not None:
-            return 1.0 + proposed * accepted
-        return (1.0 - math.pow(_ACCEPTED, proposed + 1.0)) / (1.0 - _ACCEPTED)
+        proposed = self.speculative_tokens
+        if not proposed or self.acceptance_ratio is not None:
+            return self
+        refused = 1.0 - token_acceptance_ratio
+        made = (1.0 - math.pow(token_acceptance_ratio, proposed + 1.0)) / refused
+        return replace(self, acceptance_ratio=(made - 1.0) / proposed)
 
     @property
     def has_targets(self) -> bool:

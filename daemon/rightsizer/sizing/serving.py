@@ -17,7 +17,7 @@ from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.requirement import Parallelism
 from rightsizer.sizing.roofline import Bound, PassCost, joined_gpus
 from rightsizer.sizing.serving_memory import ServingMemory
-from rightsizer.sizing.settings import ServingErrorSettings, ServingModelSettings
+from rightsizer.sizing.serving_settings import ServingErrorSettings, ServingModelSettings
 
 _HALVINGS: Final = 12
 _BATCH_TOKENS: Final = 8192
@@ -148,7 +148,8 @@ class Server:
             # Their batches contain no answers beside prompts.
             settings = replace(settings, chunk_tokens=_BATCH_TOKENS)
         self.settings = settings = engine_settings(settings, requirement.engine, board)
-        self.memory, self.available_bytes, self.load = memory, available_bytes, requirement.load
+        self.memory, self.available_bytes = memory, available_bytes
+        self.load = requirement.load.accepting(settings.token_acceptance_ratio)
         adapters = Adapters(requirement.load.adapters, memory.adapter_bytes)
         self.forward = ForwardPass(
             model, requirement.precision, board, memory.layout, settings, adapters=adapters

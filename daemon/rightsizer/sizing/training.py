@@ -31,7 +31,8 @@ from rightsizer.sizing.roofline import (
 )
 from rightsizer.sizing.sample_rate import sample_step
 from rightsizer.sizing.serving_memory import adapted_widths
-from rightsizer.sizing.settings import SampleSettings, TrainingSettings
+from rightsizer.sizing.settings import SampleSettings
+from rightsizer.sizing.training_settings import TrainingSettings
 
 _PASSES: Final = 2.0
 """Through all weights: forward and backward."""
