@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.sizing.roofline import all_reduce_seconds, group_sum_seconds, send_seconds
+from rightsizer.sizing.collectives import ServerLinks, all_reduce_seconds, send_seconds
 
 BOARDS = built_in().boards
 H100, B200, L40S = BOARDS["H100-SXM5-80GB"], BOARDS["B200"], BOARDS["L40S"]
@@ -45,8 +45,40 @@ def test_sums_beyond_a_server_cross_the_network() -> None:
     """Sixteen H100 sum within each of two servers, exchange an eighth, then sum within again."""
     inside, network = all_reduce_seconds(H100, 8, 1e9), 1e9 / 8 / 50e9
 
-    assert group_sum_seconds(H100, 8, 1e9, 50e9) == inside
-    assert group_sum_seconds(H100, 16, 1e9, 50e9) == pytest.approx(inside + network, rel=0.02)
+    links = ServerLinks(H100, 50e9)
+
+    assert links.sum_seconds(8, 1e9) == inside
+    assert links.sum_seconds(16, 1e9) == pytest.approx(inside + network, rel=0.02)
+
+
+def test_replicas_that_lie_partly_in_one_server_sum_there_first() -> None:
+    """Sixteen replicas of four tensor parallel GPUs each fill eight servers, two in each."""
+    links, payload = ServerLinks(H100, 50e9), 1e9
+    inside = all_reduce_seconds(H100, 2, payload)
+    network = 2 * 7 / 8 * (payload / 2) / 50e9
+    apart = links.sum_seconds(2, payload, apart=8)
+
+    assert links.sum_seconds(16, payload, apart=4) == pytest.approx(inside + network, rel=0.01)
+    assert apart == pytest.approx(payload / 50e9, rel=0.01)
+
+
+def test_links_of_a_rack_replace_the_network() -> None:
+    """NVLink joins 72 GB200: 64 GPUs sum, and eight stages of eight hand on, without a network."""
+    fast, slow = (ServerLinks(BOARDS["GB200"], rate) for rate in (50e9, 1e9))
+
+    assert fast.joined == 72
+    assert fast.sum_seconds(64, 1e9) == slow.sum_seconds(64, 1e9)
+    assert fast.stage_seconds(8, 8, 1e9) == slow.stage_seconds(8, 8, 1e9)
+    assert fast.sum_seconds(128, 1e9) < slow.sum_seconds(128, 1e9)
+
+
+def test_stages_hand_on_over_the_network_where_a_server_ends() -> None:
+    """Four stages of four H100 fill two servers; each of the four ranks sends its part."""
+    links = ServerLinks(H100, 50e9)
+    seconds = links.stage_seconds(4, 4, 1e9)
+
+    assert seconds == pytest.approx(2 * send_seconds(H100, 1e9) + 1e-5 + 1e9 / 4 / 50e9)
+    assert links.stage_seconds(1, 8, 1e9) == 0.0
 
 
 def test_a_group_between_those_measured_counts_as_the_next_larger() -> None:

@@ -10,12 +10,15 @@ import pytest
 
 from plan_answers import answer
 from rightsizer.catalogue.catalogue import built_in
+from rightsizer.catalogue.prices_file import built_in_prices
 from rightsizer.cli.main import main
 from rightsizer.planner.plan_file import plan_of_flags
+from rightsizer.planner.planner import Planner
 from rightsizer.sizing.requirement import Parallelism, Requirement
 from rightsizer.sizing.serving import Server
 from rightsizer.sizing.serving_memory import ServingMemory
-from rightsizer.sizing.settings import MemorySettings
+from rightsizer.sizing.serving_settings import ServingModelSettings
+from rightsizer.sizing.settings import MemorySettings, SizingSettings
 
 Captured = pytest.CaptureFixture[str]
 LONG = {"in": 8000, "out": 300, "requests_per_second": 20, "ttft": "2s", "tpot": "30ms"}
@@ -104,6 +107,22 @@ def test_both_parts_share_the_budget(tmp_path: Path, capsys: Captured) -> None:
 
     assert found["nothing_fits"]
     assert not [each for each in found["alternatives"] if each["kind"] == "disaggregation"]
+
+
+def test_caches_take_the_links_of_a_rack_where_the_network_is_slow() -> None:
+    """NVLink joins both parts on GB200; beyond eight H200 only the network does."""
+    asked = {"model": "llama-3.1-70b", "in": 8000, "out": 300, "rps": 20, "ttft": "2s"}
+    slow = ServingModelSettings(network_bytes_per_second=1e8)
+    planner = Planner(built_in(), built_in_prices(), SizingSettings(serving=slow))
+
+    def is_split(gpus: str) -> bool:
+        (item,) = plan_of_flags({**asked, "tpot": "30ms", "gpus": gpus}).items
+        assert item.requirement is not None
+        found = planner.plan(item.requirement).alternatives
+        return any(each.kind == "disaggregation" for each in found)
+
+    assert is_split("GB200")
+    assert not is_split("H200-SXM-141GB")
 
 
 def test_answers_alone_wait_for_no_prompt() -> None:

@@ -13,7 +13,9 @@ from rightsizer.io.yaml import Document, Place, YamlError, load_yaml, merge_docu
 from rightsizer.model.errors import ConfigurationError
 from rightsizer.model.frozen import dataclass, replace
 
-DROPPED: Final[dict[tuple[str, ...], str]] = {}
+DROPPED: Final[dict[tuple[str, ...], str]] = {
+    ("sizing", "training", "network_ratio"): "set sizing.training.network_bytes_per_second"
+}
 """Keys dropped in this release, by path, with the remedy.
 
 They are ignored with a warning until the next release, which rejects them as unknown: an

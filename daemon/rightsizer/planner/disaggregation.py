@@ -1,6 +1,8 @@
 """Disaggregation: prefill and decode of a served model on GPUs of their own."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from typing import Final
 
 from rightsizer.catalogue.board import Board
 from rightsizer.model.frozen import replace
@@ -8,9 +10,15 @@ from rightsizer.planner.alternatives import Alternative
 from rightsizer.planner.candidate import PlanCandidate
 from rightsizer.planner.figures import dollars
 from rightsizer.planner.search import Search
+from rightsizer.sizing.collectives import joined_gpus
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.requirement import Requirement
 from rightsizer.sizing.serving_memory import kv_cache, kv_cache_format
+
+_LEAST_MS: Final = 1e-9
+"""Where the cache's way takes all the time to the first token: nothing is as fast."""
+_Pair = tuple[PlanCandidate, PlanCandidate]
+"""GPUs for prompts, and for answers."""
 
 
 def disaggregated(
@@ -23,7 +31,8 @@ def disaggregated(
     """Yield the cheapest GPUs for prompts beside others for answers, if that saves anything.
 
     Steps then never wait for prompts, and each part has its own layout. Only for tokens at a rate:
-    without one, neither part has a size. `together` is the best that does both, or `None`.
+    without one, neither part has a size. Caches cross the network, or links where only these are
+    fast enough and join both parts. `together` is the best that does both, or `None`.
     """
     load, rate, model = requirement.load, requirement.requests_per_second, requirement.model
     is_answered = isinstance(model, Transformer) and not model.is_encoder
@@ -32,28 +41,11 @@ def disaggregated(
     cache_bytes = kv_cache(model, kv_cache_format(requirement.precision)).request_bytes(
         load.input_tokens
     )
-    first_ms = load.ttft_ms
-    if first_ms is not None:
-        first_ms -= 1e3 * cache_bytes / network_bytes_per_second
-        if first_ms <= 0.0:
-            return
-    is_open = replace(requirement, parallel=None, tensor=None)
-    # A prompt's first token comes with it, and no draft head follows.
-    asked = replace(
-        load,
-        output_tokens=1.0,
-        tokens_per_second=rate,
-        ttft_ms=first_ms,
-        tpot_ms=None,
-        speculative_tokens=0.0,
-    )
-    prompts = search(replace(is_open, load=asked))
-    answers = search(replace(is_open, load=replace(load, ttft_ms=None, is_prefilled=True)))
-    pairs = [(prompts.best(board), answers.best(board)) for board in boards]
-    pairs = [pair for pair in pairs if all(each.fits for each in pair)]
-    if not pairs:
+    pairs = _pairs(requirement, boards, search, network_bytes_per_second, cache_bytes)
+    pair = min(pairs, key=_price, default=None)
+    if pair is None:
         return
-    first, then = min(pairs, key=_price)
+    first, then = pair
     whole = _price((first, then))
     if together is not None and whole >= _price((together,)):
         return
@@ -63,6 +55,51 @@ def disaggregated(
     change = f"prefill on {_with_layout(first)}, decode on {_with_layout(then)}{cost}"
     sent = f"{rate * cache_bytes / 1e9:.3g} GB/s of KV cache between them"
     yield Alternative("disaggregation", change, then, f"{sent} (disaggregated prefill)", first)
+
+
+def _pairs(
+    requirement: Requirement,
+    boards: Sequence[Board],
+    search: Callable[[Requirement], Search],
+    network_bytes_per_second: float,
+    cache_bytes: float,
+) -> Iterator[_Pair]:
+    """Yield those that fit, a board each."""
+    load = requirement.load
+    is_open = replace(requirement, parallel=None, tensor=None)
+    answers = search(replace(is_open, load=replace(load, ttft_ms=None, is_prefilled=True)))
+
+    @cache
+    def prompts(bytes_per_second: float) -> Search:
+        first_ms = load.ttft_ms
+        if first_ms is not None:
+            first_ms = max(_LEAST_MS, first_ms - 1e3 * cache_bytes / bytes_per_second)
+        # A prompt's first token comes with it, and no draft head follows.
+        asked = replace(
+            load,
+            output_tokens=1.0,
+            tokens_per_second=requirement.requests_per_second,
+            ttft_ms=first_ms,
+            tpot_ms=None,
+            speculative_tokens=0.0,
+        )
+        return search(replace(is_open, load=asked))
+
+    def pair(board: Board, bytes_per_second: float) -> _Pair | None:
+        found = prompts(bytes_per_second).best(board), answers.best(board)
+        return found if all(each.fits for each in found) else None
+
+    def linked(board: Board) -> _Pair | None:
+        if load.ttft_ms is None or board.link_bytes_per_second <= network_bytes_per_second:
+            return None
+        found = pair(board, board.link_bytes_per_second)
+        is_joined = found and sum(each.count for each in found) <= joined_gpus(board)
+        return found if is_joined else None
+
+    for board in boards:
+        found = pair(board, network_bytes_per_second) or linked(board)
+        if found is not None:
+            yield found
 
 
 def _with_layout(candidate: PlanCandidate) -> str:

@@ -30,6 +30,7 @@ from rightsizer.planner.rates import (
 )
 from rightsizer.planner.rental import cheapest_rental
 from rightsizer.planner.requirement_checks import layout_fault
+from rightsizer.sizing.collectives import SERVER_GPUS, joined_gpus
 from rightsizer.sizing.estimate import MemoryEstimate, usable_bytes
 from rightsizer.sizing.memory import available_bytes, training_memory
 from rightsizer.sizing.mig import is_slice
@@ -39,8 +40,6 @@ from rightsizer.sizing.roofline import board_format
 from rightsizer.sizing.serving_memory import ServingMemory
 from rightsizer.sizing.settings import SizingSettings
 
-_NODE_GPUS: Final = 8
-"""Of a usual server, regardless of its links."""
 _PCIE_TENSOR: Final = 2
 _TENSOR: Final = (1, 2, 4, 8)
 _EXPERT_SPREADS: Final = (2, 4, 8, 16, 32, 64)
@@ -58,13 +57,13 @@ _ROUNDING: Final = 1e-9
 _TENTH: Final = 0.1
 
 
-def _layouts(requirement: Requirement, gpu_maximum: int) -> Sequence[Parallelism]:
+def _layouts(requirement: Requirement, gpu_maximum: int, joined: int) -> Sequence[Parallelism]:
     """Return the layouts to try: of one serving replica, or by total GPUs in training.
 
     Serving uses pipeline stages only beyond one server. In training, more replicas help memory
     only if state is sharded over them, and never exceed the sequences of a step. For equal
     numbers of GPUs, layouts with less traffic come first: replicas communicate the least, and
-    tensor parallel ranks wait the least for each other.
+    tensor parallel ranks wait the least for each other. `joined`: GPUs that share links.
     """
     stated = () if requirement.tensor is None else (requirement.tensor,)
     training, trains, replicas = requirement.training, requirement.task.trains, [1]
@@ -78,10 +77,10 @@ def _layouts(requirement: Requirement, gpu_maximum: int) -> Sequence[Parallelism
     layouts = [
         layout
         for stages in _STAGES
-        for tensor in stated or (_TENSOR if trains or stages == 1 else (_NODE_GPUS,))
+        for tensor in stated or (_TENSOR if trains or stages == 1 else (SERVER_GPUS,))
         for data in replicas
         if is_divided or stages * tensor == 1
-        for spread in _spreads(requirement, tensor, data)
+        for spread in _spreads(requirement, tensor, data, joined)
         if (layout := Parallelism(tensor, stages, data, spread)).gpus <= gpu_maximum
         and layout_fault(requirement.model, layout) is None
     ]
@@ -90,15 +89,17 @@ def _layouts(requirement: Requirement, gpu_maximum: int) -> Sequence[Parallelism
     return layouts
 
 
-def _spreads(requirement: Requirement, tensor: int, data: int) -> Sequence[int]:
+def _spreads(requirement: Requirement, tensor: int, data: int, joined: int) -> Sequence[int]:
     """Return over how many replicas to spread the experts of a mixture in training.
 
-    Within a server, over several, and not at all, to be compared.
+    Within a usual server, within one with more GPUs, over several, and not at all, to be compared.
     """
     if not requirement.task.trains or requirement.why_experts_stay:
         return (1,)
-    joined, most = min(data, _NODE_GPUS // tensor), min(data, _EXPERT_SPREADS[-1])
-    return tuple(dict.fromkeys((joined, most, 1)))
+    linked = 2 ** int(math.log2(joined))
+    most = min(data, _EXPERT_SPREADS[-1])
+    within = (min(most, max(1, gpus // tensor)) for gpus in (SERVER_GPUS, linked))
+    return tuple(dict.fromkeys((*within, most, 1)))
 
 
 def _expert_layouts(requirement: Requirement, gpu_maximum: int) -> Sequence[Parallelism]:
@@ -162,7 +163,7 @@ class Search:
         self._sizing, self._settings = settings, settings.plan
         self._headroom = settings.serving.latency_headroom_ratio
         self._expert_layouts = _expert_layouts(requirement, settings.plan.gpu_maximum)
-        self._layouts = _layouts(requirement, settings.plan.gpu_maximum)
+        self._layouts = cache(partial(_layouts, requirement, settings.plan.gpu_maximum))
         memory = settings.memory
         self._serving_memory = cache(partial(ServingMemory, requirement, settings=memory))
         self._training_memory = cache(partial(training_memory, requirement, settings=memory))
@@ -185,8 +186,9 @@ class Search:
     def all(self, board: Board) -> Sequence[PlanCandidate]:
         """Return every compared layout; an unsuitable one if none fits."""
         requirement, trains = self.requirement, self.requirement.task.trains
-        whole = [each for each in self._layouts if not _slice_fault(requirement, board, each)]
-        whole = whole or [*self._layouts]
+        layouts = self._layouts(joined_gpus(board))
+        whole = [each for each in layouts if not _slice_fault(requirement, board, each)]
+        whole = whole or [*layouts]
         if requirement.parallel is not None:
             candidate = self._training_candidate if trains else self._serving_candidate
             found = [candidate(board, requirement.parallel)]
@@ -221,7 +223,7 @@ class Search:
         shared = [
             each
             for each in self._expert_layouts
-            if linked >= min(each.data * each.tensor, _NODE_GPUS)
+            if linked >= min(each.data * each.tensor, SERVER_GPUS)
             and not _slice_fault(self.requirement, board, each)
         ]
         found = [*self._fitting(board, possible), *self._fitting(board, shared)]

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from rightsizer.catalogue.board import Board, Precision
 from rightsizer.model.frozen import replace
+from rightsizer.sizing.collectives import ServerLinks, all_reduce_seconds, other_servers
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import (
     NumberFormat,
@@ -15,13 +16,8 @@ from rightsizer.sizing.parameters import (
 from rightsizer.sizing.requirement import Parallelism, Precisions
 from rightsizer.sizing.roofline import (
     PassCost,
-    all_reduce_seconds,
     compute_format,
-    group_sum_seconds,
-    joined_gpus,
     matrix_flops_per_second,
-    other_servers,
-    send_seconds,
 )
 from rightsizer.sizing.serving_memory import kv_cache, kv_cache_format, stored_parameters
 from rightsizer.sizing.serving_settings import ServingModelSettings
@@ -184,6 +180,7 @@ class ForwardPass:
         adapters: Adapters = _NO_ADAPTERS,
     ) -> None:
         self.model, self.board, self.layout, self.settings = model, board, layout, settings
+        self.links = ServerLinks(board, settings.network_bytes_per_second)
         self.attention = Attention(model, precision, board, layout, settings)
         self.count, self.number_format = count_parameters(model), precision.weights
         self.experts = Experts(model, self.count)
@@ -314,7 +311,8 @@ class ForwardPass:
         width = model.expert_input or model.hidden
         vectors = fullest * model.experts_per_token * width * _BF16_BYTES
         # To the replica of the expert and back: each way is half of an all-reduce.
-        sums = all_reduce_seconds(self.board, spread, vectors / gpus)
+        near = self.links.neighbors(spread, apart=gpus)
+        sums = all_reduce_seconds(self.board, near, vectors / gpus)
         there_and_back = max(sums, self._sent_seconds(tokens, width, is_prompt=is_prompt))
         moved = settings.expert_passes * layers * vectors / self._read_bytes_per_second
         starts = layers * settings.expert_layer_seconds
@@ -328,7 +326,7 @@ class ForwardPass:
         and back in 16.
         """
         group, choices = self.layout.tensor * self.layout.expert, self.model.experts_per_token
-        servers = max(1.0, group / joined_gpus(self.board))
+        servers = self.links.servers(group)
         copies = other_servers(servers, choices) if is_prompt else choices * (1.0 - 1.0 / servers)
         there = _BYTE if self._stored_bytes == _BYTE else _BF16_BYTES
         sent_bytes = tokens * copies * width * (there + _BF16_BYTES) / self.layout.tensor
@@ -348,8 +346,6 @@ class ForwardPass:
         """Cost of all-reduces, transfers between stages, and fixed time per layer."""
         payload = tokens * self.model.hidden * _BF16_BYTES
         depth, layout = part * self._depth, self.layout
-        network = self.settings.network_bytes_per_second
-        sums = 2.0 * depth * group_sum_seconds(self.board, layout.tensor, payload, network)
-        sends = (layout.pipeline - 1) * send_seconds(self.board, payload)
-        sums += sends if layout.pipeline > 1 else 0.0
+        sums = 2.0 * depth * self.links.sum_seconds(layout.tensor, payload)
+        sums += self.links.stage_seconds(layout.pipeline, layout.tensor, payload)
         return PassCost(communication=sums, latency=depth * self._layer_seconds)

@@ -1,12 +1,12 @@
-"""Roofline of a board: formats, collectives, time of a pass, and language models on it."""
+"""Roofline of a board: formats, time of a pass, and language models on it."""
 
-import math
 from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from rightsizer.catalogue.board import AllReduce, Board, Precision
+from rightsizer.catalogue.board import Board, Precision
 from rightsizer.model.frozen import dataclass
+from rightsizer.sizing.collectives import all_reduce_seconds
 from rightsizer.sizing.estimate import usable_bytes
 from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.settings import MemorySettings
@@ -19,18 +19,6 @@ _UNITS: Final = {
 """Formats with activation quantization in engines, and boards that support them; all others except
 fp32 are unpacked to 16 bits."""
 _VENDOR_UNPACKING: Final = "NVIDIA"
-_ENGINE_LATENCY_SECONDS: Final = {2: 6.4e-6, 4: 9.6e-6, 8: 15.75e-6}
-"""Maximum latency of a small all-reduce over dedicated links, by GPUs: serving engines use kernels
-of their own for small messages, so NCCL's higher latency on newer boards does not apply. Measured
-on the H100 SXM (kernel tables of aiconfigurator-core 0.12.0)."""
-_PCIE_SHARE: Final = 0.6
-_SLOT_SHARE: Final = 0.2
-"""Minimum fraction of slot bandwidth reached by all-reduces without links: geometric mean of those
-measured over 4 and 8 L40S (0.18, 0.05) and RTX PRO 6000 (0.42, 0.39)."""
-_SMALL_SECONDS: Final = 1e-5
-"""Latency of a transfer, and of each doubling of an unmeasured group; assumed."""
-_SEND_SHARE: Final = 0.85
-"""Fraction of link bandwidth from one GPU to the next (85-92% over PCIe)."""
 _WORKING_BYTES: Final = 2e9
 """For activations and libraries."""
 _MOST_REQUESTS: Final = 1024.0
@@ -97,68 +85,6 @@ def compute_format(board: Board, number_format: NumberFormat) -> Precision:
 def matrix_flops_per_second(board: Board, number_format: NumberFormat) -> float:
     """Throughput of large products with such weights; 0 if the board's peak is unknown."""
     return board.achieved(compute_format(board, number_format)) or 0.0
-
-
-def all_reduce_seconds(board: Board, gpus: int, payload_bytes: float) -> float:
-    """Time of an all-reduce over equal boards."""
-    if gpus == 1:
-        return 0.0
-    cost, moved = _all_reduce(board, gpus), 2.0 * (gpus - 1) / gpus * payload_bytes
-    return cost.small_message_seconds + moved / cost.bytes_per_second
-
-
-def send_seconds(board: Board, payload_bytes: float) -> float:
-    """Time of a transfer to the next pipeline stage."""
-    link = board.link_bytes_per_second or board.pcie_bytes_per_second
-    return _SMALL_SECONDS + payload_bytes / (_SEND_SHARE * link)
-
-
-def _all_reduce(board: Board, gpus: int) -> AllReduce:
-    """Cost for a group of this size or the next larger one, as measured or assumed."""
-    if not board.all_reduce:
-        return AllReduce(_PCIE_SHARE * board.pcie_bytes_per_second, _SMALL_SECONDS * gpus)
-    largest = max(board.all_reduce)
-    count = min((each for each in board.all_reduce if each >= gpus), default=largest)
-    cost = board.all_reduce[count]
-    if count < gpus:
-        # Group larger than any known one: bandwidth of the largest, latency in proportion.
-        return AllReduce(cost.bytes_per_second, cost.small_message_seconds * gpus / largest)
-    if not (board.link_bytes_per_second and count <= (board.linked_gpu_count or 0)):
-        # Servers differ; a measurement on one of them may not apply to others.
-        least = _SLOT_SHARE * board.pcie_bytes_per_second
-        return AllReduce(max(least, cost.bytes_per_second), cost.small_message_seconds)
-    small = min(cost.small_message_seconds, _ENGINE_LATENCY_SECONDS[count])
-    return AllReduce(cost.bytes_per_second, small)
-
-
-SERVER_GPUS: Final = 8
-"""In a usual server; used first if more GPUs exchange."""
-
-
-def joined_gpus(board: Board) -> int:
-    """Number of GPUs connected without a network: by links, or in a usual server."""
-    return max(SERVER_GPUS, board.linked_gpu_count or 1)
-
-
-def group_sum_seconds(
-    board: Board, gpus: int, payload_bytes: float, network_bytes_per_second: float
-) -> float:
-    """Time of an all-reduce over boards in one or several servers, first within each server."""
-    joined = joined_gpus(board)
-    if gpus <= joined:
-        return all_reduce_seconds(board, gpus, payload_bytes)
-    servers = math.ceil(gpus / joined)
-    moved = 2.0 * (servers - 1) / servers * payload_bytes / joined
-    between = 2.0 * _SMALL_SECONDS * math.log2(servers) + moved / network_bytes_per_second
-    return all_reduce_seconds(board, joined, payload_bytes) + between
-
-
-def other_servers(servers: float, choices: float) -> float:
-    """Mean number of servers beside a token's own that have experts which it chooses.
-
-    Each of its independent choices falls on any of the servers.
-    """
-    return (servers - 1.0) * (1.0 - math.pow(1.0 - 1.0 / servers, choices))
 
 
 class Bound(StrEnum):

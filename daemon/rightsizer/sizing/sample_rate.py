@@ -10,6 +10,7 @@ from rightsizer.sizing.activations import (
     denoiser_block,
     denoiser_tokens,
 )
+from rightsizer.sizing.collectives import ServerLinks
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.models import (
     ConvolutionalNetwork,
@@ -20,7 +21,7 @@ from rightsizer.sizing.models import (
 )
 from rightsizer.sizing.parameters import count_parameters
 from rightsizer.sizing.requirement import ModelTask, Parallelism, Requirement
-from rightsizer.sizing.roofline import all_reduce_seconds, compute_format
+from rightsizer.sizing.roofline import compute_format
 from rightsizer.sizing.settings import SampleSettings
 
 SampleModel = ConvolutionalNetwork | VisionTransformer | Diffusion | RecommenderModel
@@ -92,22 +93,23 @@ def sample_step(  # noqa: PLR0913 - the last two distinguish serving from traini
     settings: SampleSettings = _DEFAULTS,
     *,
     samples: float | None = None,
-    trains: bool = False,
+    links: ServerLinks | None = None,
 ) -> SampleStep:
-    """One pass over a batch: forward, in training also backward."""
+    """One pass over a batch: forward, in training (with links) also backward."""
+    trains = links is not None
     batch = float(requirement.training.micro_batch) if samples is None else samples
     ranks = layout.tensor * layout.pipeline
     flops = forward_flops(model, settings, trains=trains) * batch
     seconds = _moved_seconds(model, requirement, board, batch, settings, trains=trains)
-    trains_all = trains and requirement.task is ModelTask.TRAINING
-    if trains:
-        flops *= _BACKWARD if trains_all else _FROZEN_BACKWARD
-    if trains_all:
+    if links is not None and requirement.task is not ModelTask.TRAINING:
+        flops *= _FROZEN_BACKWARD
+    elif links is not None:
+        flops *= _BACKWARD
         # Exchange between replicas, and optimizer.
         trained = count_parameters(model).total
         if isinstance(model, RecommenderModel):
             trained = model.dense_parameters
-        sums = all_reduce_seconds(board, layout.data, trained * _GRADIENT_BYTES)
+        sums = links.sum_seconds(layout.data, trained * _GRADIENT_BYTES)
         bandwidth = board.memory_bandwidth_bytes_per_second * board.achievable_bandwidth_ratio
         seconds += sums * settings.exposed_ratio + trained * _UPDATE_BYTES / bandwidth
     starts = settings.pass_seconds

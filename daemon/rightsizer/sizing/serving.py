@@ -15,7 +15,7 @@ from rightsizer.sizing.forward_pass import Adapters, ForwardPass
 from rightsizer.sizing.memory import available_bytes as usual_bytes
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.requirement import Parallelism
-from rightsizer.sizing.roofline import Bound, PassCost, joined_gpus
+from rightsizer.sizing.roofline import Bound, PassCost
 from rightsizer.sizing.serving_memory import ServingMemory
 from rightsizer.sizing.serving_settings import ServingErrorSettings, ServingModelSettings
 
@@ -48,7 +48,7 @@ def _error_factors(
 ) -> ErrorFactors:
     model, group = forward.model, layout.tensor * layout.expert
     is_assumed = board.origin("efficiency.weight_read.bf16").kind is OriginKind.ASSUMED
-    is_spread = group * layout.pipeline > joined_gpus(board)
+    is_spread = group * layout.pipeline > forward.links.joined
     is_small = forward.count.total < settings.small_model_parameters and not model.is_encoder
     beside = (
         settings.assumed_board_factor if is_assumed else 1.0,

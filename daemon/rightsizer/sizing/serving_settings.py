@@ -129,8 +129,9 @@ class ServingModelSettings:
             Source: fitted on TensorRT-LLM 1.0's throughput of Qwen3-235B-A22B on eight B200, H200,
             H100: x1.09 off, x1.41 without it; x1.05 to x1.14 on a board that is left out. Kernels
             alone take x1.2 to x1.6 with uneven tokens (aiconfigurator-core 0.12.0)
-        network_bytes_per_second: Send rate of each GPU to other servers, of tokens to experts and
-            of caches between prefill and decode.
+        network_bytes_per_second: Send rate of each GPU to other servers in serving: of tokens to
+            experts, of its part of each sum, and of caches between prefill and decode;
+            `sizing.training` has that of training.
             Source: 400 Gb/s for each GPU, as in servers of eight H100 (DGX H100, AWS p5)
         attention_compute_ratio: Speed of attention over a prompt, relative to large matrix
             products.

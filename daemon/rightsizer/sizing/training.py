@@ -7,6 +7,12 @@ from rightsizer.catalogue.board import Board, OriginKind, Precision
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import HOUR_SECONDS
 from rightsizer.sizing.activations import blocks_of, training_activations
+from rightsizer.sizing.collectives import (
+    SERVER_GPUS,
+    ServerLinks,
+    all_reduce_seconds,
+    other_servers,
+)
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.models import (
     ConvolutionalNetwork,
@@ -23,12 +29,7 @@ from rightsizer.sizing.requirement import (
     Recompute,
     Requirement,
 )
-from rightsizer.sizing.roofline import (
-    SERVER_GPUS,
-    all_reduce_seconds,
-    compute_format,
-    other_servers,
-)
+from rightsizer.sizing.roofline import compute_format
 from rightsizer.sizing.sample_rate import sample_step
 from rightsizer.sizing.serving_memory import adapted_widths
 from rightsizer.sizing.settings import SampleSettings
@@ -132,8 +133,8 @@ class TrainingStep:
         self.layout, self.settings, training = layout, settings, requirement.training
         self._trains_all = requirement.task is ModelTask.TRAINING
         self._tokens = training.micro_batch * shape.sequence
-        self._linked = max(settings.node_gpus, board.linked_gpu_count or 1)
-        """GPUs connected by links of the board or within one server."""
+        network = settings.network_bytes_per_second
+        self._links = ServerLinks(board, network, settings.node_gpus)
         self._batches = 1.0 if layout.pipeline == 1 else float(_MANY * layout.pipeline)
         """Micro batches per step on each GPU."""
         if training.global_batch is not None:
@@ -236,18 +237,6 @@ class TrainingStep:
         flops = each * (self.shape.count.linear + slower)
         return flops / _achieved(self.board, precision) / ratio
 
-    def _sum_seconds(self, gpus: int, payload_bytes: float, apart: int) -> float:
-        """Time of an all-reduce over every so many replicas; beyond one server with the network."""
-        if gpus <= 1 or payload_bytes <= 0.0:
-            return 0.0
-        if gpus * apart * self.layout.tensor <= self._linked:
-            return all_reduce_seconds(self.board, gpus, payload_bytes)
-        if apart * self.layout.tensor >= self._linked:
-            moved = 2.0 * (gpus - 1) / gpus * payload_bytes
-            return moved / self.settings.network_bytes_per_second
-        inside = all_reduce_seconds(self.board, min(gpus, self._linked), payload_bytes)
-        return inside / self.settings.network_ratio
-
     @property
     def _tensor_seconds(self) -> float:
         """Time of tensor parallelism: all-reduces of the activations of each layer."""
@@ -257,9 +246,7 @@ class TrainingStep:
         recomputes = self.requirement.training.recompute is Recompute.FULL
         sums = (_REPEATED_SUMS if recomputes else _LAYER_SUMS) * self.shape.layers / layout.pipeline
         payload = self._tokens * self.shape.hidden * _HALF_BYTES
-        inside = all_reduce_seconds(self.board, min(layout.tensor, self._linked), payload)
-        is_joined = layout.tensor <= self._linked
-        return sums * inside / (1.0 if is_joined else self.settings.network_ratio)
+        return sums * self._links.sum_seconds(layout.tensor, payload)
 
     @property
     def _expert_seconds(self) -> float:
@@ -271,10 +258,10 @@ class TrainingStep:
         tokens_bytes = self._tokens * shape.expert_input * _HALF_BYTES / layout.tensor
         # Each way is half of an all-reduce.
         payload = tokens_bytes * shape.experts_per_token
-        inside = all_reduce_seconds(self.board, min(group, self._linked), payload) / 2.0
+        near = self._links.neighbors(group)
+        inside = all_reduce_seconds(self.board, near, payload) / 2.0
         # A token crosses the network once per server with experts of its choice.
-        servers = max(1.0, group / self._linked)
-        others = other_servers(servers, shape.experts_per_token)
+        others = other_servers(self._links.servers(group), shape.experts_per_token)
         outside = others * tokens_bytes / self.settings.network_bytes_per_second
         return _LAYER_EXCHANGES * shape.mixed_layers / layout.pipeline * max(inside, outside)
 
@@ -297,8 +284,12 @@ class TrainingStep:
             gathered = weights.bytes_per_parameter if is_unpacked else _HALF_BYTES
             # A gather, or scatter, is half of an all-reduce.
             payload = (_PASSES * held * gathered + trained * _HALF_BYTES) / 2.0
-        ranks = self.layout.tensor * self.layout.pipeline
-        return self.settings.exposed_ratio * self._sum_seconds(replicas, payload / ranks, apart)
+        if payload <= 0.0:
+            return 0.0
+        tensor, stages = self.layout.tensor, self.layout.pipeline
+        payload /= tensor * stages
+        seconds = self._links.sum_seconds(replicas, payload, apart * tensor)
+        return self.settings.exposed_ratio * seconds
 
 
 def _achieved(board: Board, precision: Precision) -> float:
@@ -353,7 +344,8 @@ def training_rate(
         each = _FLOPS if requirement.task is ModelTask.TRAINING else _FROZEN_FLOPS
         flops = shape.model_flops(each) * shape.sequence / units
     else:
-        step = sample_step(model, requirement, board, layout, samples, trains=True)
+        links = ServerLinks(board, settings.network_bytes_per_second, settings.node_gpus)
+        step = sample_step(model, requirement, board, layout, samples, links=links)
         seconds, units, flops = step.seconds, 1.0, step.flops / step.samples
     made = requirement.training.micro_batch * units * layout.data
     speed = made / seconds

@@ -44,9 +44,8 @@ class TrainingSettings:
             Source: 1 to 4 in arXiv:2104.04473, 2205.05198 and 2407.21783
         exposed_ratio: Share of the communication between replicas not hidden behind computation.
         node_gpus: GPUs of a usual server, connected by its own links.
-        network_ratio: Bandwidth of sums across servers, relative to those within.
-            Source: eight adapters of 200 Gbit/s beside NVLink 3; assumed of others
-        network_bytes_per_second: Send rate of each GPU to experts on other servers.
+        network_bytes_per_second: Send rate of each GPU to other servers in training: of tokens to
+            experts, and of its part of each sum; `sizing.serving` has that of serving.
             Source: 400 Gb/s for each GPU, as in servers of eight H100 (DGX H100, AWS p5)
         expert_ratio: Speed of products with experts, relative to plain ones: each sees few tokens.
             Source: published MFU of mixtures of experts and of dense models in fp8, alike GPUs
@@ -91,7 +90,6 @@ class TrainingSettings:
     chunk_layers: float = _factor(2.0)
     exposed_ratio: float = setting(0.53, source=_FITTED)
     node_gpus: int = _count(8)
-    network_ratio: float = _part(0.5)
     network_bytes_per_second: float = setting(50e9, within=(1e8, None))
     expert_ratio: float = _part(0.45)
     layer_seconds: float = setting(8e-4)

@@ -1,0 +1,113 @@
+"""Exchanges between GPUs: which of them share a server, sums, transfers."""
+
+import math
+from typing import Final
+
+from rightsizer.catalogue.board import AllReduce, Board
+from rightsizer.model.frozen import dataclass
+
+SERVER_GPUS: Final = 8
+"""In a usual server; used first if more GPUs exchange."""
+_ENGINE_LATENCY_SECONDS: Final = {2: 6.4e-6, 4: 9.6e-6, 8: 15.75e-6}
+"""Maximum latency of a small all-reduce over dedicated links, by GPUs: serving engines use kernels
+of their own for small messages, so NCCL's higher latency on newer boards does not apply. Measured
+on the H100 SXM (kernel tables of aiconfigurator-core 0.12.0)."""
+_PCIE_SHARE: Final = 0.6
+_SLOT_SHARE: Final = 0.2
+"""Minimum fraction of slot bandwidth reached by all-reduces without links: geometric mean of those
+measured over 4 and 8 L40S (0.18, 0.05) and RTX PRO 6000 (0.42, 0.39)."""
+_SMALL_SECONDS: Final = 1e-5
+"""Latency of a transfer, and of each doubling of an unmeasured group; assumed."""
+_SEND_SHARE: Final = 0.85
+"""Fraction of link bandwidth from one GPU to the next (85-92% over PCIe)."""
+
+
+def joined_gpus(board: Board, server_gpus: int = SERVER_GPUS) -> int:
+    """Number of GPUs connected without a network: by links, or in a usual server."""
+    return max(server_gpus, board.linked_gpu_count or 1)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLinks:
+    """Links of equal boards, and the network between their servers.
+
+    Neighbors fill a server before the next one: tensor parallel ranks, then replicas, then stages.
+    """
+
+    board: Board
+    network_bytes_per_second: float
+    """Send rate of each GPU."""
+    server_gpus: int = SERVER_GPUS
+
+    @property
+    def joined(self) -> int:
+        """Number of GPUs connected without a network."""
+        return joined_gpus(self.board, self.server_gpus)
+
+    def servers(self, gpus: int) -> float:
+        """Number of servers with so many neighbors."""
+        return max(1.0, gpus / self.joined)
+
+    def neighbors(self, gpus: int, apart: int = 1) -> int:
+        """How many of a group with so many GPUs from one to the next share a server."""
+        return max(1, min(gpus, self.joined // apart))
+
+    def sum_seconds(self, gpus: int, payload_bytes: float, apart: int = 1) -> float:
+        """Time of an all-reduce: first within each server, then each part between servers."""
+        inside = self.neighbors(gpus, apart)
+        seconds, servers = all_reduce_seconds(self.board, inside, payload_bytes), gpus / inside
+        if servers <= 1.0:
+            return seconds
+        moved = 2.0 * (servers - 1.0) / servers * payload_bytes / inside
+        latency = 2.0 * _SMALL_SECONDS * math.log2(servers)
+        return seconds + latency + moved / self.network_bytes_per_second
+
+    def stage_seconds(self, stages: int, tensor: int, payload_bytes: float) -> float:
+        """Time of the transfers from the first stage of a pipeline to its last.
+
+        Over the network each rank sends its part.
+        """
+        far = min(stages, math.ceil(self.servers(stages * tensor))) - 1
+        sent = payload_bytes / tensor / self.network_bytes_per_second
+        near = (stages - 1 - far) * send_seconds(self.board, payload_bytes)
+        return near + far * (_SMALL_SECONDS + sent)
+
+
+def all_reduce_seconds(board: Board, gpus: int, payload_bytes: float) -> float:
+    """Time of an all-reduce over equal boards."""
+    if gpus == 1:
+        return 0.0
+    cost, moved = _all_reduce(board, gpus), 2.0 * (gpus - 1) / gpus * payload_bytes
+    return cost.small_message_seconds + moved / cost.bytes_per_second
+
+
+def send_seconds(board: Board, payload_bytes: float) -> float:
+    """Time of a transfer to the next pipeline stage."""
+    link = board.link_bytes_per_second or board.pcie_bytes_per_second
+    return _SMALL_SECONDS + payload_bytes / (_SEND_SHARE * link)
+
+
+def other_servers(servers: float, choices: float) -> float:
+    """Mean number of servers beside a token's own that have experts which it chooses.
+
+    Each of its independent choices falls on any of the servers.
+    """
+    return (servers - 1.0) * (1.0 - math.pow(1.0 - 1.0 / servers, choices))
+
+
+def _all_reduce(board: Board, gpus: int) -> AllReduce:
+    """Cost for a group of this size or the next larger one, as measured or assumed."""
+    if not board.all_reduce:
+        return AllReduce(_PCIE_SHARE * board.pcie_bytes_per_second, _SMALL_SECONDS * gpus)
+    largest = max(board.all_reduce)
+    count = min((each for each in board.all_reduce if each >= gpus), default=largest)
+    cost = board.all_reduce[count]
+    if count < gpus:
+        # Group larger than any known one: bandwidth of the largest, latency in proportion.
+        return AllReduce(cost.bytes_per_second, cost.small_message_seconds * gpus / largest)
+    if not (board.link_bytes_per_second and count <= (board.linked_gpu_count or 0)):
+        # Servers differ; a measurement on one of them may not apply to others.
+        least = _SLOT_SHARE * board.pcie_bytes_per_second
+        return AllReduce(max(least, cost.bytes_per_second), cost.small_message_seconds)
+    small = min(cost.small_message_seconds, _ENGINE_LATENCY_SECONDS[count])
+    return AllReduce(cost.bytes_per_second, small)
