@@ -8,7 +8,7 @@ __all__ = ["COUNTED"]
 
 
 class Counted(NamedTuple):
-    """A model as transformers 5.23.0 builds it from its configuration (torch 2.15, CPU).
+    """A model as transformers builds it from its configuration (5.23.0 or its own version; CPU).
 
     The configuration is what the class writes, without keys that no shape depends on.
     """

@@ -240,7 +240,7 @@ def _of_known(known: KnownModel, values: dict[str, Any]) -> PublishedModel[Model
     if kind is None and INDEX not in config:
         read = _of_config(config, {"name": known.name, **values})
         notes, model = (*known.notes, *read.notes), read.model
-        if known.is_reader and isinstance(model, Transformer):
+        if known.is_reader and isinstance(model, Transformer) and not model.is_encoder:
             model, notes = reading_alone(model), (*notes, READING)
         return PublishedModel(model, known.weights or read.weights, read.context_tokens, notes)
     from rightsizer.planner.models import diffusers  # noqa: PLC0415

@@ -39,8 +39,10 @@ class NumberFormat(StrEnum):
     NF4_DOUBLE_QUANTIZED = "nf4-dq", 0.516
     NVFP4 = "nvfp4", 0.5625
     """Including block scales."""
+    Q2_K = "q2_k", 0.3949
+    """GGUF mixture, including embedding and head; likewise the next five."""
+    Q3_K_M = "q3_k_m", 0.4995
     Q4_K_M = "q4_k_m", 0.6118
-    """GGUF mixture, including embedding and head; likewise the next three."""
     Q5_K_M = "q5_k_m", 0.713
     Q6_K = "q6_k", 0.8204
     Q8_0 = "q8_0", 1.0626
@@ -62,9 +64,7 @@ class NumberFormat(StrEnum):
         return (NumberFormat.BF16 if is_kept else self).bytes_per_parameter
 
 
-GGUF_FORMATS: Final = frozenset(
-    (NumberFormat.Q4_K_M, NumberFormat.Q5_K_M, NumberFormat.Q6_K, NumberFormat.Q8_0)
-)
+GGUF_FORMATS: Final = frozenset(each for each in NumberFormat if each.startswith("q"))
 
 
 @dataclass(frozen=True, slots=True)

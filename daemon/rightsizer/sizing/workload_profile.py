@@ -125,9 +125,11 @@ class ComputeFormat(StrEnum):
     FP4 = "fp4", _NARROWEST, 0.5
     NVFP4 = "nvfp4", _NARROWEST, 0.5
     INT4 = "int4", _HALVES, 0.5
-    """Unpacked to 16 bits before the product; likewise the next six."""
+    """Unpacked to 16 bits before the product; likewise the next eight."""
     NF4 = "nf4", _HALVES, 0.5
     NF4_DOUBLE_QUANTIZED = "nf4-dq", _HALVES, 0.5
+    Q2_K = "q2_k", _HALVES, 0.4
+    Q3_K_M = "q3_k_m", _HALVES, 0.5
     Q4_K_M = "q4_k_m", _HALVES, 0.6
     Q5_K_M = "q5_k_m", _HALVES, 0.7
     Q6_K = "q6_k", _HALVES, 0.8

@@ -8,8 +8,17 @@ from rightsizer.sizing.models import Transformer, UnreadParameters
 _BUCKETS = 32
 """Relative positions, if the configuration does not state them."""
 _FRAME_SECONDS = 0.02
-_OFFSET = 2
-"""Learned positions of BART start after this many."""
+BART_KINDS = {
+    "bart": (2, 1),
+    "mvp": (2, 1),
+    "mbart": (2, 2),
+    "pegasus": (0, 1),
+    "blenderbot": (0, 1),
+    "marian": (0, 0),
+    "m2m_100": (None, 1),
+}
+"""By `model_type`: rows before the first position, `None` if none are kept, and norms of a stack
+beside those of its layers."""
 
 
 def _joined(
@@ -95,13 +104,14 @@ def read_bart(config: Configuration, name: str) -> Transformer:
         _feed_forward(hidden, config.needed("encoder_ffn_dim")),
         _feed_forward(hidden, config.needed("decoder_ffn_dim")),
     )
-    beside = 4 * hidden
     if is_speech:  # Positions of both, and layers before the encoder.
         places = config.needed("max_source_positions") + config.needed("max_target_positions")
-        beside += places * hidden + _convolutions(config, hidden)
-    else:  # mBART has a norm after each, beside those after the embeddings.
-        beside += 2 * (config.needed("max_position_embeddings") + _OFFSET) * hidden
-        beside += 4 * hidden if config.text("model_type") == "mbart" else 0
+        beside = places * hidden + _convolutions(config, hidden) + 4 * hidden
+    else:
+        offset, norms = BART_KINDS[config.text("model_type")]
+        beside = 4 * norms * hidden
+        if offset is not None:
+            beside += 2 * (config.needed("max_position_embeddings") + offset) * hidden
     whole = _joined(shape, encoder, attention, feed_forwards, beside)
     if is_speech:  # A frame is 20 ms of sound.
         heard = config.needed("max_source_positions") * _FRAME_SECONDS

@@ -18,8 +18,11 @@ _SHARED: Final = (
     *("n_shared_experts", "num_shared_experts"),
     *("moe_num_shared_experts", "num_shared_expert"),
 )
-_SHARED_WIDTHS: Final = ("shared_expert_intermediate_size", "share_expert_dim")
-_DENSE_FIRST: Final = ("first_k_dense_replace", "moe_layer_start_index")
+_SHARED_WIDTHS: Final = (
+    *("shared_expert_intermediate_size", "shared_intermediate_size"),
+    "share_expert_dim",
+)
+_DENSE_FIRST: Final = ("first_k_dense_replace", "moe_layer_start_index", "num_dense_layers")
 _STEPS: Final = ("decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_interval")
 _EXPANSION: Final = 4
 _MOST_LAYERS: Final = 10_000
@@ -53,7 +56,9 @@ class TransformerFamily:
     has_final_norm: bool = True
     has_embedding_norm: bool = False
     attention_bias: str = ""
-    """`qkv`, `all`, or the key that decides for all."""
+    """`qkv`, `output`, `all`, or the key that decides for all."""
+    has_attention_gate: bool = False
+    """Whether a matrix as large as the queries' gates what attention returns."""
     has_output_bias: bool = True
     """If there are biases at all, whether attention's output has one."""
     ffn_bias: str = ""
@@ -72,6 +77,8 @@ class TransformerFamily:
     positions: str = ""
     """Key of the number of learned positions."""
     position_offset: int = 0
+    position_buckets: str = ""
+    """Key of the number of distances with a bias per head, shared by all layers."""
     is_encoder: bool = False
 
 
@@ -189,6 +196,10 @@ def _attention_bias(shape: Transformer, config: Configuration, family: Transform
     queries = shape.heads * shape.head_width
     keys = shape.key_value_heads * shape.head_width
     sinks = shape.heads if config.text("model_type") == "gpt_oss" else 0
+    if family.attention_bias == "output":
+        return shape.hidden
+    if family.has_attention_gate:
+        sinks += shape.hidden * queries
     if family.attention_bias == "qkv" or not _says(config, family, family.attention_bias):
         return sinks
     if shape.kv_lora_rank:
@@ -202,6 +213,8 @@ def _attention_bias(shape: Transformer, config: Configuration, family: Transform
 def _ffn_bias(shape: Transformer, config: Configuration, family: TransformerFamily) -> int:
     """Biases of all layers, including the router and the gate of shared experts."""
     count, mixed = 0, _mixed_layers(shape)
+    if family.ffn_bias == "output":
+        return shape.layers * shape.hidden
     if _says(config, family, family.ffn_bias):
         inner = 2 if shape.gated_ffn else 1
         dense = inner * (shape.dense_ffn or shape.ffn_width) + shape.hidden
@@ -234,6 +247,7 @@ def _ends(shape: Transformer, config: Configuration, family: TransformerFamily) 
     if family.positions:
         places = config.whole(family.positions) or 0
         count += (places + family.position_offset) * shape.hidden
+    count += (config.whole(family.position_buckets) or 0) * shape.heads
     if family.is_encoder:
         count += (config.whole("type_vocab_size") or 0) * shape.hidden
     pooled = config.whole("projection_size") or shape.hidden

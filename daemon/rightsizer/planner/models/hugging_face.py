@@ -16,7 +16,7 @@ from rightsizer.planner.models.configuration import (
     quantizes_towers,
     wrong,
 )
-from rightsizer.planner.models.encoder_decoder import read_bart, read_encoder_decoder
+from rightsizer.planner.models.encoder_decoder import BART_KINDS, read_bart, read_encoder_decoder
 from rightsizer.planner.models.family import (
     FAMILIES,
     TransformerFamily,
@@ -42,7 +42,7 @@ _SCALED: Final = "gemma3"
 _WINDOWED: Final = frozenset({"sliding_attention", "chunked_attention"})
 _TWO_STACKS: Final[Mapping[str, ConfigReader]] = {
     **dict.fromkeys(("t5", "mt5", "umt5"), read_encoder_decoder),
-    **dict.fromkeys(("bart", "mbart", "whisper"), read_bart),
+    **dict.fromkeys(("whisper", *BART_KINDS), read_bart),
 }
 """Each follows its transformers class; tests compare them with published counts."""
 _VISION: Final = frozenset({"vit", "deit"})
@@ -58,6 +58,13 @@ _CLASSES: Final = 1000
 _KEYS_OF_PLANS: Final = "parameters, layers, hidden, heads, kv_heads, ffn, vocab"
 _DESCRIBE: Final = f"describe the model in the plan instead ({_KEYS_OF_PLANS})"
 _IMAGES_AND_TEXTS: Final = frozenset({"clip"})
+_SPELLINGS: Final = {
+    "layers": ("num_layers", "n_layer", "num_hidden_layers"),
+    "hidden": ("d_model", "n_embd", "hidden_size"),
+    "heads": ("n_head", "num_attention_heads"),
+    "ffn": ("n_inner", "intermediate_size"),
+}
+"""Keys of other versions of transformers, the last first, by the field of a family."""
 TextModel = PublishedModel[LayeredModel]
 
 
@@ -184,7 +191,12 @@ def _read(config: Configuration, name: str) -> LayeredModel:
     if kind in FAMILIES:
         family = FAMILIES[kind]
         nested = {key: each for part in family.nested for key, each in config.part(part).items()}
-        return _transformer(Configuration({**nested, **config.values}, defaults), family, name)
+        values = {**nested, **config.values}
+        for usual, others in _SPELLINGS.items():
+            key = getattr(family, usual)
+            if key not in values and key not in defaults:
+                values.update((key, values[other]) for other in others if other in values)
+        return _transformer(Configuration(values, defaults), family, name)
     # Three modules that most plans do not need.
     from rightsizer.planner.models.recurrent import READERS  # noqa: PLC0415
 

@@ -7,39 +7,43 @@ from functools import cache
 from typing import Any, Final
 
 from rightsizer.io.near import near_words
+from rightsizer.io.yaml import load_beside
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.table import table_rows
+from rightsizer.planner.figures import words_of
 from rightsizer.sizing.parameters import NumberFormat
 
 _MARKS: Final = re.compile(r"[^a-z0-9.+]+")
-_PREFIXES: Final = frozenset({"meta", "google", "openai", "mistralai", "microsoft", "nvidia"})
-_SUFFIX: Final = re.compile(
-    "instruct|chat|hf|it|pt|base|text|latest|thinking|reasoning|plus|preview|exp|terminus|uncased"
-    r"|cased|gguf|unsloth|bnb|qat|dynamic|static|quantized|fp16|bf16|bits?|block|diffusers|v0\.\d"
-    r"|v\d(\.\d)?|\d{4}|1m"
-)
-"""Last words of a name that do not change the shape."""
+_WORDS: Final = {
+    kind: re.compile("|".join(map(str, words)))
+    for kind, words in load_beside(__file__, "name_words.yaml").items()
+}
+"""Words of names by what they tell."""
 _VERSION: Final = re.compile(r"v[2-9].*")
 """Version of a checkpoint, if the rest names a size or a generation; else of a family."""
-_FORMATS: Final[Mapping[str, NumberFormat]] = {
-    "fp8": NumberFormat.FP8,
-    **dict.fromkeys(("int8", "w8a8", "8bit"), NumberFormat.INT8),
-    **dict.fromkeys(("nvfp4", "fp4", "mxfp4"), NumberFormat.NVFP4),
-    **dict.fromkeys(("awq", "gptq", "int4", "w4a16"), NumberFormat.INT4),
-    "4bit": NumberFormat.NF4,
-    **dict.fromkeys(("q4km", "q4ks", "q40", "q41", "iq4xs", "iq4nl"), NumberFormat.Q4_K_M),
-    **dict.fromkeys(("q5km", "q5ks", "q50", "q51"), NumberFormat.Q5_K_M),
-    "q6k": NumberFormat.Q6_K,
-    "q80": NumberFormat.Q8_0,
-}
-"""Last words that state the format of a checkpoint."""
+_OTHER_SIZE: Final = re.compile("large|small|tiny|xl", re.IGNORECASE)
+"""In the name of a row that a name with `base` does not mean."""
 _GGUF_TYPE: Final = re.compile(r"i?q\d(?:_[a-z0-9]{1,3}){1,2}(?![a-z0-9])")
-_READERS: Final = re.compile(r"embed\w*|\w*rerank\w*|e5|gte|colbert\w*|reward")
-"""Words of models that only read, whatever their base model."""
-_SIZE: Final = re.compile(r"(?:\d+x)?\d+(?:\.\d+)?[bm]")
-_CLOSED: Final = re.compile(
-    r"(chat)?gpt-?[3-9]|o[1-9]\b|o[1-9](mini|pro)|claude|gemini|grok-?[3-9]"
+_SIZE: Final = re.compile(r"(?:\d+x)?\d+(?:\.\d+)?[bm]|tiny|small|medium|base|large|(un)?cased")
+_SERVED: Final = re.compile(
+    r"^(?:[a-z-]{2,6}\.)?(?=(?:meta|mistral|qwen|openai|deepseek|cohere|anthropic|amazon|google"
+    r"|nvidia|minimax|moonshot(?:ai)?|zai)\.[a-z])"
 )
+"""Region before a name of Amazon Bedrock."""
+_REWRITTEN: Final = (
+    (r"\.(?:gguf|safetensors)$|-\d{5}-of-\d{5}|[-:]v?\d+:\d+$|:\d+(?:\.\d+)*$|/+$", ""),
+    (r"(?<=v\d)p(?=\d)|(?<=v\d)_(?=\d\b)", "."),
+    (r"\binstruct-lite\b", "instruct"),
+    (r"\bq4f(?:16|32)_\d\b", "int4"),
+)
+"""Tags and spellings of hosts, which no name of a model has."""
+_RESPELLED: Final = (
+    (r"(?<![\d.])(\d)[-_](\d)(?=[-_ :]|$)", r"\1.\2"),
+    (r"(?<=[-_ ])v(?=\d+(?:\.\d)?[-_ ]\d+b)", ""),
+    (r"\.[a-z]\w*$", ""),
+    (r"[-_ :](?:instruct|chat|it|hf)(?=[-_ :])", ""),
+)
+"""Looser spellings, each tried after those before it: 3-1 for 3.1, llama-v3, tags of weights."""
 _NAMED: Final = 3
 _LIKENESS: Final = 0.65
 
@@ -64,58 +68,89 @@ class KnownModel:
 def find_model(name: str) -> KnownModel | None:
     """Return the model that a name means; `None` if unknown.
 
-    Organization, case, punctuation, and words such as `Instruct` or `AWQ` are ignored. Models
-    derived from others, which their names end with, count as these.
+    Organization, case, punctuation, tags of hosts, and words such as `Instruct` or `AWQ` are
+    ignored. Models derived from others, which their names begin or end with, count as these.
     """
-    lowered = name.strip().lower().removesuffix(".gguf")
-    lowered = _GGUF_TYPE.sub(lambda found: found[0].replace("_", ""), lowered)
-    lowered = re.sub(r"(v\d)_(\d)\b", r"\1.\2", lowered)
-    for spelling in (lowered, lowered.rpartition("/")[2]):
-        words = [word for word in re.split(r"[-_ :/]+|\.(?=w\d)", spelling) if word]
-        if (found := _found(words, name)) is not None:
-            return found
-    plain = [word for word in words if not _READERS.fullmatch(word)]
-    if plain != words and (found := _found(plain, name)) is not None:
-        return replace(found, is_reader=True)
-    for start in range(1, len(words) - 1):
-        tail, of = words[start:], _found(words[start:], name)
-        if of is not None and (
-            any(map(_SIZE.fullmatch, tail)) or _key(of.name) == _key("".join(tail))
-        ):
-            read = f"read as {of.name}, by the end of the name"
+    if is_closed(name):
+        return None
+    plain, words, read = _plain(name), list[str](), list[str]()
+    for respelled in ((r"$", ""), *_RESPELLED):
+        plain = re.sub(*respelled, plain)
+        for spelling in (plain, plain.rpartition("/")[2]):
+            words = [word for word in re.split(r"[-_ :/@]+|\.(?=w\d)", spelling) if word]
+            read = [word for word in words if not _WORDS["readers"].fullmatch(word)]
+            if found := _found(words, name) or _found(read, name):
+                return replace(found, is_reader=read != words)
+    found = _derived(words, name)
+    return found and replace(found, is_reader=read != words)
+
+
+def _plain(name: str) -> str:
+    """Return a name without what hosts add to it."""
+    plain = name.strip().lower().rpartition("://")[2]
+    plain = _GGUF_TYPE.sub(lambda found: found[0].replace("_", ""), plain)
+    for pattern, written in _REWRITTEN:
+        plain = re.sub(pattern, written, plain)
+    served = _SERVED.search(plain)
+    return plain[served.end() :].replace(".", "-", 1) if served else plain
+
+
+def _derived(words: Sequence[str], asked: str) -> KnownModel | None:
+    """Return the model whose name ends or begins a longer one."""
+    cuts = [(start, len(words), "end") for start in range(1, len(words) - 1)]
+    cuts += [(0, stop, "beginning") for stop in range(len(words) - 1, 0, -1)]
+    for start, stop, side in cuts:
+        part, rest = words[start:stop], words[stop:]
+        has_more = any(map(_WORDS["parts"].fullmatch, (*words[:start], *rest)))
+        has_more = has_more or any(map(_WORDS["sizes"].fullmatch, rest[:1]))
+        found = None if has_more else _found(part, asked)
+        if found is None or "model_type" not in found.config:
+            continue
+        if any(map(_SIZE.fullmatch, part)) or _key(found.name) == _key("".join(part)):
+            read = f"read as {found.name}, by the {side} of the name"
             note = f"{read}; give its config.json if it is another"
-            return replace(of, notes=(note,), is_reader=any(map(_READERS.fullmatch, words)))
+            return replace(found, notes=(note,))
     return None
 
 
 def _found(words: Sequence[str], asked: str) -> KnownModel | None:
     """Return the row of some words, without irrelevant ones before and after."""
-    words, weights, is_gguf, version = list(words), None, False, ""
+    words, dropped, weights = list(words), list[str](), None
     while words:
         key = _key("".join(words))
         row = _rows().get(key)
-        if row is not None and not (version and not any(map(str.isdigit, key))):
+        if row is not None and _is_meant(row["name"], key, dropped):
             own = _key(row["name"])
             is_other = own not in _key(asked) and not own.startswith(key)
             notes = [f"{asked} is planned as {row['name']}, whose shape it has"] if is_other else []
-            if is_gguf and weights is None:
-                notes.append("GGUF of which type is not said: bf16; give precision, such as q4_k_m")
+            vague = next(filter(_WORDS["vague"].fullmatch, dropped), "").upper()
+            if vague and weights is None:
+                told = f"{vague} of which type is not said"
+                notes.append(f"{told}: bf16; give precision, such as q4_k_m")
             config, parameters = _parsed(row["config"]), float(row["parameters"])
             of_row = (row["name"], parameters, row["source"], config)
             return KnownModel(*of_row, weights, tuple(notes))
         last = words[-1]
-        if last in _FORMATS or _SUFFIX.fullmatch(last):
+        if last in _formats() or any(
+            _WORDS[kind].fullmatch(last) for kind in ("suffixes", "vague")
+        ):
             if weights is None or weights is NumberFormat.NF4:
                 # `AWQ-4bit` is AWQ.
-                weights = _FORMATS.get(last, weights)
-            is_gguf = is_gguf or last == "gguf"
-            version = version or (last if _VERSION.fullmatch(last) else "")
-            words.pop()
-        elif words[0] in _PREFIXES:
+                weights = _formats().get(last, weights)
+            dropped.append(words.pop())
+        elif _WORDS["makers"].fullmatch(words[0]):
             words.pop(0)
         else:
             break
     return None
+
+
+def _is_meant(name: str, key: str, dropped: Sequence[str]) -> bool:
+    """Whether a row is of the same version and size as a name without its last words."""
+    if "base" in dropped and _OTHER_SIZE.search(name):
+        return False
+    is_versioned = any(map(_VERSION.fullmatch, dropped))
+    return not is_versioned or any(map(str.isdigit, key))
 
 
 def known_names() -> list[str]:
@@ -133,7 +168,16 @@ def near_models(name: str) -> list[str]:
 
 def is_closed(name: str) -> bool:
     """Whether a name is of a model served only by its maker."""
-    return bool(_CLOSED.match(_key(name.rpartition("/")[2])))
+    plain = re.sub(r"^[a-z]+-(?=claude|nova|titan)", "", _plain(name).rpartition("/")[2])
+    return bool(_WORDS["closed"].match(_key(plain)))
+
+
+@cache
+def _formats() -> Mapping[str, NumberFormat]:
+    """Return the formats of weights, by the last words of names."""
+    own = {str(each): each for each in NumberFormat}
+    named = own | {word: own[kept] for word, kept in words_of("format").items()}
+    return {_key(word): kept for word, kept in named.items()}
 
 
 @cache

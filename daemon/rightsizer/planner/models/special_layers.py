@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from rightsizer.planner.models.configuration import Configuration, wrong
 from rightsizer.sizing.models import LayerKind, TokenIndexer, Transformer, UnreadParameters
-from rightsizer.sizing.parameters import attention_parameters
+from rightsizer.sizing.parameters import attention_parameters, plain_layer
 
 _WINDOWED: Final = "sliding_attention"
 _PATTERN: Final = 5
@@ -162,6 +162,36 @@ def with_factorized_queries(shape: Transformer, config: Configuration) -> Transf
     return _with(shape, shape.layers * layer)
 
 
+def with_relative_positions(shape: Transformer, config: Configuration) -> Transformer:
+    """Return the shape with tables of DeBERTa: of distances, or of positions."""
+    hidden, added = shape.hidden, 0
+    if config.is_set("relative_attention"):
+        most = config.whole("position_buckets") or config.whole("max_position_embeddings") or 0
+        added += 2 * most * hidden
+        added += 2 * hidden if "layer_norm" in config.text("norm_rel_ebd") else 0
+    if config.is_set("position_biased_input", otherwise=True):
+        added += (config.whole("max_position_embeddings") or 0) * hidden
+    if kernel := config.whole("conv_kernel_size"):
+        added += (kernel * hidden + 3) * hidden
+    if config.is_set("relative_attention") and not config.is_set("share_att_key"):
+        named = config.text("pos_att_type") or config.names("pos_att_type")
+        tables = shape.layers * sum(kind in named for kind in ("c2p", "p2c"))
+        added += tables * hidden * (hidden + 1)
+    return _with(shape, added)
+
+
+def with_repeated_layers(shape: Transformer, config: Configuration) -> Transformer:
+    """Return the shape with layers that share one set of parameters, or a few (ALBERT)."""
+    layer = plain_layer(shape.hidden, shape.ffn_width)
+    again = max(0, shape.layers - (config.whole("num_hidden_groups") or 1))
+    return _with(shape, -again * layer, repeated_parameters=float(again * layer))
+
+
+def with_contacts(shape: Transformer, _: Configuration) -> Transformer:
+    """Return the shape with the weights of attention maps that predict contacts (ESM-2)."""
+    return _with(shape, shape.layers * shape.heads + 1)
+
+
 FAMILY_LAYERS: Final[Mapping[str, Callable[[Transformer, Configuration], Transformer]]] = {
     "gemma3n_text": with_layer_embeddings,
     "mllama_text_model": with_cross_attention,
@@ -169,5 +199,8 @@ FAMILY_LAYERS: Final[Mapping[str, Callable[[Transformer, Configuration], Transfo
     "glm_moe_dsa": with_sparse_attention,
     "longcat_flash": with_double_layers,
     "step3_text": with_factorized_queries,
+    "deberta-v2": with_relative_positions,
+    "albert": with_repeated_layers,
+    "esm": with_contacts,
 }
 """By `model_type`."""
