@@ -42,6 +42,7 @@ def test_series_without_a_uuid_are_refused_with_the_remedy(run_fleet: RunFleet) 
     ("metric", "message"),
     [
         ("nvidia_smi_utilization_gpu_ratio", "is by nvidia_gpu_exporter, which reads nvidia-smi"),
+        ("nvidia_smi_utilization_gpu", "is by Telegraf, which reads nvidia-smi"),
         ("gpu_gfx_activity", "is by AMD's device-metrics-exporter, and AMD's GPUs are not read"),
         ("nv_gpu_utilization", "is by a Triton server, for itself"),
     ],
@@ -54,6 +55,17 @@ def test_exporter_that_is_not_read_is_named(run_fleet: RunFleet, metric: str, me
 
     assert f"{metric} {message}" in refusal
     assert "let it scrape the agents or dcgm-exporter" in refusal
+
+
+def test_metrics_of_unknown_names_are_named(run_fleet: RunFleet) -> None:
+    """A relay may append the unit; exporters that nobody knows are named too."""
+    past = EstatePast()
+    for name in ("DCGM_FI_DEV_GPU_UTIL_percent", "netdata_nvidia_smi_power_draw"):
+        past.series(name, {"UUID": gpu(0)}, 1)
+    refusal = run_fleet(past).refusal
+
+    assert "but of DCGM_FI_DEV_GPU_UTIL_percent, netdata_nvidia_smi_power_draw: by" in refusal
+    assert "keep their names" in refusal
 
 
 @pytest.mark.parametrize("interval_seconds", [45, 90, 120, 300])

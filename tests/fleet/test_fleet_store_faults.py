@@ -120,6 +120,14 @@ def test_a_store_that_hangs_is_not_asked_forever(concurrency: int) -> None:
             "429",
         ),
         refusal(503, "query timed out in query queue", "timeout"),
+        # GoogleCloudPlatform/prometheus-engine#767.
+        refusal(
+            500,
+            "expanding series: generic::aborted: invalid status monarch::220: Cancelled due to the "
+            "number of queries whose evaluation is blocked waiting for memory is 502, which is "
+            "equal to or greater than the limit of 500.",
+            "internal",
+        ),
         refusal(503, "cannot handle more than 8 concurrent search requests during 10s", "503"),
     ],
 )

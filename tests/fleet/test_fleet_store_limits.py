@@ -60,6 +60,14 @@ SPAN_REFUSALS = (
     (422, "not enough memory for processing 5 data points across 2 time series"),
     (422, "query failed: cannot exceed -search.maxPointsPerTimeseries=30000"),
     (503, "timeout exceeded during the query: -search.maxQueryDuration"),
+    # GoogleCloudPlatform/prometheus-engine#767.
+    (
+        422,
+        (
+            "generic::aborted: User has requested 5853MiB of memory for processing queries on one "
+            "Monarch node (limit 5847MiB), refusing to grant further memory for this query."
+        ),
+    ),
     (413, "Request Entity Too Large"),
     (504, "Gateway Time-out"),
 )

@@ -1,7 +1,9 @@
 """Clusters of a store: detection, selection, and unique names across them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
+from itertools import chain
 from typing import Final
 
 from rightsizer.fleet.cache.grid import COARSE_STEP
@@ -19,14 +21,16 @@ CLUSTER_LABELS: Final = (
 """Labels that usually distinguish clusters."""
 _TENANT: Final = "__tenant_id__"
 """Mimir's label if `fleet.store.tenant` names several; each has clusters of its own."""
+_PROJECT, _LOCATION = _GOOGLE = ("project_id", "location")
+"""Labels of Google's collectors: a cluster's name is unique in a project's location alone."""
 _DEVICES: Final = (
     f"{{{one_of('__name__', ('rightsizer_device_up', *presence_spellings()))}}}",
     "last_over_time(uuid:rightsizer_device_info:last5m[10m])",
 )
 _SCHEDULERS: Final = (
     'kube_pod_container_resource_requests{resource=~"nvidia_com_(gpu.*|mig_.+)"}',
-    '{__name__=~"kube_node_(info|labels)|slurm_(queue|partition_jobs)_pending"}',
-    '{__name__=~"slurm_(job|node)_info"}',
+    '{__name__=~"kube_node_info|kube_node_labels|slurm_queue_pending|slurm_partition_jobs_pending"}',
+    '{__name__=~"slurm_job_info|slurm_node_info"}',
 )
 """Metrics with few series, compared with those of every pod."""
 _EVERY: Final[Nanoseconds] = 6 * COARSE_STEP
@@ -44,7 +48,7 @@ def clusters_in(
     Raises:
         StoreError: the store does not answer.
     """
-    labels = (label,) if label else CLUSTER_LABELS
+    labels = (label,) if label else (*_GOOGLE, *CLUSTER_LABELS)
     by = ", ".join(dict.fromkeys((_TENANT, *labels)))
     devices, schedulers = (
         " or ".join(f"group by ({by}) ({each})" for each in some)
@@ -52,48 +56,79 @@ def clusters_in(
     )
     start = now - lookback // _EVERY * _EVERY
     over = over_time(devices, start, now, _EVERY)
-    seen = [series.labels for series in divided(store, over, UUID_LABELS)]
+    seen = divided(store, over, UUID_LABELS)
     of_schedulers = [series.labels for series in store.instant(schedulers, now)]
-    known = (_TENANT, *labels)
-    used = [name for name in known if any(each.get(name) for each in (*seen, *of_schedulers))]
-    places = sorted({_place(each, used) for each in seen})
+    known = tuple(dict.fromkeys((_TENANT, *labels)))
+    all_labels = (*(each.labels for each in seen), *of_schedulers)
+    used = [name for name in known if any(each.get(name) for each in all_labels)]
+    last: dict[_Place, Nanoseconds] = {}
+    for series in seen:
+        place = _place(series.labels, used)
+        last[place] = max(series.span[1], last.get(place, 0))
+    # A device belongs to the first cluster that has it: those that have ended come last.
+    places = sorted(last, key=lambda place: (-last[place], place))
     others = {_place(each, used) for each in of_schedulers} - set(places)
-    tenants = {value for place in (*places, *others) for name, value in place if name == _TENANT}
-    names = [_name(place, is_one_tenant=len(tenants) == 1) for place in places]
-    if len(places) <= 1 and len({*places, *others} - {()}) <= 1:
-        # One cluster; some of its series may lack the label.
-        return (Cluster(next(iter(names), "")),), ()
-    is_several = len(set(names)) > 1
+    names = _names((*places, *others))
+    if len(places) <= 1 and len({names[each] for each in names if each}) <= 1:
+        # One cluster; some of its series may lack the label, or have another.
+        return (Cluster(next((names[each] for each in places), "")),), ()
+    is_several = len({names[each] for each in places}) > 1
     found = tuple(
-        Cluster(name, name if is_several else "", _matchers(place, used))
-        for name, place in zip(names, places, strict=True)
+        Cluster(names[each], names[each] if is_several else "", _matchers(each, used))
+        for each in places
     )
-    if not any(all(name == _TENANT for name, _ in place) for place in others):
-        return found, ()
-    warning = (
-        f"Some series of schedulers have no label that tells their cluster ({', '.join(used)}) "
-        "and are left out: their pods, jobs and pools could be of any; give them the label."
-    )
-    return found, (warning,)
+    return found, tuple(_left_out(others, {names[each] for each in places}, names, used))
+
+
+def _left_out(
+    others: Iterable[_Place],
+    known: Container[str],
+    names: Mapping[_Place, str],
+    used: Iterable[str],
+) -> Iterator[str]:
+    """Yield a sentence on series of schedulers that no cluster of devices matches."""
+    listed = ", ".join(used)
+    if any(all(name == _TENANT for name, _ in place) for place in others):
+        yield (
+            f"Some series of schedulers have no label that tells their cluster ({listed}) "
+            "and are left out: their pods, jobs and pools could be of any; give them the label."
+        )
+    if renamed := sorted(names[place] for place in others if place and names[place] in known):
+        yield (
+            f"Series of schedulers name a cluster ({', '.join(renamed)}) by another label than "
+            f"its GPUs ({listed}) and are left out; give both the same label."
+        )
 
 
 def _place(labels: Mapping[str, str], used: Sequence[str]) -> _Place:
-    """Return the tenant, and the first cluster label."""
+    """Return the tenant, project and location, and the first cluster label."""
     found = [(name, labels[name]) for name in used if labels.get(name)]
-    tenant = [each for each in found if each[0] == _TENANT]
-    return (*tenant, *found[len(tenant) : len(tenant) + 1])
+    around = [each for each in found if each[0] == _TENANT]
+    if labels.get(_PROJECT):
+        around += [each for each in found if each[0] in _GOOGLE]
+    named = [each for each in found if each[0] not in (_TENANT, *_GOOGLE)]
+    return (*around, *named[:1])
 
 
-def _name(place: _Place, *, is_one_tenant: bool) -> str:
-    shown = place[1:] if is_one_tenant and len(place) > 1 and place[0][0] == _TENANT else place
-    return "/".join(value for _, value in shown)
+def _names(places: Collection[_Place]) -> dict[_Place, str]:
+    """Return the names of clusters, without what is the same in all of them."""
+    values = defaultdict[str, set[str]](set)
+    for name, value in chain.from_iterable(places):
+        values[name].add(value)
+    whole = {place: "/".join(value for _, value in place) for place in places}
+    short = {}
+    for place in places:
+        around = [value for name, value in place[:-1] if len(values[name]) > 1]
+        short[place] = "/".join((*around, *(value for _, value in place[-1:])))
+    return short if len({*short.values()}) == len({*whole.values()}) else whole
 
 
 def _matchers(place: _Place, used: Sequence[str]) -> str:
     """Return matchers of a cluster's series only: labels preferred to its own must be empty."""
     values = dict(place)
     last = max((used.index(name) for name in values if name != _TENANT), default=len(used) - 1)
-    return ",".join(f"{name}={quoted(values.get(name, ''))}" for name in used[: last + 1])
+    wanted = (name for name in used[: last + 1] if name != _LOCATION or _PROJECT in values)
+    return ",".join(f"{name}={quoted(values.get(name, ''))}" for name in wanted)
 
 
 def inventory_in(cluster: Cluster, found: FleetInventory) -> FleetInventory:
@@ -137,6 +172,26 @@ def day_in(cluster: Cluster, day: FleetDay) -> FleetDay:
 
     holdings = {uuid: tuple(map(named, held)) for uuid, held in day.holdings.items()}
     return replace(day, holdings=holdings)
+
+
+def unclear_clusters(inventories: Iterable[tuple[Cluster, FleetInventory]]) -> Iterator[str]:
+    """Yield a sentence on clusters without GPUs now, and on GPUs of several, by cluster."""
+    found = defaultdict[str, list[str]](list)
+    for cluster, inventory in inventories:
+        shown = cluster.name or "without a name"
+        if not inventory.devices:
+            yield (
+                f"Cluster {shown} has had GPUs within fleet.lookback, but has none now: it has "
+                "ended, is not scraped, or its label was changed; their time is not counted."
+            )
+        for uuid in inventory.devices:
+            found[uuid].append(shown)
+    several = Counter(tuple(names) for names in found.values() if len(names) > 1)
+    for (first, *others), count in sorted(several.items()):
+        yield (
+            f"{count} GPUs or instances of cluster {first} are in {' and '.join(others)}, too: "
+            "each is counted once; scrape them with one value of the label."
+        )
 
 
 def joined(inventories: Iterable[FleetInventory]) -> FleetInventory:

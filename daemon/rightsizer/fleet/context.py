@@ -6,9 +6,9 @@ from typing import Final
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.fleet.cache.grid import COARSE_STEP
-from rightsizer.fleet.clusters import clusters_in, inventory_in, joined
+from rightsizer.fleet.clusters import clusters_in, inventory_in, joined, unclear_clusters
 from rightsizer.fleet.fetch import FetchPlan, PlannedSource
-from rightsizer.fleet.model import FleetDevice, FleetInventory
+from rightsizer.fleet.model import Cluster, FleetDevice, FleetInventory
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.prometheus.endpoint import WaitingCallback
 from rightsizer.fleet.settings import FleetConfig, FleetSettings
@@ -33,6 +33,7 @@ _NAMES: Final = (
 _FOREIGN: Final[Mapping[str, str]] = {
     "nvidia_smi_utilization_gpu_ratio": "nvidia_gpu_exporter, which reads nvidia-smi",
     "nvidia_gpu_duty_cycle": "nvidia_gpu_prometheus_exporter",
+    "nvidia_smi_utilization_gpu": "Telegraf, which reads nvidia-smi",
     "gpu_dcgm_utilization": "OpenTelemetry's DCGM receiver",
     "hw_gpu_utilization": "OpenTelemetry's conventions for hardware",
     "nv_gpu_utilization": "a Triton server, for itself",
@@ -46,6 +47,8 @@ _FOREIGN: Final[Mapping[str, str]] = {
 """GPU-related metrics of other exporters, by name."""
 _BESIDE: Final = frozenset({"nv_gpu_utilization", "kubernetes_io:node_accelerator_duty_cycle"})
 """Metrics of GPUs that usually have another exporter, too."""
+_ABOUT_GPUS: Final = "(?i).*(gpu|dcgm|nvidia|nvml|accelerator).*"
+_SHOWN: Final = 3
 _JUST_NOW: Final = (900, 3600)
 """Seconds that unsynchronized clocks may differ."""
 
@@ -81,10 +84,24 @@ def why_nothing(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> 
             f"has no series of GPUs that are read: {name} is by {_FOREIGN[name]}; let it scrape "
             "the agents or dcgm-exporter"
         )
+    if others := _others(store, now):
+        return (
+            f"has no series of GPUs that are read, but of {', '.join(others)}: by another "
+            "exporter, or renamed; let it scrape the agents or dcgm-exporter, and keep their names"
+        )
     return (
         "has no series of GPUs: neither rightsizer_device_info nor DCGM_FI_DEV_*; let it scrape "
         "the agents, or check fleet.matchers, tenant and sources"
     )
+
+
+def _others(store: MetricStore, now: Nanoseconds) -> list[str]:
+    """Return some metrics that are about GPUs by their names."""
+    query = f'topk({_SHOWN}, count by (__name__) ({{__name__=~"{_ABOUT_GPUS}"}}))'
+    try:
+        return sorted(each.labels["__name__"] for each in store.instant(query, now))
+    except StoreError:  # Not all stores look for parts of names.
+        return []
 
 
 def _foreign(store: MetricStore, now: Nanoseconds) -> dict[str, int]:
@@ -231,20 +248,21 @@ def fleet_context(
         among = f"Shard {fleet.shard} has {len(clusters)} of {len(found)} clusters"
         notes = (*notes, f"{among}: {there}.")
     reports: list[SourceReport] = []
-    inventories: list[FleetInventory] = []
+    inventories: list[tuple[Cluster, FleetInventory]] = []
     readers: dict[str, tuple[FleetSource, SourceReport]] = {}
     for done, cluster in enumerate(clusters, start=1):
         sources = CompositeSource(sources_of(settings, catalogue), fleet)
         part = store.within(cluster.matchers) if cluster.matchers else store
         probed = [replace(each, cluster=cluster) for each in sources.probe(part, now, lookback)]
         reports += probed
-        inventories.append(inventory_in(cluster, sources.inventory(part, probed, now, lookback)))
+        own = sources.inventory(part, probed, now, lookback)
+        inventories.append((cluster, inventory_in(cluster, own)))
         readers |= {each[1].key: each for each in sources.readers(probed)}
         progress("probing", done, len(clusters) + 1)
     if not any(report.devices for report in reports) and (clusters or not found):
         raise StoreError(f"the store at {fleet.store.url} {why_nothing(store, now, lookback)}")
-    notes = (*notes, *_left_out(store, now))
-    inventory = joined(inventories)
+    notes = (*notes, *unclear_clusters(inventories), *_left_out(store, now))
+    inventory = joined(each for _, each in inventories)
     fetch_plan = plan(
         [
             PlannedSource(

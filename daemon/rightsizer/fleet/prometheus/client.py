@@ -12,7 +12,7 @@ import numpy as np
 
 from rightsizer.fleet.prometheus.endpoint import Endpoint, LimitKind, StoreLimit, WaitingCallback
 from rightsizer.fleet.prometheus.response_parser import parse_response
-from rightsizer.fleet.prometheus.selector import Matchers
+from rightsizer.fleet.prometheus.selector import Matchers, with_exact_names
 from rightsizer.fleet.settings import StoreSettings
 from rightsizer.fleet.source import SampledSeries, StoreUse
 from rightsizer.model.errors import StoreError, StoreLimitError
@@ -79,7 +79,8 @@ _WHOLE: Final = (
     # VictoriaMetrics aligns times to its cache and delays the newest 30 s otherwise.
     ("nocache", "1"),
 )
-"""Each store uses its own parameters and ignores the others."""
+"""Each store uses its own parameters and ignores the others, but for Google's and Elastic's, which
+refuse unknown ones and have no partial answers."""
 
 
 class PrometheusStore:
@@ -173,11 +174,15 @@ class PrometheusStore:
     def _series(
         self, path: str, query: str, times: Mapping[str, Nanoseconds]
     ) -> Sequence[SampledSeries] | StoreLimit:
-        timeout = ("timeout", f"{self._settings.timeout_seconds:g}s")
-        written = ((name, _seconds(time)) for name, time in times.items())
-        parameters = (("query", query), *written, timeout, *_WHOLE)
         may_be_less = times.get("start") != times.get("end")
+        parameters = self._parameters(query, times)
         raw = self._endpoint.ask(path, parameters, may_be_less=may_be_less)
+        if _is_dialect(raw):
+            self._endpoint.has_exact_names = True
+            parameters = self._parameters(query, times)
+            raw = self._endpoint.ask(path, parameters, may_be_less=may_be_less)
+        if isinstance(raw, StoreLimit) and _is_dialect(raw):
+            raise StoreError(f"{self._endpoint.name} refused: {self._endpoint.quoted(raw.text)}")
         is_slow = isinstance(raw, StoreLimit) and raw.kind is LimitKind.TIME
         with self._lock:
             self._slow = self._slow + 1 if is_slow else 0
@@ -196,6 +201,16 @@ class PrometheusStore:
         if raw.kind is LimitKind.TEXT:
             raise self._too_much(raw, query)
         return raw
+
+    def _parameters(
+        self, query: str, times: Mapping[str, Nanoseconds]
+    ) -> tuple[tuple[str, str], ...]:
+        """Return what is sent; only what all stores know, if this one refuses the rest."""
+        written = tuple((name, _seconds(time)) for name, time in times.items())
+        if self._endpoint.has_exact_names:
+            return (("query", with_exact_names(query)), *written)
+        timeout = ("timeout", f"{self._settings.timeout_seconds:g}s")
+        return (("query", query), *written, timeout, *_WHOLE)
 
     def _too_much(self, limit: StoreLimit, query: str) -> StoreLimitError:
         name, text = self._endpoint.name, self._endpoint.quoted(limit.text)
@@ -234,6 +249,10 @@ class PrometheusStore:
         with self._lock:
             self._warnings.update(map(quoted, answer.warnings))
         return found
+
+
+def _is_dialect(raw: bytes | StoreLimit) -> bool:
+    return isinstance(raw, StoreLimit) and raw.kind is LimitKind.DIALECT
 
 
 def _seconds(time: Nanoseconds) -> str:

@@ -35,6 +35,8 @@ class LimitKind(StrEnum):
     """Other load: repeat the same query later."""
     CROWDED = "crowded"
     """Its queue is full of parts of queries: a shorter time range, later."""
+    DIALECT = "dialect"
+    """It refuses further parameters, or selectors by several names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,10 @@ class StoreLimit:
 
 
 _TEXTS: Final = {
+    # Google: 'Unknown name "dedup": Cannot bind query parameter', '=~ is an unsupported matchtype
+    # for the __name__ label'; Elasticsearch: 'contains unrecognized parameters: [dedup], ...'.
+    r"unknown name .{1,60}cannot bind query parameter|unrecognized parameter": LimitKind.DIALECT,
+    r"unsupported matchtype for the __name__|__name__ matcher": LimitKind.DIALECT,
     # VictoriaMetrics: 16 KiB by default. Mimir has the same for the expression.
     r"too long query; got \d+ bytes": LimitKind.TEXT,
     r"maxQueryLen|err-mimir-max-query-expression-size-bytes": LimitKind.TEXT,
@@ -61,6 +67,9 @@ _TEXTS: Final = {
     r"err-mimir-store-consistency-check-failed": LimitKind.BUSY,
     # The compactor writes it every 15 minutes.
     r"err-mimir-bucket-index-too-old|bucket index is too old": LimitKind.BUSY,
+    # Google: load of all queries, and of this one (GoogleCloudPlatform/prometheus-engine#767).
+    r"queries whose evaluation is blocked waiting for memory": LimitKind.BUSY,
+    r"refusing to grant further memory for this query|maximum response size": LimitKind.SPAN,
     r"maxQueryDuration|timeout exceeded": LimitKind.TIME,
     r"query timed out|query was canceled|context deadline exceeded": LimitKind.TIME,
     # Prometheus.
@@ -106,7 +115,8 @@ _LONGEST_SECONDS: Final = 30.0
 _DOUBLINGS: Final = 10
 _PATIENCE: Final = 1.25
 """The store times out slightly before its client, so that it reports why."""
-_NOT_ALLOWED: Final = 405
+_NO_FORMS: Final = frozenset({405, 406, 415})
+"""Statuses of a store, or a proxy, that takes queries in the address alone."""
 _EXPLAINED: Final = frozenset({400, 422, 500, 503})
 """Statuses with which stores explain an error in JSON."""
 _TENANT: Final = ("X-Scope-OrgID", "THANOS-TENANT")
@@ -165,6 +175,8 @@ class Endpoint:
         self._waiting = waiting
         self.has_answered = has_answered
         """Whether any query was answered."""
+        self.has_exact_names = False
+        """Whether it refused further parameters, or a selector by several names."""
         self._places = threading.BoundedSemaphore(settings.concurrency)
         self._method = "POST"
         self.meter = StoreUseCounter()
@@ -251,8 +263,7 @@ class Endpoint:
             method = self._method if parameters else "GET"
             if method == "POST":
                 result = self._http.request("POST", path, form=parameters)
-                if isinstance(result, Failure) and result.status == _NOT_ALLOWED:
-                    # Fall back for a proxy that allows only reading.
+                if isinstance(result, Failure) and result.status in _NO_FORMS:
                     self._method = method = "GET"
             if method == "GET":
                 result = self._http.request("GET", path, query=parameters)
@@ -325,4 +336,6 @@ def _said(failure: Failure) -> str:
         found = json.loads(failure.answer)
     except (ValueError, RecursionError):
         return " ".join(failure.answer.split()) or failure.message
-    return str(found["error"]) if isinstance(found, dict) and "error" in found else failure.answer
+    said = found.get("error", failure.answer) if isinstance(found, dict) else failure.answer
+    # Google nests the text.
+    return str(said.get("message", said) if isinstance(said, dict) else said)

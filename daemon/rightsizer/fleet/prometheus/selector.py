@@ -51,6 +51,30 @@ def _matcher(name: str, values: tuple[str, ...]) -> str:
 
 _STRING: Final = r'"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|`[^`]*`'
 _MATCHER: Final = re.compile(rf"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?:=~|!~|!=|=)\s*(?:{_STRING})\s*")
+_BY_NAMES: Final = re.compile(
+    rf"(?P<function>last_over_time\()?\{{(?P<first>(?:{_MATCHER.pattern},)*)"
+    r'__name__=~"(?P<names>[\w:|]+)"'
+    rf"(?P<last>(?:,{_MATCHER.pattern})*)\}}(?P<range>\[\w+\]\))?"
+)
+
+
+def with_exact_names(promql: str) -> str:
+    """Return the query with each selector by several names as a union of selectors by one.
+
+    Only ranges of `last_over_time`, which keeps names.
+    """
+
+    def union(found: re.Match[str]) -> str:
+        function, range_ = found["function"] or "", found["range"] or ""
+        others = f"{found['first']}{found['last'].removeprefix(',')}".removesuffix(",")
+        inside = f"{{{others}}}" if others else ""
+        parts = (f"{function}{name}{inside}{range_}" for name in found["names"].split("|"))
+        # Metrics of one device have the same labels.
+        return f"({' or on (__name__) '.join(parts)})"
+
+    return _BY_NAMES.sub(union, promql)
+
+
 _TOKEN: Final = re.compile(
     rf"(?P<string>{_STRING})"
     r"|(?P<space>\s+|#[^\n]*)"

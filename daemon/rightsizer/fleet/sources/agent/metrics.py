@@ -206,6 +206,12 @@ _ALL: Final = (
     *(STATES, CONDITIONS, WASTE, IDLE_JOULES, *TOTALS, *MEANS, *PEAKS, *POWER, *LINKS),
     *(*BUCKETS, *POWER_BUCKETS),
 )
+DEVICE_NAMES: Final = tuple(
+    sorted(
+        {name for figure in (*_ALL, *LIMITS) for each in figure.expressions for name in each.names}
+    )
+)
+"""All metrics of a device that are read by the day."""
 
 
 def unrecorded(names: AbstractSet[str]) -> frozenset[str]:

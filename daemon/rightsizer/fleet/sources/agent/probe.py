@@ -7,7 +7,12 @@ from rightsizer.fleet.cache.grid import COARSE_STEP, DAY
 from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.settings import AgentSourceSettings
 from rightsizer.fleet.source import DAYS_AT_ONCE, MetricStore, SourceReport
-from rightsizer.fleet.sources.agent.metrics import BUCKETS, POWER_BUCKETS, unrecorded
+from rightsizer.fleet.sources.agent.metrics import (
+    BUCKETS,
+    DEVICE_NAMES,
+    POWER_BUCKETS,
+    unrecorded,
+)
 from rightsizer.fleet.sources.series import (
     at_moment,
     divided,
@@ -160,7 +165,8 @@ class AgentProbe:
     def _names_at(self, uuids: Sequence[str], moment: Nanoseconds) -> frozenset[str]:
         """Return the names of these devices' series at a moment, and others of the fleet."""
         found: set[str] = set()
-        for labels in ({"uuid": uuids}, {"__name__": _OTHER_NAMES}) if uuids else ():
+        own = {"uuid": uuids, "__name__": DEVICE_NAMES}
+        for labels in (own, {"__name__": _OTHER_NAMES}) if uuids else ():
             query = at_moment(f"count by (__name__) ({_latest(selector('', labels))})", moment)
             found.update(each.labels.get("__name__", "") for each in divided(self.store, query))
             if not found:
