@@ -3,6 +3,7 @@
 import pickle
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -96,8 +97,10 @@ def test_quantiles_of_a_table_are_those_of_a_histogram(subjects: list[list[DayFr
         for found in (*window.demands.values(), window.compute_at_least):
             built = Histogram(dict(sorted(found.items())))
             assert dict(pickle.loads(pickle.dumps(found)).items()) == dict(built.items())
-            assert found.mean() == built.mean()
-            assert found.total == built.total
+            assert (found.mean() is None) == (built.mean() is None)
+            # Since Python 3.12 a sum of floats is compensated, and numpy's is not.
+            sums = (found.total, found.mean() or 0.0)
+            assert sums == pytest.approx((built.total, built.mean() or 0.0), rel=1e-12)
             assert found.maximum() == built.maximum()
             for share in (0.0, 0.05, 0.5, 0.95, 0.99, 1.0):
                 assert found.quantile(share) == built.quantile(share)

@@ -11,6 +11,7 @@ from rightsizer.advice.service import AdviceService, Recommender, configured_rul
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.settings import Settings
 from rightsizer.io.clock import Clock, FastClock, SystemClock
+from rightsizer.io.files import is_there
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.errors import HistoryError, UsageError
 from rightsizer.model.finding import Finding
@@ -163,6 +164,6 @@ def explain_offline(path: Path, settings: Settings, asked: str) -> JsonObject:
 def _must_exist(path: Path) -> None:
     # What may not be looked at is told by what opens it.
     with suppress(PermissionError):
-        if not path.exists():
+        if not is_there(path):
             what = f"history '{path}' does not exist; name one with --history.path"
             raise HistoryError(f"{what}, or an agent with --url")

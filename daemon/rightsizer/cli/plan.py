@@ -15,6 +15,7 @@ from rightsizer.catalogue.catalogue import read_catalogue
 from rightsizer.catalogue.prices_file import read_prices
 from rightsizer.console.command import Command, add_flags, help_of, say
 from rightsizer.console.flags import add_config_flag, settings_of
+from rightsizer.io.files import is_there
 from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.planner.load_row import meant_flags
 from rightsizer.planner.plan_file import PlanFile, flag_lines, plan_of_flags, read_plan_file
@@ -93,7 +94,7 @@ def _summary(found: PlanAnswer) -> Sequence[SummaryLine]:
 
 def _names_model(word: Path) -> bool:
     """Whether it is a model's name, configuration or folder, not a requirements file."""
-    is_absent = word.suffix not in _SUFFIXES and not word.exists()
+    is_absent = word.suffix not in _SUFFIXES and not is_there(word)
     return is_absent or word.name == "config.json" or word.is_dir()
 
 
@@ -111,7 +112,7 @@ def _answered(
     if asked is not None:
         if given:
             raise UsageError(f"--{next(iter(given))}: the file asks already; leave one of them out")
-        if not asked.exists():
+        if not is_there(asked):
             remedy = "check the path, or name a model with --model, such as --model llama-3.1-70b"
             raise RequirementError(f"{asked}: there is no such file; {remedy}")
         file = read_plan_file(asked)

@@ -16,6 +16,7 @@ from rightsizer.console.advice import finding_line
 from rightsizer.console.command import Command, add_flags, answer, help_of
 from rightsizer.console.flags import add_config_flag, settings_of, whole_number
 from rightsizer.console.progress import ProgressLine
+from rightsizer.io.files import is_there
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
 from rightsizer.io.terminal import counted
@@ -147,7 +148,7 @@ def _check_outputs(arguments: argparse.Namespace) -> None:
             raise UsageError(f"{flag} {output}: is a file of the recording; name another")
     into = arguments.into
     # The agent creates its own folder; a mistyped one must not be created.
-    if into is not None and not into.parent.exists():
+    if into is not None and not is_there(into.parent):
         fault = f"history '{into}' cannot be written: there is no folder '{into.parent}'"
         raise HistoryError(f"{fault}; make it, or name another")
 

@@ -11,7 +11,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from rightsizer.io.files import HISTORY, Called, Ownership, private_file, private_folder
+from rightsizer.io.files import (
+    HISTORY,
+    Called,
+    Ownership,
+    is_there,
+    private_file,
+    private_folder,
+)
 from rightsizer.model.errors import HistoryError
 
 DATABASE_ERRORS: Final = (sqlite3.Error, UnicodeDecodeError)
@@ -293,7 +300,7 @@ class Database:
 
     def _open_read_only(self) -> sqlite3.Connection:
         try:
-            if not self.path.exists():
+            if not is_there(self.path):
                 raise HistoryError(
                     f"{self._name} does not exist; run the {self._called.writer} first, or name "
                     "another file"

@@ -36,6 +36,22 @@ def private_folder(path: Path) -> None:
         path.mkdir(_FOLDER_MODE | (_GROUP_MAY_ENTER if _has_state_folder() else 0))
 
 
+def is_there(path: Path) -> bool:
+    """Return whether a path exists.
+
+    Raises:
+        PermissionError: a folder above it is closed, which is no absence; `Path.exists` says that
+            it is since Python 3.14.
+    """
+    try:
+        path.stat()
+    except PermissionError:
+        raise
+    except (OSError, ValueError):
+        return False
+    return True
+
+
 def private_file(path: Path) -> None:
     """Create an empty private file if missing, regardless of the umask.
 

@@ -75,14 +75,11 @@ _COUNT_LATER: Final = """
 SELECT count(*) FROM later WHERE source = ? AND uuid = ? AND day BETWEEN ? AND ?
 """
 _COPY_LATER: Final = """
-INSERT INTO {} SELECT {}
-  WHERE EXISTS (SELECT 1 FROM later WHERE (source, day, uuid) = (?3, ?2, ?1))
+INSERT INTO {} SELECT part.* FROM (VALUES ({})) AS part
+  JOIN later ON (source, day, uuid) = (column3, column2, column1)
 """
 _SINCE: Final = "SELECT * FROM {} WHERE day + days > ?"
-_COLUMNS: Final = {
-    "track": "?1, ?2, ?3, ?4, ?5, ?6",
-    "holding": "?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9",
-}
+_COLUMNS: Final = {"track": 6, "holding": 9}
 _FRAMES: Final = """
 SELECT uuid, day, source, step, days, data FROM track
   WHERE day + days > ? AND day <= ? AND uuid IN (SELECT value FROM json_each(?))
@@ -262,7 +259,8 @@ class DayCache:
                 connection.execute(_FORGET_LATER.format(table))
                 rows = other.database.stream(_SINCE.format(table), (first,))
                 parts = _by_day_if_partly_later(connection, rows)
-                connection.executemany(_COPY_LATER.format(table, columns), parts)
+                values = ", ".join("?" * columns)
+                connection.executemany(_COPY_LATER.format(table, values), parts)
             facts = other.database.stream("SELECT * FROM workload")
             connection.executemany("INSERT OR REPLACE INTO workload VALUES (?, ?)", facts)
             connection.execute("INSERT OR REPLACE INTO done SELECT * FROM later")
