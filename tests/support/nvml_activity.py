@@ -8,7 +8,7 @@ import pynvml
 
 from nvml_driver import FakeDriver
 
-__all__ = ["LISTS", "ProcessSample", "Samples", "listing", "process_samples"]
+__all__ = ["LISTS", "ProcessSample", "Samples", "listed", "listing", "process_samples"]
 
 _OK = int(pynvml.NVML_SUCCESS)
 LISTS = {
@@ -86,16 +86,24 @@ def process_samples(
 
 
 def listing(processes: dict[int, int | None]) -> Callable[..., int]:
-    """An answer that lists processes with the memory of each."""
+    """An answer that lists the present processes with the memory of each."""
+
+    def answer(*arguments: Any) -> int:
+        rows = [(pid, 2**64 - 1 if used is None else used) for pid, used in processes.items()]
+        return listed(rows)(*arguments)
+
+    return answer
+
+
+def listed(rows: Sequence[tuple[int, int]]) -> Callable[..., int]:
+    """An answer that lists ids and memory as the driver has them."""
 
     def answer(_driver: FakeDriver, _device: Any, count: Any, infos: Any) -> int:
+        count._obj.value = len(rows)
         if infos is None:
-            count._obj.value = len(processes)
-            return _size(processes, is_room=False)
-        count._obj.value = len(processes)
-        for place, (pid, used) in enumerate(processes.items()):
-            infos[place].pid = pid
-            infos[place].usedGpuMemory = 2**64 - 1 if used is None else used
+            return _size(rows, is_room=False)
+        for place, (pid, used) in enumerate(rows):
+            infos[place].pid, infos[place].usedGpuMemory = pid, used
         return _OK
 
     return answer

@@ -30,6 +30,7 @@ __all__ = [
     "FakeDriver",
     "FakeGpu",
     "FakeInstance",
+    "constant",
     "installed",
     "patient_settings",
     "reading",
@@ -345,7 +346,7 @@ def _gpm_metrics(driver: FakeDriver, query: Any) -> int:
     return int(_OK)
 
 
-def _constant(value: int) -> Callable[..., int]:
+def constant(value: int) -> Callable[..., int]:
     """An answer whose last argument takes a number that never changes."""
     return lambda _driver, *arguments: _put(arguments[-1], value)
 
@@ -365,10 +366,10 @@ _ANSWERS: dict[str, Callable[..., int]] = {
         mode, _gpu(driver, handle).is_persistent
     ),
     "nvmlDeviceGetMigMode": _mig_mode,
-    "nvmlDeviceGetMaxMigDeviceCount": _constant(7),
+    "nvmlDeviceGetMaxMigDeviceCount": constant(7),
     "nvmlDeviceGetMigDeviceHandleByIndex": _mig_handle,
     "nvmlDeviceGetGpuInstanceId": _instance_id,
-    "nvmlDeviceGetComputeInstanceId": _constant(0),
+    "nvmlDeviceGetComputeInstanceId": constant(0),
     "nvmlDeviceGetAttributes_v2": _attributes,
     "nvmlDeviceGetUtilizationRates": _utilization,
     "nvmlDeviceGetEncoderUtilization": _engine,
@@ -378,22 +379,22 @@ _ANSWERS: dict[str, Callable[..., int]] = {
     "nvmlDeviceGetMemoryInfo": _memory,
     "nvmlDeviceGetMemoryInfo_v2": _memory,
     "nvmlDeviceGetPowerUsage": _power,
-    "nvmlDeviceGetEnforcedPowerLimit": _constant(700_000),
-    "nvmlDeviceGetPowerManagementDefaultLimit": _constant(700_000),
-    "nvmlDeviceGetTotalEnergyConsumption": _constant(123_456),
-    "nvmlDeviceGetClockInfo": _constant(1410),
-    "nvmlDeviceGetMaxClockInfo": _constant(1980),
-    "nvmlDeviceGetCurrentClocksEventReasons": _constant(4),
-    "nvmlDeviceGetCurrentClocksThrottleReasons": _constant(4),
+    "nvmlDeviceGetEnforcedPowerLimit": constant(700_000),
+    "nvmlDeviceGetPowerManagementDefaultLimit": constant(700_000),
+    "nvmlDeviceGetTotalEnergyConsumption": constant(123_456),
+    "nvmlDeviceGetClockInfo": constant(1410),
+    "nvmlDeviceGetMaxClockInfo": constant(1980),
+    "nvmlDeviceGetCurrentClocksEventReasons": constant(4),
+    "nvmlDeviceGetCurrentClocksThrottleReasons": constant(4),
     "nvmlDeviceGetTemperature": lambda driver, handle, _sensor, found: _put(
         found, _gpu(driver, handle).temperature
     ),
     "nvmlDeviceGetFieldValues": _fields,
-    "nvmlDeviceGetCurrPcieLinkGeneration": _constant(5),
-    "nvmlDeviceGetCurrPcieLinkWidth": _constant(16),
-    "nvmlDeviceGetMaxPcieLinkGeneration": _constant(5),
-    "nvmlDeviceGetMaxPcieLinkWidth": _constant(16),
-    "nvmlDeviceGetPcieThroughput": _constant(1024),
+    "nvmlDeviceGetCurrPcieLinkGeneration": constant(5),
+    "nvmlDeviceGetCurrPcieLinkWidth": constant(16),
+    "nvmlDeviceGetMaxPcieLinkGeneration": constant(5),
+    "nvmlDeviceGetMaxPcieLinkWidth": constant(16),
+    "nvmlDeviceGetPcieThroughput": constant(1024),
     "nvmlDeviceGetComputeRunningProcesses_v3": _processes,
     "nvmlDeviceGetComputeRunningProcesses_v2": _processes,
     "nvmlGpmQueryDeviceSupport": _gpm_support,

@@ -153,6 +153,7 @@ def test_a_gpu_off_the_bus_is_down_and_its_xid_is_counted() -> None:
         (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, "install the NVIDIA driver"),
         (pynvml.NVML_ERROR_DRIVER_NOT_LOADED, "modprobe nvidia"),
         (pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH, "reload the module"),
+        (pynvml.NVML_ERROR_UNKNOWN, "if this is a container, restart it"),
     ],
 )
 def test_a_driver_that_is_missing_at_the_start_appears_later(code: int, words: str) -> None:

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pynvml
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nvml_driver import FakeDriver, FakeGpu, FakeInstance, reading, tick
+from nvml_driver import FakeDriver, FakeGpu, FakeInstance, constant, reading, tick
 from nvml_rounds import inventory_of, one_reading
 from rightsizer.io.clock import FastClock
 from rightsizer.model.reading import Missing, Reading
@@ -57,6 +58,7 @@ def with_fields(fill: Fill) -> FakeDriver:
         ("nvmlDeviceGetEnforcedPowerLimit", 0, Signal.POWER_LIMIT_WATTS),
         ("nvmlDeviceGetTemperature", 65535, Signal.TEMPERATURE_CELSIUS),
         ("nvmlDeviceGetClockInfo", 2**32 - 2, Signal.SM_CLOCK_HERTZ),
+        ("nvmlDeviceGetPerformanceState", 255, Signal.PERFORMANCE_STATE),
         ("nvmlDeviceGetCurrPcieLinkGeneration", 0, Signal.PCIE_LINK_GENERATION),
         ("nvmlDeviceGetCurrPcieLinkWidth", 0, Signal.PCIE_LINK_WIDTH),
     ],
@@ -98,6 +100,50 @@ def test_memory_that_contradicts_itself_is_missing(used: int, total: int) -> Non
     found = one_reading(driver)
     for signal in (Signal.MEMORY_USED_BYTES, Signal.MEMORY_TOTAL_BYTES, Signal.MEMORY_FREE_BYTES):
         assert found.why_missing(signal) is Missing.INVALID
+
+
+@pytest.mark.parametrize(("used", "total"), [(2 << 30, 1 << 30), (0, 0)])
+def test_window_that_contradicts_itself_is_missing(used: int, total: int) -> None:
+    """BAR1 with more in use than there is."""
+    driver = FakeDriver(FakeGpu("GPU-0", gpm=None))
+
+    def answer(_driver: FakeDriver, _handle: Any, info: Any) -> int:
+        info._obj.bar1Total, info._obj.bar1Used = total, used
+        return OK
+
+    driver.more["nvmlDeviceGetBAR1MemoryInfo"] = answer
+    found = one_reading(driver)
+    assert found.why_missing(Signal.BAR1_USED_BYTES) is Missing.INVALID
+    assert found.why_missing(Signal.BAR1_TOTAL_BYTES) is Missing.INVALID
+
+
+@pytest.mark.parametrize(("watts", "is_read"), [(100, True), (655.35, False)])
+def test_draw_far_above_the_limit_is_missing(watts: float, is_read: bool) -> None:  # noqa: FBT001
+    """The maximum of the sensor, on a board of 72 W; a transient is a reading."""
+    driver = FakeDriver(FakeGpu("GPU-0", gpm=None, power_milliwatts=round(watts * 1000)))
+    driver.more["nvmlDeviceGetPowerManagementDefaultLimit"] = constant(72_000)
+    found = one_reading(driver)
+    assert (found.get(Signal.POWER_WATTS) == watts) is is_read
+    assert (found.why_missing(Signal.POWER_WATTS) is Missing.INVALID) is not is_read
+
+
+@pytest.mark.parametrize(("node", "used"), [(1, 2 << 30), (None, 30 << 30)])
+def test_page_cache_in_memory_of_the_gpu_is_not_in_use(
+    node: int | None, used: int, tmp_path: Path
+) -> None:
+    """Where it is a NUMA node of the kernel, the driver counts it (TensorRT-LLM#13955)."""
+    folder = tmp_path / "sys/devices/system/node/node1"
+    folder.mkdir(parents=True)
+    pages = 28 << 20
+    (folder / "meminfo").write_text(f"Node 1 MemTotal: 9 kB\nNode 1 FilePages: {pages:>8} kB\n")
+    driver = FakeDriver(FakeGpu("GPU-0", gpm=None, memory_used=30 << 30))
+    if node is not None:
+        driver.more["nvmlDeviceGetNumaNodeId"] = constant(node)
+    with reading(driver, FastClock(0), tmp_path) as source:
+        found = source.read().readings["GPU-0"]
+    assert found.get(Signal.MEMORY_USED_BYTES) == used
+    free = found.get(Signal.MEMORY_FREE_BYTES)
+    assert free == (80 << 30) - used - (1 << 30)
 
 
 @pytest.mark.parametrize("number", [0, 2**31 - 1, 2**32 - 1])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nvml_activity import LISTS, ProcessSample, listing, process_samples
+from nvml_activity import LISTS, ProcessSample, listed, listing, process_samples
 from nvml_driver import FakeDriver, FakeGpu, FakeInstance, reading, tick
 from nvml_rounds import one_reading, rounds
 from rightsizer.io.clock import FastClock
@@ -65,6 +65,29 @@ def test_process_on_two_lists_counts_once() -> None:
         Process(13, GIB, GRAPHICS),
     )
     assert found.get(Signal.PROCESS_COUNT) == 2
+
+
+@pytest.mark.parametrize("rows", [((5, GIB), (5, 2 * GIB)), ((5, 2 * GIB), (5, 2**64 - 1))])
+def test_process_listed_twice_counts_once(rows: Sequence[tuple[int, int]]) -> None:
+    """With the larger memory that is known."""
+    driver = FakeDriver(FakeGpu("GPU-0"))
+    driver.more["nvmlDeviceGetComputeRunningProcesses_v3"] = listed(rows)
+    found = one_reading(driver)
+    assert found.processes == (Process(5, 2 * GIB, COMPUTE),)
+    assert found.get(Signal.PROCESS_COUNT) == 1
+
+
+def test_list_of_another_layout_gives_way_to_the_older_version() -> None:
+    """Version 3 has a longer structure in some drivers (pynvml#48): members become ids."""
+    driver = FakeDriver(FakeGpu("GPU-0"))
+    shifted = listed(((5, GIB), (0, 2**32 - 1), (1 << 30, 6)))
+    driver.more["nvmlDeviceGetComputeRunningProcesses_v3"] = shifted
+    driver.more["nvmlDeviceGetComputeRunningProcesses_v2"] = listing({5: GIB, 6: GIB})
+    assert one_reading(driver).processes == (Process(5, GIB, COMPUTE), Process(6, GIB, COMPUTE))
+    driver.more["nvmlDeviceGetComputeRunningProcesses_v2"] = shifted
+    found = one_reading(driver)
+    assert found.processes is None
+    assert found.why_missing(Signal.PROCESS_COUNT) is Missing.INVALID
 
 
 def test_implausible_memory_is_unknown_on_every_list() -> None:

@@ -100,7 +100,9 @@ class DeviceReader:
         self._folder = folder if address is not None and folder.exists() else None
         self._devices = [
             DeviceCollectors.of(
-                DeviceHandle(target, library=self.library, clock=clock, settings=settings)
+                DeviceHandle(
+                    target, library=self.library, clock=clock, settings=settings, sysfs=sysfs
+                )
             )
             for target in gpu.targets
         ]

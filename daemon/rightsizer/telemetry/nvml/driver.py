@@ -54,6 +54,10 @@ _REMEDIES: Final[Mapping[int | None, str]] = {
     pynvml.NVML_ERROR_NO_PERMISSION: "the NVIDIA devices may not be opened: give this user "
     "/dev/nvidiactl and /dev/nvidia0 and up",
 }
+_LOST_DEVICES: Final = (
+    "if this is a container, restart it, since containers lose their devices when systemd reloads "
+    "its units; else look for 'NVRM' in 'dmesg'"
+)
 _ALL_ASLEEP: Final = NvmlFailure(
     Missing.SUSPENDED, "the PCI bus", "all GPUs are asleep, and asking would wake them"
 )
@@ -192,7 +196,8 @@ def explain(failure: NvmlFailure) -> str:
     """Return why there is no driver, and what to do about it."""
     if failure.reason is Missing.SUSPENDED:
         return failure.detail
-    return _REMEDIES.get(failure.code, f"NVML does not answer: {failure}")
+    remedy = f"; {_LOST_DEVICES}" if failure.is_unknown else ""
+    return _REMEDIES.get(failure.code, f"NVML does not answer: {failure}{remedy}")
 
 
 class NvmlDriver:

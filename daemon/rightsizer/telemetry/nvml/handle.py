@@ -3,6 +3,7 @@
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import pynvml
@@ -25,12 +26,19 @@ class DeviceHandle:
     """A GPU or MIG instance with the driver resources held for it."""
 
     def __init__(
-        self, target: DeviceTarget, *, library: NvmlLibrary, clock: Clock, settings: LiveSettings
+        self,
+        target: DeviceTarget,
+        *,
+        library: NvmlLibrary,
+        clock: Clock,
+        settings: LiveSettings,
+        sysfs: Path = Path("/sys"),
     ) -> None:
         self.target = target
         self.library = library
         self.clock = clock
         self.settings = settings
+        self.sysfs = sysfs
         self._unsupported: dict[Hashable, NvmlFailure] = {}
         self._constant: dict[Hashable, Any] = {}
         self._held: dict[Hashable, Any] = {}

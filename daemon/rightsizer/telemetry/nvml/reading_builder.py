@@ -24,6 +24,8 @@ _BY_UNIT: Final[Mapping[Unit, tuple[float, float]]] = {
 _BY_SIGNAL: Final[Mapping[Signal, tuple[float, float]]] = {
     Signal.TEMPERATURE_MARGIN_CELSIUS: (-200.0, 200.0),
     Signal.MEMORY_TOTAL_BYTES: (1.0, 1e15),
+    Signal.BAR1_TOTAL_BYTES: (1.0, 1e15),
+    Signal.PERFORMANCE_STATE: (0.0, 31.0),
     Signal.PCIE_LINK_GENERATION: (1.0, 16.0),
     Signal.PCIE_LINK_WIDTH: (1.0, 64.0),
     # At least ten times the rates of PCIe 7.0 and NVLink 6.

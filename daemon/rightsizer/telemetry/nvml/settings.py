@@ -36,6 +36,9 @@ class LiveSettings:
         settling_seconds: How long utilization and power are ignored after NVML is opened on a GPU
             without persistence mode: waking reads as load.
             Source: nvidia-smi on an L40S without persistence: 100% and 145 W with no process.
+        plausible_limit_ratio: Power draw, of the highest limit, above which it is no reading.
+            Source: above what laptops draw by dynamic boost, over their default limit; some boards
+            answer 655 W, their sensor's maximum, once in a while
         gpm_shortest_seconds: Minimum time between GPM samples; a MIG instance needs 0.1 s.
             Source: NVML API reference, nvmlGpmMigSampleGet: samples more than 100 ms apart.
         gpm_overshoot_ratio: Excess of a GPM ratio over 1 that is read as 1, not as invalid.
@@ -59,6 +62,7 @@ class LiveSettings:
     abandoned_threads_maximum: int = setting(2, within=(0, 100))
     lost_retention_seconds: float = setting(86400.0, within=(0.0, 2592000.0))
     settling_seconds: float = setting(3.0, within=(0.0, 600.0))
+    plausible_limit_ratio: float = setting(3.0, within=(1, None))
     gpm_shortest_seconds: float = setting(0.1, within=(0.0, 60.0))
     gpm_overshoot_ratio: float = setting(0.05)
     suspect_busy_ratio: float = setting(0.5, within=(0.01, 1.0))

@@ -1,9 +1,11 @@
 """Framebuffer memory, where used and free do not sum to the total, and the BAR1 window."""
 
-from typing import Final
+import re
+from typing import Any, Final
 
 import pynvml
 
+from rightsizer.host.files import read_file
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
 from rightsizer.telemetry.nvml.collector import NvmlCollector
@@ -18,21 +20,48 @@ _PARTS: Final = {
     Signal.MEMORY_FREE_BYTES: "free",
     Signal.MEMORY_RESERVED_BYTES: "reserved",
 }
+_BAR1_CALL: Final = "nvmlDeviceGetBAR1MemoryInfo"
 # A full BAR1 blocks RDMA and mappings.
 _BAR1: Final = {Signal.BAR1_USED_BYTES: "bar1Used", Signal.BAR1_TOTAL_BYTES: "bar1Total"}
-_CONTRADICTION: Final = NvmlFailure(
-    Missing.INVALID, _CALL, "more is in use than there is, or there is none"
-)
+_KIBIBYTE: Final = 2**10
+_FILE_PAGES: Final = re.compile(r"\bFilePages:\s*(\d+) kB")
+
+
+def _checked(answer: Any, call: str, used: str, total: str) -> Any:
+    """Return a structure of amounts, or that it contradicts itself."""
+    if isinstance(answer, NvmlFailure) or is_blank(getattr(answer, used)):
+        return answer
+    if 0 < getattr(answer, total) >= getattr(answer, used):
+        return answer
+    return NvmlFailure(Missing.INVALID, call, "more is in use than there is, or there is none")
+
+
+def _file_pages_bytes(handle: DeviceHandle) -> int:
+    """Page cache in the GPU's memory, where that is a NUMA node of the kernel (GH200, GB200).
+
+    The driver counts it as used (TensorRT-LLM#13955), but it yields to what asks for memory.
+    """
+    node = handle.target.device.facts.get("numa_node_id")
+    if node is None:
+        return 0
+    file = handle.sysfs / f"devices/system/node/node{node}/meminfo"
+    pages = _FILE_PAGES.search(read_file(file) or "")
+    return _KIBIBYTE * int(pages[1]) if pages else 0
 
 
 def _read(handle: DeviceHandle, builder: ReadingBuilder) -> None:
     # Version 1, for older drivers only, counts the driver's reserved memory as used.
     answer = handle.ask_first((_CALL, pynvml.nvmlMemory_v2), (_CALL,))
-    if not isinstance(answer, NvmlFailure):
-        used, total = answer.used, answer.total
-        if not total or (used > total and not is_blank(used)):
-            answer = _CONTRADICTION
+    answer = _checked(answer, _CALL, "used", "total")
+    if not isinstance(answer, NvmlFailure) and (cache := _file_pages_bytes(handle)):
+        cache = min(cache, answer.used)
+        answer.used, answer.free = answer.used - cache, answer.free + cache
     builder.put_parts(_PARTS, answer)
+
+
+def _read_bar1(handle: DeviceHandle, builder: ReadingBuilder) -> None:
+    answer = handle.ask(_BAR1_CALL)
+    builder.put_parts(_BAR1, _checked(answer, _BAR1_CALL, "bar1Used", "bar1Total"))
 
 
 MEMORY: Final = NvmlCollector(
@@ -41,7 +70,7 @@ MEMORY: Final = NvmlCollector(
 BAR1: Final = NvmlCollector(
     "bar1",
     tuple(_BAR1),
-    lambda handle, builder: builder.put_parts(_BAR1, handle.ask("nvmlDeviceGetBAR1MemoryInfo")),
+    _read_bar1,
     is_slow=True,
     part_of="memory",
 )

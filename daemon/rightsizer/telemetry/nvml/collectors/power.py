@@ -1,15 +1,17 @@
 """Power draw, energy and limit of whole boards; time that power and heat throttled the clocks."""
 
+import math
 from operator import attrgetter
 from typing import Final
 
 import pynvml
 
 from rightsizer.model.frozen import replace
+from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
 from rightsizer.telemetry.nvml.collector import NvmlCollector, NvmlValue
 from rightsizer.telemetry.nvml.handle import DeviceHandle
-from rightsizer.telemetry.nvml.library import FieldKey
+from rightsizer.telemetry.nvml.library import FieldKey, NvmlFailure
 from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
 _MILLI: Final = 1e-3
@@ -25,17 +27,24 @@ def _read_energy(handle: DeviceHandle, builder: ReadingBuilder) -> None:
     (_ASKED_ENERGY if handle.field(_ENERGY) == 0 else _COUNTED_ENERGY).read(handle, builder)
 
 
+def _read_power(handle: DeviceHandle, builder: ReadingBuilder) -> None:
+    answer, device = handle.ask("nvmlDeviceGetPowerUsage"), handle.target.device
+    limit = device.power_limit_maximum_watts or device.power_limit_watts or math.inf
+    most = handle.settings.plausible_limit_ratio * limit
+    if not isinstance(answer, NvmlFailure) and answer * _MILLI > most:
+        reason = f"the driver answered {answer * _MILLI:g} W, and at most {limit:g} may be drawn"
+        answer = NvmlFailure(Missing.INVALID, "nvmlDeviceGetPowerUsage", reason)
+    builder.put(Signal.POWER_WATTS, answer, _MILLI)
+
+
 def _violation(signal: Signal, field: FieldKey, policy: int) -> NvmlValue:
     part = attrgetter("violationTime")
     return NvmlValue(signal, (("nvmlDeviceGetViolationStatus", policy),), field, _NANO, part)
 
 
 # A mean over a second from Ampere on, except GA100; before, the present draw.
-POWER: Final = NvmlCollector.of(
-    "power",
-    NvmlValue(Signal.POWER_WATTS, (("nvmlDeviceGetPowerUsage",),), scale=_MILLI),
-    is_essential=True,
-    settles=True,
+POWER: Final = NvmlCollector(
+    "power", (Signal.POWER_WATTS,), _read_power, is_essential=True, settles=True
 )
 # Slow, since on H100 and H200 the driver computes for 3 to 5 ms; between two reads energy is the
 # integral of power, which the next read corrects.

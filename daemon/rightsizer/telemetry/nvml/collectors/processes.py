@@ -3,7 +3,7 @@
 import math
 from typing import Any, Final
 
-from rightsizer.model.reading import Process, ProcessKind
+from rightsizer.model.reading import Missing, Process, ProcessKind
 from rightsizer.model.signal import Signal
 from rightsizer.telemetry.nvml.collector import NvmlCollector
 from rightsizer.telemetry.nvml.handle import DeviceHandle
@@ -17,12 +17,28 @@ _UTILIZATION_CALLS: Final = (
     "nvmlDeviceGetProcessUtilization",
 )
 _PERCENT: Final = 100
+_PIDS: Final = 2**22
+"""Upper bound of Linux's process ids (proc_sys_kernel(5), pid_max)."""
+_SHIFTED: Final = NvmlFailure(
+    Missing.INVALID, "nvmlDeviceGetComputeRunningProcesses", "the driver lists impossible ids"
+)
 
 
 def _ask(handle: DeviceHandle, kind: str) -> Any:
     # The unsuffixed name requests version 3 of the list, which drivers before R510 lack.
     call = f"nvmlDeviceGet{kind}RunningProcesses"
-    return handle.ask_first((call,), (f"{call}_v2",))
+    answer = handle.ask_first((call,), (f"{call}_v2",))
+    if _is_shifted(answer):
+        # Some drivers fill version 3 with a longer structure (pynvml#48, go-nvml#75).
+        answer = handle.ask(f"{call}_v2")
+    return (
+        NvmlFailure(Missing.INVALID, call, "ids of no process") if _is_shifted(answer) else answer
+    )
+
+
+def _is_shifted(answer: Any) -> bool:
+    """Whether a list has an id that no process can have: its structures are not those expected."""
+    return not isinstance(answer, NvmlFailure) and any(each.pid > _PIDS for each in answer)
 
 
 def _read(handle: DeviceHandle, builder: ReadingBuilder) -> None:
@@ -47,10 +63,14 @@ def _read_others(handle: DeviceHandle, builder: ReadingBuilder) -> None:
 def _processes(answer: Any, kind: ProcessKind, handle: DeviceHandle) -> tuple[Process, ...]:
     most = handle.target.device.memory_total_bytes or math.inf
     # A driver with another structure layout may have other data in place of the memory.
-    used = ((found.pid, found.usedGpuMemory) for found in answer)
-    return tuple(
-        Process(pid, None if held is None or held > most else held, kind) for pid, held in used
-    )
+    found: dict[int, Process] = {}
+    for pid, held in ((each.pid, each.usedGpuMemory) for each in answer):
+        used = None if held is None or held > most else held
+        # Some drivers list a process twice.
+        before = found.setdefault(pid, Process(pid, used, kind)).memory_used_bytes
+        if used is not None and used > (before or 0):
+            found[pid] = Process(pid, used, kind)
+    return tuple(found.values())
 
 
 class _Samples:
