@@ -160,3 +160,28 @@ def test_scrapes_of_one_job_may_name_holders_differently(run_fleet: RunFleet) ->
 
     hours = {each["team"]: each["held_gpu_hours"] for each in document["teams"]}
     assert hours == {name: pytest.approx(24, abs=0.1) for name in ("", "ml", "web")}
+
+
+def test_gpus_of_nodes_that_live_for_hours_are_counted(run_fleet: RunFleet) -> None:
+    """An autoscaler makes each node anew: at six-hourly moments most of them are not there."""
+    past = EstatePast()
+    for number in range(12):
+        labels = {**NODE, "Hostname": f"spot-{number}", "UUID": gpu(number), "gpu": "0"}
+        past.device([Phase(2 * number, 2 * number + 2, BUSY, POD)], **labels)
+    document = run_fleet(past).document
+
+    (hours,) = document["teams"]
+    assert (hours["team"], hours["held_gpu_hours"]) == ("ml", pytest.approx(24.0, abs=0.2))
+
+
+def test_nodes_named_by_pods_of_exporters_are_reported(run_fleet: RunFleet) -> None:
+    """Without a node's label, and without kube-state-metrics; `instance` has the port's name."""
+    past, pod = EstatePast(), "nvidia-dcgm-exporter-x2x4z"
+    own = {"Hostname": pod, "pod": pod, "instance": f"{pod}:metrics", "job": "dcgm"}
+    past.device([Phase(0, 24, HELD)], **{**NODE, **own}, UUID=gpu(0), gpu="0")
+    document = run_fleet(past).document
+
+    (note,) = document["notes"]
+    assert note.startswith("The nodes of 1 GPUs or instances are named by the pods")
+    assert f"on {pod}" in json.dumps(document)
+    assert ":metrics" not in json.dumps(document)

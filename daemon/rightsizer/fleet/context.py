@@ -20,7 +20,7 @@ from rightsizer.fleet.sources.kubernetes import KubernetesState
 from rightsizer.fleet.sources.series import one_of
 from rightsizer.fleet.sources.serving import ServingMetrics
 from rightsizer.fleet.sources.slurm import SlurmState
-from rightsizer.model.dcgm_fields import DCGM_FIELDS
+from rightsizer.model.dcgm_fields import DCGM_FIELDS, EXPORTER
 from rightsizer.model.errors import ConfigurationError, StoreError, StoreLimitError
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, format_duration, nanoseconds
@@ -122,6 +122,16 @@ def _left_out(store: MetricStore, now: Nanoseconds) -> Iterator[str]:
         yield (
             f"Left out: {found[name]} series of {name}, which are by {_FOREIGN[name]}. GPUs that "
             "neither an agent nor dcgm-exporter watches are missing here."
+        )
+
+
+def _unnamed_nodes(inventory: FleetInventory) -> Iterator[str]:
+    """Yield a sentence if GPUs are known by the pods of their exporters alone."""
+    if count := sum(EXPORTER in each.node for each in inventory.devices.values()):
+        yield (
+            f"The nodes of {count} GPUs or instances are named by the pods of their exporters, "
+            "which change with each restart: set NODE_NAME in dcgm-exporter's environment, add a "
+            "label `node` where it is scraped, or scrape kube-state-metrics."
         )
 
 
@@ -263,6 +273,7 @@ def fleet_context(
         raise StoreError(f"the store at {fleet.store.url} {why_nothing(store, now, lookback)}")
     notes = (*notes, *unclear_clusters(inventories), *_left_out(store, now))
     inventory = joined(each for _, each in inventories)
+    notes = (*notes, *_unnamed_nodes(inventory))
     fetch_plan = plan(
         [
             PlannedSource(

@@ -23,7 +23,8 @@ _Word = TypeVar("_Word", bound=StrEnum)
 _Value = TypeVar("_Value")
 
 NODE_LABELS: Final = ("node", "nodename", "Hostname", "hostname", "kubernetes_node")
-_PORT: Final = re.compile(r":\d+$")
+_TARGET: Final = re.compile(r"(?:https?://)?(\[[^]]+\]|[^:/]*)(?::[\w-]+)?(?:/.*)?")
+"""Address, and port or its name; some keep the whole URL."""
 
 
 def one_of(label: str, values: Iterable[str]) -> str:
@@ -43,7 +44,8 @@ def node_of(labels: Mapping[str, str]) -> str:
 
 def instance_of(labels: Mapping[str, str]) -> str:
     """Return the host of a scrape's target."""
-    return _PORT.sub("", labels.get("instance", "")).strip("[]")
+    found = _TARGET.fullmatch(instance := labels.get("instance", ""))
+    return (found[1] if found and found[1] else instance).strip("[]")
 
 
 def word_of(words: type[_Word], text: str) -> _Word | None:
@@ -115,6 +117,39 @@ def over_time(
 ) -> Callable[[MetricStore], Sequence[SampledSeries]]:
     """Return a range query, for `divided`."""
     return lambda store: store.range(query, start, end, step)
+
+
+_CLOSER: Final = 6
+_LOOKS: Final = 3
+"""From six hours to ten minutes, or from a day to 40."""
+_FLEETING_RATIO: Final = 0.01
+"""Share of devices, so that one that failed at once costs no second query."""
+
+
+def seen_over(
+    store: MetricStore,
+    query: str,
+    times: tuple[Nanoseconds, Nanoseconds],
+    step: Nanoseconds,
+    labels: Sequence[str] = ("uuid",),
+) -> list[SampledSeries]:
+    """Return a query's series between two times, about every device that was there.
+
+    If some were there at one moment only, as on nodes that live for hours, others were there
+    between moments: it is asked again at closer ones.
+    """
+    for look in range(_LOOKS):
+        found = divided(store, over_time(query, *times, step // _CLOSER**look), labels)
+        spans: dict[str, tuple[Nanoseconds, Nanoseconds]] = {}
+        for series in found:
+            (first, last), uuid = series.span, first_label(series.labels, labels)
+            known = spans.get(uuid, (first, last))
+            spans[uuid] = min(first, known[0]), max(last, known[1])
+        newest = max((last for _, last in spans.values()), default=0)
+        fleeting = sum(first == last < newest for first, last in spans.values())
+        if fleeting <= _FLEETING_RATIO * len(spans):
+            break
+    return found
 
 
 def total_of(

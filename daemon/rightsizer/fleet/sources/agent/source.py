@@ -21,7 +21,7 @@ from rightsizer.fleet.sources.series import (
     divided,
     first_label,
     node_of,
-    over_time,
+    seen_over,
     word_of,
 )
 from rightsizer.model.device import Device, MigInstance
@@ -176,7 +176,7 @@ class AgentSource:
         answers = divided(store, at_moment(query, now))
         # For devices that left since, the end of their last whole day is accurate enough.
         if moments := range(now - now % DAY, now - lookback, -DAY):
-            former = divided(store, over_time(query, moments[-1], moments[0], DAY))
+            former = seen_over(store, query, (moments[-1], now), DAY)
             answers += sorted(former, key=lambda series: series.span[1], reverse=True)
         seen = (series.labels for series in answers)
         shares = _values(store, "rightsizer_device_capacity_ratio", now)

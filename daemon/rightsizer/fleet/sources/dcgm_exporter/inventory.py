@@ -27,7 +27,7 @@ from rightsizer.fleet.sources.series import (
     first_label,
     matchers_of,
     one_of,
-    over_time,
+    seen_over,
 )
 from rightsizer.model.dcgm_fields import NAME_LABELS, PROFILE_LABELS, DcgmField, Entity
 from rightsizer.model.device import Device
@@ -74,7 +74,7 @@ def _device(
 
 _DEVICE: Final = ", ".join(dcgm.DEVICE_LABELS)
 _STEP: Final[Nanoseconds] = 6 * COARSE_STEP
-"""Between two samples: devices that were present for less, and are gone, may be missed."""
+"""Between two samples, unless devices come and go within it."""
 
 
 def read_inventory(
@@ -84,18 +84,19 @@ def read_inventory(
     catalogue: Catalogue,
     settings: FleetSettings,
 ) -> tuple[dict[str, FleetDevice], set[Workload]]:
-    """Return every device present at six-hourly moments, and the current holders.
+    """Return every device within the span, and the current holders.
 
     GPUs divided into instances are included, and marked.
     """
     names = dcgm.presence_names(report.metrics), dcgm.other_presence_names(report.metrics)
     series = one_of("__name__", chain(*names))
     by = ", ".join((*dcgm.FACT_LABELS, *dcgm.HOLDER_LABELS))
-    begin, step = span.end - span.length, min(_STEP, span.length)
+    step = min(_STEP, span.length)
+    times = span.end - span.length // step * step, span.end
     parts = _parts(report.devices, settings.store.series_maximum)
     queries = (f"group by ({by}) ({{{series}{part}}})" for part in parts)
-    asked = (over_time(query, begin, span.end, step) for query in queries)
-    seen = [each for one in asked for each in divided(store, one, dcgm.UUID_LABELS)]
+    asked = (seen_over(store, query, times, step, dcgm.UUID_LABELS) for query in queries)
+    seen = [*chain.from_iterable(asked)]
     seen.sort(key=lambda each: each.span[1])
     all_labels = [each.labels for each in seen]
     figures, nodes = _figures(store, report, span.end), _nodes(store, all_labels, span)

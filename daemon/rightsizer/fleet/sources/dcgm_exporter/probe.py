@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Final
 
-from rightsizer.fleet.cache.grid import FINE_STEP
+from rightsizer.fleet.cache.grid import DAY, FINE_STEP
 from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.source import DAYS_AT_ONCE, MetricStore, SourceReport
 from rightsizer.fleet.sources.series import (
@@ -213,6 +213,11 @@ def probe(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> Source
     density = max((each.value for each in medians), default=0.0)
     over = over_time(f"count({{{series}}})", now - lookback, now, _HOUR)
     counts = divided(store, over, UUID_LABELS)
+    resolution = _MINUTES * 60.0 / density if density >= 1 else None
+    by_day = seconds_by_day(store, _few(store, names[0], now), now, lookback)
+    # The few that are asked for may be younger than a day.
+    days = {(time - 1) // DAY for each in counts for time in each.times.tolist()}
+    usual = dict.fromkeys(days, resolution) if resolution is not None else {}
     tier = tier_of_metrics(metrics)
     can = [_CAN[tier]] if tier in _CAN else []
     if spelled(ENERGY, metrics):
@@ -225,8 +230,8 @@ def probe(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> Source
         NAME,
         devices=int(_total(store, devices, now)),
         oldest=min((each.span[0] for each in counts), default=None),
-        resolution_seconds=_MINUTES * 60.0 / density if density >= 1 else None,
-        resolution_by_day=seconds_by_day(store, _few(store, names[0], now), now, lookback),
+        resolution_seconds=resolution,
+        resolution_by_day={**usual, **by_day},
         tier=tier,
         metrics=metrics,
         days_at_once=DAYS_AT_ONCE,
