@@ -73,7 +73,7 @@ def test_every_part_and_every_word_that_is_taken_is_reported() -> None:
 
 
 def test_every_framework_is_reported(golden: Callable[[str | Path, str], None]) -> None:
-    """As planned: its kernels, and whether it spreads experts; one row of the table each."""
+    """As planned: kernels, spread experts, split loss; one row of the table each."""
     known = table_rows(requirement_module.__file__, "frameworks.csv")
     assert [row["framework"] for row in known] == [*TrainingFramework]
     rows = [
@@ -81,10 +81,11 @@ def test_every_framework_is_reported(golden: Callable[[str | Path, str], None]) 
             f"`{each}`",
             "fused" if each.is_fused else "PyTorch's own" + ", autocast" * each.is_autocast,
             "yes" if each.spreads_experts else "no",
+            "yes" if each.splits_loss else "no",
         )
         for each in TrainingFramework
     ]
-    text = table(rows, ("framework", "kernels", "spreads experts"))
+    text = table(rows, ("framework", "kernels", "spreads experts", "splits the loss"))
     before, _, rest = PAGE.partition(BEGIN)
     golden(PLANNING, f"{before}{BEGIN}\n{text}\n\n{END}{rest.partition(END)[2]}")
 

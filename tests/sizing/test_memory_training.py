@@ -48,6 +48,27 @@ def _training(model: Model, **more: object) -> Requirement:
 
 
 @pytest.mark.parametrize(
+    ("framework", "is_split"),
+    [
+        (TrainingFramework.MEGATRON, True),
+        (TrainingFramework.TORCHTITAN, True),
+        (TrainingFramework.FSDP, False),
+    ],
+)
+def test_logits_are_split_where_the_framework_splits_the_loss(
+    framework: TrainingFramework, *, is_split: bool
+) -> None:
+    """PyTorch's own plan gathers all logits on each tensor parallel rank (KempnerForge: 33 GB)."""
+    requirement = _training(LLAMA_8B, micro_batch=4, sequence=4096, recompute=Recompute.FULL)
+    requirement = replace(requirement, training=replace(requirement.training, framework=framework))
+    logits = 12.0 * 128256 * 4 * 4096
+    found = estimate_memory(requirement, Parallelism(tensor=4)).activations_bytes
+
+    assert (found > logits) is not is_split
+    assert found > logits / 4
+
+
+@pytest.mark.parametrize(
     ("optimizer", "each"),
     [
         (Optimizer.ADAMW, (2, 2, 12)),

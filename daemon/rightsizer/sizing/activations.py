@@ -178,7 +178,7 @@ def training_activations(
     return TrainingActivations(
         kept=sum(one.kept for one in each),
         working=max(one.working for one in each),
-        loss=loss / layout.tensor,
+        loss=loss / (layout.tensor if training.has_split_loss else 1),
         recomputed=max(one.recomputed for one in each),
     )
 

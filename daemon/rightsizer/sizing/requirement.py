@@ -93,6 +93,15 @@ class TrainingFramework(StrEnum):
         """Whether replicas can share one copy of the experts of a mixture."""
         return self in _frameworks_with("spreads_experts")
 
+    @property
+    def splits_loss(self) -> bool:
+        """Whether tensor parallel ranks keep the logits of their part of the vocabulary alone.
+
+        Others gather all before the loss, as in PyTorch's own plan (`ColwiseParallel` to
+        `Replicate`).
+        """
+        return self in _frameworks_with("splits_loss")
+
 
 @cache
 def _frameworks_with(property_name: str) -> frozenset[TrainingFramework]:
@@ -263,6 +272,11 @@ class Training:
         pull request 1841 of NovaSky-AI/SkyRL).
         """
         return self.fused_loss or self.framework is TrainingFramework.UNSLOTH
+
+    @property
+    def has_split_loss(self) -> bool:
+        """Whether logits are divided among tensor parallel ranks, as without a framework."""
+        return self.framework is None or self.framework.splits_loss
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect_right
-from typing import Final
+from typing import Final, NamedTuple
 
 from rightsizer.model.frozen import dataclass
 from rightsizer.sizing import activations
@@ -175,11 +175,20 @@ def adapter_parameters(model: Model, lora: Lora) -> float:
     """Parameters of low-rank adapters: rank times input plus output width of each matrix."""
     if not isinstance(model, Transformer):
         return 0.0
-    return lora.rank * sum(adapted_widths(model, lora, max(1, model.experts)))
+    adapted = adapted_matrices(model, lora, max(1, model.experts))
+    return lora.rank * (adapted.inputs + adapted.outputs)
 
 
-def adapted_widths(model: Transformer, lora: Lora, experts: int) -> tuple[float, float]:
-    """Widths of the inputs and of the outputs of all adapted matrices, of so many experts."""
+class AdaptedMatrices(NamedTuple):
+    """Matrices with adapters, and the widths of their inputs and outputs in all."""
+
+    number: int
+    inputs: float
+    outputs: float
+
+
+def adapted_matrices(model: Transformer, lora: Lora, experts: int) -> AdaptedMatrices:
+    """Matrices of all layers with adapters, of so many experts."""
     hidden, ffn = model.hidden, model.ffn_width
     queries = model.heads * model.head_width
     keys = model.key_value_heads * model.head_width
@@ -194,8 +203,11 @@ def adapted_widths(model: Transformer, lora: Lora, experts: int) -> tuple[float,
         "head": (1, hidden, model.vocab),
     }
     found = [widths[target] for target in lora.targets if target in widths]
-    inputs = sum(count * width for count, width, _ in found)
-    return float(inputs), float(sum(count * width for count, _, width in found))
+    return AdaptedMatrices(
+        sum(count for count, _, _ in found),
+        float(sum(count * width for count, width, _ in found)),
+        float(sum(count * width for count, _, width in found)),
+    )
 
 
 class ServingMemory:

@@ -31,7 +31,7 @@ from rightsizer.sizing.requirement import (
 )
 from rightsizer.sizing.roofline import compute_format
 from rightsizer.sizing.sample_rate import sample_step
-from rightsizer.sizing.serving_memory import adapted_widths
+from rightsizer.sizing.serving_memory import AdaptedMatrices, adapted_matrices
 from rightsizer.sizing.settings import SampleSettings
 from rightsizer.sizing.training_settings import TrainingSettings
 
@@ -163,6 +163,9 @@ class TrainingStep:
         # The same forward pass is a larger fraction of a step without gradients of weights.
         repeats = 1.0 + (again - 1.0) * (1.0 if self._trains_all else _FLOPS / _FROZEN_FLOPS)
         linear = self._product_seconds(is_fused=is_fused) * tokens * repeats
+        # One stage of a pipeline holds at least the whole head.
+        head = shape.count.head or (shape.count.embedding if shape.vocab else 0.0)
+        linear *= max(1.0, layout.pipeline * head / shape.count.linear)
         attention = attended / (plain * settings.attention_ratio) * again
         elements = traffic * shape.layers * shape.hidden * tokens / bandwidth * again
         written = scores * settings.score_traffic * tokens / bandwidth * again
@@ -177,7 +180,10 @@ class TrainingStep:
         updated = shape.count.total / (ranks * shards) if self._trains_all else 0.0
         update = self._update_seconds(updated, bandwidth) / batches
         # Below this, kernel launches limit the speed.
-        least = settings.layer_seconds * shape.layers / layout.pipeline
+        launching = settings.layer_seconds * shape.layers
+        if self._copied_adapters is not None:
+            launching += settings.adapter_seconds * self._copied_adapters.number
+        least = launching / layout.pipeline
         # Chunks of layers run in turn by one pipeline stage, and extra time of a pipeline relative
         # to its fullest stage.
         turns = max(1.0, shape.layers / layout.pipeline // settings.chunk_layers)
@@ -190,17 +196,26 @@ class TrainingStep:
         return max(least, computing + exchange) * (1.0 + bubble) + update
 
     @property
+    def _copied_adapters(self) -> AdaptedMatrices | None:
+        """Adapters in fp32, with casts around each."""
+        model, named = self.requirement.model, self.requirement.training.framework
+        is_copied = named is not None and named.is_autocast and not self._trains_all
+        if not is_copied or not isinstance(model, Transformer):
+            return None
+        return adapted_matrices(model, self.requirement.lora, model.experts_per_token)
+
+    @property
     def _copied_bytes(self) -> float:
         """Traffic per token of casts beside weights in fp32, or of adapters in fp32."""
-        model, training = self.requirement.model, self.requirement.training
+        training, adapters = self.requirement.training, self._copied_adapters
         if training.framework is None or not training.framework.is_autocast:
             return 0.0
         if self._trains_all:
             is_mixed = training.optimizer in {Optimizer.ADAMW, Optimizer.SGD}
             return _AUTOCAST_BYTES * self.shape.layers * self.shape.hidden * is_mixed
-        if not isinstance(model, Transformer):
+        if adapters is None:
             return 0.0
-        inputs, outputs = adapted_widths(model, self.requirement.lora, model.experts_per_token)
+        _, inputs, outputs = adapters
         (read, read_back), (made, made_back) = _ADAPTER_INPUT_BYTES, _ADAPTER_OUTPUT_BYTES
         forward, backward = inputs * read + outputs * made, inputs * read_back + outputs * made_back
         return forward * (1 + (training.recompute is Recompute.FULL)) + backward
