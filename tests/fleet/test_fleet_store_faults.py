@@ -55,6 +55,8 @@ def test_a_question_has_all_that_stores_want() -> None:
         "timeout": "30s", "dedup": "true", "partial_response": "false",
         "deny_partial_response": "1", "nocache": "1",
     }  # fmt: skip
+    # M3 cuts answers at its limits otherwise.
+    assert first.headers["M3-Limit-Require-Exhaustive"] == "true"
     assert first.headers["X-Scope-OrgID"] == "a"
     # pkg/tenancy/tenancy.go of thanos-io/thanos: the default of --query.tenant-header.
     assert first.headers["THANOS-TENANT"] == "a"
@@ -254,6 +256,13 @@ def test_stop_event_ends_the_retries() -> None:
         (Reply(403, b"forbidden"), r"403: forbidden; check what fleet\.store\.token_file"),
         (Reply(404, b"page not found"), r"404: .*; check the path .*/prometheus for Mimir"),
         (Reply(302, headers={"Location": "https://sso/login"}), "points to https://sso/login"),
+        # Amazon's, without a signature; vmselect, without a tenant; nginx.
+        (
+            Reply(403, b'{"message":"Missing Authentication Token"}'),
+            "403: .*; Amazon's store wants",
+        ),
+        (Reply(400, b'unsupported path requested: "/api/v1/query"'), "; check the path of"),
+        (Reply(400, b"<title>400 The plain HTTP request was sent to HTTPS port"), "; write https"),
         (Reply(body=b"<html>Sign in", headers={"Content-Type": "text/html"}), "login page"),
         (Reply(body=b"\x00\xff\xfe"), "not JSON"),
         (refusal(400, "1:4: parse error", "bad_data"), r"refused \(400\): 1:4: parse error"),

@@ -60,6 +60,16 @@ SPAN_REFUSALS = (
     (422, "not enough memory for processing 5 data points across 2 time series"),
     (422, "query failed: cannot exceed -search.maxPointsPerTimeseries=30000"),
     (503, "timeout exceeded during the query: -search.maxQueryDuration"),
+    # storage/index.go of m3db/m3: of one index block.
+    (
+        400,
+        (
+            "query exceeded limit: require_exhaustive=true, series_limit=1, series_matched=1, "
+            "docs_limit=0, docs_matched=4"
+        ),
+    ),
+    (400, "The requested time range exceeds the maximum"),
+    (500, "upstream request timeout"),
     # GoogleCloudPlatform/prometheus-engine#767.
     (
         422,

@@ -72,6 +72,7 @@ _TEXTS: Final = {
     r"refusing to grant further memory for this query|maximum response size": LimitKind.SPAN,
     r"maxQueryDuration|timeout exceeded": LimitKind.TIME,
     r"query timed out|query was canceled|context deadline exceeded": LimitKind.TIME,
+    r"upstream request timeout|statement timeout": LimitKind.TIME,
     # Prometheus.
     r"query processing would load too many samples into memory": LimitKind.SPAN,
     r"exceeded maximum resolution of [\d,]+ points per timeseries": LimitKind.SPAN,
@@ -81,7 +82,9 @@ _TEXTS: Final = {
     r"allocate chunk bytes: pool exhausted": LimitKind.SPAN,
     # Mimir and Cortex.
     r"the query (exceeded|hit) the (max|aggregated)": LimitKind.SPAN,
-    r"the (total )?query time range exceeds the limit|err-mimir-max-": LimitKind.SPAN,
+    r"time range exceeds|err-mimir-max-": LimitKind.SPAN,
+    # M3: of series, documents and the range.
+    r"query exceeded limit: ": LimitKind.SPAN,
     # VictoriaMetrics.
     r"cannot (select|process|fetch) more than": LimitKind.SPAN,
     r"the number of matching (unique )?time ?series exceeds|-search\.max\w+": LimitKind.SPAN,
@@ -121,6 +124,8 @@ _EXPLAINED: Final = frozenset({400, 422, 500, 503})
 """Statuses with which stores explain an error in JSON."""
 _TENANT: Final = ("X-Scope-OrgID", "THANOS-TENANT")
 """Headers of Mimir and Cortex, and of Thanos, which has a default tenant."""
+_WHOLE: Final = {"M3-Limit-Require-Exhaustive": "true"}
+"""M3 cuts what exceeds a limit without a word in the answer otherwise."""
 _CHECKS: Final = {
     FailureKind.AWAY: "check fleet.store.url and whether it runs",
     FailureKind.UNTRUSTED: "check fleet.store.ca_file, certificate_file and key_file",
@@ -132,8 +137,16 @@ _REMEDIES: Final = {
     **dict.fromkeys((301, 302, 303, 307, 308), _SIGN_IN),
     401: "check fleet.store.token_file, username, password_file and tenant",
     403: "check what fleet.store.token_file, username and tenant are allowed",
-    404: "check the path of fleet.store.url: /prometheus for Mimir, /select/0/prometheus for a "
-    "cluster of VictoriaMetrics, none for the others",
+    404: "check the path of fleet.store.url: /prometheus for Mimir, /api/prom for Grafana Cloud, "
+    "/select/0/prometheus for a cluster of VictoriaMetrics, "
+    "/v1/projects/PROJECT/location/global/prometheus for Google, none for most others",
+    429: "lower fleet.store.concurrency, or raise the store's limit on queries",
+}
+_REMEDIES_BY_TEXT: Final = {
+    r"unsupported path requested": _REMEDIES[404],
+    r"plain http request was sent to https": "write https for http in fleet.store.url",
+    r"missing authentication token|security token|request signature": "Amazon's store wants signed "
+    "requests: let fleet.store.url be a proxy that signs them, as aws-sigv4-proxy",
 }
 WaitingCallback: TypeAlias = "Callable[[float, float], object]"
 """Receives how many seconds a store was waited for, and the maximum."""
@@ -193,7 +206,7 @@ class Endpoint:
             ),
             token=lambda: _secret(settings, "token_file") or None,
             headers=lambda: _authorization(settings),
-            open_headers={"Accept-Encoding": "gzip", **tenant},
+            open_headers={"Accept-Encoding": "gzip", **_WHOLE, **tenant},
             certificate=certificate if settings.certificate_file else None,
             connections=settings.concurrency,
             parse=bytes,
@@ -279,7 +292,13 @@ class Endpoint:
             said = f"{self.name} refused ({failure.status}): {self.quoted(_said(failure))}"
         elif failure.kind is FailureKind.CREDENTIAL:
             said = f"{self.name} was not asked: {self.quoted(failure.message)}"
+        by_text = (
+            remedy
+            for text, remedy in _REMEDIES_BY_TEXT.items()
+            if re.search(text, failure.answer, re.IGNORECASE)
+        )
         remedy = _REMEDIES.get(failure.status) if failure.status else _CHECKS.get(failure.kind)
+        remedy = next(by_text, remedy)
         return f"{said}; {remedy}" if remedy else said
 
 
