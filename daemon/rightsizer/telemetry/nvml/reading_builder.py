@@ -85,7 +85,7 @@ class ReadingBuilder:
                 self.values[signal] = value
                 self.origins[signal] = self.collecting
             else:
-                self._reject(signal, answer)
+                self.reject(signal, answer)
 
     def put_percent(self, signal: Signal, answer: Any, overshoot_ratio: float = 0.0) -> None:
         """Add a percentage of capacity, capped at 100, or a failure."""
@@ -96,9 +96,10 @@ class ReadingBuilder:
                 self.values[signal] = min(1.0, answer / 100)
                 self.origins[signal] = self.collecting
             else:
-                self._reject(signal, answer)
+                self.reject(signal, answer)
 
-    def _reject(self, signal: Signal, answer: Any) -> None:
+    def reject(self, signal: Signal, answer: Any) -> None:
+        """Record that an answer cannot be true."""
         self.fail(signal, NvmlFailure(Missing.INVALID, signal, f"the driver answered {answer}"))
 
     def put_parts(self, parts: Mapping[Signal, str], answer: Any) -> None:

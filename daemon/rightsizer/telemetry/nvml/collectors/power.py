@@ -7,7 +7,6 @@ from typing import Final
 import pynvml
 
 from rightsizer.model.frozen import replace
-from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
 from rightsizer.telemetry.nvml.collector import NvmlCollector, NvmlValue
 from rightsizer.telemetry.nvml.handle import DeviceHandle
@@ -32,9 +31,9 @@ def _read_power(handle: DeviceHandle, builder: ReadingBuilder) -> None:
     limit = device.power_limit_maximum_watts or device.power_limit_watts or math.inf
     most = handle.settings.plausible_limit_ratio * limit
     if not isinstance(answer, NvmlFailure) and answer * _MILLI > most:
-        reason = f"the driver answered {answer * _MILLI:g} W, and at most {limit:g} may be drawn"
-        answer = NvmlFailure(Missing.INVALID, "nvmlDeviceGetPowerUsage", reason)
-    builder.put(Signal.POWER_WATTS, answer, _MILLI)
+        builder.reject(Signal.POWER_WATTS, answer)
+    else:
+        builder.put(Signal.POWER_WATTS, answer, _MILLI)
 
 
 def _violation(signal: Signal, field: FieldKey, policy: int) -> NvmlValue:
