@@ -26,13 +26,17 @@ def library_folder(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """A folder with the library, also as a driver before R510 has it."""
+    folder = tmp_path_factory.mktemp("driver")
+    compile_library(folder / "libnvidia-ml.so.1", *request.param)
+    return folder
+
+
+def compile_library(target: Path, *flags: str) -> None:
+    """Compile the library."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         pytest.skip("no C compiler to make a driver library with")
-    folder = tmp_path_factory.mktemp("driver")
-    target = folder / "libnvidia-ml.so.1"
-    subprocess.run([compiler, "-shared", "-fPIC", *request.param, "-o", target, SOURCE], check=True)
-    return folder
+    subprocess.run([compiler, "-shared", "-fPIC", *flags, "-o", target, SOURCE], check=True)
 
 
 @dataclass(frozen=True)
@@ -130,6 +134,22 @@ def test_driver_that_is_replaced_under_the_agent_comes_back(
         eventually(lambda: found.up() == {"GPU-0": 1, "GPU-1": 1})
         assert found.agent.metric("rightsizer_driver_info", driver_version="560.1") == 1
         assert len(found.agent.events("devices_absent")) == 1
+
+
+def test_library_that_is_replaced_under_the_agent_is_loaded(tmp_path: Path) -> None:
+    """The former library never fits the new module: the link names another file by then."""
+    link, answers = tmp_path / "libnvidia-ml.so.1", tmp_path / "answers.560"
+    for version, flags in (("550", ()), ("560", (f'-DANSWERS="{answers}"',))):
+        compile_library(tmp_path / f"libnvidia-ml.so.{version}", *flags)
+    link.symlink_to("libnvidia-ml.so.550")
+    with node(tmp_path, tmp_path, "gpus 0 1") as found:
+        found.change("gpus 0 1", "fail * * 18", "fail - * 18")
+        eventually(lambda: set(found.up().values()) == {0})
+        change(answers, "gpus 0 1", "text - nvmlSystemGetDriverVersion 3536302e31")
+        (tmp_path / "new").symlink_to("libnvidia-ml.so.560")
+        (tmp_path / "new").replace(link)
+        eventually(lambda: found.up() == {"GPU-0": 1, "GPU-1": 1})
+        assert found.agent.metric("rightsizer_driver_info", driver_version="560.1") == 1
 
 
 def test_impossible_answers_cost_their_signals_and_are_logged(

@@ -23,7 +23,7 @@ from rightsizer.telemetry.nvml.inventory import (
     NvmlInventoryReader,
     StuckProbes,
 )
-from rightsizer.telemetry.nvml.library import NvmlFailure, NvmlLibrary, bus_id
+from rightsizer.telemetry.nvml.library import NvmlFailure, NvmlLibrary, bus_id, load_successor
 from rightsizer.telemetry.nvml.nvlink_wiring import NvlinkWiringReader, link_is_up
 
 _KINDS: Final[Mapping[int | None, LinkKind]] = {
@@ -44,13 +44,14 @@ _CPU_WORDS: Final = 128
 _NODE_WORDS: Final = 16
 _SCOPE_NODE: Final = 0
 _NO_ADDRESS: Final = "ffffffff:ff:ff.0"
+_MISMATCH: Final = pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH
 _REMEDIES: Final[Mapping[int | None, str]] = {
     pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: "libnvidia-ml.so.1 was not found: install the NVIDIA "
     "driver, or start the container with the NVIDIA runtime",
     pynvml.NVML_ERROR_DRIVER_NOT_LOADED: "the NVIDIA kernel module is not loaded: "
     "run 'modprobe nvidia' and look for its reason in 'dmesg'",
-    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: "the NVIDIA driver was updated, but the kernel "
-    "module in use is the former one: reload the module or reboot, then restart rightsizer",
+    _MISMATCH: "the NVIDIA driver was updated, but the kernel "
+    "module in use is the former one: reload the module or reboot",
     pynvml.NVML_ERROR_NO_PERMISSION: "the NVIDIA devices may not be opened: give this user "
     "/dev/nvidiactl and /dev/nvidia0 and up",
 }
@@ -252,10 +253,13 @@ class NvmlDriver:
         """Open NVML, without attaching GPUs if some are asleep; return the generation."""
         if bus and all(gpu.is_asleep for gpu in bus):
             return _ALL_ASLEEP
-        if any(gpu.is_asleep for gpu in bus):
-            opened = self.library.ask("nvmlInitWithFlags", pynvml.NVML_INIT_FLAG_NO_ATTACH)
-        else:
-            opened = self.library.ask("nvmlInit")
+        sleeps = any(gpu.is_asleep for gpu in bus)
+        gentle = ("nvmlInitWithFlags", pynvml.NVML_INIT_FLAG_NO_ATTACH)
+        call: tuple[Any, ...] = gentle if sleeps else ("nvmlInit",)
+        opened = self.library.ask(*call)
+        is_outdated = isinstance(opened, NvmlFailure) and opened.code == _MISMATCH
+        if is_outdated and load_successor():
+            opened = self.library.ask(*call)
         if isinstance(opened, NvmlFailure):
             return opened
         self.versions = MappingProxyType(_versions(self.library))

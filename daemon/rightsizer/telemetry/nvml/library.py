@@ -1,13 +1,16 @@
 """NVML calls that never raise: library below the bindings, failures, blank and typed values."""
 
 import math
+import os
+import re
 import time
 from collections.abc import Mapping, Sequence
-from ctypes import Structure
+from ctypes import CDLL, Structure
 from typing import Any, Final
 
 import pynvml
 
+from rightsizer.host.files import inode_of, read_file
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.reading import Missing
 
@@ -37,6 +40,9 @@ _REASONS: Final[Mapping[int, Missing]] = {
     pynvml.NVML_ERROR_RESET_REQUIRED: Missing.LOST,
     **dict.fromkeys(_DRIVER_GONE, Missing.LOST),
 }
+_SONAME: Final = "libnvidia-ml.so.1"
+_MAPPED: Final = re.compile(r" (\d+) +(/.*/)libnvidia-ml\.so")
+"""Inode and folder of a mapped library, in /proc/self/maps."""
 _WORD: Final = 2**32 - 1
 _LOWEST: Final = 0x7FFFFFFFFFFFFFF0
 """Lowest of DCGM's blank values, which NVML may return, and all ones above; no count gets here."""
@@ -137,6 +143,25 @@ def use_library(library: object | None) -> None:
         pynvml.nvmlLib = library
         pynvml._nvmlLib_refcount = 0  # noqa: SLF001 - the bindings offer no way to change libraries.
         pynvml._nvmlGetFunctionPointer_cache.clear()  # noqa: SLF001
+
+
+def load_successor() -> bool:
+    """Load the library of a driver that was updated meanwhile; return whether there is one.
+
+    The former one stays in memory: threads may hang in it.
+    """
+    mapped = _MAPPED.findall(read_file("/proc/self/maps") or "")
+    if not mapped:
+        return False
+    # The loader returns a library by its name, even if the file is another one: no link's name.
+    path = os.path.realpath(f"{mapped[-1][1]}{_SONAME}")
+    if inode_of(path) in {None, *(int(inode) for inode, _ in mapped)}:
+        return False
+    try:
+        use_library(CDLL(path))
+    except OSError:  # Half installed.
+        return False
+    return True
 
 
 class NvmlLibrary:
