@@ -185,3 +185,14 @@ def test_nodes_named_by_pods_of_exporters_are_reported(run_fleet: RunFleet) -> N
     assert note.startswith("The nodes of 1 GPUs or instances are named by the pods")
     assert f"on {pod}" in json.dumps(document)
     assert ":metrics" not in json.dumps(document)
+
+
+def test_gpu_that_is_shared_names_all_of_its_holders(run_fleet: RunFleet) -> None:
+    """With time slicing a GPU has a series for each pod, and is free once all are gone."""
+    past = EstatePast()
+    for name in ("chat", "rank", "tags"):
+        pod = {"pod": f"{name}-6c8d9f7b54-x2x4z", "namespace": "web", "container": "main"}
+        past.device([Phase(0, 24, HELD, pod)], **NODE, UUID=gpu(0), gpu="0")
+    (idle,) = run_fleet(past).document["advice"]
+
+    assert "held by chat, shared with rank, tags, but idle" in idle["summary"]

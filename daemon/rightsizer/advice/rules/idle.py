@@ -174,11 +174,22 @@ def _reason(case: Case) -> tuple[Reason, str]:
         for window in case.windows
     ):
         if holder:
-            return Reason.IDLE_HELD, f"held by {holder} but idle"
+            return Reason.IDLE_HELD, f"held by {holder}{_others_of(case)} but idle"
         return Reason.IDLE_HELD, "held but idle" if _shows_holding(case) else _UNSEEN_HOLDER
     return Reason.IDLE_EMPTY, "empty and idle"
 
 
+def _others_of(case: Case) -> str:
+    """Other holders of the GPUs, all of which must give them back."""
+    holdings = case.node.holdings if case.node else {}
+    held = (each for device in case.devices for each in holdings.get(device.uuid, ()))
+    names = sorted({each.workload.name for each in held if each.workload.key != case.key})
+    if len(names) > _NAMED:
+        names = [*names[:_NAMED], f"{len(names) - _NAMED} more"]
+    return f", shared with {', '.join(names)}," if names else ""
+
+
+_NAMED: Final = 3
 _UNSEEN_HOLDER: Final = (
     "idle (neither memory nor processes are read, so whether anything holds it is not known)"
 )

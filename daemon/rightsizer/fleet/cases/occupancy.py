@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -11,7 +12,7 @@ from rightsizer.fleet.model import FleetDevice
 from rightsizer.model.finding import Case, Node
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.units import Nanoseconds
-from rightsizer.model.workload import Holding
+from rightsizer.model.workload import Holding, Workload, WorkloadKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +132,13 @@ def _node(residents: Sequence[Case], rows: Callable[[str], Sequence[HoldingRow]]
         held = rows(device.uuid)
         last = max((row.end for row in held), default=0)
         holdings[device.uuid] = tuple(
-            Holding(workloads[row.workload], row.share_ratio)
+            Holding(workloads.get(row.workload) or _named(row.workload), row.share_ratio)
             for row in held
-            if row.end == last and row.workload in workloads
+            if row.end == last
         )
     return Node(devices=devices, holdings=holdings)
+
+
+def _named(key: str) -> Workload:
+    """Return a workload that shares a device of another, and has no case of its own."""
+    return Workload(key, WorkloadKind.OTHER, re.split("[:/]", key)[-1])
