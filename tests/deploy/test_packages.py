@@ -80,6 +80,8 @@ def test_it_brings_all_that_a_node_needs(tree: Path) -> None:
         "/usr/share/man/man8/rightsizer.8.gz",
         "/usr/share/bash-completion/completions/rightsizer",
         "/usr/share/rightsizer/prometheus/rules.yaml",
+        "/usr/share/rightsizer/slurm/epilog.sh",
+        "/usr/share/rightsizer/slurm/prolog.sh",
         f"{LIBRARIES}h2/__init__.py",
     } <= files
     # Files that an upgrade would ask about.
