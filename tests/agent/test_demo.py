@@ -14,13 +14,21 @@ from rightsizer.advice.storage import Storage
 from rightsizer.agent.agent import Agent
 from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.cli.demo import DemoClock, DemoSettings, pages_text, remember, run_demo
+from rightsizer.cli.demo import (
+    DemoClock,
+    DemoSettings,
+    pages_text,
+    remember,
+    run_demo,
+    told_at,
+)
 from rightsizer.io.clock import FastClock
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.report import AgentReport
 from rightsizer.model.state import State
 from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.simulator.source import DEFAULT_START, SimulatedSource
+from rightsizer.simulator.workloads import TaskSchedule
 
 NEVER: Final = threading.Event()
 TELLER: Final = AgentReport("0", "test", EPOCH, 10.0)
@@ -107,6 +115,19 @@ def test_memory_and_first_tick_meet(agent: Agent) -> None:
     assert case.windows[0].accounted == pytest.approx(DAY / 8 + MINUTE, abs=SECOND)
     assert device.totals.state_seconds.get(State.UNKNOWN, 0.0) == 0.0
     assert all(State.UNKNOWN not in cell.states for cell in device.strip)
+
+
+@pytest.mark.parametrize("hour", [0.0, 1.0, 9.75, 14.5, 23.9])
+def test_the_story_is_the_same_at_any_hour(hour: float) -> None:
+    """Of a built-in scenario; times in a file of one's own are UTC as written."""
+    end = DEFAULT_START + DAY + round(hour * HOUR)
+    demo = told_at(DemoSettings(), end)
+    scenario = load_scenario(demo.scenario, built_in(), demo.midnight_seconds)
+    notebook = next(each for each in scenario.tasks if each.workload.name == "notebook-ana")
+    since_start = TaskSchedule(notebook, 1).elapsed_seconds(end)
+
+    assert since_start == pytest.approx(6 * 3600.0)
+    assert told_at(DemoSettings(scenario="mine.yaml"), end).midnight_seconds == 0.0
 
 
 def test_a_demonstration_without_a_past_has_none(agent: Agent) -> None:

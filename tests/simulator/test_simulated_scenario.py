@@ -7,10 +7,19 @@ import pytest
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.errors import ScenarioError
 from rightsizer.model.state import Condition, State
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, nanoseconds
 from rightsizer.model.workload import Allocator, WorkloadClass, WorkloadKind
 from rightsizer.simulator.packaged import packaged_scenarios
-from rightsizer.simulator.scenario import BurstyLoad, ConstantLoad, DiurnalLoad, SimulatedScenario
+from rightsizer.simulator.scenario import (
+    BurstyLoad,
+    ConstantLoad,
+    DiurnalLoad,
+    SimulatedScenario,
+    SimulatedTask,
+)
 from rightsizer.simulator.scenario_reader import load_scenario
+from rightsizer.simulator.source import DEFAULT_START
+from rightsizer.simulator.workloads import TaskSchedule
 
 WHOLE = """\
 name: mine
@@ -149,6 +158,38 @@ def test_a_constant_load_is_the_default(tmp_path: Path) -> None:
     """A workload without a load shape is always busy."""
     text = WHOLE.replace('    load: {shape: diurnal, peak: "14:30", night_ratio: 0.1}\n', "")
     assert load(tmp_path, text).tasks[1].shape == ConstantLoad()
+
+
+@pytest.mark.parametrize("midnight", [1800.0, 9.5 * 3600.0, 23 * 3600.0])
+def test_the_day_may_begin_at_another_time(tmp_path: Path, midnight: float) -> None:
+    """Tasks, their phases, memory and load, and faults are later by as much."""
+    file = tmp_path / "mine.yaml"
+    kinds = ("{kind: loss, gpus: [1], at: '23:50', for: 30m}", "{kind: loss, gpus: [0], at: 21:00}")
+    file.write_text(WHOLE + f"faults: [{', '.join(kinds)}]\n")
+    shift = nanoseconds(midnight)
+    usual, later = (
+        [
+            lambda time, by=by, window=fault.window: window.since(time + by, DEFAULT_START + by)
+            for fault in scenario.faults
+        ]
+        + [lambda time, by=by, task=task: _plan(task, time + by) for task in scenario.tasks]
+        for by, scenario in (
+            (0, load_scenario(str(file), built_in())),
+            (shift, load_scenario(str(file), built_in(), midnight)),
+        )
+    )
+    assert len(usual) == len(later) > len(kinds)
+    for minute in range(0, 24 * 60, 7):
+        time = DEFAULT_START + minute * 60 * NANOSECONDS_PER_SECOND
+        assert [each(time) for each in usual] == [each(time) for each in later]
+
+
+def _plan(task: SimulatedTask, time: int) -> tuple[object, ...]:
+    schedule = TaskSchedule(task, 1)
+    phase = schedule.phase(time)
+    level = task.shape.daylight(time) if isinstance(task.shape, DiurnalLoad) else 0.0
+    is_hung = phase is not None and phase.state is State.HIDDEN_STALL
+    return is_hung, schedule.memory_bytes(task.memory[0], time), round(level, 9)
 
 
 def test_a_time_of_day_needs_no_quotes(tmp_path: Path) -> None:

@@ -15,13 +15,15 @@ NOWHERE: Final = Path("/nonexistent")
 """Path that does not exist: a simulated node has no sysfs; its driver reports the topology."""
 
 
-def simulate(scenario_name: str, clock: Clock, catalogue: Catalogue) -> tuple[str, NodeHostProbe]:
+def simulate(
+    scenario_name: str, clock: Clock, catalogue: Catalogue, midnight_seconds: float = 0.0
+) -> tuple[str, NodeHostProbe]:
     """Install a scenario's driver below the bindings; return its name and the probe of its host.
 
     Raises:
         ScenarioError: the scenario does not exist or contradicts itself.
     """
-    scenario = load_scenario(scenario_name, catalogue)
+    scenario = load_scenario(scenario_name, catalogue, midnight_seconds)
     node = SimulatedNode(scenario, catalogue, start=clock.wall_time())
     use_library(SimulatedLibrary(node, clock.wall_time))
     probe = NodeHostProbe(ScenarioHost(node, clock.wall_time), node.workloads, NOWHERE)

@@ -56,7 +56,7 @@ def _node(
         # Imported on use: a real node would load 1.4 MiB of simulator.
         from rightsizer.agent.simulated_node import NOWHERE, simulate  # noqa: PLC0415
 
-        name, probe = simulate(scenario, clock, catalogue)
+        name, probe = simulate(scenario, clock, catalogue, settings.sources.simulated.midnight)
         return name, NOWHERE, probe
     procfs, sysfs = Path(settings.path.procfs), Path(settings.path.sysfs)
     cgroups = sysfs / "fs" / "cgroup"

@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -25,6 +26,7 @@ from rightsizer.io.log_settings import LogLevel
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.metric_family import Level
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, format_duration, nanoseconds
+from rightsizer.simulator.packaged import packaged_scenarios
 from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.simulator.source import SimulatedSource
 from rightsizer.web.listener import listening_socket
@@ -33,6 +35,8 @@ from rightsizer.web.settings import parse_address
 _HELP: Final = help_of(__file__)
 DEFAULT_SCENARIO: Final = "eight-gpu-node"
 _DAY: Final = 86400.0
+_SHOWN_SECONDS: Final = 14.5 * 3600.0
+"""Time of a built-in scenario's day that a demonstration ends at, whatever the hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,8 @@ class DemoSettings:
     """Settings of the demonstration."""
 
     scenario: str = DEFAULT_SCENARIO
+    midnight_seconds: float = 0.0
+    """When the scenario's day begins, after 00:00 UTC."""
     listen_address: str = "127.0.0.1:19400"
     speed: float = 720.0
     """Simulated seconds per second: a day in two minutes."""
@@ -77,8 +83,8 @@ def run_demo(
 ) -> None:
     """Run until a signal; print addresses and progress.
 
-    The simulated day ends at `world_time`, so its content depends on the time of day: scenarios
-    have office hours.
+    The simulated day ends at `world_time`, which is an afternoon in a built-in scenario, and in a
+    file the time that it is.
 
     Raises:
         RightsizerError: the scenario or the address is unavailable.
@@ -86,6 +92,7 @@ def run_demo(
     five_minutes = 300 * NANOSECONDS_PER_SECOND
     now = world_time()
     clock = DemoClock(now - now % five_minutes - nanoseconds(_DAY), demo.speed, world_time)
+    demo = told_at(demo, clock.wall_time())
     if demo.days_before:
         # Fail early on a wrong name or a port in use, before the preceding days are simulated.
         load_scenario(demo.scenario, built_in())
@@ -106,6 +113,14 @@ def run_demo(
     with tempfile.TemporaryDirectory(prefix="rightsizer-demo-") as folder:
         settings = _settings(demo, Path(folder))
         serve(settings, clock, prepare=prepare, announce=announce, is_open=is_open)
+
+
+def told_at(demo: DemoSettings, end: Nanoseconds) -> DemoSettings:
+    """Return the settings with which a built-in scenario's story is the same at any hour."""
+    if demo.scenario not in packaged_scenarios():
+        return demo
+    midnight = end / NANOSECONDS_PER_SECOND - _SHOWN_SECONDS
+    return replace(demo, midnight_seconds=midnight % _DAY)
 
 
 def pages_text(address: str, scheme: str = "http") -> str:
@@ -137,7 +152,7 @@ def remember(agent: Agent, demo: DemoSettings, until: Nanoseconds) -> None:
         return
     catalogue = built_in()
     source = SimulatedSource(
-        load_scenario(demo.scenario, catalogue),
+        load_scenario(demo.scenario, catalogue, demo.midnight_seconds),
         catalogue,
         start=until - span,
         interval=interval,
@@ -150,6 +165,7 @@ def _settings(demo: DemoSettings, folder: Path) -> Settings:
     values = {
         "sampling.interval": demo.tick_seconds,
         "sources.simulated.scenario": demo.scenario,
+        "sources.simulated.midnight": demo.midnight_seconds,
         "sources.nvml.deadline_seconds": demo.deadline_seconds,
         "history.path": str(folder / "history.db"),
         # In fast motion the default would flush many times a second.

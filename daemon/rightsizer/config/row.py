@@ -32,9 +32,9 @@ class Faults:
         if (path, message) not in self._found:
             self._found.append((path, message))
 
-    def unread(self) -> "Faults":
+    def unread(self) -> Self:
         """Faults of the same file that are discarded."""
-        return Faults(self._document, quotes_values=self._quotes_values)
+        return type(self)(self._document, quotes_values=self._quotes_values)
 
     def got(self, value: Any) -> str:
         """Faulty value, for the end of a message."""

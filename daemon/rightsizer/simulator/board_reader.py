@@ -8,7 +8,7 @@ from rightsizer.catalogue.board import Board, MigProfile
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.model.driver_codes import ClockEvent
 from rightsizer.model.errors import UsageError
-from rightsizer.model.units import nanoseconds
+from rightsizer.model.units import DAY_SECONDS, nanoseconds
 from rightsizer.simulator.faults import (
     ActivePeriod,
     CallFailure,
@@ -170,7 +170,9 @@ def _window(entry: ScenarioRow) -> ActivePeriod:
     if "at" in entry:
         if "every" in entry:
             entry.fail("'at' comes every day; for another period write 'after'", "every")
-        return ActivePeriod(nanoseconds(entry.time_of_day("at")), length, is_daily=True)
+        at = entry.time_of_day("at")
+        rest = DAY_SECONDS - (at - entry.faults.midnight_seconds) % DAY_SECONDS
+        return ActivePeriod(nanoseconds(at), length or nanoseconds(rest), is_daily=True)
     period = nanoseconds(entry.seconds("every", 1.0)) if "every" in entry else None
     if period is not None and length is not None and length >= period:
         entry.fail("lasts longer than its period; make 'for' shorter than 'every'", "for")

@@ -60,8 +60,8 @@ def read_task(
             pod=entry.text("pod") or "",
         ),
         spots=spots,
-        start_seconds=entry.time_of_day("start", 0.0),
-        stop_seconds=entry.time_of_day("stop", DAY_SECONDS),
+        start_seconds=entry.time_of_day("start", "00:00"),
+        stop_seconds=entry.time_of_day("stop", "24:00"),
         memory=tuple(_memory(entry, slots[spot.gpu], spot) for spot in spots),
         processes=entry.count_or("processes", 1, 1, 64),
         cores=entry.number_or("cores", 8.0, 0.1, 1024.0),
@@ -121,7 +121,7 @@ def _shape(entry: ScenarioRow) -> LoadShape:
     interval_seconds = entry.number_or("interval_seconds", 20.0, 1.0, DAY_SECONDS)
     if kind == "bursty":
         return BurstyLoad(level, share, interval_seconds)
-    peak, night = entry.time_of_day("peak", 15 * 3600.0), entry.number_or("night_ratio", 0.0, 0, 1)
+    peak, night = entry.time_of_day("peak", "15:00"), entry.number_or("night_ratio", 0.0, 0, 1)
     return DiurnalLoad(level, share, interval_seconds, peak, night)
 
 
@@ -163,8 +163,10 @@ def _phase(
     )
 
 
-def load_scenario(name_or_path: str, catalogue: Catalogue) -> SimulatedScenario:
-    """Load a packaged scenario by name, or one from a file.
+def load_scenario(
+    name_or_path: str, catalogue: Catalogue, midnight_seconds: float = 0.0
+) -> SimulatedScenario:
+    """Load a packaged scenario by name, or one from a file, whose day begins at a time in UTC.
 
     Raises:
         ScenarioError: there is none, or it contradicts itself or the catalogue; the message
@@ -172,7 +174,7 @@ def load_scenario(name_or_path: str, catalogue: Catalogue) -> SimulatedScenario:
     """
     document = _document(name_or_path)
     activities = _activities(ScenarioRow.root(_packaged(ACTIVITIES_FILE)), {})
-    top = ScenarioRow.root(document)
+    top = ScenarioRow.root(document, midnight_seconds)
     top.refuse_unknown(
         (
             *("name", "seed", "cores", "driver_version", "activities", "boards", "workloads"),

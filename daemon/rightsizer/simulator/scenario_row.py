@@ -9,13 +9,15 @@ from rightsizer.config.row import Faults, Row
 from rightsizer.io.near import hint
 from rightsizer.io.yaml import Document
 from rightsizer.model.errors import ConfigurationError, ScenarioError
-from rightsizer.model.units import parse_duration
+from rightsizer.model.units import DAY_SECONDS, parse_duration
 
 _Word = TypeVar("_Word", bound=StrEnum)
 
 
 class ScenarioFileFaults(Faults):
-    """Faults of a scenario's file."""
+    """Faults of a scenario's file, whose day begins at a time of the day in UTC."""
+
+    midnight_seconds = 0.0
 
     def refuse(self) -> None:
         """Raise all faults found, if any."""
@@ -28,12 +30,16 @@ class ScenarioFileFaults(Faults):
 class ScenarioRow(Row):
     """A mapping of a scenario's file; faults in required values end reading at once."""
 
+    faults: ScenarioFileFaults
+
     @classmethod
-    def root(cls, document: Document) -> "ScenarioRow":
+    def root(cls, document: Document, midnight_seconds: float = 0.0) -> "ScenarioRow":
         """Return the row of the whole file, which must be a mapping."""
         if not isinstance(document.data, Mapping):
             raise ScenarioError(f"{document.where(())}: a scenario must be a mapping of keys")
-        return cls(document.data, (), ScenarioFileFaults(document))
+        faults = ScenarioFileFaults(document)
+        faults.midnight_seconds = midnight_seconds
+        return cls(document.data, (), faults)
 
     def fail(self, message: str, key: str = "") -> NoReturn:
         """Raise earlier faults, which may be the cause, else this one."""
@@ -90,13 +96,11 @@ class ScenarioRow(Row):
         except ValueError:
             self.fail(f"'{value}' is unknown; {hint(str(value), words)}", key)
 
-    def time_of_day(self, key: str, default: float | None = None) -> float:
-        """Return the seconds since midnight of a time like `"13:30"`, up to `"24:00"`."""
-        if key in self:
-            return self._time_of_day(key, self.values[key])
-        if default is None:
+    def time_of_day(self, key: str, default: str | None = None) -> float:
+        """Return the seconds since midnight, UTC, of a time like `"13:30"`, up to `"24:00"`."""
+        if key not in self and default is None:
             self.fail('is required: a time of day, like "13:30"', key)
-        return default
+        return self._time_of_day(key, self.values[key] if key in self else default)
 
     def times_of_day(self, key: str) -> tuple[float, float]:
         """Return a start and a stop, as in `["13:30", "17:00"]`."""
@@ -117,4 +121,5 @@ class ScenarioRow(Row):
             minutes = int(hours) * 60 + int(rest)
         if not 0 <= minutes <= 24 * 60:
             self.fail(f"'{value}' is not a time of day; the last is \"24:00\"", key)
-        return minutes * 60.0
+        midnight = self.faults.midnight_seconds
+        return (minutes * 60.0 + midnight) % DAY_SECONDS if midnight else minutes * 60.0

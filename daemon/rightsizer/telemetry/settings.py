@@ -3,6 +3,7 @@
 from rightsizer.host.settings import HostSettings
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
+from rightsizer.model.units import DAY_SECONDS
 from rightsizer.owners.settings import OwnerSettings
 from rightsizer.telemetry.dcgm.settings import DcgmSettings
 from rightsizer.telemetry.nvml.settings import LiveSettings
@@ -27,9 +28,11 @@ class SimulatedSettings:
 
     Attributes:
         scenario: Built-in scenario or scenario file; empty to read the real driver.
+        midnight: When the scenario's day begins, after 00:00 UTC.
     """
 
     scenario: str = setting("")
+    midnight: float = setting(0.0, unit="seconds", within=(0.0, DAY_SECONDS))
 
 
 @dataclass(frozen=True, slots=True)
