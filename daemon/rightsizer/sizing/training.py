@@ -392,12 +392,15 @@ def _error_factor(
     is_linked = min(layout.gpus, SERVER_GPUS) <= (board.linked_gpu_count or 1)
     is_convolutional = isinstance(requirement.model, ConvolutionalNetwork)
     is_mixture = isinstance(requirement.model, Transformer) and requirement.model.experts > 1
+    # Kernels are assumed to be fused where a framework of split layers or of 8 bits is not named.
+    is_fusion_assumed = requirement.training.framework is None and _is_fused(requirement, layout)
+    is_open = requirement.is_framework_open or is_fusion_assumed
     beside = (
         settings.assumed_board_factor if is_assumed else 1.0,
         1.0 if is_linked else settings.slow_link_factor,
         1.0 if board.computes_in_bf16 else settings.early_board_factor,
         settings.convolution_factor if is_convolutional else 1.0,
         settings.mixture_factor if is_mixture else 1.0,
-        settings.unnamed_framework_factor if requirement.is_framework_open else 1.0,
+        settings.unnamed_framework_factor if is_open else 1.0,
     )
     return math.exp(math.hypot(*map(math.log, (settings.error_factor, *beside))))

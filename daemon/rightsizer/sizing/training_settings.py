@@ -77,8 +77,10 @@ class TrainingSettings:
         mixture_factor: Further error of mixtures of experts, whose kernels and exchanges differ by
             framework and release.
             Source: published runs (Megatron Bridge, NeMo AutoModel, arXiv:2412.19437)
-        unnamed_framework_factor: Further error of adapters and encoders without a framework.
-            Source: LoRA of Llama 3.1 8B by peft on an H100, 1.5 to 1.7 times slower
+        unnamed_framework_factor: Further error without a framework of adapters, encoders, split
+            layers and training in 8 bits.
+            Source: LoRA of Llama 3.1 8B by peft on an H100, 1.5 to 1.7 times slower; Llama 1B by
+            nanotron, alike
     """
 
     linear_ratio: float = _part(0.87, source=_FITTED)
