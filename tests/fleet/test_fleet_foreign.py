@@ -196,3 +196,21 @@ def test_gpu_that_is_shared_names_all_of_its_holders(run_fleet: RunFleet) -> Non
     (idle,) = run_fleet(past).document["advice"]
 
     assert "held by chat, shared with rank, tags, but idle" in idle["summary"]
+
+
+def test_nodes_of_one_name_are_reported(run_fleet: RunFleet) -> None:
+    """Two clusters without a label for them; a GPU that was replaced, and MIG, are no such case."""
+    past = EstatePast()
+    for number in (0, 1):
+        instance = {
+            "instance": f"10.{number}.0.1:9400",
+            "GPU_I_ID": "1",
+            "GPU_I_PROFILE": "1g.10gb",
+        }
+        past.device([Phase(0, 24, BUSY)], **NODE | instance, UUID=gpu(number), gpu="0")
+        past.device(
+            [Phase(12 * number, 12 * number + 12, BUSY)], **NODE, UUID=gpu(8 + number), gpu="1"
+        )
+    warnings = json.dumps([each["warnings"] for each in run_fleet(past).document["sources"]])
+
+    assert "Nodes of one name: 1 times several GPUs have the same Hostname and index" in warnings

@@ -303,6 +303,13 @@ def _warnings(
             f"Left out for want of a UUID: {nameless:.0f} series; a node's index names no GPU "
             "of a fleet."
         )
+    slots = f'group by (Hostname, gpu, UUID) ({{{series},Hostname!="",gpu!="",UUID!=""}})'
+    if shared := number_of(store, f"count(count by (Hostname, gpu) ({slots}) > 1)", now):
+        yield (
+            f"Nodes of one name: {shared:.0f} times several GPUs have the same Hostname and index. "
+            "Nodes of several clusters, or machines without names of their own, count as one; set "
+            "fleet.cluster_label to a label that differs, or name the machines."
+        )
     bare = ",".join((series, *(f'{label}=""' for label in PROFILE_LABELS)))
     instances = _having(INSTANCE_LABELS, bare)
     if unknown := number_of(store, f"count(group by ({_DEVICE}) ({instances}))", now):
