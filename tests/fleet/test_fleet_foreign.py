@@ -214,3 +214,19 @@ def test_nodes_of_one_name_are_reported(run_fleet: RunFleet) -> None:
     warnings = json.dumps([each["warnings"] for each in run_fleet(past).document["sources"]])
 
     assert "Nodes of one name: 1 times several GPUs have the same Hostname and index" in warnings
+
+
+def test_pod_of_an_exporter_of_another_name_holds_nothing(run_fleet: RunFleet) -> None:
+    """Where labels are honored a free GPU has the scraped pod, which `up` names."""
+    past, own = EstatePast(), {"pod": "gpu-metrics-x2x4z", "namespace": "monitoring"}
+    scraped = {**NODE, "job": "gpus"}
+    past.device([Phase(0, 24, HELD, own)], **scraped, UUID=gpu(0), gpu="0")
+    past.device([Phase(0, 24, BUSY, POD)], **scraped, UUID=gpu(1), gpu="1")
+    past.series("up", {"job": "gpus", "instance": "a:9400", **own}, 1)
+    # One job may scrape all pods, those that hold GPUs too.
+    past.series("up", {"job": "gpus", "instance": "a:8000", **POD}, 1)
+    document = run_fleet(past).document
+
+    hours = {each["team"]: each["held_gpu_hours"] for each in document["teams"]}
+    assert hours == {name: pytest.approx(24, abs=0.1) for name in ("", "ml")}
+    assert "gpu-metrics" not in json.dumps(document["findings"] + document["advice"])

@@ -12,15 +12,16 @@ from typing import Final, Self
 import numpy as np
 
 from rightsizer.fleet.cache.day_frame import Floats
-from rightsizer.fleet.cache.grid import DAY, Grid
+from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, Grid
 from rightsizer.fleet.model import DeviceHolding
 from rightsizer.fleet.source import MetricStore, SampledSeries
 from rightsizer.fleet.sources.dcgm_exporter.probe import device_of
 from rightsizer.fleet.sources.kubernetes import LookbackSpan, Pod, PodOwners, workload_key
 from rightsizer.fleet.sources.series import placed, runs_of
 from rightsizer.model.dcgm_fields import holder_of
+from rightsizer.model.errors import StoreLimitError
 from rightsizer.model.frozen import dataclass, field, replace
-from rightsizer.model.units import seconds
+from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.model.workload import Workload
 
 _OWN: Final = ("pod", "namespace", "container")
@@ -39,17 +40,38 @@ class HolderNames:
 
     The holder's is `exported_pod`. The job alone may be used by clusters that scrape differently.
     """
+    targets: frozenset[str] = frozenset()
+    """Pods of exporters, whatever their name: where labels are honored, a free GPU has it."""
 
     @classmethod
-    def seen_in(cls, series: Iterable[Mapping[str, str]]) -> Self:
+    def seen_in(
+        cls, series: Iterable[Mapping[str, str]], targets: frozenset[str] = frozenset()
+    ) -> Self:
         """Determine the names from labels of a fleet's series, including `job`."""
-        return cls(frozenset(map(_scrape, (each for each in series if each.get("exported_pod")))))
+        exported = (each for each in series if each.get("exported_pod"))
+        return cls(frozenset(map(_scrape, exported)), targets)
 
     def holder(self, labels: Mapping[str, str]) -> Workload | None:
         """Return the pod or job that holds the device, `None` without one."""
-        if _scrape(labels) in self.exporters:
+        if _scrape(labels) in self.exporters or labels.get("pod") in self.targets:
             labels = {name: value for name, value in labels.items() if name not in _OWN}
         return holder_of(labels)
+
+
+def pods_of_exporters(
+    store: MetricStore, series: str, times: tuple[Nanoseconds, Nanoseconds]
+) -> frozenset[str]:
+    """Return the pods of some series' targets, hour by hour: `up` has labels of targets alone.
+
+    None if the store refuses to say: then exporters are known by the usual name.
+    """
+    of_exporters = f"group by (job, instance) ({{{series}}})"
+    query = f'group by (pod) (up{{pod!=""}} and on (job, instance) {of_exporters})'
+    try:
+        found = store.range(query, *times, COARSE_STEP)
+    except StoreLimitError:
+        return frozenset()
+    return frozenset(each.labels["pod"] for each in found)
 
 
 def workloads_of(

@@ -12,7 +12,7 @@ from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import MetricStore, SampledSeries, SourceReport
 from rightsizer.fleet.sources.dcgm_exporter import probe as dcgm
-from rightsizer.fleet.sources.dcgm_exporter.holdings import HolderNames
+from rightsizer.fleet.sources.dcgm_exporter.holdings import HolderNames, pods_of_exporters
 from rightsizer.fleet.sources.kubernetes import (
     NODE_LABELS,
     POD_LABELS,
@@ -118,7 +118,8 @@ def read_inventory(
                 readings=readings.get(entity.whole or uuid, {}),
                 xids=xids.get(entity.whole or uuid),
             )
-    exported = HolderNames.seen_in(all_labels)
+    targets = pods_of_exporters(store, series, (span.end, span.end))
+    exported = HolderNames.seen_in(all_labels, targets)
     holders: defaultdict[str, set[Workload]] = defaultdict(set)
     for one in seen:
         entity, holder = dcgm.device_of(one.labels), exported.holder(one.labels)

@@ -19,6 +19,7 @@ from rightsizer.fleet.sources.dcgm_exporter.holdings import (
     ExporterPresence,
     HolderNames,
     held_runs,
+    pods_of_exporters,
     presences,
     workloads_of,
 )
@@ -207,5 +208,7 @@ class DcgmExporterSource:
             exported = labels_in(
                 f'count by (job, namespace, exported_pod) ({{{series},exported_pod!=""}})'
             )
-            self._labels[grid] = labels or dcgm.UUID_LABELS, HolderNames.seen_in(exported)
+            targets = pods_of_exporters(store, series, (grid.start + COARSE_STEP, grid.end))
+            holders = HolderNames.seen_in(exported, targets)
+            self._labels[grid] = labels or dcgm.UUID_LABELS, holders
         return self._labels[grid]
