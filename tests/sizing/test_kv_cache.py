@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from rightsizer.planner.models.hugging_face import read_config
+from rightsizer.planner.models.known_models import find_model
 from rightsizer.sizing.models import ConvolutionalNetwork, Model
 from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import Parallelism, Precisions
@@ -83,6 +85,29 @@ def test_a_window_of_all_layers_bounds_a_request() -> None:
     cache = kv_cache(model, NumberFormat.BF16)
 
     assert cache.request_bytes(100_000) == 4096 * 131_072
+
+
+def test_compressed_attention_keeps_one_entry_of_many_tokens() -> None:
+    """DeepSeek-V4-Flash: 21 layers of 4 tokens each, with 8-bit keys of an indexer, 20 of 128."""
+    known = find_model("deepseek-v4-flash")
+    assert known is not None
+    cache = kv_cache(read_config(known.config).model, NumberFormat.BF16)
+
+    assert cache.bytes_per_token == 2 * (21 * (512 + 64) / 4 + 20 * 512 / 128)
+    assert (cache.windowed_bytes_per_token, cache.window_tokens) == (2 * 43 * 512, 128)
+
+
+def test_wide_and_narrow_heads_are_divided_alike() -> None:
+    """Gemma 4 has 8 KV heads in layers with a window, and 2 of twice the width in the others."""
+    known = find_model("gemma-4-26b-a4b")
+    assert known is not None
+    model = read_config(known.config).model
+    whole = kv_cache(model, NumberFormat.BF16)
+    half = kv_cache(model, NumberFormat.BF16, Parallelism(tensor=2))
+
+    assert whole.bytes_per_token == 2 * 5 * 2 * 2 * 512
+    assert whole.windowed_bytes_per_token == 2 * 25 * 2 * 8 * 256
+    assert half.bytes_per_token == whole.bytes_per_token / 2
 
 
 def test_other_kinds_of_models_keep_nothing() -> None:

@@ -77,8 +77,14 @@ class Attention:
         if model.borrowed_layers:
             # As if each layer had its own cache, since a shared cache is read by each of its
             # layers.
+            scale = model.layers / (model.layers - model.borrowed_layers)
             layers = replace(
-                model, cached_layers=None, borrowed_layers=0, borrowed_windowed_layers=0
+                model,
+                cached_layers=None,
+                cache_elements=model.cache_elements and scale * model.cache_elements,
+                windowed_cache_elements=scale * model.windowed_cache_elements,
+                borrowed_layers=0,
+                borrowed_windowed_layers=0,
             )
         share = board.efficiency.decode_attention[Precision.BF16]
         reached = settings.attention_compute_ratio

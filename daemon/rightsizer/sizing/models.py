@@ -121,6 +121,11 @@ class Transformer:
     """Whether quantization excludes attention, as in gpt-oss."""
     cached_layers: int | None = None
     """Layers with a KV cache; all if not given, none in an encoder."""
+    cache_elements: float | None = None
+    """Numbers cached per token by all layers that see every token; if not given, keys and values
+    of all KV heads in each."""
+    windowed_cache_elements: float = 0.0
+    """The same of layers with a window, beside `cache_elements`."""
     borrowed_layers: int = 0
     """Layers without a cache that read that of an earlier layer."""
     borrowed_windowed_layers: int = 0

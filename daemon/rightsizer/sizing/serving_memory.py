@@ -143,6 +143,11 @@ def kv_cache(model: Model, number_format: NumberFormat, layout: Parallelism = _S
     layer_bytes = width * number_format.bytes_per_parameter
     staged = math.ceil(layers / layout.pipeline)
     state = _STATE_BYTES * model.state_elements / (layout.tensor * layout.pipeline)
+    if model.cache_elements is not None:
+        divided = layout.pipeline * min(layout.tensor, model.key_value_heads)
+        of_one = number_format.bytes_per_parameter / divided
+        whole, windows = model.cache_elements * of_one, model.windowed_cache_elements * of_one
+        return KvCache(whole, windows, float(model.sliding_window or math.inf), state_bytes=state)
     if model.sliding_window is None:
         index, indexer = 0.0, model.indexer
         if indexer is not None:

@@ -189,6 +189,8 @@ def checkpoint_format(config: Configuration) -> NumberFormat | None:
     if not given:
         return _TYPES.get(config.text("torch_dtype") or config.text("dtype"))
     inner = Configuration(given)
+    if config.text("expert_dtype") == "fp4":  # DeepSeek-V4: most of the weights.
+        return NumberFormat.NVFP4
     method = inner.text("quant_method").lower()
     found = _METHODS.get(method) or _by_method(method, inner)
     if found is None:

@@ -12,7 +12,7 @@ _EXPERTS: Final = ("num_experts", "num_local_experts", "n_routed_experts")
 """Spellings by version and family of transformers, also for the next four."""
 _CHOSEN: Final = (
     *("num_experts_per_tok", "experts_per_token", "num_experts_per_token"),
-    *("moe_top_k", "moe_topk", "moe_k"),
+    *("moe_top_k", "moe_topk", "moe_k", "top_k_experts"),
 )
 _SHARED: Final = (
     *("n_shared_experts", "num_shared_experts"),
@@ -135,7 +135,7 @@ def _is_mixed(config: Configuration, layer: int) -> bool:
         return layer in listed
     kinds = config.names("mlp_layer_types")
     if layer < len(kinds):
-        return kinds[layer] == "sparse"
+        return kinds[layer] != "dense"
     if layer in _numbers(config, "mlp_only_layers"):
         return False
     if layer < next((first for key in _DENSE_FIRST if (first := config.whole(key))), 0):
@@ -143,6 +143,9 @@ def _is_mixed(config: Configuration, layer: int) -> bool:
     last = config.values.get("moe_layer_end_index")  # ERNIE writes -1 for the last layer.
     if isinstance(last, int) and 0 <= last < layer:
         return False
+    listed = config.lists("moe_layer_freq")
+    if layer < len(listed):
+        return listed[layer] == 1
     every = config.whole("moe_layer_freq") or 1
     step = next((value for key in _STEPS if (value := config.whole(key))), 1)
     return layer % every == 0 and (layer + 1) % step == 0

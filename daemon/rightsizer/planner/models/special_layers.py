@@ -11,6 +11,12 @@ from rightsizer.sizing.parameters import attention_parameters, plain_layer
 _WINDOWED: Final = "sliding_attention"
 _PATTERN: Final = 5
 """Default period of layers without a window."""
+_GLOBAL_PATTERN: Final = 6
+"""The same of Gemma 4."""
+_CHOOSING: Final = 4
+"""Tokens of one entry in layers that choose among entries."""
+_HASHED: Final = 3
+"""First layers whose router has no bias, if a file does not state them."""
 _INTERVAL: Final = 4
 """Default period of layers with full attention."""
 _CROSSED: Final = (3, 8, 13, 18, 23, 28, 33, 38)
@@ -44,7 +50,7 @@ def with_layer_embeddings(shape: Transformer, config: Configuration) -> Transfor
     if shared >= layers:
         fault = f"{shared} of {layers} layers"
         raise wrong("num_kv_shared_layers", fault, "some keep their own")
-    windowed = _windowed(config, layers)
+    windowed = _windowed(config, layers, _PATTERN)
     tables = float(config.needed("vocab_size_per_layer_input") * layers * width)
     return _with(
         shape,
@@ -57,13 +63,127 @@ def with_layer_embeddings(shape: Transformer, config: Configuration) -> Transfor
     )
 
 
-def _windowed(config: Configuration, layers: int) -> Sequence[bool]:
+def _windowed(config: Configuration, layers: int, period: int) -> Sequence[bool]:
     kinds = config.names("layer_types")
     if not kinds:
-        return [(layer + 1) % _PATTERN != 0 for layer in range(layers)]
+        return [(layer + 1) % period != 0 for layer in range(layers)]
     if len(kinds) != layers:
         raise wrong("layer_types", f"{len(kinds)} of {layers} layers", "")
     return [kind == _WINDOWED for kind in kinds]
+
+
+def with_wide_global_heads(shape: Transformer, config: Configuration) -> Transformer:
+    """Return the shape with the layers of Gemma 4.
+
+    Layers that see all tokens have wider and fewer heads, of which keys may be values too. The
+    last layers may use the cache of earlier ones, with a feed-forward part twice as wide. Experts
+    are beside a dense part.
+    """
+    hidden, layers, width = shape.hidden, shape.layers, shape.head_width
+    shared = config.whole("num_kv_shared_layers", 0) or 0
+    windowed = [*_windowed(config, layers, _GLOBAL_PATTERN)]
+    windowed[-1] = False
+    is_same = config.is_set("attention_k_eq_v")
+    # Transformers 5.24 writes the widths of these layers by their number.
+    listed = config.part("per_layer_config").values()
+    given = Configuration(next((each for each in listed if isinstance(each, Mapping)), {}))
+    wide = given.whole("head_dim") or config.whole("global_head_dim") or width
+    global_keys = given.whole("num_key_value_heads") or config.whole("num_global_key_value_heads")
+    few = (global_keys or 0) if is_same else 0
+    added, cached = -layers * attention_parameters(shape), {True: 0, False: 0}
+    for layer, is_windowed in enumerate(windowed):
+        size = width if is_windowed else wide
+        keys = size * (shape.key_value_heads if is_windowed or not few else few)
+        added += 2 * hidden * shape.heads * size + size
+        if layer < layers - shared:
+            added += hidden * keys * (1 if is_same and not is_windowed else 2) + size
+            cached[is_windowed] += 2 * keys
+    dense = 3 * hidden * (shape.dense_ffn or shape.ffn_width)
+    added += shared * dense if config.is_set("use_double_wide_mlp") else 0
+    beside = 0
+    if shape.experts > 1:
+        beside = (shape.dense_ffn or 0) // shape.ffn_width
+        added += layers * (dense + 4 * hidden + shape.experts)
+    inputs = config.whole("hidden_size_per_layer_input", 0) or 0
+    added += layers * (3 * inputs + 1) * hidden + inputs if inputs else 0
+    rows = config.whole("vocab_size_per_layer_input") or shape.vocab
+    return _with(
+        shape,
+        added,
+        shared_experts=beside,
+        windowed_layers=sum(windowed),
+        cached_layers=layers - shared,
+        cache_elements=float(cached[False]),
+        windowed_cache_elements=float(cached[True]),
+        borrowed_layers=shared,
+        borrowed_windowed_layers=sum(windowed[layers - shared :]),
+        unread=UnreadParameters(tables=float(rows * layers * inputs)),
+    )
+
+
+def with_windowed_heads(shape: Transformer, config: Configuration) -> Transformer:
+    """Return the shape with more KV heads, and sinks, in layers with a window (MiMo V2 Flash)."""
+    listed = config.lists("hybrid_layer_pattern")
+    windowed = [one == 1 for one in listed] or [
+        kind == _WINDOWED for kind in config.names("layer_types")
+    ]
+    if len(windowed) != shape.layers:
+        raise wrong(
+            "hybrid_layer_pattern", f"{len(windowed)} of {shape.layers} layers", "name each"
+        )
+    hidden, heads, width = shape.hidden, shape.heads, shape.head_width
+    values = config.needed("v_head_dim")
+    keys = shape.key_value_heads
+    more = config.whole("swa_num_key_value_heads") or 2 * keys
+    count = sum(windowed)
+    added, cached = -shape.layers * attention_parameters(shape), []
+    for layers, each in ((shape.layers - count, keys), (count, more)):
+        added += layers * hidden * (heads + each) * (width + values)
+        cached.append(float(layers * each * (width + values)))
+    has_sinks = config.is_set("add_swa_attention_sink_bias", otherwise=True)
+    added += count * heads if has_sinks else 0
+    whole, windows = cached
+    parts = {"cache_elements": whole, "windowed_cache_elements": windows}
+    return _with(shape, added, windowed_layers=count, **parts)
+
+
+def with_compressed_attention(shape: Transformer, config: Configuration) -> Transformer:
+    """Return the shape with the layers of DeepSeek-V4: a window, and tokens before it compressed.
+
+    Of so many tokens (4 or 128) a layer keeps one entry, of which an indexer chooses where they are
+    many. A few streams run through all layers.
+    """
+    hidden, heads, width, layers = shape.hidden, shape.heads, shape.head_width, shape.layers
+    ranks = ("q_lora_rank", "o_lora_rank", "o_groups", "hc_mult", "index_head_dim", "index_n_heads")
+    rank, out_rank, groups, streams, index, index_heads = map(config.needed, ranks)
+    mixing = streams * (streams + 2)
+    layer = rank * (hidden + 1 + heads * width) + width * (hidden + 1) + heads
+    layer += out_rank * (heads * width + groups * hidden)
+    layer += 2 * (mixing * (streams * hidden + 1) + 3)
+    added = layers * (layer - attention_parameters(shape)) + streams * (streams * hidden + 1) + 1
+    added += (layers - (config.whole("num_hash_layers") or _HASHED)) * shape.experts
+    elements = 0.0
+    for ratio in _compression(config, layers):
+        times = 2 if ratio == _CHOOSING else 1
+        added += times * width * (ratio + 2 * hidden) + width
+        elements += width / ratio
+        if ratio == _CHOOSING:
+            added += times * index * (ratio + 2 * hidden) + index
+            added += index_heads * (index * rank + hidden)
+            # Keys of the indexer take 8 bits.
+            elements += index / 2 / ratio
+    window = float(layers * width)
+    return _with(shape, added, cache_elements=elements, windowed_cache_elements=window)
+
+
+def _compression(config: Configuration, layers: int) -> Sequence[int]:
+    """Return the ratios of layers that compress; files may list a layer that predicts too."""
+    named = {"compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
+    ratios = config.lists("compress_ratios")[:layers]
+    ratios = ratios or tuple(named.get(kind, 0) for kind in config.names("layer_types"))
+    if len(ratios) != layers:
+        raise wrong("compress_ratios", f"{len(ratios)} of {layers} layers", "name each")
+    return [ratio for ratio in ratios if isinstance(ratio, int) and ratio > 0]
 
 
 def has_linear_attention(config: Configuration) -> bool:
@@ -199,6 +319,9 @@ FAMILY_LAYERS: Final[Mapping[str, Callable[[Transformer, Configuration], Transfo
     "glm_moe_dsa": with_sparse_attention,
     "longcat_flash": with_double_layers,
     "step3_text": with_factorized_queries,
+    **dict.fromkeys(("gemma4_text", "gemma4_unified_text"), with_wide_global_heads),
+    "mimo_v2_flash": with_windowed_heads,
+    "deepseek_v4": with_compressed_attention,
     "deberta-v2": with_relative_positions,
     "albert": with_repeated_layers,
     "esm": with_contacts,

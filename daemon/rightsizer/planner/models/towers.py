@@ -171,6 +171,27 @@ def _llama_4(config: Configuration) -> int:
     return _plain(config) + config.needed("intermediate_size") * inputs + out**2
 
 
+def _gemma_4(config: Configuration) -> int:
+    layers, hidden, ffn = _widths(config)
+    positions = 2 * config.needed("position_embedding_size") * hidden
+    head = hidden // config.needed("num_attention_heads")
+    layer = 4 * hidden**2 + 2 * head + 3 * hidden * ffn + 4 * hidden
+    return _patches(config, hidden) + positions + layers * layer
+
+
+def _gemma_4_audio(config: Configuration) -> int:
+    """Gemma 3n's by other keys, and a projection behind it."""
+    keys = {
+        "conf_num_hidden_layers": "num_hidden_layers",
+        "conf_conv_kernel_size": "conv_kernel_size",
+    }
+    keys |= {"conf_num_attention_heads": "num_attention_heads"}
+    renamed = {old: config.values[new] for old, new in keys.items() if new in config.values}
+    out = config.needed("output_proj_dims")
+    within = _conformer(Configuration({**config.values, **renamed}, config.defaults))
+    return within + out * (config.needed("hidden_size") + 1)
+
+
 def _conformer(config: Configuration) -> int:
     """Gemma 3n's: two feed-forward parts, attention and a convolution in each layer."""
     hidden = config.needed("hidden_size")
@@ -240,6 +261,7 @@ _SEEING: Final[Mapping[str, tuple[str, Projector]]] = {
         lambda _, part, text: part.needed("hidden_size") * (text + 1),
     ),
     "gemma3n": ("gemma3n_vision", _gemma_3n),
+    "gemma4": ("gemma4_vision", lambda _, part, text: part.needed("hidden_size") * text),
     "paligemma": ("siglip_vision_model", _linear),
     "mllama": (
         "mllama_vision_model",
@@ -265,6 +287,7 @@ _SEEING: Final[Mapping[str, tuple[str, Projector]]] = {
 projector to the text."""
 _HEARING: Final[Mapping[str, tuple[str, Projector]]] = {
     "gemma3n": ("gemma3n_audio", _gemma_3n),
+    "gemma4": ("gemma4_audio", lambda _, part, text: part.needed("output_proj_dims") * text),
     "qwen2_audio": ("qwen2_audio_encoder", _linear),
     "voxtral": (
         "voxtral_encoder",
@@ -283,6 +306,7 @@ _TOWERS: Final[Mapping[str, Tower]] = {
     "internvl_vision": _intern,
     "intern_vit_6b": _intern,
     "gemma3n_vision": _timm,
+    "gemma4_vision": _gemma_4,
     "qwen2_vl": _qwen_2,
     "qwen2_5_vl": _qwen_2_5,
     "qwen3_vl": _qwen_3,
@@ -300,6 +324,7 @@ _TOWERS: Final[Mapping[str, Tower]] = {
         speech_encoder_parameters, keys=("hidden_size", "intermediate_size", "num_hidden_layers")
     ),
     "gemma3n_audio": _conformer,
+    "gemma4_audio": _gemma_4_audio,
 }
 """By `model_type` of the part."""
 
