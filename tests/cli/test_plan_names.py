@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from rightsizer.model.errors import UsageError
 from rightsizer.model.table import table_rows
 from rightsizer.planner.models import known_models
 from rightsizer.planner.models.known_models import find_model, near_models
@@ -161,6 +162,40 @@ def test_format_is_read_from_the_file_beside_a_configuration(
 
     assert requirement.precision.weights is weights
     assert requirement.model.name == folder.name
+
+
+def test_the_file_of_an_adapter_means_its_base(tmp_path: Path) -> None:
+    """As a folder; a base that no name is known of is an error that names it."""
+    file = tmp_path / "adapter_config.json"
+    file.write_text(json.dumps({"base_model_name_or_path": "meta-llama/Llama-3.1-8B", "r": 16}))
+    assert requirement_of(model=str(tmp_path)).model.name == "Llama-3.1-8B"
+
+    file.write_text(json.dumps({"base_model_name_or_path": "someone/unheard-of"}))
+    with pytest.raises(UsageError, match="adapts 'someone/unheard-of'"):
+        requirement_of(model=str(tmp_path))
+
+
+def test_parameters_of_mistral_are_read_by_their_own_keys(tmp_path: Path) -> None:
+    """Mistral 7B and Mixtral 8x7B, as their makers publish them."""
+    shape = {"dim": 4096, "n_layers": 32, "head_dim": 128, "hidden_dim": 14336, "n_heads": 32}
+    dense = {**shape, "n_kv_heads": 8, "norm_eps": 1e-05, "vocab_size": 32000}
+    file = tmp_path / "params.json"
+    file.write_text(json.dumps(dense))
+    assert count_parameters(requirement_of(model=str(tmp_path)).model).total == 7_241_732_096
+
+    mixture = {**dense, "moe": {"num_experts": 8, "num_experts_per_tok": 2}}
+    file.write_text(json.dumps(mixture))
+    assert count_parameters(requirement_of(model=str(file)).model).total == 46_702_792_704
+
+
+def test_a_file_of_weights_is_read_by_its_name(tmp_path: Path) -> None:
+    """GGUF has the shape too, but the name tells it, and the format."""
+    file = tmp_path / "Llama-3.2-3B-Instruct-Q4_K_M.gguf"
+    file.write_bytes(b"GGUF\3")
+    requirement = requirement_of(model=str(file))
+
+    assert requirement.model.name == "Llama-3.2-3B"
+    assert requirement.precision.weights is NumberFormat.Q4_K_M
 
 
 def test_training_takes_what_is_usual_for_the_model() -> None:

@@ -93,6 +93,48 @@ def test_windows_are_those_of_the_family(
         ({"quantization_config": {"quant_method": "awq", "bits": 4}}, NumberFormat.INT4),
         ({"quantization_config": {"quant_method": "gptq", "bits": 8}}, NumberFormat.INT8),
         ({"quantization_config": {"quant_method": "mxfp4"}}, NumberFormat.INT4),
+        ({"quantization_config": {"quant_method": "gptq_marlin", "bits": 4}}, NumberFormat.INT4),
+        ({"quantization_config": {"quant_method": "intel/auto-round"}}, NumberFormat.INT4),
+        ({"quantization": {"group_size": 64, "bits": 8}}, NumberFormat.INT8),
+        (
+            {"quantization_config": {"quant_method": "torchao", "quant_type": "int4_weight_only"}},
+            NumberFormat.INT4,
+        ),
+        (
+            {
+                "quantization_config": {
+                    "quant_method": "torchao",
+                    "quant_type": {"default": {"_type": "Float8DynamicActivationInt4WeightConfig"}},
+                }
+            },
+            NumberFormat.INT4,
+        ),
+        (
+            {"quantization_config": {"quant_method": "quanto", "weights": "float8"}},
+            NumberFormat.FP8,
+        ),
+        (
+            {
+                "quantization_config": {
+                    "quant_method": "hqq",
+                    "quant_config": {"weight_quant_params": {"nbits": 8}},
+                }
+            },
+            NumberFormat.INT8,
+        ),
+        (
+            {"expert_dtype": "fp4", "quantization_config": {"quant_method": "fp8"}},
+            NumberFormat.NVFP4,
+        ),
+        (
+            {
+                "quantization_config": {
+                    "quant_method": "modelopt",
+                    "quantization": {"quant_algo": "FP8"},
+                }
+            },
+            NumberFormat.FP8,
+        ),
         (
             {"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}},
             NumberFormat.NF4,

@@ -209,3 +209,12 @@ def test_weights_in_another_format_leave_the_tower_in_16_bits(
     assert plan["memory"]["weights_bytes"] == pytest.approx(
         text.layers + 2 * text.embedding + 2 * TOWER
     )
+
+
+def test_a_text_encoder_beside_an_unknown_part_is_not_the_model() -> None:
+    """Grounding DINO has BERT beside what finds objects."""
+    text = {"model_type": "bert", "hidden_size": 768, "intermediate_size": 3072}
+    text |= {"num_hidden_layers": 12, "num_attention_heads": 12, "vocab_size": 30522}
+
+    with pytest.raises(RequirementError, match="'grounding-dino' is not known"):
+        read_config({"model_type": "grounding-dino", "text_config": text})

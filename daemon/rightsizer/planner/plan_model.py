@@ -39,6 +39,8 @@ _MOST: Final = 1e30
 _MOST_COUNT: Final = 10**15
 _MOST_PARAMETERS: Final = 1e18
 INDEX: Final = "model_index.json"
+ADAPTER: Final = "adapter_config.json"
+MISTRAL: Final = "params.json"
 _SIZE: Final = re.compile(r"(\d{1,6}(?:\.\d{1,6})?) ?([mMbBtT])")
 """Model stated only by its size."""
 _SIZE_WITHIN: Final = re.compile(r"\b\d{1,6}(?:\.\d{1,6})?[bB]\b")
@@ -178,7 +180,7 @@ def _named(asked: str, folder: Path, values: dict[str, Any]) -> PublishedModel[M
         near_models,
     )
 
-    path = _published_files(asked, folder)
+    path = None if asked.lower().endswith(".gguf") else _published_files(asked, folder)
     if path is not None:
         return _of_file(path, {"name": path.resolve().name if path.is_dir() else "", **values})
     known = find_model(asked)
@@ -187,7 +189,8 @@ def _named(asked: str, folder: Path, values: dict[str, Any]) -> PublishedModel[M
     size = _SIZE.fullmatch(asked)
     if size is not None and not values:
         return _of_size(parse_amount(f"{size[1]}{size[2]}"))
-    if asked.endswith(".json") or asked.startswith((".", "/", "~")):
+    is_path = asked.startswith((".", "/", "~")) and not asked.lower().endswith(".gguf")
+    if asked.endswith(".json") or is_path:
         raise RequirementError(f"model: {shown(asked)}: there is no such file; check the path")
     if is_closed(asked):
         fault = f"{shown(asked)} is served by its maker alone, and its size is not published"
@@ -205,8 +208,10 @@ def _published_files(asked: str, folder: Path) -> Path | None:
     """Return the file or folder of a model that a text names; `None` if there is none."""
     try:
         path = folder / Path(asked).expanduser()
-        files = (path, path / "config.json", path / INDEX)
-        return path if any(each.is_file() for each in files) else None
+        places = (path, path / "0_Transformer")
+        files = ("config.json", INDEX, ADAPTER, MISTRAL)
+        found = (each for each in places if any((each / name).is_file() for name in files))
+        return path if path.is_file() else next(found, None)
     except (OSError, RuntimeError, ValueError):
         return None  # Name too long, unknown user, or a zero byte.
 
@@ -261,13 +266,21 @@ def _of_known(known: KnownModel, values: dict[str, Any]) -> PublishedModel[Model
 def _of_file(path: Path, values: dict[str, Any]) -> PublishedModel[Model]:
     # Readers of published configurations: half of the imports of a plan without one.
     from rightsizer.planner.models import diffusers  # noqa: PLC0415
-    from rightsizer.planner.models.configuration import errors_of, parsed_config  # noqa: PLC0415
+    from rightsizer.planner.models.configuration import (  # noqa: PLC0415
+        errors_of,
+        of_mistral,
+        parsed_config,
+    )
 
     file = path
     if path.is_dir():
-        index = path / INDEX
-        file = index if index.is_file() else path / "config.json"
+        names = (INDEX, "config.json", ADAPTER, MISTRAL)
+        file = next((path / name for name in names if (path / name).is_file()), path / names[1])
     parsed = parsed_config(file)
+    if file.name == ADAPTER:
+        return _of_base(file, str(parsed.get("base_model_name_or_path")), values)
+    if "dim" in parsed and "model_type" not in parsed:
+        parsed = of_mistral(parsed)
     if file.name == INDEX or diffusers.is_of_diffusers(parsed):
         given = {key: values[key] for key in _OF_IMAGES if key in values}
         asked = diffusers.RequestedImage(**given)
@@ -276,6 +289,19 @@ def _of_file(path: Path, values: dict[str, Any]) -> PublishedModel[Model]:
         return replace(diffusion, model=replace(diffusion.model, **changes))
     with errors_of(file):
         return _of_config(parsed, values)
+
+
+def _of_base(file: Path, base: str, values: dict[str, Any]) -> PublishedModel[Model]:
+    """Return the model that an adapter's file names."""
+    from rightsizer.planner.models.known_models import find_model  # noqa: PLC0415
+
+    known = find_model(base)
+    if known is None:
+        fault = f"adapts {shown(base)}, which is not known by name; give the config.json of that"
+        raise RequirementError(f"model.config: {file}: {fault}, with lora and adapters")
+    read = _of_known(known, {key: value for key, value in values.items() if key != "name"})
+    note = f"{file.name} adapts {base}, which is planned; lora and adapters say what it adds"
+    return replace(read, notes=(note, *read.notes))
 
 
 def _refuse_images(values: Mapping[str, Any]) -> None:

@@ -39,6 +39,14 @@ _ALGORITHMS: Final = {
     "W8A8_SQ_PER_CHANNEL": NumberFormat.INT8,
 }
 """Of NVIDIA's Model Optimizer."""
+_DESCRIBING: Final = frozenset({"torchao", "quanto", "eetq", "hqq", "quark"})
+"""Methods that state the format of weights in words."""
+_DESCRIBED: Final = {
+    r"int4|fp4|nbits': 4": NumberFormat.INT4,
+    r"float8|fp8|e4m3": NumberFormat.FP8,
+    r"int8|nbits': 8": NumberFormat.INT8,
+}
+"""The first that is named: weights are not wider than activations."""
 _MIXED: Final = "MIXED_PRECISION"
 _FEED_FORWARD: Final = re.compile(r"mlp|ffn|experts")
 """Modules with most of the weights."""
@@ -54,6 +62,17 @@ _MXFP4_GROUP = 32
 """Weights that share a scale; 16 in nvfp4."""
 _QUANTIZATION: Final = "hf_quant_config.json"
 """File of NVIDIA's Model Optimizer with the format, if it is not in `config.json`."""
+_MISTRAL: Final = {
+    "dim": "hidden_size",
+    "hidden_dim": "intermediate_size",
+    "n_layers": "num_hidden_layers",
+    "n_heads": "num_attention_heads",
+    "n_kv_heads": "num_key_value_heads",
+    "tied_embeddings": "tie_word_embeddings",
+    "max_seq_len": "max_position_embeddings",
+    "head_dim": "head_dim",
+    "vocab_size": "vocab_size",
+}
 _QUANTIZED: Final = "quantization_config"
 MODEL_TYPES: Final[Mapping[str, Mapping[str, Any]]] = {
     section: {kind: row for kinds, row in rows.items() for kind in kinds.split()}
@@ -86,6 +105,20 @@ def parsed_config(
         given = found if isinstance(found, Mapping) else {}
         data[_QUANTIZED] = {**given, "ignore": given.get("exclude_modules")} if given else None
     return data
+
+
+def of_mistral(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a `params.json` of Mistral by the keys of transformers; towers are left out."""
+    if not {"n_layers", "n_heads", "vocab_size"} <= {*given} or "q_lora_rank" in given:
+        raise wrong(
+            "dim", "is of a shape that is not known", "give the config.json of transformers"
+        )
+    values = {new: given[old] for old, new in _MISTRAL.items() if given.get(old) is not None}
+    experts = Configuration(Configuration(given).part("moe"))
+    kind = "mixtral" if experts.values else "mistral"
+    chosen = {"num_local_experts": "num_experts", "num_experts_per_tok": "num_experts_per_tok"}
+    values |= {new: experts.needed(old) for new, old in chosen.items() if experts.values}
+    return {"model_type": kind, **values}
 
 
 @contextmanager
@@ -184,6 +217,8 @@ def checkpoint_format(config: Configuration) -> NumberFormat | None:
     """Return the format of the weights; `None` if not stated."""
     key, remedy = _QUANTIZED, "leave it out and give precision.weights in the plan"
     given = config.values.get(key)
+    if given is None and (of_mlx := config.part("quantization")):
+        given = {"quant_method": "mlx", **of_mlx}
     if given is not None and not isinstance(given, Mapping):
         raise wrong(key, f"{given!r} is no mapping", f"{AS_PUBLISHED}, or {remedy}")
     if not given:
@@ -191,10 +226,11 @@ def checkpoint_format(config: Configuration) -> NumberFormat | None:
     inner = Configuration(given)
     if config.text("expert_dtype") == "fp4":  # DeepSeek-V4: most of the weights.
         return NumberFormat.NVFP4
-    method = inner.text("quant_method").lower()
+    inner = Configuration({**inner.part("quantization"), **given})
+    method = inner.text("quant_method").lower().removeprefix("intel/").removesuffix("_marlin")
     found = _METHODS.get(method) or _by_method(method, inner)
     if found is None:
-        bits, algorithm = inner.whole("bits"), inner.text("quant_algo")
+        bits, algorithm = inner.values.get("bits"), inner.text("quant_algo")
         width = algorithm and f" with {algorithm}" if bits is None else f" in {bits} bits"
         raise wrong(key, f"'{method}'{width} is not known", remedy)
     return found
@@ -225,8 +261,11 @@ def _by_method(method: str, config: Configuration) -> NumberFormat | None:
         return NumberFormat.NF4_DOUBLE_QUANTIZED if is_double else NumberFormat.NF4
     if method in {"bitsandbytes", ""} and config.is_set("load_in_8bit"):
         return NumberFormat.INT8
-    if method in {"awq", "gptq", "auto-round"}:
+    if method in {"awq", "gptq", "auto-round", "mlx"}:
         return _WIDTHS.get(config.whole("bits") or 4)
+    if method in _DESCRIBING:
+        said = str(config.values).lower()
+        return next((each for word, each in _DESCRIBED.items() if re.search(word, said)), None)
     if config.text("quant_algo").upper() == _MIXED:
         return _mixed_format(config)
     if method.startswith("modelopt") or (not method and config.text("quant_algo")):

@@ -58,6 +58,8 @@ _CLASSES: Final = 1000
 _KEYS_OF_PLANS: Final = "parameters, layers, hidden, heads, kv_heads, ffn, vocab"
 _DESCRIBE: Final = f"describe the model in the plan instead ({_KEYS_OF_PLANS})"
 _IMAGES_AND_TEXTS: Final = frozenset({"clip"})
+_WITH_TEXT_ENCODER: Final = frozenset({"clip", "siglip"})
+"""Models of images and texts whose text part is an encoder."""
 _SPELLINGS: Final = {
     "layers": ("num_layers", "n_layer", "num_hidden_layers"),
     "hidden": ("d_model", "n_embd", "hidden_size"),
@@ -131,7 +133,12 @@ def read_config(values: Mapping[str, object], name: str = "") -> TextModel:
             for common in _COMMON:
                 if common in values and (common not in part or _is_of_whole(common, config)):
                     inner[common] = values[common]
-            return _with_towers(read_config(inner, named), config)
+            read = read_config(inner, named)
+            is_whole = kind in _WITH_TEXT_ENCODER or key != "text_config"
+            if isinstance(read.model, Transformer) and read.model.is_encoder and not is_whole:
+                fault = f"'{kind}' is not known; its text part alone says nothing of it"
+                raise wrong("model_type", fault, _DESCRIBE)
+            return _with_towers(read, config)
     model = _read(config, named)
     check_model(model)
     if isinstance(model, Transformer) and leaves_attention_out(config):
