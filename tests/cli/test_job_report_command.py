@@ -18,7 +18,7 @@ from rightsizer.cli.job_report import JobDevice, JobUsageReport, job_report, job
 from rightsizer.cli.main import main
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.state import Cause
-from rightsizer.owners.slurm import workload_of_job
+from rightsizer.model.workload import workload_of_job
 
 Captured = pytest.CaptureFixture[str]
 Golden = Callable[[str | Path, str], None]

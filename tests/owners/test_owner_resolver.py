@@ -67,7 +67,7 @@ def test_every_source_has_a_collector(tmp_path: Path) -> None:
 
 def test_unknown_source_is_refused() -> None:
     """The message lists the known ones."""
-    with pytest.raises(ValueError, match=r"no 'k8s'; choose from slurm, kubernetes"):
+    with pytest.raises(ValueError, match=f"no 'k8s'; choose from {', '.join(SOURCE_NAMES)}"):
         OwnerSettings(sources=("k8s",))
 
 

@@ -1,7 +1,6 @@
 """`rightsizer doctor`: checks of this machine, with the cost of what is missing."""
 
 import argparse
-import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Final
@@ -13,7 +12,7 @@ from rightsizer.console.command import Command, answer, help_of
 from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
-from rightsizer.io.terminal import width
+from rightsizer.io.terminal import wrapped
 
 _HELP: Final = help_of(__file__)
 
@@ -40,16 +39,10 @@ def doctor_text(checks: Sequence[Check]) -> str:
 
 def _lines(check: Check) -> list[str]:
     head = f"{check.verdict:8} {check.name}: {check.found}"
-    lines = textwrap.wrap(head, width(), subsequent_indent=" " * 9)
+    lines = wrapped(head, hanging=9)
     for word, text in (("costs", check.lost), ("remedy", check.remedy)):
         if text:
-            lines += textwrap.wrap(
-                f"{word}: {text}",
-                width(),
-                initial_indent=" " * 9,
-                subsequent_indent=" " * (11 + len(word)),
-                break_on_hyphens=False,
-            )
+            lines += wrapped(f"{word}: {text}", 9, len(word) + 2)
     return lines
 
 

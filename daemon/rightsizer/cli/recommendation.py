@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
 from functools import partial
 from operator import methodcaller
 from typing import Any, Final
@@ -33,6 +32,7 @@ from rightsizer.io.local import LocalClient
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
 from rightsizer.model.errors import HistoryError, RightsizerError, UsageError
+from rightsizer.model.units import utc_text
 from rightsizer.report.json_encoder import JsonObject, encode_advice
 from rightsizer.web.advice_api import ACTS
 
@@ -125,8 +125,7 @@ def _run(verb: str, arguments: argparse.Namespace) -> int:
         return 0
     say(f"{_DONE[verb]} by {document['actor']}: {document['summary']}")
     if document["expires"] is not None:
-        until = datetime.fromtimestamp(document["expires"], UTC)
-        say(f"It stays so until {until:%Y-%m-%d %H:%M} UTC.")
+        say(f"It stays so until {utc_text(document['expires'])}.")
     return 0
 
 

@@ -3,20 +3,19 @@
 import argparse
 import threading
 from collections.abc import Callable
-from datetime import UTC, datetime
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from rightsizer.console.agent_client import add_agent_flags, client_of
 from rightsizer.console.command import Command, add_flags, answer, help_of
 from rightsizer.console.flags import duration, duration_text
 from rightsizer.io.clock import Clock, SystemClock
 from rightsizer.model.errors import RightsizerError
-from rightsizer.model.units import nanoseconds
+from rightsizer.model.units import nanoseconds, utc_text
+from rightsizer.report.json_encoder import JsonObject
 from rightsizer.telemetry.source import ReleasableResource
 
 _HELP: Final = help_of(__file__)
 
-JsonObject: TypeAlias = dict[str, Any]
 _NAMES: Final = {
     ReleasableResource.GPUS: "the GPUs: every handle is closed and nothing is read",
     ReleasableResource.COUNTERS: "the profiling counters: all else is read on",
@@ -53,8 +52,8 @@ def _release(arguments: argparse.Namespace) -> int:
     if document["until"] is None:
         end = f"It stays so until {back}, or until the agent restarts."
     else:
-        until = datetime.fromtimestamp(document["until"], UTC)
-        end = f"It is taken back at {until:%Y-%m-%d %H:%M:%S} UTC, or before by {back}."
+        until = utc_text(document["until"], "%H:%M:%S")
+        end = f"It is taken back at {until}, or before by {back}."
     answer(arguments, document, f"Let go of {_NAMES[held]}.\n{end}")
     return 0
 

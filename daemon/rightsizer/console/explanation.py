@@ -1,13 +1,12 @@
 """Explanation as text: headings, and lines for a terminal of 100 columns."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Final
 
 from rightsizer.io.terminal import wrapped
 from rightsizer.model.advice import AdviceState
 from rightsizer.model.device import BY_INDEX
-from rightsizer.model.units import format_duration, percent_text
+from rightsizer.model.units import format_duration, percent_text, utc_text
 from rightsizer.report.evidence_labels import evidence_labels, value_label
 from rightsizer.report.explanation import risk_word, risks_text
 from rightsizer.report.json_encoder import JsonObject
@@ -165,4 +164,4 @@ def _wrapped(lines: Iterable[str], indent: str) -> Iterator[str]:
 
 
 def _when(time: float) -> str:
-    return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return utc_text(time, "%H:%M:%S")

@@ -1,7 +1,6 @@
 """Terminal text of a fleet answer: pools, teams, advice, waiting work, sources, fetch plan."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from itertools import chain, groupby
 from typing import Any, Final
 
@@ -10,7 +9,7 @@ from rightsizer.fleet.answers import opened
 from rightsizer.fleet.pools.placement import gpus_text
 from rightsizer.io.terminal import aligned, counted, wrapped
 from rightsizer.model.finding import Reason
-from rightsizer.model.units import MIB, format_duration, percent_text
+from rightsizer.model.units import MIB, format_duration, percent_text, utc_text
 from rightsizer.report.labels import first_names, readable_name
 
 _MARKS: Final = {"+": "can", "-": "cannot", "!": "warnings"}
@@ -158,11 +157,10 @@ def fleet_text(answer: Mapping[str, Any], top: int = _MOST_PIECES) -> str:
         counted(len(answer["pools"]), "pool"),
         counted(answer["workloads"], "workload"),
     )
-    until = datetime.fromtimestamp(answer["time"], UTC)
     known = percent_text(answer["coverage_ratio"])
     title = (
         f"{gpus} in {pools}, {workloads}, over {format_duration(answer['lookback_seconds'])} to "
-        f"{until:%Y-%m-%d %H:%M} UTC; {known} of the time is known."
+        f"{utc_text(answer['time'])}; {known} of the time is known."
     )
     use, usage = answer["use"], answer["usage"]
     asked = (

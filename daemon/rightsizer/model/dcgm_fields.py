@@ -9,7 +9,7 @@ from rightsizer.model.frozen import dataclass
 from rightsizer.model.signal import Signal
 from rightsizer.model.table import table_rows
 from rightsizer.model.units import Unit, convert
-from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind, workload_of_pod
+from rightsizer.model.workload import Workload, workload_of_job, workload_of_pod
 
 
 class DcgmType(StrEnum):
@@ -187,6 +187,4 @@ def holder_of(labels: Mapping[str, str]) -> Workload | None:
     if pod and EXPORTER not in pod:
         return workload_of_pod(namespace, pod, container)
     job = labels.get("hpc_job")
-    if not job:
-        return None
-    return Workload(f"slurm:{job}", WorkloadKind.SLURM, job, WorkloadClass.BATCH)
+    return workload_of_job(job) if job else None

@@ -4,6 +4,7 @@ Time is in integer nanoseconds, so that a device's states add up to wall time ex
 """
 
 import re
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final, TypeAlias
 
@@ -93,6 +94,11 @@ def convert(spelling: str) -> tuple[Unit, float]:
 def elapsed_text(duration_seconds: float) -> str:
     """Format the time since an event; 0 if the clock was set back in between."""
     return format_duration(max(0.0, duration_seconds))
+
+
+def utc_text(time_seconds: float, clock: str = "%H:%M") -> str:
+    """Format a wall time, as in `2026-01-31 14:05 UTC`."""
+    return datetime.fromtimestamp(time_seconds, UTC).strftime(f"%Y-%m-%d {clock} UTC")
 
 
 def parse_duration(text: str) -> float:

@@ -126,3 +126,8 @@ def workload_of_pod(namespace: str, pod: str, container: str = "") -> Workload:
         pod=pod,
         container=container,
     )
+
+
+def workload_of_job(job: str, step: str = "") -> Workload:
+    """Workload of a Slurm job; all its steps are the same workload."""
+    return Workload(f"slurm:{job}", WorkloadKind.SLURM, job, WorkloadClass.BATCH, step=step)

@@ -11,7 +11,7 @@ from typing import Final
 from rightsizer.host.device_files import gpu_addresses
 from rightsizer.host.process_table import ProcessTable
 from rightsizer.model.device import BY_INDEX
-from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
+from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind, workload_of_job
 from rightsizer.owners.background_fetcher import BackgroundFetcher
 from rightsizer.owners.device_keys import MinorOf
 from rightsizer.owners.owner import Allocations, NodeCollector, Scheduler
@@ -195,8 +195,3 @@ class SlurmCollector(NodeCollector):
         if self._map is not None:
             jobs |= read_job_map(self._map)
         return {key: tuple(workload_of_job(job) for job in found) for key, found in jobs.items()}
-
-
-def workload_of_job(job: str, step: str = "") -> Workload:
-    """Convert a job to a workload; all steps are the same workload."""
-    return Workload(f"slurm:{job}", WorkloadKind.SLURM, job, WorkloadClass.BATCH, step=step)

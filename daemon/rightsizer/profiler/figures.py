@@ -4,11 +4,10 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
 from rightsizer.model.profile import CollectiveUse
-from rightsizer.model.units import percent_text
+from rightsizer.model.units import percent_text, utc_text
 from rightsizer.report.figures import NOTHING, percent
 from rightsizer.report.labels import readable_name
 from rightsizer.telemetry.profiles.names import kernel_architecture
@@ -330,8 +329,7 @@ def _details(device: ProfileDocument, workload: str | None) -> list[str]:
     holder = telemetry["workload"] or workload
     held = f", held by {holder}" if holder and holder != device["uuid"] else ""
     ours, theirs = (
-        f"{time_text(each['end'] - each['start'])} from "
-        f"{datetime.fromtimestamp(each['start'], UTC):%Y-%m-%d %H:%M:%S UTC}"
+        f"{time_text(each['end'] - each['start'])} from {utc_text(each['start'], '%H:%M:%S')}"
         for each in (device, telemetry)
     )
     active = f"active for {time_text(telemetry['active_seconds'])}"

@@ -2,12 +2,11 @@
 
 import datetime as dt
 import re
-import textwrap
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
-from rightsizer.io.terminal import aligned, width
+from rightsizer.io.terminal import aligned, wrapped
 from rightsizer.model.advice import OPEN_STATES, AdviceState
 from rightsizer.report import charts, figures, labels, summary
 from rightsizer.report.charts import ChartColumn, stacked_columns
@@ -111,7 +110,7 @@ def text_document(model: ReportModel, timezone: dt.tzinfo) -> str:
     """Format a summary; the other formats have the details."""
     parts = [
         f"GPU report, {figures.span_line(model.span, timezone)}",
-        "\n".join(line for text in summary_of(model) for line in _wrapped(text)),
+        "\n".join(line for text in summary_of(model) for line in wrapped(text, 2, 0)),
     ]
     if model.has_data:
         parts.append("\n".join(_devices(model)))
@@ -121,7 +120,7 @@ def text_document(model: ReportModel, timezone: dt.tzinfo) -> str:
         parts.append(f"The history holds {start} to {end}.")
     parts.append("\n".join(_to_change(model)))
     more = "The whole report, with days, workloads, fits and causes: --output report.html"
-    parts.append("\n".join(_wrapped(more, "")))
+    parts.append("\n".join(wrapped(more, hanging=0)))
     return "\n\n".join(parts) + "\n"
 
 
@@ -157,19 +156,12 @@ def _to_change(model: ReportModel) -> Iterator[str]:
         action = action_label(row.action, row.finding)
         if row.id in firsts:
             action = f"Instead of {firsts[row.id]}: {uncapitalized(action)}"
-        yield from _wrapped(row.summary, f"{place:3}. ")
-        yield from _wrapped(f"{action}; {saved_text(row.savings)}", "     ")
+        yield from wrapped(f"{place:3}. {row.summary}", hanging=5)
+        yield from wrapped(f"{action}; {saved_text(row.savings)}", 5, 0)
         yield f"     rightsizer explain {row.id}"
     for place, finding in enumerate(model.findings[: max(0, _ADVICE - len(model.advice))], 1):
-        yield from _wrapped(finding.summary, f"{len(model.advice) + place:3}. ")
+        yield from wrapped(f"{len(model.advice) + place:3}. {finding.summary}", hanging=5)
         action = action_label(finding.action, finding.finding)
-        yield from _wrapped(f"{action}; {figures.percent(finding.confidence)} sure", "     ")
+        yield from wrapped(f"{action}; {figures.percent(finding.confidence)} sure", 5, 0)
     if (left := len(model.advice) + len(model.findings) - _ADVICE) > 0:
         yield f"     and {left} more"
-
-
-def _wrapped(text: str, head: str = "  ") -> list[str]:
-    rest = " " * len(head)
-    return textwrap.wrap(
-        text, width(), initial_indent=head, subsequent_indent=rest, break_on_hyphens=False
-    )

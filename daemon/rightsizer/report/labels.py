@@ -10,7 +10,7 @@ from rightsizer.model.finding import Action, FindingKind, Savings, Severity, typ
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.state import Cause, Condition, Resource, State, UnknownReason
 from rightsizer.model.table import table_rows
-from rightsizer.model.units import Nanoseconds, dollars_text, format_duration, seconds
+from rightsizer.model.units import Nanoseconds, dollars_text, format_duration, seconds, utc_text
 
 
 class StateGroup(StrEnum):
@@ -178,4 +178,4 @@ def moment_label(time: Nanoseconds, now: Nanoseconds) -> MomentLabel:
     """Return the label of a wall time in UTC, with its age."""
     utc = datetime.fromtimestamp(seconds(time), UTC)
     age = format_duration(max(0.0, seconds(now - time)))
-    return MomentLabel(utc.strftime("%Y-%m-%d %H:%M UTC"), utc.strftime("%Y-%m-%dT%H:%M:%SZ"), age)
+    return MomentLabel(utc_text(seconds(time)), utc.strftime("%Y-%m-%dT%H:%M:%SZ"), age)

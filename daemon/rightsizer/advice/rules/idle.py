@@ -14,7 +14,14 @@ from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import IDLE_STATES, Resource, State
-from rightsizer.model.units import DAY_SECONDS, HOUR, format_duration, percent_text, seconds
+from rightsizer.model.units import (
+    DAY_SECONDS,
+    HOUR,
+    format_duration,
+    percent_text,
+    seconds,
+    utc_text,
+)
 from rightsizer.model.workload import Workload, WorkloadClass
 from rightsizer.owners.owner import shell
 from rightsizer.owners.registry import owner_of
@@ -250,7 +257,7 @@ def _outlook(case: Case, settings: IdleSettings) -> _IdleOutlook:
     if running is not None:
         moment = datetime.fromtimestamp(seconds(running.start), UTC)
         evidence["idle_since"] = moment.strftime("%Y-%m-%dT%H:%M:%SZ")
-        since = f", since {moment:%Y-%m-%d %H:%M} UTC"
+        since = f", since {utc_text(seconds(running.start))}"
     return _IdleOutlook(probability, risk_under(bound), since, evidence)
 
 

@@ -9,7 +9,7 @@ from rightsizer.agent.doctor.check import Check, CheckContext, Verdict, failed_c
 from rightsizer.host.cgroups import ControlGroupHierarchies
 from rightsizer.host.files import read_file
 from rightsizer.host.process_table import ProcessTable
-from rightsizer.model.units import NANOSECONDS_PER_SECOND
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, utc_text
 
 _LEAST_MEMORY_BYTES: Final = 128 * 2**20
 """Memory of an agent with a month of history and its page open, driver library included."""
@@ -89,7 +89,7 @@ def check_clock(context: CheckContext) -> Check:
     if (now := context.snapshot.wall_time // NANOSECONDS_PER_SECOND) < _EARLIEST_SECONDS:
         date = time.strftime("%Y-%m-%d", time.gmtime(now))
         return failed_check("clock", Verdict.LIMITED, "unset", date)
-    return Check("clock", Verdict.OK, time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now)))
+    return Check("clock", Verdict.OK, utc_text(now, "%H:%M:%S"))
 
 
 def check_memory_limit(context: CheckContext) -> Check:

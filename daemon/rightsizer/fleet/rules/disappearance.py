@@ -13,13 +13,20 @@ from rightsizer.advice.rules.rule import OpeningPolicy
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.fleet.model import FleetDevice, FleetPool, FleetView, LostDevice
 from rightsizer.fleet.pools.pool import MOST_DEVICES, PoolSubject, pool_key
-from rightsizer.fleet.rules.rule import FleetRule, FleetVerdict, node_key, seen_conduct, utc_text
+from rightsizer.fleet.rules.rule import FleetRule, FleetVerdict, node_key, seen_conduct
 from rightsizer.io.terminal import counted
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason, Risk
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import State
-from rightsizer.model.units import HOUR_SECONDS, Nanoseconds, format_duration, nanoseconds, seconds
+from rightsizer.model.units import (
+    HOUR_SECONDS,
+    Nanoseconds,
+    format_duration,
+    nanoseconds,
+    seconds,
+    utc_text,
+)
 from rightsizer.model.window import Window
 from rightsizer.report.labels import first_names
 
@@ -168,7 +175,7 @@ def _silence(
         key,
         lost,
         f"{what}: silent for {_age(view, since)}{beside}; its {count} were seen last at "
-        f"{utc_text(since)}.",
+        f"{utc_text(seconds(since))}.",
         [
             Instruction(f"See whether {node} is up", _SEE_NODE.format(node=node), "sh")
             for node in nodes[:_MOST_NAMED]
@@ -235,7 +242,7 @@ def _problem(view: FleetView, loss: _Loss, market: Market) -> Finding:
         factors=loss.factors,
         risk=Risk.VERY_LOW,
         evidence={
-            "since": {each.device.device.uuid: utc_text(each.since) for each in lost},
+            "since": {each.device.device.uuid: utc_text(seconds(each.since)) for each in lost},
             "nodes": sorted({each.device.node for each in lost}),
         },
         culprits=tuple(device.uuid for device in devices),

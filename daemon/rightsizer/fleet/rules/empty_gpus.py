@@ -12,7 +12,7 @@ from rightsizer.advice.rules.rule import OpeningPolicy
 from rightsizer.fleet.model import FleetPool, FleetView
 from rightsizer.fleet.pools.pool import MOST_DEVICES, PoolSubject, may_wait_for, pool_key
 from rightsizer.fleet.pools.reclaim import take_out
-from rightsizer.fleet.rules.rule import FleetRule, FleetVerdict, node_key, seen_conduct, utc_text
+from rightsizer.fleet.rules.rule import FleetRule, FleetVerdict, node_key, seen_conduct
 from rightsizer.io.terminal import counted
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Option, Reason, Risk
@@ -26,6 +26,7 @@ from rightsizer.model.units import (
     format_duration,
     nanoseconds,
     seconds,
+    utc_text,
 )
 from rightsizer.model.window import Window
 from rightsizer.report.labels import first_names
@@ -119,7 +120,7 @@ def _returned(subject: PoolSubject, key: str, nodes: Sequence[_Node]) -> FleetVe
     else:
         named = first_names(names, _MOST_NAMED)
         what, them = f"{len(names)} nodes of {pool.name} ({named}): {gpus} GPUs empty", "them"
-    summary = f"{what} for {age}, since {utc_text(since)}: drain and return {them}."
+    summary = f"{what} for {age}, since {utc_text(seconds(since))}: drain and return {them}."
     return FleetVerdict(key, _problem(subject, key, nodes, gpus, summary, returned=True))
 
 
@@ -162,9 +163,9 @@ def _problem(  # noqa: PLR0913 - parts of a verdict.
         factors=_SURE,
         risk=Risk.LOW,
         evidence={
-            "idle_since": utc_text(since),
+            "idle_since": utc_text(seconds(since)),
             "gpus_by_node": {
-                each.name: {device.uuid: utc_text(at) for device, at in each.empty}
+                each.name: {device.uuid: utc_text(seconds(at)) for device, at in each.empty}
                 for each in nodes
             },
         },

@@ -1,7 +1,6 @@
 """FleetRule: settings, evaluation and conduct of a fleet rule."""
 
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
 from functools import partial, wraps
 from typing import Final, Protocol, TypeVar
 
@@ -13,7 +12,7 @@ from rightsizer.fleet.pools.pool import PoolSubject, pool_key
 from rightsizer.model.finding import Finding
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
-from rightsizer.model.units import DAY_SECONDS, HOUR_SECONDS, NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.units import DAY_SECONDS, HOUR_SECONDS
 
 
 class _WithPolicy(RuleSettings, Protocol):
@@ -109,8 +108,3 @@ seen_conduct: Final = partial(
 def node_key(cluster: str, node: str) -> str:
     """Return the key of advice on a node."""
     return f"node/{cluster}/{node}" if cluster else f"node/{node}"
-
-
-def utc_text(time: Nanoseconds) -> str:
-    """`2026-01-31 14:05 UTC`."""
-    return f"{datetime.fromtimestamp(time // NANOSECONDS_PER_SECOND, UTC):%Y-%m-%d %H:%M} UTC"

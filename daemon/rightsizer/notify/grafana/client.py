@@ -4,7 +4,6 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from rightsizer.io.http import HttpClient
@@ -12,7 +11,7 @@ from rightsizer.io.http_result import Failure, FailureKind
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState, Region
 from rightsizer.model.finding import Action, Finding, FindingKind, Reason, Risk, Savings, Severity
 from rightsizer.model.frozen import dataclass, replace
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, percent_text
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, percent_text, utc_text
 from rightsizer.report.labels import readable_name
 
 PRODUCT: Final = "rightsizer"
@@ -173,8 +172,7 @@ def _decision(advice: Advice) -> list[str]:
     parts = [_one_line(advice.actor, _ACTOR_LENGTH)] if advice.actor else []
     if advice.expires is not None:
         expires = min(advice.expires, _FOR_GOOD) // NANOSECONDS_PER_SECOND
-        until = datetime.fromtimestamp(expires, UTC)
-        parts.append(f"until {until:%Y-%m-%d %H:%M} UTC")
+        parts.append(f"until {utc_text(expires)}")
     lines = [f"By: {', '.join(parts)}"] if parts else []
     return [*lines, f"Why: {_one_line(advice.why, _WHY_LENGTH)}"] if advice.why else lines
 
