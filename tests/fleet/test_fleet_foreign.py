@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from dcgm_estate import BUSY, HELD, NOW, EstatePast, Phase, gpu
+from dcgm_estate import BUSY, EMPTY, HELD, NOW, EstatePast, Phase, gpu
 from fleet_command import Said, asked_in_process, configured
 from prometheus_server import prometheus_server, scrape_config
 
@@ -230,3 +230,13 @@ def test_pod_of_an_exporter_of_another_name_holds_nothing(run_fleet: RunFleet) -
     hours = {each["team"]: each["held_gpu_hours"] for each in document["teams"]}
     assert hours == {name: pytest.approx(24, abs=0.1) for name in ("", "ml")}
     assert "gpu-metrics" not in json.dumps(document["findings"] + document["advice"])
+
+
+def test_busy_gpu_without_a_known_holder_is_not_free(run_fleet: RunFleet) -> None:
+    """Exporters without pods or jobs in their labels; pending work is not offered what is busy."""
+    past = EstatePast()
+    for number, values in enumerate((BUSY, HELD, EMPTY)):
+        past.device([Phase(0, 24, values)], **NODE, UUID=gpu(number), gpu=str(number))
+    (pool,) = run_fleet(past).document["pools"]
+
+    assert (pool["gpus"], pool["free_now"]) == (3, 1)

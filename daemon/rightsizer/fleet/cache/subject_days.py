@@ -150,6 +150,15 @@ class SubjectDays:
                 since = start
         return since
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was on it in its last known interval."""
+        for day in reversed(self.days):
+            if len(known := np.flatnonzero(day.known > 0)):
+                last, empty = known[-1], day.frame.column(IDLE_EMPTY_STATE)
+                return empty is not None and bool(empty[last] >= day.known[last] * _NEARLY_ALL)
+        return False
+
     def blocks(self, start: Nanoseconds, end: Nanoseconds) -> Blocks:
         """Return the blocks that begin in a span."""
         if end <= start:

@@ -92,7 +92,8 @@ def contribution_of(
         uuids = [device.uuid for device in case.devices]
         found.present += map(cases.devices.__getitem__, uuids)
         if case.workload is None:
-            found.free.update(uuids)
+            # Of what has no label of a holder, something may still be running.
+            found.free.update(uuid for uuid in uuids if cases.days(uuid).is_empty)
             found.empty.update(_empty(cases, uuids))
     views: dict[str, FleetWorkload] = {}
     for span, of_span in sorted(spans.items(), reverse=True):
