@@ -22,6 +22,7 @@ from rightsizer.model.errors import HistoryError
 from rightsizer.model.report import AgentReport
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import Nanoseconds
+from spoiled_database import spoil
 
 AGENT: Final = AgentReport("0", "test", EPOCH, 1.0)
 
@@ -130,24 +131,11 @@ def test_a_disk_that_blocks_makes_no_sample_late(history_node: HistoryNode) -> N
     assert history_node.history_writer.counts["history_write_failures"] == 0
 
 
-def damage(path: Path) -> None:
-    """Truncate an open history to its header."""
-    other = sqlite3.connect(path)
-    other.execute("INSERT INTO grafana_outbox (note) VALUES ('')")
-    other.commit()
-    other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    other.close()
-    size = path.stat().st_size
-    with path.open("r+b") as file:
-        file.seek(100)
-        file.write(b"\xff" * (size - 100))
-
-
 def test_a_history_that_breaks_is_reported_once_and_counted(history_node: HistoryNode) -> None:
     """With its new path, and that a new history was begun."""
     history_node.tick(0, 100)
     history_node.history_writer.flush()
-    damage(history_node.path)
+    spoil(history_node.path)
     history_node.tick(100, 400)
     with capture_logs() as logs:
         history_node.history_writer.flush()

@@ -1,7 +1,6 @@
 """Persistence across a restart, a damaged file and a full disk."""
 
 import json
-import os
 import sqlite3
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from rightsizer.io.database import Database
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.model.errors import HistoryError
 from rightsizer.model.state import Resource, State
+from spoiled_database import spoil
 
 WINDOW = window({State.PRODUCTIVE: 0.05, State.IDLE_HELD: 0.03}, {Resource.COMPUTE: {0.5: 0.05}})
 KNOWN = DeviceRecord(gpu(), workload(), holder_since=NOW)
@@ -157,21 +157,6 @@ def test_a_full_disk_is_survived(tmp_path: Path) -> None:
     assert result["found"] == result["saved"]
 
 
-def damage(path: Path) -> None:
-    """Overwrite every page of an open history."""
-    other = sqlite3.connect(path)
-    # Data written by another process is in no cache.
-    other.execute("DELETE FROM grafana_outbox WHERE 0")
-    other.execute("INSERT INTO grafana_outbox (note) VALUES ('')")
-    other.commit()
-    other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    other.close()
-    size = path.stat().st_size
-    with path.open("r+b") as file:
-        file.seek(100)
-        file.write(os.urandom(size - 100))
-
-
 def test_a_history_that_breaks_while_it_is_written_is_begun_again(tmp_path: Path) -> None:
     """The windows of that flush are in the new file, and the ledger is unchanged."""
     path = tmp_path / "history.db"
@@ -180,7 +165,7 @@ def test_a_history_that_breaks_while_it_is_written_is_begun_again(tmp_path: Path
     ledger.update([judgement()], NOW)
     storage.save_ledger(ledger)
     storage.save_windows([WINDOW], [], [KNOWN])
-    damage(path)
+    spoil(path)
     later = replace(WINDOW, start=WINDOW.end, end=WINDOW.end + 1)
     running = replace(WINDOW, start=WINDOW.end + 1, end=WINDOW.end + 2)
     assert storage.save_windows([later], [running], [KNOWN]) is True
@@ -205,7 +190,7 @@ def test_a_ledger_meets_a_break_too(tmp_path: Path) -> None:
     ledger = storage.ledger(LedgerSettings())
     ledger.update([judgement()], NOW)
     storage.save_ledger(ledger)
-    damage(path)
+    spoil(path)
     storage.save_ledger(ledger)
 
     assert storage.database.breaks == 1

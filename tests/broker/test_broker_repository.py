@@ -1,7 +1,6 @@
 """The broker's state on disk: complete, and without ended items."""
 
 import json
-import sqlite3
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from rightsizer.broker.settings import BrokerSettings, GpuPlacementSettings
 from rightsizer.broker.state import BrokerState
 from rightsizer.io.database import Database
 from rightsizer.model.errors import HistoryError
+from spoiled_database import spoil
 
 BROKER = Broker(BrokerSettings(maximum_reservations_per_user=2), GpuPlacementSettings())
 
@@ -127,7 +127,7 @@ def test_a_file_that_breaks_under_way_is_written_again(tmp_path: Path) -> None:
     path = tmp_path / "broker.db"
     with closing(BrokerRepository(path)) as store:
         store.save(lived(), 0)
-        _spoil(path)
+        spoil(path)
         store.save(lived(1), 0)
         assert store.set_aside is not None
     with closing(BrokerRepository(path)) as store:
@@ -193,16 +193,3 @@ def test_a_moment_stays_the_same_by_the_wall(at: int, later: int, wall: int) -> 
     old, new = SavedClock("one", at, wall), SavedClock("two", later, wall + DAY)
     moved = at + old.shift_to(new)
     assert new.wall - (new.at - moved) == wall
-
-
-def _spoil(path: Path) -> None:
-    """Overwrite every page under an open store, like a bad disk."""
-    other = sqlite3.connect(path)
-    # Data written by another user is in no cache.
-    other.execute("INSERT INTO fact VALUES ('other', '{}')")
-    other.commit()
-    other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    other.close()
-    with path.open("r+b") as file:
-        file.seek(100)  # The header's magic stays, or it would be no database at all.
-        file.write(b"\xff" * (path.stat().st_size - 100))

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from rightsizer.io.database import Database
 from rightsizer.model.errors import HistoryError
+from spoiled_database import spoil
 
 MIGRATIONS: Final = ("CREATE TABLE note (id INTEGER PRIMARY KEY, text TEXT NOT NULL)",)
 FULL: Final = 2
@@ -40,20 +41,6 @@ def notes(database: Database) -> list[str]:
         return [text for (text,) in connection.execute("SELECT text FROM note ORDER BY id")]
 
 
-def damage(path: Path) -> None:
-    """Overwrite every page under an open database, as a bad disk would."""
-    other = sqlite3.connect(path)
-    # Pages written by another process are in no cache.
-    other.execute("INSERT INTO note (text) VALUES ('from elsewhere')")
-    other.commit()
-    other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    other.close()
-    size = path.stat().st_size
-    with path.open("r+b") as file:
-        file.seek(100)  # The header's text stays, or it would be no database at all.
-        file.write(os.urandom(size - 100))
-
-
 def asides(path: Path) -> list[Path]:
     """Broken files that were kept."""
     return sorted(
@@ -66,7 +53,7 @@ def test_a_file_that_breaks_while_it_is_open_is_set_aside(tmp_path: Path) -> Non
     path = tmp_path / "history.db"
     with closing(Database(path, MIGRATIONS)) as database:
         write_many(database, 500)
-        damage(path)
+        spoil(path)
         spoiled = path.read_bytes()
         with pytest.raises(HistoryError, match=r"moved to '.*\.corrupt-\d+' and a new one begun"):
             write(database, "lost")
@@ -84,7 +71,7 @@ def test_reading_meets_a_break_too(tmp_path: Path) -> None:
     path = tmp_path / "history.db"
     with closing(Database(path, MIGRATIONS)) as database:
         write(database, "first")
-        damage(path)
+        spoil(path)
         with pytest.raises(HistoryError, match="a new one begun"):
             notes(database)
         assert notes(database) == []
@@ -96,7 +83,7 @@ def test_a_reader_sets_nothing_aside(tmp_path: Path) -> None:
     with closing(Database(path, MIGRATIONS)) as database:
         write(database, "first")
     with closing(Database(path, MIGRATIONS, read_only=True)) as reader:
-        damage(path)
+        spoil(path)
         with pytest.raises(HistoryError):
             notes(reader)
     assert asides(path) == []
@@ -108,7 +95,7 @@ def test_a_disk_that_breaks_every_file_does_not_fill_up(tmp_path: Path) -> None:
     with closing(Database(path, MIGRATIONS)) as database:
         for number in range(5):
             write(database, f"life {number}")
-            damage(path)
+            spoil(path)
             with pytest.raises(HistoryError):
                 notes(database)
         assert (database.breaks, len(asides(path))) == (5, 3)
@@ -249,7 +236,7 @@ def test_a_broken_file_that_cannot_be_moved_away_is_reported_each_time(
     path = tmp_path / "history.db"
     with closing(Database(path, MIGRATIONS)) as database:
         write(database, "first")
-        damage(path)
+        spoil(path)
         with monkeypatch.context() as patched:
             patched.setattr(Path, "rename", _refuse)
             for _ in range(2):

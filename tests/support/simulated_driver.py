@@ -1,7 +1,7 @@
 """A simulated driver library below the real bindings, for tests of driver readers."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
@@ -17,7 +17,7 @@ from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.simulator.source import DEFAULT_START
 from rightsizer.telemetry.nvml.library import use_library
 
-__all__ = ["MIDNIGHT", "Bench", "hour", "node_of", "simulated_driver"]
+__all__ = ["MIDNIGHT", "Bench", "driver_of", "hour", "node_of", "simulated_driver"]
 
 MIDNIGHT: Final[Nanoseconds] = DEFAULT_START
 
@@ -60,10 +60,9 @@ class Bench:
 
 
 @contextmanager
-def simulated_driver(scenario: str, hours: float = 12.0) -> Iterator[Bench]:
-    """A library of a packaged scenario below the bindings, initialized, at a time of its day."""
-    node = node_of(scenario, hour(hours - 1.0))
-    bench = Bench(node, InstrumentedLibrary(node, lambda: bench.time), hour(hours))
+def driver_of(node: SimulatedNode, time: Nanoseconds) -> Iterator[Bench]:
+    """A library of a node below the bindings, initialized, at a time."""
+    bench = Bench(node, InstrumentedLibrary(node, lambda: bench.time), time)
     use_library(bench.library)
     pynvml.nvmlInit()
     try:
@@ -71,3 +70,8 @@ def simulated_driver(scenario: str, hours: float = 12.0) -> Iterator[Bench]:
     finally:
         bench.library.faults.clear()
         use_library(None)
+
+
+def simulated_driver(scenario: str, hours: float = 12.0) -> AbstractContextManager[Bench]:
+    """The driver of a packaged scenario, at a time of its day."""
+    return driver_of(node_of(scenario, hour(hours - 1.0)), hour(hours))

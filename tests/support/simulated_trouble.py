@@ -1,13 +1,11 @@
 """A small simulated node with faults of the test's choice."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pynvml
 
-from instrumented_library import InstrumentedLibrary
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
@@ -15,8 +13,7 @@ from rightsizer.simulator.node import SimulatedNode
 from rightsizer.simulator.scenario import SimulatedScenario
 from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.simulator.source import SimulatedSource
-from rightsizer.telemetry.nvml.library import use_library
-from simulated_driver import MIDNIGHT, Bench
+from simulated_driver import MIDNIGHT, Bench, driver_of
 
 __all__ = ["driver_with", "one_field", "scenario_with", "snapshots"]
 
@@ -47,18 +44,10 @@ def scenario_with(folder: Path, *faults: str) -> SimulatedScenario:
     return load_scenario(str(file), built_in())
 
 
-@contextmanager
-def driver_with(folder: Path, *faults: str) -> Iterator[Bench]:
+def driver_with(folder: Path, *faults: str) -> AbstractContextManager[Bench]:
     """The library over such a node, initialized at its start."""
     node = SimulatedNode(scenario_with(folder, *faults), built_in(), MIDNIGHT)
-    bench = Bench(node, InstrumentedLibrary(node, lambda: bench.time), MIDNIGHT)
-    use_library(bench.library)
-    pynvml.nvmlInit()
-    try:
-        yield bench
-    finally:
-        bench.library.faults.clear()
-        use_library(None)
+    return driver_of(node, MIDNIGHT)
 
 
 def snapshots(folder: Path, seconds: int, *faults: str) -> list[Snapshot]:
