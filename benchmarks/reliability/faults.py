@@ -1,11 +1,13 @@
 # ruff: noqa: E501 - a table, one fault a line.
 """Faults: how each is planted into a running agent's environment, and ended."""
 
+import gzip
 import os
 import resource
 import shutil
 import signal
 import socket
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from agent_process import run_rightsizer
 from benchmarks.reliability.node import GPUS, Node
 
 BEGIN_SECONDS: Final = 8.0
@@ -145,6 +148,36 @@ def _open_files(node: Node) -> int:
     return len(list(Path(f"/proc/{node.pid}/fd").iterdir()))
 
 
+def _cut_log(node: Node) -> None:
+    log = node.history.with_name("history.db-wal")
+    os.truncate(log, log.stat().st_size // 2)
+
+
+def _lock(node: Node) -> None:
+    database = sqlite3.connect(node.history, isolation_level=None, check_same_thread=False)
+    database.execute("BEGIN IMMEDIATE")
+    node.held.append(database)
+
+
+def _second_agent(node: Node) -> None:
+    config = str(node.folder / "rightsizer.yaml")
+    other = run_rightsizer("agent", "--config.file", config, "--web.listen-address", "127.0.0.1:0")
+    assert other.returncode == 1, other.stderr
+
+
+def _address_space(node: Node) -> int:
+    pages = int(Path(f"/proc/{node.pid}/statm").read_text("ascii").split()[0])
+    return pages * resource.getpagesize()
+
+
+def _web_config(text: str) -> Callable[[Node], None]:
+    def plant(node: Node) -> None:
+        (node.folder / "web.new").write_text(text, "utf-8")
+        (node.folder / "web.new").replace(node.folder / "web.yaml")
+
+    return plant
+
+
 def _move_folder(node: Node) -> None:
     folder = node.folder / "away"
     folder.mkdir()
@@ -162,6 +195,8 @@ def _disk() -> list[Fault]:
         Fault("disk", "the history is replaced by another file", plant=_overwrite),
         Fault("disk", "pages of the history are overwritten in place", plant=_damage),
         Fault("disk", "the history is cut off", plant=_truncate),
+        Fault("disk", "the write-ahead log of the history is cut off", plant=_cut_log),
+        Fault("disk", "another program locks the history", plant=_lock, mend=Node.release),
         Fault("disk", "the history is no database, as the agent starts", prepare=_garbage_file, is_at_start=True),
     ]  # fmt: skip
 
@@ -199,6 +234,9 @@ def _process() -> list[Fault]:
         Fault("process", "it is killed with -9 and started again", plant=_restart(signal.SIGKILL)),
         Fault("process", "it is ended by SIGTERM and started again", plant=_restart(signal.SIGTERM)),
         Fault("process", "it is stopped by SIGSTOP", _ALL, plant=lambda node: node.send(signal.SIGSTOP), mend=lambda node: node.send(signal.SIGCONT)),
+        Fault("process", "no more memory can be had", plant=_limit(resource.RLIMIT_AS, _address_space), mend=_unlimit(resource.RLIMIT_AS)),
+        Fault("process", "a second agent is started in its folder", plant=_second_agent),
+        Fault("process", "the web configuration becomes unreadable", config={"web": {"config_file": "web.yaml"}}, prepare=_web_config(""), plant=_web_config("users: [unclosed\n"), mend=_web_config("")),
         Fault("process", "reload of a configuration that is no YAML", plant=_replace_config("web: [unclosed\n"), mend=_restore_config),
         Fault("process", "reload of a configuration with an unknown key", plant=_replace_config("webb: {}\n"), mend=_restore_config),
         Fault("process", "reload of an empty configuration file", plant=_replace_config(""), mend=_restore_config),
@@ -260,6 +298,7 @@ def _web() -> list[Fault]:
         Fault("page", "a body that is announced and never sent", plant=_send(b"POST /api/v1/plan HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n", 20), mend=Node.release),
         Fault("page", "a request with two lengths", plant=_send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", 20), mend=Node.release),
         Fault("page", "answers that are not read", plant=_never_read, mend=Node.release),
+        Fault("page", "a thousand scrapes at once", plant=_send(get + b"\r\n", 1000), mend=Node.release),
         Fault("page", "four readers who scrape without a pause", plant=_flood),
     ]  # fmt: skip
 
@@ -288,15 +327,32 @@ def _silent(made: socket.socket) -> None:
     made.recv(65536)
 
 
-def _status(code: int, body: bytes = b"") -> Callable[[socket.socket], None]:
-    head = f"HTTP/1.1 {code} X\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-    return lambda made: made.sendall(head.encode() + body)
+def _status(code: int, body: bytes = b"", more: bytes = b"") -> Callable[[socket.socket], None]:
+    head = f"HTTP/1.1 {code} X\r\nContent-Length: {len(body)}\r\nConnection: close\r\n"
+    return lambda made: made.sendall(head.encode() + more + b"\r\n" + body)
 
 
 def _endless(made: socket.socket) -> None:
     made.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     while True:
         made.sendall(b"10000\r\n" + b"a" * 65536 + b"\r\n")
+
+
+def _dripping(made: socket.socket) -> None:
+    made.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+    for _ in range(100):
+        made.sendall(b"#")
+        time.sleep(0.2)
+
+
+_PAGE: Final = b'DCGM_FI_DEV_GPU_UTIL{UUID="GPU-%d",gpu="%d"} 5\n'
+_PAGES: Final[Mapping[str, Callable[[socket.socket], None]]] = {
+    "answers 50 MB": _status(200, b"".join(_PAGE % (each, each) for each in range(1_000_000))),
+    "answers a byte at a time": _dripping,
+    "redirects to another address": _status(301, b"", b"Location: http://127.0.0.2:9/metrics\r\n"),
+    "answers what was compressed unasked": _status(200, gzip.compress(_PAGE % (0, 0)), b"Content-Encoding: gzip\r\n"),
+}  # fmt: skip
+"""Further ways of a page; each is read every second."""
 
 
 def _neighbors() -> list[Fault]:
@@ -320,7 +376,7 @@ def _neighbors() -> list[Fault]:
         "answers without an end": _endless,
     }
     for server, config in settings.items():
-        for way, talk in ways.items():
+        for way, talk in {**ways, **(_PAGES if "dcgm" in server else {})}.items():
             found.append(
                 Fault("network", f"{server} {way}", scenario=broken, config=config, prepare=_beside(talk), is_at_start=True, lasts=True, seconds=25.0 if "dcgm" in server else 75.0)
             )  # fmt: skip

@@ -5,6 +5,7 @@ import os
 import resource
 import socket
 import threading
+import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -165,3 +166,26 @@ def test_a_full_disk_does_not_end_it(tmp_path: Path) -> None:
     assert ready[0] == 200
     assert failed
     assert status == 0
+
+
+def test_page_answers_again_after_a_shortage_of_memory(tmp_path: Path) -> None:
+    """A thread that lacks the memory to begin costs its connection alone."""
+    history = ("--history.path", str(tmp_path / "history.db"))
+    with agent_process(tmp_path, *SIMULATED, *history) as agent:
+        eventually(lambda: agent.metric("rightsizer_samples_total") >= 4)
+        host, _, port = agent.address.rpartition(":")
+        pid, pages = agent.process.pid, resource.getpagesize()
+        held = int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[0]) * pages
+        _, most = resource.prlimit(pid, resource.RLIMIT_AS, (held, -1))
+        end = time.monotonic() + 12.0
+        while time.monotonic() < end:
+            with closing(socket.create_connection((host, int(port)), 2)) as made:
+                made.sendall(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+                try:
+                    while made.recv(65536):
+                        pass
+                except TimeoutError:
+                    break
+        resource.prlimit(pid, resource.RLIMIT_AS, (most, most))
+        assert agent.get("/-/healthy")[0] == 200
+        assert agent.end() == 0

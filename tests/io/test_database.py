@@ -157,6 +157,22 @@ def test_migration_that_fails_leaves_the_file_as_it_was(path: Path) -> None:
 
 
 @pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_database_of_another_program_is_refused(
+    path: Path, version: int, *, read_only: bool
+) -> None:
+    """It gets no tables and is not set aside; its own version means nothing here."""
+    path.parent.mkdir()
+    with closing(sqlite3.connect(path)) as other:
+        other.executescript(f"CREATE TABLE invoice (id); PRAGMA user_version = {version}")
+    with pytest.raises(HistoryError, match=r"database of another program.*; set history\.path"):
+        Database(path, MIGRATIONS[:2], read_only=read_only)
+    with closing(sqlite3.connect(path)) as other:
+        assert other.execute("SELECT name FROM sqlite_schema").fetchall() == [("invoice",)]
+    assert not list(path.parent.glob("*.corrupt-*"))
+
+
+@pytest.mark.parametrize("read_only", [False, True])
 def test_newer_schema_is_refused(path: Path, read_only: bool) -> None:  # noqa: FBT001 - a case.
     """An older program neither changes nor misreads a newer file."""
     with closing(Database(path, MIGRATIONS)) as database:

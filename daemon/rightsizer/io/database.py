@@ -19,6 +19,7 @@ from rightsizer.io.files import (
     private_file,
     private_folder,
 )
+from rightsizer.io.schema import is_foreign
 from rightsizer.model.errors import HistoryError
 
 DATABASE_ERRORS: Final = (sqlite3.Error, UnicodeDecodeError)
@@ -280,6 +281,11 @@ class Database:
                 f"{self._name} has schema {version}, this program knows up to "
                 f"{len(self._migrations)}; upgrade rightsizer or set {self._called.setting} to "
                 "another file"
+            )
+        if is_foreign(connection, self._migrations[:version]):
+            raise HistoryError(
+                f"{self._name} is the database of another program, or lacks tables; set "
+                f"{self._called.setting} to another file"
             )
         return int(version)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import errno
 import os
@@ -177,7 +178,8 @@ class WebListener(ThreadingTCPServer):
         host = client_address[0] if isinstance(client_address, tuple) else ""
         is_crowded = self.queue is not None and not self.queue.has_room(host)
         if not is_crowded and self.connections.admit(request, host):
-            super().process_request(request, client_address)
+            # `Thread.start` waits for ever for a thread that lacks the memory to begin.
+            _thread.start_new_thread(self.process_request_thread, (request, client_address))
             return
         with contextlib.suppress(OSError):
             request.send(_BUSY)

@@ -1,0 +1,21 @@
+"""Schema of a SQLite database: whether its tables are those of some scripts."""
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+
+
+def is_foreign(connection: sqlite3.Connection, scripts: Sequence[str]) -> bool:
+    """Whether a database lacks tables that the scripts make, or has some before the first one."""
+    found = _tables(connection)
+    if not scripts:
+        return bool(found)
+    with closing(sqlite3.connect(":memory:")) as own:
+        for script in scripts:
+            own.executescript(script)
+        return not _tables(own) <= found
+
+
+def _tables(connection: sqlite3.Connection) -> frozenset[str]:
+    named = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+    return frozenset(name for (name,) in connection.execute(named))
