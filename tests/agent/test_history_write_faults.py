@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from readings import EPOCH, HELD, SECOND, gpu, snapshot, workload
 from rightsizer.accounting.service import AccountingService
-from rightsizer.accounting.settings import AccountingSettings
+from rightsizer.accounting.settings import AccountingSettings, HistorySettings
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.coordinator import Coordinator
 from rightsizer.agent.history_writer import HistoryWriter
@@ -75,7 +75,9 @@ class HistoryNode:
         self.path = path
         self.storage = Storage(str(path), is_durable=False, maximum_bytes=maximum_bytes)
         self.accountant = AccountingService(AccountingSettings())
-        self.history_writer = HistoryWriter(self.accountant, self.storage, FastClock(EPOCH))
+        self.history_writer = HistoryWriter(
+            self.accountant, self.storage, FastClock(EPOCH), HistorySettings()
+        )
 
     def tick(self, first: int, last: int) -> Coordinator:
         """Sample for some seconds, and report the size of the history with each."""

@@ -9,7 +9,7 @@ import pytest
 
 from readings import EMPTY, EPOCH, HELD, MINUTE, gpu, snapshot, workload
 from rightsizer.accounting.service import AccountingService
-from rightsizer.accounting.settings import AccountingSettings
+from rightsizer.accounting.settings import AccountingSettings, HistorySettings
 from rightsizer.advice.policy import Policy, PolicySet
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Rule
@@ -65,7 +65,7 @@ class NodeServices:
         self.failures = self.recommender.failures
         ledger = storage.ledger(LedgerSettings())
         self.advice_service = AdviceService(self.recommender, ledger, storage, sinks, clock)
-        self.history_writer = HistoryWriter(accountant, storage, clock)
+        self.history_writer = HistoryWriter(accountant, storage, clock, HistorySettings())
 
 
 @dataclass

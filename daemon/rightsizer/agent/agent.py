@@ -93,8 +93,7 @@ class Agent:
         self.recommender = Recommender(self.accountant, rules, policies, clock, self.profiles)
         ledger, sinks = storage.ledger(settings.recommender.ledger), (self._sinks,)
         self.advice_service = AdviceService(self.recommender, ledger, storage, sinks, clock)
-        kept = settings.history.retention, settings.history.fine_retention
-        self.history_writer = HistoryWriter(self.accountant, storage, clock, *kept)
+        self.history_writer = HistoryWriter(self.accountant, storage, clock, settings.history)
         self._features = self._new_features(controls or ReleaseController(clock), still_held)
         latest = self.accountant.latest
         self._labels = LabelWriter(lambda: self.settings.labels, latest, self._slots_of, clock)
@@ -185,7 +184,7 @@ class Agent:
         self.accountant.follow(partial(apply_policies, policies=settings.policies_here))
         self.recommender.change(rules, PolicySet(settings.policies_here))
         self.advice_service.change_settings(settings.recommender.ledger)
-        self.history_writer.keep(settings.history.retention, settings.history.fine_retention)
+        self.history_writer.keep(settings.history)
         self._advice_routes.rules = settings.rule_trees
         self.profiles.follow(settings.profiles)
         if self._features.broker:

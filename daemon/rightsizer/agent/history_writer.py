@@ -12,7 +12,6 @@ from rightsizer.io.log import logger
 from rightsizer.model.errors import HistoryError
 from rightsizer.model.units import Nanoseconds, nanoseconds
 
-_DEFAULTS: Final = HistorySettings()
 _LEAP: Final[Nanoseconds] = nanoseconds(3600.0)
 """Largest jump of the wall clock that is not taken for a wrong clock."""
 
@@ -25,11 +24,10 @@ class HistoryWriter:
         accountant: AccountingService,
         storage: Storage,
         clock: Clock,
-        retention_seconds: float = _DEFAULTS.retention,
-        fine_seconds: float = _DEFAULTS.fine_retention,
+        settings: HistorySettings,
     ) -> None:
         self._accountant, self._storage, self._clock = accountant, storage, clock
-        self.keep(retention_seconds, fine_seconds)
+        self.keep(settings)
         self._ahead = self._wall_ahead()
         self._flushing = threading.Lock()
         self._rewritten_breaks = storage.database.breaks
@@ -51,10 +49,10 @@ class HistoryWriter:
             found["rightsizer_history_size_bytes"] = self._storage.history.size_bytes
         return found
 
-    def keep(self, retention_seconds: float, fine_seconds: float) -> None:
+    def keep(self, settings: HistorySettings) -> None:
         """Change the retention, from the next pruning on."""
-        self._retention: Nanoseconds = nanoseconds(retention_seconds)
-        self._fine: Nanoseconds = nanoseconds(fine_seconds)
+        self._retention: Nanoseconds = nanoseconds(settings.retention)
+        self._fine: Nanoseconds = nanoseconds(settings.fine_retention)
 
     def flush(self) -> None:
         """Write the windows closed since the last flush, and those still open."""

@@ -171,8 +171,13 @@ class MetricsExposition:
     def _families(self) -> list[SampleFamily]:
         generation = self._generation
         if generation.families is None:
-            chosen = (self._settings.advice_limit, self._enabled, self._settings.level)
-            found = report_families(generation.report, generation.fresh, *chosen)
+            found = report_families(
+                generation.report,
+                generation.fresh,
+                self._settings.advice_limit,
+                self._enabled,
+                self._settings.level,
+            )
             generation.families = list(found)
             if Collector.PROCESS in self._enabled:
                 generation.families += process_families()

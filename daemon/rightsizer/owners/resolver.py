@@ -94,8 +94,9 @@ class OwnerResolver:
         held = nanoseconds(settings.time_to_live_seconds)
         self._known = RefreshingCache[tuple[int, int | None, int], Workload | None](held, held)
         """By pid, start, and generation of the sources."""
-        limits = settings.workloads_maximum, settings.time_to_live_seconds
-        self._name_limiter = WorkloadNameLimiter(*limits, now)
+        self._name_limiter = WorkloadNameLimiter(
+            settings.workloads_maximum, settings.time_to_live_seconds, now
+        )
 
     @classmethod
     def on_host(

@@ -95,8 +95,14 @@ def grouped(advice: Sequence[Advice]) -> tuple[tuple[Unit[Advice], ...], ...]:
 
 def _group_key(piece: Advice) -> GroupKey:
     finding = piece.finding
-    group, what = finding.exclusive_group, (finding.action, finding.reasons)
-    return GroupKey(piece.id, group, finding.kind, finding.workload, *what)
+    return GroupKey(
+        piece.id,
+        finding.exclusive_group,
+        finding.kind,
+        finding.workload,
+        finding.action,
+        finding.reasons,
+    )
 
 
 def group_label(group: Sequence[Unit[Advice]], names: Mapping[str, str]) -> str:
