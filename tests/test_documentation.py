@@ -1,11 +1,12 @@
 """What the pages say can be followed: links lead somewhere, commands can be typed."""
 
 import argparse
+import json
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -146,6 +147,37 @@ def test_missing_sources_are_noticed() -> None:
     gone = [f"{sources}: u < 0.7", "docs/definitions.md, gone", "docs/benchmarks.md: 300 MB"]
     assert [*_uncited(there)] == []
     assert [*_uncited("\n".join(gone))] == gone
+
+
+def _keys(schema: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    """The keys of a schema with their dots, those of lists and of mappings' values too."""
+    for name, inner in schema.get("properties", {}).items():
+        yield f"{above}{name}"
+        yield from _keys(inner, f"{above}{name}.")
+    for inner in (
+        schema.get("items"),
+        schema.get("additionalProperties"),
+        *schema.get("anyOf", ()),
+    ):
+        if isinstance(inner, Mapping):
+            yield from _keys(inner, above)
+
+
+def test_settings_that_pages_name_exist() -> None:
+    """By their keys in a configuration, which an operator types at night from a runbook."""
+    schema = json.loads((ROOT / "config" / "rightsizer.schema.json").read_text("utf-8"))
+    keys = frozenset(_keys(schema))
+    roots = "|".join(schema["properties"])
+    named = re.compile(rf"`((?:{roots})\.[a-z_.]*[a-z_])[`:=]")
+    # Values of the chart are named below it, and a function of another product.
+    pages = [page for page in DOCS.rglob("*.md") if page.name != "kubernetes.md"]
+    found = {(page.name, key) for page in pages for key in named.findall(page.read_text("utf-8"))}
+    gone = {
+        each
+        for each in found
+        if each[1] not in keys and not each[1].endswith((".conf", ".db", ".py", ".yml"))
+    }
+    assert gone == {("recordings.md", "history.get")}
 
 
 def test_every_command_is_explained_with_all_its_options(

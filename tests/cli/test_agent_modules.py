@@ -109,7 +109,8 @@ def test_a_plan_loads_what_it_computes_with(question: str, tmp_path: Path) -> No
 
     assert "rightsizer.planner.planner" in own
     assert len(own) <= 100
-    assert len(loaded) <= 220
+    # Python 3.14 loads six modules more by itself.
+    assert len(loaded) <= 220 + 6 * (sys.version_info >= (3, 14))
     assert own.isdisjoint(
         {
             "rightsizer.advice.rules",

@@ -130,8 +130,9 @@ def test_anyone_may_claim_where_nothing_is_at_stake(place: Place, capsys: Captur
         assert 'value="claim"' in answer.read().decode()
     foreign = Request(f"{url}/api/v1/advice/{advice_id}/snooze", b"{}", method="POST")
     foreign.add_header("Origin", "http://example.org")
-    with pytest.raises(HTTPError, match="403"):
+    with pytest.raises(HTTPError, match="403") as refusal:
         urlopen(foreign, timeout=10)
+    refusal.value.close()
 
 
 def test_advice_of_an_agent_far_away(place: Place, capsys: Captured) -> None:
