@@ -87,7 +87,7 @@ docs: $(INSTALLED) ## The documentation as a site in site/
 dist: $(INSTALLED) ## Wheel and source archive in dist/
 	PYTHON=$(BIN)/python config/packages/build dist
 
-deb: $(INSTALLED) ## A package for Debian and Ubuntu in dist/, with all libraries at tested versions
+deb: $(INSTALLED) ## A package for Debian and Ubuntu in dist/, with all libraries; ARCHITECTURE=arm64
 	PYTHON=$(BIN)/python config/packages/build deb
 
 rpm: $(INSTALLED) ## The same for Fedora and Red Hat

@@ -1,6 +1,7 @@
 """The packages: their contents, and installation and removal in a clean root."""
 
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -11,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from built_packages import ROOT, built, other_version, run_build, tool
+from built_packages import OFFLINE, ROOT, built, other_version, run_build, tool
 from rightsizer import __version__
 from systemd_machine import Machine, layered, pristine_root
 
@@ -228,6 +229,43 @@ def test_one_commit_gives_one_package(deb: Path, tmp_path: Path) -> None:
     """A rebuild, from the same wheel or another, is identical byte for byte."""
     assert run_build("deb", tmp_path).returncode == 0
     assert (tmp_path / deb.name).read_bytes() == deb.read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["deb", "rpm"])
+def test_packages_of_another_architecture(kind: str, tmp_path: Path) -> None:
+    """Every compiled library is of it, and there are as many as in the package of this one."""
+    other, machine = ("amd64", 62) if platform.machine() == "aarch64" else ("arm64", 183)
+    extract = {"deb": ["dpkg-deb", "-x"], "rpm": ["rpm2archive", "-n"]}[kind]
+    tool(extract[0], {"deb": "dpkg", "rpm": "rpm"}[kind])
+    own = built(kind)
+    done = run_build(kind, tmp_path, other)
+    if done.returncode and any(sign in done.stdout + done.stderr for sign in OFFLINE):
+        pytest.skip("the libraries for the package cannot be fetched from here")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (package,) = tmp_path.glob(f"*.{kind}")
+    assert {"arm64": ("arm64", "aarch64"), "amd64": ("amd64", "x86_64")}[other][kind == "rpm"] in (
+        package.name
+    )
+    libraries = []
+    for each in (package, own):
+        tree = tmp_path / each.stem
+        tree.mkdir()
+        if kind == "deb":
+            subprocess.run([*extract, each, tree], check=True)
+        else:
+            content = each.read_bytes()
+            packed = subprocess.run(
+                [*extract, "-"], input=content, stdout=subprocess.PIPE, check=True
+            )
+            subprocess.run(["tar", "-x", "-C", tree], input=packed.stdout, check=True)
+        libraries.append([*tree.rglob("*.so"), *tree.rglob("*.so.[0-9]*")])
+    foreign, native = libraries
+    # The machine in an ELF header.
+    assert {path.read_bytes()[18] for path in foreign} == {machine}
+    assert machine not in {path.read_bytes()[18] for path in native}
+    modules = [{path.name.partition(".")[0] for path in each} for each in libraries]
+    assert len(modules[0] & modules[1]) > 20
+    assert run_build(kind, tmp_path, "riscv64").returncode == 2
 
 
 def test_wheel_and_source_archive_install_and_run(tmp_path: Path) -> None:

@@ -58,7 +58,9 @@ def other_version(package: Path, version: str, folder: Path) -> Path:
     return changed
 
 
-def run_build(kind: str, folder: Path) -> "subprocess.CompletedProcess[str]":
+def run_build(
+    kind: str, folder: Path, architecture: str = ""
+) -> "subprocess.CompletedProcess[str]":
     """Run the build like `make`, with a fixed time that no commit changes.
 
     Compression, which takes most of the time, is minimal.
@@ -69,6 +71,7 @@ def run_build(kind: str, folder: Path) -> "subprocess.CompletedProcess[str]":
         "SOURCE_DATE_EPOCH": "1760000000",
         "DPKG_DEB_COMPRESSOR_LEVEL": "0",
         "RPM_PAYLOAD": "w.ufdio",
+        "ARCHITECTURE": architecture,
     }
     return subprocess.run(
         [ROOT / "config" / "packages" / "build", kind],

@@ -18,7 +18,7 @@ from debian_program import program, run_program, running_program
 
 ON_DISK: Final = "/var/tmp"
 """Where blocks are laid out: what they reserve is free on a disk, and takes seconds in memory."""
-_LISTENS: Final = re.compile(r'msg="Listening on" address=(127\.0\.0\.1:\d+)')
+_LISTENS: Final = re.compile(r'msg="Listening on".* address=(127\.0\.0\.1:\d+)')
 
 
 def binary(name: str) -> Path:
