@@ -240,3 +240,15 @@ def test_busy_gpu_without_a_known_holder_is_not_free(run_fleet: RunFleet) -> Non
     (pool,) = run_fleet(past).document["pools"]
 
     assert (pool["gpus"], pool["free_now"]) == (3, 1)
+
+
+def test_jobs_hold_the_gpus_of_a_pod_that_is_a_node_of_slurm(run_fleet: RunFleet) -> None:
+    """Slurm on Kubernetes: the pod has all GPUs of a node, each job some of them."""
+    past, pod = EstatePast(), {"pod": "slurm-h100-0", "namespace": "slurm", "container": "slurmd"}
+    for number, values in enumerate((BUSY, HELD)):
+        labels = {**pod, "hpc_job": str(4711 + number)}
+        past.device([Phase(0, 24, values, labels)], **NODE, UUID=gpu(number), gpu=str(number))
+    document = run_fleet(past).document
+
+    assert document["workloads"] == 2
+    assert {each["workload"] for each in document["advice"]} == {"slurm:4712"}

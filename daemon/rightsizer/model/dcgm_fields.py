@@ -179,12 +179,13 @@ def holder_of(labels: Mapping[str, str]) -> Workload | None:
     def first(*names: str) -> str:
         return next((labels[name] for name in names if labels.get(name)), "")
 
+    # Slurm may run in pods: then the job has the GPU, and the pod is Slurm's own.
+    if job := labels.get("hpc_job"):
+        return workload_of_job(job)
     # With honorLabels off, the exporter's own pod is in `pod` and the GPU's in `exported_pod`.
     prefix = "exported_" if "exported_pod" in labels else ""
     pod = first(f"{prefix}pod", "pod_name")
+    if not pod or EXPORTER in pod:
+        return None
     namespace = first(f"{prefix}namespace", "pod_namespace")
-    container = first(f"{prefix}container", "container_name")
-    if pod and EXPORTER not in pod:
-        return workload_of_pod(namespace, pod, container)
-    job = labels.get("hpc_job")
-    return workload_of_job(job) if job else None
+    return workload_of_pod(namespace, pod, first(f"{prefix}container", "container_name"))
