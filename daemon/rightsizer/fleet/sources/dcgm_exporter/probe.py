@@ -32,6 +32,7 @@ from rightsizer.model.dcgm_fields import (
     why_no_gpu,
 )
 from rightsizer.model.driver_codes import CRITICAL_XIDS, XID_MEANINGS
+from rightsizer.model.errors import StoreLimitError
 from rightsizer.model.frozen import replace
 from rightsizer.model.signal import PIPES, Signal
 from rightsizer.model.state import Tier
@@ -303,8 +304,7 @@ def _warnings(
             f"Left out for want of a UUID: {nameless:.0f} series; a node's index names no GPU "
             "of a fleet."
         )
-    slots = f'group by (Hostname, gpu, UUID) ({{{series},Hostname!="",gpu!="",UUID!=""}})'
-    if shared := number_of(store, f"count(count by (Hostname, gpu) ({slots}) > 1)", now):
+    if shared := _shared_slots(store, series, now):
         yield (
             f"Nodes of one name: {shared:.0f} times several GPUs have the same Hostname and index. "
             "Nodes of several clusters, or machines without names of their own, count as one; set "
@@ -325,6 +325,15 @@ def _warnings(
         for xid, count in sorted(gpus.items()):
             if xid in CRITICAL_XIDS:
                 yield f"Last Xid {xid} on {count} of the GPUs: {XID_MEANINGS[xid]}."
+
+
+def _shared_slots(store: MetricStore, series: str, now: Nanoseconds) -> float:
+    """Return how many slots have several GPUs; 0 if the store cannot look at all at once."""
+    slots = f'group by (Hostname, gpu, UUID) ({{{series},Hostname!="",gpu!="",UUID!=""}})'
+    try:
+        return number_of(store, f"count(count by (Hostname, gpu) ({slots}) > 1)", now)
+    except StoreLimitError:
+        return 0.0
 
 
 def _total(store: MetricStore, query: str, now: Nanoseconds) -> float:
