@@ -2,6 +2,7 @@
 
 import ctypes
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -9,7 +10,9 @@ import pynvml
 import pytest
 
 from nvml_driver import FakeDriver, FakeGpu, reading, tick
+from owner_trees import write_gpu
 from readings import gpu
+from rightsizer.host.device_files import openable_gpus
 from rightsizer.io.clock import FastClock
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
@@ -76,6 +79,29 @@ def test_gpu_that_the_driver_does_not_offer_is_listed(tmp_path: Path) -> None:
     down = snapshot.down[f"pci:{SECOND}"]
     assert down.reason is Missing.LOST
     assert "driver does not offer it" in down.detail
+
+
+@pytest.mark.parametrize("toolkit", ["shows all in /proc", "shows its own in /proc"])
+def test_a_container_has_the_gpus_that_it_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toolkit: str
+) -> None:
+    """The node's others are not lost, though /sys shows them; one given and lost is."""
+    third = "0000:3d:00.0"
+    given = {FIRST: 0, SECOND: 1}
+    for minor, address in enumerate((FIRST, SECOND, third)):
+        on_bus(tmp_path, address)
+        if address in given or toolkit == "shows all in /proc":
+            write_gpu(tmp_path / "proc", address, minor)
+    (tmp_path / "dev").mkdir()
+    for minor in given.values():
+        (tmp_path / f"dev/nvidia{minor}").touch()
+    seen = partial(openable_gpus, tmp_path)
+    monkeypatch.setattr("rightsizer.telemetry.nvml.driver.openable_gpus", seen)
+    driver = FakeDriver(FakeGpu("GPU-0", bus_id=f"0000{FIRST}"))
+    with reading(driver, FastClock(0), tmp_path) as source:
+        snapshot = source.read()
+    assert [device.uuid for device in snapshot.devices] == ["GPU-0", f"pci:{SECOND}"]
+    assert snapshot.down[f"pci:{SECOND}"].reason is Missing.LOST
 
 
 @pytest.mark.parametrize(

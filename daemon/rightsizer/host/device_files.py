@@ -1,5 +1,6 @@
 """Device files of GPUs and MIG instances, by minor number."""
 
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -51,3 +52,17 @@ def gpu_addresses(procfs: Path) -> dict[int, str]:
         for name in read_names(folder)
     }
     return {int(minor[1]): address for address, minor in found.items() if minor is not None}
+
+
+def openable_gpus(root: Path = Path("/")) -> frozenset[str]:
+    """PCI addresses of the GPUs with a device file here; empty if that is not known.
+
+    A container shows all GPUs of its node in /sys, but has the files of its own alone. A GPU that
+    fell off the bus keeps its file.
+    """
+    addresses = gpu_addresses(root / "proc")
+    return frozenset(
+        address
+        for minor, address in addresses.items()
+        if os.path.exists(root / f"dev/nvidia{minor}")  # noqa: PTH110 - `Path` raises for some.
+    )

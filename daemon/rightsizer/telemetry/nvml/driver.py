@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 import pynvml
 
 from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.host.device_files import openable_gpus
 from rightsizer.host.pcie import BusGpu, expected_gpus, kernel_address
 from rightsizer.host.topology import GpuPairFacts, GpuPlacementFacts, TopologyFacts
 from rightsizer.model.reading import Missing
@@ -230,7 +231,12 @@ class NvmlDriver:
 
     def find_devices(self) -> Inventory | NvmlFailure:
         """Enumerate all devices; open NVML if closed."""
-        bus = expected_gpus(self._facts.sysfs)
+        openable = openable_gpus()
+        bus = tuple(
+            each
+            for each in expected_gpus(self._facts.sysfs)
+            if not openable or each.pci_bus_id in openable
+        )
         if self._generation is None:
             opened = self._open(bus)
             if isinstance(opened, NvmlFailure):
