@@ -85,7 +85,7 @@ def test_unknown_name_is_not_guessed(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "suggestion"),
-    [("A100", "A100-SXM4-80GB"), ("H100-SXM6-80GB", "H100-SXM5-80GB"), ("l40z", "L40S")],
+    [("H100-SXM6-80GB", "H100-SXM5-80GB"), ("l40z", "L40S")],
 )
 def test_unknown_board_suggests_the_nearest(name: str, suggestion: str) -> None:
     """The error has the requested name and possible matches."""
@@ -93,6 +93,15 @@ def test_unknown_board_suggests_the_nearest(name: str, suggestion: str) -> None:
         built_in().get(name)
     assert "did you mean" in str(refusal.value)
     assert suggestion in str(refusal.value)
+
+
+def test_name_of_several_boards_lists_them() -> None:
+    """A plain H100 is known, but not which one: `project` and `replay --board` need to know."""
+    with pytest.raises(UsageError) as refusal:
+        built_in().get("H100")
+    found = [board.key for board in built_in().family("H100")]
+    assert str(refusal.value) == f"board 'H100' may be {' or '.join(found)}; name one of them"
+    assert "H100-SXM5-80GB" in found
 
 
 def test_board_unlike_any_other_gets_the_whole_list() -> None:

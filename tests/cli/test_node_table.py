@@ -1,29 +1,61 @@
 """Rows of the table of GPUs in a terminal."""
 
-from rightsizer.console.node_table import NodeFrame, node_rows
+import io
+import shlex
+
+from rich.console import Console
+
+from rightsizer.console.node_table import NodeFrame, TableView, node_rows, node_view
+
+DEVICE = {
+    "uuid": "GPU-0",
+    "index": 0,
+    "name": None,
+    "board": None,
+    "state": "productive",
+    "signals": {},
+    "workloads": [],
+    "down": None,
+    "mig_profile": None,
+    "has_mig_instances": False,
+}
+
+
+def advice(found: str, dollars: float) -> dict[str, object]:
+    """A recommendation about the only GPU."""
+    savings = {"dollars_per_hour_low": 0.0, "dollars_per_hour_high": dollars}
+    about = {"id": found, "severity": "medium", "confidence": 0.9, "culprits": []}
+    said = {"action": "release", "finding": "idle_held", "summary": "GPU 0 is idle."}
+    how = [{"title": "Release", "text": "kubectl --namespace research delete pod " + "x" * 30}]
+    held = {"devices": ["GPU-0"], "closed": None, "savings": savings}
+    return {**about, **said, **held, "instructions": how}
 
 
 def test_of_equally_urgent_advice_top_shows_what_saves_most() -> None:
     """The to-do is that of the page."""
-
-    def advice(found: str, dollars: float) -> dict[str, object]:
-        savings = {"dollars_per_hour_low": 0.0, "dollars_per_hour_high": dollars}
-        about = {"id": found, "severity": "medium", "confidence": 0.9, "culprits": []}
-        return {**about, "devices": ["GPU-0"], "closed": None, "savings": savings}
-
-    device = {
-        "uuid": "GPU-0",
-        "index": 0,
-        "name": None,
-        "board": None,
-        "state": "productive",
-        "signals": {},
-        "workloads": [],
-        "down": None,
-        "mig_profile": None,
-        "has_mig_instances": False,
-    }
-    report = {"devices": [device], "advice": [advice("cheap", 3.0), advice("dear", 5.0)]}
+    report = {"devices": [DEVICE], "advice": [advice("cheap", 3.0), advice("dear", 5.0)]}
     (row,) = node_rows(NodeFrame(report, {"devices": []}))
     assert row.advice is not None
     assert row.advice["id"] == "dear"
+
+
+def test_commands_are_whole_in_a_narrow_terminal() -> None:
+    """They are there to be copied: a line that ends in a backslash goes on in the next."""
+    flags = " --url http://gpu-node-17.cluster.example:19400"
+    report = {
+        "agent": {"source": "nvml"},
+        "devices": [DEVICE],
+        "advice": [advice("a1b2c3d4e5f60718", 3.0)],
+    }
+    view = TableView(selected="GPU-0", width=60, flags=flags)
+    printed = io.StringIO()
+    Console(file=printed, width=view.width).print(
+        node_view(NodeFrame(report, {"devices": []}), view)
+    )
+    text = printed.getvalue()
+    assert all(len(line) <= view.width for line in text.splitlines())
+    assert "kubectl --namespace research delete pod" in text
+    assert "x" * 30 in text
+    _, explain, claim = text.replace("\\\n", " ").replace("rightsizer ", "\0").split("\0")
+    assert shlex.split(explain) == ["explain", "a1b2c3d4e5f60718", *flags.split()]
+    assert shlex.split(claim) == ["claim", "a1b2c3d4e5f60718", *flags.split()]

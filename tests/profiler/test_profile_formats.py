@@ -154,7 +154,12 @@ def test_a_trace_without_events_is_distinguished_from_what_is_no_trace(
 
 
 @pytest.mark.parametrize(
-    ("data", "packing"), [(b"PK\x03\x04\x14\0", "zip"), (b"\x28\xb5\x2f\xfd\x04", "zstd")]
+    ("data", "packing"),
+    [
+        (b"PK\x03\x04\x14\0", "zip"),
+        (b"\x28\xb5\x2f\xfd\x04", "zstd"),
+        (b"trace.json".ljust(257, b"\0") + b"ustar\x0000", "tar"),
+    ],
 )
 def test_another_packing_is_named(tmp_path: Path, data: bytes, packing: str) -> None:
     """The message has the remedy."""

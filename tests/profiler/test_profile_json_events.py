@@ -120,6 +120,14 @@ def test_invalid_event_is_counted(tmp_path: Path) -> None:
     assert trace.count == 5
 
 
+def test_a_second_trace_behind_the_first_is_told(tmp_path: Path) -> None:
+    """Two runs that write one file leave both there, one after the other."""
+    found, trace = read(file_of(tmp_path, '{"traceEvents": [{"a": 1}]}\n{"traceEvents": []}'))
+
+    assert found == [{"a": 1}]
+    assert trace.unread == {"data behind the end of the trace, as of a second one": 1}
+
+
 def test_an_event_that_is_no_json_is_passed_over(tmp_path: Path) -> None:
     """Braces and quotes show where it ends."""
     found, trace = read(

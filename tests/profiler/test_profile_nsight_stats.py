@@ -1,5 +1,6 @@
 """Tables of `nsys stats`: all reports, old and new names, any unit, CSV and JSON."""
 
+import csv
 import json
 from pathlib import Path
 
@@ -81,6 +82,43 @@ def as_json(table: str) -> str:
         [float(cell) if printed_number(cell) is not None else cell for cell in row] for row in rows
     ]
     return json.dumps([dict(zip(head, row, strict=True)) for row in numbers], indent=2)
+
+
+def as_columns(table: str, titled: str) -> str:
+    """The same table as `nsys stats` prints it by default, below its title."""
+    rows = [*csv.reader(table.splitlines())]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(
+            cell.rjust(width) if cell[:1].isdigit() else cell.ljust(width)
+            for cell, width in zip(row, widths, strict=True)
+        )
+        for row in (rows[0], ["-" * width for width in widths], *rows[1:])
+    ]
+    return f"\n ** {titled}:\n\n" + "".join(f" {line}\n" for line in lines) + "\n"
+
+
+@pytest.mark.parametrize(
+    "table",
+    [KERNELS, COPY_TIMES, COPY_SIZES, CALLS, RANGES, f"{TRACE}", CALL_TRACE, FORMER_CALLS],
+)
+def test_columns_and_tabs_say_the_same_as_csv(table: str, tmp_path: Path) -> None:
+    """Of `nsys stats` and `nsys profile --stats=true`: columns are what most people save."""
+    plain = profile_of(f"{KERNELS}\n{table}", tmp_path)
+    title = "CUDA GPU Kernel Summary (cuda_gpu_kern_sum)"
+    columns = "".join(as_columns(each, title) for each in (KERNELS, table))
+    rows = (csv.reader(each.splitlines()) for each in (KERNELS, table))
+    tabs = "\n\n".join("\n".join("\t".join(row) for row in each) for each in rows)
+    for text in (f"[5/8] Executing 'cuda_gpu_kern_sum' stats report\n{columns}", tabs):
+        assert NSIGHT_STATS.recognizes(Head("x", text.encode()))
+        assert profile_of(text, tmp_path) == plain
+
+
+def test_numbers_in_columns_have_groups_of_digits(tmp_path: Path) -> None:
+    """Names may hold commas, and end in an ellipsis."""
+    table = KERNELS.replace("6000000,100,", '"6,000,000",100,').replace("3000000", '"3,000,000"')
+    profile = profile_of(as_columns(table, "CUDA GPU Kernel Summary (cuda_gpu_kern_sum)"), tmp_path)
+    assert profile == profile_of(KERNELS, tmp_path)
 
 
 def test_kernel_sums_have_no_timeline(tmp_path: Path) -> None:

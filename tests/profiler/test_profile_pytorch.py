@@ -236,8 +236,8 @@ def test_a_trace_without_kernels_says_so(tmp_path: Path) -> None:
             "device whose events are not read."
         ),
         (
-            "No step is marked, by which the host's own time could be judged; call the profiler's "
-            "step() after each."
+            "No step is marked, by which the host's own time could be judged; give the profiler a "
+            "schedule, without which it marks none, and call its step() after each."
         ),
     )
 

@@ -67,6 +67,20 @@ def test_calls_of_any_kind_of_device_launch(tmp_path: Path, category: str) -> No
     assert profile.unread == {category: 1}
 
 
+def test_copies_among_the_kernels_are_copies(tmp_path: Path) -> None:
+    """ONNX Runtime has one category for both."""
+    profile = profile_of(
+        KinetoTrace()
+        .kernel("gemm", 10, 10)
+        .kernel("Memcpy HtoD (Pinned -> Device)", 22, 1, bytes=8),
+        tmp_path,
+    )
+
+    (device,) = profile.devices
+    assert [each.name for each in device.kernels] == ["gemm"]
+    assert [each.bytes for each in device.copies] == [8]
+
+
 def test_kernels_whose_times_were_lost_stretch_nothing(tmp_path: Path) -> None:
     """CUPTI leaves 0, which PyTorch 1.8 wrote beside times since 1970."""
     now = 1_615_207_264_505_000

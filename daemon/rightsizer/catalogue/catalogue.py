@@ -211,6 +211,8 @@ class Catalogue:
         board = self.boards.get(name) or self.find(name)
         if board is not None:
             return board
+        if family := [each.key for each in self.family(name)]:
+            raise UsageError(f"board '{name}' may be {' or '.join(family)}; name one of them")
         near = f"did you mean {' or '.join(self.nearest(name))}?"
         hint = near if self.nearest(name) else f"known boards: {', '.join(self.boards)}"
         raise UsageError(f"board '{name}' is not in the catalogue; {hint}")

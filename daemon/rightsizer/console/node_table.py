@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from textwrap import wrap
 from typing import Any, Final
 
 from rich import box
@@ -179,7 +180,7 @@ def node_view(frame: NodeFrame, view: TableView) -> RenderableType:
     """Return headline, table and details of the selected GPU."""
     shown = shown_rows(frame, view)
     chosen = next((row for row in shown if row.uuid == view.selected), None)
-    details = _details(chosen, view.flags) if chosen else []
+    details = _details(chosen, view) if chosen else []
     visible = _visible(shown, chosen, view.height, len(details))
     is_wide = view.width >= _WIDE
     table = Table(box=box.SIMPLE_HEAD, expand=True, padding=(0, 1, 0, 0), show_edge=False)
@@ -279,8 +280,8 @@ def _of(signals: JsonMapping, part: str, whole: str, size: float, unit: str) -> 
     return f"{signals[part] / size:.0f}{of} {unit}"
 
 
-def _details(row: NodeRow, flags: str) -> list[RenderableType]:
-    """Return the lines on one GPU: its full advice, with the command to copy."""
+def _details(row: NodeRow, view: TableView) -> list[RenderableType]:
+    """Return the lines on one GPU: its full advice, with the commands to copy."""
     about = "; ".join((row.down or display_name(row.state), *row.holders))
     lines = [Text.assemble((f"{row.title}: ", "bold"), about)]
     advice = row.advice
@@ -290,6 +291,12 @@ def _details(row: NodeRow, flags: str) -> list[RenderableType]:
     for each in advice["instructions"][:_MOST_INSTRUCTIONS]:
         lines.append(Text(f"{printable(each['title'])}:"))
         text = printable(each["text"]).strip()
-        lines += [Text(f"  {line}", no_wrap=True) for line in text.split("\n")]
-    commands = (f"{program()} {verb} {advice['id']}{flags}" for verb in ("explain", "claim"))
-    return [*lines, *(Text(each, style="dim", no_wrap=True) for each in commands)]
+        lines += [Text(f"  {line}", overflow="fold") for line in text.split("\n")]
+    commands = (f"{program()} {verb} {advice['id']}{view.flags}" for verb in ("explain", "claim"))
+    return [*lines, *(Text(line, "dim") for each in commands for line in _to_copy(each, view))]
+
+
+def _to_copy(command: str, view: TableView) -> list[str]:
+    """Return the lines of a command, which a shell joins."""
+    *lines, last = wrap(command, view.width - 2, break_long_words=False, break_on_hyphens=False)
+    return [*(f"{line} \\" for line in lines), last]

@@ -221,6 +221,8 @@ class JsonEvents:
         with Unpacked(self._path, self._limits) as file:
             window = JsonWindow(file.read)
             yield from self._top(window)
+            if not self.fault and window.peek():
+                self.unread["data behind the end of the trace, as of a second one"] += 1
             file.read(1)  # The data behind the events shows whether the packed data is complete.
             if file.is_torn:
                 self.fault = f"its packed data breaks off after {window.place} characters"

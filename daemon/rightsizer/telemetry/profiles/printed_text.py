@@ -3,7 +3,7 @@
 import csv
 import re
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Final, Literal
@@ -130,8 +130,10 @@ class PrintedText:
         """Skipped lines by reason."""
         self._ahead: deque[str] = deque()
 
-    def lines(self) -> Iterator[str]:
-        """Yield all lines, without line ends and byte order mark.
+    def lines(
+        self, convert: Callable[[Iterator[str]], Iterator[str]] = lambda lines: lines
+    ) -> Iterator[str]:
+        """Yield all lines, without line ends and byte order mark, converted.
 
         Raises:
             ProfileError: the file cannot be opened or unpacked, or is larger than allowed.
@@ -139,7 +141,7 @@ class PrintedText:
         self._ahead.clear()
         marks = chain((_BYTE_ORDER_MARK,), repeat(""))
         with open_unpacked(self._path, self._limits) as file:
-            fresh = (
+            fresh = convert(
                 data.decode("utf-8", "replace").rstrip("\r").removeprefix(mark)
                 for mark, data in zip(marks, self._pieces(file), strict=False)
             )

@@ -77,7 +77,7 @@ _NO_ARGUMENTS: Final[Mapping[str, Any]] = {}
 _JSON: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*[{\[]")
 _MARKS: Final = re.compile(
     rb'"(?:schemaVersion|deviceProperties|distributedInfo|baseTimeNanoseconds)"\s*:'
-    rb'|"cat"\s*:\s*"(?:cpu_op|gpu_mem(?:cpy|set)|cuda_profiler_range'
+    rb'|"cat"\s*:\s*"(?:cpu_op|fwdbwd|ac2g|gpu_mem(?:cpy|set)|cuda_profiler_range'
     rb"|(?:cuda|hip|xpu|mtia|privateuse1)_(?:runtime|driver)"
     rb'|python_function|user_annotation|gpu_user_annotation|Operator|Runtime|Kernel|kernel)"'
     rb"|ProfilerStep#"
@@ -206,6 +206,8 @@ class PyTorchEvents:
         return key
 
     def _kernel(self, event: Event, arguments: _Arguments, span: Interval) -> bool:
+        if (name := _name(event)).startswith("Memcpy"):
+            return self._copy(event, arguments, span)  # ONNX Runtime has no category of copies.
         device = self._device(event, arguments)
         if "Collective name" in arguments:
             self._recorder.collective(device, span, arguments)
@@ -213,7 +215,7 @@ class PyTorchEvents:
             self._recorder.kernel,
             device,
             span,
-            _name(event),
+            name,
             is_collective=True if "Collective name" in arguments else None,
             # An estimate of 0, as for kernels with much shared memory, is none.
             occupancy_ratio=percent(arguments.get(_OCCUPANCY)) or None,
@@ -427,8 +429,8 @@ def _notes(
             )
         elif lacks_steps:
             yield (
-                "No step is marked, by which the host's own time could be judged; call the "
-                "profiler's step() after each."
+                "No step is marked, by which the host's own time could be judged; give the "
+                "profiler a schedule, without which it marks none, and call its step() after each."
             )
     if events.copies_without_size:
         yield f"The sizes of {events.copies_without_size} copies are not in it."

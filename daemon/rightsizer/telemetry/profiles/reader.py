@@ -24,6 +24,8 @@ _OTHERS: Final = (
     (b"\xfd7zXZ\0", "xz"),
     (b"BZh", "bzip2"),
 )
+_TAR: Final = b"ustar"
+_TAR_AT: Final = 257
 _CHUNK: Final = 2**18
 _JUDGED_FROM: Final = 2**20
 """Unpacked bytes from which the expansion ratio is checked."""
@@ -164,6 +166,8 @@ def unreadable(error: OSError) -> ProfileError:
 
 def other_packing(beginning: bytes) -> str:
     """Return the name of an unsupported packing; empty if it is none."""
+    if beginning.startswith(_TAR, _TAR_AT):
+        return "tar"
     return next((name for mark, name in _OTHERS if beginning.startswith(mark)), "")
 
 

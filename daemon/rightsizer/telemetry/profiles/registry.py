@@ -63,14 +63,14 @@ class _OtherFile:
     what: str
     instead: str
     name: str = ""
-    head: str = ""
+    head: tuple[str, ...] = ()
 
     def fits(self, head: Head) -> bool:
         """Whether name or content matches."""
         begins = head.data[:_TOLD_BYTES].decode("latin-1")
         return bool(
             (self.name and re.search(self.name, head.name))
-            or (self.head and re.search(self.head, begins))
+            or any(re.search(each, begins) for each in self.head)
         )
 
 

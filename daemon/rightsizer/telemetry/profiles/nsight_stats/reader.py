@@ -28,6 +28,7 @@ from rightsizer.telemetry.profiles.nsight_stats.tables import (
     StatsReport,
     StatsRow,
     StatsTables,
+    comma_separated,
     copy_of,
     header_of,
     is_notice,
@@ -233,7 +234,7 @@ def _correlation(row: StatsRow) -> int | None:
 
 def recognizes(head: Head) -> bool:
     """Whether the head has a report's header, or a line only `nsys stats` prints."""
-    for line in head.text.splitlines():
+    for line in comma_separated(head.text.splitlines()):
         found = header_of(titles_in(line))
         if is_notice(line) or (found is not None and found.report is not StatsReport.OTHER):
             return True

@@ -1,9 +1,10 @@
 """Tables in `nsys stats` output, recognized by their columns, row by row."""
 
+import csv
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from itertools import chain, islice
@@ -44,6 +45,8 @@ _SKIPPED: Final = re.compile(r"SKIPPED: .* does not contain")
 _TITLE: Final = re.compile(r'"?[A-Za-z]')
 """Rows begin with a number; other lines begin with a letter."""
 _HEADING: Final = re.compile(r"\s*\*\* .+ \(\w+\):\s*$")
+_RULE: Final = re.compile(r"\s*-{2,}(?: +-{2,}){2,}\s*")
+"""Line below the titles of a table in columns."""
 _UNIT: Final = re.compile(r"\((?:[num]?s|[KMG]i?B|%)\)$")
 _FEWEST_TITLES: Final = 3
 _SAMPLED_LINES: Final = 2000
@@ -174,6 +177,30 @@ def titles_in(line: str) -> tuple[str, ...]:
     return tuple(field.strip().strip('"') for field in line.split(","))
 
 
+def comma_separated(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines as CSV: of tables in columns, to the next blank line, and in tabs."""
+    above: str | None = None
+    columns: list[slice] = []
+    for line in lines:
+        if above is not None and _RULE.fullmatch(line):
+            columns = [slice(*found.span()) for found in re.finditer("-+", line)]
+            columns[-1] = slice(columns[-1].start, None)
+            above = _quoted(above[each] for each in columns)
+            continue
+        if above is not None:
+            yield above
+        columns = columns if line.strip() else []
+        tabs = next(csv.reader([line], delimiter="\t")) if line.count("\t") > 1 else ()
+        cells = [line[each] for each in columns] or tabs
+        above = _quoted(cells) if cells else line
+    if above is not None:
+        yield above
+
+
+def _quoted(cells: Iterable[str]) -> str:
+    return ",".join('"' + cell.strip().replace('"', '""') + '"' for cell in cells)
+
+
 def is_json(beginning: str) -> bool:
     """Whether JSON objects precede any table."""
     for line in beginning.splitlines():
@@ -219,12 +246,12 @@ class StatsTables:
         return self._csv_rows()
 
     def _csv_rows(self) -> Iterator[StatsRow]:
-        lines = self._text.lines()
+        lines = self._text.lines(comma_separated)
         records = (self._text.record(line, lines) for line in islice(lines, _SAMPLED_LINES))
         mark = decimal_mark(chain.from_iterable(record or () for record in records))
         self.unread.clear()
         header: StatsHeader | None = None
-        lines = self._text.lines()
+        lines = self._text.lines(comma_separated)
         for line in lines:
             self.skipped += bool(_SKIPPED.match(line))
             if _TITLE.match(line) and (found := header_of(titles_in(line))):
