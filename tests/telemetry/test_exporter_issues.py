@@ -121,8 +121,8 @@ def test_nothing_piles_up() -> None:
     assert held[1][1] == held[2][1]
     # On a busy machine each of the two GPUs may have got a thread of its own meanwhile.
     assert held[2][0] <= held[1][0] + 2
-    # One leaked reading a round would take twenty times as much.
-    assert held[2][2] - held[1][2] < 32 * 1024
+    # One leaked reading a round would take five times as much.
+    assert held[2][2] - held[1][2] < 128 * 1024
     assert openings == (1, 0)
     # Two samples for each device with profiling counters: a GPU and three instances.
     assert lent == 2 * 4
