@@ -46,6 +46,9 @@ def ranges(
     elif promql.startswith(("count(", "group by (__tenant_id__")):
         if "uuid!=" not in promql:
             yield f'{{"metric":{{}},{_always(len(uuids), times)}}}'
+    elif promql.startswith("group by (pod) (up"):
+        for node in sorted({number // _GPUS_A_NODE for number in uuids.values()}):
+            yield f'{{"metric":{{"pod":"dcgm-exporter-{node}"}},{_always(1, times)}}}'
     elif promql.startswith("group by (UUID"):
         for uuid, number in uuids.items():
             yield f'{{"metric":{{{_facts(uuid, number)},{_pod(number)}}},{_always(1, times)}}}'

@@ -71,7 +71,7 @@ def pods_of_exporters(
         found = store.range(query, *times, COARSE_STEP)
     except StoreLimitError:
         return frozenset()
-    return frozenset(each.labels["pod"] for each in found)
+    return frozenset(filter(None, (each.labels.get("pod") for each in found)))
 
 
 def workloads_of(
