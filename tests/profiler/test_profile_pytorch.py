@@ -242,13 +242,6 @@ def test_a_trace_without_kernels_says_so(tmp_path: Path) -> None:
     )
 
 
-def test_copies_of_unknown_size_are_said_to_be(tmp_path: Path) -> None:
-    """ROCm omits some sizes."""
-    trace = KinetoTrace().kernel("a", 0, 1).complete("gpu_memcpy", "Memcpy HtoD", 0, 1, device=0)
-
-    assert profile_of(trace, tmp_path).notes == ("The sizes of 1 copies are not in it.",)
-
-
 def test_hardware_counters_are_read_in_place_of_a_time_line(tmp_path: Path) -> None:
     """Values are means over the runs; times of ranges are no timeline."""
     name, missing = "ampere_sgemm", "__missing__"

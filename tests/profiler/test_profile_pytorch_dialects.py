@@ -81,6 +81,16 @@ def test_copies_among_the_kernels_are_copies(tmp_path: Path) -> None:
     assert [each.bytes for each in device.copies] == [8]
 
 
+def test_copies_of_unknown_size_are_said_to_be(tmp_path: Path) -> None:
+    """ROCm omits some sizes."""
+    trace = KinetoTrace().kernel("a", 0, 1).complete("gpu_memcpy", "Memcpy HtoD", 0, 1, device=0)
+
+    profile = profile_of(trace, tmp_path)
+
+    assert profile.notes == ("The sizes of 1 copies are not in it.",)
+    assert [each.bytes for each in profile.devices[0].copies] == [None]
+
+
 def test_kernels_whose_times_were_lost_stretch_nothing(tmp_path: Path) -> None:
     """CUPTI leaves 0, which PyTorch 1.8 wrote beside times since 1970."""
     now = 1_615_207_264_505_000

@@ -109,11 +109,11 @@ def test_copies_and_fills_are_no_kernels(tmp_path: Path) -> None:
         ("MemcpyP2P", "size:1 dest:1", CopyKind.PEER, HostMemory.UNKNOWN, 1),
         ("MemcpyOther", "kind_src:managed size:2", CopyKind.OTHER, HostMemory.MANAGED, 2),
         ("CopyDeviceToHost", "size:1", CopyKind.OTHER, HostMemory.UNKNOWN, 1),
-        ("MemcpyH2D", "size:many", CopyKind.HOST_TO_DEVICE, HostMemory.UNKNOWN, 0),
+        ("MemcpyH2D", "size:many", CopyKind.HOST_TO_DEVICE, HostMemory.UNKNOWN, None),
     ],
 )
 def test_kinds_of_copies(  # noqa: PLR0913, PLR0917 - the table's columns.
-    tmp_path: Path, name: str, details: str, kind: CopyKind, memory: HostMemory, size: int
+    tmp_path: Path, name: str, details: str, kind: CopyKind, memory: HostMemory, size: int | None
 ) -> None:
     """The event's name decides, or its details where the name is another."""
     line = Line("Stream #1(MemcpyH2D)", [Event(name, 0, 10, {"memcpy_details": details})])

@@ -185,7 +185,8 @@ class CopyUse:
     kind: CopyKind
     memory: HostMemory
     count: int
-    bytes: int
+    bytes: int | None
+    """`None` if no size was recorded."""
     seconds: float
 
 

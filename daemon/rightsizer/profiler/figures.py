@@ -70,6 +70,11 @@ def size_text(value: float | None) -> str:
     return next(sizes, f"{value:.0f} B")
 
 
+def copied_text(value: int | None) -> str:
+    """Format the bytes of copies, whose sizes some profilers leave out."""
+    return "size not recorded" if value is None else size_text(value)
+
+
 def idle_parts(time: ProfileDocument) -> dict[str, float]:
     """Return the parts of a span by cause; they sum to the span.
 

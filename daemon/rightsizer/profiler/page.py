@@ -9,6 +9,7 @@ from rightsizer.profiler import figures
 from rightsizer.profiler.figures import (
     ProfileDocument,
     change_row,
+    copied_text,
     judged_time,
     size_text,
     time_text,
@@ -125,7 +126,7 @@ def _copy_row(document: ProfileDocument) -> Sequence[str]:
         readable_name(document["kind"]),
         document["memory"],
         f"{document['count']:,}",
-        size_text(document["bytes"]),
+        copied_text(document["bytes"]),
         time_text(document["seconds"]),
         "-" if rate is None else f"{size_text(rate)}/s",
     )

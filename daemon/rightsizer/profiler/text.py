@@ -94,7 +94,7 @@ def _device(document: ProfileDocument) -> list[str]:
         lines.append(f"    peak memory {figures.size_text(document['memory_peak_bytes'])}")
     lines += [
         f"    {each['count']:,} copies {readable_name(each['kind'])} ({each['memory']}): "
-        f"{figures.size_text(each['bytes'])} in {figures.time_text(each['seconds'])}"
+        f"{figures.copied_text(each['bytes'])} in {figures.time_text(each['seconds'])}"
         for each in document["copies"]
     ]
     collectives = figures.collective_rows(document)

@@ -21,8 +21,9 @@ def judge(profiles: Sequence[Profile], settings: ProfilePcieBoundSettings) -> Pr
     )
     copies = [each for each in worst.device.copies if each.kind in _OVER_PCIE]
     pageable = [each for each in copies if each.memory is HostMemory.PAGEABLE]
-    count, size = sum(each.count for each in pageable), sum(each.bytes for each in pageable)
-    pageable_text = f"; {count} copies of {size / 1e6:,.1f} MB in all use pageable memory"
+    count, size = sum(each.count for each in pageable), _bytes(pageable)
+    sizes = f" of {size / 1e6:,.1f} MB in all" if size else ""
+    pageable_text = f"; {count} copies{sizes} use pageable memory"
     rate = _bytes_per_second(copies)
     pace = "" if rate is None else f", at {rate / 1e9:,.1f} GB/s"
     return ProfileVerdict(
@@ -57,8 +58,14 @@ def _exposed_seconds(member: ProfiledMember, time: TimeUse) -> float:
 def _bytes_per_second(copies: Sequence[CopyUse]) -> float | None:
     """Return the rate over the link; `None` for unknown sizes or too short times."""
     seconds = sum(each.seconds for each in copies)
-    size = sum(each.bytes for each in copies)
+    size = _bytes(copies)
     return size / seconds if seconds >= _CLOCK_SECONDS and size else None
+
+
+def _bytes(copies: Sequence[CopyUse]) -> int | None:
+    """Return the size of all, `None` if that of any kind is unknown."""
+    sizes = [each.bytes for each in copies]
+    return None if None in sizes else sum(filter(None, sizes))
 
 
 _CLOCK_SECONDS: Final = 1e-9

@@ -151,7 +151,7 @@ class CopyTable:
         """Return the copies, longest first."""
         rows = sorted(self._rows.items(), key=lambda row: (-row[1][2], row[0]))
         return tuple(
-            CopyUse(kind, memory, count, size, seconds(total))
+            CopyUse(kind, memory, count, size or None, seconds(total))
             for (kind, memory), (count, size, total) in rows
         )
 

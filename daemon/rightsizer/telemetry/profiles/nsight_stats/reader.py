@@ -150,10 +150,12 @@ class StatsSums:
         )
         known = {**sizes, **(times or sums)}
         joined = (
-            replace(use, bytes=sizes[kind].bytes if kind in sizes else 0)
+            replace(use, bytes=sizes[kind].bytes if kind in sizes else None)
             for kind, use in known.items()
         )
-        ranked = sorted(joined, key=lambda use: (-use.seconds, -use.bytes, use.kind, use.memory))
+        ranked = sorted(
+            joined, key=lambda use: (-use.seconds, -(use.bytes or 0), use.kind, use.memory)
+        )
         return tuple(ranked)
 
 
