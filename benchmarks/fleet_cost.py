@@ -19,7 +19,7 @@ from estate.truth import Metrics
 from evaluation.fleet import DAYS, START, STORES, sources_of
 from measured import Figure
 
-__all__ = ["measure"]
+__all__ = ["KINDS", "NOON", "measure", "run_fleet"]
 
 _SIZES: Final = (1_000, 10_000)
 _HUGE: Final = 100_000
@@ -38,7 +38,7 @@ class _Kind:
     """Whether the goals of a hundred thousand GPUs are for it."""
 
 
-_KINDS: Final = {
+KINDS: Final = {
     "our agents": _Kind(most_milliseconds=(2.0, 0.5)),
     "dcgm-exporter": _Kind(("--dcgm",), (10.0, 2.0)),
     "dcgm-exporter, recorded by rules": _Kind(("--dcgm", "--recorded"), is_huge=True),
@@ -49,7 +49,7 @@ _MOST_HUGE_MEBIBYTES: Final = 2048.0
 _MOST_MEBIBYTES: Final = 500.0
 _TIMEOUT_SECONDS: Final = 900.0
 _CORES: Final = 2
-_NOON: Final = START + DAYS * 86400 - 43200
+NOON: Final = START + DAYS * 86400 - 43200
 """Half of the last day is over, as it is on average."""
 
 
@@ -63,12 +63,12 @@ class _Loopback:
 def measure(_: Options) -> Iterator[Figure]:
     """A hundred GPUs on both stores, then more and more on one that keeps nothing."""
     yield from _real()
-    for metrics, kind in _KINDS.items():
+    for metrics, kind in KINDS.items():
         first: dict[int, _FleetRun] = {}
         for gpus in _SIZES:
             with tempfile.TemporaryDirectory(prefix="fleet-cost-") as folder:
-                times = (_NOON - 3600, _NOON)
-                looks = [_run_fleet(gpus, kind.flags, at, Path(folder)) for at in times]
+                times = (NOON - 3600, NOON)
+                looks = [run_fleet(gpus, kind.flags, at, Path(folder)) for at in times]
             first[gpus] = looks[0]
             is_largest = gpus == _SIZES[-1]
             most = kind.most_milliseconds if is_largest else (None, None)
@@ -106,7 +106,8 @@ class _FleetRun:
         return self.answer.wall_seconds - self.store_cpu_seconds / _CORES
 
 
-def _run_fleet(gpus: int, flags: Sequence[str], at: float, folder: Path) -> _FleetRun:
+def run_fleet(gpus: int, flags: Sequence[str], at: float, folder: Path) -> _FleetRun:
+    """Run the command once over a store that keeps nothing."""
     with _loopback(gpus, flags) as store:
         answer = ask_fleet(store.url, at, folder, timeout_seconds=_TIMEOUT_SECONDS)
     return _FleetRun(answer, store.cpu_seconds)
@@ -165,7 +166,7 @@ def _asked(answer: Answer) -> str:
 def _loopback(gpus: int, flags: Sequence[str]) -> Iterator[_Loopback]:
     script = Path(__file__).with_name("fleet_store.py")
     process = subprocess.Popen(
-        [sys.executable, str(script), str(gpus), "--until", str(_NOON), *flags],
+        [sys.executable, str(script), str(gpus), "--until", str(NOON), *flags],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -7,6 +7,7 @@ from typing import Final
 
 import pytest
 
+from benchmarks.fleet_cost import KINDS, NOON, run_fleet
 from benchmarks.run import lists
 from measured import (
     DOCUMENT,
@@ -174,3 +175,10 @@ def test_the_program_runs_a_part_and_leaves_the_document_alone() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert "### Beside others" in done.stdout
     assert DOCUMENT.read_bytes() == before
+
+
+@pytest.mark.parametrize("metrics", KINDS)
+def test_a_fleet_is_read_from_the_store_of_the_benchmark(metrics: str, tmp_path: Path) -> None:
+    """It keeps nothing, and answers each kind of question that a look asks."""
+    look = run_fleet(16, KINDS[metrics].flags, NOON, tmp_path)
+    assert sum(each["devices"] for each in look.answer.document["sources"]) == 16

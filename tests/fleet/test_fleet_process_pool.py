@@ -4,7 +4,8 @@ import gc
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from operator import mul
 
@@ -12,6 +13,8 @@ import pytest
 
 from rightsizer.fleet.process_pool import ProcessPool, paused_collection, tell, worker_count
 from rightsizer.model.errors import RightsizerError, StoreError
+
+Work = AbstractContextManager[Callable[[int], int]]
 
 
 def test_collection_goes_on_however_it_ends() -> None:
@@ -73,6 +76,24 @@ def test_tasks_tell_while_they_run(workers: int) -> None:
     assert sorted(heard) == [(1,), (2,), (3,)]
 
 
+@pytest.mark.parametrize("tasks", [[1, 2], [3]])
+def test_what_does_tasks_is_closed_with_them(tasks: list[int]) -> None:
+    """Whether they succeed or not: it may hold a file open."""
+    held: list[str] = []
+
+    @contextmanager
+    def begin() -> Iterator[Callable[[int], int]]:
+        held.append("opened")
+        try:
+            yield _refuse_three
+        finally:
+            held.append("closed")
+
+    with ProcessPool() as pool, suppress(StoreError):
+        assert list(pool.run(begin, tasks)) == tasks
+    assert held == ["opened", "closed"]
+
+
 def test_process_that_was_killed_is_an_error_with_its_remedy() -> None:
     """The kernel kills processes when memory runs out."""
     with (
@@ -90,16 +111,16 @@ def test_small_fleets_start_no_processes(setting: int, gpus: int, expected: int)
     assert worker_count(setting, gpus) == expected
 
 
-def _double() -> Callable[[int], int]:
-    return partial(mul, 2)
+def _double() -> Work:
+    return nullcontext(partial(mul, 2))
 
 
-def _own_number() -> Callable[[int], int]:
-    return lambda _: os.getpid()
+def _own_number() -> Work:
+    return nullcontext(lambda _: os.getpid())
 
 
-def _refuses() -> Callable[[int], int]:
-    return _refuse_three
+def _refuses() -> Work:
+    return nullcontext(_refuse_three)
 
 
 def _refuse_three(number: int) -> int:
@@ -108,8 +129,8 @@ def _refuse_three(number: int) -> int:
     return number
 
 
-def _telling() -> Callable[[int], int]:
-    return _tell
+def _telling() -> Work:
+    return nullcontext(_tell)
 
 
 def _tell(number: int) -> int:
@@ -117,5 +138,5 @@ def _tell(number: int) -> int:
     return number
 
 
-def _killed() -> Callable[[int], None]:
-    return lambda _: os.kill(os.getpid(), signal.SIGKILL)
+def _killed() -> AbstractContextManager[Callable[[int], None]]:
+    return nullcontext(lambda _: os.kill(os.getpid(), signal.SIGKILL))

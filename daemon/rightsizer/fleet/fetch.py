@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
@@ -217,9 +218,9 @@ class FetchTask:
     sources: Mapping[str, tuple[FleetSource, SourceReport]]
     """By report key."""
 
-    def begin(self) -> Callable[[FetchShard], _FetchedShard]:
+    def begin(self) -> AbstractContextManager[Callable[[FetchShard], _FetchedShard]]:
         """Return the reader of shards, with its own store client."""
-        return partial(self._read, self.store())
+        return nullcontext(partial(self._read, self.store()))
 
     def _read(self, store: MetricStore, shard: FetchShard) -> _FetchedShard:
         before = store.use

@@ -9,7 +9,7 @@ import signal
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -93,7 +93,7 @@ class ProcessPool:
 
     def run(
         self,
-        begin: Callable[[], Callable[[Task], Result]],
+        begin: Callable[[], AbstractContextManager[Callable[[Task], Result]]],
         tasks: Iterable[Task],
         listen: Callable[[Any], object] = lambda _: None,
     ) -> Iterator[Result]:
@@ -102,7 +102,8 @@ class ProcessPool:
         If a task raises, results of the other running tasks are yielded before the error is raised.
 
         Args:
-            begin: Creates what does a task; it is called in each process, so it must be picklable.
+            begin: Opens what does a task, until the tasks are done; it is called in each process,
+                so it must be picklable.
             tasks: What to do.
             listen: Receives what tasks `tell` while they run.
         """
@@ -110,7 +111,8 @@ class ProcessPool:
         count = min(self.workers, len(left))
         if count <= 1:
             _LISTENERS[:] = [listen]
-            yield from _done_here(begin(), left[::-1])
+            with begin() as work:
+                yield from _done_here(work, left[::-1])
             return
         self._started += [_start() for _ in range(count - len(self._started))]
         running = {worker.connection: worker for worker in self._started[:count]}
@@ -190,14 +192,17 @@ def _serve(connection: Connection[Any, Any]) -> None:
     _LISTENERS[:] = [partial(answer, _NEWS)]
     gc.disable()
     work: Callable[[Any], Any] = type(None)
+    begun_now = ExitStack()
     while True:
         try:
             begun, task = connection.recv()
         except (EOFError, OSError):
+            begun_now.close()
             return
         try:
             if begun is not None:
-                work = begun()
+                begun_now.close()
+                work = begun_now.enter_context(begun())
                 # Objects loaded so far stay; cycles are collected between tasks.
                 gc.freeze()
             found = work(task)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -95,10 +96,11 @@ class BatchEvaluation:
     keeps_all: bool = False
     """Keep every judgement; a fleet has very many without consequence."""
 
-    def begin(self) -> Callable[[BatchRequest], BatchVerdicts]:
-        """Return the judge of batches in a worker process."""
-        day_cache = DayCache(self.path, read_only=True)
-        return lambda request: self.judge(day_cache, request)
+    @contextmanager
+    def begin(self) -> Iterator[Callable[[BatchRequest], BatchVerdicts]]:
+        """Judge of batches in a worker process."""
+        with DayCache(self.path, read_only=True) as day_cache:
+            yield partial(self.judge, day_cache)
 
     def judge(self, day_cache: DayCache, request: BatchRequest) -> BatchVerdicts:
         """Judge one batch."""

@@ -47,7 +47,11 @@ class SortedRows:
         self._by_number: list[tuple[Any, ...]] = []
         self._database = sqlite3.connect("", check_same_thread=False)
         self._database.execute("CREATE TABLE row (time INTEGER, shape INTEGER, numbers BLOB)")
-        self._database.executemany("INSERT INTO row VALUES (?, ?, ?)", map(self._encode, rows))
+        try:
+            self._database.executemany("INSERT INTO row VALUES (?, ?, ?)", map(self._encode, rows))
+        except BaseException:
+            self.close()
+            raise
 
     def __iter__(self) -> Iterator[RecordingRow]:
         """Yield the rows by time, stable."""
