@@ -36,6 +36,7 @@ def test_calls_are_recognized_by_their_names(text: str, name: str, role: str) ->
         ("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", SpanKind.LOADER),
         ("[pl][profile][_TrainingEpochLoop].train_dataloader_next", SpanKind.LOADER),
         ("get_batch", SpanKind.LOADER),
+        ("load batch", SpanKind.LOADER),
         ("load data", SpanKind.LOADER),
         ("save_checkpoint", SpanKind.CHECKPOINT),
         ("torch.save", SpanKind.CHECKPOINT),

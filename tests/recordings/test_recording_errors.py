@@ -78,6 +78,7 @@ def test_an_empty_gzip(replay: Replays, tmp_path: Path, content: bytes) -> None:
         (gzip.compress(b"SQLite format 3\x00", mtime=0), "is a binary file"),
         (b"\x28\xb5\x2f\xfd....", "use 'zstd -d' first"),
         (b"\xfd7zXZ\x00....", "use 'xz -d' first"),
+        (b"gpu.csv".ljust(257, b"\0") + b"ustar\x0000", "use 'tar -xf' first"),
         (b"PAR1\x15\x04....", "is a Parquet table.*write it as CSV first"),
     ],
 )

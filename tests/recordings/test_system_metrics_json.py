@@ -173,6 +173,18 @@ def test_metrics_of_one_answer(replay: Replays, write: Writes) -> None:
     assert played.source.interval == 10_000_000_000
 
 
+@pytest.mark.parametrize("is_list", [True, False])
+def test_metrics_of_an_export_of_comet(replay: Replays, write: Writes, *, is_list: bool) -> None:
+    """A list on one line, or an object a line; numbers are texts."""
+    metrics = [
+        {"metricName": f"sys.gpu.0.{name}", "metricValue": value, "timestamp": 1714564801000 + at}
+        for at in (0, 60_000)
+        for name, value in (("gpu_utilization", "34.0"), ("used_memory", "1034000000"))
+    ]
+    text = json.dumps(metrics) if is_list else "\n".join(map(json.dumps, metrics))
+    assert replay(write(text)).values("index:0", Signal.GPU_BUSY) == [0.34, 0.34]
+
+
 def test_long_heading_takes_no_longer_than_its_length() -> None:
     """Many ends of a run's name are no reason to try each."""
     text = f"Wall Time,{'a - ' * 16_000}\n"

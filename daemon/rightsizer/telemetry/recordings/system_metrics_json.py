@@ -25,7 +25,7 @@ them; of MLflow's, Comet's and ClearML's system metrics; and of nvitop's collect
 _JSON_KEY: Final = re.compile(r'"(?:[^"]*[/ ])?(?:system\.|sys\.)?gpu[._]\d+[._]\w+')
 _TIMES: Final = ("_timestamp", "timestamp", "Wall Time")
 _RELATIVE_TIMES: Final = ("_runtime", "Relative Time (Process)", "Relative Time (Wall)")
-_LONG: Final = (("key", "value"), ("metric", "value"))
+_LONG: Final = (("key", "value"), ("metric", "value"), ("metricName", "metricValue"))
 """Columns with one metric per line, as in MLflow's exports and chart downloads."""
 
 
@@ -87,8 +87,10 @@ def _said(
     except (ValueError, RecursionError):
         notes.count("damaged or torn JSON", number, line.strip())
         return
-    # MLflow's REST API answers with a list of metrics.
-    found = said.get("metrics", [said]) if isinstance(said, dict) else ()
+    # MLflow's REST API answers with a list of metrics, Comet's export is one.
+    found = said.get("metrics", [said]) if isinstance(said, dict) else said
+    if not isinstance(found, list):
+        return
     yield from (each for each in found if isinstance(each, dict))
 
 
@@ -96,7 +98,7 @@ SYSTEM_METRICS_JSON: Final = RecordingFormat(
     "system metrics of Weights & Biases and the like",
     lambda head: (
         (_is_heading(head[0]) and any(map(_names_metric, head)))
-        or any(line.startswith("{") and bool(_JSON_KEY.search(line)) for line in head)
+        or any(line.startswith(("{", "[{")) and bool(_JSON_KEY.search(line)) for line in head)
     ),
     _rows,
 )

@@ -24,12 +24,14 @@ from rightsizer.telemetry.recordings.unnamed_devices import NOTHING_STATED, Stat
 _DELIMITERS: Final = (",", ";", "\t")
 _QUOTED: Final = re.compile(r'"[^"]*"')
 _GZIP: Final = b"\x1f\x8b"
-_PACKERS: Final = {
-    b"\x28\xb5\x2f\xfd": "zstd -d",
-    b"\xfd7zXZ\x00": "xz -d",
-    b"BZh": "bzip2 -d",
-    b"PK\x03\x04": "unzip",
-}
+_PACKERS: Final = (
+    (0, b"\x28\xb5\x2f\xfd", "zstd -d"),
+    (0, b"\xfd7zXZ\x00", "xz -d"),
+    (0, b"BZh", "bzip2 -d"),
+    (0, b"PK\x03\x04", "unzip"),
+    (257, b"ustar", "tar -xf"),
+)
+"""Place and bytes that tell how a file is packed, and what unpacks it."""
 _PARQUET: Final = b"PAR1"
 _TORN: Final = (EOFError, zlib.error, gzip.BadGzipFile)
 _PREFIXED_HEADING: Final = re.compile(r"(?P<prefix>(?:[^\s,;]+[ \t]+)+)timestamp[,;\t]", re.ASCII)
@@ -210,10 +212,10 @@ class TextFile:
                     start = stream.read(_HEAD_BYTES)
                 except _TORN:
                     start = b""
-        for magic, command in _PACKERS.items():
-            if start.startswith(magic):
+        for place, magic, command in _PACKERS:
+            if start.startswith(magic, place):
                 raise RecordingError(
-                    f"{self.name}: is compressed in a way that is not read; use '{command}' first"
+                    f"{self.name}: is packed in a way that is not read; use '{command}' first"
                 )
         if start.startswith(_PARQUET):
             raise RecordingError(
