@@ -71,9 +71,19 @@ def test_location_alone_divides_no_cluster() -> None:
     assert not any("location" in each.matchers for each in clusters)
 
 
+@pytest.mark.parametrize("labels", [{}, {"location": "rack-1"}])
+def test_project_alone_divides_no_cluster(labels: dict[str, str]) -> None:
+    """It may be a label of the pod on the GPU, and change with it."""
+    seen = [({"project_id": each, **labels} if each else labels, 0) for each in ("a", "b", "")]
+    clusters, _ = LabeledStore(seen).clusters()
+    assert [(each.name, each.matchers) for each in clusters] == [("", "")]
+
+
 def test_label_that_is_set_counts_alone() -> None:
     """Whatever else series have."""
     store = LabeledStore([(prod("us-central1"), 0), (prod("europe-west4"), 0)])
+    matchers = [each.matchers for each in store.clusters("location")[0]]
+    assert matchers == ['location="europe-west4"', 'location="us-central1"']
     assert [each.name for each in store.clusters("location")[0]] == ["europe-west4", "us-central1"]
 
 

@@ -90,6 +90,9 @@ def test_copies_of_unknown_size_are_said_to_be(tmp_path: Path) -> None:
     assert profile.notes == ("The sizes of 1 copies are not in it.",)
     assert [each.bytes for each in profile.devices[0].copies] == [None]
 
+    trace.complete("gpu_memcpy", "Memcpy HtoD", 2, 1, device=0, bytes=8)
+    assert [each.bytes for each in profile_of(trace, tmp_path).devices[0].copies] == [None]
+
 
 def test_kernels_whose_times_were_lost_stretch_nothing(tmp_path: Path) -> None:
     """CUPTI leaves 0, which PyTorch 1.8 wrote beside times since 1970."""

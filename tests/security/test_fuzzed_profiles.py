@@ -57,6 +57,8 @@ LIGHT: Final = "GPU Speed Of Light Throughput"
 FILES: Final = {
     "nsight-systems": _export(),
     "nsight-stats": b"Time (%),Total Time (ns),Instances,Avg (ns),Name\n100.0,900,3,300,gemm\n",
+    "nsight-stats-tabs": b"Time (%)\tTotal Time (ns)\tInstances\tName\n100.0\t900\t3\tgemm\n"
+    b"0.0\t1\t1\t" + b"x" * 200_000 + b"\n",
     "nsight-compute": details_page([(LIGHT, "Duration", "us", "12.5")]).encode(),
     "nsight-raw": raw_page(
         {"gpu__time_duration.sum": "ns"}, [("gemm", {"gpu__time_duration.sum": "406,240"})]

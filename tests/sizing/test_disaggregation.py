@@ -123,6 +123,7 @@ def test_caches_take_the_links_of_a_rack_where_the_network_is_slow() -> None:
 
     assert is_split("GB200")
     assert not is_split("H200-SXM-141GB")
+    assert not is_split("H100-NVL-94GB")  # Its bridge joins two.
 
 
 def test_answers_alone_wait_for_no_prompt() -> None:

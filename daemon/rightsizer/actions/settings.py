@@ -99,7 +99,7 @@ class ActionLimits:
         suspended_above_ratio: Share of failures among an action's results above which it is
             suspended.
             Source: more than one of three
-        minimum_results: Minimum an action's results for it to be suspended.
+        minimum_results: Minimum results of an action for it to be suspended.
         results_within_seconds: How long a result counts; a suspension ends once its failures are
             older.
             Source: as long as the history

@@ -60,7 +60,16 @@ def clusters_in(
     of_schedulers = [series.labels for series in store.instant(schedulers, now)]
     known = tuple(dict.fromkeys((_TENANT, *labels)))
     all_labels = (*(each.labels for each in seen), *of_schedulers)
-    used = [name for name in known if any(each.get(name) for each in all_labels)]
+    # Of other collectors, a pod has a project or a location within its cluster.
+    is_google = any(
+        all(map(each.get, _GOOGLE)) and any(map(each.get, CLUSTER_LABELS)) for each in all_labels
+    )
+    left_out = () if label or is_google else _GOOGLE
+    used = [
+        name
+        for name in known
+        if name not in left_out and any(each.get(name) for each in all_labels)
+    ]
     last: dict[_Place, Nanoseconds] = {}
     for series in seen:
         place = _place(series.labels, used)
@@ -104,9 +113,10 @@ def _place(labels: Mapping[str, str], used: Sequence[str]) -> _Place:
     """Return the tenant, project and location, and the first cluster label."""
     found = [(name, labels[name]) for name in used if labels.get(name)]
     around = [each for each in found if each[0] == _TENANT]
-    if labels.get(_PROJECT):
-        around += [each for each in found if each[0] in _GOOGLE]
-    named = [each for each in found if each[0] not in (_TENANT, *_GOOGLE)]
+    google = _GOOGLE if {*used}.issuperset(_GOOGLE) else ()
+    named = [each for each in found if each[0] not in (_TENANT, *google)]
+    if named and all(map(labels.get, google)):
+        around += [each for each in found if each[0] in google]
     return (*around, *named[:1])
 
 
@@ -127,7 +137,11 @@ def _matchers(place: _Place, used: Sequence[str]) -> str:
     """Return matchers of a cluster's series only: labels preferred to its own must be empty."""
     values = dict(place)
     last = max((used.index(name) for name in values if name != _TENANT), default=len(used) - 1)
-    wanted = (name for name in used[: last + 1] if name != _LOCATION or _PROJECT in values)
+    wanted = (
+        name
+        for name in used[: last + 1]
+        if name in values or name != _LOCATION or _PROJECT not in used
+    )
     return ",".join(f"{name}={quoted(values.get(name, ''))}" for name in wanted)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from rightsizer.catalogue.board import Board
 from rightsizer.model.frozen import replace
@@ -10,15 +10,19 @@ from rightsizer.planner.alternatives import Alternative
 from rightsizer.planner.candidate import PlanCandidate
 from rightsizer.planner.figures import dollars
 from rightsizer.planner.search import Search
-from rightsizer.sizing.collectives import joined_gpus
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.requirement import Requirement
 from rightsizer.sizing.serving_memory import kv_cache, kv_cache_format
 
 _LEAST_MS: Final = 1e-9
 """Where the cache's way takes all the time to the first token: nothing is as fast."""
-_Pair = tuple[PlanCandidate, PlanCandidate]
-"""GPUs for prompts, and for answers."""
+
+
+class _Pair(NamedTuple):
+    prompts: PlanCandidate
+    answers: PlanCandidate
+    is_linked: bool
+    """Whether the network is too slow for the caches, and links are not."""
 
 
 def disaggregated(
@@ -42,10 +46,10 @@ def disaggregated(
         load.input_tokens
     )
     pairs = _pairs(requirement, boards, search, network_bytes_per_second, cache_bytes)
-    pair = min(pairs, key=_price, default=None)
+    pair = min(pairs, key=lambda each: _price(each[:2]), default=None)
     if pair is None:
         return
-    first, then = pair
+    first, then, is_linked = pair
     whole = _price((first, then))
     if together is not None and whole >= _price((together,)):
         return
@@ -53,7 +57,8 @@ def disaggregated(
         return
     cost = "" if whole[0] else f": ${dollars(whole[1])} an hour together"
     change = f"prefill on {_with_layout(first)}, decode on {_with_layout(then)}{cost}"
-    sent = f"{rate * cache_bytes / 1e9:.3g} GB/s of KV cache between them"
+    way = ", over links that join all of them" if is_linked else ""
+    sent = f"{rate * cache_bytes / 1e9:.3g} GB/s of KV cache between them{way}"
     yield Alternative("disaggregation", change, then, f"{sent} (disaggregated prefill)", first)
 
 
@@ -86,15 +91,19 @@ def _pairs(
         return search(replace(is_open, load=asked))
 
     def pair(board: Board, bytes_per_second: float) -> _Pair | None:
-        found = prompts(bytes_per_second).best(board), answers.best(board)
-        return found if all(each.fits for each in found) else None
+        first, then = prompts(bytes_per_second).best(board), answers.best(board)
+        is_linked = bytes_per_second > network_bytes_per_second
+        return _Pair(first, then, is_linked) if first.fits and then.fits else None
 
     def linked(board: Board) -> _Pair | None:
-        if load.ttft_ms is None or board.link_bytes_per_second <= network_bytes_per_second:
+        if load.ttft_ms is None or board.linked_gpu_count is None:
+            return None
+        if board.link_bytes_per_second <= network_bytes_per_second:
             return None
         found = pair(board, board.link_bytes_per_second)
-        is_joined = found and sum(each.count for each in found) <= joined_gpus(board)
-        return found if is_joined else None
+        if found is None or found.prompts.count + found.answers.count > board.linked_gpu_count:
+            return None
+        return found
 
     for board in boards:
         found = pair(board, network_bytes_per_second) or linked(board)

@@ -35,7 +35,7 @@ _MOST_OTHERS: Final = 16
 def _patience(default: float, who: str, source: str) -> Any:
     return setting(
         default,
-        help=f"How long {who} may be idle.",
+        help=f"How long {who} may be idle before a recommendation.",
         within=(600, None),
         source=source,
     )
@@ -60,8 +60,8 @@ class IdleSettings:
             Source: docs/definitions.md, sources: idle below 1%
         resume_seconds: Time within which resumed work makes a release a mistake.
             Source: docs/definitions.md, sources: 90 to 120 min of waiting
-        mistake_seconds: GPU time that a mistaken release costs; times its probability, a release
-            must save more.
+        mistake_seconds: GPU time that a mistaken release costs; a release must save more than this
+            times its probability.
             Source: placing a workload again and loading its model: a quarter of an hour
         resume_exponent: Exponent of idle times without a history: after t idle, work resumes within
             w with probability 1 - (t / (t + w)) to this power.

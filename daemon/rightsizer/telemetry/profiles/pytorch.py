@@ -247,7 +247,7 @@ class PyTorchEvents:
             self._awaited.append(correlation)
         size = whole_number(arguments.get("bytes"))
         self.copies_without_size += size is None
-        self._recorder.copy(device, span, kind, memory, size or 0)
+        self._recorder.copy(device, span, kind, memory, size)
         return True
 
     def _fill(self, event: Event, arguments: _Arguments, span: Interval) -> bool:

@@ -162,10 +162,15 @@ class Recorder:
             into.line.add_run(span, correlation, stream=into.stream(stream))
 
     def copy(
-        self, device: str, span: Interval, kind: CopyKind, memory: HostMemory, size_bytes: int
+        self,
+        device: str,
+        span: Interval,
+        kind: CopyKind,
+        memory: HostMemory,
+        size_bytes: int | None,
     ) -> None:
         """Add a copy from, to, or within a device."""
-        if size_bytes < 0:
+        if size_bytes is not None and size_bytes < 0:
             self.refused["copy of a negative size"] += 1
         elif self._takes("copy", span):
             into = self._device(device)

@@ -135,23 +135,29 @@ class CopyTable:
     """Copies of one device."""
 
     def __init__(self) -> None:
-        self._rows: dict[tuple[CopyKind, HostMemory], tuple[int, int, Nanoseconds]] = {}
+        self._rows: dict[tuple[CopyKind, HostMemory], tuple[int, int | None, Nanoseconds]] = {}
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def add(
-        self, kind: CopyKind, memory: HostMemory, size: int, duration: Nanoseconds, count: int = 1
+        self,
+        kind: CopyKind,
+        memory: HostMemory,
+        size: int | None,
+        duration: Nanoseconds,
+        count: int = 1,
     ) -> None:
-        """Add one or several copies."""
+        """Add one or several copies; the size of all is unknown if that of any is."""
         known, total_bytes, total = self._rows.get((kind, memory), (0, 0, 0))
-        self._rows[kind, memory] = (known + count, total_bytes + size, total + duration)
+        whole = None if size is None or total_bytes is None else total_bytes + size
+        self._rows[kind, memory] = (known + count, whole, total + duration)
 
     def uses(self) -> tuple[CopyUse, ...]:
         """Return the copies, longest first."""
         rows = sorted(self._rows.items(), key=lambda row: (-row[1][2], row[0]))
         return tuple(
-            CopyUse(kind, memory, count, size or None, seconds(total))
+            CopyUse(kind, memory, count, size, seconds(total))
             for (kind, memory), (count, size, total) in rows
         )
 

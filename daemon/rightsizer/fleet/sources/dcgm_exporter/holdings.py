@@ -63,7 +63,7 @@ def pods_of_exporters(
 ) -> frozenset[str]:
     """Return the pods of some series' targets, hour by hour: `up` has labels of targets alone.
 
-    None if the store refuses to say: then exporters are known by the usual name.
+    Empty if the store refuses to say: then exporters are known by the usual name.
     """
     of_exporters = f"group by (job, instance) ({{{series}}})"
     query = f'group by (pod) (up{{pod!=""}} and on (job, instance) {of_exporters})'

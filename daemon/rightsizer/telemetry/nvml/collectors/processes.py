@@ -19,9 +19,6 @@ _UTILIZATION_CALLS: Final = (
 _PERCENT: Final = 100
 _PIDS: Final = 2**22
 """Upper bound of Linux's process ids (proc_sys_kernel(5), pid_max)."""
-_SHIFTED: Final = NvmlFailure(
-    Missing.INVALID, "nvmlDeviceGetComputeRunningProcesses", "the driver lists impossible ids"
-)
 
 
 def _ask(handle: DeviceHandle, kind: str) -> Any:

@@ -213,7 +213,7 @@ class StatsTrace:
             said = row.text(_MEMORY_COLUMNS.get(kind, "")).lower()
             if memory is HostMemory.UNKNOWN and said in set(HostMemory):
                 memory = HostMemory(said)
-            self._recorder.copy(device, span, kind, memory, row.bytes("bytes") or 0)
+            self._recorder.copy(device, span, kind, memory, row.bytes("bytes"))
         elif name.strip().lower() == "[cuda memset]":
             self._recorder.fill(device, span)
         elif name.startswith("[CUDA ") or not name:

@@ -190,11 +190,18 @@ def comma_separated(lines: Iterable[str]) -> Iterator[str]:
         if above is not None:
             yield above
         columns = columns if line.strip() else []
-        tabs = next(csv.reader([line], delimiter="\t")) if line.count("\t") > 1 else ()
-        cells = [line[each] for each in columns] or tabs
+        cells = [line[each] for each in columns] or _tabbed(line)
         above = _quoted(cells) if cells else line
     if above is not None:
         yield above
+
+
+def _tabbed(line: str) -> Sequence[str]:
+    """Return the cells between tabs, of which there are several; none of what is no table."""
+    try:
+        return next(csv.reader([line], delimiter="\t")) if line.count("\t") > 1 else ()
+    except csv.Error:
+        return ()
 
 
 def _quoted(cells: Iterable[str]) -> str:

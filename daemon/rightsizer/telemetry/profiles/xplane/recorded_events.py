@@ -161,7 +161,7 @@ def record_stream_event(  # noqa: PLR0913, PLR0917 - facts in both forms of a tr
     if word.startswith("memcpy") or "memcpy_details" in stats:
         kind = copy_kind(word) if word.startswith("memcpy") else CopyKind.OTHER
         details = _details(stats, "memcpy_details")
-        size = _whole(details.get("size") or details.get("num_bytes")) or 0
+        size = _whole(details.get("size") or details.get("num_bytes"))
         sides = (_MEMORIES.get(details.get(side, "")) for side in ("kind_src", "kind_dst"))
         memory = next(filter(None, sides), HostMemory.UNKNOWN)
         recorder.copy(device, span, kind, memory, size)
