@@ -124,7 +124,10 @@ def facts_of(wires: Wires, gpus: int = 2) -> TopologyFacts:
 @contextmanager
 def opened(scenario: str, sysfs: Path) -> Iterator[tuple[NvmlDriver, Bench]]:
     """A simulated node's driver, and its faults."""
-    with simulated_driver(scenario) as bench, NvmlDriver(count(), built_in(), sysfs) as driver:
+    with (
+        simulated_driver(scenario) as bench,
+        NvmlDriver(count(), built_in(), sysfs, root=sysfs) as driver,
+    ):
         yield driver, bench
 
 

@@ -129,6 +129,7 @@ def reading(
             catalogue=built_in(),
             host_context=HostContextCollector(NodeHostProbe(host, owners, sysfs)),
             sysfs=sysfs,
+            root=root,
             secondary=neighbors,
             controls=controls,
         )

@@ -22,7 +22,9 @@ def driver_thread(driver: object, root: Path | None = None) -> Iterator[NvmlDriv
     """Context of the thread that initializes NVML."""
     with (
         installed(driver),
-        NvmlDriver(itertools.count(), built_in(), root or Path("/nowhere")) as own,
+        NvmlDriver(
+            itertools.count(), built_in(), root or Path("/nowhere"), root=Path("/nowhere")
+        ) as own,
     ):
         yield own
 

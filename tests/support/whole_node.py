@@ -100,6 +100,7 @@ def whole_node(
         catalogue=built_in(),
         host_context=HostContextCollector(NodeHostProbe(tree.host(), owners, tree.sysfs)),
         sysfs=tree.sysfs,
+        root=root,
     )
     accountant = AccountingService(AccountingSettings())
     try:

@@ -167,6 +167,7 @@ def test_change_during_an_enumeration_is_looked_for_again() -> None:
             settings=patient_settings(),
             catalogue=built_in(),
             sysfs=Path("/nowhere"),
+            root=Path("/nowhere"),
         )
         connection.advance(time.monotonic() + 60)
         first = connection.inventory

@@ -70,7 +70,7 @@ def listening(
     driver = FakeDriver(*gpus)
     events = FakeEvents(driver, kinds)
     with installed(driver):
-        opener = NvmlDriver(itertools.count(), built_in(), Path("/nowhere"))
+        opener = NvmlDriver(itertools.count(), built_in(), Path("/nowhere"), root=Path("/nowhere"))
         chosen = LiveSettings(**settings)  # type: ignore[arg-type]
         listener = XidListener(clock=FastClock(NOW), settings=chosen)
         node = Node(driver, events, opener, listener)

@@ -192,17 +192,17 @@ def _serve(connection: Connection[Any, Any]) -> None:
     _LISTENERS[:] = [partial(answer, _NEWS)]
     gc.disable()
     work: Callable[[Any], Any] = type(None)
-    begun_now = ExitStack()
+    opened = ExitStack()
     while True:
         try:
             begun, task = connection.recv()
         except (EOFError, OSError):
-            begun_now.close()
+            opened.close()
             return
         try:
             if begun is not None:
-                begun_now.close()
-                work = begun_now.enter_context(begun())
+                opened.close()
+                work = opened.enter_context(begun())
                 # Objects loaded so far stay; cycles are collected between tasks.
                 gc.freeze()
             found = work(task)

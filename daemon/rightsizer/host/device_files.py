@@ -54,7 +54,7 @@ def gpu_addresses(procfs: Path) -> dict[int, str]:
     return {int(minor[1]): address for address, minor in found.items() if minor is not None}
 
 
-def openable_gpus(root: Path = Path("/")) -> frozenset[str]:
+def openable_gpus(root: Path) -> frozenset[str]:
     """PCI addresses of the GPUs with a device file here; empty if that is not known.
 
     A container shows all GPUs of its node in /sys, but has the files of its own alone. A GPU that

@@ -285,7 +285,7 @@ class Database:
         if is_foreign(connection, self._migrations[:version]):
             raise HistoryError(
                 f"{self._name} is the database of another program, or lacks tables; set "
-                f"{self._called.setting} to another file"
+                f"{self._called.setting} to another file, or restore this one"
             )
         return int(version)
 

@@ -171,8 +171,16 @@ class RequestLoad:
 
     @property
     def tokens_per_step(self) -> float:
-        """Mean number of tokens that a step adds to an answer."""
-        return 1.0 + self.speculative_tokens * (self.acceptance_ratio or 0.0)
+        """Mean number of tokens that a step adds to an answer.
+
+        Raises:
+            ValueError: tokens are proposed, and `accepting` was not asked how many are accepted.
+        """
+        if not self.speculative_tokens:
+            return 1.0
+        if self.acceptance_ratio is None:
+            raise ValueError("the acceptance of proposed tokens is not set")
+        return 1.0 + self.speculative_tokens * self.acceptance_ratio
 
     def accepting(self, token_acceptance_ratio: float) -> "RequestLoad":
         """Load in which each token has this chance if those before it are accepted.

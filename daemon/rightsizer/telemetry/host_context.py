@@ -50,7 +50,9 @@ def survey_node(sysfs: Path, catalogue: Catalogue, *, patience_seconds: float = 
     """
     on_bus = expected_gpus(sysfs)
     clock, settings = SystemClock(), LiveSettings()
-    connection = NvmlConnection(clock=clock, settings=settings, catalogue=catalogue, sysfs=sysfs)
+    connection = NvmlConnection(
+        clock=clock, settings=settings, catalogue=catalogue, sysfs=sysfs, root=Path("/")
+    )
     connection.advance(time.monotonic() + patience_seconds)
     hanging = connection.stuck_probes.calls
     connection.close(time.monotonic() + settings.deadline_seconds)

@@ -49,11 +49,13 @@ class LiveSource:
         catalogue: Catalogue,
         host_context: HostContextCollector,
         sysfs: Path,
+        root: Path = Path("/"),
         secondary: Sequence[SecondarySource] = (),
         controls: ReleaseController | None = None,
     ) -> None:
         """Create the source; nothing is read before the first `read`.
 
+        `root` is the file system that the driver's library sees, whatever `sysfs` shows.
         Later secondary sources see what earlier ones added.
 
         Raises:
@@ -64,7 +66,7 @@ class LiveSource:
         self._host_context, self._secondary = host_context, tuple(secondary)
         self._controls = controls or ReleaseController(clock)
         self._connection = NvmlConnection(
-            clock=clock, settings=settings, catalogue=catalogue, sysfs=sysfs
+            clock=clock, settings=settings, catalogue=catalogue, sysfs=sysfs, root=root
         )
         self._pool = DevicePool(
             clock=clock,

@@ -54,14 +54,14 @@ _MATCHER: Final = re.compile(rf"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?:=~|!~|!=|=)\s*(
 _BY_NAMES: Final = re.compile(
     rf"(?P<function>last_over_time\()?\{{(?P<first>(?:{_MATCHER.pattern},)*)"
     r'__name__=~"(?P<names>[\w:|]+)"'
-    rf"(?P<last>(?:,{_MATCHER.pattern})*)\}}(?P<range>\[\w+\]\))?"
+    rf"(?P<last>(?:,{_MATCHER.pattern})*)\}}(?(function)(?P<range>\[\w+\]\))|(?!\[))"
 )
 
 
 def with_exact_names(promql: str) -> str:
     """Return the query with each selector by several names as a union of selectors by one.
 
-    Only ranges of `last_over_time`, which keeps names.
+    Of ranges only those of `last_over_time`, which keeps names; others stay as they are.
     """
 
     def union(found: re.Match[str]) -> str:

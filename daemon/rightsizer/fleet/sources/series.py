@@ -120,8 +120,8 @@ def over_time(
 
 
 _CLOSER: Final = 6
-_LOOKS: Final = 3
-"""From six hours to ten minutes, or from a day to 40."""
+_ATTEMPTS: Final = 3
+"""Moments are closer by this factor each time: from six hours to ten minutes, or a day to 40."""
 _FLEETING_RATIO: Final = 0.01
 """Share of devices, so that one that failed at once costs no second query."""
 
@@ -138,8 +138,8 @@ def seen_over(
     If some were there at one moment only, as on nodes that live for hours, others were there
     between moments: it is asked again at closer ones.
     """
-    for look in range(_LOOKS):
-        found = divided(store, over_time(query, *times, step // _CLOSER**look), labels)
+    for attempt in range(_ATTEMPTS):
+        found = divided(store, over_time(query, *times, step // _CLOSER**attempt), labels)
         spans: dict[str, tuple[Nanoseconds, Nanoseconds]] = {}
         for series in found:
             (first, last), uuid = series.span, first_label(series.labels, labels)

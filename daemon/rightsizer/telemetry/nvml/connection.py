@@ -55,14 +55,14 @@ class NvmlConnection:
     """NVML as seen by the coordinator: the current inventory, or why there is none."""
 
     def __init__(
-        self, *, clock: Clock, settings: LiveSettings, catalogue: Catalogue, sysfs: Path
+        self, *, clock: Clock, settings: LiveSettings, catalogue: Catalogue, sysfs: Path, root: Path
     ) -> None:
         generations, self.stuck_probes = itertools.count(), StuckProbes()
         self._clock, self._settings = clock, settings
         self._worker: Worker[NvmlDriver, Inventory | NvmlFailure] = Worker(
             "nvml",
             lambda: NvmlDriver(
-                generations, catalogue, sysfs, self.stuck_probes, lambda: self.inventory
+                generations, catalogue, sysfs, self.stuck_probes, lambda: self.inventory, root=root
             ),
             abandon_after_seconds=0.0,  # `_is_given_up` decides.
             # Threads that hang during enumeration are each at another GPU.

@@ -205,18 +205,22 @@ def explain(failure: NvmlFailure) -> str:
 class NvmlDriver:
     """NVML, opened and closed by one thread for all others."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the outside world comes in as arguments.
         self,
         generations: Iterator[int],
         catalogue: Catalogue,
         sysfs: Path,
         stuck_probes: StuckProbes | None = None,
         last_inventory: Callable[[], Inventory | None] = lambda: None,
+        *,
+        root: Path,
     ) -> None:
         """Create it closed.
 
-        `last_inventory` has the devices of the last opening, which a hung thread may keep open.
+        `root` has this process's /dev and /proc, by which a container has its own GPUs alone;
+        `last_inventory` the devices of the last opening, which a hung thread may keep open.
         """
+        self._root = root
         self._stuck_probes = stuck_probes or StuckProbes()
         self._last_inventory = last_inventory
         self.library = NvmlLibrary()
@@ -231,7 +235,7 @@ class NvmlDriver:
 
     def find_devices(self) -> Inventory | NvmlFailure:
         """Enumerate all devices; open NVML if closed."""
-        openable = openable_gpus()
+        openable = openable_gpus(self._root)
         bus = tuple(
             each
             for each in expected_gpus(self._facts.sysfs)

@@ -2,7 +2,6 @@
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from datetime import UTC, datetime
 from pathlib import Path
 from shlex import quote
 from typing import Final
@@ -14,7 +13,7 @@ from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.reading import Missing, Reading
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds, utc_text
 from rightsizer.model.workload import Holding
 from rightsizer.telemetry.recordings.dcgmi_dmon import DCGMI_DMON
 from rightsizer.telemetry.recordings.gpustat_json import GPUSTAT_JSON
@@ -285,8 +284,7 @@ def _warnings(
 def _losses(found: RecordingSurvey, devices: Iterable[Device]) -> Iterator[str]:
     for device in devices:
         if (time := found.loads.lost.get(device.uuid)) is not None:
-            moment = datetime.fromtimestamp(seconds(time), UTC)
-            yield f"{device.title} is lost from {moment:%Y-%m-%d %H:%M:%S} UTC on"
+            yield f"{device.title} is lost from {utc_text(seconds(time), '%H:%M:%S')} on"
 
 
 def _jobs(stated: Sequence[str], found: RecordingSurvey, devices: Sequence[Device]) -> RecordedJobs:
