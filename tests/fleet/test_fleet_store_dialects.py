@@ -131,6 +131,19 @@ def test_names_of_a_selector_become_a_union(query: str, exact: str) -> None:
     assert with_exact_names(query) == exact
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        'count_over_time({__name__=~"a|b"}[5m])',
+        'last_over_time({__name__=~"a|b"}[5m:1m])',
+        'last_over_time({__name__=~"a|b"}[5m] @ 1)',
+    ],
+)
+def test_ranges_that_lose_names_stay_as_they_are(query: str) -> None:
+    """A store that refuses them says so, in place of an error of syntax."""
+    assert with_exact_names(query) == query
+
+
 @pytest.mark.prometheus
 @pytest.mark.parametrize("source", ["agents", "dcgm-exporter"])
 def test_a_strict_store_gives_the_same_fleet(tmp_path: Path, source: str) -> None:

@@ -36,6 +36,12 @@ def test_a_step_adds_one_token_and_those_accepted(proposed: int, accepted: float
     assert usual.tokens_per_step == pytest.approx(sum(0.75**place for place in range(proposed + 1)))
 
 
+def test_an_acceptance_that_is_not_set_is_no_zero() -> None:
+    """The settings have one for loads without their own."""
+    with pytest.raises(ValueError, match="is not set"):
+        _ = RequestLoad(speculative_tokens=3).tokens_per_step
+
+
 def test_it_gains_most_where_few_requests_run(tmp_path: Path, capsys: Captured) -> None:
     """Few read the weights for few products; with many, each proposed token takes its time.
 

@@ -20,12 +20,8 @@ __all__ = ["driver_thread", "inventory_of", "one_reading", "rounds"]
 @contextmanager
 def driver_thread(driver: object, root: Path | None = None) -> Iterator[NvmlDriver]:
     """Context of the thread that initializes NVML."""
-    with (
-        installed(driver),
-        NvmlDriver(
-            itertools.count(), built_in(), root or Path("/nowhere"), root=Path("/nowhere")
-        ) as own,
-    ):
+    root = root or Path("/nowhere")
+    with installed(driver), NvmlDriver(itertools.count(), built_in(), root, root=root) as own:
         yield own
 
 

@@ -1,4 +1,4 @@
-"""Atomically written files, private files, and files locked by one process."""
+"""Files: written atomically, private, locked by one process, or packed."""
 
 import contextlib
 import errno
@@ -15,6 +15,24 @@ _FOLDER_MODE: Final = 0o700
 _FILE_MODE: Final = 0o600
 _GROUP_MAY_ENTER: Final = 0o050
 _GROUP_MAY_READ: Final = 0o040
+
+
+_PACKINGS: Final = (
+    ("zip", "unzip", 0, b"PK\x03\x04"),
+    ("zstd", "zstd -d", 0, b"\x28\xb5\x2f\xfd"),
+    ("xz", "xz -d", 0, b"\xfd7zXZ\0"),
+    ("bzip2", "bzip2 -d", 0, b"BZh"),
+    ("tar", "tar -xf", 257, b"ustar"),
+)
+"""Name, command, and where which bytes are."""
+
+
+def packing_of(beginning: bytes) -> tuple[str, str] | None:
+    """Return how a file is packed, and the command that unpacks it; gzip is not among them."""
+    for name, command, place, mark in _PACKINGS:
+        if beginning.startswith(mark, place):
+            return name, command
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,14 +18,6 @@ from rightsizer.telemetry.profiles.limits import ReadLimits
 _GZIP: Final = b"\x1f\x8b"
 _WIDE: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 """Byte order marks of text redirected by a Windows shell."""
-_OTHERS: Final = (
-    (b"PK\x03\x04", "zip"),
-    (b"\x28\xb5\x2f\xfd", "zstd"),
-    (b"\xfd7zXZ\0", "xz"),
-    (b"BZh", "bzip2"),
-)
-_TAR: Final = b"ustar"
-_TAR_AT: Final = 257
 _CHUNK: Final = 2**18
 _JUDGED_FROM: Final = 2**20
 """Unpacked bytes from which the expansion ratio is checked."""
@@ -162,13 +154,6 @@ def beginning_of(path: Path, size: int) -> bytes:
 def unreadable(error: OSError) -> ProfileError:
     """Build the error for an unreadable file."""
     return ProfileError(f"{error.strerror or error}; name a file that can be read")
-
-
-def other_packing(beginning: bytes) -> str:
-    """Return the name of an unsupported packing; empty if it is none."""
-    if beginning.startswith(_TAR, _TAR_AT):
-        return "tar"
-    return next((name for mark, name in _OTHERS if beginning.startswith(mark)), "")
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from typing import Final
 
 from rightsizer.host.files import natural_order
 from rightsizer.io.codec import convert
+from rightsizer.io.files import packing_of
 from rightsizer.io.yaml import load_beside
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.frozen import dataclass
@@ -30,7 +31,7 @@ from rightsizer.telemetry.profiles.nsight_stats.reader import NSIGHT_STATS
 from rightsizer.telemetry.profiles.nsight_systems.reader import NSIGHT_SYSTEMS
 from rightsizer.telemetry.profiles.printed_text import excerpt
 from rightsizer.telemetry.profiles.pytorch import NO_EVENTS, PYTORCH
-from rightsizer.telemetry.profiles.reader import Head, ProfileReader, Unpacked, other_packing
+from rightsizer.telemetry.profiles.reader import Head, ProfileReader, Unpacked
 from rightsizer.telemetry.profiles.tensorflow_page import TENSORFLOW_PAGE
 from rightsizer.telemetry.profiles.trace_viewer import TRACE_VIEWER
 from rightsizer.telemetry.profiles.xplane.reader import XPLANE
@@ -315,10 +316,10 @@ def _recognized(path: Path, limits: ReadLimits) -> ProfileReader:
     if not head.data:
         what = "its packed data is broken" if head.is_packed else "it is empty"
         fault = f"{what}; wait until it is written, or copy it again"
-    elif packing := other_packing(head.data):
+    elif packing := packing_of(head.data):
         fault = (
-            f"packed by {packing}, and gzip alone is read in place; unpack it and name what is in "
-            "it"
+            f"packed by {packing[0]}, and gzip alone is read in place; unpack it and name what is "
+            "in it"
         )
     else:
         begins = f"it begins with '{excerpt(head.data)}'"

@@ -16,6 +16,7 @@ from pathlib import Path
 from shlex import quote
 from typing import IO, Any, Final, cast
 
+from rightsizer.io.files import packing_of
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.frozen import dataclass
 from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow
@@ -24,14 +25,6 @@ from rightsizer.telemetry.recordings.unnamed_devices import NOTHING_STATED, Stat
 _DELIMITERS: Final = (",", ";", "\t")
 _QUOTED: Final = re.compile(r'"[^"]*"')
 _GZIP: Final = b"\x1f\x8b"
-_PACKERS: Final = (
-    (0, b"\x28\xb5\x2f\xfd", "zstd -d"),
-    (0, b"\xfd7zXZ\x00", "xz -d"),
-    (0, b"BZh", "bzip2 -d"),
-    (0, b"PK\x03\x04", "unzip"),
-    (257, b"ustar", "tar -xf"),
-)
-"""Place and bytes that tell how a file is packed, and what unpacks it."""
 _PARQUET: Final = b"PAR1"
 _TORN: Final = (EOFError, zlib.error, gzip.BadGzipFile)
 _PREFIXED_HEADING: Final = re.compile(r"(?P<prefix>(?:[^\s,;]+[ \t]+)+)timestamp[,;\t]", re.ASCII)
@@ -212,11 +205,10 @@ class TextFile:
                     start = stream.read(_HEAD_BYTES)
                 except _TORN:
                     start = b""
-        for place, magic, command in _PACKERS:
-            if start.startswith(magic, place):
-                raise RecordingError(
-                    f"{self.name}: is packed in a way that is not read; use '{command}' first"
-                )
+        if packing := packing_of(start):
+            raise RecordingError(
+                f"{self.name}: is packed in a way that is not read; use '{packing[1]}' first"
+            )
         if start.startswith(_PARQUET):
             raise RecordingError(
                 f"{self.name}: is a Parquet table, which is not read; write it as CSV first, as by "
