@@ -29,6 +29,13 @@ SERIES = '"DCGM_FI_DEV_GPU_UTIL{{gpu=""{0}"", UUID=""GPU-{0}"", modelName=""NVID
         ("Time,DeviceId,GPU Utilization (%),GPU Power (W),GPU Memory Used (MiB)", "1,90,150,1024"),
         ("timestamp,gpu,power_usage,gfx_clk,gfx,vram_used,vram_total", "1,150,900,90,1024,4096"),
         ("ts;device;gpu util ratio;VRAM Total Used Memory (B);power", "1;0.9;1073741824;150"),
+        ("datetime,GPU,Load,MemUsed,Power", "1,90,1024,150"),
+        (
+            "Timestamp,GPU,nvidia_smi_utilization_gpu,nvidia_smi_memory_used,nvidia_smi_power_draw",
+            "1,90,1024,150",
+        ),
+        ("t,GPU 1 (%),GPU 1 memory used (MB),gpu1_w", "90,1024,150"),
+        ("time,gpu,DCGM_FI_DEV_GPU_UTIL,DCGM_FI_DEV_FB_USED,board power draw [W]", "1,90,1024,150"),
     ],
 )
 def test_words_of_headings_tell_columns(
@@ -147,10 +154,32 @@ def test_column_whose_words_do_not_suffice_is_named(replay: Replays, write: Writ
     """Memory in GB may be what is used, or what there is."""
     path = write("time,gpu,util_pct,vram_gb,loss\n1772532000,0,90,12.5,3\n")
     played = replay(path)
-    assert "left out: 'vram_gb'; name what is of a GPU, as by --fields" in played.warnings
+    assert "--fields 'time,gpu,util_pct,memory_used_gib,loss'" in played.warnings
     assert played.readings("index:0")[0].values == {Signal.GPU_BUSY: 0.9}
     played = replay(path, fields="timestamp,gpu_index,util_pct,memory_used_gib,x")
     assert played.values("index:0", Signal.MEMORY_USED_BYTES) == [12.5 * GIB]
+
+
+def test_memory_that_varies_is_what_is_used(replay: Replays, write: Writes) -> None:
+    """The size of a GPU's memory never changes; of two GPUs, each is compared with itself."""
+    rows = "".join(
+        f"177253200{at},{gpu},90,{size}\n" for at in range(3) for gpu, size in ((0, 80), (1, 40))
+    )
+    assert (
+        "left out: 'gpu_mem_gb'" in replay(write(f"time,gpu,util_pct,gpu_mem_gb\n{rows}")).warnings
+    )
+    played = replay(write(f"time,gpu,util_pct,gpu_mem_gb\n{rows}1772532009,1,90,41\n"))
+    assert played.values("index:1", Signal.MEMORY_USED_BYTES)[-1] == 41 * GIB
+
+
+def test_board_of_a_log_without_a_column_of_gpus(replay: Replays, write: Writes) -> None:
+    """Its name is read all the same; cells without a value are no unreadable ones."""
+    played = replay(
+        write("time,gpu_name,gpu_util\n1772532000,NVIDIA L4,NA\n1772532001,NVIDIA L4,9\n")
+    )
+    assert [device.board for device in played.source.devices] == ["L4"]
+    assert played.values("index:0", Signal.GPU_BUSY) == [None, 0.09]
+    assert "unreadable" not in played.warnings
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def test_lines_of_other_length_are_counted(replay: Replays, write: Writes) -> No
     [
         ("device,gpu_busy\na,1\n", r":1: there is no column 'timestamp' among device, gpu_busy"),
         ("timestamp,gpu_busy\n1,1\n", r":1: there is no column 'device' among timestamp, gpu_bu"),
-        ("timestamp,device,load\n1,a,1\n", r":1: none of the columns .* is a signal; the signals"),
+        ("timestamp,device,phase\n1,a,1\n", r":1: none of the columns .* is a signal; the signals"),
         ("timestamp,device,gpu_busy\n", "there is no reading of any device in it"),
         ("timestamp,device,gpu_busy\nnoon,a,1\n", "unreadable timestamp: 'noon'"),
     ],

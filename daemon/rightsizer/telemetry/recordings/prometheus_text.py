@@ -99,7 +99,7 @@ def named_line(line: str) -> str:
     return f"{found['name']}{line[: found.start()]}{line[found.end() :]}".replace(", }", "}", 1)
 
 
-def _interpreted(name: str, labels: Mapping[str, str]) -> DcgmSeries | UnusedSeries:
+def interpreted(name: str, labels: Mapping[str, str]) -> DcgmSeries | UnusedSeries:
     """Interpret a name and its labels, those of nvidia_gpu_exporter too."""
     if not name.startswith(_SMI):
         return interpret_labels(name, labels)
@@ -129,17 +129,18 @@ def _learned(
     head: str, value: float, time: Nanoseconds, line: int, notes: RecordingNotes
 ) -> DcgmSeries | None:
     try:
-        series = interpret(head, _interpreted)
+        series = interpret(head, interpreted)
     except ValueError:
         notes.count("unreadable sample", line, head)
         return None
     if not isinstance(series, DcgmSeries):
         return None
-    _teach(series, value, time, notes)
+    teach(series, value, time, notes)
     return series
 
 
-def _teach(series: DcgmSeries, value: float, time: Nanoseconds, notes: RecordingNotes) -> None:
+def teach(series: DcgmSeries, value: float, time: Nanoseconds, notes: RecordingNotes) -> None:
+    """Add the facts that a sample tells of its device."""
     facts = notes.of(series.device)
     series.teach(facts, series.read(value), time)
     if (fact := _SMI_FACTS.get(series.metric)) and math.isfinite(value):
@@ -159,7 +160,7 @@ def _rows_json(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
         if series is None:
             continue
         for time, value in _samples(found, number, notes):
-            _teach(series, value, time, notes)
+            teach(series, value, time, notes)
             if series.signal is not None:
                 yield sample_row(series, series.signal, time, value, text.name)
 
@@ -182,7 +183,7 @@ def _series(found: Mapping[str, Any], number: int, notes: RecordingNotes) -> Dcg
     if not name:
         notes.count(f"series without a metric's name; {_REMEDY}", number, json.dumps(labels))
         return None
-    series = _interpreted(name, labels)
+    series = interpreted(name, labels)
     if isinstance(series, DcgmSeries):
         return series
     notes.count("series that says nothing of a GPU here", number, name)

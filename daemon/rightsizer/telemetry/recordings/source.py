@@ -3,7 +3,6 @@
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from shlex import quote
 from typing import Final
 
 from rightsizer.catalogue.catalogue import Catalogue
@@ -20,15 +19,15 @@ from rightsizer.telemetry.recordings.gpustat_json import GPUSTAT_JSON
 from rightsizer.telemetry.recordings.inferred_jobs import inferred_jobs
 from rightsizer.telemetry.recordings.influx import INFLUX
 from rightsizer.telemetry.recordings.jobs import RecordedJobs, stated_jobs
+from rightsizer.telemetry.recordings.long_table import LONG_TABLE
 from rightsizer.telemetry.recordings.mapped_csv import ColumnMap, load_column_map, mapped_csv
-from rightsizer.telemetry.recordings.named_columns import NAMED_CSV, stated_fields
+from rightsizer.telemetry.recordings.named_columns import NAMED_CSV
 from rightsizer.telemetry.recordings.native import NATIVE, NativeFiles
 from rightsizer.telemetry.recordings.nvidia_smi import NVIDIA_SMI_LOG, NVIDIA_SMI_PROCESSES
 from rightsizer.telemetry.recordings.nvidia_smi_dmon import NVIDIA_SMI_DMON
 from rightsizer.telemetry.recordings.nvidia_smi_report import NVIDIA_SMI_REPORT
 from rightsizer.telemetry.recordings.prometheus_text import PROMETHEUS_JSON, PROMETHEUS_TEXT
 from rightsizer.telemetry.recordings.row import (
-    MESSAGE,
     SUMMED,
     RecordingNotes,
     RecordingRow,
@@ -44,29 +43,17 @@ from rightsizer.telemetry.recordings.text_file import (
     TextFile,
     no_progress,
 )
+from rightsizer.telemetry.recordings.unknown_format import unknown_format
 from rightsizer.telemetry.recordings.unnamed_devices import NOTHING_STATED, StatedDevices
 
 FORMATS: Final[tuple[RecordingFormat, ...]] = (
     *(NATIVE, DCGMI_DMON, NVIDIA_SMI_DMON, NVIDIA_SMI_REPORT, PROMETHEUS_JSON, GPUSTAT_JSON),
-    *(SYSTEM_METRICS_JSON, INFLUX, PROMETHEUS_TEXT, NVIDIA_SMI_PROCESSES, NAMED_CSV),
+    *(SYSTEM_METRICS_JSON, INFLUX, PROMETHEUS_TEXT, NVIDIA_SMI_PROCESSES, LONG_TABLE, NAMED_CSV),
     *(NVIDIA_SMI_LOG, SIGNAL_CSV),
 )
 """In order of detection."""
 
 _EXPORTED: Final = ("start_seconds", "accounted_seconds", "unknown_no_reading_seconds")
-_SHOWN: Final = 80
-_COLUMNS: Final = "timestamp,gpu_index,util_pct,memory_used_mib,power_w"
-_JQ_FILTERS: Final = {
-    '"MetricDataResults"': ".MetricDataResults[] | .Label as $gpu | [.Timestamps, .Values] "
-    "| transpose[] | [.[0], $gpu, .[1]]",
-    '"Datapoints"': '.Datapoints[] | [.Timestamp, "0", .Average]',
-    '"timeSeries"': ".timeSeries[] | .metric.labels.gpu_number as $gpu | .points[] "
-    "| [.interval.endTime, $gpu, .value.doubleValue]",
-    '"timeseries"': '.value[].timeseries[].data[] | [.timeStamp, "0", .average]',
-    '"pointlist"': ".series[] | .scope as $gpu | .pointlist[] | [.[0], $gpu, .[1]]",
-    '"clock"': '.result[] | [.clock, "0", .value]',
-}
-"""By keys that only answers of CloudWatch, Google Cloud, Azure, Datadog and Zabbix have."""
 _HOLD_INTERVALS: Final = 2.0
 """Intervals of its own file for which a value is valid, like for slower signals."""
 _POLL_GAP: Final[Nanoseconds] = NANOSECONDS_PER_SECOND // 2
@@ -92,51 +79,7 @@ def format_of(text: TextFile, column_map: ColumnMap | None = None) -> RecordingF
     for known in FORMATS:
         if known.recognizes(text.head):
             return known
-    raise _unknown_format(text, column_map)
-
-
-def _unknown_format(text: TextFile, column_map: ColumnMap | None) -> RecordingError:
-    first = text.head[0]
-    if MESSAGE.match(first):
-        return RecordingError(
-            f"{text.name}:1: is an error in place of readings: '{first[:_SHOWN]}'; correct that "
-            "and record again"
-        )
-    # Pretty-printed JSON begins with a lone bracket.
-    start = first if len(first) > 1 else " ".join(text.head)
-    shown = start if len(start) <= _SHOWN else f"{start[:_SHOWN]}..."
-    names = ", ".join(known.name for known in FORMATS)
-    if column_map is not None:
-        remedy = f"no pattern of {column_map.name} fits its name; add one under 'files'"
-    elif first.startswith(("{", "[")):
-        of_kind = next((each for key, each in _JQ_FILTERS.items() if key in start), None)
-        remedy = (
-            f"write it as CSV with the columns {_COLUMNS}, like the jq commands of "
-            "docs/recordings.md"
-            if of_kind is None
-            else f"write it as CSV: (echo timestamp,gpu_index,util_pct; jq -r '{of_kind} | @csv' "
-            f"{quote(text.name)}) > gpu.csv"
-        )
-    elif fields := stated_fields(text.head):
-        remedy = (
-            "where what it names util_pct is utilization in percent, use "
-            f"'rightsizer replay {quote(text.name)} {fields}'; other columns are util_ratio, "
-            "memory_used_mib and power_w, of several GPUs in a row gpu0_util_pct; "
-            "--columns MAP.yaml takes any"
-        )
-    elif "," in first:
-        remedy = (
-            f"name its columns {_COLUMNS}, of several GPUs in a row gpu0_util_pct; tell what they "
-            "hold with --columns MAP.yaml, or name those of a log without a heading with --fields"
-        )
-    else:
-        remedy = (
-            "record with 'rightsizer record' or 'nvidia-smi --query-gpu=timestamp,index,name,"
-            "utilization.gpu,memory.used,memory.total,power.draw --format=csv -l 1'"
-        )
-    return RecordingError(
-        f"{text.name}:1: this is in no known format ({names}): '{shown}'; {remedy}"
-    )
+    raise unknown_format(text, None if column_map is None else column_map.name)
 
 
 class _DeviceState:

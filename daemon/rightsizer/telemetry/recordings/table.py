@@ -17,7 +17,7 @@ from rightsizer.telemetry.recordings.text_file import TextFile, split_csv_line
 from rightsizer.telemetry.recordings.unnamed_devices import SampledRow, device_order
 
 _REASONS: Final[dict[str, Missing]] = {
-    **dict.fromkeys(("", "-", "none", "no data", "not found"), Missing.NO_SAMPLE),
+    **dict.fromkeys(("", "-", "na", "null", "none", "no data", "not found"), Missing.NO_SAMPLE),
     **dict.fromkeys(
         (
             *("n/a", "not supported", "not available", "not active on display"),

@@ -1,0 +1,141 @@
+"""Error for a file in no known format, with the command that reads it."""
+
+import re
+from collections.abc import Container, Sequence
+from shlex import quote
+from typing import Final
+
+from rightsizer.model.errors import RecordingError
+from rightsizer.telemetry.recordings.heading_words import DEVICES, heading_line, place_of
+from rightsizer.telemetry.recordings.row import MESSAGE
+from rightsizer.telemetry.recordings.text_file import TextFile, delimiter_of, split_csv_line
+from rightsizer.telemetry.recordings.timestamps import CLOCKS_SET, parse_timestamp
+
+_SHOWN: Final = 80
+_COLUMNS: Final = "timestamp,gpu_index,util_pct,memory_used_mib,power_w"
+_JQ_FILTERS: Final = {
+    '"MetricDataResults"': ".MetricDataResults[] | .Label as $gpu | [.Timestamps, .Values] "
+    "| transpose[] | [.[0], $gpu, .[1]]",
+    '"Datapoints"': '.Datapoints[] | [.Timestamp, "0", .Average]',
+    '"timeSeries"': ".timeSeries[] | .metric.labels.gpu_number as $gpu | .points[] "
+    "| [.interval.endTime, $gpu, .value.doubleValue]",
+    '"timeseries"': '.value[].timeseries[].data[] | [.timeStamp, "0", .average]',
+    '"pointlist"': ".series[] | .scope as $gpu | .pointlist[] | [.[0], $gpu, .[1]]",
+    '"clock"': '.result[] | [.clock, "0", .value]',
+}
+"""By keys that only answers of CloudWatch, Google Cloud, Azure, Datadog and Zabbix have."""
+_NUMBER: Final = re.compile(r"-?\d+(?:[.,]\d+)? ?%?")
+_PERCENT: Final = re.compile(r"(?:100|\d{1,2})(?:[.,]\d+)? ?%?")
+_DIGITS: Final = re.compile(r"\d+")
+_GPU: Final = re.compile(r"gpu\W{0,3}(\d+)", re.IGNORECASE)
+_MOST_UNKNOWN: Final = 3
+"""Columns of numbers under headings: of more, none is the likely one."""
+
+
+def unknown_format(text: TextFile, column_map: str | None = None) -> RecordingError:
+    """Return the error for a file; `column_map` is the name of a map that has no pattern for it."""
+    first = text.head[0]
+    if MESSAGE.match(first):
+        return RecordingError(
+            f"{text.name}:1: is an error in place of readings: '{first[:_SHOWN]}'; correct that "
+            "and record again"
+        )
+    # Pretty-printed JSON begins with a lone bracket.
+    start = first if len(first) > 1 else " ".join(text.head)
+    shown = start if len(start) <= _SHOWN else f"{start[:_SHOWN]}..."
+    if column_map is not None:
+        remedy = f"no pattern of {column_map} fits its name; add one under 'files'"
+    elif first.startswith(("{", "[")):
+        of_kind = next((each for key, each in _JQ_FILTERS.items() if key in start), None)
+        remedy = (
+            f"write it as CSV with the columns {_COLUMNS}, like the jq commands of "
+            "docs/recordings.md"
+            if of_kind is None
+            else f"write it as CSV: (echo timestamp,gpu_index,util_pct; jq -r '{of_kind} | @csv' "
+            f"{quote(text.name)}) > gpu.csv"
+        )
+    elif fields := stated_fields(text.head):
+        remedy = (
+            "where what it names util_pct is utilization in percent, use "
+            f"'rightsizer replay {quote(text.name)} {fields}'; other columns are util_ratio, "
+            "memory_used_mib and power_w, of several GPUs in a row gpu0_util_pct; "
+            "--columns MAP.yaml takes any"
+        )
+    elif len(split_csv_line(first, delimiter_of(first))) > 1:
+        remedy = (
+            f"name its columns {_COLUMNS}, of several GPUs in a row gpu0_util_pct; tell what they "
+            "hold with --columns MAP.yaml, or name those of a log without a heading with --fields"
+        )
+    else:
+        remedy = (
+            "record with 'rightsizer record' or 'nvidia-smi --query-gpu=timestamp,index,name,"
+            "utilization.gpu,memory.used,memory.total,power.draw --format=csv -l 1'"
+        )
+    return RecordingError(
+        f"{text.name}:1: this is in no known format: '{shown}'; {remedy}; docs/recordings.md has "
+        "the formats"
+    )
+
+
+def stated_fields(head: Sequence[str]) -> str:
+    """Return `--fields` and `--device` for a CSV without GPU metrics in its headings.
+
+    A time and the number beside it that may be in percent, the last of several, or all numbers
+    whose headings differ in their digits alone; empty where no line has both, and for a table of
+    many numbers.
+    """
+    heading, headings = heading_line(head)
+    lines = (split_csv_line(line, delimiter_of(heading)) for line in head)
+    rows = [[cell.strip() for cell in cells] for cells in lines if any(map(_is_time, cells))]
+    rows = [row for row in rows if len(row) == len(rows[0])]
+    first = rows[0] if rows else []
+    time_at = next((at for at, cell in enumerate(first) if _is_time(cell)), None)
+    is_titled = len(headings) == len(first) and headings != first
+    titles = headings if is_titled else [""] * len(first)
+    device_at = place_of(titles, DEVICES)
+    numbers = [
+        at
+        for at, cell in enumerate(first)
+        if at not in (time_at, device_at) and _NUMBER.fullmatch(cell)
+    ]
+    gpus = [_gpu_number(titles[at]) for at in numbers]
+    stems = {_DIGITS.sub("", titles[at]) for at in numbers}
+    if time_at is None or not numbers:
+        return ""
+    if device_at is None and all(gpus) and len(stems) < len(numbers) == len({*gpus}):
+        names = {at: f"gpu{gpu}_util_pct" for at, gpu in zip(numbers, gpus, strict=True)}
+    elif is_titled and len(numbers) > _MOST_UNKNOWN:
+        return ""
+    else:
+        shares = [at for at in numbers if all(_PERCENT.fullmatch(row[at]) for row in rows)]
+        names = {(shares or numbers)[-1]: "util_pct"}
+        if device_at is None:
+            device_at = _telling_column(rows, time_at, names)
+        names |= {} if device_at is None else {device_at: "gpu_index"}
+    names[time_at] = "timestamp"
+    stated = ",".join(names.get(at, "x") for at in range(len(first)))
+    return f"--fields {stated}" + ("" if "gpu" in stated else " --device 0")
+
+
+def _telling_column(
+    rows: Sequence[Sequence[str]], time_at: int, names: Container[int]
+) -> int | None:
+    """Return the first other column that differs between the rows of the first time."""
+    poll = [row for row in rows if row[time_at] == rows[0][time_at]]
+    columns = enumerate(zip(*poll, strict=True))
+    telling = (at for at, cells in columns if len({*cells}) == len(cells) > 1)
+    return next((at for at in telling if at != time_at and at not in names), None)
+
+
+def _gpu_number(title: str) -> str:
+    """Return the number behind 'gpu' in a heading, else its last one; empty without any."""
+    found = _GPU.findall(title) or _DIGITS.findall(title)
+    return found[-1] if found else ""
+
+
+def _is_time(cell: str) -> bool:
+    """Whether a cell is a date with time, or an epoch with as many digits as today's."""
+    try:
+        return parse_timestamp(cell) >= CLOCKS_SET
+    except ValueError:
+        return False
