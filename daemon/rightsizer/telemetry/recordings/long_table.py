@@ -57,7 +57,7 @@ class _Sample(NamedTuple):
     value: str
 
 
-class _Columns:
+class _SampleColumns:
     """Columns of a table by their headings."""
 
     def __init__(self, headings: Sequence[str]) -> None:
@@ -139,7 +139,7 @@ def _by_words(metric: str, labels: Mapping[str, str], unit: str | None) -> DcgmS
 
 def _recognizes(head: Sequence[str]) -> bool:
     line, headings = heading_line(head)
-    columns = _Columns(headings)
+    columns = _SampleColumns(headings)
     if not columns.are_complete:
         return False
     rows = (split_csv_line(each, delimiter_of(line)) for each in head)
@@ -149,7 +149,7 @@ def _recognizes(head: Sequence[str]) -> bool:
 
 def _samples(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[int, _Sample]]:
     line, headings = heading_line(text.head)
-    columns, delimiter = _Columns(headings), delimiter_of(line)
+    columns, delimiter = _SampleColumns(headings), delimiter_of(line)
     for number, written in text.lines(notes):
         cells = split_csv_line(written, delimiter)
         if len(cells) != columns.count:
