@@ -55,7 +55,7 @@ def test_a_pipeline_is_planned_whole(
 
     best, *_ = plan["candidates"]
     assert (best["gpu"], best["count"]) == ("H100-SXM5-80GB", 1)
-    assert best["memory"]["weights_bytes"] == 2 * PARAMETERS
+    assert best["memory"]["weights_bytes"] == pytest.approx(2 * PARAMETERS, rel=1e-4)
     # 28 steps of 74 TFLOP, at half to all of 989 TFLOP/s.
     assert 2.1 < 1 / best["tokens_per_second"] < 6.0
     assert plan["notes"] == []

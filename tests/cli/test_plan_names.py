@@ -1,6 +1,7 @@
 """Models by name: a table of published configurations, found by common names."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -28,10 +29,11 @@ def rounding(count: float) -> float:
 
 
 @pytest.mark.parametrize(
-    "name", [row["name"] for row in table_rows(known_models.__file__, "known_models.csv")]
+    "row", table_rows(known_models.__file__, "known_models.csv"), ids=lambda row: row["name"]
 )
-def test_known_model_has_its_published_parameters(name: str) -> None:
+def test_known_model_has_its_published_parameters(row: Mapping[str, str]) -> None:
     """Within 4 in 1000 of its card or weight index, or within its rounding."""
+    name, published = row["name"], float(row["parameters"])
     known = find_model(name)
     assert known is not None
     model = requirement_of(model=name).model
@@ -39,11 +41,11 @@ def test_known_model_has_its_published_parameters(name: str) -> None:
     towers = known.config.get("model_type") == "clip"
 
     assert (known.name, model.name) == (name, name)
-    assert known.source
+    assert row["source"]
     if not towers:
         counted = count_parameters(model).total
-        near = max(known.parameters * (0.02 if pipeline else 0.004), rounding(known.parameters))
-        assert counted == pytest.approx(known.parameters, abs=near)
+        near = max(published * (0.02 if pipeline else 0.004), rounding(published))
+        assert counted == pytest.approx(published, abs=near)
 
 
 @pytest.mark.parametrize(
@@ -121,6 +123,22 @@ def test_a_name_that_embeds_reads_alone() -> None:
 def test_name_of_no_known_model_is_none(spelled: str) -> None:
     """An unknown size of a family is not taken for a known one."""
     assert find_model(spelled) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "is_of_its_maker_alone"),
+    [
+        *(("claude-sonnet-4-5", True), ("gemini-1.5-flash-8b", True), ("sonar-pro", True)),
+        *(("qwen-vl-max", True), ("mistral-medium-3", True), ("copilot", True)),
+        *(("copilot-llama-8b", False), ("sonar-llama", False), ("claude-distill-qwen3-8b", False)),
+        ("gemini-flash-gemma3-12b", False),
+    ],
+)
+def test_an_open_model_tuned_on_a_closed_one_is_open(
+    name: str, *, is_of_its_maker_alone: bool
+) -> None:
+    """A later word names its family."""
+    assert known_models.is_closed(name) is is_of_its_maker_alone
 
 
 def test_name_of_nothing_alike_has_no_neighbor() -> None:

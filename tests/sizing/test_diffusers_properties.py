@@ -11,10 +11,10 @@ from rightsizer.model.errors import RequirementError
 from rightsizer.planner.models.diffusers import (
     RequestedImage,
     pipeline_parts,
+    read_decoder,
     read_denoiser,
     read_text_encoder,
 )
-from rightsizer.planner.models.latent_decoder import read_decoder
 
 MODELS = tuple(known.config for known in DENOISERS.values())
 AUTOENCODERS = tuple(config for config, *_ in DECODERS.values())

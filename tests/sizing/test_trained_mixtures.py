@@ -14,10 +14,11 @@ from rightsizer.cli.main import main
 from rightsizer.planner.candidate import PlanCandidate, PredictedRate
 from rightsizer.planner.plan_check import layout_of_count
 from rightsizer.planner.plan_file import plan_of_flags
+from rightsizer.planner.search import Search
 from rightsizer.sizing.memory import training_memory
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.requirement import Parallelism, Requirement, Training
-from rightsizer.sizing.settings import MemorySettings
+from rightsizer.sizing.settings import MemorySettings, SizingSettings
 from rightsizer.sizing.training import training_rate
 
 Captured = pytest.CaptureFixture[str]
@@ -146,6 +147,18 @@ def test_a_layout_that_cannot_run_is_refused(
     found = answer(file, json.dumps({**stated, "train": "full"}), capsys)
     assert found["candidates"][0]["layout"]["expert"] == 8
     assert any(each.startswith("framework is not given") for each in found["notes"])
+
+
+@pytest.mark.parametrize("node_gpus", [2, 4, 8])
+def test_experts_are_spread_within_a_node_of_the_setting(node_gpus: int) -> None:
+    """Compared with experts over all 64 GPUs, and whole ones on each."""
+    training = replace(SizingSettings().training, node_gpus=node_gpus)
+    search = Search(
+        trained(zero_stage=3), replace(SizingSettings(), training=training), lambda _: None
+    )
+    found = search.all(built_in().boards["L40S"])
+
+    assert {each.layout.expert for each in found} == {1, node_gpus, 64}
 
 
 def test_fewer_gpus_than_planned_share_fewer_experts() -> None:

@@ -57,13 +57,15 @@ _ROUNDING: Final = 1e-9
 _TENTH: Final = 0.1
 
 
-def _layouts(requirement: Requirement, gpu_maximum: int, joined: int) -> Sequence[Parallelism]:
+def _layouts(
+    requirement: Requirement, gpu_maximum: int, node_gpus: int, joined: int
+) -> Sequence[Parallelism]:
     """Return the layouts to try: of one serving replica, or by total GPUs in training.
 
     Serving uses pipeline stages only beyond one server. In training, more replicas help memory
     only if state is sharded over them, and never exceed the sequences of a step. For equal
     numbers of GPUs, layouts with less traffic come first: replicas communicate the least, and
-    tensor parallel ranks wait the least for each other. `joined`: GPUs that share links.
+    tensor parallel ranks wait the least for each other. `joined`: GPUs that share links, or a node.
     """
     stated = () if requirement.tensor is None else (requirement.tensor,)
     training, trains, replicas = requirement.training, requirement.task.trains, [1]
@@ -80,7 +82,7 @@ def _layouts(requirement: Requirement, gpu_maximum: int, joined: int) -> Sequenc
         for tensor in stated or (_TENSOR if trains or stages == 1 else (SERVER_GPUS,))
         for data in replicas
         if is_divided or stages * tensor == 1
-        for spread in _spreads(requirement, tensor, data, joined)
+        for spread in _spreads(requirement, tensor, data, (node_gpus, joined))
         if (layout := Parallelism(tensor, stages, data, spread)).gpus <= gpu_maximum
         and layout_fault(requirement.model, layout) is None
     ]
@@ -89,16 +91,20 @@ def _layouts(requirement: Requirement, gpu_maximum: int, joined: int) -> Sequenc
     return layouts
 
 
-def _spreads(requirement: Requirement, tensor: int, data: int, joined: int) -> Sequence[int]:
+def _spreads(
+    requirement: Requirement, tensor: int, data: int, near: Sequence[int]
+) -> Sequence[int]:
     """Return over how many replicas to spread the experts of a mixture in training.
 
-    Within a usual server, within one with more GPUs, over several, and not at all, to be compared.
+    Within each of `near` (GPUs of a usual server, and of those joined by links), over several
+    servers, and not at all, to be compared.
     """
     if not requirement.task.trains or requirement.why_experts_stay:
         return (1,)
-    linked = 2 ** int(math.log2(joined))
     most = min(data, _EXPERT_SPREADS[-1])
-    within = (min(most, max(1, gpus // tensor)) for gpus in (SERVER_GPUS, linked))
+    # Replicas are powers of 2, and divide by the spread.
+    powers = (2 ** int(math.log2(gpus)) for gpus in near)
+    within = (min(most, max(1, gpus // tensor)) for gpus in powers)
     return tuple(dict.fromkeys((*within, most, 1)))
 
 
@@ -163,7 +169,9 @@ class Search:
         self._sizing, self._settings = settings, settings.plan
         self._headroom = settings.serving.latency_headroom_ratio
         self._expert_layouts = _expert_layouts(requirement, settings.plan.gpu_maximum)
-        self._layouts = cache(partial(_layouts, requirement, settings.plan.gpu_maximum))
+        self._node_gpus = settings.training.node_gpus
+        most = settings.plan.gpu_maximum
+        self._layouts = cache(partial(_layouts, requirement, most, self._node_gpus))
         memory = settings.memory
         self._serving_memory = cache(partial(ServingMemory, requirement, settings=memory))
         self._training_memory = cache(partial(training_memory, requirement, settings=memory))
@@ -186,7 +194,7 @@ class Search:
     def all(self, board: Board) -> Sequence[PlanCandidate]:
         """Return every compared layout; an unsuitable one if none fits."""
         requirement, trains = self.requirement, self.requirement.task.trains
-        layouts = self._layouts(joined_gpus(board))
+        layouts = self._layouts(joined_gpus(board, self._node_gpus))
         whole = [each for each in layouts if not _slice_fault(requirement, board, each)]
         whole = whole or [*layouts]
         if requirement.parallel is not None:

@@ -9,17 +9,16 @@ from rightsizer.model.errors import RequirementError
 from rightsizer.model.frozen import dataclass
 from rightsizer.planner.models import PublishedModel
 from rightsizer.planner.models import diffusion_transformers as dit
+from rightsizer.planner.models.checkpoint_format import checkpoint_format
 from rightsizer.planner.models.configuration import (
     DESCRIBE,
     Configuration,
-    checkpoint_format,
     errors_of,
     parsed_config,
     wrong,
 )
 from rightsizer.planner.models.encoder_decoder import t5_encoder_parameters
 from rightsizer.planner.models.hugging_face import read_config
-from rightsizer.planner.models.latent_decoder import LatentDecoder, read_decoder
 from rightsizer.planner.models.layer_work import LayerWork
 from rightsizer.planner.models.unet import unet_work
 from rightsizer.planner.requirement_checks import check_model
@@ -109,6 +108,37 @@ def find_denoiser(config: Configuration) -> Denoiser:
     known_names = ", ".join(known.name for known in DENOISERS)
     fault = f"'{kind}' is no denoiser that is known"
     raise wrong("_class_name", fault, f"{remedy}. Known are {known_names}")
+
+
+@dataclass(frozen=True, slots=True)
+class LatentDecoder:
+    """Properties of an autoencoder that a plan needs."""
+
+    parameters: float
+    """Including the encoder, which pipelines load too."""
+    scale: int
+    """Pixels per latent pixel, of one side."""
+
+
+DECODERS: Final[Mapping[str, tuple[float, str]]] = {
+    "AutoencoderKL": (83.8e6, "block_out_channels"),
+    "AutoencoderKLQwenImage": (126.9e6, "dim_mult"),
+    "AutoencoderDC": (312.2e6, "decoder_block_out_channels"),
+}
+"""By diffusers class: published parameters, within 1% in all pipelines, and the key of
+resolutions."""
+
+
+def read_decoder(values: Mapping[str, object]) -> LatentDecoder:
+    """Return the autoencoder of a parsed `config.json`."""
+    config = Configuration(values)
+    kind = config.text("_class_name")
+    if kind not in DECODERS:
+        remedy = DESCRIBE.format(", decoder_parameters")
+        known = f"{remedy}. Known are {', '.join(DECODERS)}"
+        raise wrong("_class_name", f"'{kind}' is no decoder that is known", known)
+    parameters, levels = DECODERS[kind]
+    return LatentDecoder(parameters, 2 ** (len(config.wholes(levels)) - 1))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,15 +5,17 @@ from typing import Final
 
 from rightsizer.model.frozen import replace
 from rightsizer.planner.models import PublishedModel
+from rightsizer.planner.models.checkpoint_format import (
+    checkpoint_format,
+    format_notes,
+    leaves_attention_out,
+    quantizes_towers,
+)
 from rightsizer.planner.models.configuration import (
     AS_PUBLISHED,
     MODEL_TYPES,
     ConfigReader,
     Configuration,
-    checkpoint_format,
-    format_notes,
-    leaves_attention_out,
-    quantizes_towers,
     wrong,
 )
 from rightsizer.planner.models.encoder_decoder import BART_KINDS, read_bart, read_encoder_decoder

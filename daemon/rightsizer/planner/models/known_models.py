@@ -53,10 +53,6 @@ class KnownModel:
     """Row of the table, as selected by a name."""
 
     name: str
-    parameters: float
-    """As stated by its card, or the index of its weights."""
-    source: str
-    """Hub repository of the `config.json`; else the source of the figures."""
     config: Mapping[str, Any]
     """Of one file, or of each folder of a pipeline."""
     weights: NumberFormat | None = None
@@ -127,9 +123,7 @@ def _found(words: Sequence[str], asked: str) -> KnownModel | None:
             if vague and weights is None:
                 told = f"{vague} of which type is not said"
                 notes.append(f"{told}: bf16; give precision, such as q4_k_m")
-            config, parameters = _parsed(row["config"]), float(row["parameters"])
-            of_row = (row["name"], parameters, row["source"], config)
-            return KnownModel(*of_row, weights, tuple(notes))
+            return KnownModel(row["name"], _parsed(row["config"]), weights, tuple(notes))
         last = words[-1]
         if last in _formats() or any(
             _WORDS[kind].fullmatch(last) for kind in ("suffixes", "vague")
@@ -167,9 +161,11 @@ def near_models(name: str) -> list[str]:
 
 
 def is_closed(name: str) -> bool:
-    """Whether a name is of a model served only by its maker."""
+    """Whether a name is of a model served only by its maker, not of an open one tuned on it."""
     plain = re.sub(r"^[a-z]+-(?=claude|nova|titan)", "", _plain(name).rpartition("/")[2])
-    return bool(_WORDS["closed"].match(_key(plain)))
+    _, *words = re.split(r"[-_ :.]+", plain)
+    is_open = any(map(_WORDS["open"].fullmatch, words))
+    return not is_open and bool(_WORDS["closed"].match(_key(plain)))
 
 
 @cache
