@@ -51,6 +51,8 @@ _MIB_FROM: Final = 512
 FOR_EXCEL: Final = "sep="
 """A directive that may precede the headings."""
 _DEVICE_WORDS: Final = frozenset({"gpu", "cuda", "card", "device"})
+TELLING_WORDS: Final = _DEVICE_WORDS.union(_OF_GPUS, _OF_HOSTS, _SYNONYMS, *_SIGNALS)
+"""Words that say what a value is of."""
 _SOME_GPU: Final = '{gpu="0"}'
 
 

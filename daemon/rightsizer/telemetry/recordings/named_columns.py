@@ -3,7 +3,7 @@
 import contextlib
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -29,7 +29,7 @@ from rightsizer.telemetry.recordings.heading_words import (
 )
 from rightsizer.telemetry.recordings.nvidia_smi_columns import column_name
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
-from rightsizer.telemetry.recordings.table import CellColumn, CellTable, sampled_rows
+from rightsizer.telemetry.recordings.table import CellColumn, CellTable
 from rightsizer.telemetry.recordings.text_file import (
     RecordingFormat,
     TextFile,
@@ -37,13 +37,17 @@ from rightsizer.telemetry.recordings.text_file import (
     split_csv_line,
 )
 from rightsizer.telemetry.recordings.timestamps import EPOCH_UNITS, parse_epoch, parse_timestamp
-from rightsizer.telemetry.recordings.unnamed_devices import device_order
+from rightsizer.telemetry.recordings.unnamed_devices import SampledRow, device_order
 
 _ADD_UNIT: Final = "add it to the heading, like util_pct or memory_used_mib"
 _REMEDY: Final = "where that is wrong, give a column map (--columns)"
+_REMEDY_OF_JSON: Final = "where that is wrong, write it as CSV (docs/recordings.md)"
 _INDEX: Final = re.compile(r"(?:gpu|cuda|card|device|nvidia)?[\s_:/#-]*(\d+)", re.IGNORECASE)
 _SAMPLED: Final = 10_000
 """Rows by which missing units are inferred."""
+
+NumberedRow = tuple[int, Sequence[str]]
+"""Line and cells."""
 
 
 def _of_named_devices(
@@ -82,34 +86,50 @@ def _recognizes(head: Sequence[str]) -> bool:
 
 
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-    line, headings = heading_line(text.head)
-    layout = _Layout(text, headings, delimiter_of(line), notes)
-    for number, written in text.lines(notes):
-        cells = split_csv_line(written, layout.delimiter)
-        if written.startswith(FOR_EXCEL) or written.strip() == line:
+    _, headings = heading_line(text.head)
+
+    def rows(notes: RecordingNotes) -> Iterator[NumberedRow]:
+        return _cells(text, notes)
+
+    layout = NamedLayout(headings, rows, text, notes)
+    for number, cells in rows(notes):
+        yield from layout.rows(number, cells)
+
+
+def _cells(text: TextFile, notes: RecordingNotes) -> Iterator[NumberedRow]:
+    heading, headings = heading_line(text.head)
+    delimiter = delimiter_of(heading)
+    for number, line in text.lines(notes):
+        cells = split_csv_line(line, delimiter)
+        if line.startswith(FOR_EXCEL) or line.strip() == heading:
             continue
-        if len(cells) != len(headings):
-            notes.skip(number, written)
-            continue
-        try:
-            time = layout.time_of(cells)
-        except ValueError:
-            notes.count("unreadable timestamp", number, layout.time_text(cells))
-            continue
-        yield from layout.rows(cells, time, number)
+        if len(cells) == len(headings):
+            yield number, cells
+        else:
+            notes.skip(number, line)
 
 
 NAMED_CSV: Final = RecordingFormat("CSV with columns named for GPUs", _recognizes, _rows)
 """Logs of scripts and exports of Grafana; a row per GPU, or all GPUs in one row."""
 
 
-class _Layout:
-    """Columns of a file by device."""
+class NamedLayout:
+    """Columns of a file by device.
+
+    `rows` reads the cells of all rows with their lines, as often as it is called. Only of CSV can a
+    column be stated by a flag.
+    """
 
     def __init__(
-        self, text: TextFile, headings: Sequence[str], delimiter: str, notes: RecordingNotes
+        self,
+        headings: Sequence[str],
+        rows: Callable[[RecordingNotes], Iterable[NumberedRow]],
+        text: TextFile,
+        notes: RecordingNotes,
+        *,
+        is_csv: bool = True,
     ) -> None:
-        self.delimiter, self._notes, self._file = delimiter, notes, text.name
+        self._notes, self._file = notes, text.name
         self._times = time_places(headings)
         # What counts from 0 on tells its unit by the heading alone.
         self._unit = EPOCH_UNITS.get(words_of(headings[self._times[0]])[-1])
@@ -125,7 +145,8 @@ class _Layout:
         read = read_headings(headings)
         if self._device_at is None:
             read = _of_named_devices(read, headings, notes)
-        sample = _ColumnSample(text, read, delimiter, self._device_at)
+        first_rows = [cells for _, cells in islice(rows(RecordingNotes(text.name)), _SAMPLED)]
+        sample = _ColumnSample(first_rows, read, self._device_at)
         # The size of the whole memory never changes.
         read = {at: said for at, said in read.items() if at in sample.varying or not said.is_bare}
         for at, said in read.items():
@@ -134,8 +155,8 @@ class _Layout:
                 ending = "_pct" if said.signal is Signal.GPU_BUSY else "_mib"
                 stated = ",".join([*headings[:at], f"{heading}{ending}", *headings[at + 1 :]])
                 notes.remark(
-                    f"the unit of '{heading}' is not known, it is left out; {_ADD_UNIT}, or state "
-                    f"it with --fields '{stated}'"
+                    f"the unit of '{heading}' is not known, it is left out; {_ADD_UNIT}"
+                    + (f", or state it with --fields '{stated}'" if is_csv else "")
                 )
                 continue
             if said.facts is not None and said.device is not None:
@@ -145,9 +166,10 @@ class _Layout:
             column = CellColumn(at, heading, said.signal, unit)
             columns.setdefault(said.device, []).append(column)
         if texts:
-            notes.remark(f"columns are read by their names: {', '.join(texts.values())}; {_REMEDY}")
+            remedy = _REMEDY if is_csv else _REMEDY_OF_JSON
+            notes.remark(f"columns are read by their names: {', '.join(texts.values())}; {remedy}")
             unread = unread_headings(headings, read)
-            fields = field_names(headings, unread)
+            fields = field_names(headings, unread) if is_csv else ""
             if unread:
                 notes.remark(
                     f"left out: {', '.join(map(repr, unread))}"
@@ -156,29 +178,15 @@ class _Layout:
         self._tables = {device: CellTable(found) for device, found in columns.items()}
         self._order = None
         if None in self._tables and self._device_at is None:
-            rows = sampled_rows(
-                text,
-                self._tables[None],
-                self.time_of,
-                width=len(headings),
-                delimiter=delimiter,
-            )
-            self._order = device_order(rows, text.stated, notes)
+            self._order = device_order(self._sampled(first_rows), text.stated, notes)
 
-    def time_text(self, cells: Sequence[str]) -> str:
-        """Return the time of a row as written, with its date first."""
-        return " ".join(cells[at].strip() for at in self._times)
-
-    def time_of(self, cells: Sequence[str]) -> Nanoseconds:
-        """Return the time of a row; raise `ValueError` for an invalid one."""
-        text = self.time_text(cells)
-        if self._unit is not None:
-            with contextlib.suppress(ValueError):
-                return parse_epoch(text, self._unit)
-        return parse_timestamp(text)
-
-    def rows(self, cells: Sequence[str], time: Nanoseconds, line: int) -> Iterator[RecordingRow]:
+    def rows(self, line: int, cells: Sequence[str]) -> Iterator[RecordingRow]:
         """Yield a row per device, except devices whose own columns are empty."""
+        try:
+            time = self._time_of(cells)
+        except ValueError:
+            self._notes.count("unreadable timestamp", line, self._time_text(cells))
+            return
         node = "" if self._node_at is None else cells[self._node_at].strip()
         for device, table in self._tables.items():
             values, missing = table.read(cells, line, self._notes)
@@ -194,6 +202,26 @@ class _Layout:
                 self._known.add(key)
                 self._notes.learn(key, self._facts.get(named) or self._learned(cells, named))
             yield RecordingRow(time, key, values, missing, self._file)
+
+    def _time_text(self, cells: Sequence[str]) -> str:
+        """Return the time of a row as written, with its date first."""
+        return " ".join(cells[at].strip() for at in self._times)
+
+    def _time_of(self, cells: Sequence[str]) -> Nanoseconds:
+        """Return the time of a row; raise `ValueError` for an invalid one."""
+        text = self._time_text(cells)
+        if self._unit is not None:
+            with contextlib.suppress(ValueError):
+                return parse_epoch(text, self._unit)
+        return parse_timestamp(text)
+
+    def _sampled(self, rows: Iterable[Sequence[str]]) -> Iterator[SampledRow]:
+        """Yield rows without a device for the search of their order."""
+        for cells in rows:
+            with contextlib.suppress(ValueError):
+                time = self._time_of(cells)
+                values, _ = self._tables[None].read(cells, 0, RecordingNotes(self._file))
+                yield SampledRow(time, values)
 
     def _named(self, cells: Sequence[str], time: Nanoseconds, line: int) -> str:
         """Return the device of a row about one."""
@@ -217,18 +245,16 @@ class _ColumnSample:
     """Numbers in the first rows, by which missing units are inferred."""
 
     def __init__(
-        self, text: TextFile, read: Mapping[int, Heading], delimiter: str, device_at: int | None
+        self, rows: Iterable[Sequence[str]], read: Mapping[int, Heading], device_at: int | None
     ) -> None:
         self._values: dict[Signal, list[float]] = {said.signal: [] for said in read.values()}
         self.varying: set[int] = set()
         """Columns whose numbers change on one device."""
         wanted = {at: said for at, said in read.items() if said.unit is None or said.is_bare}
         last: dict[tuple[int, str], float] = {}
-        lines = text.lines(RecordingNotes(text.name)) if wanted else ()
-        for _, line in islice(lines, _SAMPLED):
-            cells = split_csv_line(line, delimiter)
+        for cells in rows if wanted else ():
             for at, said in wanted.items():
-                with contextlib.suppress(ValueError, IndexError):
+                with contextlib.suppress(ValueError):
                     number = float(cells[at].strip().partition(" ")[0].replace(",", "."))
                     if not math.isfinite(number):
                         continue

@@ -19,6 +19,7 @@ from rightsizer.telemetry.recordings.gpustat_json import GPUSTAT_JSON
 from rightsizer.telemetry.recordings.inferred_jobs import inferred_jobs
 from rightsizer.telemetry.recordings.influx import INFLUX
 from rightsizer.telemetry.recordings.jobs import RecordedJobs, stated_jobs
+from rightsizer.telemetry.recordings.json_records import JSON_RECORDS
 from rightsizer.telemetry.recordings.long_table import LONG_TABLE
 from rightsizer.telemetry.recordings.mapped_csv import ColumnMap, load_column_map, mapped_csv
 from rightsizer.telemetry.recordings.named_columns import NAMED_CSV
@@ -26,6 +27,7 @@ from rightsizer.telemetry.recordings.native import NATIVE, NativeFiles
 from rightsizer.telemetry.recordings.nvidia_smi import NVIDIA_SMI_LOG, NVIDIA_SMI_PROCESSES
 from rightsizer.telemetry.recordings.nvidia_smi_dmon import NVIDIA_SMI_DMON
 from rightsizer.telemetry.recordings.nvidia_smi_report import NVIDIA_SMI_REPORT
+from rightsizer.telemetry.recordings.nvidia_smi_table import NVIDIA_SMI_TABLE
 from rightsizer.telemetry.recordings.prometheus_text import PROMETHEUS_JSON, PROMETHEUS_TEXT
 from rightsizer.telemetry.recordings.row import (
     SUMMED,
@@ -48,8 +50,8 @@ from rightsizer.telemetry.recordings.unnamed_devices import NOTHING_STATED, Stat
 
 FORMATS: Final[tuple[RecordingFormat, ...]] = (
     *(NATIVE, DCGMI_DMON, NVIDIA_SMI_DMON, NVIDIA_SMI_REPORT, PROMETHEUS_JSON, GPUSTAT_JSON),
-    *(SYSTEM_METRICS_JSON, INFLUX, PROMETHEUS_TEXT, NVIDIA_SMI_PROCESSES, LONG_TABLE, NAMED_CSV),
-    *(NVIDIA_SMI_LOG, SIGNAL_CSV),
+    *(SYSTEM_METRICS_JSON, INFLUX, PROMETHEUS_TEXT, NVIDIA_SMI_PROCESSES, NVIDIA_SMI_TABLE),
+    *(JSON_RECORDS, LONG_TABLE, NAMED_CSV, NVIDIA_SMI_LOG, SIGNAL_CSV),
 )
 """In order of detection."""
 

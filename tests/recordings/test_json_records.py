@@ -1,0 +1,88 @@
+"""JSON that scripts log, whose keys name what their values are."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rightsizer.model.errors import RecordingError
+from rightsizer.model.signal import Signal
+
+Replays = Callable[..., Any]
+Writes = Callable[..., Path]
+
+START = 1714550400
+
+
+def flat(at: int) -> dict[str, Any]:
+    """A record of one GPU."""
+    return {"timestamp": START + at, "gpu_index": 1, "gpu_util": 90, "gpu_mem_used_mb": 1024}
+
+
+def of_gpus(at: int) -> dict[str, Any]:
+    """A record with a list of GPUs, without their numbers."""
+    idle = {"utilization_pct": 0, "memory": {"used_mb": 1}}
+    busy = {"utilization_pct": 90, "memory": {"used_mb": 1024}}
+    return {"ts": f"2024-05-01T08:00:0{at}Z", "loss": None, "gpus": [idle, busy]}
+
+
+def by_number(at: int) -> dict[str, Any]:
+    """A record with an object for each GPU, by its number."""
+    gpus = {"0": {"util": 0, "mem_used": 4}, "1": {"util": 90, "mem_used": 1024}}
+    return {"system": {"time": START + at}, "gpu": gpus}
+
+
+@pytest.mark.parametrize("record", [flat, of_gpus, by_number])
+@pytest.mark.parametrize(
+    "text",
+    [
+        lambda records: "\n".join(map(json.dumps, records)),
+        json.dumps,
+        lambda records: json.dumps({"name": "run", "samples": records}, indent=1),
+        lambda records: "\n".join(json.dumps({"data": each, "level": "info"}) for each in records),
+    ],
+    ids=["lines", "list", "document", "within"],
+)
+def test_keys_tell_what_values_are(
+    replay: Replays,
+    write: Writes,
+    record: Callable[[int], dict[str, Any]],
+    text: Callable[[Any], str],
+) -> None:
+    """A record a line, or in a list; outer keys count where they are about a GPU."""
+    played = replay(write(text([record(at) for at in range(4)]) + "\n", "log.json"))
+    assert played.values("index:1", Signal.GPU_BUSY) == [0.9] * 4
+    assert played.values("index:1", Signal.MEMORY_USED_BYTES) == [2.0**30] * 4
+    assert played.source.interval == 10**9
+    assert "write it as CSV" in played.warnings
+
+
+def test_other_events_are_passed_over(replay: Replays, write: Writes) -> None:
+    """Null is a missing value; a torn line is counted."""
+    lines = [
+        {"event": "start", "argv": ["x"]},
+        flat(0),
+        {"timestamp": START + 1, "loss": 0.5},
+        flat(2) | {"gpu_util": None},
+        flat(3),
+    ]
+    path = write("\n".join(map(json.dumps, lines)) + '\n{"timestamp": 17145', "log.json")
+    played = replay(path)
+    assert played.values("index:1", Signal.GPU_BUSY) == [0.9, None, 0.9]
+    assert "damaged or torn JSON" in played.warnings
+
+
+def test_json_without_gpus_is_refused(replay: Replays, write: Writes) -> None:
+    """The host's load is no GPU's."""
+    record = {"timestamp": START, "cpu": {"util": 90}, "util": 3}
+    with pytest.raises(RecordingError, match="write it as CSV with the columns"):
+        replay(write(json.dumps(record), "log.json"))
+
+
+def test_deep_objects_are_no_crash(replay: Replays, write: Writes) -> None:
+    """They are counted; the others are read."""
+    deep = '{"a":' * 600 + json.dumps(flat(1)) + "}" * 600
+    played = replay(write("\n".join((json.dumps(flat(0)), deep, json.dumps(flat(2)), ""))))
+    assert 2 <= len(played.values("index:1", Signal.GPU_BUSY)) <= 3
