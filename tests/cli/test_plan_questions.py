@@ -12,7 +12,7 @@ import pytest
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.prices_file import built_in_prices
 from rightsizer.cli import plan as plan_command
-from rightsizer.planner.figures import number, priced, range_text
+from rightsizer.planner.display import number, priced, range_text
 from rightsizer.planner.plan_file import plan_of_flags
 from rightsizer.planner.planner import GpuPlan, Planner, plan_answers
 from rightsizer.sizing.requirement import ModelTask

@@ -108,11 +108,11 @@ def test_a_target_that_lacks_the_format_says_so_alone(
             "profile.yaml:2:10: shares.sm_active: must be from 0 to 1 (got 87)",
         ),
         ("gpu: H100-SXM5-80GB\nshares: {}", "to: is required: GPUs or MIG slices"),
-        ("gpu: L4\nto: L40S\nprecision: {from: fp9}", "must be one of fp32, tf32, bf16"),
+        ("gpu: L4\nto: L40S\nprecision: {from: fp9}", "precision.from: 'fp9' is not known; "),
         ("gpu: L4\nto: 'A30:5g'", "profile.yaml:2:1: to: 'A30:5g': A30 has no MIG profile '5g'"),
         ("gpu: L9000\nto: L4", "profile.yaml:1:1: gpu: board 'L9000' is not in the catalogue"),
         ("", "is empty; 'rightsizer project --help' shows what it takes"),
-        ("a: [", "correct the YAML or JSON"),
+        ("a: [", "look at the indentation, quotes and brackets"),
         ("- 1\n", ""),
     ],
 )
@@ -135,7 +135,7 @@ def test_a_file_that_is_not_there_is_named(
 ) -> None:
     """With the remedy."""
     assert main(["project", str(tmp_path / "none.yaml")]) == 1
-    assert "none.yaml: cannot be read: no such file" in capsys.readouterr().err
+    assert "none.yaml: there is no such file; check the path" in capsys.readouterr().err
 
 
 def test_people_get_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ from rightsizer.catalogue.board import Board, FactOrigin, MigProfile, OriginKind
 from rightsizer.catalogue.board_parser import read_board
 from rightsizer.config.row import Faults, Row
 from rightsizer.io.near import near_words
-from rightsizer.io.yaml import Document, YamlError, load_yaml
+from rightsizer.io.yaml import Document, YamlError, load_yaml, yaml_text
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.errors import ConfigurationError, UsageError
 from rightsizer.model.frozen import dataclass, replace
@@ -271,14 +271,7 @@ def read_catalogue(file: Path | None) -> Catalogue:
 def read_document(file: Path) -> Document:
     """Load a YAML file; raise `ConfigurationError` if unreadable."""
     try:
-        return load_yaml(file.read_text(encoding="utf-8-sig"), str(file))
-    except FileNotFoundError:
-        raise ConfigurationError(f"{file}: there is no such file; check the path") from None
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise ConfigurationError(f"{file}: cannot be read: {reason}; check the path") from None
-    except UnicodeDecodeError:
-        raise ConfigurationError(f"{file}:1:1: is not UTF-8; save it as UTF-8") from None
+        return load_yaml(yaml_text(file), str(file))
     except YamlError as error:
         raise ConfigurationError(str(error)) from None
 

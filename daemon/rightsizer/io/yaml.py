@@ -32,7 +32,7 @@ class Place:
 
 
 class YamlError(ValueError):
-    """Invalid YAML; the message starts with `name:line:column`."""
+    """Invalid YAML, or an unreadable file; the message starts with its name and place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,25 @@ class _Dumper(yaml.SafeDumper):
 
 
 _Dumper.add_representer(str, _Dumper.represent_text)
+
+
+def yaml_text(file: pathlib.Path) -> str:
+    """Read the text of a YAML or JSON file.
+
+    Raises:
+        YamlError: the file cannot be read; with the remedy.
+    """
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise YamlError(f"{file}: there is no such file; check the path") from None
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise YamlError(f"{file}: cannot be read: {reason}; check the path") from None
+    except UnicodeDecodeError:
+        raise YamlError(f"{file}:1:1: is not UTF-8; save it as UTF-8") from None
+    # JSON may be indented by tabs, which YAML refuses; its texts contain none.
+    return text.replace("\t", " ") if text.lstrip()[:1] in {"{", "["} else text
 
 
 def load_yaml(text: str, name: str) -> Document:

@@ -7,11 +7,11 @@ from rightsizer.catalogue.board import Board, OriginKind, Precision
 from rightsizer.catalogue.prices import Price, Prices
 from rightsizer.io.terminal import aligned
 from rightsizer.model.units import GIB
-from rightsizer.planner.figures import NOTHING, SourceNotes, short_number, words_of
+from rightsizer.planner.display import NOTHING, SourceNotes, labels_of, short_number
 
 _TERMS: Final = {1: "reserved for 1 year", 3: "reserved for 3 years"}
-_PEAKS: Final = {Precision(each): words for each, words in words_of("peak").items()}
-_EFFICIENCIES: Final = words_of("efficiency")
+_PEAKS: Final = {Precision(each): words for each, words in labels_of("peak").items()}
+_EFFICIENCIES: Final = labels_of("efficiency")
 _Line = tuple[str, str, str]
 """Label, figure, and its name in the catalogue's file."""
 _HEADER: Final = (

@@ -13,7 +13,7 @@ from rightsizer.planner.candidate import (
     PriceOffer,
     rejected,
 )
-from rightsizer.planner.figures import (
+from rightsizer.planner.display import (
     BILLING_TERMS,
     NOTHING,
     SourceNotes,

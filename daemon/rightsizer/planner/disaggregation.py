@@ -8,7 +8,7 @@ from rightsizer.catalogue.board import Board
 from rightsizer.model.frozen import replace
 from rightsizer.planner.alternatives import Alternative
 from rightsizer.planner.candidate import PlanCandidate
-from rightsizer.planner.figures import dollars
+from rightsizer.planner.display import dollars
 from rightsizer.planner.search import Search
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.requirement import Requirement

@@ -8,7 +8,7 @@ from rightsizer.config.row import Row, shown
 from rightsizer.io.near import hint
 from rightsizer.model.errors import RequirementError
 from rightsizer.model.frozen import dataclass
-from rightsizer.planner.figures import words_of
+from rightsizer.planner.aliases import aliases_of
 from rightsizer.sizing.models import Model, Transformer
 from rightsizer.sizing.requirement import (
     RequestLoad,
@@ -33,14 +33,14 @@ _RATES: Final[Mapping[str, frozenset[WorkUnit]]] = {
     _STREAMS: frozenset({WorkUnit.AUDIO_SECONDS}),
 }
 """Units of rates, and the units of work of the models that support them."""
-SPELLINGS: Final[Mapping[str, str]] = {**{key: key for key in _RATES}, **words_of("load")}
+SPELLINGS: Final[Mapping[str, str]] = {**{key: key for key in _RATES}, **aliases_of("load")}
 """Field of a load for each key; rates keep their names."""
 _PERIOD: Final = re.compile(r"(.*[^\s/])\s*/\s*(s|min|h|day)")
 """`600/min`."""
 _PERIOD_SECONDS: Final = {"s": 1.0, "min": 60.0, "h": 3600.0, "day": 86400.0}
 LOAD_WORDS: Final = tuple(SPELLINGS)
 """All keys of a load; each may also be beside the model, as on the command line."""
-_MEANT: Final = words_of("key")
+_MEANT: Final = aliases_of("key")
 """Names in other tools for keys of a plan."""
 _MILLISECONDS: Final = ("ttft_ms", "tpot_ms", "latency_ms")
 _CLOSED: Final = -1.0

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rightsizer.model.units import GIB
-from rightsizer.planner.figures import BILLING_TERMS, DOUBTED, MEMORY_PARTS
+from rightsizer.planner.display import BILLING_TERMS, DOUBTED, MEMORY_PARTS
 from rightsizer.report import figures
 from rightsizer.report.charts import box, figure
 from rightsizer.report.figures import dollars, number

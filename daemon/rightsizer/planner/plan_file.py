@@ -11,15 +11,10 @@ from rightsizer.config.row import Row, shown
 from rightsizer.io.yaml import Document
 from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.model.frozen import dataclass, replace
-from rightsizer.planner.figures import words_of
+from rightsizer.planner.aliases import aliases_of
+from rightsizer.planner.dataclass_row import read_choice, read_fields
 from rightsizer.planner.load_row import LOAD_WORDS, SPELLINGS, read_load, unknown_hint
-from rightsizer.planner.plan_model import (
-    READING,
-    read_choice,
-    read_fields,
-    read_model_row,
-    reading_alone,
-)
+from rightsizer.planner.plan_model import READING, read_model_row, reading_alone
 from rightsizer.planner.question_file import FileQuestion, read_questions
 from rightsizer.sizing.engine import ENGINES, ServingEngine
 from rightsizer.sizing.models import (
@@ -53,11 +48,11 @@ _TRAIN: Final = {
     "lora": ModelTask.FINETUNE_LORA,
     "qlora": ModelTask.FINETUNE_QLORA,
 }
-_FORMATS: Final = words_of("format")
+_FORMATS: Final = aliases_of("format")
 """Names of formats in engines."""
-_CLOUDS: Final = words_of("cloud")
+_CLOUDS: Final = aliases_of("cloud")
 """Common names of clouds."""
-_FRAMEWORKS: Final = words_of("framework")
+_FRAMEWORKS: Final = aliases_of("framework")
 """Other names of training frameworks."""
 _LAYOUT: Final = re.compile(r"(tp|pp|dp|ep)[ =:]*([1-9]\d{0,3})[ ,]*")
 """`tp4 pp2`: GPUs of tensor, pipeline, data and expert parallelism, as engines name them."""

@@ -9,7 +9,8 @@ from rightsizer.io.terminal import aligned, counted, wrapped
 from rightsizer.model.errors import ProfileError, RequirementError, RightsizerError
 from rightsizer.model.frozen import asdict, dataclass, fields
 from rightsizer.model.units import percent_text
-from rightsizer.planner.figures import words_of
+from rightsizer.planner.dataclass_row import read_choice
+from rightsizer.planner.display import labels_of
 from rightsizer.planner.question_file import FileQuestion
 from rightsizer.sizing.place import GpuPlace, find_place
 from rightsizer.sizing.projection import Projection, project
@@ -29,7 +30,7 @@ _LEAST_CLOCK: Final = 0.01
 ReadRun: TypeAlias = Callable[[tuple[str, ...]], ProfiledRun | None]
 """Reads the profiler files named in a question, or else those of the command line; returns `None`
 without any."""
-_PARTS: Final = words_of("time")
+_PARTS: Final = labels_of("time")
 _DIGITS: Final = 6
 _LEAST: Final = 0.005
 _HEADER: Final = ("target", "time", "from", "to", "fits", "bottleneck", "SM", "tensor", "DRAM")
@@ -68,7 +69,7 @@ def answer_question(
     shares = UsageShares(
         **{share: shares_row.number(share, least[share], 1.0) for share in _SHARES}
     )
-    runs, will_run = _format(precision, "from"), _format(precision, "to")
+    runs, will_run = (read_choice(precision, end, ComputeFormat) for end in ("from", "to"))
     memory = row.number("memory_bytes", 0.0, _MOST_BYTES)
     names = [key for name in _names(row, "to") for key in _members(name, catalogue)]
     if not names and not row.values.get("to"):
@@ -134,17 +135,6 @@ def _gpu(row: Row, run: ProfiledRun | None) -> str:
         row.fault("gpu", f"is required: the profile names {named}")
         return ""
     return run.board.key
-
-
-def _format(row: Row, key: str) -> ComputeFormat | None:
-    value = row.values.get(key)
-    if value is None:
-        return None
-    known = [str(each) for each in ComputeFormat]
-    if isinstance(value, str) and value.lower() in known:
-        return ComputeFormat(value.lower())
-    row.fault(key, f"must be one of {', '.join(known)} (got {value!r})")
-    return None
 
 
 def _names(row: Row, key: str) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
 from rightsizer.config.row import Faults, Row
-from rightsizer.io.yaml import Document, YamlError, load_yaml_documents
+from rightsizer.io.yaml import Document, YamlError, load_yaml_documents, yaml_text
 from rightsizer.model.errors import ConfigurationError, RequirementError, RightsizerError
 from rightsizer.model.frozen import dataclass, replace
 
@@ -18,17 +18,9 @@ _Answer = TypeVar("_Answer")
 
 def _documents(file: Path, remedy: str) -> list[Document]:
     try:
-        text = file.read_text(encoding="utf-8-sig")
-        # JSON may be indented by tabs, which YAML refuses; its texts contain none.
-        plain = text.replace("\t", " ") if text.lstrip()[:1] in {"{", "["} else text
-        documents = load_yaml_documents(plain, str(file))
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise RequirementError(f"{file}: cannot be read: {reason}; check the path") from None
-    except UnicodeDecodeError:
-        raise RequirementError(f"{file}:1:1: is not UTF-8; save it as UTF-8") from None
+        documents = load_yaml_documents(yaml_text(file), str(file))
     except YamlError as error:
-        raise RequirementError(f"{error}; correct the YAML or JSON") from None
+        raise RequirementError(str(error)) from None
     filled = [each for each in documents if each.data is not None]
     if not filled:
         raise RequirementError(f"{file}: is empty; {remedy}")

@@ -9,7 +9,7 @@ from rightsizer.catalogue.board import Board
 from rightsizer.model.frozen import replace
 from rightsizer.model.units import percent_text
 from rightsizer.planner.candidate import CandidateFilter, PredictedRate, Rejection
-from rightsizer.planner.figures import number
+from rightsizer.planner.display import number
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.queueing import equally_likely, met_probability

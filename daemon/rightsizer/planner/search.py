@@ -18,7 +18,7 @@ from rightsizer.planner.candidate import (
     Rejection,
     preference,
 )
-from rightsizer.planner.figures import dollars
+from rightsizer.planner.display import dollars
 from rightsizer.planner.rates import (
     expected_cost_ratio,
     is_load_kept,

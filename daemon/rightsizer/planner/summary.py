@@ -13,7 +13,7 @@ from rightsizer.io.terminal import counted, wrapped
 from rightsizer.model.frozen import dataclass
 from rightsizer.planner.candidate import PlanCandidate, rejected
 from rightsizer.planner.cost_text import growth_verdict, rejected_title
-from rightsizer.planner.figures import DOUBTED, dollars, number, percent, priced
+from rightsizer.planner.display import DOUBTED, dollars, number, percent, priced
 from rightsizer.planner.planner import GpuPlan
 from rightsizer.planner.text import (
     STARRED,

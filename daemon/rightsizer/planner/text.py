@@ -10,7 +10,7 @@ from rightsizer.io.terminal import aligned, counted, wrapped
 from rightsizer.model.units import GIB, percent_text
 from rightsizer.planner.candidate import PlanCandidate
 from rightsizer.planner.cost_text import costs_lines, growth_lines, rejection_lines
-from rightsizer.planner.figures import (
+from rightsizer.planner.display import (
     MEMORY_PARTS,
     NOTHING,
     dollars,

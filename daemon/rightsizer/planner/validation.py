@@ -7,7 +7,7 @@ from typing import Final
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import GIB
 from rightsizer.planner.candidate import PlanCandidate
-from rightsizer.planner.figures import number
+from rightsizer.planner.display import number
 from rightsizer.sizing.requirement import Requirement
 
 _ABOVE: Final = 1.25

@@ -10,7 +10,7 @@ from rightsizer.io.near import near_words
 from rightsizer.io.yaml import load_beside
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.table import table_rows
-from rightsizer.planner.figures import words_of
+from rightsizer.planner.aliases import aliases_of
 from rightsizer.sizing.parameters import NumberFormat
 
 _MARKS: Final = re.compile(r"[^a-z0-9.+]+")
@@ -172,7 +172,7 @@ def is_closed(name: str) -> bool:
 def _formats() -> Mapping[str, NumberFormat]:
     """Return the formats of weights, by the last words of names."""
     own = {str(each): each for each in NumberFormat}
-    named = own | {word: own[kept] for word, kept in words_of("format").items()}
+    named = own | {word: own[kept] for word, kept in aliases_of("format").items()}
     return {_key(word): kept for word, kept in named.items()}
 
 

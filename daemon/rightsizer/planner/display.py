@@ -1,4 +1,4 @@
-"""Figures of plans and boards for display: significant digits, units, notes on sources."""
+"""Display of plans and boards: labels, significant digits, units, notes on sources."""
 
 import math
 from typing import Final
@@ -10,16 +10,16 @@ from rightsizer.sizing.estimate import EstimateInterval
 NOTHING: Final = "-"
 
 
-def words_of(subject: str) -> dict[str, str]:
-    """Return display names for the parts of something, or names for other names, by `words.csv`."""
-    rows = table_rows(__file__, "words.csv")
-    return {row["part"]: row["words"] for row in rows if row["subject"] == subject}
+def labels_of(subject: str) -> dict[str, str]:
+    """Return the labels of the parts of something, by `labels.csv`."""
+    rows = table_rows(__file__, "labels.csv")
+    return {row["part"]: row["label"] for row in rows if row["subject"] == subject}
 
 
 DOUBTED: Final = 0.9
 """Probability of being in time below which it is shown."""
-MEMORY_PARTS: Final = words_of("memory")
-BILLING_TERMS: Final = words_of("billing")
+MEMORY_PARTS: Final = labels_of("memory")
+BILLING_TERMS: Final = labels_of("billing")
 _THREE_DIGITS: Final = 100
 _CENTS: Final = 0.1
 _WHOLE_DOLLARS: Final = 1000
