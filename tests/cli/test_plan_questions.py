@@ -12,7 +12,7 @@ import pytest
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.prices_file import built_in_prices
 from rightsizer.cli import plan as plan_command
-from rightsizer.planner.display import number, priced, range_text
+from rightsizer.planner.display import large, number, priced, range_text
 from rightsizer.planner.plan_file import plan_of_flags
 from rightsizer.planner.planner import GpuPlan, Planner, plan_answers
 from rightsizer.sizing.requirement import ModelTask
@@ -127,3 +127,12 @@ def test_answer_is_of_the_size_that_people_run(question: str, fewest: int, most:
 
     assert best is not None
     assert fewest <= best.count <= most
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(70.6e9, "70.6 billion"), (999.4e9, "999 billion"), (999.7e9, "1 trillion"), (12.0, "12")],
+)
+def test_large_numbers_have_the_word_of_their_rounded_figure(value: float, text: str) -> None:
+    """Never a thousand billions."""
+    assert large(value) == text

@@ -25,13 +25,15 @@ _CENTS: Final = 0.1
 _WHOLE_DOLLARS: Final = 1000
 _WORDS: Final = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 _SCALES: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+_ROUNDED: Final = 0.9995
+"""Share of a unit that three digits show as a whole one."""
 _WHOLE_WITHIN: Final = 0.05
 _NEARLY_ALL: Final = 0.999
 
 
 def large(value: float) -> str:
-    """`70.6 billion`."""
-    size, word = next((each for each in _WORDS if value >= each[0]), (1.0, ""))
+    """`70.6 billion`, with the word of the rounded figure."""
+    size, word = next((each for each in _WORDS if value >= each[0] * _ROUNDED), (1.0, ""))
     return f"{number(value / size)} {word}".strip()
 
 

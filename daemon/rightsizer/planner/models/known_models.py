@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final
@@ -44,6 +45,8 @@ _RESPELLED: Final = (
     (r"[-_ :](?:instruct|chat|it|hf)(?=[-_ :])", ""),
 )
 """Looser spellings, each tried after those before it: 3-1 for 3.1, llama-v3, tags of weights."""
+_ACTIVE: Final = re.compile(r"-A[\d.]+B\b")
+"""Parameters at work for a token, which a name may leave out where that is not ambiguous."""
 _NAMED: Final = 3
 _LIKENESS: Final = 0.65
 
@@ -180,7 +183,10 @@ def _formats() -> Mapping[str, NumberFormat]:
 def _rows() -> Mapping[str, Mapping[str, str]]:
     rows = table_rows(__file__, "known_models.csv")
     others = {_key(name): row for row in rows for name in row["also"].split()}
-    return others | {_key(row["name"]): row for row in rows}
+    named = others | {_key(row["name"]): row for row in rows}
+    short = [(_key(_ACTIVE.sub("", row["name"])), row) for row in rows]
+    counts = Counter(key for key, _ in short)
+    return {key: row for key, row in short if counts[key] == 1} | named
 
 
 def _key(name: str) -> str:
