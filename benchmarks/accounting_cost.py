@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from benchmarks.month_history import SCENARIO, one_day
 from benchmarks.options import Options
-from benchmarks.past import SCENARIO, one_day
 from measured import Figure, quantile
 from rightsizer.accounting.service import NodeAccounts
 from rightsizer.advice.storage import Storage
@@ -16,8 +16,6 @@ from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.simulator.source import DEFAULT_START, SimulatedSource
-
-__all__ = ["measure"]
 
 _SNAPSHOTS: Final = 600
 

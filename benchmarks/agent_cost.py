@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Final
 
 from agent_process import AgentProcess, agent_process, eventually
+from benchmarks.month_history import SCENARIO, fill
 from benchmarks.options import Options
-from benchmarks.past import SCENARIO, fill
 from benchmarks.process import cpu_seconds, memory_mebibytes
 from benchmarks.simulator_cost import simulator_cost
 from measured import Figure
-
-__all__ = ["measure"]
 
 _MOST_MEBIBYTES: Final = 45.0
 _MOST_CPU_PERCENT: Final = 0.6
@@ -51,7 +49,7 @@ def measure(options: Options) -> Iterator[Figure]:
 
 
 def _after_thirty_days(simulator_mebibytes: float) -> Iterator[Figure]:
-    """What a full history makes of it, then a configuration, a recommender and a page as well."""
+    """Cost with a full history, then with a configuration, a recommender and a page too."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         fill(folder / "history.db", _DAYS)

@@ -5,8 +5,6 @@ from typing import Any, Final, Self
 
 import pynvml
 
-__all__ = ["BareBindings"]
-
 _FIELDS: Final = (pynvml.NVML_FI_DEV_MEMORY_TEMP,)
 _METRICS: Final = (
     pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL,

@@ -19,8 +19,6 @@ from estate.truth import Metrics
 from evaluation.fleet import DAYS, START, STORES, sources_of
 from measured import Figure
 
-__all__ = ["KINDS", "NOON", "measure", "run_fleet"]
-
 _SIZES: Final = (1_000, 10_000)
 _HUGE: Final = 100_000
 """Too many to be read within a benchmark; what they would take follows from the slope."""
@@ -82,7 +80,7 @@ def measure(_: Options) -> Iterator[Figure]:
 
 
 def _huge(metrics: str, first: Mapping[int, _FleetRun]) -> Iterator[Figure]:
-    """What a first look at very many would take, by the slope between the sizes."""
+    """Cost of a first run over a huge fleet, extrapolated by the slope between the sizes."""
     few, many = _SIZES
 
     def at_slope(of: Callable[[_FleetRun], float]) -> float:

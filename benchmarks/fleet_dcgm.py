@@ -1,11 +1,9 @@
-"""What a store on loopback answers where dcgm-exporters alone are scraped, every thirty seconds."""
+"""Answers of a store on loopback that scrapes dcgm-exporters alone, every thirty seconds."""
 
 import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
-
-__all__ = ["instants", "ranges"]
 
 _NAMES: Final = re.compile(r"DCGM_FI_[A-Z_0-9]+")
 _RECORDED: Final = re.compile(r"uuid(?:_pod)?:(DCGM_FI_[A-Z_0-9]+):[a-z0-9]+")

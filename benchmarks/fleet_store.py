@@ -1,4 +1,4 @@
-"""A store on loopback with as many GPUs as it is told, which answers in the true shape, quickly.
+"""Fast store on loopback with a given number of GPUs, and answers of the real shape.
 
 It keeps nothing: each answer is put together from pieces of text that were made once. What that
 takes is counted, so that a benchmark can tell the store's work from its client's. It knows the
@@ -23,8 +23,6 @@ from urllib.parse import parse_qs, urlsplit
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks import fleet_dcgm
-
-__all__ = ["Estate", "answer", "main"]
 
 _UUIDS: Final = re.compile(r'(?:uuid|UUID)=~?"([^"]+)"')
 _SPREAD: Final = 2654435761
@@ -221,7 +219,7 @@ def _known(part: str) -> str | None:
 
 
 def _labels(part: str, name: str, number: int) -> Iterator[str]:
-    """What tells a device's series apart, as JSON after the device."""
+    """Labels of a device's series beside the device, as JSON."""
     if name == "rightsizer_device_info":
         yield _facts(number)
         return
@@ -267,7 +265,7 @@ def _values(  # noqa: PLR0913, PLR0917 # What tells series apart.
 
 
 def _part(name: str, moment: int, place: int, places: int) -> float:
-    """What a stretch has of the most there can be; those of one device sum to all of it."""
+    """Share of an interval; those of one device sum to 1."""
     if name in ("rightsizer_workload_share_ratio", "rightsizer_energy_joules_total"):
         return 1.0
     first = 0.2 + 0.05 * (moment * 7 % 11)

@@ -7,15 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from benchmarks.month_history import fill
 from benchmarks.options import Options
-from benchmarks.past import fill
 from measured import Figure, quantile
 from rightsizer.accounting.service import NodeAccounts
 from rightsizer.advice.storage import Storage
 from rightsizer.cli.export import ExportQuery, export_rows
 from rightsizer.report.export import EXPORT_FORMATS
-
-__all__ = ["measure"]
 
 _DAYS: Final = 14
 _MEGABYTE: Final = 1e6

@@ -13,8 +13,6 @@ from host_tree import HostTree
 from measured import Figure, quantile
 from rightsizer.model.topology import Bridge, Placement
 
-__all__ = ["measure"]
-
 _PROCESSES: Final = 500
 _GPUS: Final = 8
 _PODS: Final = 110

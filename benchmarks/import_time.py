@@ -10,8 +10,6 @@ from agent_process import RIGHTSIZER
 from benchmarks.options import Options
 from measured import Figure, quantile
 
-__all__ = ["measure"]
-
 _RUNS: Final = 9
 
 

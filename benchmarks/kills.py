@@ -9,8 +9,6 @@ from benchmarks.options import Options
 from killed_agents import FLUSH_SECONDS, Killed, kill_agents
 from measured import Figure
 
-__all__ = ["measure"]
-
 _KILLS: Final = 200
 _AT_ONCE: Final = 20
 _JITTER_SECONDS: Final = 0.1

@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-__all__ = ["Options"]
-
 
 @dataclass(frozen=True, slots=True)
 class Options:

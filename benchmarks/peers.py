@@ -15,8 +15,6 @@ from benchmarks.options import Options
 from benchmarks.process import cpu_seconds, memory_mebibytes
 from measured import Figure, quantile
 
-__all__ = ["measure"]
-
 _SCRAPES: Final = 50
 
 

@@ -11,8 +11,6 @@ from measured import Figure
 from placement_nodes import PlacementNode, cube_mesh, mig_node, two_trays
 from rightsizer.broker.lease import GpuRequest
 
-__all__ = ["measure"]
-
 _RUNS: Final = 9
 _MOST_MILLISECONDS: Final = 50.0
 

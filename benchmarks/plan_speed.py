@@ -13,8 +13,6 @@ from rightsizer.planner.planner import Planner
 from rightsizer.planner.transformer_shape import TransformerDescription, completed_shape
 from rightsizer.sizing.requirement import ModelTask, RequestLoad, Requirement, Training
 
-__all__ = ["measure"]
-
 _RUNS: Final = 9
 _MOST_MILLISECONDS: Final = 300.0
 _LARGE: Final = completed_shape(

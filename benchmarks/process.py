@@ -4,8 +4,6 @@ import os
 from pathlib import Path
 from typing import Final
 
-__all__ = ["cpu_seconds", "memory_mebibytes"]
-
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _USER_TIME: Final = 11
 """Of the fields after the command's name (proc_pid_stat(5))."""
@@ -19,7 +17,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def memory_mebibytes(pid: int | str = "self", key: str = "VmRSS") -> float:
-    """Memory of a process: `VmRSS` for now, `VmHWM` for the most there ever was."""
+    """Memory of a process: `VmRSS` now, `VmHWM` at its peak."""
     for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():
         if line.startswith(f"{key}:"):
             return int(line.split()[1]) / 1024

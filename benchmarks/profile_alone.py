@@ -1,4 +1,4 @@
-"""A program that reads one profile and says how long that took and what memory at most.
+"""Program that reads one profile, and prints its CPU time and peak memory.
 
 With `hta` as its second argument, HolisticTraceAnalysis reads it in place of Rightsizer.
 """

@@ -13,8 +13,6 @@ from profile_mlperf import detail
 from profile_nsight import details_page
 from profile_xplane import length_field, number_field, varint
 
-__all__ = ["WRITERS", "Writer"]
-
 _PERIOD: Final = 10_000
 """Nanoseconds from one kernel's start to the next one's."""
 _STEP: Final = 2000
@@ -213,7 +211,7 @@ def _nsight_compute(path: Path, size: float) -> None:
 
 
 def _xplane(path: Path, size: float) -> None:
-    """A GPU's stream and what was derived of it, and beside each launch a dozen host events.
+    """GPU's stream with its derived lines, and a dozen host events per launch.
 
     Real ones have more of them yet for a kernel. What holds events begins with its length, so that
     the longest line is written by itself first.
@@ -300,7 +298,7 @@ def _thread_events(number: int) -> bytes:
 
 
 def _mlperf(path: Path, size: float) -> None:
-    """A detail log of the load generator, most of whose lines are the queries that it issued."""
+    """Detail log of the load generator, mostly of issued queries."""
     with path.open("w", encoding="utf-8") as file:
         written = file.write(detail({"result_samples_per_second": 3590.46}))
         line = detail({"generated_query_duration": 600_000}).splitlines(keepends=True)[-1]

@@ -14,8 +14,6 @@ from benchmarks.profile_files import WRITERS, Writer
 from measured import Figure
 from profiler_environment import Absent, environment
 
-__all__ = ["measure"]
-
 _ALONE: Final = Path(__file__).parent / "profile_alone.py"
 _SIZES: Final = 2.0
 """Times as long as the log of the replay."""

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+from benchmarks.month_history import one_day
 from benchmarks.options import Options
-from benchmarks.past import one_day
 from cases import moved
 from measured import Figure, quantile
 from rightsizer.accounting.service import AccountingService, NodeAccounts
@@ -17,8 +17,6 @@ from rightsizer.advice.service import Recommender
 from rightsizer.io.clock import FastClock
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.window import Window
-
-__all__ = ["measure", "thirty_days"]
 
 _DAY: Final = 86400 * NANOSECONDS_PER_SECOND
 _DAYS: Final = 30

@@ -19,8 +19,6 @@ from rightsizer.model.units import NANOSECONDS_PER_SECOND
 from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.simulator.source import DEFAULT_START, SimulatedSource
 
-__all__ = ["measure"]
-
 _OPEN_METRICS: Final = "application/openmetrics-text; version=1.0.0"
 _TICKS: Final = 100
 _DAY: Final = 86400 * NANOSECONDS_PER_SECOND

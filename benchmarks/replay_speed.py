@@ -15,8 +15,6 @@ from benchmarks.options import Options
 from benchmarks.process import memory_mebibytes
 from measured import Figure
 
-__all__ = ["measure"]
-
 _GPUS: Final = 8
 _LOOK_SECONDS: Final = 0.02
 _MOST_MEBIBYTES: Final = 100e6 / 2**20
@@ -90,7 +88,7 @@ def _replay(arguments: Sequence[str], answer: Path) -> tuple[float, float]:
 
 
 def _most_mebibytes(process: subprocess.Popen[bytes]) -> float:
-    """The most memory that it ever had, until it ends.
+    """Peak memory of a process, once it has ended.
 
     What `wait4` tells of a child is at least what its parent had when it started the child.
     """

@@ -23,8 +23,6 @@ from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.exposition.settings import MetricsSettings
 from rightsizer.io.yaml import load_yaml
 
-__all__ = ["measure"]
-
 _RULES: Final = Path(__file__).parents[1] / "config" / "prometheus" / "rules.yaml"
 _SIZES: Final = (125, 1_000)
 """Nodes of eight GPUs."""
@@ -90,7 +88,7 @@ def measure(_: Options) -> Iterator[Figure]:
 
 
 def _page() -> Sequence[_Series]:
-    """What an agent exports of one node."""
+    """Exported page of one node."""
     node = simulated_node()
     node.tick()
     exposition = MetricsExposition(
@@ -121,7 +119,7 @@ def _evaluated(
 
 
 def _alone(folder: Path, group: Mapping[str, Any], begin: int) -> float:
-    """A group's time at a server of its own, while the samples are as fresh as scrapes are.
+    """Time of a group on its own server, with samples as fresh as scrapes.
 
     What it records is removed, and what the store has is the same for the next.
     """

@@ -81,7 +81,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def lists(figures: Sequence[Figure]) -> str:
-    """Those that a reader decides by, and the others as rows."""
+    """Figures that a reader decides by, and the others as rows."""
     others = [figure for figure in figures if figure.is_row and figure.is_met]
     shown = listed(figure for figure in figures if figure not in others)
     return f"{shown}\n{as_rows(listed(others))}" if others else shown

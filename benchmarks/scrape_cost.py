@@ -24,8 +24,6 @@ from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.simulator.source import DEFAULT_START, SimulatedSource
 from rightsizer.web.server import WebServer
 
-__all__ = ["measure", "simulated_node"]
-
 _SCRAPES: Final = 500
 _MOST_AGAIN_MILLISECONDS: Final = 1.0
 _MOST_MILLISECONDS: Final[Mapping[str, float]] = {

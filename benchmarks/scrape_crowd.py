@@ -1,4 +1,4 @@
-"""Ten scrapers of a real agent at once, alone and beside clients that mean no good."""
+"""Ten concurrent scrapers of a real agent, alone and beside hostile clients."""
 
 import base64
 import contextlib
@@ -20,8 +20,6 @@ from agent_process import agent_process
 from benchmarks.options import Options
 from measured import Figure, quantile
 from web_certificates import Authority
-
-__all__ = ["measure"]
 
 _MOST_MILLISECONDS: Final = 100.0
 _SCRAPERS: Final = 10
@@ -100,7 +98,7 @@ def _scrapes(name: str, dial: _Dial) -> Iterator[Figure]:
 
 @contextlib.contextmanager
 def _silent(address: str) -> Iterator[None]:
-    """A thousand connections that say nothing, and as soon as one is closed another."""
+    """Hold a thousand silent connections; reopen each that is closed."""
     host, _, port = address.rpartition(":")
     stop = threading.Event()
     with ExitStack() as stack:
@@ -152,7 +150,7 @@ def _plain(address: str) -> http.client.HTTPConnection:
 
 
 def _scrape(connection: http.client.HTTPConnection, user: bytes = _PASSWORD) -> float:
-    """How long a scrape takes."""
+    """Seconds of a scrape."""
     started = time.perf_counter()
     headers = {"Authorization": f"Basic {base64.b64encode(user).decode()}"}
     connection.request("GET", "/metrics", headers=headers)

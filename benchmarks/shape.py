@@ -1,4 +1,4 @@
-"""The shape of the code: how much of it there is, what a command loads, how long a way is.
+"""Shape of the code: its size, modules loaded by a command, modules that a value passes.
 
 `make shape` prints it. Ways are measured by walking them: a value that occurs nowhere else is read
 from the driver, and every module is counted in which a function takes or gives it, or what holds
@@ -45,8 +45,6 @@ from rightsizer.notify.service import NotificationService
 from rightsizer.report.freshness import FreshnessSettings
 from whole_node import whole_node
 
-__all__ = ["doubled_classes", "measure"]
-
 ROOT: Final = Path(__file__).parents[1]
 PACKAGE: Final = ROOT / "daemon" / "rightsizer"
 
@@ -72,7 +70,7 @@ sys.exit(main(sys.argv[1:]))
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a command has loaded when it ends, the simulator left out."""
+    """Modules loaded by a command at its end, without the simulator's."""
 
     own: int
     cpu_seconds: float
@@ -282,7 +280,7 @@ def annotation_way() -> frozenset[str]:
 
 
 def _inside(value: object) -> Iterable[Any]:
-    """What something holds, one step in; of long things the first few."""
+    """Members of an object, one level deep; of long ones the first few."""
     if isinstance(value, Mapping):
         return [*value.keys(), *value.values()][:64]
     if isinstance(value, (list, tuple)):

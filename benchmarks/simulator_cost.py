@@ -1,4 +1,4 @@
-"""What of an agent's cost is the simulator's: its memory alone, and its CPU inside an agent."""
+"""Simulator's part of an agent's cost: its memory alone, and its CPU inside an agent."""
 
 import json
 import subprocess
@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.options import Options
-
-__all__ = ["SimulatorCost", "simulator_cost"]
 
 _FOLDER: Final = Path(__file__).parent
 

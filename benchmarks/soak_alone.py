@@ -143,7 +143,7 @@ def _source(settings: Settings, clock: FastClock, span: str) -> SnapshotSource:
 
 
 def _schedule(agent: Agent, watched: Watched, span: str) -> dict[str, int]:
-    """What jobs and readers do, at times of the agent's clock and not of the world's."""
+    """Schedule jobs and readers by the agent's clock."""
     counts = {"scrapes": 0, "pages": 0, "recommended": 0}
 
     def get(path: str, what: str) -> None:

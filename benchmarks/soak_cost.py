@@ -15,8 +15,6 @@ from benchmarks.options import Options
 from benchmarks.simulator_cost import simulator_cost
 from measured import Figure
 
-__all__ = ["measure"]
-
 _PROGRAM: Final = Path(__file__).parent / "soak_alone.py"
 _AS_THE_COMMAND: Final = """
 import runpy, sys

@@ -16,8 +16,6 @@ from instrumented_library import measured_latency
 from measured import Figure, quantile
 from whole_node import WholeNode, whole_node
 
-__all__ = ["LISTENING", "fast_calls", "measure"]
-
 LISTENING: Final = "nvmlEventSetWait_v2"
 """Of the thread that waits for errors, at no particular tick."""
 _MOST_MILLISECONDS: Final = 15.0
@@ -38,7 +36,7 @@ class _Cpu:
 
 
 def measure(_: Options) -> Iterator[Figure]:
-    """What the agent takes, what the bindings alone take for the same calls, and their number."""
+    """Cost of the agent, of the bare bindings for the same calls, and their number."""
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
         yield from _cpu_figures(_cpu(root), _bare_milliseconds(root))

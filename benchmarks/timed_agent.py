@@ -32,7 +32,7 @@ class TimedSymbol:
         self._library, self._function = library, function
 
     def __call__(self, *arguments: Any) -> Any:
-        """Call it, and note what it took."""
+        """Call it, and add its CPU time."""
         started = time.thread_time_ns()
         try:
             return self._function(*arguments)
@@ -59,7 +59,7 @@ class TimedLibrary:
 
 
 def main(duration_seconds: float) -> None:
-    """Run an agent for a while, and say what its driver took."""
+    """Run an agent for a while, and print the cost of its driver."""
     base = Settings()
     settings = replace(
         base,

@@ -1,4 +1,4 @@
-"""What the reasons of advice claim of a moment, where the simulator's truth of it can tell."""
+"""Predicates of a tick for the reasons of advice, by the simulator's truth."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,8 +7,6 @@ from typing import Final
 from rightsizer.model.finding import Reason
 from rightsizer.model.state import IDLE_STATES, Condition, State, Tier
 from rightsizer.model.workload import WorkloadClass
-
-__all__ = ["CLAIMS", "Claim"]
 
 _BELOW_PROFILING: Final = frozenset({Tier.POWER, Tier.BASIC})
 _BASIC: Final = frozenset({Tier.BASIC})
@@ -21,7 +19,7 @@ Holds = Callable[[State, frozenset[Condition]], bool]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What some reasons say of a moment."""
+    """Predicate of a tick for some reasons."""
 
     rule: str
     """Whose claim it is: its spans and its threshold decide when it is due."""
@@ -41,7 +39,7 @@ class Claim:
 
 
 def _limit(rule: str, reason: Reason, state: State, blind: frozenset[Tier] = _NOWHERE) -> Claim:
-    """What limits a GPU while it is at work; a job that waits for one rank is told of that rank."""
+    """Limit of a working GPU; a job that waits for one rank counts at that rank."""
     return Claim(rule, frozenset({reason}), _in_state(state), blind, _RANKS, is_of_active=True)
 
 

@@ -1,4 +1,4 @@
-"""What is right of sizes, sharing and forecasts: no truth of a tick tells, so a person has to."""
+"""Hand-made labels of sizes, sharing and forecasts, which no truth of a tick decides."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,8 +7,6 @@ from typing import Final
 
 from rightsizer.io.yaml import load_yaml
 from rightsizer.model.finding import Reason
-
-__all__ = ["EVERYWHERE", "FILE", "Label", "Labels"]
 
 FILE: Final = Path(__file__).parent / "advice_labels.yaml"
 EVERYWHERE: Final = "everywhere"
@@ -33,7 +31,7 @@ class Labels:
 
     @classmethod
     def load(cls, path: Path = FILE) -> "Labels":
-        """Those of a file."""
+        """Read the labels of a file."""
         data = load_yaml(path.read_text(encoding="utf-8"), path.name).data
         return cls(
             {
@@ -44,7 +42,7 @@ class Labels:
         )
 
     def label(self, scenario: str, workload: str) -> Label:
-        """What is labeled of a workload, with what holds everywhere."""
+        """Labels of a workload, with those of all workloads."""
         keys = [(scenario, workload), (scenario, EVERYWHERE), (EVERYWHERE, EVERYWHERE)]
         found = [self.of[key] for key in keys if key in self.of]
         return Label(

@@ -1,4 +1,4 @@
-"""How often advice was right, by rule and over all."""
+"""Precision and recall of advice, by rule and over all."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from measured import quantile
-
-__all__ = ["HEADINGS", "AdviceScores", "Case"]
 
 HEADINGS: Final = (
     *("rule", "expected", "found", "missed", "openings", "false"),
@@ -18,7 +16,7 @@ _ALL: Final = "all"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Case:
-    """What a score is about, for a list of mistakes."""
+    """Subject of a score, for a list of mistakes."""
 
     rule: str
     scenario: str
@@ -67,7 +65,7 @@ class AdviceScores:
 
     @property
     def recall(self) -> float | None:
-        """The share of what was due that was said; `None` where nothing was."""
+        """Share of due advice that was given; `None` if none was due."""
         missed = self.missed.total()
         return _share(self.expected.total() - missed, missed)
 

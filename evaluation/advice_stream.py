@@ -20,8 +20,6 @@ from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.state import Tier
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
 
-__all__ = ["AdviceStream", "Outcome"]
-
 _FLAP: Final = 7200 * NANOSECONDS_PER_SECOND
 _BY_NAME: Final[Mapping[str, Rule[Any]]] = {rule.name: rule for rule in RULES}
 _CLAIMS: Final = tuple(claim for claim in CLAIMS if claim.rule in _BY_NAME)
@@ -32,7 +30,7 @@ _LEAST_RUNS: Final = 2
 
 @dataclass
 class Outcome:
-    """What came of a stream."""
+    """Scores of a stream."""
 
     scores: AdviceScores = field(default_factory=AdviceScores)
     complaints: Reliability = field(default_factory=Reliability)
@@ -58,7 +56,7 @@ class _Episode:
 
 
 class AdviceStream:
-    """What one node with one kind of telemetry is advised."""
+    """Advice to one node with one kind of telemetry."""
 
     def __init__(
         self, scenario: str, timeline: Timeline, begin: Nanoseconds, *, has_history: bool
@@ -85,7 +83,7 @@ class AdviceStream:
         self._accounts.post(snapshot)
 
     def judge(self, now: Nanoseconds) -> None:
-        """One run of the recommender, and what is to be said of it."""
+        """Run the recommender once, and score it."""
         judgements = judge_all(
             lambda span: self._accounts.snapshot(now).cases(span), RULES, self._ledger.open_now()
         )
@@ -226,7 +224,7 @@ class AdviceStream:
             scores.delays.setdefault(claim.rule, []).append(delay)
 
     def _is_blind(self, claim: Claim, subject: Subject, now: Nanoseconds) -> bool:
-        """Whether too little is read of the devices for anyone to know."""
+        """Whether too few signals of the devices are read for a verdict."""
         conduct = _BY_NAME[claim.rule].conduct(subject.workload)
         start = now - nanoseconds(conduct.long_seconds)
         for uuid in subject.devices:

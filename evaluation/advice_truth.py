@@ -1,4 +1,4 @@
-"""What should be advised, by the simulator's truth of each tick: never by what a rule computes.
+"""Due advice by the simulator's truth of each tick, independent of the rules' arithmetic.
 
 Whether advice is due follows from how a rule is defined: its share of time, over its long and
 its short span, of time that is known. Where the share is within a tenth of the threshold a
@@ -11,13 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from evaluation.advice_claims import CLAIMS, Claim
-from evaluation.stage import Truth
+from evaluation.simulated_day import Truth
 from rightsizer.advice.rules.rule import Rule
 from rightsizer.model.state import ACTIVE_STATES, State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds, seconds
 from rightsizer.model.workload import Workload
-
-__all__ = ["BORDERLINE", "FALSE", "TRUE", "Share", "Subject", "Timeline"]
 
 _BORDER: Final = 0.1
 """Of what is left to the nearer end of the scale: too near to the threshold to blame anyone."""
@@ -35,7 +33,7 @@ BORDERLINE: Final = "borderline"
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Whom advice may be about: a workload with its devices, or a device that no one holds."""
+    """Subject of advice: a workload with its devices, or an unheld device."""
 
     key: str
     workload: Workload | None
@@ -61,7 +59,7 @@ class _Course:
     empty_since: Nanoseconds | None = None
 
     def add(self, truth: Truth, start: Nanoseconds, end: Nanoseconds) -> None:
-        """What was true of a stretch."""
+        """Add the truth of an interval."""
         is_known = truth[0] is not State.UNKNOWN
         self.ends.append(end)
         _more(self.known, (end - start) * is_known)
@@ -81,7 +79,7 @@ class _Course:
             self.holder, self.since = None, self.empty_since
 
     def seconds(self, sums: list[Nanoseconds], start: Nanoseconds, end: Nanoseconds) -> float:
-        """How much of a sum lies in a span."""
+        """Seconds of a sum within a span."""
         first, last = (bisect_right(self.ends, time) for time in (start, end))
         return seconds((sums[last - 1] if last else 0) - (sums[first - 1] if first else 0))
 
@@ -124,7 +122,7 @@ class Timeline:
                 course.hold(holders.get(uuid), start, time)
 
     def subjects(self) -> tuple[Subject, ...]:
-        """Whom advice may be about now."""
+        """Current subjects of advice."""
         groups: dict[str, list[str]] = {}
         workloads: dict[str, Workload | None] = {}
         for uuid, course in self._courses.items():

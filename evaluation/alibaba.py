@@ -20,8 +20,6 @@ from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.state import IDLE_STATES, State
 from rightsizer.telemetry.recordings.source import open_recording
 
-__all__ = ["evaluate"]
-
 _MAP: Final = Path(__file__).parents[1] / "config" / "columns" / "alibaba-genai-2026.yaml"
 _DUTY: Final = "gpu_duty_cycle_pct.csv.gz"
 _MEMORY: Final = "gpu_memory_used_bytes.csv.gz"
@@ -37,7 +35,7 @@ Series = Mapping[int, float]
 
 @dataclass(frozen=True, slots=True)
 class _Pod:
-    """What the rows say."""
+    """Rows of one pod."""
 
     span: int
     times: Mapping[str, int]
@@ -45,7 +43,7 @@ class _Pod:
 
 
 def evaluate(folder: Path) -> Iterator[str]:
-    """How many pods agree, and the largest difference."""
+    """Number of agreeing pods, and the largest difference."""
     pods = _straight(_rows(folder / _DUTY), _rows(folder / _MEMORY))
     source = open_recording([folder / _DUTY, folder / _MEMORY], catalogue=built_in(), columns=_MAP)
     try:
@@ -99,7 +97,7 @@ def _rows(path: Path) -> Mapping[str, Series]:
 
 
 def _straight(duty: Mapping[str, Series], memory: Mapping[str, Series]) -> Mapping[str, _Pod]:
-    """Each pod's time by what its last rows say, at every time that any row has."""
+    """Each pod's time by its last rows, at the times of all rows."""
     pods = sorted(duty.keys() | memory.keys())
     steps = [
         after - before

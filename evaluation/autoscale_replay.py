@@ -20,19 +20,6 @@ from rightsizer.model.finding import Action, Case, Finding, Reason
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
 
-__all__ = [
-    "FOLLOWERS",
-    "Follower",
-    "Outcome",
-    "evaluate",
-    "fleet_case",
-    "follow",
-    "ours",
-    "published",
-    "static_headroom",
-    "verdict",
-]
-
 _MINUTE: Final = 60 * NANOSECONDS_PER_SECOND
 _HIGH: Final = 0.99
 _ROOM: Final = 1.15
@@ -46,8 +33,8 @@ _FORBIDDEN: Final = frozenset({Action.REDUCE_GPU_COUNT, Action.REDUCE_REPLICAS})
 
 
 @dataclass(frozen=True, slots=True)
-class Follower:
-    """A rule for the number of replicas, by the most that were busy of late."""
+class Autoscaler:
+    """Autoscaler: replicas by the recent maximum of busy ones."""
 
     name: str
     minutes: int
@@ -58,7 +45,7 @@ class Follower:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What following would have meant."""
+    """Cost and shortage under an autoscaler."""
 
     saved_ratio: float
     """Of the replicas' hours."""
@@ -67,19 +54,19 @@ class Outcome:
     """Of the moments."""
 
 
-def published(minutes: int, factor: float, extra: int) -> Follower:
-    """A rule of the whole fleet, whose addition is brought to the size of this one."""
+def published(minutes: int, factor: float, extra: int) -> Autoscaler:
+    """Published rule of the whole fleet, its addition scaled to this one."""
 
     def replicas(most: int, size: int) -> int:
         return math.ceil(most * factor) + math.ceil(extra * size / _REFERENCE)
 
     name = f"most in {minutes} min x {factor:g} + {extra} of {_REFERENCE}"
-    return Follower(name, minutes, replicas)
+    return Autoscaler(name, minutes, replicas)
 
 
-def ours(settings: ScalingSettings) -> Follower:
+def ours(settings: ScalingSettings) -> Autoscaler:
     """The product's way to follow a load."""
-    return Follower(
+    return Autoscaler(
         "Rightsizer's",
         round(settings.lookback_seconds / 60),
         lambda most, size: replicas_for(most, size, settings),
@@ -95,8 +82,8 @@ FOLLOWERS: Final = (
 )
 
 
-def follow(group: Group, rule: Follower) -> Outcome:
-    """What a rule would have kept, and when it would have lacked a replica.
+def follow(group: Group, rule: Autoscaler) -> Outcome:
+    """Replicas under an autoscaler, and the time in which one was missing.
 
     While it cannot look back as far as it should, it keeps all.
     """
@@ -114,18 +101,18 @@ def follow(group: Group, rule: Follower) -> Outcome:
 
 
 def static_headroom(group: Group) -> float:
-    """Part of the largest fleet that no one ever needs, with room to spare."""
+    """Share of the largest fleet that is never needed, beyond the headroom."""
     return 1.0 - quantile(group.busy, _HIGH) * _ROOM / max(group.held)
 
 
 def fleet_case(folder: Path, names: frozenset[str], days: int = 1) -> Case:
-    """The case of the whole trace whose devices are some pods, all held by one service."""
+    """Case of the whole trace: some pods as devices of one service."""
     accounts = accounts_of(folder, Fleet(_FLEET, names), days)
     return next(case for case in accounts.snapshot(0).cases(None) if case.workload is not None)
 
 
 def evaluate(folder: Path) -> Iterator[str]:
-    """Savings and shortage by the rows, then what every rule says of the fleet."""
+    """Savings and shortage by the rows, then the verdicts of all rules on the fleet."""
     group = group_of(pods(folder))
     yield (
         f"At most {max(group.held)} pods at once, {max(group.busy)} of them busy at the peak and "
@@ -203,7 +190,7 @@ def _advised(found: Finding) -> tuple[str, ...]:
     )
 
 
-def _outcome(group: Group, rule: Follower) -> tuple[str, ...]:
+def _outcome(group: Group, rule: Autoscaler) -> tuple[str, ...]:
     found = follow(group, rule)
     minutes = found.short_ratio * len(group.held) * group.step / _MINUTE
     return (

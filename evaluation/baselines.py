@@ -10,14 +10,12 @@ from typing import Final
 
 from rightsizer.model.state import State
 
-__all__ = ["BASELINES", "Baseline", "Sight", "Watched"]
-
 _MINUTE: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """What the rules look at: ratios; `None` where nothing is read."""
+class BaselineInput:
+    """Input of the baseline rules: ratios; `None` if not read."""
 
     utilization: float | None
     """NVML's, in whole percents."""
@@ -38,7 +36,7 @@ class Sight:
 class Watched:
     """A device with what a rule remembers of it."""
 
-    now: Sight
+    now: BaselineInput
     held_seconds: float = 0.0
     """Since its holder came."""
     zero_seconds: float = 0.0
@@ -126,7 +124,7 @@ def kempner_pulse(device: Watched, together: Sequence[Watched]) -> State:
     return _kempner_class(now, engine)
 
 
-def _kempner_class(now: Sight, engine: float) -> State:
+def _kempner_class(now: BaselineInput, engine: float) -> State:
     if (now.tensor >= 0.15 and now.sm >= 0.40) or (now.fp64 >= 0.20 and now.sm >= 0.50):
         return State.COMPUTE_BOUND
     if now.pcie_bytes_per_second >= 1e9 and now.sm < 0.30:

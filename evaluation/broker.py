@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Final
 
 from broker_node import hgx, pcie_box
+from evaluation.broker_allocators import FirstFree, KilledAgents, LocalBroker
 from evaluation.broker_arrivals import WEEK_SECONDS, Arrival, arrivals
-from evaluation.broker_lenders import FirstFree, KilledAgents, LocalBroker
-from evaluation.broker_life import Lived, live
+from evaluation.broker_week import WeekCounts, live
 from evaluation.options import Options
 from measured import summarized, table
 from rightsizer.model.topology import Topology
-
-__all__ = ["NODES", "Outcome", "evaluate", "lend_and_kill"]
 
 ARRIVALS: Final = 1000
 KILLS: Final = 20
@@ -33,9 +31,9 @@ _BROKER: Final = "broker, shared"
 
 
 class Outcome:
-    """What a week with kills came to."""
+    """Counts of a week with kills."""
 
-    def __init__(self, lived: Lived, agents: KilledAgents) -> None:
+    def __init__(self, lived: WeekCounts, agents: KilledAgents) -> None:
         self.lived = lived
         self.kills, self.torn = agents.kills, agents.torn
         self.lost, self.resurrected = agents.lost, agents.resurrected
@@ -92,7 +90,9 @@ def lend_and_kill(
         agents.close()
 
 
-def _outcomes(topology: Topology, coming: Sequence[Arrival]) -> tuple[dict[str, Lived], Outcome]:
+def _outcomes(
+    topology: Topology, coming: Sequence[Arrival]
+) -> tuple[dict[str, WeekCounts], Outcome]:
     with tempfile.TemporaryDirectory() as folder:
         outcome = lend_and_kill(topology, coming, KILLS, Path(folder))
     return {
@@ -102,7 +102,7 @@ def _outcomes(topology: Topology, coming: Sequence[Arrival]) -> tuple[dict[str, 
     }, outcome
 
 
-def _waits(lived: Mapping[str, Mapping[str, Lived]]) -> Iterator[tuple[str, ...]]:
+def _waits(lived: Mapping[str, Mapping[str, WeekCounts]]) -> Iterator[tuple[str, ...]]:
     for node, ways in lived.items():
         for way, each in ways.items():
             cells = (
@@ -112,7 +112,7 @@ def _waits(lived: Mapping[str, Mapping[str, Lived]]) -> Iterator[tuple[str, ...]
             yield node, way, *cells, f"{max(each.waits.values()) / 60:.0f}"
 
 
-def _use(lived: Mapping[str, Mapping[str, Lived]]) -> Iterator[tuple[str, ...]]:
+def _use(lived: Mapping[str, Mapping[str, WeekCounts]]) -> Iterator[tuple[str, ...]]:
     for node, ways in lived.items():
         for way, each in ways.items():
             yield (

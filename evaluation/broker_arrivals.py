@@ -16,8 +16,6 @@ from typing import Final
 from readings import GIBIBYTE
 from rightsizer.broker.lease import GpuRequest, LeaseOwner, Ticket
 
-__all__ = ["WEEK_SECONDS", "Arrival", "arrivals"]
-
 WEEK_SECONDS: Final = 7 * 86400.0
 _SIZES: Final = (1, 1, 1, 2, 4, 8)
 _BATCH_MEDIAN_SECONDS: Final = 241.0
@@ -51,12 +49,12 @@ class Arrival:
 
     @property
     def gpus(self) -> int:
-        """How many it wants."""
+        """Number of requested GPUs."""
         return self.ticket.request.gpus
 
 
 def arrivals(count: int, seed: int, span_seconds: float = WEEK_SECONDS) -> tuple[Arrival, ...]:
-    """Those of a week, earliest first."""
+    """Arrivals of a week, earliest first."""
     chance = Random(f"broker {seed}")
     moments = sorted(_moments(count, span_seconds, chance))
     return tuple(_arrival(number, at, chance) for number, at in enumerate(moments))

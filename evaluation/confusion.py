@@ -1,4 +1,4 @@
-"""What was found against what was true, in seconds."""
+"""Confusion matrix of found and true states, in seconds."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -6,8 +6,6 @@ from typing import Final
 
 from rightsizer.model.state import IDLE_STATES, State
 from rightsizer.model.units import Nanoseconds, seconds
-
-__all__ = ["Confusion", "Detection"]
 
 _DAY_SECONDS: Final = 86400.0
 _LAST: Final = len(State)
@@ -38,7 +36,7 @@ class Confusion:
         self._second += other._second
 
     def merged_by(self, name: Callable[[State], str]) -> "Confusion":
-        """The same with states that are not told apart taken together."""
+        """Return a copy with states merged by a function."""
         known = frozenset(map(str, State))
         merged = Confusion()
         for (truth, found), duration in self._time.items():
@@ -83,12 +81,12 @@ class Confusion:
 
     @property
     def states(self) -> tuple[str, ...]:
-        """Those that were ever true, in the order of the states."""
+        """True states, in the order of the states."""
         return tuple(sorted({truth for truth, _ in self._time}, key=_order))
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """Those that were ever true or found, in the order of the states."""
+        """True or found states, in the order of the states."""
         return tuple(sorted({name for pair in self._time for name in pair}, key=_order))
 
     def precision(self, state: str) -> float | None:
@@ -107,7 +105,7 @@ class Confusion:
 
     @property
     def macro_f1(self) -> float:
-        """The mean over the states that were ever true, each as important as any other."""
+        """Unweighted mean of F1 over the true states."""
         return sum(map(self.f1, self.states)) / max(1, len(self.states))
 
     def score_rows(self) -> Iterable[tuple[str, ...]]:
@@ -122,7 +120,7 @@ class Confusion:
             )
 
     def mistakes(self, most: int) -> Iterable[tuple[str, ...]]:
-        """What was most often taken for what: truth, finding, hours, share of the truth."""
+        """Most frequent confusions: truth, finding, hours, share of the truth."""
         wrong: Mapping[tuple[str, str], int] = {
             pair: time for pair, time in self._time.items() if pair[0] != pair[1]
         }
@@ -139,7 +137,7 @@ class Confusion:
 
 
 class Detection:
-    """How often something that holds or does not was seen, in time."""
+    """Confusion of one condition, in seconds."""
 
     def __init__(self) -> None:
         self._true: Nanoseconds = 0

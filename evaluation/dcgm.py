@@ -21,8 +21,6 @@ from rightsizer.telemetry.dcgm.series import (
     interpret,
 )
 
-__all__ = ["evaluate", "verdict"]
-
 _HOST: Final = re.compile(r'\b[Hh]ostname="([^"]+)"')
 READ: Final = "read"
 WEAKER: Final = "weaker than another"
@@ -56,7 +54,7 @@ def evaluate(folder: Path) -> Iterator[str]:
 
 
 def _by_node(text: str) -> list[str]:
-    """A page of each node whose lines are in a file of excerpts; a reader takes one node's."""
+    """One page per node of a file of excerpts, as the reader takes one node's."""
     lines = text.splitlines()
     hosts = [found[1] if (found := _HOST.search(line)) else "" for line in lines]
     names = dict.fromkeys(filter(None, hosts))
@@ -73,7 +71,7 @@ def _by_node(text: str) -> list[str]:
 
 
 def verdict(line: Line, lines: Sequence[Line], page: ExporterPage) -> str:
-    """What became of a line.
+    """Verdict on one line.
 
     Args:
         line: As a person reads it.

@@ -1,4 +1,4 @@
-"""What a line of a dcgm-exporter's page must be read as, worked out without the reader.
+"""Expected reading of a line of a dcgm-exporter's page, independent of the reader.
 
 Expressions, a table of names and units of its own, and nothing that the package says.
 """
@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from rightsizer.model.signal import Signal
-
-__all__ = ["Line", "lines_of"]
 
 _LINE: Final = re.compile(r"(\w+)\{(.*)\} (\S+)$")
 _LABEL: Final = re.compile(r'(\w+)="([^"]*)"')

@@ -13,8 +13,6 @@ from rightsizer.model.reading import Reading
 from rightsizer.model.signal import HOST_SIGNALS, PIPES, Signal
 from rightsizer.model.snapshot import Snapshot
 
-__all__ = ["Disturbance", "without_power", "without_profiling"]
-
 _PROFILING: Final = frozenset(
     {*PIPES, Signal.SM_ACTIVE, Signal.SM_OCCUPANCY, Signal.SM_WORK, Signal.INTEGER_ACTIVE}
     | {Signal.DRAM_ACTIVE}
@@ -71,7 +69,7 @@ class Disturbance:
     """One node's own faults of measuring; the same seed gives the same faults."""
 
     def __init__(self, seed: object) -> None:
-        """What is wrong with the node's sensors."""
+        """Draw the errors of the node's sensors."""
         self._seed = seed
         self._random = Random(f"disturbance {seed}")
         self._gains: dict[str, Mapping[Signal, float]] = {}

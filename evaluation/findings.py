@@ -1,4 +1,4 @@
-"""The advice of a day against what the simulator's truth says should have been advised.
+"""Advice of a day against the advice due by the simulator's truth.
 
 Every scenario is lived through on each tier of telemetry, and disturbed. What is expected is
 worked out from the truth of each tick, or labeled where no tick tells.
@@ -13,13 +13,13 @@ from evaluation.advice_scores import HEADINGS
 from evaluation.advice_stream import AdviceStream, Outcome
 from evaluation.advice_truth import Timeline
 from evaluation.disturbance import Disturbance, without_power, without_profiling
+from evaluation.host_signals import with_host_signals
 from evaluation.options import Options
-from evaluation.places import in_place
 from evaluation.processes import in_processes
 from evaluation.profiled import with_dcgm
 from evaluation.reliability import HEADINGS as RELIABILITY_HEADINGS
 from evaluation.reliability import KIND_HEADINGS, Reliability
-from evaluation.stage import Truth
+from evaluation.simulated_day import Truth
 from evaluation.variation import varied
 from measured import as_rows, table, with_rows
 from rightsizer.advice.rules import RULES
@@ -32,8 +32,6 @@ from rightsizer.simulator.packaged import packaged_scenarios
 from rightsizer.simulator.scenario import SimulatedScenario
 from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.simulator.source import DEFAULT_START, SimulatedSource
-
-__all__ = ["Stream", "evaluate", "live"]
 
 _DAY: Final = 86400 * NANOSECONDS_PER_SECOND
 _PAST_DAYS: Final = 7
@@ -84,7 +82,7 @@ def evaluate(options: Options) -> Iterator[str]:
 
 
 def _by_rule(total: Mapping[Stream, Outcome]) -> Iterator[tuple[str, ...]]:
-    """What was found on each kind of telemetry; rules that had nothing to say are left out."""
+    """Findings by rule on each kind of telemetry; silent rules are left out."""
     for rule in (*(rule.name for rule in RULES), "labeled"):
         cells = [_found(next(total[stream].scores.rows([rule]))) for stream in _STREAMS]
         if any(cells):
@@ -175,7 +173,7 @@ def _snapshots(
 ) -> Iterator[tuple[Snapshot, SimulatedNode]]:
     source = SimulatedSource(scenario, built_in(), start=start, interval=tick, duration=span)
     for seen in iter(source.read, None):
-        yield in_place(with_dcgm(seen, source.node), source.node), source.node
+        yield with_host_signals(with_dcgm(seen, source.node), source.node), source.node
 
 
 def _tell(timeline: Timeline, snapshot: Snapshot, node: SimulatedNode) -> None:

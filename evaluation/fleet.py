@@ -28,8 +28,6 @@ from rightsizer.model.finding import Finding
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 from rightsizer.simulator.source import DEFAULT_START
 
-__all__ = ["DAYS", "START", "STORES", "evaluate", "same_verdicts", "sources_of", "verdicts"]
-
 DAYS: Final = 14
 START: Final = DEFAULT_START // NANOSECONDS_PER_SECOND
 STORES: Final[Mapping[str, Callable[..., AbstractContextManager[Prometheus]]]] = {
@@ -79,7 +77,7 @@ def evaluate(_: Options) -> Iterator[str]:
 
 
 def sources_of(life: Life, metrics: Metrics) -> tuple[Source, ...]:
-    """What a store has of the estate, counters from 0."""
+    """Sources of the fleet in a store, counters from 0."""
     schedulers = partial(kube_runs, life), partial(slurm_runs, life)
     if metrics is Metrics.DCGM:
         return partial(dcgm_runs, life, Counters()), *schedulers
@@ -88,7 +86,7 @@ def sources_of(life: Life, metrics: Metrics) -> tuple[Source, ...]:
 
 
 def verdicts(findings: Iterable[Mapping[str, Any]]) -> frozenset[Verdict]:
-    """What two stores must agree on."""
+    """Verdicts that two stores must share."""
     return frozenset(
         (each["id"], each["finding"], tuple(each["reasons"]), each["action"]) for each in findings
     )
@@ -97,7 +95,7 @@ def verdicts(findings: Iterable[Mapping[str, Any]]) -> frozenset[Verdict]:
 def same_verdicts(
     ones: Iterable[Mapping[str, Any]], others: Iterable[Mapping[str, Any]]
 ) -> tuple[frozenset[Verdict], frozenset[Verdict]]:
-    """Those that both have, and those that one of them has."""
+    """Shared verdicts, and those of one store alone."""
     first, second = verdicts(ones), verdicts(others)
     return first & second, first ^ second
 
@@ -116,7 +114,7 @@ def _found(
 def _waiting(
     layout: Layout, answers: Mapping[tuple[Metrics, str], Answer]
 ) -> Iterator[tuple[str, ...]]:
-    """Which work that waits is told what there is for it, and nothing else."""
+    """Rows of waiting work: whether each store proposes the planted placement."""
     scores = {key: wait_score(layout, key[0], answer.document) for key, answer in answers.items()}
     for planted in planted_waits(layout, Metrics.OWN):
         cells = (

@@ -19,8 +19,6 @@ from planted_fleet.remote_write import STORES, filled_store
 from planted_fleet.scoring import Score, score
 from planted_fleet.series import DAYS, planted_gpus
 
-__all__ = ["evaluate"]
-
 _INTERVALS: Final = (30, 60, 300)
 """Of the exporters' scrapes, in seconds."""
 _ALL: Final = "all"

@@ -9,12 +9,10 @@ from statistics import median
 from evaluation.fleet_trace import Pod
 from rightsizer.model.units import Nanoseconds
 
-__all__ = ["Group", "group_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """How many pods were there and how many of them were busy, at equal distances of time."""
+    """Numbers of pods and of busy pods at equal intervals."""
 
     start: Nanoseconds
     step: Nanoseconds
@@ -22,7 +20,7 @@ class Group:
     busy: Sequence[int]
 
     def busy_at(self, time: Nanoseconds) -> int:
-        """How many were busy by the last rows up to a time."""
+        """Number of busy pods by the last rows up to a time."""
         place = min(len(self.busy) - 1, (time - self.start) // self.step)
         return self.busy[place] if place >= 0 else 0
 

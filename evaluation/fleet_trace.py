@@ -18,8 +18,6 @@ from rightsizer.model.window import Window
 from rightsizer.model.workload import Holding, Workload
 from rightsizer.telemetry.recordings.source import open_recording
 
-__all__ = ["BUSY_RATIO", "DUTY", "Fleet", "Pod", "accounts_of", "closed_windows", "pods"]
-
 DUTY: Final = "gpu_duty_cycle_pct.csv.gz"
 _DAY: Final = 86400 * NANOSECONDS_PER_SECOND
 BUSY_RATIO: Final = 0.01
@@ -51,7 +49,7 @@ class Fleet:
     names: frozenset[str]
 
     def seen_in(self, snapshot: Snapshot) -> Snapshot:
-        """The moment as a node with these pods has it; a pod that says nothing is not held."""
+        """Snapshot of a node with these pods at a time; a pod without a row is not held."""
         readings = {
             uuid: reading for uuid, reading in snapshot.readings.items() if uuid in self.names
         }

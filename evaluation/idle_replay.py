@@ -25,8 +25,6 @@ from rightsizer.model.block import Block, Measure
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.workload import WorkloadClass
 
-__all__ = ["RULES_OF_OTHERS", "Reaper", "evaluate", "tallies"]
-
 _KINDS: Final = (
     *map(Kind, (WorkloadClass.BATCH, WorkloadClass.NOTEBOOK, WorkloadClass.SERVING)),
     *(Kind(WorkloadClass.SERVING, ratio) for ratio in (0.95, 0.99, 1.0)),
@@ -63,7 +61,7 @@ Times = Callable[[Pod], Iterable[Nanoseconds]]
 def tallies(
     fleet: Iterable[Pod], group: Group, rules: Mapping[str, tuple[Times, Nanoseconds]]
 ) -> tuple[dict[str, Tally], Nanoseconds, Nanoseconds]:
-    """What came of each rule, all idle time, and all time; one pod is held at a time."""
+    """Tally of each rule, all idle time, and all time, pod by pod."""
     found: dict[str, Tally] = defaultdict(Tally)
     idle = there = 0
     for pod in fleet:

@@ -33,8 +33,6 @@ from rightsizer.telemetry.recordings.jobs import RecordedJobs
 from rightsizer.telemetry.recordings.row import RecordingRow
 from rightsizer.telemetry.recordings.survey import LoadSeriesBuilder
 
-__all__ = ["evaluate"]
-
 _START: Final = DEFAULT_START + nanoseconds(3600 * 8 + 600)
 """Ten past eight: the first jobs with a straggler wait for it."""
 _USUAL_RATE: Final = "1 Hz, 5 min"

@@ -1,4 +1,4 @@
-"""A month of a node: what was advised, what came of it, and what a Grafana would have been told.
+"""A month of a node: its advice, the outcomes, and the annotations in Grafana.
 
 Workloads are mended, leave and come back on fixed days; a script claims and dismisses what is
 open by then, as people would.
@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from evaluation.host_signals import with_host_signals
 from evaluation.options import Options
-from evaluation.places import in_place
 from measured import as_rows, table
 from rightsizer.accounting.service import NodeAccounts
 from rightsizer.advice.engine import judge_all
@@ -30,8 +30,6 @@ from rightsizer.notify.grafana.service import AnnotationOutbox
 from rightsizer.simulator.scenario import SimulatedScenario, SimulatedTask
 from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.simulator.source import DEFAULT_START, SimulatedSource
-
-__all__ = ["Month", "Wall", "evaluate", "live_a_month"]
 
 _FILE: Final = Path(__file__).with_suffix(".yaml")
 _DAY: Final = 86400 * NANOSECONDS_PER_SECOND
@@ -54,8 +52,8 @@ _DISMISSED: Final[Mapping[str, int]] = {"embedding-svc": 20}
 
 
 @dataclass
-class Wall:
-    """What a Grafana would show: it takes a note as its API takes it."""
+class AnnotationStore:
+    """In-memory Grafana with the API of annotations."""
 
     annotations: dict[tuple[tuple[str, str], Nanoseconds], AnnotationBody] = field(
         default_factory=dict
@@ -80,17 +78,17 @@ class Wall:
 
     @property
     def open_regions(self) -> frozenset[str]:
-        """The advice whose region has no end yet."""
+        """Advice with an open region."""
         kinds = (AdviceEventKind.OPENED, AdviceEventKind.DECIDED)
         return frozenset(n.advice_id for n in self.annotations.values() if n.event in kinds)
 
 
 @dataclass
 class Month:
-    """What happened."""
+    """Record of the month."""
 
     events: list[AdviceEvent] = field(default_factory=list)
-    wall: Wall = field(default_factory=Wall)
+    wall: AnnotationStore = field(default_factory=AnnotationStore)
     ledger: Ledger = field(default_factory=Ledger)
     flaps: int = 0
     """Openings within two hours of a closing of the same."""
@@ -98,12 +96,12 @@ class Month:
     runs: int = 0
 
     def count(self, kind: AdviceEventKind) -> int:
-        """How often something happened."""
+        """Number of events of a kind."""
         return sum(event.kind is kind for event in self.events)
 
     @property
     def points(self) -> int:
-        """Events that are told by a point."""
+        """Events annotated by a point."""
         regions = (AdviceEventKind.OPENED, AdviceEventKind.CLOSED, AdviceEventKind.DECIDED)
         return sum(event.kind not in regions for event in self.events)
 
@@ -121,7 +119,7 @@ class Month:
 def evaluate(_: Options) -> Iterator[str]:
     """The month in full, a reading a minute."""
     started = time.perf_counter()
-    month = live_a_month()
+    month = simulate_month()
     wall = month.wall
     yield (
         f"{_DAYS} days of seven GPUs, a reading every {_TICK_SECONDS:.0f} s and a run of the rules "
@@ -139,7 +137,7 @@ def evaluate(_: Options) -> Iterator[str]:
     yield as_rows(table(_rows(month), ("workload", "what", "reason", "on days")) + "\n")
 
 
-def live_a_month(
+def simulate_month(
     *,
     days: int = _DAYS,
     gpus: int = _GPUS,
@@ -197,7 +195,7 @@ def _flaps(events: Iterable[AdviceEvent], closed: dict[str, Nanoseconds]) -> int
 
 
 def _script(ledger: Ledger, day: int, now: Nanoseconds) -> list[AdviceEvent]:
-    """What people do at the end of a day."""
+    """Claims and dismissals of people at the end of a day."""
     events = []
     for days, state in ((_CLAIMED, AdviceState.CLAIMED), (_DISMISSED, AdviceState.DISMISSED)):
         names = [name for name, then in days.items() if then == day]
@@ -212,7 +210,7 @@ def _snapshots(scenario: SimulatedScenario, day: int, tick: Nanoseconds) -> Iter
     start = DEFAULT_START + (day - 1) * _DAY
     source = SimulatedSource(scenario, built_in(), start=start, interval=tick, duration=_DAY)
     for snapshot in iter(source.read, None):
-        yield in_place(snapshot, source.node)
+        yield with_host_signals(snapshot, source.node)
 
 
 def _scenario(day: int, gpus: int = _GPUS) -> SimulatedScenario:

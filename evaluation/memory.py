@@ -9,8 +9,6 @@ from evaluation.options import Options
 from measured import as_rows, quantile, table
 from rightsizer.sizing.estimate import memory_error_factor
 
-__all__ = ["FILE", "covering_factor", "evaluate"]
-
 FILE: Final = "memory_truth.csv"
 MEDIAN_FLOOR: Final = 0.025
 TAIL_FLOOR: Final = 0.12
@@ -20,7 +18,7 @@ Judged = tuple[Row, float]
 
 
 def evaluate(options: Options) -> Iterator[str]:
-    """Errors by kind of figure, whether what fits is told rightly, and how wide intervals are."""
+    """Errors by kind of figure, accuracy of fits, and widths of intervals."""
     if options.truth is None or not (options.truth / FILE).is_file():
         yield f"Skipped: RIGHTSIZER_TRUTH does not name a folder with `{FILE}`.\n"
         return

@@ -27,8 +27,6 @@ from rightsizer.sizing.requirement import (
 from rightsizer.sizing.settings import MemorySettings
 from sized import estimate_memory
 
-__all__ = ["Row", "bounds", "predicted_gib", "read_rows", "setting_of"]
-
 GIB: Final = 2.0**30
 _ALLOCATED: Final = MemorySettings(
     context_bytes=0.0,
@@ -86,7 +84,7 @@ class Row:
 
     @property
     def closed_form_gib(self) -> float | None:
-        """What the reference's formulas say."""
+        """Prediction of the reference's closed form."""
         text = self.values["closed_form_gib"]
         return float(text) if text else None
 
@@ -97,7 +95,7 @@ class Row:
 
     @property
     def is_bound(self) -> bool:
-        """Whether it tells what did or did not fit."""
+        """Whether the row states a fit or an out-of-memory."""
         return self.values["component"] in _BOUNDS
 
     @property
@@ -117,7 +115,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def predicted_gib(row: Row) -> float | None:
-    """What we say to a row; `None` where it does not tell what was run."""
+    """Prediction for a row; `None` if its run is not described."""
     found = setting_of(row)
     if found is None:
         return None
@@ -175,7 +173,7 @@ def setting_of(row: Row) -> tuple[Requirement, Parallelism] | None:
 
 
 def _tells_another_recipe(row: Row) -> bool:
-    """Whether a source has recipes that a row does not tell apart.
+    """Whether a source has recipes that a row does not distinguish.
 
     Those of torchtune differ by what the card beside them allows; litgpt's runs on several GPUs
     split the batch in a way that is not told.
@@ -205,7 +203,7 @@ def _training(row: Row) -> Training:
 
 
 def bounds(rows: list[Row]) -> Iterator[tuple[Row, MemoryEstimate, bool]]:
-    """Rows that tell what fits, what we say, and whether that agrees."""
+    """Rows of fits, with the prediction and whether it agrees."""
     for row in rows:
         found = setting_of(row) if row.is_bound else None
         if found is None:

@@ -19,8 +19,6 @@ from rightsizer.sizing.workload_family import (
     parse_workload,
 )
 
-__all__ = ["FILE", "MEDIAN_FLOOR", "TAIL_FLOOR", "Row", "evaluate", "workload_of"]
-
 FILE: Final = "mig_truth.csv"
 _LEVEL: Final = 0.9
 MEDIAN_FLOOR: Final = 1.04
@@ -114,7 +112,7 @@ def _rate(row: Row) -> EstimateInterval:
 
 
 def workload_of(row: Row) -> ComparedWorkload:
-    """What a row ran, as GPUs are compared by."""
+    """Workload of a row, as `compare` names it."""
     benchmark = row["workload"].split()[2]
     family = next(each for name, each in _FAMILIES.items() if benchmark.startswith(name))
     return parse_workload(f"{WorkloadActivity.INFERENCE}-{family}")

@@ -9,23 +9,13 @@ from typing import Final
 
 from evaluation.options import Options
 from evaluation.processes import in_processes
-from evaluation.stage import moments
+from evaluation.simulated_day import simulated_ticks
 from measured import summarized
 from rightsizer.accounting.entry_builder import EntryBuilder
 from rightsizer.model.reading import Reading
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.state import State
-
-__all__ = [
-    "COLUMNS",
-    "ColumnScore",
-    "evaluate",
-    "is_whole_log",
-    "log_of",
-    "may_be_held",
-    "together",
-]
 
 _SMI: Final = (
     *(Signal.GPU_BUSY, Signal.MEMORY_CONTROLLER_BUSY, Signal.MEMORY_USED),
@@ -94,7 +84,7 @@ class ColumnScore:
     def add(
         self, label: State, claimed: State, duration: int, *, may_be_held: bool = False
     ) -> None:
-        """Count a stretch; one that `may_be_held` is of a log that cannot tell empty from held."""
+        """Count an interval; `may_be_held`: the log cannot tell empty from held."""
         self.total += duration
         if claimed in _VAGUE and not (claimed is State.PRODUCTIVE and _rests(label)):
             return
@@ -167,10 +157,10 @@ def _scores(
 ) -> dict[str, ColumnScore]:
     found = {name: ColumnScore() for name in COLUMNS}
     builders = {name: EntryBuilder() for name in COLUMNS}
-    for moment in moments(file, seed, tick_seconds, is_varied=is_varied):
+    for tick in simulated_ticks(file, seed, tick_seconds, is_varied=is_varied):
         for name, columns in COLUMNS.items():
-            for entry in builders[name].post(log_of(moment.snapshot, columns)):
-                label = moment.truths.get(entry.uuid)
+            for entry in builders[name].post(log_of(tick.snapshot, columns)):
+                label = tick.truths.get(entry.uuid)
                 if label is not None and label[0] is not State.UNKNOWN:
                     found[name].add(
                         label[0],
@@ -189,7 +179,7 @@ def may_be_held(columns: tuple[Signal, ...]) -> bool:
 def log_of(
     snapshot: Snapshot, columns: tuple[Signal, ...], *, keeps_owners: bool = False
 ) -> Snapshot:
-    """What a log of the columns has of a snapshot."""
+    """Snapshot reduced to the columns of a log."""
     readings = {
         uuid: Reading(
             uuid,

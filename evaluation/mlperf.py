@@ -20,8 +20,6 @@ from rightsizer.sizing.workload_family import (
     parse_workload,
 )
 
-__all__ = ["FILE", "Cell", "Pair", "pairs", "read_cells"]
-
 FILE: Final = "mlperf.csv.gz"
 _SCENARIOS: Final = {
     WorkloadActivity.INFERENCE: frozenset({"Offline", "Server"}),

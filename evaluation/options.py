@@ -1,12 +1,10 @@
-"""What a run of the evaluation may be told."""
+"""Options of an evaluation run."""
 
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
-
-__all__ = ["FIRST_SCORED_SEED", "SCENARIOS", "Options"]
 
 FIRST_SCORED_SEED: Final = 1000
 """Thresholds are tuned on the seeds below, and scored on these."""
@@ -20,7 +18,7 @@ def _truth() -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How much is evaluated."""
+    """Extent of the evaluation."""
 
     seeds: int = 2
     """Of each scenario."""
@@ -40,5 +38,5 @@ class Options:
 
     @property
     def all_seeds(self) -> Sequence[int]:
-        """Those that every scenario is lived through with."""
+        """Seeds of every scenario."""
         return range(self.first_seed, self.first_seed + self.seeds)

@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Final, TypeVar
 
-__all__ = ["in_processes"]
-
 _MOST: Final = 2
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")

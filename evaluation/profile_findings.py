@@ -1,4 +1,4 @@
-"""What is said of profilers' files beside what a specialist would say of them."""
+"""Findings in profilers' files against a specialist's labels."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -9,8 +9,6 @@ from rightsizer.io.yaml import load_yaml
 from rightsizer.profiler.workload import judged_workloads
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.registry import read_files
-
-__all__ = ["beside_gpu", "beside_labels", "beside_planted"]
 
 LABELS: Final = Path(__file__).parent / "profile_labels.yaml"
 PLANTED: Final = Path(__file__).parent / "planted_profiles"

@@ -12,8 +12,6 @@ from profiler_environment import Absent, environment
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.registry import open_profile
 
-__all__ = ["beside_peer"]
-
 _PROGRAM: Final = Path(__file__).parent.parent / "tests" / "profilers" / "hta_breakdown.py"
 _MARK: Final = "TOLD "
 _HEADINGS: Final = (

@@ -1,4 +1,4 @@
-"""What DCGM reads of boards without GPM: profiling counters, straight from the model."""
+"""DCGM's profiling counters of boards without GPM, from the simulator's model."""
 
 from dataclasses import replace
 from typing import Final
@@ -8,8 +8,6 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.simulator.device import SimulatedDevice
 from rightsizer.simulator.node import SimulatedNode
-
-__all__ = ["with_dcgm"]
 
 _ARCHITECTURES: Final = frozenset({"Volta", "Turing", "Ampere", "Ada"})
 """Datacenter boards of these have profiling counters in DCGM and no GPM; GeForce has neither."""

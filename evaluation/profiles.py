@@ -14,8 +14,6 @@ from rightsizer.model.profile import DeviceProfile, Profile
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.registry import open_profile
 
-__all__ = ["beside_raw", "evaluate"]
-
 _FOLDER: Final = "profiles"
 _ENDINGS: Final = (".gz", ".sqlite", ".pb", ".csv", ".log", "summary.txt", "result_0.txt")
 _HEADINGS: Final = (
@@ -48,7 +46,7 @@ def evaluate(options: Options) -> Iterator[str]:
 
 
 def beside_raw(folder: Path) -> Sequence[str]:
-    """How many files of a folder agree with their raw events, and those that do not."""
+    """Number of files that agree with their raw events, and the others."""
     rows = [row for path in _files(folder) for row in _rows(folder, path)]
     wrong = [row for row in rows if "no" in row[6:8] or "of" in row[8]]
     how = (
@@ -66,7 +64,7 @@ def beside_raw(folder: Path) -> Sequence[str]:
 def _by_format(
     rows: Sequence[Sequence[str]], wrong: Sequence[Sequence[str]]
 ) -> Iterator[Sequence[str]]:
-    """How many totals of each format's files are equal to those of the raw events."""
+    """Number of totals equal to those of the raw events, by format."""
     formats = [row[0].partition("/")[0] for row in rows]
     totals, failed = Counter(formats), Counter(row[0].partition("/")[0] for row in wrong)
     files = Counter(name.partition("/")[0] for name in {row[0] for row in rows})
@@ -126,7 +124,7 @@ def _union(intervals: Sequence[Interval]) -> tuple[float, float]:
 
 
 def _events(profile: Profile, raw: Raw) -> str:
-    """Those read, left aside ones among them, against those of the file."""
+    """Events read, unread ones included, against those of the file."""
     if raw.events is None or profile.events == raw.events:
         return f"{profile.events:,}"
     return f"{profile.events:,} of {raw.events:,}"

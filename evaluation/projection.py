@@ -17,8 +17,6 @@ from rightsizer.sizing.place import GpuPlace, find_place
 from rightsizer.sizing.projection import project
 from rightsizer.sizing.workload_profile import UsageShares, WorkloadProfile
 
-__all__ = ["FILE", "evaluate"]
-
 _COMPUTE_SHARES: Final = (0.0, 0.3, 0.6, 1.0)
 _BOARDS: Final = ("A100-SXM4-80GB", "H100-SXM5-80GB", "H200-SXM-141GB", "B200", "L40S", "A30", "T4")
 
@@ -35,7 +33,7 @@ def evaluate(options: Options) -> Iterator[str]:
 
 
 def _gain(file: Path) -> str:
-    """How the one constant that is from these rows came about."""
+    """Fit of the one constant that is from these rows."""
     by_workload: dict[str, list[float]] = {}
     for row in _rows(file):
         if "[" not in row["workload"]:
@@ -78,7 +76,7 @@ def _profile(place: GpuPlace, compute: float, bandwidth: float) -> WorkloadProfi
 
 
 def _of_row(row: Row, place: GpuPlace) -> WorkloadProfile:
-    """What was measured nowhere: all of the time in matrix products, or in reading."""
+    """Profile of an unmeasured run: time split between matrix products and reading."""
     compute = workload_of(row).compute_share
     return _profile(place, compute, 1.0 - compute)
 

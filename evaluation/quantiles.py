@@ -6,15 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from evaluation.options import Options
-from evaluation.stage import moments
+from evaluation.simulated_day import simulated_ticks
 from measured import table
 from rightsizer.accounting.service import NodeAccounts
 from rightsizer.model.histogram import BINS, Distribution
 from rightsizer.model.state import ACTIVE_STATES, Resource, State
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.window import Entry
-
-__all__ = ["evaluate", "exact_quantile", "worst_error_bins"]
 
 SHARES: Final = (0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.97, 0.99, 1.0)
 _BIN: Final = 1 / (BINS - 1)
@@ -30,10 +28,10 @@ def evaluate(options: Options) -> Iterator[str]:
     rows: dict[Resource, list[tuple[int, float]]] = defaultdict(list)
     for path in sorted(options.scenarios.glob("*.yaml"))[:_SCENARIOS]:
         accounts, raw = NodeAccounts(), dict[tuple[str, Resource], list[Weighted]]()
-        for moment in moments(
+        for tick in simulated_ticks(
             path, options.first_seed, options.tick_seconds, is_varied=options.are_varied
         ):
-            for entry in accounts.post(moment.snapshot):
+            for entry in accounts.post(tick.snapshot):
                 for resource, share in _demanded(entry):
                     raw.setdefault((entry.uuid, resource), []).append((share, entry.duration))
         for (uuid, resource), readings in raw.items():
@@ -79,7 +77,7 @@ def exact_quantile(readings: Sequence[Weighted], share: float) -> float:
 
 
 def worst_error_bins(found: Distribution, readings: Sequence[Weighted]) -> float:
-    """How far any of the quantiles is off, in bins."""
+    """Largest error of a quantile, in bins."""
     worst = 0.0
     for share in SHARES:
         quantile = found.quantile(share)

@@ -1,4 +1,4 @@
-"""How far ratios are off that were fitted without a GPU, a family, a benchmark or a round."""
+"""Errors of ratios fitted without a GPU, a family, a benchmark or a round."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,8 +9,6 @@ from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.ratio_table import RatioFit
 from rightsizer.sizing.ratio import error_kind, log_ratio
 from rightsizer.sizing.workload_family import WorkloadActivity
-
-__all__ = ["Judged", "error_of", "left_out"]
 
 
 @dataclass(frozen=True, slots=True)

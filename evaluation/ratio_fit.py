@@ -27,8 +27,6 @@ from rightsizer.sizing.workload_family import (
     WorkloadActivity,
 )
 
-__all__ = ["PRIORS", "fit_cells"]
-
 PRIORS: Final[Mapping[WorkloadActivity, Mapping[str, float]]] = {
     WorkloadActivity.INFERENCE: {
         "compute": 0.42,
@@ -98,7 +96,7 @@ def _tilt(activity: WorkloadActivity, family: ModelKind) -> dict[str, float]:
 
 @cache
 def _figures(gpu: str, workload: ComparedWorkload) -> Mapping[str, float]:
-    """Beside that whose exponent is the rest: more of one is less of that."""
+    """Figures of a board relative to the one whose exponent follows from the others."""
     known = board_features(built_in().get(gpu), workload)
     free = {name: value - known[_REST] for name, value in known.items() if name != _REST}
     free["other_vendor"] = known["other_vendor"]
@@ -108,7 +106,7 @@ def _figures(gpu: str, workload: ComparedWorkload) -> Mapping[str, float]:
 
 
 def _rows(cell: Cell, before: RatioFit) -> list[tuple[Features, float]]:
-    """What is left by the exponents that the fit starts from, and what may tell of it."""
+    """Residuals of the starting exponents, and the figures that may explain them."""
     family, rows = str(cell.workload.family), []
     for gpu, log in cell.logs.items():
         board = built_in().get(gpu)

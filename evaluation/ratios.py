@@ -22,8 +22,6 @@ from rightsizer.catalogue.catalogue import built_in
 from rightsizer.io.yaml import dump_yaml
 from rightsizer.sizing.workload_family import WorkloadActivity
 
-__all__ = ["HEADER", "evaluate", "fitted_errors", "packaged_form"]
-
 HEADER: Final = """\
 # What throughput goes by, beyond datasheets. Fitted on results of the closed division (`make eval`
 # prints the errors; evaluation/ratios.py prints this file).

@@ -17,8 +17,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Raw", "raw_totals"]
-
 Interval = tuple[float, float] | tuple[Decimal, Decimal]
 _STREAM_EVENT: Final = ("kernel_details", "correlation_id")
 _SCALES: Final = {"ns": 1e-9, "nsecond": 1e-9, "us": 1e-6, "usecond": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -34,7 +32,7 @@ _RESULTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """What a file holds."""
+    """Contents of a file."""
 
     events: int | None
     """`None` where the format has no one thing that is an event."""

@@ -18,15 +18,6 @@ from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseco
 from rightsizer.model.window import Window
 from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
 
-__all__ = [
-    "MINUTE",
-    "SOON",
-    "Kind",
-    "Tally",
-    "WatchedIdleness",
-    "quiet_times",
-]
-
 MINUTE: Final[Nanoseconds] = 60 * NANOSECONDS_PER_SECOND
 SOON: Final = 30 * MINUTE
 """Work that resumes within this time makes taking a pod away a mistake."""
@@ -40,7 +31,7 @@ _KEPT_CELLS: Final = 24
 
 @dataclass(slots=True)
 class Tally:
-    """What came of a rule's actions."""
+    """Outcomes of a rule's actions."""
 
     actions: int = 0
     right: int = 0
@@ -52,12 +43,12 @@ class Tally:
 
     @property
     def precision(self) -> float | None:
-        """Of the actions whose outcome is known."""
+        """Share of right actions among those with a known outcome."""
         known = self.right + self.wrong
         return self.right / known if known else None
 
     def add(self, pod: Pod, times: Iterable[Nanoseconds], armed: Nanoseconds) -> list[Nanoseconds]:
-        """Act at the first time that a rule says so; again once the pod had resumed.
+        """Act when a rule first fires; again after the pod resumed.
 
         Args:
             pod: Whose rows tell what came next.
@@ -111,7 +102,7 @@ class Kind:
 
     @property
     def patience(self) -> Nanoseconds:
-        """How long the product lets such a workload idle."""
+        """Idle time that the product allows such a workload."""
         return nanoseconds(idle.conduct(_workload("", self.workload_class), _SHIPPED).long_seconds)
 
     def rule(self) -> Rule[idle.IdleSettings]:

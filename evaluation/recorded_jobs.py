@@ -27,14 +27,14 @@ _SPANS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PairScore:
-    """Pairs of GPUs that are said to be of one job."""
+    """Scores of pairs of GPUs inferred to be of one job."""
 
     right: int = 0
     wrong: int = 0
     missed: int = 0
 
     def __add__(self, other: "PairScore") -> "PairScore":
-        """Those of both."""
+        """Add the scores of both."""
         return PairScore(
             self.right + other.right, self.wrong + other.wrong, self.missed + other.missed
         )

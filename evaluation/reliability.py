@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["HEADINGS", "KIND_HEADINGS", "Reliability"]
-
 HEADINGS: Final = ("confidence", "findings", "mean confidence", "share true")
 KIND_HEADINGS: Final = (
     *("findings", "mean confidence", "share true", "Brier score", "calibration error"),
@@ -32,7 +30,7 @@ class Reliability:
         self.counts.update(other.counts)
 
     def of(self, is_wanted: Callable[[str], bool]) -> "Reliability":
-        """Those of some kinds."""
+        """Findings of some kinds."""
         return Reliability(Counter({k: n for k, n in self.counts.items() if is_wanted(k[0])}))
 
     @property
@@ -42,7 +40,7 @@ class Reliability:
 
     @property
     def findings(self) -> int:
-        """How many there are."""
+        """Number of findings."""
         return self.counts.total()
 
     @property

@@ -14,8 +14,6 @@ from rightsizer.advice.rules.idle import IdleSettings
 from rightsizer.model.block import BLOCK_SPAN, Block, Series
 from rightsizer.model.units import Nanoseconds, seconds
 
-__all__ = ["AGES", "Forecast", "Spell", "calibration", "forecasts", "spells_of"]
-
 AGES: Final = tuple(minutes * MINUTE for minutes in (30, 60, 90, 120))
 _AS_SHIPPED: Final = "as shipped, no past"
 _BINS: Final = 5
@@ -39,7 +37,7 @@ class Spell:
         return IdleGap(seconds(self.end - self.start), self.has_ended, self.start)
 
     def outcome(self, age: Nanoseconds) -> bool | None:
-        """Whether work resumed soon after so much idleness; `None` where no one saw."""
+        """Whether work resumed soon after so much idleness; `None` if not recorded."""
         rest = self.end - self.start - age
         if rest >= SOON:
             return self.has_ended and rest == SOON
@@ -78,7 +76,7 @@ def spells_of(blocks: Sequence[Block]) -> list[Spell]:
 def forecasts(
     fleet: Mapping[str, Sequence[Block]], *, by_others: bool, by_own: bool
 ) -> Iterator[Forecast]:
-    """What the product says of each pod at each age of an idle time, without having seen its fold.
+    """Forecasts of resumption by pod and age of its idle time, cross-validated by fold.
 
     By what it ships with, by the pods of the other folds, and by the pod's own past before.
     """

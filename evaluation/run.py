@@ -51,7 +51,7 @@ EVALUATIONS: Final[Sequence[tuple[str, str, str]]] = (
 
 
 def _lines_of(module: str, folder: str, options: Options) -> Iterable[str]:
-    """What an evaluation tells; of a recording that is not there, that it was skipped."""
+    """Lines of an evaluation; of an absent recording a note that it was skipped."""
     about: Options | Path = options
     if folder:
         if options.truth is None:

@@ -4,14 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from evaluation.baselines import BASELINES
-from evaluation.claims import at_rest_or_at_work
 from evaluation.confusion import Confusion, Detection
+from evaluation.merged_states import coarse_state
 from evaluation.scores import OURS, Scores
 from measured import as_rows, summarized, table, with_rows
 from rightsizer.model.state import Condition, Tier
 from rightsizer.model.units import seconds
-
-__all__ = ["baselines", "by_scenario", "by_state", "by_tier", "conditions"]
 
 _FLOORS: Final = {Tier.PROFILING: 0.95, Tier.POWER: 0.85}
 _TIERS: Final = (Tier.PROFILING, Tier.POWER, Tier.BASIC)
@@ -22,7 +20,7 @@ _FALSE_IDLE: Final = "false idle, s per GPU-day"
 
 
 def by_tier(total: Scores) -> Iterator[str]:
-    """How right Rightsizer is, against what was promised."""
+    """Accuracy by tier, against the promised floors."""
     yield "#### By tier\n"
     lines = [
         _tier_row(total.confusions[OURS, tier, is_disturbed], tier, is_disturbed=is_disturbed)
@@ -74,7 +72,7 @@ def baselines(total: Scores) -> Iterator[str]:
     streams = [(tier, rough) for tier in (Tier.PROFILING, Tier.POWER) for rough in (False, True)]
     lines = []
     for name in (OURS, *BASELINES):
-        rough = total.confusions[name, Tier.PROFILING, False].merged_by(at_rest_or_at_work)
+        rough = total.confusions[name, Tier.PROFILING, False].merged_by(coarse_state)
         lines.append(
             (
                 name,

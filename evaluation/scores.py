@@ -1,4 +1,4 @@
-"""What one or many runs of scenarios add up to."""
+"""Sums of the scores of scenario runs."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -8,8 +8,6 @@ from typing import Final
 from evaluation.confusion import Confusion, Detection
 from rightsizer.model.state import Condition, Tier
 from rightsizer.model.units import Nanoseconds
-
-__all__ = ["OURS", "Key", "Scores"]
 
 OURS: Final = "Rightsizer"
 
@@ -27,7 +25,7 @@ def _detections() -> dict[tuple[Condition, bool], Detection]:
 
 @dataclass
 class Scores:
-    """Confusions by judge, tier and disturbance; conditions; what no one could read."""
+    """Confusions by judge, tier and disturbance; conditions; time without a verdict."""
 
     confusions: dict[Key, Confusion] = field(default_factory=_confusions)
     conditions: dict[tuple[Condition, bool], Detection] = field(default_factory=_detections)
@@ -50,7 +48,7 @@ class Scores:
         self.invented += other.invented
 
     def false_idle_seconds_per_day(self, judge: str, *, is_disturbed: bool) -> float:
-        """Of all that a judge said on any tier."""
+        """False idle seconds of a judge over all tiers."""
         total = Confusion()
         for (whose, _, rough), confusion in self.confusions.items():
             if whose == judge and rough == is_disturbed:

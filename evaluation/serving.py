@@ -24,8 +24,6 @@ from rightsizer.sizing.parameters import count_parameters
 from rightsizer.sizing.serving import Serving
 from rightsizer.sizing.serving_settings import ServingModelSettings
 
-__all__ = ["beside_peer", "closed_form_ms", "evaluate", "measured_errors"]
-
 MEDIAN_FLOOR: Final = 1.11
 TAIL_FLOOR: Final = 1.35
 _LEVEL: Final = 0.9
@@ -100,7 +98,7 @@ def _sums_up(line: Sequence[str]) -> bool:
 
 
 def _behind(read: Sequence[Row], judged: Sequence[Judged], apart: Collection[str]) -> Iterator[str]:
-    """What may explain the misfits, and what the constants are without some of the rows."""
+    """Candidate explanations of the misfits, and constants fitted without some of the rows."""
     computed = [row for row in read if row.file not in apart]
     yield table(
         _explained(judged, apart),

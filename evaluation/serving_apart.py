@@ -9,8 +9,6 @@ from evaluation.serving_truth import Row
 from rightsizer.sizing.serving import Server, Serving
 from rightsizer.sizing.serving_memory import ServingMemory
 
-__all__ = ["NODE_GPUS", "Reading", "is_computed_in_full", "readings", "server_of", "set_apart"]
-
 NODE_GPUS: Final = 8
 _RATIOS: Final = tuple(step / 20 for step in range(20))
 _PAUSES: Final = tuple(step / 4 for step in range(25))
@@ -19,7 +17,7 @@ _HALVINGS: Final = 30
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What may lie behind rows that do not say it, and how their times come out then."""
+    """Candidate explanation of the rows of a file, with the times it predicts."""
 
     title: str
     served: tuple[tuple[Row, Serving], ...]
@@ -33,7 +31,7 @@ class Reading:
 
 
 def server_of(row: Row, prefix_cache_ratio: float = 0.0) -> Server:
-    """What a row was measured on, with a share of its prompts in the cache."""
+    """Server of a row, with a share of its prompts in the prefix cache."""
     load = replace(row.requirement.load, prefix_cache_ratio=prefix_cache_ratio)
     requirement = replace(row.requirement, load=load)
     return Server(ServingMemory(requirement, row.layout), row.board)

@@ -1,4 +1,4 @@
-"""How the constants of the serving model come about: fitted on some rows, judged on the others."""
+"""Fit of the serving model's constants, cross-validated."""
 
 import math
 from collections.abc import Sequence
@@ -10,8 +10,6 @@ from rightsizer.sizing.serving import Serving
 from rightsizer.sizing.serving_settings import ServingModelSettings
 from sized import serve
 
-__all__ = ["Constants", "Linear", "fit", "fit_bunching"]
-
 _PROBE: Final = 10
 _STEPS: Final = (-4, -1, 0, 1, 4)
 _FINER: Final = 10
@@ -20,7 +18,7 @@ _RATIOS: Final = tuple(step / 20 for step in range(4, 31))
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """What is fitted to the time between tokens."""
+    """Constants fitted to the time between tokens."""
 
     layer: int = 0
     """Microseconds of a layer."""
@@ -29,7 +27,7 @@ class Constants:
 
     @classmethod
     def of_product(cls) -> Self:
-        """Those that are in use."""
+        """Constants of the product."""
         settings = ServingModelSettings()
         beside = settings.request_layer_seconds
         return cls(round(1e6 * settings.layer_seconds), round(1e9 * beside))

@@ -1,4 +1,4 @@
-"""How much the intervals of serving predictions cover, and what the rest of the rows would say."""
+"""Coverage of the intervals of serving predictions, cross-validated."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,8 +15,6 @@ from rightsizer.catalogue.board import Board, OriginKind
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.serving_settings import ServingModelSettings
-
-__all__ = ["interval_coverage"]
 
 _LEVEL: Final = 0.9
 _DENSE, _MIXTURE = "dense", "mixtures"
@@ -110,7 +108,7 @@ def _cells(kind: str, rows: Sequence[IntervalError]) -> tuple[str, ...]:
 
 
 def _held_out(rows: Sequence[IntervalError], names: Sequence[str]) -> str:
-    """What the scale by the others holds of each that is left out; empty where there is but one."""
+    """Coverage of each group by the scale of all others; empty for a single group."""
     if len(set(names)) == 1:
         return ""
     pairs, held = list(zip(rows, names, strict=True)), 0

@@ -24,8 +24,6 @@ from rightsizer.sizing.serving import Server, best_concurrency
 from rightsizer.sizing.serving_memory import ServingMemory
 from rightsizer.sizing.serving_settings import ServingModelSettings
 
-__all__ = ["OFFLINE_FILE", "Offline", "best_rate", "distance", "offline_rows", "predicted"]
-
 OFFLINE_FILE: Final = "mlperf.csv.gz"
 _MODEL: Final = Transformer(
     layers=80, hidden=8192, heads=64, kv_heads=8, ffn=28672, vocab=32000, name="Llama-2-70B"
@@ -38,7 +36,7 @@ _GROUPS: Final = (1, 2, 4, 8)
 
 @dataclass(frozen=True, slots=True)
 class Offline:
-    """What one accelerator of a kind reached in one round, the median over systems."""
+    """Throughput of one accelerator in one round, the median over systems."""
 
     board: Board
     round: str

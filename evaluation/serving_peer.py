@@ -9,8 +9,6 @@ from typing import Final
 
 from profiler_environment import environment
 
-__all__ = ["PeerTimes", "peer_times"]
-
 _PROGRAM: Final = (
     Path(__file__).parent.parent / "tests" / "profilers" / "aiconfigurator_estimate.py"
 )
@@ -20,14 +18,14 @@ _SECONDS_AT_MOST: Final = 1800.0
 
 @dataclass(frozen=True, slots=True)
 class PeerTimes:
-    """What it says of one row."""
+    """Its prediction for one row."""
 
     ttft_ms: float
     tpot_ms: float
 
 
 def peer_times(path: Path) -> dict[str, PeerTimes]:
-    """Its answers by the ids of a table's rows, without those of which it says nothing.
+    """Its predictions by the ids of a table's rows; rows without one are absent.
 
     Raises:
         Absent: it cannot be had here.

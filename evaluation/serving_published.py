@@ -30,15 +30,6 @@ from rightsizer.sizing.serving import Server, best_concurrency
 from rightsizer.sizing.serving_memory import ServingMemory
 from rightsizer.sizing.serving_settings import ServingModelSettings
 
-__all__ = [
-    "SHARED_EXPERTS",
-    "PublishedMixture",
-    "PublishedRate",
-    "published_errors",
-    "published_mixtures",
-    "published_rates",
-]
-
 _FILE: Final = Path(__file__).with_name("published_throughput.csv")
 _REACHED: Final = tuple(step / 50 for step in range(25, 51))
 _MIXTURES_FILE: Final = Path(__file__).with_name("published_mixtures.csv")
@@ -83,7 +74,7 @@ class PublishedRate:
         return "A3B" in self.model or self.model == SHARED_EXPERTS
 
     def predicted(self, settings: ServingModelSettings | None = None) -> EstimateInterval:
-        """What the planner says of the same layout at its best."""
+        """Predicted rate of the same layout at its best."""
         layout = Parallelism(tensor=self.gpus)
         if self.model == SHARED_EXPERTS:
             layout = Parallelism(data=self.gpus, expert=self.gpus)
@@ -97,7 +88,7 @@ class PublishedRate:
 
 @dataclass(frozen=True, slots=True)
 class PublishedMixture:
-    """What a mixture of experts on one group of GPUs was measured to do; what is not said is 0."""
+    """Measured figures of a mixture of experts on one group of GPUs; unpublished ones are 0."""
 
     model: str
     board: str
@@ -115,7 +106,7 @@ class PublishedMixture:
     def measures(
         self, settings: ServingModelSettings | None = None
     ) -> Iterator[tuple[str, float, EstimateInterval]]:
-        """What it is, as measured and as predicted."""
+        """Name of each figure, measured and predicted."""
         server = _server(self, self.engine, Parallelism(tensor=self.gpus), settings)
         served = server.at(self.concurrency)
         pairs = (

@@ -18,8 +18,6 @@ from rightsizer.sizing.requirement import Parallelism, RequestLoad, Requirement
 from rightsizer.sizing.serving import Server
 from rightsizer.sizing.serving_memory import ServingMemory
 
-__all__ = ["Simulated", "arrival_errors", "simulated"]
-
 _REQUESTS: Final = 4000
 _WARM: Final = 0.1
 _GAPS_SEED: Final = 11
@@ -27,7 +25,7 @@ _GAPS_SEED: Final = 11
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """What the requests of a run saw."""
+    """Times of the requests of a run."""
 
     first_seconds: Sequence[float]
     between_seconds: Sequence[float]

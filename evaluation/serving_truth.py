@@ -12,8 +12,6 @@ from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import Parallelism, Precisions, RequestLoad, Requirement
 
-__all__ = ["FILE", "Row", "read_rows"]
-
 FILE: Final = "llm_serving_truth.csv"
 _MODELS: Final = {
     "Qwen/Qwen3-32B": Transformer(
@@ -63,7 +61,7 @@ class Row:
 
     @property
     def board(self) -> Board:
-        """What it was measured on."""
+        """Board of the measurement."""
         return built_in().boards[_BOARDS[self.system]]
 
     @property
@@ -73,7 +71,7 @@ class Row:
 
 
 def read_rows(path: Path) -> Iterator[Row]:
-    """Those of servers that do both, prompts and answers, with a model and a board of ours."""
+    """Rows of aggregated serving with a known model and board."""
     with path.open(encoding="utf-8", newline="") as file:
         for values in csv.DictReader(file):
             known = values["model_path"] in _MODELS and values["system"] in _BOARDS

@@ -1,4 +1,4 @@
-"""Sizing by rolling replay: what each estimator says after a while, against the hour that follows.
+"""Sizing by rolling replay: each estimator's need against the hour that follows.
 
 Six hours warm up; then, at each full hour, every estimator sees what was before, and the next
 hour tells. Ours is the product's own: the accounts' windows, faded demands, need with margin.
@@ -22,8 +22,6 @@ from rightsizer.model.state import Resource
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.model.window import Window
 from rightsizer.model.workload import Allocator
-
-__all__ = ["BASELINES", "OURS", "Score", "Sizer", "chosen", "evaluate", "needs_of", "scores_of"]
 
 _HOUR: Final = 3600 * NANOSECONDS_PER_SECOND
 _WARM_UP: Final = 6 * _HOUR
@@ -54,7 +52,7 @@ class Sizer:
 
 @dataclass(slots=True)
 class Score:
-    """How an estimator did."""
+    """Score of an estimator."""
 
     rows: int = 0
     violations: int = 0
@@ -77,7 +75,7 @@ class Score:
 
     @property
     def bad_hour_ratio(self) -> float:
-        """Hours whose P95 is above the need, of all."""
+        """Share of hours whose P95 is above the need."""
         return self.bad_hours / self.hours if self.hours else 0.0
 
     @property
@@ -133,7 +131,7 @@ BASELINES: Final[Mapping[str, Callable[[Rows], float]]] = {
 def needs_of(
     windows: Iterator[Sequence[Window]], sizers: Sequence[Sizer]
 ) -> dict[str, dict[tuple[str, Nanoseconds], float]]:
-    """The compute that each sizer says is needed, by pod, at each full hour after the warm-up."""
+    """Compute needed by each sizer, by pod, at each full hour after the warm-up."""
     found: dict[str, dict[tuple[str, Nanoseconds], float]] = {each.name: {} for each in sizers}
     running: dict[str, _Running] = {}
     for closed in windows:
@@ -148,7 +146,7 @@ def needs_of(
 
 
 class _Running:
-    """What the product would know of one pod, for each way to set it."""
+    """The product's state of one pod, for each of its settings."""
 
     def __init__(self, sizers: Sequence[Sizer]) -> None:
         self._sizers = [(each, DecayedDemands(each.decay)) for each in sizers]
@@ -173,7 +171,7 @@ class _Running:
 
 
 def scores_of(fleet: Iterator[Pod], needs: Mapping[str, Needs]) -> tuple[dict[str, Score], int]:
-    """How baselines and sizers did in the same hours, and in how many the product said nothing."""
+    """Scores of baselines and sizers in the same hours, and hours without the product's answer."""
     scores: dict[str, Score] = defaultdict(Score)
     silent = 0
     for pod in fleet:

@@ -5,9 +5,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from evaluation.judging import judge
 from evaluation.options import Options
 from evaluation.processes import in_processes
+from evaluation.scenario_scores import judge
 from evaluation.score_tables import (
     baselines,
     by_scenario,
@@ -17,8 +17,6 @@ from evaluation.score_tables import (
 )
 from evaluation.scores import Scores
 from rightsizer.model.errors import RightsizerError
-
-__all__ = ["evaluate"]
 
 _SUFFIXES: Final = (".yaml", ".yml")
 _HOW: Final = """\

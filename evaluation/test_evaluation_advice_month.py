@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from evaluation.long_run import Month, Wall, live_a_month
+from evaluation.long_run import AnnotationStore, Month, simulate_month
 from rightsizer.advice.storage import Storage
 from rightsizer.model.advice import AdviceEventKind, AdviceState
 from rightsizer.notify.grafana.client import AnnotationBody
@@ -23,7 +23,7 @@ GPUS: Final = 3
 @pytest.fixture(scope="module")
 def month() -> Month:
     """All days with events, at coarse ticks; `make eval` uses one a minute."""
-    return live_a_month(
+    return simulate_month(
         days=DAYS, gpus=GPUS, tick_seconds=TICK_SECONDS, run_every_seconds=RUN_EVERY_SECONDS
     )
 
@@ -69,7 +69,7 @@ def test_it_neither_nags_nor_flaps(month: Month) -> None:
 
 def test_the_wall_sees_what_is_reported_twice_or_ends_without_a_beginning() -> None:
     """Otherwise the counts above could not fail."""
-    wall, outbox = Wall(), AnnotationOutbox(Storage("").database)
+    wall, outbox = AnnotationStore(), AnnotationOutbox(Storage("").database)
     tags = ("rightsizer", "advice:x", "event:opened")
     opened = AnnotationBody("x", "opened", 1, 1, tags, "")
     closed = AnnotationBody("x", "closed", 2, 3, tags, "")

@@ -7,7 +7,7 @@ from evaluation.advice_claims import CLAIMS, Claim
 from evaluation.advice_labels import EVERYWHERE, Label, Labels
 from evaluation.advice_truth import BORDERLINE, FALSE, TRUE, Timeline
 from evaluation.options import SCENARIOS
-from evaluation.stage import Truth
+from evaluation.simulated_day import Truth
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.idle import RULE
 from rightsizer.model.finding import Reason

@@ -16,7 +16,7 @@ from evaluation.autoscale_replay import (
     verdict,
 )
 from evaluation.fleet_group import Group, group_of
-from evaluation.made_trace import START, STEP_SECONDS, pod, wave, write_trace
+from evaluation.sample_trace import START, STEP_SECONDS, pod, wave, write_trace
 from rightsizer.advice.autoscale_schedule import ScalingSettings
 from rightsizer.model.finding import Action, FindingKind, Option, Reason, Risk
 from rightsizer.model.state import State

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import pytest
 
-from evaluation.baselines import BASELINES, Baseline, Sight, Watched
-from evaluation.watch import Watch
+from evaluation.baseline_state import BaselineState
+from evaluation.baselines import BASELINES, Baseline, BaselineInput, Watched
 from readings import HELD, SECOND, gpu, snapshot
 from rightsizer.model.reading import Process, Reading
 from rightsizer.model.signal import Signal
@@ -16,13 +16,13 @@ from rightsizer.model.units import seconds
 
 MINUTE: Final = 60.0
 AT_REST: Final = Watched(
-    Sight(utilization=0.0),
+    BaselineInput(utilization=0.0),
     held_seconds=600 * MINUTE,
     zero_seconds=600 * MINUTE,
     engine_zero_seconds=600 * MINUTE,
     utilization_p95=0.0,
 )
-AT_WORK: Final = Watched(Sight(utilization=0.9), held_seconds=600 * MINUTE)
+AT_WORK: Final = Watched(BaselineInput(utilization=0.9), held_seconds=600 * MINUTE)
 
 
 def verdict(name: str, device: Watched, *others: Watched) -> State:
@@ -34,7 +34,7 @@ def verdict(name: str, device: Watched, *others: Watched) -> State:
 @pytest.mark.parametrize("name", BASELINES)
 def test_every_rule_finds_what_is_plain(name: str) -> None:
     """A night without activity is idle, a free GPU is empty, a busy one is neither."""
-    free = replace(AT_REST, now=Sight(utilization=0.0, is_held=False))
+    free = replace(AT_REST, now=BaselineInput(utilization=0.0, is_held=False))
 
     assert verdict(name, AT_REST) is State.IDLE_HELD
     assert verdict(name, free) is State.IDLE_EMPTY
@@ -63,7 +63,7 @@ def test_job_defense_shield_cancels_after_two_hours_or_five() -> None:
 
 def test_sagemaker_blames_the_host_below_ten_percent() -> None:
     """Disks precede processors; above ten percent there is no finding."""
-    low = replace(AT_REST, now=Sight(utilization=0.05, cpu=0.95, io_pressure=0.6))
+    low = replace(AT_REST, now=BaselineInput(utilization=0.05, cpu=0.95, io_pressure=0.6))
     processors = replace(low, now=replace(low.now, io_pressure=0.0))
     above = replace(low, now=replace(low.now, utilization=0.10))
     bursty = replace(AT_REST, utilization_p95=0.7)
@@ -75,7 +75,7 @@ def test_sagemaker_blames_the_host_below_ten_percent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sight", "state"),
+    ("seen", "state"),
     [
         ({"engine": 0.04, "sm": 0.02, "dram": 0.01}, State.IDLE_HELD),
         ({"engine": 0.9, "sm": 0.6, "tensor": 0.5}, State.COMPUTE_BOUND),
@@ -87,14 +87,14 @@ def test_sagemaker_blames_the_host_below_ten_percent() -> None:
         ({"engine": 0.3, "sm": 0.2}, State.PRODUCTIVE),
     ],
 )
-def test_kempner_pulse_has_a_table_of_first_matches(sight: dict[str, Any], state: State) -> None:
+def test_kempner_pulse_has_a_table_of_first_matches(seen: dict[str, Any], state: State) -> None:
     """Its classes map to our states."""
-    now = Sight(utilization=sight["engine"], has_counters=True, **sight)
+    now = BaselineInput(utilization=seen["engine"], has_counters=True, **seen)
 
     assert verdict("KempnerPulse", replace(AT_WORK, now=now)) is state
 
 
-def _watched(watch: Watch, second: int, busy: float | None) -> Watched | None:
+def _watched(watch: BaselineState, second: int, busy: float | None) -> Watched | None:
     values: dict[Signal, float] = {
         name: value for name, value in HELD.items() if name is not Signal.GPU_BUSY
     }
@@ -110,7 +110,7 @@ def _watched(watch: Watch, second: int, busy: float | None) -> Watched | None:
 
 def test_idle_timer_of_a_baseline_restarts_with_work() -> None:
     """Ten idle seconds, one busy, idle again; unread time does not count as idle."""
-    watch = Watch()
+    watch = BaselineState()
     for second in range(10):
         rested = _watched(watch, second, 0.0)
     worked, again = _watched(watch, 10, 0.4), _watched(watch, 11, 0.0)

@@ -9,7 +9,7 @@ import pytest
 
 from evaluation.disturbance import Disturbance, without_power, without_profiling
 from evaluation.options import SCENARIOS
-from evaluation.stage import Moment, moments
+from evaluation.simulated_day import SimulatedTick, simulated_ticks
 from evaluation.variation import varied
 from readings import TRAINING, gpu, snapshot
 from rightsizer.accounting.signals import tier_of
@@ -24,9 +24,9 @@ TICK: Final = 1201
 TICKS: Final = 60
 
 
-def lived(name: str, seed: int = 5) -> Iterator[Moment]:
+def lived(name: str, seed: int = 5) -> Iterator[SimulatedTick]:
     """A day of a scenario in long steps."""
-    return moments(SCENARIOS / f"{name}.yaml", seed, TICK)
+    return simulated_ticks(SCENARIOS / f"{name}.yaml", seed, TICK)
 
 
 def training() -> Snapshot:
@@ -153,13 +153,13 @@ def test_seeds_change_what_kernels_do_and_not_what_they_are() -> None:
 def test_datacenter_boards_without_gpm_are_read_with_dcgm() -> None:
     """A GeForce board has neither, and stays on the power tier."""
     tiers = {
-        device.board: tier_of({**moment.snapshot.readings[device.uuid].values, Signal.POWER: 0.0})
-        for moment in lived("power-capped-training")
-        for device in moment.snapshot.devices
+        device.board: tier_of({**tick.snapshot.readings[device.uuid].values, Signal.POWER: 0.0})
+        for tick in lived("power-capped-training")
+        for device in tick.snapshot.devices
     } | {
-        device.board: tier_of(moment.snapshot.readings[device.uuid].values)
-        for moment in lived("video-transcoding")
-        for device in moment.snapshot.devices
+        device.board: tier_of(tick.snapshot.readings[device.uuid].values)
+        for tick in lived("video-transcoding")
+        for device in tick.snapshot.devices
     }
 
     assert tiers == {
@@ -182,9 +182,9 @@ def test_places_follow_the_label_of_the_phase(
 ) -> None:
     """Ranges differ by whether the condition holds."""
     seen: dict[bool, list[float]] = {True: [], False: []}
-    for moment in lived(name):
-        for uuid, reading in moment.snapshot.readings.items():
-            seen[condition in moment.truths[uuid][1]].append(reading.values[signal])
+    for tick in lived(name):
+        for uuid, reading in tick.snapshot.readings.items():
+            seen[condition in tick.truths[uuid][1]].append(reading.values[signal])
     low, high = sorted(seen.values(), key=min)
 
     assert max(low) < min(high)
@@ -193,10 +193,10 @@ def test_places_follow_the_label_of_the_phase(
 def test_a_gpu_that_nobody_keeps_awake_shows_work_that_nobody_does() -> None:
     """It does so now and then, for one reading, and only with persistence off."""
     shown: dict[int, set[float]] = {0: set(), 1: set()}
-    for moment in moments(SCENARIOS / "persistence-off.yaml", 5, 61):
-        for device in moment.snapshot.devices:
-            if moment.truths[device.uuid][0] is State.IDLE_EMPTY:
-                busy = moment.snapshot.readings[device.uuid].values[Signal.GPU_BUSY]
+    for tick in simulated_ticks(SCENARIOS / "persistence-off.yaml", 5, 61):
+        for device in tick.snapshot.devices:
+            if tick.truths[device.uuid][0] is State.IDLE_EMPTY:
+                busy = tick.snapshot.readings[device.uuid].values[Signal.GPU_BUSY]
                 shown[device.index].add(busy)
 
     assert shown == {0: {0.0, 1.0}, 1: {0.0}}
@@ -215,8 +215,8 @@ def test_a_scenario_of_others_is_taken_as_it_is_written(tmp_path: Path) -> None:
     def mean(*, is_varied: bool) -> float:
         busy = [
             reading.values[Signal.TENSOR_ACTIVE]
-            for moment in moments(file, 5, TICK, is_varied=is_varied)
-            for reading in moment.snapshot.readings.values()
+            for tick in simulated_ticks(file, 5, TICK, is_varied=is_varied)
+            for reading in tick.snapshot.readings.values()
         ]
         return sum(busy) / len(busy)
 

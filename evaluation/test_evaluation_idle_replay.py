@@ -10,9 +10,9 @@ import pytest
 from evaluation.fleet_group import Group, group_of
 from evaluation.fleet_trace import BUSY_RATIO, closed_windows
 from evaluation.idle_replay import RULES_OF_OTHERS, evaluate, tallies
-from evaluation.made_trace import START, pod, wave, write_trace
 from evaluation.reclaim import MINUTE, Kind, Tally, WatchedIdleness, quiet_times
 from evaluation.resume_replay import Spell, calibration, forecasts, spells_of
+from evaluation.sample_trace import START, pod, wave, write_trace
 from rightsizer.model.block import BLOCK_SPAN, Block
 from rightsizer.model.workload import WorkloadClass
 

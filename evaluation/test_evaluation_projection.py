@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
+from evaluation.mig import FILE
 from evaluation.options import Options
-from evaluation.projection import FILE, evaluate
+from evaluation.projection import evaluate
 
 HEADER = "gpu_key,profile,instances,workload,ratio_per_slice,sm_share\n"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from evaluation.claims import AT_WORK, as_claimed, at_rest_or_at_work
 from evaluation.confusion import Confusion, Detection
+from evaluation.merged_states import AT_WORK, coarse_state, merged_state
 from evaluation.missing_columns import together
 from evaluation.scores import OURS, Scores
 from readings import HOUR
@@ -92,20 +92,20 @@ def test_a_tier_is_not_asked_for_what_it_cannot_see() -> None:
     """Kinds of work need counters, a stall needs power, a link needs its reading."""
     link = {Signal.PCIE_RECEIVE: 0.9}
 
-    assert as_claimed(State.COMPUTE_BOUND, Tier.PROFILING, {}) == "compute_bound"
-    assert as_claimed(State.COMPUTE_BOUND, Tier.POWER, {}) == AT_WORK
-    assert as_claimed(State.HIDDEN_STALL, Tier.POWER, {}) == "hidden_stall"
-    assert as_claimed(State.HIDDEN_STALL, Tier.BASIC, {}) == AT_WORK
-    assert as_claimed(State.PCIE_BOUND, Tier.POWER, link) == "pcie_bound"
-    assert as_claimed(State.PCIE_BOUND, Tier.POWER, {}) == AT_WORK
+    assert merged_state(State.COMPUTE_BOUND, Tier.PROFILING, {}) == "compute_bound"
+    assert merged_state(State.COMPUTE_BOUND, Tier.POWER, {}) == AT_WORK
+    assert merged_state(State.HIDDEN_STALL, Tier.POWER, {}) == "hidden_stall"
+    assert merged_state(State.HIDDEN_STALL, Tier.BASIC, {}) == AT_WORK
+    assert merged_state(State.PCIE_BOUND, Tier.POWER, link) == "pcie_bound"
+    assert merged_state(State.PCIE_BOUND, Tier.POWER, {}) == AT_WORK
 
 
 @pytest.mark.parametrize("tier", [Tier.PROFILING, Tier.POWER, Tier.BASIC])
 def test_rest_is_asked_for_on_every_tier(tier: Tier) -> None:
     """No tier may count an idle GPU, or a misjudged one, as working."""
     for state in (State.IDLE_EMPTY, State.IDLE_HELD, State.HOST_BOUND, State.STORAGE_BOUND):
-        assert as_claimed(state, tier, {}) == state
-    assert {at_rest_or_at_work(state) for state in State} == {
+        assert merged_state(state, tier, {}) == state
+    assert {coarse_state(state) for state in State} == {
         *("unknown", "idle_empty", "idle_held", "hidden_stall", AT_WORK)
     }
 

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from evaluation.fleet_trace import closed_windows, pods
-from evaluation.made_trace import START, pod, wave, write_trace
+from evaluation.sample_trace import START, pod, wave, write_trace
 from evaluation.sizing_replay import (
     BASELINES,
     OURS,

@@ -6,8 +6,8 @@ from typing import Final
 import pytest
 
 from evaluation.baselines import BASELINES
-from evaluation.judging import judge
 from evaluation.options import FIRST_SCORED_SEED, SCENARIOS
+from evaluation.scenario_scores import judge
 from evaluation.scores import OURS, Scores
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.state import ACTIVE_STATES, Condition, Tier

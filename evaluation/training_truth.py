@@ -16,8 +16,6 @@ from rightsizer.sizing.requirement import ModelTask, Parallelism, Recompute, Req
 from rightsizer.sizing.training import training_rate
 from rightsizer.sizing.training_settings import TrainingSettings
 
-__all__ = ["FILE", "evaluate", "refitted"]
-
 FILE: Final = "training_truth.csv"
 _LEVEL: Final = 0.9
 _CONSTANT_MFU: Final = 0.5

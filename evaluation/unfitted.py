@@ -31,8 +31,6 @@ from rightsizer.sizing.requirement import Parallelism, Requirement
 from rightsizer.sizing.settings import SizingSettings
 from rightsizer.sizing.workload_family import parse_precision, parse_workload
 
-__all__ = ["UnfittedFigure", "evaluate", "predictions", "unfitted_figures"]
-
 _FILE: Final = Path(__file__).with_name("unfitted_figures.csv")
 _PARTS: Final = ("seen", "opened", "kept")
 _RATIO: Final = "ratio"
@@ -61,7 +59,7 @@ class UnfittedFigure:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What is predicted of a row."""
+    """Prediction of a row."""
 
     figure: UnfittedFigure
     predicted: EstimateInterval
@@ -135,7 +133,7 @@ def _ratio(row: Row) -> EstimateInterval:
 
 
 def evaluate(_: Options) -> Iterator[str]:
-    """A table by domain, of the rows that were kept, and of all."""
+    """Table by domain, of held-out rows and of all."""
     found = list(predictions())
     domains = dict.fromkeys(each.figure.domain for each in found)
     groups = {name: [each for each in found if each.figure.domain == name] for name in domains}

@@ -11,8 +11,6 @@ from typing import Final
 from rightsizer.simulator.activity import KernelActivity
 from rightsizer.simulator.scenario import HostLoad, SimulatedScenario, SimulatedTask, TaskPhase
 
-__all__ = ["varied"]
-
 _SPREAD: Final = 0.12
 _SPREAD_OF_GAPS: Final = 0.3
 _SPREAD_OF_LENGTHS: Final = 0.3
@@ -64,7 +62,7 @@ def _host(host: HostLoad, random: Random) -> HostLoad:
 
 
 def _moved(value: float, random: Random) -> float:
-    """A figure near the top is told by what it leaves, so that a full GPU stays full."""
+    """Vary a figure near its maximum by its distance from it, so that a full GPU stays full."""
     if value > _HALF + _SPREAD:
         gap = 1.0 - value
         by_gap = 1.0 - gap * _factor(random, _SPREAD_OF_GAPS)

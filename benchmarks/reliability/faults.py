@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - a table, one fault a line.
-"""Faults: how each is planted into a running agent's environment, and ended."""
+"""Faults of a running agent's environment: start and end of each."""
 
 import gzip
 import os

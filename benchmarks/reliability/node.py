@@ -1,4 +1,4 @@
-"""A real agent on simulated GPUs under a fault: scraped all the while, restarted where asked."""
+"""Real agent on simulated GPUs under a fault: scraped throughout, restarted on demand."""
 
 import json
 import os
@@ -67,7 +67,7 @@ class Scraper(threading.Thread):
         self.scrapes: list[Scrape] = []
 
     def run(self) -> None:
-        """Until told to stop."""
+        """Scrape until stopped."""
         while not self._ended.wait(_SCRAPE_SECONDS):
             self.scrapes.append(self.scrape())
 
@@ -104,7 +104,7 @@ class Node:
 
     @classmethod
     def in_folder(cls, folder: Path, faults: tuple[str, ...], config: Mapping[str, Any]) -> "Node":
-        """A node whose files are written, and no agent yet."""
+        """Write the files of a node; no agent runs yet."""
         with closing(socket.socket()) as free:
             free.bind(("127.0.0.1", 0))
             port = int(free.getsockname()[1])

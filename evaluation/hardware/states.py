@@ -16,8 +16,6 @@ from measured import summarized
 from rightsizer.cli.main import main
 from rightsizer.model.state import State
 
-__all__ = ["RECORDINGS", "Recording", "Score", "evaluate", "scores"]
-
 _FOLDER: Final = Path(__file__).parent / "recordings"
 _VAGUE: Final = frozenset({State.PRODUCTIVE, State.UNKNOWN})
 """They claim no limit."""

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["WORKLOADS", "Transformer", "Workload"]
-
 Step = Callable[[], object]
 Prepare = Callable[[Any], Step]
 """Takes the module `torch`, returns the step."""
@@ -305,7 +303,7 @@ def _folder() -> Path:
 
 
 def _cold_reads(torch: Any) -> Step:
-    """Batches are read from a disk whose cache is dropped each time."""
+    """Read batches from a disk, its cache dropped each time."""
     file = _folder() / "workload-data"
     with file.open("wb") as data:
         for _ in range(16):

@@ -22,8 +22,6 @@ from rightsizer.broker.state import BrokerState
 from rightsizer.broker.transitions import BrokerTransition
 from rightsizer.model.units import Nanoseconds
 
-__all__ = ["Answer", "FirstFree", "KilledAgents", "Lender", "LocalBroker"]
-
 _BOOT: Final = "one boot"
 _ANSWERED_RATIO: Final = 0.3
 """Of the kills that come after the answer was sent, and before the client has taken it."""
@@ -36,7 +34,7 @@ _CONTEXT.set_forkserver_preload([__name__])
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What clients learn of a look at the node."""
+    """Client's view of the node."""
 
     granted: Mapping[str, tuple[str, ...]]
     """Uuids by ticket, of those that were granted again."""

@@ -8,8 +8,6 @@ from typing import Final
 from evaluation.fleet_trace import DUTY, Pod
 from rightsizer.model.units import nanoseconds
 
-__all__ = ["START", "STEP_SECONDS", "pod", "wave", "write_trace"]
-
 START: Final = 1_662_854_400
 """Midnight, UTC."""
 STEP_SECONDS: Final = 60

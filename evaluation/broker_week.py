@@ -6,16 +6,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from broker_node import Running, World
+from evaluation.broker_allocators import Answer, Lender
 from evaluation.broker_arrivals import Arrival
-from evaluation.broker_lenders import Answer, Lender
 from measured import quantile
 from readings import GIBIBYTE
 from rightsizer.broker.lease import LeaseObservation
 from rightsizer.model.topology import Topology
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.sizing.gpu_sets import best_set, score_of
-
-__all__ = ["Lived", "live"]
 
 _LOOK_SECONDS: Final = 600.0
 """Between two looks at least; each arrival and each end brings one too."""
@@ -25,8 +23,8 @@ _OUTSIDER_SECONDS: Final = 5400.0
 
 
 @dataclass
-class Lived:
-    """What came of it."""
+class WeekCounts:
+    """Counts of a week."""
 
     waits: dict[str, float] = field(default_factory=dict)
     """Seconds, by ticket."""
@@ -54,7 +52,7 @@ class Lived:
         return quantile(chosen, share) if chosen else 0.0
 
 
-def live(lender: Lender, topology: Topology, coming: Sequence[Arrival]) -> Lived:
+def live(lender: Lender, topology: Topology, coming: Sequence[Arrival]) -> WeekCounts:
     """Live through all arrivals until the last one is served and over."""
     life = _Life(lender, topology, coming)
     while life.is_going_on:
@@ -77,11 +75,11 @@ class _Life:
         """Those that ended without a word, and may not have been seen to."""
         self._shared: set[str] = set()
         self._now = 0.0
-        self.lived = Lived(sizes={each.ticket.id: each.gpus for each in coming})
+        self.lived = WeekCounts(sizes={each.ticket.id: each.gpus for each in coming})
 
     @property
     def is_going_on(self) -> bool:
-        """Whether anyone is to come, waits or runs."""
+        """Whether arrivals, waiting or running leases remain."""
         return bool(self._due or self._waiting)
 
     def go_on(self) -> None:

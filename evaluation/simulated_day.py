@@ -1,4 +1,4 @@
-"""A scenario with a seed as it is lived through: what is read at each moment, and what is true."""
+"""Simulated day of a scenario with a seed: the snapshot and the truth of each tick."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from evaluation.places import in_place
+from evaluation.host_signals import with_host_signals
 from evaluation.profiled import with_dcgm
 from evaluation.variation import varied
 from rightsizer.catalogue.catalogue import built_in
@@ -16,8 +16,6 @@ from rightsizer.model.units import NANOSECONDS_PER_SECOND, nanoseconds
 from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.simulator.source import DEFAULT_START, SimulatedSource
 
-__all__ = ["Moment", "Truth", "moments"]
-
 _DAY: Final = 86400 * NANOSECONDS_PER_SECOND
 _LAG_SECONDS: Final = (0.5, 3.0)
 
@@ -25,7 +23,7 @@ Truth = tuple[State, frozenset[Condition]]
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class SimulatedTick:
     """One tick."""
 
     snapshot: Snapshot
@@ -35,9 +33,9 @@ class Moment:
     """Of the devices that have a state, by uuid."""
 
 
-def moments(
+def simulated_ticks(
     path: Path, seed: int, tick_seconds: float, *, is_varied: bool = True
-) -> Iterator[Moment]:
+) -> Iterator[SimulatedTick]:
     """A day of a scenario.
 
     Raises:
@@ -55,10 +53,10 @@ def moments(
         for begin in (start, start - lag)
     )
     for seen, late in zip(iter(now.read, None), iter(before.read, None), strict=True):
-        snapshot = in_place(with_dcgm(seen, now.node), now.node)
+        snapshot = with_host_signals(with_dcgm(seen, now.node), now.node)
         truths = {
             device.uuid: now.node.truth(device.uuid, snapshot.time)
             for device in snapshot.devices
             if not device.has_mig_instances
         }
-        yield Moment(snapshot, with_dcgm(late, before.node), truths)
+        yield SimulatedTick(snapshot, with_dcgm(late, before.node), truths)

@@ -1,12 +1,10 @@
-"""Which states a tier of telemetry may claim; what it cannot tell apart is one to it."""
+"""States that a tier of telemetry distinguishes; others are merged."""
 
 from collections.abc import Mapping
 from typing import Final
 
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import IDLE_STATES, State, Tier
-
-__all__ = ["AT_WORK", "as_claimed", "at_rest_or_at_work"]
 
 AT_WORK: Final = "at_work"
 _BY_COUNTERS: Final = frozenset(
@@ -16,7 +14,7 @@ _BY_COUNTERS: Final = frozenset(
 _LINK: Final = (Signal.PCIE_RECEIVE, Signal.PCIE_TRANSMIT)
 
 
-def as_claimed(state: State, tier: Tier, signals: Mapping[Signal, float]) -> str:
+def merged_state(state: State, tier: Tier, signals: Mapping[Signal, float]) -> str:
     """A state as a tier may name it.
 
     Args:
@@ -35,8 +33,8 @@ def as_claimed(state: State, tier: Tier, signals: Mapping[Signal, float]) -> str
     return str(state)
 
 
-def at_rest_or_at_work(state: State) -> str:
-    """What every rule tells apart: empty, held, stalled, at work."""
+def coarse_state(state: State) -> str:
+    """State reduced to the four that every rule distinguishes: empty, held, stalled, at work."""
     if state in IDLE_STATES or state in (State.UNKNOWN, State.HIDDEN_STALL):
         return str(state)
     return AT_WORK

@@ -1,16 +1,14 @@
-"""What the rules of others remember of each device, from snapshot to snapshot."""
+"""State of the baseline rules for each device, from snapshot to snapshot."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from evaluation.baselines import Sight, Watched
+from evaluation.baselines import BaselineInput, Watched
 from rightsizer.model.reading import Reading
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import seconds
-
-__all__ = ["Watch"]
 
 _READINGS: Final = 500
 _P95_SHARE: Final = 0.05
@@ -23,26 +21,26 @@ class _Device:
         self._recent: deque[bool] = deque(maxlen=_READINGS)
         self._high = 0
 
-    def see(self, sight: Sight, passed: float) -> Watched:
-        self.held_seconds = self.held_seconds + passed if sight.is_held else 0.0
-        engine = sight.utilization if sight.engine is None else sight.engine
-        self.zero_seconds = _added(self.zero_seconds, passed, sight.utilization, sight)
-        self.engine_zero_seconds = _added(self.engine_zero_seconds, passed, engine, sight)
+    def see(self, seen: BaselineInput, passed: float) -> Watched:
+        self.held_seconds = self.held_seconds + passed if seen.is_held else 0.0
+        engine = seen.utilization if seen.engine is None else seen.engine
+        self.zero_seconds = _added(self.zero_seconds, passed, seen.utilization, seen)
+        self.engine_zero_seconds = _added(self.engine_zero_seconds, passed, engine, seen)
         if len(self._recent) == _READINGS:
             self._high -= self._recent[0]
-        is_high = (sight.utilization or 0.0) >= _LOW
+        is_high = (seen.utilization or 0.0) >= _LOW
         self._recent.append(is_high)
         self._high += is_high
         # P95 reaches a height where more than a twentieth of the readings do.
         p95 = _LOW if self._high > _P95_SHARE * len(self._recent) else 0.0
-        return Watched(sight, self.held_seconds, self.zero_seconds, self.engine_zero_seconds, p95)
+        return Watched(seen, self.held_seconds, self.zero_seconds, self.engine_zero_seconds, p95)
 
 
-def _added(so_far: float, passed: float, value: float | None, sight: Sight) -> float:
-    return so_far + passed if sight.is_held and not value and value is not None else 0.0
+def _added(so_far: float, passed: float, value: float | None, seen: BaselineInput) -> float:
+    return so_far + passed if seen.is_held and not value and value is not None else 0.0
 
 
-class Watch:
+class BaselineState:
     """All devices."""
 
     def __init__(self) -> None:
@@ -52,7 +50,7 @@ class Watch:
         """Every device that utilization is read of, with all the devices of its workload."""
         passed = seconds(snapshot.interval)
         watched = {
-            uuid: self._devices.setdefault(uuid, _Device()).see(sight_of(reading), passed)
+            uuid: self._devices.setdefault(uuid, _Device()).see(baseline_input(reading), passed)
             for uuid, reading in snapshot.readings.items()
             if Signal.GPU_BUSY in reading.values
         }
@@ -76,12 +74,12 @@ class Watch:
         return by_workload[holdings[0].workload.key] if holdings else (device,)
 
 
-def sight_of(reading: Reading) -> Sight:
+def baseline_input(reading: Reading) -> BaselineInput:
     """A reading as the rules of others see it."""
     values = reading.values
     busy = values.get(Signal.GPU_BUSY)
     has_counters = Signal.SM_ACTIVE in values
-    return Sight(
+    return BaselineInput(
         utilization=None if busy is None else round(busy, 2),
         engine=busy if has_counters else None,
         sm=values.get(Signal.SM_ACTIVE, 0.0),

@@ -1,4 +1,4 @@
-"""What a node shows beyond its boards: where processes live, the network, a driver that wakes up.
+"""Signals of a host beside its boards: NUMA placement, network, a driver that wakes up.
 
 The simulator places no process and has no network, so these figures follow from the phase's own
 label: one range where it says so, another where it does not. No one has measured these ranges;
@@ -16,8 +16,6 @@ from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.simulator.node import SimulatedNode
 from rightsizer.simulator.transients import channel, uniform, wake_transient
 
-__all__ = ["in_place"]
-
 _WAKES_EVERY: Final[Nanoseconds] = 3600 * NANOSECONDS_PER_SECOND
 _LEAST_GPUS_WITH_FABRIC: Final = 2
 _REMOTE_MEMORY, _LOCAL_MEMORY = (0.05, 0.35), (0.75, 1.0)
@@ -25,15 +23,16 @@ _REMOTE_CORES, _ANY_CORES, _LOCAL_CORES = 0.0, 0.5, 1.0
 _BUSY_NETWORK, _QUIET_NETWORK = (0.65, 0.95), (0.02, 0.45)
 
 
-def in_place(snapshot: Snapshot, node: SimulatedNode) -> Snapshot:
+def with_host_signals(snapshot: Snapshot, node: SimulatedNode) -> Snapshot:
     """The same with the place of its processes, its network, and what waking GPUs show."""
     readings = {
-        uuid: _in_place(reading, node, snapshot) for uuid, reading in snapshot.readings.items()
+        uuid: _with_host_signals(reading, node, snapshot)
+        for uuid, reading in snapshot.readings.items()
     }
     return replace(snapshot, readings=readings)
 
 
-def _in_place(reading: Reading, node: SimulatedNode, snapshot: Snapshot) -> Reading:
+def _with_host_signals(reading: Reading, node: SimulatedNode, snapshot: Snapshot) -> Reading:
     if not reading.processes:
         return _as_woken(reading, node, snapshot.interval)
     conditions = node.truth(reading.uuid, reading.time)[1]

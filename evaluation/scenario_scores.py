@@ -5,18 +5,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from evaluation.baseline_state import BaselineState
 from evaluation.baselines import BASELINES
-from evaluation.claims import as_claimed
 from evaluation.disturbance import Disturbance, without_power, without_profiling
+from evaluation.merged_states import merged_state
 from evaluation.scores import OURS, Scores
-from evaluation.stage import Truth, moments
-from evaluation.watch import Watch
+from evaluation.simulated_day import Truth, simulated_ticks
 from rightsizer.accounting.entry_builder import EntryBuilder
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.state import Condition, State, Tier
 from rightsizer.model.window import Entry
-
-__all__ = ["judge"]
 
 _NO_CONDITIONS: Final[frozenset[Condition]] = frozenset()
 _REDUCTIONS: Final[Mapping[Tier, Callable[[Snapshot], Snapshot]]] = {
@@ -49,24 +47,24 @@ def judge(path: Path, seed: int, tick_seconds: float, *, is_varied: bool) -> Sco
     """
     scores = Scores()
     disturbance = Disturbance(f"{path.stem} {seed}")
-    benches = [_Bench(scores, tier, is_disturbed=is_disturbed) for tier, is_disturbed in _STREAMS]
-    for moment in moments(path, seed, tick_seconds, is_varied=is_varied):
-        rough = disturbance.disturbed(moment.snapshot, moment.late)
-        for bench in benches:
-            bench.see(rough if bench.is_disturbed else moment.snapshot, moment.truths)
+    streams = [_Stream(scores, tier, is_disturbed=is_disturbed) for tier, is_disturbed in _STREAMS]
+    for tick in simulated_ticks(path, seed, tick_seconds, is_varied=is_varied):
+        disturbed = disturbance.disturbed(tick.snapshot, tick.late)
+        for stream in streams:
+            stream.see(disturbed if stream.is_disturbed else tick.snapshot, tick.truths)
     return scores
 
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
-    """What was read of a device, and what is true of it."""
+    """Entry of a device with its true state and conditions."""
 
     entry: Entry
     truth: State
     conditions: frozenset[Condition]
 
 
-class _Bench:
+class _Stream:
     """All who judge one stream of snapshots."""
 
     def __init__(self, scores: Scores, tier: Tier, *, is_disturbed: bool) -> None:
@@ -74,7 +72,7 @@ class _Bench:
         self._scores = scores
         self._reduce = _REDUCTIONS[tier]
         self._entry_builder = EntryBuilder()
-        self._watch = Watch() if tier in _RIVALS_TIERS else None
+        self._watch = BaselineState() if tier in _RIVALS_TIERS else None
 
     def see(self, seen: Snapshot, truths: Mapping[str, Truth]) -> None:
         """Judge what is left of a snapshot on this tier."""
@@ -82,45 +80,45 @@ class _Bench:
         entries = self._entry_builder.post(snapshot)
         watched = self._watch.see(snapshot) if self._watch is not None else {}
         for entry in entries:
-            stretch = _Segment(entry, *truths.get(entry.uuid, (State.UNKNOWN, _NO_CONDITIONS)))
-            if self._is_judged(stretch):
-                self._ours(stretch)
+            segment = _Segment(entry, *truths.get(entry.uuid, (State.UNKNOWN, _NO_CONDITIONS)))
+            if self._is_judged(segment):
+                self._ours(segment)
                 if entry.uuid in watched:
                     for name, rule in BASELINES.items():
-                        self._count(name, stretch, rule(*watched[entry.uuid]))
+                        self._count(name, segment, rule(*watched[entry.uuid]))
 
-    def _is_judged(self, stretch: _Segment) -> bool:
+    def _is_judged(self, segment: _Segment) -> bool:
         """Whether there is anything to be right or wrong about."""
-        is_unknown = stretch.entry.state is State.UNKNOWN
-        if stretch.truth is not State.UNKNOWN and not is_unknown:
+        is_unknown = segment.entry.state is State.UNKNOWN
+        if segment.truth is not State.UNKNOWN and not is_unknown:
             return True
-        duration, scores = stretch.entry.duration, self._scores
+        duration, scores = segment.entry.duration, self._scores
         if not is_unknown:
             scores.invented += duration
-        elif stretch.truth is State.UNKNOWN:
+        elif segment.truth is State.UNKNOWN:
             scores.rightly_unknown += duration
         else:
             scores.abstained += duration
         return False
 
-    def _ours(self, stretch: _Segment) -> None:
-        entry = stretch.entry
-        self._count(OURS, stretch, entry.state, entry.second_cause)
+    def _ours(self, segment: _Segment) -> None:
+        entry = segment.entry
+        self._count(OURS, segment, entry.state, entry.second_cause)
         if entry.tier is Tier.PROFILING:
             for condition in Condition:
                 self._scores.conditions[condition, self.is_disturbed].add(
                     entry.duration,
-                    is_true=condition in stretch.conditions,
+                    is_true=condition in segment.conditions,
                     is_found=condition in entry.conditions,
                 )
 
     def _count(
-        self, judge: str, stretch: _Segment, found: State, second: State | None = None
+        self, judge: str, segment: _Segment, found: State, second: State | None = None
     ) -> None:
-        entry = stretch.entry
+        entry = segment.entry
         names = [
-            None if state is None else as_claimed(state, entry.tier, entry.signals)
-            for state in (stretch.truth, found, second)
+            None if state is None else merged_state(state, entry.tier, entry.signals)
+            for state in (segment.truth, found, second)
         ]
         confusion = self._scores.confusions[judge, entry.tier, self.is_disturbed]
         confusion.add(str(names[0]), str(names[1]), entry.duration, names[2])

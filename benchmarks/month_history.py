@@ -1,4 +1,4 @@
-"""A history of thirty days of the eight-GPU node, made from one simulated day."""
+"""Stored history of thirty days of the eight-GPU node, made from one simulated day."""
 
 import time
 from collections.abc import Iterator
@@ -15,8 +15,6 @@ from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.window import Window
 from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.simulator.source import SimulatedSource
-
-__all__ = ["SCENARIO", "fill", "one_day"]
 
 SCENARIO: Final = "eight-gpu-node"
 _DAY: Final = 86400 * NANOSECONDS_PER_SECOND
