@@ -66,9 +66,7 @@ def test_every_rule_has_a_section_in_the_order_of_the_registry(page: str) -> Non
 
     assert [name for name in sections if name in names] == names
     for rule in REGISTRIES[page]:
-        assert re.search(
-            rf"(?m)^\| \[`{rule.name}`\].+\(configuration\.md#\w+{rule.name}\)", PAGES[page]
-        )
+        assert re.search(rf"(?m)^\| \[`{rule.name}`\]\(#{rule.name}\) \|.+\| [`\d]", PAGES[page])
 
 
 @pytest.mark.parametrize(("page", "rule"), EVERY, ids=lambda each: getattr(each, "name", each))
@@ -101,7 +99,7 @@ def test_every_rule_over_profiles_has_a_part_that_tells_all_it_can_say() -> None
         actions = set(named(rule, Action)) - {Action.NONE}
         assert set(map(str, reasons | actions)) <= documented(part)
         assert re.search(
-            rf"(?m)^\| \[`{rule.name}`\].+\(configuration\.md#profilesrules", PAGES["rules.md"]
+            rf"(?m)^\| \[`{rule.name}`\]\(#{rule.name}\) \|.+\| [`\d]", PAGES["rules.md"]
         )
         assert "- **Measures:**" in part
         assert "- **Suggests:**" in part

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pytest
 
+from documentation_site import on_page_markdown, settings_page
 from rightsizer.advice.policy import Policy, PolicyMatch, RuleTree
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.idle import IdleSettings
@@ -19,58 +20,11 @@ from rightsizer.config.loader import SECTIONS, load, load_file, load_sections
 from rightsizer.model.workload import Allocator, WorkloadClass
 from rightsizer.profiler.rules import PROFILE_RULES
 from rightsizer.profiler.settings import ProfileRuleTree, ProfileSettings
-from settings_documents import example, reference, schema
+from settings_documents import example, schema
 
 ROOT: Final = Path(__file__).parent.parent.parent
 CONFIG: Final = ROOT / "config"
 Golden = Callable[[str | Path, str], None]
-
-_PREFACE: Final = """\
-# Configuration
-
-Every setting. `rightsizer config init` writes a starter configuration, `config/rightsizer.yaml` has
-every key with its default and where that is from, and `config/rightsizer.schema.json` is the schema
-for editors.
-
-## Where a value comes from
-
-Command line, then environment, then file, then default. Every key outside of lists has an
-environment variable: `RIGHTSIZER_` and the key in upper case, with two underscores for each dot.
-
-```
-RIGHTSIZER_LOG__LEVEL=debug
-RIGHTSIZER_RECOMMENDER__INTERVAL=5m
-RIGHTSIZER_WEB__LISTEN_ADDRESSES="['127.0.0.1:19400']"
-RIGHTSIZER_POLICIES="[{match: {namespace: 'serving-*'}, class: serving}]"
-```
-
-Lists and mappings are YAML or JSON and replace the ones in the file. Unknown variables with two
-underscores are rejected; a Kubernetes service's variables, such as `RIGHTSIZER_PORT`, are ignored.
-
-## How do I check it?
-
-`rightsizer check-config FILE` lists all errors in the file, the environment and the files that they
-refer to (web configuration, certificates, boards, prices, scenario, credentials), and exits with 78
-on any: use it in `ExecStartPre=` or an init container, as the agent's user.
-
-## Reload
-
-`SIGHUP` (`systemctl reload rightsizer`), or `POST /-/reload` with `web.enable_lifecycle`, applies
-keys marked *reload*, and sections so marked with those below, from the next sample, scrape or run.
-The others need a restart; a reload logs those that changed (`restart_needed`). `web.config_file`
-and tokens are read again whenever they change. Boards and prices are reloaded for recommendations
-only.
-
-A reload with any error changes nothing: the error is logged (`reload_failed`) and returned by
-`/-/reload`, and `rightsizer_config_last_reload_successful` is 0.
-
-## Keys
-
-After each key: default and bounds. Without bounds, a `_ratio` is from 0 to 1, other numbers,
-durations and sizes at least 0. Durations are written like `90s` or `1h30m`, sizes like `512MiB`.
-An empty text means none. [Rules](rules.md) are explained on a page of their own.
-
-"""
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
@@ -146,9 +100,12 @@ def test_the_schema_is_what_the_settings_say(golden: Golden) -> None:
     golden(CONFIG / "rightsizer.schema.json", json.dumps(schema(WholeSettings), indent=1) + "\n")
 
 
-def test_the_reference_is_what_the_settings_say(golden: Golden) -> None:
-    """The documentation cannot fall behind."""
-    golden(ROOT / "docs" / "configuration.md", _PREFACE + reference(WholeSettings))
+def test_the_site_has_a_page_of_all_settings() -> None:
+    """It is made with the site, and links to the file of all settings lead to it."""
+    page = settings_page()
+
+    assert all(f"## `{each.name}" in page for each in fields(Settings) if each.name != "policies")
+    assert on_page_markdown("see [all](../config/rightsizer.yaml#L1)") == "see [all](settings.md)"
 
 
 def test_the_names_of_all_sections_are_known_without_their_settings() -> None:

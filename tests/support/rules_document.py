@@ -87,13 +87,11 @@ def _workload(workload_class: WorkloadClass) -> Workload:
 
 
 def _thresholds(rule: _Judging) -> str:
-    """Those from which it reports, named where they are several, as a link to all its settings."""
-    section = {Rule: "recommender", FleetRule: "fleet", ProfileRule: "profiles"}[type(rule)]
+    """Those from which it reports, named where they are several."""
     entries = shape_of(type(rule.settings)).entries
     found = [entry for entry in entries if entry.key.endswith(_THRESHOLD)]
     values = [f"`{entry.key}` {_written(entry)}" for entry in found]
-    shown = ", ".join(values) if len(found) > 1 else _written(found[0])
-    return f"[{shown}](configuration.md#{section}rules{rule.name})"
+    return ", ".join(values) if len(found) > 1 else _written(found[0])
 
 
 def _written(entry: ShapeEntry) -> str:

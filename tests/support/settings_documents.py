@@ -52,9 +52,10 @@ def example(root: type, schema: str = "rightsizer.schema.json") -> str:
         *_comment(help_of(shape)),
         "# Every key stands here with its default; a file needs only those that differ.",
         "# Durations are written like 10m or 1h30m, sizes like 512MiB.",
+        "# What is marked 'Reloaded' takes effect by a reload, all else by a restart.",
         "",
     ]
-    return "\n".join([*head, *_group(shape)]) + "\n"
+    return "\n".join([*head, *_group(shape, is_reloaded=False)]) + "\n"
 
 
 def _limits(shape: Shape) -> str:
@@ -100,25 +101,29 @@ def help_and_source(entry: ShapeEntry) -> tuple[str, str]:
     )
 
 
-def _group(group: Group) -> Iterator[str]:
+def _group(group: Group, *, is_reloaded: bool) -> Iterator[str]:
     above: Shape | None = None
     short = Scalar, Nullable
     for entry in group.entries:
         if above and not (isinstance(above, short) and isinstance(entry.shape, short)):
             yield ""
-        yield from _entry(entry)
+        yield from _entry(entry, is_reloaded=is_reloaded)
         above = entry.shape
 
 
-def _entry(entry: ShapeEntry) -> Iterator[str]:
+def _entry(entry: ShapeEntry, *, is_reloaded: bool) -> Iterator[str]:
+    """A key with its comment; `is_reloaded` if the group above is so marked."""
     help_text, source_text = help_and_source(entry)
-    yield from _comment(help_text)
     if isinstance(entry.shape, Group):
+        is_marked = not is_reloaded and _is_live(entry.shape)
+        yield from _comment(" ".join(filter(None, (help_text, "Reloaded." if is_marked else ""))))
         yield f"{entry.key}:"
-        yield from _indented(_group(entry.shape))
+        yield from _indented(_group(entry.shape, is_reloaded=is_reloaded or is_marked))
         return
+    yield from _comment(help_text)
     source = f" Source: {source_text.rstrip('.')}." if source_text else ""
-    yield from _comment(_remark(entry.shape) + source)
+    mark = " Reloaded." if entry.is_live and not is_reloaded else ""
+    yield from _comment(_remark(entry.shape) + mark + source)
     if entry.is_required:
         yield f"{entry.key}: # required"
         return
@@ -132,11 +137,11 @@ def _template(shape: Shape) -> Iterator[str]:
         case Nullable(inner):
             yield from _template(inner)
         case Many(Group() as group):
-            yield from _comment_out(["-", *_indented(_group(group))])
+            yield from _comment_out(["-", *_indented(_group(group, is_reloaded=True))])
         case Named(Group() as group):
-            yield from _comment_out(["NAME:", *_indented(_group(group))])
+            yield from _comment_out(["NAME:", *_indented(_group(group, is_reloaded=True))])
         case Group():
-            yield from _comment_out(_group(shape))
+            yield from _comment_out(_group(shape, is_reloaded=True))
         case _:
             return
 
