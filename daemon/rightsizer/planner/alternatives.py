@@ -54,7 +54,7 @@ def alternatives(
     """Yield all alternatives worth considering."""
     open_layout, boards = replace(requirement, parallel=None), [board for board, _ in leading]
     for change in _changes(open_layout):
-        best = min(map(search(change.made(open_layout)).best, boards), key=preference)
+        best = min(map(search(change.apply(open_layout)).best, boards), key=preference)
         if best.fits:
             yield Alternative(change.kind, change.change, best, change.caution)
     board, first = leading[0]
@@ -70,7 +70,7 @@ class _Change:
     kind: str
     change: str
     caution: str
-    made: Callable[[Requirement], Requirement]
+    apply: Callable[[Requirement], Requirement]
 
 
 def _changes(requirement: Requirement) -> Iterator[_Change]:
@@ -81,8 +81,8 @@ def _changes(requirement: Requirement) -> Iterator[_Change]:
         now = requirement.precision.weights.bytes_per_parameter
         for each in _NARROWER:
             if each.bytes_per_parameter < now:
-                made = _with("precision", weights=each)
-                yield _Change("quantization", f"weights in {each}", _ANSWERS, made)
+                apply = _with("precision", weights=each)
+                yield _Change("quantization", f"weights in {each}", _ANSWERS, apply)
 
 
 def _training_changes(requirement: Requirement) -> Iterator[_Change]:
@@ -161,7 +161,7 @@ def remedies(
 
     changes, is_enough = tuple(_remedies(requirement)), False
     for each in changes:
-        found = best(each.made(requirement))
+        found = best(each.apply(requirement))
         if found.fits:
             is_enough = is_enough or each.kind != _OTHER_TASK
             yield Alternative(each.kind, each.change, found, each.caution)
@@ -169,7 +169,7 @@ def remedies(
     for each in changes:
         if is_enough or each.kind == _OTHER_TASK:
             continue
-        together = each.made(together)
+        together = each.apply(together)
         done.append(each)
         if len(done) > 1 and (found := best(together)).fits:
             change = "; ".join(part.change for part in done)
@@ -177,12 +177,12 @@ def remedies(
             return
 
 
-def _slices(leading: _Leading, asked: Search) -> Iterator[Alternative]:
+def _slices(leading: _Leading, search: Search) -> Iterator[Alternative]:
     """Yield the smallest sufficient slice of each leading board of which one is enough."""
     for board in (board for board, candidate in leading if candidate.count == 1):
         for profile in sorted(board.mig_profiles, key=lambda each: each.memory_share):
             part = slice_board(board, profile)
-            if profile.compute_share >= 1.0 or (found := asked.best(part)).count > 1:
+            if profile.compute_share >= 1.0 or (found := search.best(part)).count > 1:
                 continue
             if found.fits:
                 change = f"a slice {profile.name} of {board.key}"

@@ -125,15 +125,24 @@ class Biller:
 
     def _asked(self, rented: CostAmount, rate: PredictedRate) -> EstimateInterval | None:
         """Return the cost per million of the requested work: unused capacity is paid too."""
-        asked, made = self.requirement.load.tokens_per_second, rate.tokens_per_second
-        if asked is None or made is None or asked >= made.value or self.requirement.task.trains:
+        demand, throughput = self.requirement.load.tokens_per_second, rate.tokens_per_second
+        if (
+            demand is None
+            or throughput is None
+            or demand >= throughput.value
+            or self.requirement.task.trains
+        ):
             return rented.per_million
-        return rented.per_hour.scaled(1e6 / (asked * HOUR_SECONDS))
+        return rented.per_hour.scaled(1e6 / (demand * HOUR_SECONDS))
 
     def _amount(self, per_hour: EstimateInterval, rate: PredictedRate) -> CostAmount:
         """Convert an hourly amount to amounts per unit of work."""
-        made, hours = rate.tokens_per_second, rate.training_hours
-        each = cost.dollars_per_unit(per_hour, made) if made and made.low > 0.0 else None
+        throughput, hours = rate.tokens_per_second, rate.training_hours
+        each = (
+            cost.dollars_per_unit(per_hour, throughput)
+            if throughput and throughput.low > 0.0
+            else None
+        )
         return CostAmount(
             per_hour=per_hour,
             per_million=None if each is None else each.scaled(1e6),

@@ -77,8 +77,8 @@ def _work_columns(candidate: PlanCandidate, dollars_of: CostAmount, unit: str) -
 
 def _idle_factor(candidate: PlanCandidate) -> float:
     """Return the cost of work at the requested load relative to full load."""
-    full, asked = candidate.dollars_per_million_tokens, candidate.work_dollars
-    return asked / full if full and asked and asked > full * _VISIBLY else 1.0
+    full, at_demand = candidate.dollars_per_million_tokens, candidate.work_dollars
+    return at_demand / full if full and at_demand and at_demand > full * _VISIBLY else 1.0
 
 
 def _offer_row(offer: PriceOffer, columns: Sequence[_Work], notes: SourceNotes) -> Sequence[str]:

@@ -80,7 +80,7 @@ def _pairs(
         if first_ms is not None:
             first_ms = max(_LEAST_MS, first_ms - 1e3 * cache_bytes / bytes_per_second)
         # A prompt's first token comes with it, and no draft head follows.
-        asked = replace(
+        prompt_load = replace(
             load,
             output_tokens=1.0,
             tokens_per_second=requirement.requests_per_second,
@@ -88,7 +88,7 @@ def _pairs(
             tpot_ms=None,
             speculative_tokens=0.0,
         )
-        return search(replace(is_open, load=asked))
+        return search(replace(is_open, load=prompt_load))
 
     def pair(board: Board, bytes_per_second: float) -> _Pair | None:
         first, then = prompts(bytes_per_second).best(board), answers.best(board)

@@ -51,8 +51,8 @@ def form_document(query: str, planner: Planner) -> str:
         query: Fields as sent by a browser: `model=sdxl&rps=5`; empty ones count as absent.
         planner: Catalogue, prices and settings.
     """
-    asked = {word: text.strip() for word, text in parse_qsl(query)}
-    given = {word: text for word, text in asked.items() if text}
+    fields = {word: text.strip() for word, text in parse_qsl(query)}
+    given = {word: text for word, text in fields.items() if text}
     plans, fault = [], ""
     if given:
         try:

@@ -70,9 +70,9 @@ def growing_kinds(
     first = search(_grown(requirement, 1.0))
     for month in range(1, growth.months + 1):
         ratio = replace(growth, months=month).factor
-        asked = first.of_more(_grown(requirement, ratio))
+        search_of_month = first.of_more(_grown(requirement, ratio))
         for kind, (board, _) in zip(steps, leading, strict=True):
-            kind.append(GrowthStep(month, ratio, asked.best(board)))
+            kind.append(GrowthStep(month, ratio, search_of_month.best(board)))
     return tuple(GrowingKind(kind[0].candidate.gpu, tuple(kind), hours_per_month) for kind in steps)
 
 
@@ -89,8 +89,8 @@ def growth_steps(kind: GrowingKind) -> Iterator[GrowthStep]:
 def _grown(requirement: Requirement, ratio: float) -> Requirement:
     """Return the requirement with its load multiplied, and replicas left open."""
     load = requirement.load
-    asked = (load.concurrency, load.tokens_per_second)
-    requests, tokens = (None if each is None else each * ratio for each in asked)
+    rates = (load.concurrency, load.tokens_per_second)
+    requests, tokens = (None if each is None else each * ratio for each in rates)
     load = replace(load, concurrency=requests, tokens_per_second=tokens)
     return replace(requirement, parallel=None, load=load)
 

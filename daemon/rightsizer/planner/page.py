@@ -110,6 +110,6 @@ def _speed(plan: _JsonMapping) -> str:
     if plan["training_hours"] is None and plan["tokens_per_second"] is None:
         return str(plan["no_rate_because"] or "not known")
     key = "tokens_per_second" if plan["training_hours"] is None else "training_hours"
-    made, low, high = (plan[f"{key}{end}"] for end in ("", "_low", "_high"))
+    value, low, high = (plan[f"{key}{end}"] for end in ("", "_low", "_high"))
     spread = "" if low is None or high is None else f" ({number(low)} to {number(high)})"
-    return f"{number(made)}{spread}{' h in all' if key == 'training_hours' else ''}"
+    return f"{number(value)}{spread}{' h in all' if key == 'training_hours' else ''}"

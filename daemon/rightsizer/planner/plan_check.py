@@ -167,9 +167,9 @@ def compare_recording(prediction: Prediction, devices: Sequence[RecordedDevice])
     running = _mean(devices, Signal.REQUESTS_RUNNING)
     # Every GPU of an engine reports the whole engine's requests.
     in_flight = None if running is None else max(1.0, running * layout.data)
-    asked = _running(prediction.requirement, layout, in_flight)
-    candidate = prediction.planner.predicted(asked, gpu)
-    return PlanCheck(candidate, tuple(_recorded(asked, candidate, devices, in_flight)))
+    as_run = _running(prediction.requirement, layout, in_flight)
+    candidate = prediction.planner.predicted(as_run, gpu)
+    return PlanCheck(candidate, tuple(_recorded(as_run, candidate, devices, in_flight)))
 
 
 def unnamed_board(name: str | None) -> str:
@@ -200,8 +200,8 @@ def _recorded(
     between, first = _mean(devices, _BETWEEN), _mean(devices, _FIRST)
     if in_flight and between:
         remark, model = "requests running over the time between tokens", requirement.model
-        made = in_flight / between * units_per_token(model, requirement.load)
-        yield _speed(work_unit(model), made, rate.tokens_per_second, remark)
+        throughput = in_flight / between * units_per_token(model, requirement.load)
+        yield _speed(work_unit(model), throughput, rate.tokens_per_second, remark)
     if between:
         yield FigureComparison("tpot_ms", "ms", between * 1e3, rate.tpot_ms)
     if first:
@@ -269,11 +269,11 @@ def compare_benchmark(prediction: Prediction, profile: Profile) -> PlanCheck:
         raise ProfileError(f"{profile.source}: {fault}")
     if requirement.task.trains:
         count = round(figures.get("accelerators", planned.count))
-        asked = replace(requirement, parallel=layout_of_count(planned, count, profile.source))
+        as_run = replace(requirement, parallel=layout_of_count(planned, count, profile.source))
     else:
-        asked = _running(requirement, planned.layout, _in_flight(result))
-    candidate = prediction.planner.predicted(asked, gpu)
-    compared = (_trained if is_training else _served)(asked, candidate, figures)
+        as_run = _running(requirement, planned.layout, _in_flight(result))
+    candidate = prediction.planner.predicted(as_run, gpu)
+    compared = (_trained if is_training else _served)(as_run, candidate, figures)
     return PlanCheck(candidate, tuple(compared))
 
 
@@ -310,23 +310,23 @@ def _in_flight(result: BenchmarkResult) -> float | None:
 def _served(
     requirement: Requirement, candidate: PlanCandidate, figures: Mapping[str, float]
 ) -> Iterator[FigureComparison]:
-    model, load, made = requirement.model, requirement.load, candidate.rate.tokens_per_second
+    model, load, predicted = requirement.model, requirement.load, candidate.rate.tokens_per_second
     unit = work_unit(model)
     is_of_tokens = unit is WorkUnit.TOKENS
     tokens, samples = figures.get("tokens_per_second"), figures.get("samples_per_second")
     if is_of_tokens and tokens is not None:
-        yield _speed("tokens", tokens, made)
+        yield _speed("tokens", tokens, predicted)
     elif is_of_tokens and samples is not None:
         output = load.output_tokens
         remark = f"samples per second, of {output:g} tokens each as the plan has it"
-        yield _speed("tokens", samples * output, made, remark)
+        yield _speed("tokens", samples * output, predicted, remark)
     elif samples is not None:
         each = units_per_request(model, load)
         remark = "" if each == 1.0 else f"samples of {each:g} {unit}, as the plan has it"
-        yield _speed("samples" if each == 1.0 else unit, samples * each, made, remark)
+        yield _speed("samples" if each == 1.0 else unit, samples * each, predicted, remark)
     elif tokens is not None:
         remark = f"tokens, by how many a request has in the plan, as {unit}"
-        yield _speed(unit, tokens * units_per_token(model, load), made, remark)
+        yield _speed(unit, tokens * units_per_token(model, load), predicted, remark)
     rate = candidate.rate
     latencies = {"ttft": rate.ttft_ms, "tpot": rate.tpot_ms}
     for figure, predicted in (latencies if is_of_tokens else {"latency": rate.ttft_ms}).items():
@@ -357,10 +357,10 @@ def _trained(
 
 
 def _utilization(candidate: PlanCandidate, speed: float) -> Iterator[FigureComparison]:
-    mfu, made = candidate.rate.mfu_ratio, candidate.rate.tokens_per_second
-    if mfu and made is not None:
-        each = mfu / made.value
-        yield FigureComparison("mfu_ratio", "ratio", speed * each, made.scaled(each))
+    mfu, throughput = candidate.rate.mfu_ratio, candidate.rate.tokens_per_second
+    if mfu and throughput is not None:
+        each = mfu / throughput.value
+        yield FigureComparison("mfu_ratio", "ratio", speed * each, throughput.scaled(each))
 
 
 def trace_comparisons(
@@ -394,15 +394,17 @@ def trace_comparisons(
 def _steps(
     requirement: Requirement, candidate: PlanCandidate, step_seconds: float
 ) -> Iterator[FigureComparison]:
-    training, made = requirement.training, candidate.rate.tokens_per_second
-    if made is None:
+    training, throughput = requirement.training, candidate.rate.tokens_per_second
+    if throughput is None:
         return
     is_of_tokens = isinstance(requirement.model, Transformer)
     batch = training.global_batch or training.micro_batch * candidate.layout.data
     units = batch * (float(training.sequence) if is_of_tokens else 1.0)
     kind = "global" if training.global_batch else "micro"
     remark = f"a step of {batch:,} {'sequences' if is_of_tokens else 'samples'}, the {kind} batch"
-    predicted = EstimateInterval(units / made.value, units / made.high, units / made.low)
+    predicted = EstimateInterval(
+        units / throughput.value, units / throughput.high, units / throughput.low
+    )
     yield FigureComparison("step_seconds", "s", step_seconds, predicted, remark)
-    yield _speed("tokens" if is_of_tokens else "samples", units / step_seconds, made)
+    yield _speed("tokens" if is_of_tokens else "samples", units / step_seconds, throughput)
     yield from _utilization(candidate, units / step_seconds)

@@ -142,7 +142,7 @@ def _encode_rental(rental: Rental) -> dict[str, Any]:
 
 def encode_candidate(candidate: PlanCandidate) -> dict[str, Any]:
     """Encode one candidate."""
-    rate, asked = candidate.rate, candidate.million_dollars
+    rate, million_dollars = candidate.rate, candidate.million_dollars
     full_load = None if candidate.rented is None else candidate.rented.per_million
     return {
         **attributes(candidate, "gpu count paid_count"),
@@ -161,7 +161,7 @@ def encode_candidate(candidate: PlanCandidate) -> dict[str, Any]:
         "load_probability": rate.load_probability,
         **_hourly(candidate),
         **_priced("cost_per_million_tokens", candidate.dollars_per_million_tokens, full_load),
-        **_priced("cost_per_million_tokens_asked", candidate.work_dollars, asked),
+        **_priced("cost_per_million_tokens_asked", candidate.work_dollars, million_dollars),
         "cost_per_million_tokens_expected": candidate.expected_dollars,
         **encode_interval("training_hours", rate.training_hours),
         "mfu_ratio": rate.mfu_ratio,

@@ -111,12 +111,12 @@ def _notes(requirement: Requirement, most: int | None, given: Mapping[Any, Any])
     """Yield notes on requests that are too long for the model, and on unused parts."""
     task, load, model = requirement.task, requirement.load, requirement.model
     answers = not isinstance(model, Transformer) or not model.is_encoder
-    asked = load.input_tokens + (load.output_tokens if answers else 0.0)
+    tokens = load.input_tokens + (load.output_tokens if answers else 0.0)
     if task.trains:
-        asked = requirement.training.sequence
-    if most is not None and asked > most:
+        tokens = requirement.training.sequence
+    if most is not None and tokens > most:
         remedy = "ask for fewer, or make sure that its positions are stretched"
-        fault = f"{asked:,.0f} tokens are more than the {most:,} that the model was made for"
+        fault = f"{tokens:,.0f} tokens are more than the {most:,} that the model was made for"
         yield f"{fault}; {remedy}"
     yield from _software_notes(requirement)
     adapts = task in {ModelTask.FINETUNE_LORA, ModelTask.FINETUNE_QLORA} or load.adapters
@@ -163,13 +163,13 @@ class PlanFile:
 
 def read_plan_file(file: Path) -> PlanFile:
     """Read all requirements of a file, in order; of a list, including invalid ones."""
-    asked = read_questions(file, "give at least a model (docs/planning.md)")
-    found = asked.answers(partial(_item, folder=file.parent))
+    file_questions = read_questions(file, "give at least a model (docs/planning.md)")
+    found = file_questions.answers(partial(_item, folder=file.parent))
     items = (
         PlanFileItem(question, None, error=item) if isinstance(item, str) else item
-        for question, item in zip(asked.questions, found, strict=True)
+        for question, item in zip(file_questions.questions, found, strict=True)
     )
-    return PlanFile(tuple(items), asked.is_list)
+    return PlanFile(tuple(items), file_questions.is_list)
 
 
 def plan_of_flags(given: Mapping[str, Any], folder: Path = Path()) -> PlanFile:

@@ -188,9 +188,9 @@ def _of_known(known: KnownModel, values: dict[str, Any]) -> PublishedModel[Model
     from rightsizer.planner.models import diffusers  # noqa: PLC0415
 
     if kind is Diffusion:
-        made = Diffusion(**{"name": known.name, **config, **values})
-        taken = diffusers.taken_notes(made, diffusers.RequestedImage(**values))
-        return PublishedModel(made, known.weights, notes=(*known.notes, *taken))
+        model = Diffusion(**{"name": known.name, **config, **values})
+        taken = diffusers.taken_notes(model, diffusers.RequestedImage(**values))
+        return PublishedModel(model, known.weights, notes=(*known.notes, *taken))
     parts = diffusers.pipeline_parts(config[INDEX])
     files = {part: Path(part) / "config.json" for part in config}
     usual = {key: config.get(key) for key in _OF_IMAGES}

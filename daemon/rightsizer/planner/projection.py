@@ -75,9 +75,9 @@ def answer_question(
     if not names and not row.values.get("to"):
         row.fault("to", "is required: GPUs or MIG slices, like [L40S, 'H100-SXM5-80GB:1g.10gb']")
     places: dict[str, GpuPlace] = {}
-    for key, asked in (*(("to", each) for each in names), *((("gpu", source),) if source else ())):
+    for key, name in (*(("to", each) for each in names), *((("gpu", source),) if source else ())):
         try:
-            places[asked] = find_place(catalogue, asked, settings)
+            places[name] = find_place(catalogue, name, settings)
         except RightsizerError as error:
             row.fault(key, str(error))
     place = places.get(source)

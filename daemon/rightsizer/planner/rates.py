@@ -80,8 +80,8 @@ def is_load_kept(
     if not isinstance(requirement.model, Transformer) or requirement.model.is_encoder:
         return True
     server = Server(memory, board, available_bytes, settings.serving)
-    asked = (load.tokens_per_second or 0.0) / units_per_request(requirement.model, load)
-    return keeps_up(server, asked)
+    requests = (load.tokens_per_second or 0.0) / units_per_request(requirement.model, load)
+    return keeps_up(server, requests)
 
 
 def _sampling(  # noqa: PLR0913 - as above.
@@ -102,14 +102,14 @@ def _sampling(  # noqa: PLR0913 - as above.
         if rate.concurrency <= most and not is_late:
             break
         rate = sampled(max(float(replicas), min(float(most), rate.concurrency / 2.0)))
-    made, asked = rate.samples_per_second, load.tokens_per_second
+    throughput, demand = rate.samples_per_second, load.tokens_per_second
     # Batches fill as requests arrive: with latency targets, they are limited by the load.
     while load.is_open and load.has_targets and rate.concurrency >= 2.0 * replicas:
         fewer_rate = sampled(rate.concurrency / 2.0)
-        if asked is None or fewer_rate.samples_per_second.value < asked:
+        if demand is None or fewer_rate.samples_per_second.value < demand:
             break
         rate = fewer_rate
-    return PredictedRate(made, rate.concurrency, rate.batch_seconds.scaled(1e3))
+    return PredictedRate(throughput, rate.concurrency, rate.batch_seconds.scaled(1e3))
 
 
 def _serving(requirement: Requirement, server: Server, concurrency: float | None) -> PredictedRate:
@@ -126,25 +126,27 @@ def _arriving(requirement: Requirement, server: Server) -> PredictedRate:
     model, load = requirement.model, requirement.load
     each = units_per_request(model, load)
     most_at_once = most_running(server)
-    most, asked = server.answered(most_at_once), (load.tokens_per_second or 0.0) / each
-    if most and asked >= most:
+    most, demand = server.answered(most_at_once), (load.tokens_per_second or 0.0) / each
+    if most and demand >= most:
         serving = server.busy_with(most_at_once)
     else:
         # Found by bisection, it may slightly exceed the maximum in time.
-        at_once = server.running_at(min(asked, most))
-        serving = server.busy_with(min(at_once, most_at_once or at_once), min(asked, most))
-    made = most * max(1.0, load.output_tokens)
+        at_once = server.running_at(min(demand, most))
+        serving = server.busy_with(min(at_once, most_at_once or at_once), min(demand, most))
+    throughput = most * max(1.0, load.output_tokens)
     by = serving.tokens_per_second.value
-    shown = replace(serving, tokens_per_second=serving.tokens_per_second.scaled(made / by))
+    shown = replace(serving, tokens_per_second=serving.tokens_per_second.scaled(throughput / by))
     return _rate_of(requirement, server, shown if most else serving, max(1.0, serving.running))
 
 
 def _rate_of(
     requirement: Requirement, server: Server, serving: Serving, concurrency: float
 ) -> PredictedRate:
-    made = serving.tokens_per_second.scaled(units_per_token(requirement.model, requirement.load))
+    throughput = serving.tokens_per_second.scaled(
+        units_per_token(requirement.model, requirement.load)
+    )
     between, bound = serving.tpot_ms if server.is_causal else None, str(serving.bound)
-    return PredictedRate(made, concurrency, serving.ttft_ms, between, bound=bound)
+    return PredictedRate(throughput, concurrency, serving.ttft_ms, between, bound=bound)
 
 
 def too_slow(
@@ -158,13 +160,18 @@ def too_slow(
     load = requirement.load
     is_late = tuple(late(load, rate, headroom))
     yield from is_late
-    made, asked = rate.tokens_per_second, load.tokens_per_second
-    if is_late or made is None or asked is None or made.value >= asked * (1.0 - _ROUNDING):
+    throughput, demand = rate.tokens_per_second, load.tokens_per_second
+    if (
+        is_late
+        or throughput is None
+        or demand is None
+        or throughput.value >= demand * (1.0 - _ROUNDING)
+    ):
         return
     unit = work_unit(requirement.model)
-    why = f"delivers {number(made.value)} {unit}/s, {number(asked)} asked for"
-    if made.value > 0:
-        gpus = math.ceil(asked / made.value) * layout.gpus
+    why = f"delivers {number(throughput.value)} {unit}/s, {number(demand)} asked for"
+    if throughput.value > 0:
+        gpus = math.ceil(demand / throughput.value) * layout.gpus
         why += f"; that would take {gpus:,} GPUs"
         if gpus > gpu_maximum:
             why += f", more than the {gpu_maximum:,} of sizing.plan.gpu_maximum"
@@ -173,10 +180,10 @@ def too_slow(
 
 def late(load: RequestLoad, rate: PredictedRate, headroom: float) -> Iterator[Rejection]:
     """Yield the latencies above their targets less headroom."""
-    for by, figure, most_ms, said in _targets(load, rate):
+    for by, figure, most_ms, text in _targets(load, rate):
         if figure.value > most_ms * (1.0 - headroom + _ROUNDING):
             free = f" ({most_ms:g} less {percent_text(headroom)} headroom)" if headroom else ""
-            yield Rejection(by, f"{said}, above {most_ms * (1.0 - headroom):g} ms{free}")
+            yield Rejection(by, f"{text}, above {most_ms * (1.0 - headroom):g} ms{free}")
 
 
 def targets_probability(load: RequestLoad, rate: PredictedRate) -> float | None:
@@ -190,10 +197,10 @@ def targets_probability(load: RequestLoad, rate: PredictedRate) -> float | None:
 
 def load_probability(load: RequestLoad, rate: PredictedRate) -> float | None:
     """Return the probability that the requested rate is reached; `None` without one."""
-    made, asked = rate.tokens_per_second, load.tokens_per_second
-    if made is None or asked is None:
+    throughput, demand = rate.tokens_per_second, load.tokens_per_second
+    if throughput is None or demand is None:
         return None
-    return 1.0 - met_probability(made, asked)
+    return 1.0 - met_probability(throughput, demand)
 
 
 def expected_cost_ratio(
@@ -204,18 +211,18 @@ def expected_cost_ratio(
     Replicas are added or removed to reach the requested rate; if memory does not suffice or
     latencies are missed, the cost is lost and an equally expensive attempt follows.
     """
-    made, asked = rate.tokens_per_second, load.tokens_per_second
+    throughput, demand = rate.tokens_per_second, load.tokens_per_second
     sure = memory_probability
     if rate.targets_probability is not None:
         sure *= rate.targets_probability
-    if made is None or made.value <= 0.0:
+    if throughput is None or throughput.value <= 0.0:
         return 1.0 / max(_LEAST_SURE, sure)
-    likely = equally_likely(made, _RATES)
-    if asked is None:
-        ratios = [made.value / each for each in likely]
+    likely = equally_likely(throughput, _RATES)
+    if demand is None:
+        ratios = [throughput.value / each for each in likely]
     else:
         ratios = [
-            max(1, math.ceil(asked * replicas / each - _ROUNDING)) / replicas for each in likely
+            max(1, math.ceil(demand * replicas / each - _ROUNDING)) / replicas for each in likely
         ]
     return sum(ratios) / _RATES / max(_LEAST_SURE, sure)
 

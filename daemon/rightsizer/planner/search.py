@@ -261,10 +261,10 @@ class Search:
         if key not in self._single:
             self._single[key] = self._rate(board, layout, None)
         one, replicas = self._single[key], 1
-        asked, made = load.tokens_per_second, one.tokens_per_second
+        demand, throughput = load.tokens_per_second, one.tokens_per_second
         is_late = any(late(load, one, self._headroom))
-        if asked is not None and made is not None and made.value and not is_late:
-            replicas = max(1, math.ceil(asked / made.value - _ROUNDING))
+        if demand is not None and throughput is not None and throughput.value and not is_late:
+            replicas = max(1, math.ceil(demand / throughput.value - _ROUNDING))
         is_beyond = replicas * layout.gpus > self._settings.gpu_maximum
         if load.is_open and not is_beyond:
             # Answer all in time: with several replicas, each share of the load is smoother.
@@ -339,8 +339,8 @@ class Search:
         self, board: Board, layout: Parallelism, memory: MemoryEstimate, rate: PredictedRate
     ) -> PlanCandidate:
         rejections, room = [], self._available(board)
-        asked, trains = self.requirement.precision.weights, self.requirement.task.trains
-        runs_in = board_format(board, asked, trains=trains)
+        weights, trains = self.requirement.precision.weights, self.requirement.task.trains
+        runs_in = board_format(board, weights, trains=trains)
         if runs_in.fault:
             rejections.append(Rejection(CandidateFilter.FORMAT, runs_in.fault))
         fault = _slice_fault(self.requirement, board, layout)
@@ -368,11 +368,11 @@ class Search:
         rental = candidate.rental
         if rental is not None and rental.dollars_per_hour is not None:
             dollars_per_hour = rental.dollars_per_hour / rental.gpus
-        made = candidate.rate.tokens_per_second
-        work, asked = None, self.requirement.load.tokens_per_second
-        if dollars_per_hour is not None and made is not None and made.value > 0:
-            is_asked = asked is not None and not self.requirement.task.trains
-            used = min(made.value, asked or 0.0) if is_asked else made.value
+        throughput = candidate.rate.tokens_per_second
+        work, demand = None, self.requirement.load.tokens_per_second
+        if dollars_per_hour is not None and throughput is not None and throughput.value > 0:
+            has_demand = demand is not None and not self.requirement.task.trains
+            used = min(throughput.value, demand or 0.0) if has_demand else throughput.value
             work = dollars_per_hour * candidate.paid_count * 1e6 / (max(used, _LEAST_USED) * 3600.0)
         load, layout = self.requirement.load, candidate.layout
         replicas, enough = layout.data // layout.expert, candidate.memory_probability

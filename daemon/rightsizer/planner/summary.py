@@ -114,12 +114,12 @@ def _chosen(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:
 
 def _rate_chance(plan: GpuPlan, best: PlanCandidate) -> str:
     """Return the chance of the requested rate, and GPUs that surely reach it; empty if likely."""
-    asked, made = plan.requirement.load.tokens_per_second, best.rate.tokens_per_second
+    demand, throughput = plan.requirement.load.tokens_per_second, best.rate.tokens_per_second
     enough, layout = best.rate.load_probability, best.layout
-    if asked is None or made is None or enough is None or enough >= DOUBTED:
+    if demand is None or throughput is None or enough is None or enough >= DOUBTED:
         return ""
     groups = layout.data // layout.expert
-    count = math.ceil(groups * asked / made.low) * (layout.gpus // groups)
+    count = math.ceil(groups * demand / throughput.low) * (layout.gpus // groups)
     price = ""
     if best.dollars_per_hour is not None and best.rental is None:
         price = f": ${dollars(best.dollars_per_hour * count / best.count)}"

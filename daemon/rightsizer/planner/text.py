@@ -67,11 +67,11 @@ def title_lines(requirement: Requirement, notes: Sequence[str]) -> Iterator[str]
     size = f"{large(count_parameters(model).total)} parameters in {requirement.precision.weights}"
     yield f"{model.name or 'model'}, {requirement.task}: {size}"
     trains, load = requirement.task.trains, requirement.load
-    asked = ", ".join(_trained(requirement) if trains else _served(requirement))
+    demands = ", ".join(_trained(requirement) if trains else _served(requirement))
     if requirement.budget is not None:
-        asked += f", at most ${dollars(requirement.budget)} an hour"
-    if asked:
-        yield from wrapped(f"asked for: {asked}")
+        demands += f", at most ${dollars(requirement.budget)} an hour"
+    if demands:
+        yield from wrapped(f"asked for: {demands}")
     if not trains and load.concurrency is None and load.tokens_per_second is None:
         yield "no load is given: ranked by the cost of the work on busy GPUs; give --rps"
     for note in notes:
@@ -266,8 +266,8 @@ def alternative_lines(plan: GpuPlan) -> Iterator[str]:
     unit = plan.requirement.unit_text
     for each in plan.alternatives:
         candidate = each.candidate
-        made, cost = candidate.rate.tokens_per_second, candidate.work_dollars
-        speed = "" if made is None else f", {number(made.value)} {unit}/s"
+        throughput, cost = candidate.rate.tokens_per_second, candidate.work_dollars
+        speed = "" if throughput is None else f", {number(throughput.value)} {unit}/s"
         hours = candidate.rate.training_hours
         time = "" if hours is None else f", {number(hours.value)} h"
         if candidate.format is not None:

@@ -7,7 +7,7 @@ from typing import Final
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import GIB
 from rightsizer.planner.candidate import PlanCandidate
-from rightsizer.planner.display import number
+from rightsizer.planner.display import interval_text, number
 from rightsizer.sizing.requirement import Requirement
 
 _ABOVE: Final = 1.25
@@ -62,18 +62,18 @@ def _serving(requirement: Requirement, candidate: PlanCandidate) -> Iterator[Val
     is_of_tokens = requirement.answers_in_tokens
     planned = rate.concurrency or load.concurrency or 1.0
     number_format = candidate.format.name if candidate.format else requirement.precision.weights
-    asked = "batches of as many samples, one after another"
+    load_text = "batches of as many samples, one after another"
     if is_of_tokens:
         lengths = f"{load.input_tokens:g} tokens in and {load.output_tokens:g} out"
         drafts = f"; {load.speculative_tokens:g} proposed tokens" if load.speculative_tokens else ""
-        asked = f"{lengths}{drafts}; keep as many requests in flight"
+        load_text = f"{lengths}{drafts}; keep as many requests in flight"
     for name, share in _LOADS:
         requests = max(1.0, math.ceil(planned * share))
         if share < 1.0 and requests >= planned:
             continue
         yield ValidationStep(
             name=name,
-            run=f"serve on {_spelled(candidate)} with weights in {number_format}; {asked}",
+            run=f"serve on {_spelled(candidate)} with weights in {number_format}; {load_text}",
             concurrency=requests,
             minutes=10.0,
             measure=(*(_OF_TOKENS if is_of_tokens else _OF_SAMPLES), *_OF_THE_GPU),
@@ -102,10 +102,10 @@ def _expected(requirement: Requirement, candidate: PlanCandidate) -> Iterator[st
     low, high, most = (each / GIB for each in (memory.low, memory.high, candidate.usable_bytes))
     yield f"{low:.1f} to {high:.1f} of {most:.1f} GiB a GPU"
     if rate.tokens_per_second is not None:
-        made = rate.tokens_per_second
-        asked = load.tokens_per_second
-        needed = "" if asked is None else f" ({number(asked)} needed)"
-        yield f"{number(made.low)} to {number(made.high)} {requirement.unit_text}/s{needed}"
+        throughput = rate.tokens_per_second
+        demand = load.tokens_per_second
+        needed = "" if demand is None else f" ({number(demand)} needed)"
+        yield f"{interval_text(throughput)} {requirement.unit_text}/s{needed}"
     if load.ttft_ms is not None:
         yield f"first token within {load.ttft_ms:g} ms{_share(load.ttft_percentile)}"
     if load.tpot_ms is not None:
