@@ -8,7 +8,7 @@ import pytest
 
 from prometheus_server import prometheus_server, scrape_config
 from rightsizer.fleet.prometheus.client import PrometheusStore
-from rightsizer.fleet.run import scraped_last
+from rightsizer.fleet.recovery import scraped_last
 from rightsizer.fleet.settings import StoreSettings
 from rightsizer.model.advice import AdviceState
 from rightsizer.simulator.source import DEFAULT_START

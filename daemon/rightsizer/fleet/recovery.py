@@ -1,0 +1,140 @@
+"""Recovery of a lost ledger: what the store, the agents and Grafana know of advice."""
+
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from functools import partial
+from typing import Final
+
+from rightsizer.advice.restoration import Restoration, restored
+from rightsizer.fleet.cache.grid import DAY, FINE_STEP
+from rightsizer.fleet.context import store_of
+from rightsizer.fleet.judge import FleetJudge
+from rightsizer.fleet.settings import FleetConfig, ledger_settings
+from rightsizer.fleet.source import MetricStore
+from rightsizer.io.http import HttpClient
+from rightsizer.io.http_result import Failure
+from rightsizer.model.advice import OPEN_STATES, AdviceState, Region, Scraped
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
+from rightsizer.notify.grafana.client import GrafanaClient
+from rightsizer.notify.grafana.settings import GrafanaSettings, read_token
+
+_FLEET: Final = "rightsizer_fleet_coverage_ratio"
+"""Exported only by `rightsizer fleet --serve`, after each successful run."""
+_MOMENT: Final[Nanoseconds] = 15 * NANOSECONDS_PER_SECOND
+_NARROWED: Final = (DAY, FINE_STEP, _MOMENT)
+"""Each answer narrows the span of the next query: 14, 288 and 20 steps of one series."""
+_SCRAPED: Final = "max(present_over_time({fleet}[{seconds}s]))"
+_OPENED: Final = (
+    "min by (id) (last_over_time(rightsizer_advice_opened_timestamp_seconds[{seconds}s]) "
+    "and on (job, instance) last_over_time({fleet}[{seconds}s]))"
+)
+
+_STATES: Final = (
+    "max by (id, state) (present_over_time(rightsizer_advice_info[{seconds}s]) "
+    "and on (job, instance) present_over_time({fleet}[{seconds}s]))"
+)
+"""At each second of the moment, as the last state counts."""
+_SECOND: Final[Nanoseconds] = NANOSECONDS_PER_SECOND
+_SPAN: Final[Nanoseconds] = nanoseconds(365 * 86400.0)
+"""Decisions that last longer are rare."""
+_MOST_REGIONS: Final = 2000
+"""About 3 MB of an answer."""
+
+Warn = Callable[[str, str], None]
+"""Takes the name of an event and a message."""
+Sleep = Callable[[float], object]
+"""Returns true if no more tries are to follow."""
+
+
+def scraped_last(
+    store: MetricStore, now: Nanoseconds, lookback: Nanoseconds
+) -> Mapping[str, Scraped]:
+    """Return the advice, by id, that was open when the fleet was last scraped.
+
+    Advice closed before that stays closed. Requires five small queries. They look back over
+    samples, as a service that ran for a minute may miss every five-minute step.
+
+    Raises:
+        StoreError: the store does not answer.
+    """
+    last = _last_scraped(store, now, lookback)
+    if last is None:
+        return {}
+    # Last known state of each piece of advice, and its time.
+    states: dict[str, tuple[Nanoseconds, AdviceState]] = {}
+    start, found = last - _MOMENT + _SECOND, {}
+    opened = store.instant(_over(_OPENED, _MOMENT), last)
+    for series in store.range(_over(_STATES, _SECOND), start, last, _SECOND):
+        state, key = series.labels.get("state", ""), series.labels.get("id", "")
+        if state in OPEN_STATES:
+            at = (series.span[1] - _SECOND, AdviceState(state))
+            states[key] = max(states.get(key, at), at)
+    for series in opened:
+        key = series.labels.get("id", "")
+        # Limited by the precision of doubles; annotations are matched by the millisecond.
+        opened_at = round(nanoseconds(series.value), -3)
+        if key and 0 < opened_at <= now:
+            seen, known = states.get(key, (last - _MOMENT, AdviceState.ACTIVE))
+            found[key] = Scraped(key, opened_at, known, seen)
+    return found
+
+
+def _last_scraped(
+    store: MetricStore, now: Nanoseconds, lookback: Nanoseconds
+) -> Nanoseconds | None:
+    """Return the end of the moment in which the service was last scraped."""
+    end, span = -(-now // NANOSECONDS_PER_SECOND) * NANOSECONDS_PER_SECOND, lookback
+    for step in _NARROWED:
+        steps = max(1, span // step)
+        found = store.range(_over(_SCRAPED, step), end - (steps - 1) * step, end, step)
+        times = [each.span[1] for each in found]
+        if not times:
+            return None
+        end, span = max(times), step
+    return end
+
+
+def _over(query: str, span: Nanoseconds) -> str:
+    return query.format(fleet=_FLEET, seconds=span // NANOSECONDS_PER_SECOND)
+
+
+def restoration(judge: FleetJudge, settings: FleetConfig, warn: Warn, sleep: Sleep) -> Restoration:
+    """Return what the store and Grafana know of a lost ledger, after a run of the judge.
+
+    Raises:
+        StoreError: the store does not answer.
+    """
+    now, fleet = judge.answer.time, settings.fleet
+    scraped = {}
+    for each in judge.answer.node_advice:
+        if each.opened_seconds:
+            opened = nanoseconds(each.opened_seconds)
+            scraped[each.id] = Scraped(each.id, opened, AdviceState.ACTIVE, seen=opened)
+    with closing(store_of(fleet)) as store:
+        scraped |= scraped_last(store, now, nanoseconds(fleet.lookback_seconds))
+    regions = _regions(settings.grafana, now, partial(warn, "ledger_lost"), sleep)
+    ledger = ledger_settings(settings)
+    return restored(scraped.values(), regions, judge.devices, now, ledger)
+
+
+def _regions(
+    grafana: GrafanaSettings, now: Nanoseconds, warn: Callable[[str], object], sleep: Sleep
+) -> list[Region]:
+    if not grafana.url:
+        return []
+    http = HttpClient(grafana.url, grafana.http, token=lambda: read_token(grafana), sleep=sleep)
+    api = GrafanaClient(http)
+    found = api.regions(now - _SPAN, now, _MOST_REGIONS)
+    api.hang_up()
+    if isinstance(found, Failure):
+        warn(
+            "The fleet's ledger is empty, and Grafana could not say what was claimed, snoozed "
+            f"or dismissed before: {found.message}"
+        )
+        return []
+    if len(found) >= _MOST_REGIONS:
+        warn(
+            "The fleet's ledger is empty, and of what Grafana knows of advice only the latest "
+            f"{_MOST_REGIONS} annotations were read; older decisions may be missing."
+        )
+    return found
