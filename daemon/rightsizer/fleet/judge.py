@@ -1,17 +1,15 @@
 """Judge of a fleet: probes the store, fetches missing days, runs every rule under policies."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cache, partial
-from itertools import chain
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from rightsizer.advice.engine import without_conflicts
-from rightsizer.advice.policy import Policy, PolicySet, policies_of_pool, with_policy
 from rightsizer.advice.rules.idle import RULE as IDLE
-from rightsizer.advice.rules.rule import Judgement, Rule
+from rightsizer.advice.rules.rule import Judgement
 from rightsizer.advice.service import RecommenderResult, configured_market, configured_rules
 from rightsizer.catalogue.catalogue import read_catalogue
 from rightsizer.fleet.cache.combination import merged_holdings
@@ -40,6 +38,7 @@ from rightsizer.fleet.context import (
 from rightsizer.fleet.encoder import FleetAnswer
 from rightsizer.fleet.fetch import FetchPlan, FetchTask, fetch, gaps_of, plan_of
 from rightsizer.fleet.model import FleetInventory, FleetView
+from rightsizer.fleet.policies import FleetPolicies, with_stated
 from rightsizer.fleet.pools.placement import place_waiting
 from rightsizer.fleet.process_pool import ProcessPool, paused_collection, tell, worker_count
 from rightsizer.fleet.rules import FLEET_RULES
@@ -51,73 +50,10 @@ from rightsizer.io.clock import Clock
 from rightsizer.io.log import logger
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import ConfigurationError
-from rightsizer.model.finding import Action, Case, Reason
-from rightsizer.model.frozen import dataclass, replace
+from rightsizer.model.finding import Action, Reason
+from rightsizer.model.frozen import replace
 from rightsizer.model.units import Nanoseconds, format_duration, nanoseconds, seconds
 from rightsizer.model.workload import Allocator, Workload
-
-
-@dataclass(frozen=True, slots=True)
-class FleetGuidance:
-    """Policies over a fleet; pickled to worker processes."""
-
-    by_device: Mapping[str, PolicySet]
-    """Policies of the device's pool, by uuid."""
-    others: PolicySet = PolicySet(())
-    """For subjects without a known device."""
-
-    @classmethod
-    def of(cls, policies: Sequence[Policy], inventory: FleetInventory) -> "FleetGuidance":
-        """Create the policies of a fleet's devices."""
-        if not policies:
-            return cls({})
-        sets = {pool: PolicySet(found) for pool, found in _by_pool(policies, inventory).items()}
-        return cls({uuid: sets[each.pool] for uuid, each in inventory.devices.items()}, sets[""])
-
-    def with_thresholds(self, rule: Rule[Any], case: Case) -> Rule[Any]:
-        """Return the rule with the thresholds for a workload."""
-        return self._of(device.uuid for device in case.devices).with_thresholds(rule, case)
-
-    def suppressed(
-        self, judgements: Iterable[Judgement], now: Nanoseconds
-    ) -> tuple[Judgement, ...]:
-        """Suppress judgements that policies ignore, so that they cannot become advice."""
-        suppressed = (self._of(e.finding.devices).suppressed((e,), now) for e in judgements)
-        return tuple(chain.from_iterable(suppressed))
-
-    def _of(self, uuids: Iterable[str]) -> PolicySet:
-        """Return the policies of the first known device's pool; a workload is in one pool."""
-        return next((self.by_device[uuid] for uuid in uuids if uuid in self.by_device), self.others)
-
-
-def _by_pool(
-    policies: Sequence[Policy], inventory: FleetInventory
-) -> dict[str, tuple[Policy, ...]]:
-    """Return each pool's policies, which match its name with or without its cluster's."""
-    found = {"": policies_of_pool(policies, "")}
-    for each in inventory.devices.values():
-        if each.pool not in found:
-            own = each.pool.removeprefix(f"{each.cluster}/")
-            found[each.pool] = policies_of_pool(policies, each.pool, own)
-    return found
-
-
-def informed(
-    inventory: FleetInventory, holders: Mapping[str, str], policies: Sequence[Policy]
-) -> FleetInventory:
-    """Set the classes and allocators that policies state.
-
-    Policies match by one device of each workload: `holders`, by workload key.
-    """
-    if not policies:
-        return inventory
-    pools = {uuid: each.pool for uuid, each in inventory.devices.items()}
-    by_pool = _by_pool(policies, inventory)
-    workloads = {}
-    for key, workload in inventory.workloads.items():
-        holder = holders.get(key, "")
-        workloads[key] = with_policy(workload, holder, by_pool[pools.get(holder, "")])
-    return replace(inventory, workloads=workloads)
 
 
 def with_workloads(inventory: FleetInventory, cached: Mapping[str, Workload]) -> FleetInventory:
@@ -274,7 +210,7 @@ class FleetJudge:
         fleet = self._settings.fleet
         with paused_collection():
             context = self._context()
-            policies = FleetGuidance.of(self._settings.policies, context.inventory)
+            policies = FleetPolicies.of(self._settings.policies, context.inventory)
             with self._pool(context) as pool:
                 used = self._fetched(context, pool)
                 request = self._request(context)
@@ -382,7 +318,7 @@ class FleetJudge:
         return BatchRequest(
             occupancy=occupancy,
             devices=inventory.devices,
-            workloads=informed(known, holders, self._settings.policies).workloads,
+            workloads=with_stated(known, holders, self._settings.policies).workloads,
             first_day=first,
             now=context.now,
             sources=names,
@@ -392,7 +328,7 @@ class FleetJudge:
         self,
         context: FleetContext,
         request: BatchRequest,
-        policies: FleetGuidance,
+        policies: FleetPolicies,
         open_now: AbstractSet[tuple[str, str]],
         pool: ProcessPool,
     ) -> tuple[BatchVerdicts, FleetView]:

@@ -11,8 +11,9 @@ from readings import gpu
 from rightsizer.advice.policy import Policy, PolicyMatch
 from rightsizer.advice.rules.hidden_stall import RULE
 from rightsizer.config.loader import load
-from rightsizer.fleet.judge import FleetGuidance, informed, with_workloads
+from rightsizer.fleet.judge import with_workloads
 from rightsizer.fleet.model import FleetDevice, FleetInventory
+from rightsizer.fleet.policies import FleetPolicies, with_stated
 from rightsizer.fleet.settings import FleetConfig
 from rightsizer.model.state import State
 from rightsizer.model.workload import Allocator, Workload, WorkloadClass, WorkloadKind
@@ -45,7 +46,7 @@ def of(workload: Workload, uuid: str) -> Any:
 
 def test_a_policy_says_what_a_workload_of_its_pool_is() -> None:
     """Class and allocator are set in that pool; other workloads stay unchanged."""
-    workloads = informed(ESTATE, HOLDERS, (SERVING,)).workloads
+    workloads = with_stated(ESTATE, HOLDERS, (SERVING,)).workloads
     assert workloads[CHAT.key].workload_class is WorkloadClass.SERVING
     assert workloads[CHAT.key].allocator is Allocator.GROWING
     assert workloads[LAB.key] == LAB
@@ -66,21 +67,21 @@ def test_a_policy_without_a_pool_holds_everywhere() -> None:
     """This includes workloads that hold nothing now."""
     everywhere = replace(SERVING, match=PolicyMatch(namespace="*"))
     gone = {CHAT.key: "GPU-0"}
-    workloads = informed(ESTATE, gone, (everywhere,)).workloads
+    workloads = with_stated(ESTATE, gone, (everywhere,)).workloads
     assert workloads[LAB.key].workload_class is WorkloadClass.SERVING
 
 
 def test_the_first_policy_that_fits_decides() -> None:
     """The order is that of a node's policies."""
     special = Policy(PolicyMatch(owner="chat"), class_=WorkloadClass.STANDBY)
-    workloads = informed(ESTATE, HOLDERS, (special, SERVING)).workloads
+    workloads = with_stated(ESTATE, HOLDERS, (special, SERVING)).workloads
     assert workloads[CHAT.key].workload_class is WorkloadClass.STANDBY
 
 
 def test_without_policies_nothing_changes() -> None:
     """The same objects are returned."""
-    assert informed(ESTATE, HOLDERS, ()) is ESTATE
-    rule = FleetGuidance.of((), ESTATE).with_thresholds(RULE, of(CHAT, "GPU-0"))
+    assert with_stated(ESTATE, HOLDERS, ()) is ESTATE
+    rule = FleetPolicies.of((), ESTATE).with_thresholds(RULE, of(CHAT, "GPU-0"))
     assert rule is RULE
 
 
@@ -92,14 +93,14 @@ def test_thresholds_hold_in_their_pool(
 ) -> None:
     """The policy of the workload's pool overrides a rule's thresholds."""
     strict = policies("  - {match: {pool: serve}, thresholds: {hidden_stall: {on_ratio: 0.9}}}\n")
-    tuned = FleetGuidance.of(strict, ESTATE).with_thresholds(RULE, of(workload, uuid))
+    tuned = FleetPolicies.of(strict, ESTATE).with_thresholds(RULE, of(workload, uuid))
     assert tuned.settings.on_ratio == (expected or RULE.settings.on_ratio)
 
 
 def test_a_device_that_nobody_knows_has_no_policy_of_a_pool() -> None:
     """This is the case for a device that was removed meanwhile."""
     strict = policies("  - {match: {pool: serve}, thresholds: {hidden_stall: {on_ratio: 0.9}}}\n")
-    assert FleetGuidance.of(strict, ESTATE).with_thresholds(RULE, of(CHAT, "GPU-9")) is RULE
+    assert FleetPolicies.of(strict, ESTATE).with_thresholds(RULE, of(CHAT, "GPU-9")) is RULE
 
 
 def test_ignored_rule_opens_nothing_in_its_pool() -> None:
@@ -107,8 +108,8 @@ def test_ignored_rule_opens_nothing_in_its_pool() -> None:
     ignored = policies(
         "  - match: {pool: serve}\n    ignore: [{reasons: [IdleHeld], why: kept warm}]\n"
     )
-    guidance = FleetGuidance.of(ignored, ESTATE)
-    here, elsewhere = guidance.suppressed(
+    policies = FleetPolicies.of(ignored, ESTATE)
+    here, elsewhere = policies.suppressed(
         (judgement(devices=("GPU-0",)), judgement(devices=("GPU-1",))), NOW
     )
     assert (here.may_open, elsewhere.may_open) == (False, True)
@@ -120,8 +121,8 @@ def test_a_verdict_on_a_pool_is_under_the_policies_of_that_pool() -> None:
     ignored = policies(
         "  - match: {pool: labs}\n    ignore: [{reasons: [IdleHeld], why: for the fair}]\n"
     )
-    guidance = FleetGuidance.of(ignored, ESTATE)
-    (found,) = guidance.suppressed(
+    policies = FleetPolicies.of(ignored, ESTATE)
+    (found,) = policies.suppressed(
         (judgement(key="pool/labs", workload=None, devices=("GPU-1",)),), NOW
     )
     assert found.may_open is False

@@ -1,0 +1,75 @@
+"""Policies over a fleet, by the pool of a workload's GPUs."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+from rightsizer.advice.policy import Policy, PolicySet, policies_of_pool, with_policy
+from rightsizer.advice.rules.rule import Judgement, Rule
+from rightsizer.fleet.model import FleetInventory
+from rightsizer.model.finding import Case
+from rightsizer.model.frozen import dataclass, replace
+from rightsizer.model.units import Nanoseconds
+
+
+@dataclass(frozen=True, slots=True)
+class FleetPolicies:
+    """Policies over a fleet; pickled to worker processes."""
+
+    by_device: Mapping[str, PolicySet]
+    """Policies of the device's pool, by uuid."""
+    others: PolicySet = PolicySet(())
+    """For subjects without a known device."""
+
+    @classmethod
+    def of(cls, policies: Sequence[Policy], inventory: FleetInventory) -> "FleetPolicies":
+        """Create the policies of a fleet's devices."""
+        if not policies:
+            return cls({})
+        sets = {pool: PolicySet(found) for pool, found in _by_pool(policies, inventory).items()}
+        return cls({uuid: sets[each.pool] for uuid, each in inventory.devices.items()}, sets[""])
+
+    def with_thresholds(self, rule: Rule[Any], case: Case) -> Rule[Any]:
+        """Return the rule with the thresholds for a workload."""
+        return self._of(device.uuid for device in case.devices).with_thresholds(rule, case)
+
+    def suppressed(
+        self, judgements: Iterable[Judgement], now: Nanoseconds
+    ) -> tuple[Judgement, ...]:
+        """Suppress judgements that policies ignore, so that they cannot become advice."""
+        suppressed = (self._of(e.finding.devices).suppressed((e,), now) for e in judgements)
+        return tuple(chain.from_iterable(suppressed))
+
+    def _of(self, uuids: Iterable[str]) -> PolicySet:
+        """Return the policies of the first known device's pool; a workload is in one pool."""
+        return next((self.by_device[uuid] for uuid in uuids if uuid in self.by_device), self.others)
+
+
+def _by_pool(
+    policies: Sequence[Policy], inventory: FleetInventory
+) -> dict[str, tuple[Policy, ...]]:
+    """Return each pool's policies, which match its name with or without its cluster's."""
+    found = {"": policies_of_pool(policies, "")}
+    for each in inventory.devices.values():
+        if each.pool not in found:
+            own = each.pool.removeprefix(f"{each.cluster}/")
+            found[each.pool] = policies_of_pool(policies, each.pool, own)
+    return found
+
+
+def with_stated(
+    inventory: FleetInventory, holders: Mapping[str, str], policies: Sequence[Policy]
+) -> FleetInventory:
+    """Set the classes and allocators that policies state.
+
+    Policies match by one device of each workload: `holders`, by workload key.
+    """
+    if not policies:
+        return inventory
+    pools = {uuid: each.pool for uuid, each in inventory.devices.items()}
+    by_pool = _by_pool(policies, inventory)
+    workloads = {}
+    for key, workload in inventory.workloads.items():
+        holder = holders.get(key, "")
+        workloads[key] = with_policy(workload, holder, by_pool[pools.get(holder, "")])
+    return replace(inventory, workloads=workloads)
