@@ -108,8 +108,8 @@ def test_ignored_rule_opens_nothing_in_its_pool() -> None:
     ignored = policies(
         "  - match: {pool: serve}\n    ignore: [{reasons: [IdleHeld], why: kept warm}]\n"
     )
-    policies = FleetPolicies.of(ignored, ESTATE)
-    here, elsewhere = policies.suppressed(
+    in_force = FleetPolicies.of(ignored, ESTATE)
+    here, elsewhere = in_force.suppressed(
         (judgement(devices=("GPU-0",)), judgement(devices=("GPU-1",))), NOW
     )
     assert (here.may_open, elsewhere.may_open) == (False, True)
@@ -121,8 +121,8 @@ def test_a_verdict_on_a_pool_is_under_the_policies_of_that_pool() -> None:
     ignored = policies(
         "  - match: {pool: labs}\n    ignore: [{reasons: [IdleHeld], why: for the fair}]\n"
     )
-    policies = FleetPolicies.of(ignored, ESTATE)
-    (found,) = policies.suppressed(
+    in_force = FleetPolicies.of(ignored, ESTATE)
+    (found,) = in_force.suppressed(
         (judgement(key="pool/labs", workload=None, devices=("GPU-1",)),), NOW
     )
     assert found.may_open is False
