@@ -95,23 +95,6 @@ _FLUX: Final = {
     "pooled_projection_dim": 768,
     "guidance_embeds": True,
 }
-_HUNYUAN: Final = {
-    "_class_name": "HunyuanDiT2DModel",
-    "attention_head_dim": 88,
-    "cross_attention_dim": 1024,
-    "cross_attention_dim_t5": 2048,
-    "hidden_size": 1408,
-    "in_channels": 4,
-    "learn_sigma": True,
-    "mlp_ratio": 4.3637,
-    "num_attention_heads": 16,
-    "num_layers": 40,
-    "patch_size": 2,
-    "pooled_projection_dim": 1024,
-    "sample_size": 128,
-    "text_len": 77,
-    "text_len_t5": 256,
-}
 _SANA: Final = {
     "_class_name": "SanaTransformer2DModel",
     "in_channels": 32,
@@ -197,7 +180,6 @@ DENOISERS: Final = {
         "PixArt Alpha": (_PIXART, 0.61e9, 611_349_152, 1024, 6_633_581_248_512),
         # Its paper (arXiv:2212.09748) tells 675 million: diffusers keeps 28 tables of classes.
         "DiT-XL/2": (_DIT, 0.75e9, 749_826_464, 256, 237_333_676_032),
-        "Hunyuan-DiT 1.2": (_HUNYUAN, 1.5e9, 1_516_534_048, 1024, 14_365_834_125_312),
         "Sana 1.6B": (_SANA, 1.6e9, 1_604_462_752, 1024, 2_966_661_160_960),
         "AuraFlow": (_AURAFLOW, 6.8e9, 6_858_605_568, 512, 11_243_874_680_832),
         "Qwen-Image": (_QWEN, 20.4e9, 20_430_401_088, 1024, 78_303_922_225_152),

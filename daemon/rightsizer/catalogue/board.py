@@ -107,8 +107,7 @@ class MigProfile:
 class Board:
     """One GPU model; unknown figures are `None`.
 
-    `origin` gives the origin of a figure by its name in the catalogue file; `verified` names the
-    figures that were checked against a public table.
+    `origin` gives the origin of a figure by its name in the catalogue file.
     """
 
     key: str
@@ -137,7 +136,6 @@ class Board:
     form_factor: str = ""
     memory_type: str = ""
     release_year: int | None = None
-    verified: frozenset[str] = frozenset()
     source: str = ""
     notes: str = ""
     vendor: str = "NVIDIA"

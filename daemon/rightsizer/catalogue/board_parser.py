@@ -115,7 +115,6 @@ def read_board(
         known,
         mig_profiles=tuple(_mig_profiles(row, bare.memory_bytes)),
         all_reduce=costs,
-        verified=frozenset(verified),
         origins=usual | of_efficiency | of_sums | verified,
     )
 

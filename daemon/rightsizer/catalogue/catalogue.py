@@ -92,7 +92,6 @@ def extend_boards(packaged: Document, own: Document) -> dict[str, Board]:
             board,
             source=board.source or origin.source,
             origins={**board.origins, **stated},
-            verified=board.verified.difference(stated),
         )
     return boards
 

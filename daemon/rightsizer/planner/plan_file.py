@@ -1,7 +1,7 @@
-"""Reader of plan files: one requirement, several, or a list, with notes on unused keys."""
+"""Reader of plan files: one requirement, several, or a list."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -15,12 +15,11 @@ from rightsizer.planner.aliases import aliases_of
 from rightsizer.planner.dataclass_row import read_choice, read_fields
 from rightsizer.planner.load_row import LOAD_WORDS, SPELLINGS, read_load, unknown_hint
 from rightsizer.planner.plan_model import READING, read_model_row, reading_alone
+from rightsizer.planner.plan_notes import requirement_notes
 from rightsizer.planner.question_file import FileQuestion, read_questions
 from rightsizer.sizing.engine import ENGINES, ServingEngine
 from rightsizer.sizing.models import (
     ConvolutionalNetwork,
-    Diffusion,
-    LayeredModel,
     Transformer,
     VisionTransformer,
 )
@@ -35,7 +34,6 @@ from rightsizer.sizing.requirement import (
     Requirement,
     Training,
     TrainingFramework,
-    WorkUnit,
 )
 
 KEYS: Final = (
@@ -82,64 +80,6 @@ _MOST_TOKENS: Final = 1e18
 _MOST_SPARES: Final = 100
 _MOST_TENSOR: Final = 64
 _MOST_GRAMS: Final = 3000.0
-
-
-def _software_notes(requirement: Requirement) -> Iterator[str]:
-    """Yield what is known of the engine or framework, and what is taken where none is named."""
-    engine, adapts = requirement.engine, requirement.task is not ModelTask.TRAINING
-    named = f"engine: {engine} {ENGINES[engine].version}"
-    if requirement.is_framework_open:
-        taken = "PyTorch's own kernels, and adapters in 16 bits," if adapts else "kernels of FSDP"
-        slower = "peft takes up to 1.7 times as long" if adapts else "transformers is slower"
-        remedy = "give framework, which narrows the range"
-        yield f"framework is not given: {taken} are taken; {slower}, fused kernels less; {remedy}"
-    elif requirement.task.trains and not requirement.why_experts_stay:
-        if requirement.training.framework is None:
-            named = "Megatron, NeMo and TorchTitan spread experts over replicas"
-            yield f"framework is not given: {named}; give framework: fsdp where they stay whole"
-    elif engine.hears_alone:
-        yield f"{named} hears one sound at a time; batches of one file are 4 times as fast"
-    elif requirement.unit is WorkUnit.AUDIO_SECONDS:
-        alone = "faster-whisper and whisper.cpp, which hear one sound at a time, are slower"
-        yield f"served by an engine that batches; {alone}: name one as engine"
-    if engine in {ServingEngine.SGLANG, ServingEngine.TENSORRT_LLM} and not requirement.task.trains:
-        met = "and meet the middle of its published rates of dense models within 6%"
-        yield f"{named}: limits are its own; times were fitted on vLLM, {met}"
-
-
-def _notes(requirement: Requirement, most: int | None, given: Mapping[Any, Any]) -> Iterator[str]:
-    """Yield notes on requests that are too long for the model, and on unused parts."""
-    task, load, model = requirement.task, requirement.load, requirement.model
-    answers = not isinstance(model, Transformer) or not model.is_encoder
-    tokens = load.input_tokens + (load.output_tokens if answers else 0.0)
-    if task.trains:
-        tokens = requirement.training.sequence
-    if most is not None and tokens > most:
-        remedy = "ask for fewer, or make sure that its positions are stretched"
-        fault = f"{tokens:,.0f} tokens are more than the {most:,} that the model was made for"
-        yield f"{fault}; {remedy}"
-    yield from _software_notes(requirement)
-    adapts = task in {ModelTask.FINETUNE_LORA, ModelTask.FINETUNE_QLORA} or load.adapters
-    is_layered = isinstance(model, LayeredModel) or (adapts and isinstance(model, Diffusion))
-    if task.trains and requirement.training.framework is not None and not is_layered:
-        yield "framework is given and not looked at: it matters to transformers and adapters alone"
-    for part, is_used, other in (
-        ("training", task.trains, ModelTask.TRAINING),
-        ("lora", adapts, ModelTask.FINETUNE_LORA),
-        ("load", not task.trains, ModelTask.INFERENCE),
-    ):
-        words = {"load": LOAD_WORDS, "training": ("tokens", "framework")}.get(part, ())
-        stated = next((word for word in (part, *words) if given.get(word)), None)
-        if stated and not is_used:
-            remedy = f"take task: {other}" + (", or train: full" if part == "training" else "")
-            yield f"{stated} is given and not looked at: the task is {task}; {remedy}"
-    if not requirement.growth.months or not requirement.growth.per_month_ratio:
-        return
-    if task.trains:
-        yield f"growth is given and not looked at: the task is {task}, which has no load to grow"
-    elif load.concurrency is None and load.tokens_per_second is None:
-        remedy = "give load.requests_per_second or load.concurrency"
-        yield f"growth is given and there is nothing to grow: {remedy}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +160,7 @@ def _item(question: FileQuestion, folder: Path) -> PlanFileItem:
     if trains:
         requirement, usual = _in_usual_batches(requirement, row, planned.context_tokens)
         planned = replace(planned, notes=(*planned.notes, *usual))
-    extra = _notes(requirement, planned.context_tokens, row.values)
+    extra = requirement_notes(requirement, planned.context_tokens, row.values)
     notes = (*planned.notes, *(() if requirement.task.trains else taken), *extra)
     requirement = _in_published_format(requirement, row, planned.weights)
     cached = _in_engine_format(requirement)

@@ -5,7 +5,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from itertools import product
 from typing import Final
 
 from rightsizer.catalogue.board import Board
@@ -19,6 +18,13 @@ from rightsizer.planner.candidate import (
     preference,
 )
 from rightsizer.planner.display import dollars
+from rightsizer.planner.layouts import (
+    expert_layouts,
+    link_fault,
+    possible_layouts,
+    replicated,
+    slice_fault,
+)
 from rightsizer.planner.rates import (
     expected_cost_ratio,
     is_load_kept,
@@ -29,23 +35,15 @@ from rightsizer.planner.rates import (
     too_slow,
 )
 from rightsizer.planner.rental import cheapest_rental
-from rightsizer.planner.requirement_checks import layout_fault
 from rightsizer.sizing.collectives import SERVER_GPUS, joined_gpus
 from rightsizer.sizing.estimate import MemoryEstimate, usable_bytes
 from rightsizer.sizing.memory import available_bytes, training_memory
 from rightsizer.sizing.mig import is_slice
-from rightsizer.sizing.models import RecommenderModel, Transformer
 from rightsizer.sizing.requirement import Parallelism, Requirement
 from rightsizer.sizing.roofline import board_format
 from rightsizer.sizing.serving_memory import ServingMemory
 from rightsizer.sizing.settings import SizingSettings
 
-_PCIE_TENSOR: Final = 2
-_TENSOR: Final = (1, 2, 4, 8)
-_EXPERT_SPREADS: Final = (2, 4, 8, 16, 32, 64)
-_ATTENTION: Final = (1, 2, 4)
-"""Tensor parallel ranks of one attention, beside distributed experts."""
-_STAGES: Final = (1, 2, 4, 8, 16)
 _FULL_SHARDING: Final = 3
 """ZeRO stage that also shards weights; FSDP does the same."""
 _SPREAD: Final = 8
@@ -55,104 +53,6 @@ _LEAST_USED: Final = 1e-9
 """Tokens per second, below which the cost per million is meaningless."""
 _ROUNDING: Final = 1e-9
 _TENTH: Final = 0.1
-
-
-def _layouts(
-    requirement: Requirement, gpu_maximum: int, node_gpus: int, joined: int
-) -> Sequence[Parallelism]:
-    """Return the layouts to try: of one serving replica, or by total GPUs in training.
-
-    Serving uses pipeline stages only beyond one server. In training, more replicas help memory
-    only if state is sharded over them, and never exceed the sequences of a step. For equal
-    numbers of GPUs, layouts with less traffic come first: replicas communicate the least, and
-    tensor parallel ranks wait the least for each other. `joined`: GPUs that share links, or a node.
-    """
-    stated = () if requirement.tensor is None else (requirement.tensor,)
-    training, trains, replicas = requirement.training, requirement.task.trains, [1]
-    most = gpu_maximum
-    if training.global_batch is not None:
-        most = min(most, max(1, training.global_batch // training.micro_batch))
-    while trains and training.zero_stage > 0 and replicas[-1] * 2 <= most:
-        replicas.append(replicas[-1] * 2)
-    # Image networks are small; they are replicated.
-    is_divided = isinstance(requirement.model, Transformer | RecommenderModel)
-    layouts = [
-        layout
-        for stages in _STAGES
-        for tensor in stated or (_TENSOR if trains or stages == 1 else (SERVER_GPUS,))
-        for data in replicas
-        if is_divided or stages * tensor == 1
-        for spread in _spreads(requirement, tensor, data, (node_gpus, joined))
-        if (layout := Parallelism(tensor, stages, data, spread)).gpus <= gpu_maximum
-        and layout_fault(requirement.model, layout) is None
-    ]
-    if trains:
-        layouts.sort(key=lambda each: (each.gpus, each.tensor * each.pipeline, each.pipeline))
-    return layouts
-
-
-def _spreads(
-    requirement: Requirement, tensor: int, data: int, near: Sequence[int]
-) -> Sequence[int]:
-    """Return over how many replicas to spread the experts of a mixture in training.
-
-    Within each of `near` (GPUs of a usual server, and of those joined by links), over several
-    servers, and not at all, to be compared.
-    """
-    if not requirement.task.trains or requirement.why_experts_stay:
-        return (1,)
-    most = min(data, _EXPERT_SPREADS[-1])
-    # Replicas are powers of 2, and divide by the spread.
-    powers = (2 ** int(math.log2(gpus)) for gpus in near)
-    within = (min(most, max(1, gpus // tensor)) for gpus in powers)
-    return tuple(dict.fromkeys((*within, most, 1)))
-
-
-def _expert_layouts(requirement: Requirement, gpu_maximum: int) -> Sequence[Parallelism]:
-    """Return layouts of a serving mixture: data-parallel attention, one shared copy of experts.
-
-    Fewest GPUs first, also over several servers; with whole attention on one GPU, no reductions
-    are needed, and a latent cache is stored once.
-    """
-    model = requirement.model
-    is_mixture = isinstance(model, Transformer) and model.experts > 1
-    if requirement.task.trains or not is_mixture or requirement.tensor is not None:
-        return ()
-    ways = product(_EXPERT_SPREADS, _ATTENTION)
-    layouts = (Parallelism(tensor, 1, spread, spread) for spread, tensor in ways)
-    possible = [each for each in layouts if each.gpus <= gpu_maximum]
-    possible = [each for each in possible if layout_fault(model, each) is None]
-    return sorted(possible, key=lambda each: (each.gpus, each.tensor))
-
-
-def _times(layout: Parallelism, replicas: int) -> Parallelism:
-    return replace(layout, data=layout.data * replicas)
-
-
-def _link_fault(requirement: Requirement, board: Board, layout: Parallelism) -> str | None:
-    """Return why the links of GPUs do not support a layout, or `None`.
-
-    Tensor parallel training moves all activations twice per layer, for which PCIe suffices only
-    between two GPUs.
-    """
-    linked = max(board.linked_gpu_count or 1, _PCIE_TENSOR)
-    if requirement.task.trains and layout.tensor > linked:
-        fault = f"tensor parallel over {layout.tensor} GPUs, of which {linked} are joined at most"
-        return f"{fault}; take pipeline or data parallel"
-    return None
-
-
-def _slice_fault(requirement: Requirement, board: Board, layout: Parallelism) -> str | None:
-    """Return why slices cannot form a layout, or `None`.
-
-    A process uses one slice, and slices only communicate through the host; serving replicas
-    are independent.
-    """
-    of_replica = layout.tensor * layout.pipeline * layout.expert
-    joined = layout.gpus if requirement.task.trains else of_replica
-    if joined == 1 or not is_slice(board.key):
-        return None
-    return f"{joined} slices of MIG cannot be joined; take a larger slice, or whole GPUs"
 
 
 class Search:
@@ -168,10 +68,10 @@ class Search:
         self.requirement, self._price, self._instances = requirement, price, instances
         self._sizing, self._settings = settings, settings.plan
         self._headroom = settings.serving.latency_headroom_ratio
-        self._expert_layouts = _expert_layouts(requirement, settings.plan.gpu_maximum)
+        self._expert_layouts = expert_layouts(requirement, settings.plan.gpu_maximum)
         self._node_gpus = settings.training.node_gpus
         most = settings.plan.gpu_maximum
-        self._layouts = cache(partial(_layouts, requirement, most, self._node_gpus))
+        self._layouts = cache(partial(possible_layouts, requirement, most, self._node_gpus))
         memory = settings.memory
         self._serving_memory = cache(partial(ServingMemory, requirement, settings=memory))
         self._training_memory = cache(partial(training_memory, requirement, settings=memory))
@@ -195,7 +95,7 @@ class Search:
         """Return every compared layout; an unsuitable one if none fits."""
         requirement, trains = self.requirement, self.requirement.task.trains
         layouts = self._layouts(joined_gpus(board, self._node_gpus))
-        whole = [each for each in layouts if not _slice_fault(requirement, board, each)]
+        whole = [each for each in layouts if not slice_fault(requirement, board, each)]
         whole = whole or [*layouts]
         if requirement.parallel is not None:
             candidate = self._training_candidate if trains else self._serving_candidate
@@ -207,7 +107,7 @@ class Search:
 
     def _trained(self, board: Board, whole: Sequence[Parallelism]) -> list[PlanCandidate]:
         """Return those that fit on the fewest GPUs, or the smallest that come nearest."""
-        linked = [each for each in whole if not _link_fault(self.requirement, board, each)]
+        linked = [each for each in whole if not link_fault(self.requirement, board, each)]
         needs = {each: self._training_memory(each).total_bytes for each in linked or whole}
         fitting = [each for each, need in needs.items() if need <= self._available(board)]
         if self.requirement.training.zero_stage >= _FULL_SHARDING:
@@ -232,7 +132,7 @@ class Search:
             each
             for each in self._expert_layouts
             if linked >= min(each.data * each.tensor, SERVER_GPUS)
-            and not _slice_fault(self.requirement, board, each)
+            and not slice_fault(self.requirement, board, each)
         ]
         found = [*self._fitting(board, possible), *self._fitting(board, shared)]
         if found:
@@ -269,21 +169,21 @@ class Search:
         if load.is_open and not is_beyond:
             # Answer all in time: with several replicas, each share of the load is smoother.
             fewest = self._fewest_in_time(board, layout, replicas)
-            found = self._serving_candidate(board, _times(layout, fewest))
+            found = self._serving_candidate(board, replicated(layout, fewest))
             is_found = found.fits or fewest == replicas
             return found if is_found else self._fewest(board, layout, fewest, replicas)
         if load.is_open or is_beyond or replicas == 1:
             return self._serving_candidate(board, layout, None if load.is_open else one)
-        spread = _times(layout, replicas)
+        spread = replicated(layout, replicas)
         requests = None if one.concurrency is None else one.concurrency * replicas
         return self._serving_candidate(board, spread, self._rate(board, spread, requests))
 
     def _fewest(self, board: Board, layout: Parallelism, short: int, enough: int) -> PlanCandidate:
         """Return the fewest sufficient replicas, between too few and enough, if enough suffice."""
-        found = self._serving_candidate(board, _times(layout, enough))
+        found = self._serving_candidate(board, replicated(layout, enough))
         while found.fits and enough - short > 1:
             middle = (short + enough) // 2
-            tried = self._serving_candidate(board, _times(layout, middle))
+            tried = self._serving_candidate(board, replicated(layout, middle))
             short, enough = (short, middle) if tried.fits else (middle, enough)
             found = tried if tried.fits else found
         return found
@@ -293,7 +193,7 @@ class Search:
         room = self._available(board)
 
         def is_kept(replicas: int) -> bool:
-            asked = self.requirement, board, _times(layout, replicas), room
+            asked = self.requirement, board, replicated(layout, replicas), room
             return is_load_kept(*asked, settings=self._sizing)
 
         return 1 + bisect_left(range(1, enough), True, key=is_kept)
@@ -305,7 +205,7 @@ class Search:
         """
         proposed = max(1, self._settings.gpu_maximum // layout.gpus)
         least = min(least, proposed)
-        first = self._serving_candidate(board, _times(layout, least))
+        first = self._serving_candidate(board, replicated(layout, least))
         most = min(least * _SPREAD, proposed)
         if first.fits or most <= least:
             return first
@@ -343,9 +243,9 @@ class Search:
         runs_in = board_format(board, weights, trains=trains)
         if runs_in.fault:
             rejections.append(Rejection(CandidateFilter.FORMAT, runs_in.fault))
-        fault = _slice_fault(self.requirement, board, layout)
+        fault = slice_fault(self.requirement, board, layout)
         if fault is None and self.requirement.parallel is None:
-            fault = _link_fault(self.requirement, board, layout)
+            fault = link_fault(self.requirement, board, layout)
         if fault is not None:
             rejections.append(Rejection(CandidateFilter.LAYOUT, fault))
         if memory.total_bytes > room:

@@ -84,7 +84,6 @@ DENOISERS: Final = (
     ),
     Denoiser("PixArtTransformer2DModel", dit.pixart_work, 300),
     Denoiser("DiTTransformer2DModel", dit.dit_work),
-    Denoiser("HunyuanDiT2DModel", dit.hunyuan_dit_work),
     Denoiser("SanaTransformer2DModel", dit.sana_work, 300, scale=32),
     Denoiser("AuraFlowTransformer2DModel", dit.auraflow_work, 256),
     Denoiser("QwenImageTransformer2DModel", dit.qwen_image_work, 512, has_size=False),

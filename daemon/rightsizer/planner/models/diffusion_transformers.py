@@ -26,10 +26,6 @@ _Z_IMAGE_STEP: Final = 32
 """Image and text are padded to a multiple of this many tokens."""
 _LARGE_PIXART: Final = 128
 """Latent pixels per side, from which PixArt receives size and aspect ratio of the image."""
-_HUNYUAN_CLIP_TOKENS: Final = 77
-_HUNYUAN_T5_TOKENS: Final = 256
-_HUNYUAN_TEXT_HIDDEN: Final = 4
-_HUNYUAN_SIZES: Final = 6
 
 
 def stable_diffusion_3_work(config: Configuration, side: int, text: int) -> LayerWork:
@@ -186,41 +182,6 @@ def dit_work(config: Configuration, side: int, _text: int) -> LayerWork:
     work = linear(inputs * patch**2, width, image) + block * config.needed("num_layers")
     outputs = config.whole("out_channels") or inputs
     return work + linear(width, 2 * width) + linear(width, patch**2 * outputs, image)
-
-
-def hunyuan_dit_work(config: Configuration, side: int, _text: int) -> LayerWork:
-    """HunyuanDiT2DModel: two concatenated texts, and skip connections to early blocks."""
-    width, patch = config.needed("hidden_size"), config.needed("patch_size")
-    head = width // config.needed("num_attention_heads")
-    layers, image = config.needed("num_layers"), (side // patch) ** 2
-    read, second = config.needed("cross_attention_dim"), config.needed("cross_attention_dim_t5")
-    clip = config.whole("text_len", _HUNYUAN_CLIP_TOKENS) or _HUNYUAN_CLIP_TOKENS
-    other = config.whole("text_len_t5", _HUNYUAN_T5_TOKENS) or _HUNYUAN_T5_TOKENS
-    channels = config.needed("in_channels")
-    outputs = channels * (2 if config.is_set("learn_sigma", otherwise=True) else 1)
-    work = vectors((clip + other) * read) + linear(channels * patch**2, width, image)
-    work += embedding(second, _HUNYUAN_TEXT_HIDDEN * second, read, other)
-    work += _hunyuan_conditions(config, width, second, other)
-    inner = int(width * config.number("mlp_ratio", 4.0))
-    block = linear(width, width) + vectors(3 * 2 * width, 4 * 2 * head)
-    block += self_attention(width, image) + feed_forward(width, inner, image)
-    block += cross_attention(width, image, read, clip + other)
-    skip = vectors(2 * 2 * width) + linear(2 * width, width, image)
-    work += block * layers + skip * (layers - layers // 2 - 1)
-    return work + linear(width, 2 * width) + linear(width, patch**2 * outputs, image)
-
-
-def _hunyuan_conditions(config: Configuration, width: int, second: int, tokens: int) -> LayerWork:
-    """Time, pooled second text, and style and size of the image."""
-    pooled = config.needed("pooled_projection_dim")
-    work = embedding(_TIMES, width) + vectors((tokens + 1) * second)
-    work += linear(second, second) + linear(second, second, tokens + 1) * 2
-    work += linear(second, pooled) + attention(1, tokens + 1, second)
-    inputs = pooled
-    if config.is_set("use_style_cond_and_image_meta_size", otherwise=True):
-        work += vectors(width)
-        inputs += _HUNYUAN_SIZES * _TIMES + width
-    return work + embedding(inputs, 4 * width, width)
 
 
 def sana_work(config: Configuration, side: int, text: int) -> LayerWork:
