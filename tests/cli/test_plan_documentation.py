@@ -14,11 +14,12 @@ from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.prices_file import built_in_prices
 from rightsizer.model.table import table_rows
 from rightsizer.planner.models.diffusers import RequestedImage
-from rightsizer.planner.plan_check import Prediction, compare_recording, read_devices
+from rightsizer.planner.plan_check import Prediction
 from rightsizer.planner.plan_encoder import encode_plan, encode_plan_check
 from rightsizer.planner.plan_file import CARBON, read_plan_file
 from rightsizer.planner.plan_model import BESIDE_CONFIG, KINDS
 from rightsizer.planner.planner import Planner
+from rightsizer.planner.recording_check import compare_recording, read_devices
 from rightsizer.sizing import requirement as requirement_module
 from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import (

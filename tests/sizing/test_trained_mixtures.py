@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from plan_answers import answer
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.cli.main import main
+from rightsizer.planner.benchmark_check import layout_of_count
 from rightsizer.planner.candidate import PlanCandidate, PredictedRate
-from rightsizer.planner.plan_check import layout_of_count
 from rightsizer.planner.plan_file import plan_of_flags
 from rightsizer.planner.search import Search
 from rightsizer.sizing.memory import training_memory

@@ -7,16 +7,9 @@ from pathlib import Path
 
 from rightsizer.model.errors import ProfileError, UsageError
 from rightsizer.model.profile import Profile
-from rightsizer.planner.plan_check import (
-    PlanCheck,
-    Prediction,
-    compare_benchmark,
-    compare_recording,
-    layout_of_count,
-    read_devices,
-    trace_comparisons,
-    unnamed_board,
-)
+from rightsizer.planner.benchmark_check import compare_benchmark, layout_of_count
+from rightsizer.planner.plan_check import PlanCheck, Prediction, trace_comparisons, unnamed_board
+from rightsizer.planner.recording_check import compare_recording, read_devices
 from rightsizer.profiler.profiled_run import profiled_run
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.registry import is_profile, read_all
