@@ -1,6 +1,5 @@
 """Codec and reader of the agent's own recording format."""
 
-import contextlib
 import json
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import asdict, replace
@@ -246,20 +245,18 @@ class NativeFiles:
         """Read all once; return devices (an error without any), median interval and end."""
         devices: dict[str, Device] = {}
         gaps = IntervalMedian()
-        with contextlib.closing(gaps):
-            for text, notes in zip(self._texts, self.notes, strict=True):
-                for count, snapshot in enumerate(_counted(native_snapshots(text, notes), gaps), 1):
-                    self.end = max(self.end, snapshot.wall_time)
-                    if not count % _SHOWN_EVERY:
-                        show_read(progress, self._texts)
-                    for device in self._complete(snapshot.devices):
-                        devices.setdefault(device.uuid, device)
-            interval = gaps.median("readings")
+        for text, notes in zip(self._texts, self.notes, strict=True):
+            for count, snapshot in enumerate(_counted(native_snapshots(text, notes), gaps), 1):
+                self.end = max(self.end, snapshot.wall_time)
+                if not count % _SHOWN_EVERY:
+                    show_read(progress, self._texts)
+                for device in self._complete(snapshot.devices):
+                    devices.setdefault(device.uuid, device)
         if not devices:
             names = ", ".join(text.name for text in self._texts)
             raise RecordingError(f"{names}: there is no device in it; did its recorder find any?")
         self._devices = tuple(devices.values())
-        return self._devices, interval
+        return self._devices, gaps.median("readings")
 
     def snapshots(self) -> Generator[Snapshot, None, None]:
         """Yield the snapshots in order."""
@@ -283,14 +280,13 @@ class NativeFiles:
 
 
 def _counted(snapshots: Iterator[Snapshot], gaps: IntervalMedian) -> Iterator[Snapshot]:
-    between = gaps.of("readings")
     last: dict[str, Nanoseconds] = {}
     for count, snapshot in enumerate(snapshots, 1):
         for uuid, reading in snapshot.readings.items():
             before = last.get(uuid)
             last[uuid] = reading.time
             if before is not None and reading.time > before:
-                between[reading.time - before] += 1
+                gaps.of("readings")[reading.time - before] += 1
         if not count % _SETTLE_EVERY:
             gaps.settle()
         yield snapshot

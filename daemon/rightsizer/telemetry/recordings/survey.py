@@ -1,8 +1,6 @@
 """First pass over a recording: contents, order, interval, loads."""
 
-import contextlib
 import math
-import sqlite3
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -27,7 +25,8 @@ from rightsizer.telemetry.recordings.text_file import Progress, show_read
 from rightsizer.telemetry.recordings.timestamps import CLOCKS_SET
 
 _MOST_MOMENTS: Final = 2048
-_MOST_IN_MEMORY: Final = 100_000
+_MOST_GAPS: Final = 100_000
+"""Different gaps of a recording, of all devices and streams."""
 _MOST_PROCESSES: Final = 4096
 """Limit per device; later processes do not identify jobs."""
 _READINGS: Final = "readings"
@@ -157,56 +156,43 @@ def _means(sums: "array[float]", count: int) -> dict[Load, list[float]]:
 class IntervalMedian:
     """Medians of gaps by key.
 
-    Logs repeat a few gaps, which are counted in memory; with jittering clocks, counts beyond the
-    limit move to a temporary file.
+    Logs repeat a few gaps, whose medians are exact; with jittering clocks, gaps are rounded as far
+    as their number requires.
     """
 
-    def __init__(self, most_in_memory: int = _MOST_IN_MEMORY) -> None:
-        self._most = most_in_memory
+    def __init__(self, most_gaps: int = _MOST_GAPS) -> None:
+        self._most = most_gaps
         self._counts: defaultdict[Hashable, Counter[Nanoseconds]] = defaultdict(Counter)
-        self._numbers: dict[Hashable, int] = {}
-        self._spilled = sqlite3.connect("", check_same_thread=False)
-        self._spilled.execute(
-            "CREATE TABLE gap (key INTEGER, gap INTEGER, count INTEGER, "
-            "PRIMARY KEY (key, gap)) WITHOUT ROWID"
-        )
+        self._rounded_to: Nanoseconds = 1
 
     def of(self, key: Hashable) -> Counter[Nanoseconds]:
         """Return the counter of a key; valid until the next `settle`."""
         return self._counts[key]
 
     def settle(self) -> None:
-        """Move the counts to the temporary file if there are too many."""
-        if sum(map(len, self._counts.values())) > self._most:
-            self._spill()
+        """Round the gaps if there are too many, to half of the limit."""
+        if self._size() > self._most:
+            self._round()
+            while self._size() > max(self._most // 2, len(self._counts)):
+                self._rounded_to *= 2
+                self._round()
+
+    def _size(self) -> int:
+        return sum(map(len, self._counts.values()))
+
+    def _round(self) -> None:
+        for key, counts in self._counts.items():
+            rounded = self._counts[key] = Counter()
+            for gap, count in counts.items():
+                rounded[-(-gap // self._rounded_to) * self._rounded_to] += count
 
     def median(self, key: Hashable) -> Nanoseconds | None:
-        """Return the median gap of a key, or `None`; ends counting."""
-        self._spill()
-        self._counts.clear()
-        found = "SELECT gap, count FROM gap WHERE key = ? ORDER BY gap", (self._numbers.get(key),)
-        total = sum(count for _, count in self._spilled.execute(*found))
+        """Return the median gap of a key, or `None`."""
+        counts = sorted(self._counts[key].items())
+        total = sum(count for _, count in counts)
         if not total:
             return None
-        low, high = (_nth(self._spilled.execute(*found), n) for n in ((total - 1) // 2, total // 2))
-        return (low + high) // 2
-
-    def close(self) -> None:
-        """Delete the temporary file."""
-        self._spilled.close()
-
-    def _spill(self) -> None:
-        self._spilled.executemany(
-            "INSERT INTO gap VALUES (?, ?, ?) "
-            "ON CONFLICT DO UPDATE SET count = count + excluded.count",
-            (
-                (self._numbers.setdefault(key, len(self._numbers)), gap, count)
-                for key, counts in self._counts.items()
-                for gap, count in sorted(counts.items())
-            ),
-        )
-        for counts in self._counts.values():
-            counts.clear()
+        return (_nth(counts, (total - 1) // 2) + _nth(counts, total // 2)) // 2
 
 
 def _nth(counts: Iterable[tuple[Nanoseconds, int]], n: int) -> Nanoseconds:
@@ -222,7 +208,7 @@ class RecordingSurvey:
     """Results of the first pass."""
 
     interval: Nanoseconds | None
-    """Exact median between readings of a device; `None` if none was read twice."""
+    """Median between readings of a device; `None` if none was read twice."""
     intervals: dict[tuple[str, str], Nanoseconds]
     """Medians by device and stream; 0 for a single reading."""
     facts: dict[str, RecordingDeviceFacts]
@@ -240,14 +226,13 @@ class _OutOfOrderError(Exception):
 def survey_files(files: Sequence[RowFile], progress: Progress) -> RecordingSurvey:
     """Read everything once; again if devices have two names or files are out of order."""
     while True:
-        with contextlib.closing(IntervalMedian()) as gaps:
-            try:
-                found = _surveyed(files, gaps, progress)
-            except _OutOfOrderError:
-                # Files of a recording are alike, and each attempt rereads everything.
-                for file in files:
-                    file.sort()
-                continue
+        try:
+            found = _surveyed(files, progress)
+        except _OutOfOrderError:
+            # Files of a recording are alike, and each attempt rereads everything.
+            for file in files:
+                file.sort()
+            continue
         if found.start in _SPREADSHEET_DAYS and (found.interval or 0) < _SPREADSHEET_INTERVAL:
             raise RecordingError(
                 f"{files[0].text.name}: its times are days of a spreadsheet, not seconds; format "
@@ -261,15 +246,13 @@ def survey_files(files: Sequence[RowFile], progress: Progress) -> RecordingSurve
             file.names, file.since = {**file.names, **names}, max(file.since, since)
 
 
-def _surveyed(
-    files: Sequence[RowFile], gaps: IntervalMedian, progress: Progress
-) -> RecordingSurvey:
+def _surveyed(files: Sequence[RowFile], progress: Progress) -> RecordingSurvey:
     last: dict[tuple[str, str], RecordingRow] = {}
     repeated = RepeatedTimes()
     seen: dict[str, Nanoseconds] = {}
     learned: defaultdict[str, RecordingDeviceFacts] = defaultdict(RecordingDeviceFacts)
     loads = LoadSeriesBuilder()
-    between_readings = gaps.of(_READINGS)
+    gaps = IntervalMedian()
     rows = merge_rows([_in_order(file) for file in files])
     if len(files) > 1:
         rows = of_one_node(rows, files[0])
@@ -292,7 +275,7 @@ def _surveyed(
             repeated.add(before, row)
         if time > (earlier := seen.setdefault(device, time)):
             seen[device] = time
-            between_readings[time - earlier] += 1
+            gaps.of(_READINGS)[time - earlier] += 1
         if not count % _SETTLE_EVERY:
             gaps.settle()
             show_read(progress, [file.text for file in files])
