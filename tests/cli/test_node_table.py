@@ -41,7 +41,7 @@ def test_of_equally_urgent_advice_top_shows_what_saves_most() -> None:
 
 def test_commands_are_whole_in_a_narrow_terminal() -> None:
     """They are there to be copied: a line that ends in a backslash goes on in the next."""
-    flags = " --url http://gpu-node-17.cluster.example:19400"
+    flags = " --url http://gpu-node-17.cluster.example:19400 --password-file 'my own pass word'"
     report = {
         "agent": {"source": "nvml"},
         "devices": [DEVICE],
@@ -57,5 +57,5 @@ def test_commands_are_whole_in_a_narrow_terminal() -> None:
     assert "kubectl --namespace research delete pod" in text
     assert "x" * 30 in text
     _, explain, claim = text.replace("\\\n", " ").replace("rightsizer ", "\0").split("\0")
-    assert shlex.split(explain) == ["explain", "a1b2c3d4e5f60718", *flags.split()]
-    assert shlex.split(claim) == ["claim", "a1b2c3d4e5f60718", *flags.split()]
+    assert shlex.split(explain) == ["explain", "a1b2c3d4e5f60718", *shlex.split(flags)]
+    assert shlex.split(claim) == ["claim", "a1b2c3d4e5f60718", *shlex.split(flags)]

@@ -1,5 +1,6 @@
 """Table of a node's GPUs for a terminal: state, past, figures, holder, recommended action."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
@@ -33,6 +34,7 @@ COLORS: Final = {
     "unknown": "bright_black",
 }
 """Colors of states, as on the page."""
+_QUOTED: Final = re.compile("'[^']*'")
 _SEVERITIES: Final = {"critical": "bold red", "high": "red", "medium": "yellow", "low": "blue"}
 _IDLE: Final = ("idle_held", "idle_empty")
 _GIB: Final = 2**30
@@ -297,6 +299,8 @@ def _details(row: NodeRow, view: TableView) -> list[RenderableType]:
 
 
 def _to_copy(command: str, view: TableView) -> list[str]:
-    """Return the lines of a command, which a shell joins."""
-    *lines, last = wrap(command, view.width - 2, break_long_words=False, break_on_hyphens=False)
-    return [*(f"{line} \\" for line in lines), last]
+    """Return the lines of a command, which a shell joins; words in quotes stay whole."""
+    whole = _QUOTED.sub(lambda found: found[0].replace(" ", "\0"), command)
+    lines = wrap(whole, view.width - 2, break_long_words=False, break_on_hyphens=False)
+    *before, last = (line.replace("\0", " ") for line in lines)
+    return [*(f"{line} \\" for line in before), last]
