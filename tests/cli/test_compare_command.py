@@ -153,7 +153,7 @@ def test_two_names_and_a_workload_are_a_question(capsys: Captured) -> None:
     assert (found["from"], found["to"]) == ("A100-SXM4-80GB", "H100-SXM5-80GB")
     assert found["workload"] == "inference-llm"
     assert found["ratio"] > 1.5
-    assert found["notes"][1].startswith("h100 is taken for H100-SXM5-80GB; name another")
+    assert found["notes"][1].startswith("h100 is read as H100-SXM5-80GB; name another")
 
 
 @pytest.mark.parametrize(

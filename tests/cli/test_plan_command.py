@@ -328,15 +328,15 @@ def test_error_message_escapes_control_characters(key: str, file: Path, capsys: 
     [
         (
             "training: {micro_batch: 2}",
-            "training is given and not looked at: the task is inference",
+            "training is given but not used: the task is inference",
         ),
-        ("lora: {rank: 16}", "lora is given and not looked at: the task is inference"),
-        ("task: training\nlora: {rank: 16}", "lora is given and not looked at: the task is train"),
-        ("task: training\nload: {concurrency: 2}", "load is given and not looked at: the task is"),
+        ("lora: {rank: 16}", "lora is given but not used: the task is inference"),
+        ("task: training\nlora: {rank: 16}", "lora is given but not used: the task is train"),
+        ("task: training\nload: {concurrency: 2}", "load is given but not used: the task is"),
         ("growth: {per_month: 0.1, months: 3}", "growth is given and there is nothing to grow"),
         (
             "task: training\ngrowth: {per_month: 0.1, months: 3}",
-            "growth is given and not looked at: the task is training",
+            "growth is given but not used: the task is training",
         ),
     ],
 )

@@ -74,7 +74,9 @@ def test_more_pixels_and_steps_take_longer(
 
     assert rates == sorted(set(rates))
     (note,) = plans[1]["notes"]
-    assert note.startswith("taken as usual for this model: images of 1024 by 1024 pixels, 30 steps")
+    assert note.startswith(
+        "assumed, as usual for this model: images of 1024 by 1024 pixels, 30 steps"
+    )
 
 
 @pytest.mark.parametrize("config", ["flux/transformer", "flux/transformer/config.json"])

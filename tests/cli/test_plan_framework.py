@@ -57,9 +57,9 @@ def test_framework_that_changes_nothing_is_reported(model: str) -> None:
         for framework in ("unsloth", "peft")
     }
     for found in noted.values():
-        assert any("framework is given and not looked at" in each for each in found.items[0].notes)
+        assert any("framework is given but not used" in each for each in found.items[0].notes)
     asked = {"model": "8B", "train": "full", "framework": "unsloth"}
-    assert not any("not looked at" in each for each in plan_of_flags(asked).items[0].notes)
+    assert not any("not used" in each for each in plan_of_flags(asked).items[0].notes)
 
 
 def test_framework_given_twice_is_refused() -> None:
@@ -112,7 +112,7 @@ def test_note_says_how_speech_is_served(capsys: Captured) -> None:
     batching, alone = answer_of(capsys, *line), answer_of(capsys, *line, "--engine", "whisper.cpp")
 
     assert any(note.startswith("served by an engine that batches") for note in batching["notes"])
-    assert any("hears one sound at a time" in note for note in alone["notes"])
+    assert any("transcribes one file at a time" in note for note in alone["notes"])
     assert alone["engine"].startswith("whisper.cpp ")
     assert alone["candidates"][0]["count"] > 3 * batching["candidates"][0]["count"]
 

@@ -135,7 +135,7 @@ def test_model_that_writes_nothing_is_asked_for_sequences(ask: Ask) -> None:
     assert silent["candidates"] == reader["candidates"]
     assert reader["memory"]["kv_cache_bytes"] == 0
     assert reader["memory"]["weights_bytes"] == pytest.approx(7.57e9 * 2, rel=0.01)
-    assert any("nothing is written: sequences are read" in note for note in reader["notes"])
+    assert any("no output tokens: sequences are encoded" in note for note in reader["notes"])
 
 
 def test_short_prompts_that_go_through_together_wait_for_no_more_than_that(ask: Ask) -> None:
@@ -357,10 +357,10 @@ def test_invalid_load_names_the_right_format(
 @pytest.mark.parametrize(
     ("options", "note"),
     [
-        (("--model", "bert-base", "--tpot", "5ms"), "tpot is given and not looked at: BERT-base"),
-        (("--model", "resnet-50", "--in", "300"), "in is given and not looked at: ResNet-50 works"),
-        (("--model", "7B", "--tokens", "1e9"), "tokens is given and not looked at"),
-        (("--model", "7B", "--train", "lora", "--rps", "3"), "rps is given and not looked at"),
+        (("--model", "bert-base", "--tpot", "5ms"), "tpot is given but not used: BERT-base"),
+        (("--model", "resnet-50", "--in", "300"), "in is given but not used: ResNet-50 works"),
+        (("--model", "7B", "--tokens", "1e9"), "tokens is given but not used"),
+        (("--model", "7B", "--train", "lora", "--rps", "3"), "rps is given but not used"),
     ],
 )
 def test_unused_option_of_a_model_is_reported(

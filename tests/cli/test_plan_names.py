@@ -222,7 +222,7 @@ def test_training_takes_what_is_usual_for_the_model() -> None:
     assert bert.requirement is not None
     training = bert.requirement.training
     assert (training.sequence, training.micro_batch) == (512, 4)
-    assert any("sequences of 512 tokens are taken" in note for note in bert.notes)
+    assert any("sequences of 512 tokens are assumed" in note for note in bert.notes)
     assert requirement_of(model="resnet-50", train="full").training.micro_batch == 32
     assert requirement_of(model="llama-3.1-8b", train="full").training.micro_batch == 1
     assert requirement_of(model="llama-3.1-8b", train="qlora").training.recompute is Recompute.FULL

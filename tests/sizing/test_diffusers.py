@@ -172,8 +172,8 @@ def test_defaults_of_a_plan_are_reported() -> None:
     (note,) = read_denoiser(UNET, RequestedImage(steps=4), "").notes
 
     assert note == (
-        "taken as usual for this model: images of 512 by 512 pixels, each step run twice, with and"
-        " without the prompt; give image, guided beside config where it is otherwise"
+        "assumed, as usual for this model: images of 512 by 512 pixels, each step run twice, with"
+        " and without the prompt; give image, guided beside config where it is otherwise"
     )
 
 

@@ -261,9 +261,9 @@ def test_of_several_parts_all_are_read_and_said() -> None:
     assert found.weights is NumberFormat.FP16
     (note,) = found.notes
     assert note == (
-        "beside the text part of llava what sees or hears is counted, 107,387,136 parameters that"
-        " are in memory and that no token written passes; the tokens of an image or a sound are"
-        " part of load.input_tokens"
+        "beside the text part of llava vision and audio are counted, 107,387,136 parameters in"
+        " memory that no output token passes; the tokens of an image or a sound are part of"
+        " load.input_tokens"
     )
 
 

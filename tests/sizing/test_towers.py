@@ -86,7 +86,7 @@ def test_a_part_that_is_not_understood_is_said(part: dict[str, Any]) -> None:
     """It counts as nothing, as where a file has no details of it."""
     found = read_config({"model_type": "kimi_vl", "text_config": GEMMA["text_config"], **part})
 
-    assert found.notes == ("only the text part of kimi_vl is counted, without what sees or hears",)
+    assert found.notes == ("only the text part of kimi_vl is counted, without vision and audio",)
     assert count_parameters(found.model).unread == 0
 
 
@@ -186,7 +186,7 @@ def test_parameters_that_are_given_are_those_of_the_whole(
     asked["model"] = {"config": ".", "parameters": 4e8}
     message = refusal(tmp_path / "plan.yaml", json.dumps(asked), capsys)
 
-    assert "what sees or hears" in message
+    assert "vision, audio and tables" in message
 
 
 def test_weights_in_another_format_leave_the_tower_in_16_bits(

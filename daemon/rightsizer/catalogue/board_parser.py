@@ -102,7 +102,7 @@ def read_board(
     )
     measured = FactOrigin(OriginKind.MEASURED, texts.get(_MEASURED, ""))
     known, of_efficiency = _with_efficiency(row, bare, assumptions["efficiency"], measured)
-    costs, of_sums = _all_reduce(row, bare, assumptions["all_reduce"], measured)
+    costs, of_all_reduce = _all_reduce(row, bare, assumptions["all_reduce"], measured)
     checked = row.row("verified")
     verified = {
         figure: FactOrigin(OriginKind.VERIFIED, texts.get(source, source))
@@ -115,7 +115,7 @@ def read_board(
         known,
         mig_profiles=tuple(_mig_profiles(row, bare.memory_bytes)),
         all_reduce=costs,
-        origins=usual | of_efficiency | of_sums | verified,
+        origins=usual | of_efficiency | of_all_reduce | verified,
     )
 
 
@@ -204,29 +204,29 @@ def _all_reduce(
     costs: dict[int, AllReduce] = {}
     origins: dict[str, FactOrigin] = {}
     for count in counts:
-        way, bandwidth = _way(board, count)
-        table = tables.get(way, {})
-        given = _given_sum(own, count)
+        interconnect, bandwidth = _interconnect(board, count)
+        table = tables.get(interconnect, {})
+        given = _measured_all_reduce(own, count)
         if given is not None:
             costs[count], origins[f"all_reduce.{count}"] = given, measured
         elif count in table:
             share, microseconds = table[count]
             costs[count] = AllReduce(share * bandwidth, microseconds / 1e6)
-            source = f"{way}: {table.get('source', '')}"
+            source = f"{interconnect}: {table.get('source', '')}"
             origins[f"all_reduce.{count}"] = FactOrigin(OriginKind.ASSUMED, source)
     return costs, origins
 
 
-def _way(board: Board, count: int) -> tuple[str, float]:
+def _interconnect(board: Board, count: int) -> tuple[str, float]:
     """Name and bandwidth of the interconnect between this number of boards."""
     if count <= (board.linked_gpu_count or 0) and board.link_bytes_per_second:
         generation = board.nvlink_generation
-        way = "Infinity Fabric" if generation is None else f"NVLink {generation}"
-        return way, board.link_bytes_per_second
+        interconnect = "Infinity Fabric" if generation is None else f"NVLink {generation}"
+        return interconnect, board.link_bytes_per_second
     return f"PCIe {board.pcie_generation}", board.pcie_bytes_per_second
 
 
-def _given_sum(row: Row, count: int) -> AllReduce | None:
+def _measured_all_reduce(row: Row, count: int) -> AllReduce | None:
     cells, key = row.values.get(count), str(count)
     match cells:
         case None:
@@ -257,14 +257,16 @@ def _mig_profiles(row: Row, board_bytes: float) -> Iterator[MigProfile]:
             row.fault(key, f"{name}: shares must be above 0 and at most 1 (got {got})")
         mib = row.checked_number(key, visible[0], 1, 10_000_000) if visible else None
         sms = row.checked_number(key, sm_count, 1, 10_000)
-        reckoned = max(0.0, board_bytes * memory_share - _OVERHEAD_BYTES * (1.0 + memory_share))
+        assumed_bytes = max(
+            0.0, board_bytes * memory_share - _OVERHEAD_BYTES * (1.0 + memory_share)
+        )
         yield MigProfile(
             name=str(name),
             compute_share=share,
             memory_share=memory_share,
             sm_count=None if sms is None else int(sms),
             maximum_count=int(row.checked_number(key, maximum, 1, 100) or 1),
-            memory_bytes=reckoned if mib is None else mib * 2.0**20,
+            memory_bytes=assumed_bytes if mib is None else mib * 2.0**20,
             is_memory_assumed=mib is None,
         )
 

@@ -141,7 +141,7 @@ class _Spelling:
         return cls(plain_name("".join(rest)), memory, kind, form_factor)
 
 
-def _agrees(given: _Spelling, board: Board, own: Iterable[_Spelling]) -> bool:
+def _is_compatible(given: _Spelling, board: Board, own: Iterable[_Spelling]) -> bool:
     """Whether nothing in a name contradicts a board."""
     form_factors = {spelling.form_factor for spelling in own}
     if "nvl" in form_factors or given.form_factor == "nvl":
@@ -158,7 +158,7 @@ def _agrees(given: _Spelling, board: Board, own: Iterable[_Spelling]) -> bool:
     )
 
 
-def _says_no_more(spelling: _Spelling, given: _Spelling) -> bool:
+def _adds_no_detail(spelling: _Spelling, given: _Spelling) -> bool:
     memory_agrees = spelling.memory_gb in (None, given.memory_gb)
     type_agrees = spelling.memory_type in ("", given.memory_type)
     return memory_agrees and type_agrees and spelling.form_factor in ("", given.form_factor)
@@ -194,7 +194,7 @@ class Catalogue:
             possible = [
                 board
                 for board in possible
-                if any(_says_no_more(each, given) for each in alike[board.key])
+                if any(_adds_no_detail(each, given) for each in alike[board.key])
             ]
         return possible[0] if len(possible) == 1 else None
 
@@ -203,7 +203,7 @@ class Catalogue:
         given = _Spelling.of(name)
         alike = self._models.get(given.model, {}) if given.model else {}
         boards = ((self.boards[key], own) for key, own in alike.items())
-        return [board for board, own in boards if _agrees(given, board, own)]
+        return [board for board, own in boards if _is_compatible(given, board, own)]
 
     def get(self, name: str) -> Board:
         """Find a board by key or name; raise `UsageError` if there is none."""
@@ -226,7 +226,7 @@ class Catalogue:
             return (board,)
         given, boards = _Spelling.of(name), self.boards.values()
         if not given.model and given.memory_gb:
-            return tuple(each for each in boards if _agrees(given, each, ()))
+            return tuple(each for each in boards if _is_compatible(given, each, ()))
         begun = _named_words(name) if any(map(str.isdigit, name)) else []
         return tuple(self._possible(name)) or tuple(
             board

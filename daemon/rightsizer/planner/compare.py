@@ -150,7 +150,7 @@ def _place(
 
     first, *others = sorted(family, key=standing, reverse=True)
     rest = ", ".join(board.key for board in others)
-    note = f"{name} is taken for {first.key}; name another of its family for that: {rest}"
+    note = f"{name} is read as {first.key}; name another of its family for that: {rest}"
     return GpuPlace(first, memory_settings=memory_settings), note
 
 

@@ -120,7 +120,7 @@ class StatedLoad:
             fault = f"{self.spelled[first]} says how much already"
             raise RequirementError(f"{self.spelled[second]}: {fault}; leave one of them out")
         idle = [(self.spelled[key], why) for key, why in _unused(model) if key in values]
-        notes = [f"{word} is given and not looked at: {name} {why}" for word, why in idle]
+        notes = [f"{word} is given but not used: {name} {why}" for word, why in idle]
         if _STREAMS in rates:
             # Many streams together, each at its own pace, approximate random arrivals.
             values.setdefault("burstiness", 1.0)
@@ -149,7 +149,7 @@ def _unused(model: Model) -> Iterator[tuple[str, str]]:
         yield "input_tokens", f"works in {unit}"
         yield "adapters", "has no engine that serves adapters"
     if unit is not WorkUnit.AUDIO_SECONDS:
-        yield "chunk_seconds", "hears nothing"
+        yield "chunk_seconds", "has no audio input"
 
 
 def _completed(values: dict[str, Any], model: Model, *, is_live: bool) -> Iterator[str]:
@@ -157,17 +157,17 @@ def _completed(values: dict[str, Any], model: Model, *, is_live: bool) -> Iterat
     unit = work_unit(model)
     if unit is WorkUnit.SEQUENCES and "input_tokens" not in values:
         values["input_tokens"] = _SEQUENCE_TOKENS
-        yield f"input_tokens is not given: {_SEQUENCE_TOKENS:g} tokens a sequence are taken"
+        yield f"input_tokens is not given: {_SEQUENCE_TOKENS:g} tokens a sequence are assumed"
     if unit is not WorkUnit.AUDIO_SECONDS or not isinstance(model, Transformer):
         return
     window = model.sound_seconds
     values.setdefault("input_tokens", window * _FRAMES_PER_SECOND)
     if "output_tokens" not in values:
         values["output_tokens"] = round(window * _SPOKEN_TOKENS_PER_SECOND)
-        yield f"{values['output_tokens']:g} tokens of text are taken for {window:g} s of speech"
+        yield f"{values['output_tokens']:g} tokens of text are assumed for {window:g} s of speech"
     if is_live and "chunk_seconds" not in values:
         values["chunk_seconds"] = _STREAM_CHUNK_SECONDS
-        again = f"last {window:g} s are heard again every {_STREAM_CHUNK_SECONDS:g} s"
+        again = f"last {window:g} s are transcribed again every {_STREAM_CHUNK_SECONDS:g} s"
         yield f"live: each stream's {again}; give chunk where it is otherwise"
 
 

@@ -179,10 +179,10 @@ def _in_usual_batches(
     if context_tokens and context_tokens < sequence and "sequence" not in given:
         sequence, batch = context_tokens, sequence // context_tokens
         note = (
-            f"sequences of {sequence:,} tokens are taken, as long as the model's, {batch} at a time"
+            f"sequences of {sequence:,} tokens are assumed, the model's maximum, {batch} at a time"
         )
     elif is_of_images:
-        batch, note = _IMAGES_AT_A_TIME, f"{_IMAGES_AT_A_TIME} images at a time are taken"
+        batch, note = _IMAGES_AT_A_TIME, f"{_IMAGES_AT_A_TIME} images at a time are assumed"
     if "micro_batch" in given:
         batch, note = training.micro_batch, "" if is_of_images else note.rpartition(",")[0]
     changed = replace(training, micro_batch=batch, sequence=sequence)

@@ -163,7 +163,7 @@ def _of_size(parameters: float) -> PublishedModel[Model]:
     return PublishedModel(model, notes=(note,))
 
 
-READING: Final = "nothing is written: sequences are read, by the model without its head"
+READING: Final = "no output tokens: sequences are encoded by the model without its head"
 
 
 def reading_alone(model: Transformer) -> Transformer:
@@ -189,7 +189,7 @@ def _of_known(known: KnownModel, values: dict[str, Any]) -> PublishedModel[Model
 
     if kind is Diffusion:
         model = Diffusion(**{"name": known.name, **config, **values})
-        taken = diffusers.taken_notes(model, diffusers.RequestedImage(**values))
+        taken = diffusers.assumption_notes(model, diffusers.RequestedImage(**values))
         return PublishedModel(model, known.weights, notes=(*known.notes, *taken))
     parts = diffusers.pipeline_parts(config[INDEX])
     files = {part: Path(part) / "config.json" for part in config}
@@ -261,7 +261,7 @@ def _of_config(parsed: Mapping[str, Any], values: dict[str, Any]) -> PublishedMo
     elif "parameters" in changes:
         whole, unread = changes["parameters"], model.unread.total
         if unread >= whole:
-            fault = f"{whole:g}, but what sees or hears and tables alone make {unread:.3g}"
+            fault = f"{whole:g}, but vision, audio and tables alone make {unread:.3g}"
             remedy = "give those of the whole model, or leave them out"
             raise RequirementError(f"model.parameters: {fault}; {remedy}")
         changes["parameters"] = whole - unread

@@ -15,10 +15,10 @@ def _framework_notes(requirement: Requirement) -> Iterator[str]:
         return
     if requirement.is_framework_open:
         adapts = requirement.task is not ModelTask.TRAINING
-        taken = "PyTorch's own kernels, and adapters in 16 bits," if adapts else "kernels of FSDP"
+        assumed = "PyTorch's own kernels, and adapters in 16 bits," if adapts else "kernels of FSDP"
         slower = "peft takes up to 1.7 times as long" if adapts else "transformers is slower"
-        remedy = "give framework, which narrows the range"
-        yield f"framework is not given: {taken} are taken; {slower}, fused kernels less; {remedy}"
+        remedy = "fused kernels less; give framework, which narrows the range"
+        yield f"framework is not given: {assumed} are assumed; {slower}, {remedy}"
     elif not requirement.why_experts_stay:
         named = "Megatron, NeMo and TorchTitan spread experts over replicas"
         yield f"framework is not given: {named}; give framework: fsdp where they stay whole"
@@ -29,9 +29,9 @@ def _engine_notes(requirement: Requirement) -> Iterator[str]:
     engine = requirement.engine
     named = f"engine: {engine} {ENGINES[engine].version}"
     if engine.hears_alone:
-        yield f"{named} hears one sound at a time; batches of one file are 4 times as fast"
+        yield f"{named} transcribes one file at a time; batches of one file are 4 times as fast"
     elif requirement.unit is WorkUnit.AUDIO_SECONDS:
-        alone = "faster-whisper and whisper.cpp, which hear one sound at a time, are slower"
+        alone = "faster-whisper and whisper.cpp, which transcribe one file at a time, are slower"
         yield f"served by an engine that batches; {alone}: name one as engine"
     if engine in {ServingEngine.SGLANG, ServingEngine.TENSORRT_LLM}:
         met = "and meet the middle of its published rates of dense models within 6%"
@@ -59,7 +59,7 @@ def requirement_notes(
     adapts = task in {ModelTask.FINETUNE_LORA, ModelTask.FINETUNE_QLORA} or load.adapters
     is_layered = isinstance(model, LayeredModel) or (adapts and isinstance(model, Diffusion))
     if task.trains and requirement.training.framework is not None and not is_layered:
-        yield "framework is given and not looked at: it matters to transformers and adapters alone"
+        yield "framework is given but not used: it matters to transformers and adapters alone"
     for part, is_used, other in (
         ("training", task.trains, ModelTask.TRAINING),
         ("lora", adapts, ModelTask.FINETUNE_LORA),
@@ -69,11 +69,11 @@ def requirement_notes(
         stated = next((word for word in (part, *words) if given.get(word)), None)
         if stated and not is_used:
             remedy = f"take task: {other}" + (", or train: full" if part == "training" else "")
-            yield f"{stated} is given and not looked at: the task is {task}; {remedy}"
+            yield f"{stated} is given but not used: the task is {task}; {remedy}"
     if not requirement.growth.months or not requirement.growth.per_month_ratio:
         return
     if task.trains:
-        yield f"growth is given and not looked at: the task is {task}, which has no load to grow"
+        yield f"growth is given but not used: the task is {task}, which has no load to grow"
     elif load.concurrency is None and load.tokens_per_second is None:
         remedy = "give load.requests_per_second or load.concurrency"
         yield f"growth is given and there is nothing to grow: {remedy}"

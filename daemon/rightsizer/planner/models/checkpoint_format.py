@@ -140,7 +140,9 @@ def format_notes(config: Configuration) -> tuple[str, ...]:
     given = Configuration(config.part(QUANTIZATION_KEY))
     if given.text("quant_algo").upper() != _MIXED:
         return ()
-    return (f"layers are in several formats: {checkpoint_format(config)}, that of most, is taken",)
+    return (
+        f"layers are in several formats: {checkpoint_format(config)}, that of most, is assumed",
+    )
 
 
 def _group_format(group: Configuration) -> NumberFormat | None:

@@ -38,7 +38,7 @@ _FOLDER_REMEDY: Final = (
     " in the plan (kind: diffusion, parameters, forward_flops)"
 )
 _ALONE: Final = (
-    "the denoiser alone is read: text encoders are not counted and the decoder is taken as usual;"
+    "the denoiser alone is read: text encoders are not counted and a usual decoder is assumed;"
     f" name the folder of the whole pipeline ({INDEX}) instead"
 )
 _OLD_CLASS: Final = "Transformer2DModel"
@@ -227,24 +227,24 @@ def read_denoiser(
         latent_patch=patch,
     )
     check_model(model)
-    notes = tuple(taken_notes(model, asked))
+    notes = tuple(assumption_notes(model, asked))
     return PublishedModel(model, checkpoint_format(config), notes=notes)
 
 
-def taken_notes(model: Diffusion, asked: RequestedImage) -> Iterator[str]:
-    """Yield what was not asked for and is taken as usual."""
+def assumption_notes(model: Diffusion, asked: RequestedImage) -> Iterator[str]:
+    """Yield the settings that are not given and assumed, as usual for the model."""
     twice = "twice, with and without the prompt" if model.guided else "once"
     side, what = f"{model.image} by {model.image} pixels", "images"
-    taken = {}
+    usual = {}
     if model.frames > 1:
-        taken, what = {"frames": f"{model.frames} frames"}, "an area"
-    taken |= {"image": f"{what} of {side}"}
-    taken |= {"steps": f"{model.steps} steps", "guided": f"each step run {twice}"}
-    left_out = [key for key in taken if getattr(asked, key) is None]
+        usual, what = {"frames": f"{model.frames} frames"}, "an area"
+    usual |= {"image": f"{what} of {side}"}
+    usual |= {"steps": f"{model.steps} steps", "guided": f"each step run {twice}"}
+    left_out = [key for key in usual if getattr(asked, key) is None]
     if left_out:
-        usual, keys = ", ".join(taken[key] for key in left_out), ", ".join(left_out)
+        assumed, keys = ", ".join(usual[key] for key in left_out), ", ".join(left_out)
         remedy = f"give {keys} beside config where it is otherwise"
-        yield f"taken as usual for this model: {usual}; {remedy}"
+        yield f"assumed, as usual for this model: {assumed}; {remedy}"
 
 
 def read_text_encoder(values: Mapping[str, object], loader: str) -> tuple[float, tuple[str, ...]]:

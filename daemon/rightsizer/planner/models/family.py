@@ -91,28 +91,32 @@ def mixture_shape(
 ) -> dict[str, Any]:
     """Return the feed-forward fields of a `Transformer`; one expert if dense."""
     usual = (config.whole("expansion_ratio") or _EXPANSION) * hidden
-    dense = _of_layers(config, family.ffn, layers) or usual
+    dense = _mean_over_layers(config, family.ffn, layers) or usual
     keys = (family.experts, *_EXPERTS) if family.experts else ()
-    experts = next((count for key in keys if (count := _of_layers(config, key, layers))), 1)
+    experts = next((count for key in keys if (count := _mean_over_layers(config, key, layers))), 1)
     if experts == 1:
         return {"ffn": dense}
     if layers > _MOST_LAYERS:
         raise wrong(family.layers, f"{layers} is more than any model has")
-    chosen = next((count for key in _CHOSEN if (count := _of_layers(config, key, layers))), 0)
+    chosen = next(
+        (count for key in _CHOSEN if (count := _mean_over_layers(config, key, layers))), 0
+    )
     if not chosen:
         raise wrong(_CHOSEN[0], "is missing")
-    width = (_of_layers(config, family.expert_ffn, layers) if family.expert_ffn else 0) or dense
+    width = (
+        _mean_over_layers(config, family.expert_ffn, layers) if family.expert_ffn else 0
+    ) or dense
     return {
         "experts": experts,
         "experts_per_token": chosen,
         "shared_experts": _shared_width(config, family, layers, width) // width,
         "ffn": width,
-        "dense_layers": layers - sum(_is_mixed(config, layer) for layer in range(layers)),
+        "dense_layers": layers - sum(_has_experts(config, layer) for layer in range(layers)),
         "dense_ffn": dense,
     }
 
 
-def _of_layers(config: Configuration, key: str, layers: int) -> int:
+def _mean_over_layers(config: Configuration, key: str, layers: int) -> int:
     """Return a number, or the layers' mean if listed for each; 0 if absent."""
     if not config.lists(key):
         return config.whole(key) or 0
@@ -123,12 +127,12 @@ def _shared_width(config: Configuration, family: TransformerFamily, layers: int,
     """Return the width of the part of a layer that every token passes."""
     given = (key for key in _SHARED if config.lists(key) or config.whole(key) is not None)
     if (key := next(given, None)) is not None:
-        return _of_layers(config, key, layers) * width
+        return _mean_over_layers(config, key, layers) * width
     wide = next((value for key in _SHARED_WIDTHS if (value := config.whole(key))), 0)
     return wide or family.shared_experts * width
 
 
-def _is_mixed(config: Configuration, layer: int) -> bool:
+def _has_experts(config: Configuration, layer: int) -> bool:
     """Whether a layer has experts; each family has its own key for that."""
     listed = _numbers(config, "moe_layers") or _numbers(config, "moe_layers_enum")
     if listed:
@@ -172,11 +176,11 @@ def family_parameters(
     if family.norms_whole_projections:  # In addition to one head's norm for each of the two.
         layer += (shape.heads + shape.key_value_heads - 2) * shape.head_width
     total = matrices + shape.layers * layer + _ffn_bias(shape, config, family)
-    mixed, width = _mixed_layers(shape), shape.ffn_width
+    mixed, width = _layers_with_experts(shape), shape.ffn_width
     if mixed:  # Shared width beyond a whole number of experts.
         rest = _shared_width(config, family, shape.layers, width) - shape.shared_experts * width
         total += mixed * (3 if shape.gated_ffn else 2) * shape.hidden * rest
-    return float(total + _ends(shape, config, family))
+    return float(total + _outer_parameters(shape, config, family))
 
 
 def _norm(shape: Transformer, config: Configuration, family: TransformerFamily) -> int:
@@ -187,7 +191,7 @@ def _norm(shape: Transformer, config: Configuration, family: TransformerFamily) 
     return vectors * shape.hidden
 
 
-def _says(config: Configuration, family: TransformerFamily, switch: str) -> bool:
+def _has_bias(config: Configuration, family: TransformerFamily, switch: str) -> bool:
     """Whether a family has a bias: always, or by its configuration."""
     if switch == "all":
         return True
@@ -203,7 +207,7 @@ def _attention_bias(shape: Transformer, config: Configuration, family: Transform
         return shape.hidden
     if family.has_attention_gate:
         sinks += shape.hidden * queries
-    if family.attention_bias == "qkv" or not _says(config, family, family.attention_bias):
+    if family.attention_bias == "qkv" or not _has_bias(config, family, family.attention_bias):
         return sinks
     if shape.kv_lora_rank:
         # Biases of compression and output; expansion has none.
@@ -215,10 +219,10 @@ def _attention_bias(shape: Transformer, config: Configuration, family: Transform
 
 def _ffn_bias(shape: Transformer, config: Configuration, family: TransformerFamily) -> int:
     """Biases of all layers, including the router and the gate of shared experts."""
-    count, mixed = 0, _mixed_layers(shape)
+    count, mixed = 0, _layers_with_experts(shape)
     if family.ffn_bias == "output":
         return shape.layers * shape.hidden
-    if _says(config, family, family.ffn_bias):
+    if _has_bias(config, family, family.ffn_bias):
         inner = 2 if shape.gated_ffn else 1
         dense = inner * (shape.dense_ffn or shape.ffn_width) + shape.hidden
         count += (shape.layers - mixed) * dense
@@ -234,11 +238,11 @@ def _ffn_bias(shape: Transformer, config: Configuration, family: TransformerFami
     return count
 
 
-def _mixed_layers(shape: Transformer) -> int:
+def _layers_with_experts(shape: Transformer) -> int:
     return shape.layers - shape.dense_layers if shape.experts > 1 else 0
 
 
-def _ends(shape: Transformer, config: Configuration, family: TransformerFamily) -> int:
+def _outer_parameters(shape: Transformer, config: Configuration, family: TransformerFamily) -> int:
     """Parameters before the first layer and after the last."""
     norm = _norm(shape, config, family)
     # Layers that normalize their input need a final norm for the output.
@@ -246,7 +250,7 @@ def _ends(shape: Transformer, config: Configuration, family: TransformerFamily) 
     is_kept = is_first and not config.is_set("_remove_final_layer_norm")
     count = norm if family.has_final_norm and is_kept else 0
     count += norm if family.has_embedding_norm else 0
-    count += shape.vocab if _says(config, family, family.head_bias) else 0
+    count += shape.vocab if _has_bias(config, family, family.head_bias) else 0
     if family.positions:
         places = config.whole(family.positions) or 0
         count += (places + family.position_offset) * shape.hidden

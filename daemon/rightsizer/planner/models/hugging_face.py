@@ -164,7 +164,7 @@ def read_image_tower(values: Mapping[str, object], name: str) -> TextModel | Non
     part = Configuration({**usual, **config.part("vision_config")})
     tower = replace(_vision_transformer(part, name), classes=config.whole("projection_dim") or 512)
     tower = replace(tower, parameters=None)
-    note = "images in, embeddings out: the part that sees is planned for, that for texts not"
+    note = "images in, embeddings out: the vision tower is planned for, the text tower is not"
     return TextModel(tower, checkpoint_format(config), notes=(note,))
 
 

@@ -20,7 +20,7 @@ _MOST: Final = 10_000
 Kinds = tuple[str, ...]
 _AUTOMATIC: Final = (None, "auto")
 _RANK_RATIO: Final = 16
-WIDE: Final = 2
+FLOAT32_WORDS: Final = 2
 """A 32-bit number takes the space of two 16-bit ones."""
 
 
@@ -43,9 +43,9 @@ def layer_pattern(
     named = named_layers(config, (marked, RECURRENT))
     listed = _listed_layers(config, key, layers, marked)
     if named and listed:
-        agreed(key, listed, named, naming_key(config))
+        check_agreement(key, listed, named, naming_key(config))
     kinds = named or listed or usual or (RECURRENT,) * layers
-    return for_all(naming_key(config), kinds, layers)
+    return check_layer_count(naming_key(config), kinds, layers)
 
 
 def named_layers(
@@ -69,7 +69,7 @@ def named_layers(
         return None
     (first, first_kinds), *others = found.items()
     for key, kinds in others:
-        agreed(key, kinds, first_kinds, first)
+        check_agreement(key, kinds, first_kinds, first)
     return first_kinds
 
 
@@ -98,15 +98,17 @@ def periodic_layers(config: Configuration, name: str, layers: int) -> tuple[bool
     return tuple(layer % period == (offset or 0) for layer in range(layers))
 
 
-def agreed(key: str, kinds: Kinds, known: Kinds, beside: str) -> None:
+def check_agreement(key: str, kinds: Kinds, known: Kinds, beside: str) -> None:
     """Raise if kinds contradict those known from another key."""
-    for_all(key, kinds, len(known), beside)
+    check_layer_count(key, kinds, len(known), beside)
     for layer, (one, other) in enumerate(zip(kinds, known, strict=True)):
         if one != other:
             raise wrong(key, f"layer {layer} is {one}, but {other} by {beside}", _CORRECT)
 
 
-def for_all(key: str, kinds: Kinds, layers: int, beside: str = "num_hidden_layers") -> Kinds:
+def check_layer_count(
+    key: str, kinds: Kinds, layers: int, beside: str = "num_hidden_layers"
+) -> Kinds:
     """Return the kinds in a key; raise unless they cover all layers of another key."""
     if len(kinds) != layers:
         raise wrong(key, f"tells of {len(kinds)} layers, {beside} of {layers}", _CORRECT)
@@ -228,7 +230,7 @@ def attention_shape(
     return replace(shape, **parts)
 
 
-def in_turns(
+def alternating_layers(
     shape: Transformer, attending: int, mixer: Mixer, feed_forwards: float, beside: float = 0.0
 ) -> Transformer:
     """Return the shape with either attention or a mixer per layer, and a feed-forward part.
@@ -237,17 +239,17 @@ def in_turns(
     norms.
     """
     kinds = (LayerKind(attending, has_attention=True), mixer.kind(shape.layers - attending))
-    return stacked(shape, kinds, mixer, feed_forwards, beside)
+    return with_layer_kinds(shape, kinds, mixer, feed_forwards, beside)
 
 
-def stacked(
+def with_layer_kinds(
     shape: Transformer,
     kinds: Sequence[LayerKind],
     mixer: Mixer,
     feed_forwards: float,
     beside: float = 0.0,
 ) -> Transformer:
-    """Return the shape with parameters and state of its kinds of layers; see `in_turns`."""
+    """Return the shape with parameters and state of its kinds of layers."""
     present = tuple(kind for kind in kinds if kind.layers)
     attending = sum(kind.layers for kind in present if kind.has_attention)
     recurrent = sum(kind.layers for kind in present if kind.recurrent_inputs)
@@ -272,10 +274,10 @@ def stacked(
     )
 
 
-def mixture(
+def with_chosen_experts(
     shape: Transformer, config: Configuration, layers: int, expert: float, **parts: Any
 ) -> Transformer:
-    """Return the shape of a mixture, with the parameters one token passes.
+    """Return the shape of a mixture of experts, with the parameters one token passes.
 
     `layers`: number with experts; `expert`: parameters of one; `parts`: fields of the shape.
     """

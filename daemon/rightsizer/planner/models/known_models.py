@@ -31,14 +31,14 @@ _SERVED: Final = re.compile(
     r"|nvidia|minimax|moonshot(?:ai)?|zai)\.[a-z])"
 )
 """Region before a name of Amazon Bedrock."""
-_REWRITTEN: Final = (
+_HOST_SPELLINGS: Final = (
     (r"\.(?:gguf|safetensors)$|-\d{5}-of-\d{5}|[-:]v?\d+:\d+$|:\d+(?:\.\d+)*$|/+$", ""),
     (r"(?<=v\d)p(?=\d)|(?<=v\d)_(?=\d\b)", "."),
     (r"\binstruct-lite\b", "instruct"),
     (r"\bq4f(?:16|32)_\d\b", "int4"),
 )
 """Tags and spellings of hosts, which no name of a model has."""
-_RESPELLED: Final = (
+_LOOSER_SPELLINGS: Final = (
     (r"(?<![\d.])(\d)[-_](\d)(?=[-_ :]|$)", r"\1.\2"),
     (r"(?<=[-_ ])v(?=\d+(?:\.\d)?[-_ ]\d+b)", ""),
     (r"\.[a-z]\w*$", ""),
@@ -72,29 +72,29 @@ def find_model(name: str) -> KnownModel | None:
     """
     if is_closed(name):
         return None
-    plain, words, read = _plain(name), list[str](), list[str]()
-    for respelled in ((r"$", ""), *_RESPELLED):
+    plain, words, read = _without_host_tags(name), list[str](), list[str]()
+    for respelled in ((r"$", ""), *_LOOSER_SPELLINGS):
         plain = re.sub(*respelled, plain)
         for spelling in (plain, plain.rpartition("/")[2]):
             words = [word for word in re.split(r"[-_ :/@]+|\.(?=w\d)", spelling) if word]
             read = [word for word in words if not _WORDS["readers"].fullmatch(word)]
-            if found := _found(words, name) or _found(read, name):
+            if found := _row_model(words, name) or _row_model(read, name):
                 return replace(found, is_reader=read != words)
-    found = _derived(words, name)
+    found = _base_model(words, name)
     return found and replace(found, is_reader=read != words)
 
 
-def _plain(name: str) -> str:
+def _without_host_tags(name: str) -> str:
     """Return a name without what hosts add to it."""
     plain = name.strip().lower().rpartition("://")[2]
     plain = _GGUF_TYPE.sub(lambda found: found[0].replace("_", ""), plain)
-    for pattern, written in _REWRITTEN:
+    for pattern, written in _HOST_SPELLINGS:
         plain = re.sub(pattern, written, plain)
     served = _SERVED.search(plain)
     return plain[served.end() :].replace(".", "-", 1) if served else plain
 
 
-def _derived(words: Sequence[str], asked: str) -> KnownModel | None:
+def _base_model(words: Sequence[str], asked: str) -> KnownModel | None:
     """Return the model whose name ends or begins a longer one."""
     cuts = [(start, len(words), "end") for start in range(1, len(words) - 1)]
     cuts += [(0, stop, "beginning") for stop in range(len(words) - 1, 0, -1)]
@@ -102,7 +102,7 @@ def _derived(words: Sequence[str], asked: str) -> KnownModel | None:
         part, rest = words[start:stop], words[stop:]
         has_more = any(map(_WORDS["parts"].fullmatch, (*words[:start], *rest)))
         has_more = has_more or any(map(_WORDS["sizes"].fullmatch, rest[:1]))
-        found = None if has_more else _found(part, asked)
+        found = None if has_more else _row_model(part, asked)
         if found is None or "model_type" not in found.config:
             continue
         if any(map(_SIZE.fullmatch, part)) or _key(found.name) == _key("".join(part)):
@@ -112,13 +112,13 @@ def _derived(words: Sequence[str], asked: str) -> KnownModel | None:
     return None
 
 
-def _found(words: Sequence[str], asked: str) -> KnownModel | None:
+def _row_model(words: Sequence[str], asked: str) -> KnownModel | None:
     """Return the row of some words, without irrelevant ones before and after."""
     words, dropped, weights = list(words), list[str](), None
     while words:
         key = _key("".join(words))
         row = _rows().get(key)
-        if row is not None and _is_meant(row["name"], key, dropped):
+        if row is not None and _is_same_model(row["name"], key, dropped):
             own = _key(row["name"])
             is_other = own not in _key(asked) and not own.startswith(key)
             notes = [f"{asked} is planned as {row['name']}, whose shape it has"] if is_other else []
@@ -126,7 +126,7 @@ def _found(words: Sequence[str], asked: str) -> KnownModel | None:
             if vague and weights is None:
                 told = f"{vague} of which type is not said"
                 notes.append(f"{told}: bf16; give precision, such as q4_k_m")
-            return KnownModel(row["name"], _parsed(row["config"]), weights, tuple(notes))
+            return KnownModel(row["name"], _parsed_config(row["config"]), weights, tuple(notes))
         last = words[-1]
         if last in _formats() or any(
             _WORDS[kind].fullmatch(last) for kind in ("suffixes", "vague")
@@ -142,7 +142,7 @@ def _found(words: Sequence[str], asked: str) -> KnownModel | None:
     return None
 
 
-def _is_meant(name: str, key: str, dropped: Sequence[str]) -> bool:
+def _is_same_model(name: str, key: str, dropped: Sequence[str]) -> bool:
     """Whether a row is of the same version and size as a name without its last words."""
     if "base" in dropped and _OTHER_SIZE.search(name):
         return False
@@ -165,7 +165,9 @@ def near_models(name: str) -> list[str]:
 
 def is_closed(name: str) -> bool:
     """Whether a name is of a model served only by its maker, not of an open one tuned on it."""
-    plain = re.sub(r"^[a-z]+-(?=claude|nova|titan)", "", _plain(name).rpartition("/")[2])
+    plain = re.sub(
+        r"^[a-z]+-(?=claude|nova|titan)", "", _without_host_tags(name).rpartition("/")[2]
+    )
     _, *words = re.split(r"[-_ :.]+", plain)
     is_open = any(map(_WORDS["open"].fullmatch, words))
     return not is_open and bool(_WORDS["closed"].match(_key(plain)))
@@ -193,7 +195,7 @@ def _key(name: str) -> str:
     return _MARKS.sub("", name.lower())
 
 
-def _parsed(cell: str) -> dict[str, Any]:
+def _parsed_config(cell: str) -> dict[str, Any]:
     """Parse words `part/key=value`, with values as in JSON or else texts."""
     config: dict[str, Any] = {}
     for word in cell.split():

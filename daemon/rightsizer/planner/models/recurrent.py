@@ -7,7 +7,7 @@ from typing import Final
 
 from rightsizer.planner.models import hybrid
 from rightsizer.planner.models.configuration import ConfigReader, Configuration, wrong
-from rightsizer.planner.models.hybrid import ATTENTION, RECURRENT, WIDE, Mixer
+from rightsizer.planner.models.hybrid import ATTENTION, FLOAT32_WORDS, RECURRENT, Mixer
 from rightsizer.sizing.models import LayerKind, Transformer
 from rightsizer.sizing.parameters import attention_parameters
 
@@ -28,7 +28,7 @@ _PATTERN: Final = "hybrid_override_pattern"
 _LETTERS: Final = {"M": RECURRENT, "*": ATTENTION, "-": _FEED_FORWARD, "E": _EXPERTS}
 _USUAL: Final = (RECURRENT, _EXPERTS, ATTENTION, _FEED_FORWARD)
 _NEMOTRON: Final = ("mamba_num_heads", "n_groups", "ssm_state_size", "conv_kernel")
-_SCALES: Final = {"float32": WIDE, "bfloat16": 1, "float16": 1, "auto": 1}
+_SCALES: Final = {"float32": FLOAT32_WORDS, "bfloat16": 1, "float16": 1, "auto": 1}
 _STATE_FORMAT: Final = "mamba_ssm_cache_dtype"
 _ZAMBA: Final = ("n_mamba_heads", "mamba_ngroups", "mamba_d_state", "mamba_d_conv")
 _ZAMBA_HYBRIDS: Final = (6, 12, 18, 24, 30, 36, 42, 47, 51)
@@ -73,7 +73,9 @@ def _stack(
         head_dim=heads[1],
         tied_embeddings=config.is_set("tie_word_embeddings", otherwise=is_tied),
     )
-    return hybrid.stacked(shape, [mixer.kind(layers, has_feed_forward=False, parts=1)], mixer, 0.0)
+    return hybrid.with_layer_kinds(
+        shape, [mixer.kind(layers, has_feed_forward=False, parts=1)], mixer, 0.0
+    )
 
 
 def read_jamba(config: Configuration, name: str) -> Transformer:
@@ -83,7 +85,7 @@ def read_jamba(config: Configuration, name: str) -> Transformer:
     is_attending = hybrid.periodic_layers(config, "attn", layers)
     if named := hybrid.named_layers(config, (ATTENTION, RECURRENT)):
         periodic = tuple(ATTENTION if attends else RECURRENT for attends in is_attending)
-        hybrid.agreed(hybrid.naming_key(config), named, periodic, "attn_layer_period")
+        hybrid.check_agreement(hybrid.naming_key(config), named, periodic, "attn_layer_period")
     inner, keys = hybrid.inner_width(config, "mamba_expand"), _JAMBA
     biases = ("mamba_proj_bias", "mamba_conv_bias")
     mixer = hybrid.mamba_mixer(config, inner, keys, biases, has_norms=True)
@@ -91,11 +93,11 @@ def read_jamba(config: Configuration, name: str) -> Transformer:
     mixed = sum(hybrid.periodic_layers(config, "expert", layers)) if experts > 1 else 0
     one = hybrid.feed_forward(shape.hidden, ffn)
     feed_forwards = (layers - mixed) * one + mixed * experts * (one + shape.hidden)
-    whole = hybrid.in_turns(shape, sum(is_attending), mixer, feed_forwards)
+    whole = hybrid.alternating_layers(shape, sum(is_attending), mixer, feed_forwards)
     if not mixed:
         return whole
     parts = {"experts": experts, "dense_layers": layers - mixed, "dense_ffn": ffn}
-    return hybrid.mixture(whole, config, mixed, one, **parts)
+    return hybrid.with_chosen_experts(whole, config, mixed, one, **parts)
 
 
 def _bamba_mixer(config: Configuration, inner: int, bias: str, *, has_norm: bool = True) -> Mixer:
@@ -112,7 +114,7 @@ def read_bamba(config: Configuration, name: str) -> Transformer:
     shape = hybrid.attention_shape(config, name, layers, attention_bias=has_bias, ffn=ffn)
     mixer = _bamba_mixer(config, hybrid.inner_width(config, "mamba_expand"), "mamba_proj_bias")
     one = hybrid.feed_forward(shape.hidden, ffn, has_bias=config.is_set("mlp_bias"))
-    return hybrid.in_turns(shape, pattern.count(ATTENTION), mixer, layers * one)
+    return hybrid.alternating_layers(shape, pattern.count(ATTENTION), mixer, layers * one)
 
 
 def read_granite_hybrid(config: Configuration, name: str) -> Transformer:
@@ -128,11 +130,11 @@ def read_granite_hybrid(config: Configuration, name: str) -> Transformer:
     expert = hybrid.feed_forward(hidden, ffn)
     feed_forwards = layers * (hybrid.feed_forward(hidden, shared) + experts * (expert + hidden))
     attending = pattern.count(ATTENTION)
-    whole = hybrid.in_turns(replace(shape, ffn=ffn), attending, mixer, feed_forwards)
+    whole = hybrid.alternating_layers(replace(shape, ffn=ffn), attending, mixer, feed_forwards)
     if not experts:
         return whole
     parts = {"experts": experts, "shared_experts": -(-shared // ffn)}
-    return hybrid.mixture(whole, config, layers, expert, **parts)
+    return hybrid.with_chosen_experts(whole, config, layers, expert, **parts)
 
 
 def read_falcon_h1(config: Configuration, name: str) -> Transformer:
@@ -146,7 +148,9 @@ def read_falcon_h1(config: Configuration, name: str) -> Transformer:
     has_norm = config.is_set("mamba_rms_norm")
     mixer = _bamba_mixer(config, inner, "projectors_bias", has_norm=has_norm)
     one = hybrid.feed_forward(shape.hidden, ffn, has_bias=config.is_set("mlp_bias"))
-    return hybrid.stacked(shape, [mixer.kind(layers, has_attention=True)], mixer, layers * one)
+    return hybrid.with_layer_kinds(
+        shape, [mixer.kind(layers, has_attention=True)], mixer, layers * one
+    )
 
 
 def read_nemotron_h(given: Configuration, name: str) -> Transformer:
@@ -174,7 +178,7 @@ def read_nemotron_h(given: Configuration, name: str) -> Transformer:
     )
     has_ffn_bias = config.is_set("mlp_bias")
     one = hybrid.feed_forward(shape.hidden, ffn, is_gated=False, has_bias=has_ffn_bias)
-    whole = hybrid.stacked(shape, kinds, mixer, dense * one)
+    whole = hybrid.with_layer_kinds(shape, kinds, mixer, dense * one)
     return _with_experts(whole, config, dense, mixed) if mixed else whole
 
 
@@ -189,7 +193,7 @@ def _with_experts(shape: Transformer, config: Configuration, dense: int, mixed: 
     layer += hybrid.feed_forward(hidden, shared, is_gated=False, has_bias=has_bias)
     if latent:
         layer += 2 * hidden * latent + (hidden + latent if has_bias else 0)
-    return hybrid.mixture(
+    return hybrid.with_chosen_experts(
         shape,
         config,
         mixed,
@@ -212,12 +216,12 @@ def _nemotron_pattern(config: Configuration) -> hybrid.Kinds:
             raise wrong(_PATTERN, f"'{letter}' is none of {' '.join(_LETTERS)}")
     spelled = tuple(_LETTERS[letter] for letter in letters)
     if named and spelled:
-        hybrid.agreed(_PATTERN, spelled, named, hybrid.naming_key(config))
+        hybrid.check_agreement(_PATTERN, spelled, named, hybrid.naming_key(config))
     pattern = named or spelled or _USUAL
     if config.whole("num_hidden_layers") is None:
         return pattern
     key = hybrid.naming_key(config) if named or not spelled else _PATTERN
-    return hybrid.for_all(key, pattern, hybrid.layer_count(config))
+    return hybrid.check_layer_count(key, pattern, hybrid.layer_count(config))
 
 
 def read_zamba2(config: Configuration, name: str) -> Transformer:
@@ -249,7 +253,7 @@ def read_zamba2(config: Configuration, name: str) -> Transformer:
     kinds = (plain, mixer.kind(hybrids, has_attention=True, parts=3))
     # For each layer with a shared block: adapter, a matrix back, and only one norm.
     own = hybrids * (adapter + hidden * hidden - 2 * hidden - attention_parameters(shape))
-    whole = hybrid.stacked(shape, kinds, mixer, blocks * block, own)
+    whole = hybrid.with_layer_kinds(shape, kinds, mixer, blocks * block, own)
     return replace(whole, repeated_parameters=float((hybrids - blocks) * block))
 
 
@@ -275,7 +279,7 @@ def read_lfm2_mixture(config: Configuration, name: str) -> Transformer:
         raise wrong("layer_types", "is missing")
     whole = _lfm2_stack(config, name, width, feed_forwards)
     parts = {"experts": experts, "dense_layers": dense, "dense_ffn": ffn}
-    return hybrid.mixture(whole, config, layers - dense, expert, **parts)
+    return hybrid.with_chosen_experts(whole, config, layers - dense, expert, **parts)
 
 
 def _lfm2_stack(config: Configuration, name: str, ffn: int, feed_forwards: int) -> Transformer:
@@ -289,7 +293,7 @@ def _lfm2_stack(config: Configuration, name: str, ffn: int, feed_forwards: int) 
     bias = (3 + 1 + 1) * hidden if config.is_set("conv_bias") else 0
     count = 4 * hidden * hidden + hidden * reach + bias
     mixer = Mixer(count, hidden * (reach - 1), inputs=3 * hidden, width=hidden)
-    return hybrid.in_turns(shape, pattern.count(ATTENTION), mixer, feed_forwards)
+    return hybrid.alternating_layers(shape, pattern.count(ATTENTION), mixer, feed_forwards)
 
 
 def _lfm2_width(config: Configuration) -> int:
@@ -319,7 +323,7 @@ def read_recurrent_gemma(config: Configuration, name: str) -> Transformer:
     # The output of attention always has a bias.
     beside = 0 if has_bias else attending * shape.hidden
     mixer = _linear_recurrence(config, shape)
-    return hybrid.in_turns(shape, attending, mixer, layers * one, beside)
+    return hybrid.alternating_layers(shape, attending, mixer, layers * one, beside)
 
 
 def _linear_recurrence(config: Configuration, shape: Transformer) -> Mixer:
@@ -331,7 +335,7 @@ def _linear_recurrence(config: Configuration, shape: Transformer) -> Mixer:
     branches = 3 * shape.hidden * width + 2 * width + shape.hidden
     convolution = width * (reach + 1)
     gates = 2 * (width * (width // heads) + width) + width
-    state = WIDE * width + width * (reach - 1)
+    state = FLOAT32_WORDS * width + width * (reach - 1)
     return Mixer(branches + convolution + gates, state, inputs=4 * width, width=width)
 
 

@@ -248,7 +248,7 @@ def _clip(outer: Configuration, part: Configuration, text: int) -> int:
     return (part.needed("hidden_size") + text) * width + 1
 
 
-_SEEING: Final[Mapping[str, tuple[str, Projector]]] = {
+_VISION_PARTS: Final[Mapping[str, tuple[str, Projector]]] = {
     "clip": ("clip_vision_model", _clip),
     "siglip": ("siglip_vision_model", lambda *_: 2),
     "llava": ("clip_vision_model", _llava),
@@ -285,7 +285,7 @@ _SEEING: Final[Mapping[str, tuple[str, Projector]]] = {
 }
 """By `model_type` of the whole: the vision part, if its configuration does not name it, and its
 projector to the text."""
-_HEARING: Final[Mapping[str, tuple[str, Projector]]] = {
+_AUDIO_PARTS: Final[Mapping[str, tuple[str, Projector]]] = {
     "gemma3n": ("gemma3n_audio", _gemma_3n),
     "gemma4": ("gemma4_audio", lambda _, part, text: part.needed("output_proj_dims") * text),
     "qwen2_audio": ("qwen2_audio_encoder", _linear),
@@ -295,7 +295,7 @@ _HEARING: Final[Mapping[str, tuple[str, Projector]]] = {
     ),
 }
 
-_PARTS: Final = {"vision_config": _SEEING, "audio_config": _HEARING}
+_PARTS: Final = {"vision_config": _VISION_PARTS, "audio_config": _AUDIO_PARTS}
 OTHER_PARTS: Final = tuple(_PARTS)
 _TOWERS: Final[Mapping[str, Tower]] = {
     "clip_vision_model": _plain,
@@ -338,12 +338,12 @@ def count_towers(config: Configuration, text_width: int) -> tuple[int, tuple[str
     counts = {key: _parameters(config, key, text_width) for key in OTHER_PARTS if config.part(key)}
     counted = sum(count or 0 for count in counts.values())
     if not counted:
-        return 0, (f"only the text part of {kind} is counted, without what sees or hears",)
+        return 0, (f"only the text part of {kind} is counted, without vision and audio",)
     left = [f"{key} of {kind} is not counted" for key, count in counts.items() if not count]
-    said = f"beside the text part of {kind} what sees or hears is counted, {counted:,} parameters"
-    why = "that are in memory and that no token written passes"
+    note = f"beside the text part of {kind} vision and audio are counted, {counted:,} parameters"
+    why = "in memory that no output token passes"
     tokens = "the tokens of an image or a sound are part of load.input_tokens"
-    return counted, (f"{said} {why}; {tokens}", *left)
+    return counted, (f"{note} {why}; {tokens}", *left)
 
 
 def _parameters(config: Configuration, key: str, text_width: int) -> int | None:
