@@ -247,7 +247,7 @@ def test_experts_that_are_shared_are_exchanged_with() -> None:
     step = Server(ServingMemory(requirement, shared), slow).forward.decode(64, 1024)
 
     assert fast[1] < 0.6 * fast[0]
-    assert step.communication > 0.5 * step.bandwidth
+    assert step.communication > 0.3 * step.bandwidth
 
 
 def test_tensor_parallelism_over_pcie_collapses() -> None:

@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from rightsizer.catalogue.board import Precision
+from rightsizer.catalogue.board import Board, Precision
 from rightsizer.catalogue.catalogue import built_in
+from rightsizer.sizing.engine import ServingEngine
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import Lora, Parallelism, Precisions, RequestLoad, Requirement
-from rightsizer.sizing.roofline import Bound
+from rightsizer.sizing.roofline import Bound, PassCost
 from rightsizer.sizing.serving import Server
 from rightsizer.sizing.serving_memory import ServingMemory
 from rightsizer.sizing.serving_settings import ServingModelSettings
@@ -88,3 +89,45 @@ def test_prompts_of_mixtures_wait_for_the_host() -> None:
     assert usual.tpot_ms == alike.tpot_ms
     dense = requirement_for(LLAMA_8B)
     assert serve(dense, H100, SINGLE, 8, settings=without) == serve(dense, H100, SINGLE, 8)
+
+
+def test_engines_that_balance_shared_experts_multiply_them_in_grouped_kernels() -> None:
+    """So do vLLM and SGLang (EPLB, DeepGEMM) in 8 bits; in 16 bits they only balance them."""
+    shared = Parallelism(data=8, expert=8)
+
+    def seconds(engine: ServingEngine, weights: NumberFormat, layout: Parallelism) -> float:
+        asked = replace(requirement_for(MIXTRAL, weights), engine=engine)
+        forward = Server(ServingMemory(asked, layout), H100).forward
+        return forward.chosen_experts(4096, weights.bytes_per_parameter).compute
+
+    vllm, sglang, tensorrt = (
+        seconds(each, NumberFormat.FP8, shared)
+        for each in (ServingEngine.VLLM, ServingEngine.SGLANG, ServingEngine.TENSORRT_LLM)
+    )
+    assert vllm == sglang
+    assert tensorrt / vllm == pytest.approx(1.8 / 1.2 * 1.2 / 0.53, rel=0.1)
+    wide = NumberFormat.BF16
+    plain = seconds(ServingEngine.TENSORRT_LLM, wide, shared)
+    assert plain / seconds(ServingEngine.VLLM, wide, shared) == pytest.approx(1.8 / 1.2, rel=0.1)
+    whole = (seconds(each, NumberFormat.FP8, SINGLE) for each in ServingEngine)
+    assert len(set(whole)) == 1
+
+
+def test_heads_of_a_latent_cache_are_multiplied_while_it_is_read() -> None:
+    """Half of the time each, hidden by the other; a cache in 8 bits multiplies in 8 from fp4 on."""
+    latent = replace(LLAMA_8B, heads=128, kv_lora_rank=512, rope_head_dim=64)
+    eight = Precisions(NumberFormat.FP8, kv_cache=NumberFormat.FP8)
+    b200 = built_in().boards["B200"]
+
+    def cost(board: Board, precision: Precisions) -> PassCost:
+        asked = Requirement(latent, precision=precision)
+        return Server(ServingMemory(asked, SINGLE), board).forward.attention.of_new_tokens(64, 4096)
+
+    read, multiplied = 64 * 4096 * 32 * 576 * 2, 64 * 4096 * 32 * 128 * 2 * 1088
+    compute = multiplied / (0.65 * (H100.achieved(Precision.BF16) or 1.0))
+    reading = read / (0.882 * H100.memory_bandwidth_bytes_per_second)
+    apart = cost(H100, Precisions())
+    assert apart.seconds == pytest.approx((compute**2 + reading**2) ** 0.5, rel=1e-3)
+    narrow, wide = cost(b200, eight), cost(b200, Precisions(kv_cache=NumberFormat.BF16))
+    assert narrow.seconds / wide.seconds < 0.75
+    assert cost(H100, eight).seconds / apart.seconds > 0.75

@@ -62,8 +62,20 @@ class Experts:
         return self.expert_parameters * (1.0 - missed)
 
 
+def _overlapped(compute: float, reading: float) -> PassCost:
+    """Cost of products and reads of one kind: near the ridge, neither fully hides the other."""
+    together = math.hypot(compute, reading)
+    if not together:
+        return PassCost()
+    # Split by squares, so that the larger one gets its due share.
+    return PassCost(compute**2 / together, reading**2 / together)
+
+
 class Attention:
-    """Attention of all layers on one GPU of a group; 8-bit caches are multiplied in 16 bits."""
+    """Attention of all layers on one GPU of a group.
+
+    8-bit caches are multiplied in 16 bits, latent ones on boards with fp4 units in 8.
+    """
 
     def __init__(
         self,
@@ -73,7 +85,7 @@ class Attention:
         layout: Parallelism,
         settings: ServingModelSettings,
     ) -> None:
-        flops, layers = board.achieved(Precision.BF16) or 0.0, model
+        flops, layers = matrix_flops_per_second(board, NumberFormat.BF16), model
         if model.borrowed_layers:
             # As if each layer had its own cache, since a shared cache is read by each of its
             # layers.
@@ -91,12 +103,16 @@ class Attention:
         self.model, self._tensor = model, layout.tensor
         self.is_causal = not model.is_encoder
         """Whether tokens see only earlier ones; an encoder sees both directions, uncached."""
-        self._cache = kv_cache(layers, kv_cache_format(precision), Parallelism(layout.tensor))
+        cached = kv_cache_format(precision)
+        self._cache = kv_cache(layers, cached, Parallelism(layout.tensor))
         """Cache seen by all layers, regardless of pipeline stages."""
         self.bytes_per_second = share * board.memory_bandwidth_bytes_per_second
         self._flops_per_second = reached * flops
         self._index_flops_per_second = reached * (board.achieved(Precision.FP8) or flops)
         """For token selection, with 8-bit keys."""
+        self._latent_flops_per_second = self._flops_per_second
+        if cached is NumberFormat.FP8 and board.peak(Precision.FP4):
+            self._latent_flops_per_second = self._index_flops_per_second
         self._window, self._windowed = float(model.sliding_window or 0), model.window_layers
         """Maximum number of tokens seen by a windowed layer, and number of windowed layers."""
         if model.indexer is not None:
@@ -123,9 +139,13 @@ class Attention:
         # Tokens seen by one new token, over all layers.
         whole = self.model.attending_layers - self._windowed
         seen = self._windowed * min(context_tokens, self._window) + whole * context_tokens
-        compute = self._compute_seconds(requests * tokens_each * seen, self._latent_width)
+        pairs, is_latent = requests * tokens_each * seen, self.model.kv_lora_rank
+        speed = self._latent_flops_per_second if is_latent else self._flops_per_second
+        compute = self._compute_seconds(pairs, self._latent_width, speed)
         compute += self._index_seconds(requests * tokens_each * context_tokens)
-        return PassCost(compute, requests * read / self.bytes_per_second)
+        reading = requests * read / self.bytes_per_second
+        # Only heads that share one latent fill the tiles of the matrix units.
+        return _overlapped(compute, reading) if is_latent else PassCost(compute, reading)
 
     def of_prompt(self, tokens: float, cached_tokens: float = 0.0) -> PassCost:
         """Attention of each uncached prompt token to the tokens it sees, cached or not."""
@@ -133,7 +153,8 @@ class Attention:
         # Kernels for selected tokens work on the compressed cache.
         width = self._head_width if self.model.indexer is None else self._latent_width
         looked_up = (tokens * tokens - cached_tokens * cached_tokens) / 2.0
-        seconds = self._compute_seconds(pairs, width) + self._index_seconds(looked_up)
+        seconds = self._compute_seconds(pairs, width, self._flops_per_second)
+        seconds += self._index_seconds(looked_up)
         return PassCost(compute=seconds)
 
     def _pairs(self, tokens: float) -> float:
@@ -143,15 +164,13 @@ class Attention:
         windowed = self._windowed * min(self._window, tokens / 2.0)
         return tokens * (windowed + (self.model.attending_layers - self._windowed) * tokens / 2.0)
 
-    def _compute_seconds(self, pairs: float, width: float) -> float:
-        if not self._flops_per_second:
-            return 0.0
-        return 2.0 * pairs * self.model.heads * width / (self._tensor * self._flops_per_second)
+    def _compute_seconds(self, pairs: float, width: float, flops_per_second: float) -> float:
+        return 2.0 * pairs * self.model.heads * width / (self._tensor * flops_per_second)
 
     def _index_seconds(self, pairs: float) -> float:
         """Time to select tokens: products with each key, all heads on every GPU."""
         indexer = self.model.indexer
-        if indexer is None or not self._index_flops_per_second:
+        if indexer is None:
             return 0.0
         return 2.0 * pairs * indexer.layers * indexer.width / self._index_flops_per_second
 
@@ -191,14 +210,15 @@ class ForwardPass:
         self.count, self.number_format = count_parameters(model), precision.weights
         self.experts = Experts(model, self.count)
         self.flops_per_second = matrix_flops_per_second(board, precision.weights)
-        """For large products in the format of the weights; 0 if the board's peak is unknown."""
+        """For large products in the format of the weights."""
         is_unpacked = (
             precision.weights.is_quantized
             and compute_format(board, precision.weights) is Precision.BF16
         )
-        self._expert_compute_ratio = (
-            settings.unpacked_expert_compute_ratio if is_unpacked else settings.expert_compute_ratio
-        )
+        is_shared = layout.expert > 1 and precision.weights.is_quantized
+        plain = settings.shared_expert_compute_ratio if is_shared else settings.expert_compute_ratio
+        unpacked = settings.unpacked_expert_compute_ratio
+        self._expert_compute_ratio = unpacked if is_unpacked else plain
         is_whole = precision.weights is NumberFormat.FP32
         head = NumberFormat.FP32 if is_whole else NumberFormat.BF16
         self._head_flops_per_second = matrix_flops_per_second(board, head)
@@ -293,10 +313,9 @@ class ForwardPass:
         self, row_flops: float, rows: float, read_bytes: float, flops_per_second: float
     ) -> PassCost:
         """Cost of multiplying weights with some rows, at least that of a whole tile."""
-        cost = self._overlapped(row_flops * rows, read_bytes, flops_per_second)
-        if self._tile_rows <= rows or not flops_per_second:
-            return cost
-        tile_seconds = row_flops * self._tile_rows / flops_per_second
+        reading = read_bytes / self._read_bytes_per_second
+        cost = _overlapped(row_flops * rows / flops_per_second, reading)
+        tile_seconds = row_flops * max(rows, self._tile_rows) / flops_per_second
         return cost if cost.seconds >= tile_seconds else PassCost(compute=tile_seconds)
 
     def chosen_experts(
@@ -313,7 +332,7 @@ class ForwardPass:
         touched = experts.read_parameters(tokens * spread, settings.expert_choice_ratio)
         read = touched * stored_bytes / (gpus * spread)
         speed = self._expert_compute_ratio * self.flops_per_second
-        products = self._overlapped(flops, read, speed)
+        products = _overlapped(flops / speed, read / self._read_bytes_per_second)
         width = model.expert_input or model.hidden
         vectors = fullest * model.experts_per_token * width * _BF16_BYTES
         # To the replica of the expert and back: each way is half of an all-reduce.
@@ -337,16 +356,6 @@ class ForwardPass:
         there = _BYTE if self._stored_bytes == _BYTE else _BF16_BYTES
         sent_bytes = tokens * copies * width * (there + _BF16_BYTES) / self.layout.tensor
         return sent_bytes / self.settings.network_bytes_per_second
-
-    def _overlapped(self, flops: float, read_bytes: float, flops_per_second: float) -> PassCost:
-        """Cost of products and reads of one kind: near the ridge, neither fully hides the other."""
-        compute = flops / flops_per_second if flops_per_second else 0.0
-        reading = read_bytes / self._read_bytes_per_second
-        together = math.hypot(compute, reading)
-        if not together:
-            return PassCost()
-        # Split by squares, so that the larger one gets its due share.
-        return PassCost(compute**2 / together, reading**2 / together)
 
     def _exchange(self, tokens: float, part: float) -> PassCost:
         """Cost of all-reduces, transfers between stages, and fixed time per layer."""

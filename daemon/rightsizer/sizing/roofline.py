@@ -1,5 +1,6 @@
 """Roofline of a board: formats, time of a pass, and language models on it."""
 
+import math
 from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -83,8 +84,8 @@ def compute_format(board: Board, number_format: NumberFormat) -> Precision:
 
 
 def matrix_flops_per_second(board: Board, number_format: NumberFormat) -> float:
-    """Throughput of large products with such weights; 0 if the board's peak is unknown."""
-    return board.achieved(compute_format(board, number_format)) or 0.0
+    """Throughput of large products with such weights; infinite if the board's peak is unknown."""
+    return board.achieved(compute_format(board, number_format)) or math.inf
 
 
 class Bound(StrEnum):

@@ -113,6 +113,11 @@ class ServingModelSettings:
             Source: fitted on kernels with int4 and mxfp4 weights of vLLM, SGLang and TensorRT-LLM
             on seven boards (aiconfigurator-core 0.12.0); 0.26 to 0.33 with a board left out, x1.33
             off on the middle one, x1.42 by the other ratio
+        shared_expert_compute_ratio: The same for quantized experts that replicas share, in vLLM and
+            SGLang: grouped kernels (DeepGEMM) are faster than the engines' mean for large products.
+            Source: fitted on SGLang's kernels with even tokens on six boards (aiconfigurator-core
+            0.12.0); 1.1 to 1.2 with a board left out, x1.09 to x1.15 off on it, x1.24 to x1.54 by
+            expert_compute_ratio
         expert_passes: How often a layer's experts move each token's vector: dispatch, between
             products, combine.
         expert_choice_ratio: Share of a batch's tokens that choose experts independently.
@@ -125,7 +130,7 @@ class ServingModelSettings:
             0.76 and 0.74 by one alone: x1.07 off on the board that is left out, x1.40 without it;
             lower, as eight later figures of an MI300X are slower yet
         expert_imbalance_ratio: Tokens of the fullest GPU, relative to the mean, if replicas share
-            experts: all wait for it.
+            experts and the engine does not balance them (TensorRT-LLM): all wait for it.
             Source: fitted on TensorRT-LLM 1.0's throughput of Qwen3-235B-A22B on eight B200, H200,
             H100: x1.09 off, x1.41 without it; x1.05 to x1.14 on a board that is left out. Kernels
             alone take x1.2 to x1.6 with uneven tokens (aiconfigurator-core 0.12.0)
@@ -166,6 +171,7 @@ class ServingModelSettings:
     expert_prompt_layer_seconds: float = setting(0.45e-3)
     expert_compute_ratio: float = _part(0.53, source=_EXPERTS)
     unpacked_expert_compute_ratio: float = _part(0.31)
+    shared_expert_compute_ratio: float = setting(1.2, within=(0.01, 3.0))
     expert_passes: float = _amount(4.7, source=_EXPERTS)
     expert_choice_ratio: float = _part(0.65)
     other_vendor_experts_ratio: float = _part(0.69)
