@@ -51,9 +51,17 @@ def test_words_of_headings_tell_columns(
     assert "columns are read by their names: " in played.warnings
 
 
-def test_gpus_in_columns_of_a_row(replay: Replays, write: Writes) -> None:
+@pytest.mark.parametrize(
+    "heading",
+    [
+        "time,gpu0_util,gpu1_util,gpu2_util\n",
+        "time,perf/gpu_util_percent0,perf/gpu_util_percent1,perf/gpu_util_percent2\n",
+        "time,util_gpu_0 (%),util_gpu_1 (%),util_gpu_2 (%)\n",
+        "time,GPU Utilization (GPU 0),GPU Utilization (GPU 1),GPU Utilization (GPU 2)\n",
+    ],
+)
+def test_gpus_in_columns_of_a_row(replay: Replays, write: Writes, heading: str) -> None:
     """As scripts and Philly's trace have them; columns of GPUs that are not there are empty."""
-    heading = "time,gpu0_util,gpu1_util,gpu2_util\n"
     played = replay(write(f"{heading}1614031442,0,90,\n1614031443,2,91,\n"))
     assert [device.index for device in played.source.devices] == [0, 1]
     assert played.values("index:0", Signal.GPU_BUSY) == [0.0, 0.02]

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from rightsizer.io.yaml import load_beside
@@ -93,9 +94,10 @@ def heading_of(text: str, *, is_of_host: bool = False, has_devices: bool = False
         has_devices: Whether a column beside it names GPUs.
     """
     words, device, facts = words_of(text), None, None
-    if len(words) > 1 and words[0] in _DEVICE_WORDS and words[1].isdecimal():
-        facts = RecordingDeviceFacts(index=int(words[1]))
-        device, words = f"{BY_INDEX}{facts.index}", words[2:]
+    if (at := _number_place(words)) is not None:
+        facts = RecordingDeviceFacts(index=int(words[at]))
+        device, words = f"{BY_INDEX}{facts.index}", words[:at] + words[at + 1 :]
+        words = [word for word in words if word not in _DEVICE_WORDS]
     unit = next((_UNITS[word] for word in words if word in _UNITS), None)
     said = {_SYNONYMS.get(word, word) for word in words if word not in _UNITS}
     names_gpu = device is not None or not _OF_GPUS.isdisjoint(words)
@@ -112,6 +114,16 @@ def heading_of(text: str, *, is_of_host: bool = False, has_devices: bool = False
     if signal is Signal.MEMORY_USED_BYTES and unit in ("%", "ratio"):
         signal = Signal.MEMORY_USED
     return Heading(signal, unit or usual or None, device, facts)
+
+
+def _number_place(words: Sequence[str]) -> int | None:
+    """Return the place of a GPU's number: behind its word, or last in a heading about a GPU."""
+    pairs = enumerate(pairwise(words), 1)
+    found = (at for at, (word, number) in pairs if word in _DEVICE_WORDS and number.isdecimal())
+    if (at := next(found, None)) is not None:
+        return at
+    is_last = bool(words) and words[-1].isdecimal() and not _OF_GPUS.isdisjoint(words)
+    return len(words) - 1 if is_last else None
 
 
 def series_heading(text: str) -> Heading | None:
@@ -187,9 +199,9 @@ def field_names(headings: Sequence[str], unread: Collection[str]) -> str:
         unit = next((_UNITS[word] for word in words if word in _UNITS), "")
         if "memory" not in {_SYNONYMS.get(word, word) for word in words} or unit not in _ENDINGS:
             continue
-        is_numbered = len(words) > 1 and words[0] in _DEVICE_WORDS and words[1].isdecimal()
-        name = f"gpu{words[1]}_" if is_numbered else ""
-        if is_numbered or not _OF_GPUS.isdisjoint(words):
+        at = _number_place(words)
+        name = "" if at is None else f"gpu{words[at]}_"
+        if name or not _OF_GPUS.isdisjoint(words):
             found.setdefault(f"{name}memory_used_{_ENDINGS[unit]}", text)
     names = {text: name for name, text in found.items()}
     return ",".join(names.get(text, text) for text in headings) if names else ""
