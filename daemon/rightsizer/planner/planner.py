@@ -1,7 +1,7 @@
 """Planner: from a requirement to ranked GPUs; answers to every requirement of a file."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Final
@@ -40,6 +40,8 @@ _PRICES: Final = "the plan's own prices"
 _COUNTED: Final = re.compile(r"\d+ *[xX*] *(?P<kind>\S.*)|(?P<before>\S.*?) *[xX*:] *\d+")
 """`8xH100`, `h100:8`."""
 _NAMED: Final = 3
+_Searches = Callable[[Requirement], Search]
+"""Starts the search of a requirement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,41 +97,56 @@ class Planner:
     settings: SizingSettings = field(default_factory=SizingSettings)
 
     def plan(self, requirement: Requirement) -> GpuPlan:
-        """Return candidates for a requirement."""
+        """Return candidates for a requirement, and alternatives or remedies."""
         check_requirement(requirement)
         load = requirement.load.accepting(self.settings.serving.token_acceptance_ratio)
         requirement = replace(requirement, load=load)
-        prices, settings = self._prices(requirement), self.settings.plan
-        boards = boards_of(requirement.gpus, self.catalogue)
-        if requirement.provider and not requirement.gpus:
-            rented, price = self._instances(requirement) or {}, prices.dollars_per_hour
-            boards = tuple(each for each in boards if each.key in rented or price(each) is not None)
+        prices = self._prices(requirement)
+        boards, search = self._boards(requirement, prices), partial(self._search, prices=prices)
         biller = Biller(requirement, prices, self.settings.cost)
-        search = partial(self._search, prices=prices)
-        offered = partial(_with_clouds, prices.prices)
-        found = ranked(offered(requirement, map(search(requirement).best, boards)))
+        found = _ranked(requirement, boards, search, prices.prices)
         plan = GpuPlan(requirement, tuple(map(biller.billed, found)))
         by_key = {board.key: board for board in boards}
-        network = self.settings.serving.network_bytes_per_second
-        apart = partial(disaggregated, requirement, search=search, network_bytes_per_second=network)
-        if plan.best is None:
-            # All GPUs, and any layout.
-            is_open = replace(requirement, parallel=None, tensor=None, gpus=())
-            boards = tuple(self.catalogue.boards.values())
-            least = ranked(offered(is_open, map(search(is_open).best, boards)))[0]
-            nearest = [by_key[each.gpu] for each in plan.candidates[: settings.growth_candidates]]
-            others = chain(remedies(requirement, nearest, search), apart(nearest))
-            would = biller.billed(least) if least.fits else None
-            return replace(plan, least=would, alternatives=biller.each_billed(others))
-        fitting = [(by_key[each.gpu], each) for each in plan.candidates if each.fits]
-        growing, leading = fitting[: settings.growth_candidates], fitting[: settings.alternatives]
+        if plan.best is not None:
+            return self._with_alternatives(plan, by_key, search, biller)
+        # What would fit: of all GPUs, and in any layout.
+        is_open = replace(requirement, parallel=None, tensor=None, gpus=())
+        least = _ranked(is_open, self.catalogue.boards.values(), search, prices.prices)[0]
+        nearest = plan.candidates[: self.settings.plan.growth_candidates]
+        near_boards = [by_key[each.gpu] for each in nearest]
+        others = chain(
+            remedies(requirement, near_boards, search),
+            self._disaggregated(plan, near_boards, search),
+        )
+        least_billed = biller.billed(least) if least.fits else None
+        return replace(plan, least=least_billed, alternatives=biller.each_billed(others))
+
+    def _with_alternatives(
+        self, plan: GpuPlan, boards: Mapping[str, Board], search: _Searches, biller: Biller
+    ) -> GpuPlan:
+        """Return a plan with alternatives to its best candidates, and with its growth."""
+        requirement, settings = plan.requirement, self.settings.plan
+        fitting = [(boards[each.gpu], each) for each in plan.candidates if each.fits]
+        leading, growing = fitting[: settings.alternatives], fitting[: settings.growth_candidates]
+        others = chain(
+            alternatives(requirement, leading, search),
+            self._disaggregated(plan, [board for board, _ in leading], search),
+        )
         hours = self.settings.cost.hours_per_month
         kinds = growing_kinds(requirement, growing, search, hours)
-        other = apart([board for board, _ in leading], together=plan.best)
-        others = chain(alternatives(requirement, leading, search), other)
-        billed, outlook = biller.each_billed, growth_outlook(kinds, settings.switch_saving_ratio)
-        steps = billed(growth_steps(kinds[0]) if kinds else ())
-        return replace(plan, alternatives=billed(others), growth=steps, outlook=outlook)
+        steps = growth_steps(kinds[0]) if kinds else ()
+        return replace(
+            plan,
+            alternatives=biller.each_billed(others),
+            growth=biller.each_billed(steps),
+            outlook=growth_outlook(kinds, settings.switch_saving_ratio),
+        )
+
+    def _disaggregated(
+        self, plan: GpuPlan, boards: Sequence[Board], search: _Searches
+    ) -> Iterator[Alternative]:
+        network = self.settings.serving.network_bytes_per_second
+        return disaggregated(plan.requirement, boards, search, network, together=plan.best)
 
     def predicted(self, requirement: Requirement, gpu: str) -> PlanCandidate:
         """Predict one kind of GPU for a requirement, whether it fits or not."""
@@ -137,6 +154,14 @@ class Planner:
         prices = self._prices(requirement)
         found = self._search(requirement, prices).best(board)
         return Biller(requirement, prices, self.settings.cost).billed(found)
+
+    def _boards(self, requirement: Requirement, prices: PlanPrices) -> tuple[Board, ...]:
+        """Return the named boards, or all; of named clouds those with a price or an instance."""
+        boards = boards_of(requirement.gpus, self.catalogue)
+        if requirement.gpus or not requirement.provider:
+            return boards
+        rented, price = self._instances(requirement) or {}, prices.dollars_per_hour
+        return tuple(each for each in boards if each.key in rented or price(each) is not None)
 
     def _search(self, requirement: Requirement, prices: PlanPrices) -> Search:
         instances = self._instances(requirement)
@@ -163,13 +188,20 @@ class Planner:
         return PlanPrices(self.catalogue, prices.with_stated(stated, _PRICES))
 
 
-def _with_clouds(
-    prices: Prices, requirement: Requirement, candidates: Iterable[PlanCandidate]
-) -> Iterator[PlanCandidate]:
-    """Yield candidates with their only cloud, if neither GPUs nor clouds are named."""
-    for each in candidates:
-        cloud = "" if requirement.provider else prices.sole_cloud(each.gpu.partition(":")[0])
-        yield each if requirement.gpus or not cloud else replace(each, sole_cloud=cloud)
+def _ranked(
+    requirement: Requirement, boards: Iterable[Board], search: _Searches, prices: Prices
+) -> tuple[PlanCandidate, ...]:
+    """Return the best candidate of each board, best first.
+
+    If neither GPUs nor clouds are named, each tells the only cloud with a price for it.
+    """
+    candidates: Iterable[PlanCandidate] = map(search(requirement).best, boards)
+    if not (requirement.gpus or requirement.provider):
+        candidates = (
+            replace(each, sole_cloud=prices.sole_cloud(each.gpu.partition(":")[0]))
+            for each in candidates
+        )
+    return ranked(candidates)
 
 
 def boards_of(names: Sequence[str], catalogue: Catalogue, place: str = "gpus") -> tuple[Board, ...]:
