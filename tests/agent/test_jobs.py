@@ -5,13 +5,15 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
+import pytest
 from structlog.testing import capture_logs
 
 from agent_process import eventually
 from readings import EPOCH, SECOND
 from rightsizer.io.clock import FastClock, SystemClock
 from rightsizer.io.jobs import Job, Jobs
-from rightsizer.model.errors import HistoryError
+from rightsizer.model.errors import HistoryError, RightsizerError
+from thread_limit import no_more_threads
 
 
 def nothing() -> None:
@@ -132,6 +134,26 @@ def test_a_job_with_a_thread_of_its_own_waits_for_no_other() -> None:
     finally:
         may_end.set()
         jobs.stop()
+
+
+def test_jobs_run_where_no_more_threads_can_start() -> None:
+    """Their threads start with the agent: runs neither pile up nor overlap at a limit."""
+    ran = threading.Semaphore(0)
+    jobs = Jobs([Job("flush", ran.release, 1.0, has_own_thread=True)], SystemClock())
+    jobs.start()
+    try:
+        with no_more_threads():
+            assert ran.acquire(timeout=10)
+            assert ran.acquire(timeout=10)
+    finally:
+        jobs.stop()
+
+
+def test_jobs_whose_threads_cannot_start_say_so_at_once() -> None:
+    """The agent ends with what to raise, in place of running without a history."""
+    jobs = Jobs([Job("flush", nothing, 1.0)], SystemClock())
+    with no_more_threads(), pytest.raises(RightsizerError, match="TasksMax"):
+        jobs.start()
 
 
 def test_stopping_waits_for_nobody() -> None:

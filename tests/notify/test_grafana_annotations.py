@@ -263,6 +263,16 @@ def test_long_retry_after_is_waited_for(grafana: Grafana) -> None:
     assert setup.sink.deliver().pending == 0
 
 
+def test_retry_after_of_a_week_is_cut_to_the_pause(grafana: Grafana) -> None:
+    """A server that counts in other units, or has another date, does not silence the agent."""
+    setup = GrafanaFixture(grafana.url)
+    grafana.faults, grafana.retry_after = ["GET 429"], "604800"
+    setup.sink.offer([event(OPENED)])
+    setup.sink.deliver()
+    setup.wait(1801)
+    assert setup.sink.deliver().pending == 0
+
+
 def test_unacceptable_note_does_not_stop_the_others(grafana: Grafana) -> None:
     """A rejected annotation is dropped and logged; the next one is sent."""
     setup = GrafanaFixture(grafana.url)

@@ -128,6 +128,20 @@ def test_a_receiver_that_asks_for_patience_has_it() -> None:
     assert (early.pending, late.pending) == (1, 0)
 
 
+def test_a_receiver_that_asks_for_a_week_is_tried_sooner() -> None:
+    """A wrong date must not keep changes back for longer than the maximum pause."""
+    with webhook_server() as inbox:
+        inbox.faults, inbox.retry_after = ["429"], "604800"
+        fixture = WebhookFixture(to(inbox.url, pause_seconds=1800.0))
+        fixture.send(event(OPENED))
+        fixture.wait(1799)
+        early = fixture.send()
+        fixture.wait(2)
+        late = fixture.send()
+
+    assert (early.pending, late.pending) == (1, 0)
+
+
 def test_one_receiver_that_is_away_keeps_nothing_from_another() -> None:
     """Each has its own queue; both get everything in the end."""
     with webhook_server() as inbox:

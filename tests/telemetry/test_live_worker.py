@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from rightsizer.io.worker import Crashed, Stuck, Worker
+from thread_limit import no_more_threads
 
 SOON = 0.02
 
@@ -165,3 +166,20 @@ def test_a_state_that_cannot_be_made_is_a_crash_and_tried_again() -> None:
     worker.close()
     assert worker.join(in_time())
     assert (context.entered, context.left.acquire(timeout=10)) == (1, True)
+
+
+def test_a_thread_that_cannot_start_is_an_answer_and_hangs_in_nothing() -> None:
+    """At a limit of threads a job fails at once; none counts as abandoned, and the next starts."""
+    worker = make(ThreadContext(), patience_seconds=0.0, maximum=1)
+    with no_more_threads():
+        for _ in range(3):
+            assert worker.ask(lambda _: "never")
+            answer = worker.answer(soon())
+            assert isinstance(answer, Crashed)
+            assert str(answer.error) == "can't start new thread"
+        worker.renew(ThreadContext().enter)
+    assert worker.abandoned == 0
+    assert worker.ask(lambda _: "fine")
+    assert worker.answer(in_time()) == "fine"
+    worker.close()
+    assert worker.join(in_time())

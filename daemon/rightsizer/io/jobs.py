@@ -6,10 +6,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from queue import SimpleQueue
 from typing import Any, Final
 
 from apscheduler.events import EVENT_JOB_MAX_INSTANCES, EVENT_JOB_MISSED
-from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.executors.base import BaseExecutor, run_job
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
 
@@ -54,6 +55,44 @@ class IntervalTrigger(BaseTrigger):  # type: ignore[misc] # The library has no t
         return max(due + timedelta(seconds=shift), now + timedelta(milliseconds=1))
 
 
+class JobThreads(BaseExecutor):  # type: ignore[misc] # The library has no types.
+    """Threads that start with the scheduler; none keeps the process alive.
+
+    The library's pool starts them with the first runs. If the process may have no more threads by
+    then, the pool keeps the run and reports a failure: runs pile up, and later overlap.
+    """
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self._count = count
+        self._runs: SimpleQueue[tuple[Any, list[datetime]] | None] = SimpleQueue()
+
+    def start(self, scheduler: Any, alias: str) -> None:
+        """Start the threads.
+
+        Raises:
+            RuntimeError: the process may have no more.
+        """
+        super().start(scheduler, alias)
+        for _ in range(self._count):
+            threading.Thread(target=self._work, name=alias, daemon=True).start()
+
+    def shutdown(self, wait: bool = True) -> None:  # noqa: FBT001, FBT002 - the library's.
+        """End each thread after its run."""
+        del wait
+        for _ in range(self._count):
+            self._runs.put(None)
+
+    def _do_submit_job(self, job: Any, run_times: list[datetime]) -> None:
+        self._runs.put((job, run_times))
+
+    def _work(self) -> None:
+        while (run := self._runs.get()) is not None:
+            job, run_times = run
+            events = run_job(job, job._jobstore_alias, run_times, self._logger.name)  # noqa: SLF001
+            self._run_job_success(job.id, events)
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """Periodic job."""
@@ -88,18 +127,28 @@ class Jobs:
             timezone="UTC",
             daemon=True,
             executors={
-                _SHARED: ThreadPoolExecutor(_THREADS),
-                **{job.name: ThreadPoolExecutor(1) for job in jobs if job.has_own_thread},
+                _SHARED: JobThreads(_THREADS),
+                **{job.name: JobThreads(1) for job in jobs if job.has_own_thread},
             },
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
         )
         self._scheduler.add_listener(self._skip, EVENT_JOB_MAX_INSTANCES | EVENT_JOB_MISSED)
 
     def start(self) -> None:
-        """Start; the first runs take place after a whole interval."""
+        """Start; the first runs take place after a whole interval.
+
+        Raises:
+            RightsizerError: the process may have no more threads.
+        """
         for job in self._jobs.values():
             self._add(job)
-        self._scheduler.start()
+        try:
+            self._scheduler.start()
+        except RuntimeError as error:
+            raise RightsizerError(
+                f"no thread for the jobs: {error}; raise TasksMax= of the unit, the limit of "
+                "processes of the container, or `ulimit -u`"
+            ) from None
 
     def change(self, job: Job) -> None:
         """Change the interval of a job; an unchanged job keeps its schedule."""

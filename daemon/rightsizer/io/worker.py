@@ -147,8 +147,11 @@ class WorkerJob(Generic[S, T]):
         self._pending.acquire()
 
     def start(self) -> None:
-        """Run it on the worker's own thread."""
-        self._lane.post(self)
+        """Run it on the worker's own thread; if the process may have none, that is the answer."""
+        try:
+            self._lane.post(self)
+        except RuntimeError as error:
+            self._finish(Crashed(error))
 
     def run(self) -> None:
         """Run it on this thread; any exception becomes the answer."""
@@ -157,9 +160,7 @@ class WorkerJob(Generic[S, T]):
                 answer: T | Crashed = self._act(self._lane.entered())
         except BaseException as error:  # noqa: BLE001 - returned to the caller.
             answer = Crashed(error)
-        self._answer = (answer,)
-        self._lane.finish()
-        self._pending.release()
+        self._finish(answer)
 
     @property
     def is_done(self) -> bool:
@@ -176,6 +177,11 @@ class WorkerJob(Generic[S, T]):
         """Wait for the end of the job, and of the state if it was the last."""
         if self._pending.acquire(timeout=timeout_seconds):
             self._pending.release()
+
+    def _finish(self, answer: T | Crashed) -> None:
+        self._answer = (answer,)
+        self._lane.finish()
+        self._pending.release()
 
 
 class _WorkerThread(Generic[S, T]):
@@ -229,7 +235,9 @@ class _WorkerThread(Generic[S, T]):
         self._is_ended = True
         # A job run by another thread ends there.
         if self._thread.ident is not None or not self.is_busy:
-            self.post(None)
+            # If the process may have no more threads, the state ends with it.
+            with contextlib.suppress(RuntimeError):
+                self.post(None)
 
     def join(self, deadline: float) -> bool:
         if self._thread.ident is not None:

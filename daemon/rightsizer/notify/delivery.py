@@ -3,7 +3,7 @@
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import ClassVar, Final, Generic, TypeVar
+from typing import ClassVar, Final, Generic, Protocol, TypeVar
 
 from rightsizer.io.clock import Clock
 from rightsizer.io.database import Database
@@ -127,6 +127,18 @@ class DeliveryContext:
     node: str = ""
 
 
+class DeliverySettings(Protocol):
+    """Settings that all receivers have."""
+
+    @property
+    def outbox_maximum(self) -> int:
+        """Maximum pending messages; beyond it the oldest are dropped."""
+
+    @property
+    def pause_seconds(self) -> float:
+        """Maximum pause, even if the receiver asks for a longer one."""
+
+
 class Delivery(ABC, Generic[_Body]):
     """Sends the messages of an outbox in order; failures are reported, never raised."""
 
@@ -145,14 +157,14 @@ class Delivery(ABC, Generic[_Body]):
         outbox: Outbox[_Body],
         context: DeliveryContext,
         *,
-        maximum: int,
+        settings: DeliverySettings,
         destination: str = "",
     ) -> None:
-        """Create the delivery; beyond `maximum` pending messages the oldest are dropped.
+        """Create the delivery.
 
         `name` is for logs and metrics, `destination` for the outbox. Each failure is logged once.
         """
-        self._outbox, self._destination, self._maximum = outbox, destination, maximum
+        self._outbox, self._destination, self._limits = outbox, destination, settings
         self._context, self._clock = context, context.clock
         self._failures_in_a_row = 0
         self._paused_until: Nanoseconds | None = None
@@ -216,7 +228,7 @@ class Delivery(ABC, Generic[_Body]):
     def _due(self) -> Sequence[OutboxEntry[_Body]]:
         """Return the pending entries, after dropping the oldest beyond the maximum."""
         entries = self._pending()
-        excess = max(0, len(entries) - self._maximum)
+        excess = max(0, len(entries) - self._limits.outbox_maximum)
         self._drop(entries[:excess])
         return entries[excess:]
 
@@ -244,7 +256,9 @@ class Delivery(ABC, Generic[_Body]):
             return
         self._failures_in_a_row += 1
         own = self._pause_seconds(self._failures_in_a_row)
-        pause = max(own, failure.retry_after_seconds or 0.0)
+        # A receiver with another date or unit would otherwise silence the agent for weeks.
+        asked = min(failure.retry_after_seconds or 0.0, self._limits.pause_seconds)
+        pause = max(own, asked)
         self._paused_until = self._clock.time() + nanoseconds(pause)
         trouble = self._explain(failure)
         # Compared by kind, since the text may hold a trace id that changes each time.

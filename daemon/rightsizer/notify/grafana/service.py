@@ -97,7 +97,7 @@ class GrafanaAnnotations(Delivery[AnnotationBody]):
         http: HttpClient | None = None,
     ) -> None:
         """Create the delivery; `http` replaces the client of the settings."""
-        super().__init__("Grafana", outbox, context, maximum=settings.outbox_maximum)
+        super().__init__("Grafana", outbox, context, settings=settings)
         self._settings = settings
         self._body = partial(body_of, node=context.node, cluster=settings.cluster)
         self._asked = self._clock.time()

@@ -30,7 +30,7 @@ class GrafanaSettings(ServerSettings):
             summarized.
             Source: grafana/grafana#22170: the annotation store is meant for some hundreds a day
         failures_before_pause: Consecutive failed runs before a pause.
-        pause_seconds: Duration of a pause after failed runs.
+        pause_seconds: Duration of a pause after failed runs, and maximum of a Retry-After.
         outbox_maximum: Maximum pending annotations; beyond it the oldest are dropped.
     """
 

@@ -50,8 +50,8 @@ class Webhook(Delivery[str]):
         self, name: str, settings: WebhookSettings, outbox: Outbox[str], context: DeliveryContext
     ) -> None:
         """Create the webhook with the settings' outbox limit."""
-        maximum, destination = settings.outbox_maximum, key_of(settings)
-        super().__init__(name, outbox, context, maximum=maximum, destination=destination)
+        destination = key_of(settings)
+        super().__init__(name, outbox, context, settings=settings, destination=destination)
         self._settings, self._is_json = settings, settings.format is WebhookFormat.JSON
         self._client: tuple[str, HttpClient] | None = None
 

@@ -49,7 +49,7 @@ class WebhookSettings:
         resend_seconds: Interval between resends of a firing alert, which expires after four missed.
             Source: Prometheus: rules.alert.resend-delay, and alerts that end four of them later
         outbox_maximum: Maximum pending changes; beyond it the oldest are dropped.
-        pause_seconds: Maximum pause after failures; the first pause is one minute.
+        pause_seconds: Maximum pause after failures, and of a Retry-After; the first is one minute.
     """
 
     url: str = setting("")
