@@ -19,8 +19,8 @@ from rightsizer.profiler.capture.runner import (
     CaptureRequest,
     CaptureResult,
     call_webhook,
-    judged,
-    words,
+    dynolog_command,
+    dynolog_result,
 )
 from rightsizer.profiler.capture.settings import (
     CaptureKind,
@@ -47,13 +47,13 @@ echo 'response = {{"processesMatched":[{matched}]}}'
 
 def test_dynologs_client_is_called_with_its_own_flags() -> None:
     """Processes by PID, and for a Slurm job the job under which dynolog lists them."""
-    assert words(DynologSettings(arguments=("--with-stacks",)), REQUEST) == (
+    assert dynolog_command(DynologSettings(arguments=("--with-stacks",)), REQUEST) == (
         *("dyno", "--port", "1778", "gputrace", "--job-id", "4711", "--pids", "41,42"),
         *("--process-limit", "2", "--duration-ms", "2500"),
         *("--log-file", "/drop/capture-1/trace.json", "--with-stacks"),
     )
     pod = replace(REQUEST, workload=Workload("k/a/b", WorkloadKind.KUBERNETES, "b"))
-    assert "--job-id" not in words(DynologSettings(), pod)
+    assert "--job-id" not in dynolog_command(DynologSettings(), pod)
 
 
 def test_answer_of_dynolog_is_parsed() -> None:
@@ -63,10 +63,10 @@ def test_answer_of_dynolog_is_parsed() -> None:
     )
     somebody = CaptureResult(CaptureOutcome.CALLED, said="Matched 2 processes", is_recorded=True)
     failed = CaptureResult(CaptureOutcome.FAILED, "ended with status 101", is_recorded=True)
-    assert judged(nobody).outcome is CaptureOutcome.FAILED
-    assert "KINETO_USE_DAEMON=1" in judged(nobody).detail
-    assert judged(somebody) == replace(somebody, is_recorded=False)
-    assert judged(failed) == failed
+    assert dynolog_result(nobody).outcome is CaptureOutcome.FAILED
+    assert "KINETO_USE_DAEMON=1" in dynolog_result(nobody).detail
+    assert dynolog_result(somebody) == replace(somebody, is_recorded=False)
+    assert dynolog_result(failed) == failed
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from profiles_built import device, kernel, profile, step
 from rightsizer.model.profile import KernelFamily, KernelUse, ProfiledDevice
+from rightsizer.profiler.changes import differences, kernel_changes
 from rightsizer.profiler.figures import family_change_row, kernels_changed_text
 from rightsizer.profiler.page import profile_document
 from rightsizer.profiler.profile_encoder import encode_profile_answer
 from rightsizer.profiler.text import profile_text
-from rightsizer.profiler.workload import ProfiledWorkload, differences, kernel_changes
+from rightsizer.profiler.workload import ProfiledWorkload
 
 A100 = "NVIDIA A100-SXM4-80GB"
 PRODUCT, COPY = KernelFamily.MATRIX_PRODUCT, KernelFamily.COPY

@@ -7,7 +7,7 @@ import pytest
 
 from profile_nsight import NsightExport
 from rightsizer.model.profile import CopyKind, HostMemory, Profile, ProfiledDevice, SpanKind
-from rightsizer.profiler.rules.rule import no_timeline
+from rightsizer.profiler.member import no_timeline
 from rightsizer.profiler.workload import judged_workloads
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.nsight_systems.reader import NSIGHT_SYSTEMS, read

@@ -10,7 +10,7 @@ from rightsizer.model.frozen import dataclass
 from rightsizer.model.state import ACTIVE_STATES, Condition, Resource, State, Tier
 from rightsizer.model.units import Nanoseconds, format_duration, seconds
 from rightsizer.model.window import Window
-from rightsizer.profiler.rules.rule import ProfiledMember
+from rightsizer.profiler.member import ProfiledMember
 from rightsizer.profiler.settings import ProfileComparisonSettings
 
 _WHOLE_RATIO: Final = 0.9

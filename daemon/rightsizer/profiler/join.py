@@ -14,7 +14,7 @@ from rightsizer.profiler.comparison import (
     ProfileTelemetryOf,
     compare,
 )
-from rightsizer.profiler.rules.rule import ProfiledMember, key_of
+from rightsizer.profiler.member import ProfiledMember, key_of
 from rightsizer.profiler.settings import ProfileComparisonSettings
 
 _LATEST: Final[Nanoseconds] = 2**62

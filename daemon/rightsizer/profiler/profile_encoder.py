@@ -9,15 +9,15 @@ from rightsizer.model.errors import UsageError
 from rightsizer.model.profile import DeviceProfile, Profile, TimeUse
 from rightsizer.model.state import ACTIVE_STATES, Condition
 from rightsizer.model.units import Nanoseconds, seconds
-from rightsizer.profiler.comparison import ProfileTelemetry
-from rightsizer.profiler.join import JoinedDevice, ProfileJoin
-from rightsizer.profiler.workload import (
+from rightsizer.profiler.changes import (
     KernelChanges,
-    ProfiledWorkload,
     differences,
     kernel_changes,
     profile_changes,
 )
+from rightsizer.profiler.comparison import ProfileTelemetry
+from rightsizer.profiler.join import JoinedDevice, ProfileJoin
+from rightsizer.profiler.workload import ProfiledWorkload
 from rightsizer.report.json_encoder import JsonObject, attributes, encode_finding
 from rightsizer.telemetry.profiles.registry import BrokenFile
 

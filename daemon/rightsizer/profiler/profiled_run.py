@@ -6,13 +6,8 @@ from typing import Final
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import Profile
-from rightsizer.profiler.rules.rule import (
-    ProfiledMember,
-    members_of,
-    no_timeline,
-    source_of,
-    torn_text,
-)
+from rightsizer.profiler.member import ProfiledMember, members_of, no_timeline, source_of, torn_text
+from rightsizer.profiler.rules.rule import NoVerdictError, at_work
 from rightsizer.profiler.settings import ProfileSteadySettings
 from rightsizer.sizing.workload_profile import ProfiledRun, ProfiledTime
 
@@ -33,7 +28,10 @@ def profiled_run(profiles: Sequence[Profile], catalogue: Catalogue) -> ProfiledR
         )
     if torn := torn_text(profiles):
         raise ProfileError(torn)
-    _refuse_unsteady(source, members)
+    try:
+        at_work(profiles, _STEADY, needs_launches=False)
+    except NoVerdictError as error:
+        raise ProfileError(f"{source}: {error}") from None
     names = {each.device.device.name for each in members} - {""}
     boards = {name: catalogue.find(name) for name in sorted(names)}
     if len({board.key if board else name for name, board in boards.items()}) > 1:
@@ -55,23 +53,6 @@ def profiled_run(profiles: Sequence[Profile], catalogue: Catalogue) -> ProfiledR
         memory_peak_bytes=max((each for each in peaks if each is not None), default=None),
         is_launch_known=matched >= _STEADY.matched_minimum_ratio,
     )
-
-
-def _refuse_unsteady(source: str, members: Sequence[ProfiledMember]) -> None:
-    count = sum(each.count for member in members for each in member.device.kernels)
-    has_length = any(each.time.span_seconds > 0.0 for each in members)
-    if count < _STEADY.kernels_minimum * len(members) or not has_length:
-        raise ProfileError(
-            f"{source}: only {count} kernels, too few for a steady phase; profile several steps"
-        )
-    calls = [each.device.launches for each in members if each.device.launches is not None]
-    launches = sum(each.count for each in calls)
-    mean = sum(each.host_seconds for each in calls) / launches if launches else 0.0
-    if mean > _STEADY.launch_maximum_seconds:
-        raise ProfileError(
-            f"{source}: a start-up: a launch took {mean * 1e3:.1f} ms on average, which is the "
-            "loading of kernels; profile a later step"
-        )
 
 
 def _time(members: Sequence[ProfiledMember]) -> ProfiledTime:

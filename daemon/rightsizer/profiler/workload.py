@@ -1,18 +1,14 @@
-"""Profiles grouped by workload and judged, and changes between two profiles of a workload."""
+"""Profiles grouped by workload, and judged."""
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
-from typing import Any, Final, TypeAlias
+from collections.abc import Sequence
+from typing import Any
 
 from rightsizer.model.finding import Finding
 from rightsizer.model.frozen import dataclass
-from rightsizer.model.profile import KernelFamily, Profile, StepUse
+from rightsizer.model.profile import Profile
+from rightsizer.profiler.member import source_of
 from rightsizer.profiler.rules import PROFILE_RULES
-from rightsizer.profiler.rules.rule import ProfiledMember, ProfileRule, members_of, source_of
-
-_MOST_KERNELS: Final = 100
-_Figure: TypeAlias = Callable[[Sequence[ProfiledMember]], float | None]
+from rightsizer.profiler.rules.rule import ProfileRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,138 +63,3 @@ def _urgency(finding: Finding) -> tuple[int, float]:
         return (2, 0.0)
     ends = (each.time_ratio_low for each in finding.options if each.time_ratio_low is not None)
     return (0 if finding.is_actionable else 1, min(ends, default=1.0))
-
-
-@dataclass(frozen=True, slots=True)
-class ProfileChange:
-    """A figure before and after; `None` if unknown."""
-
-    figure: str
-    before: float | None
-    after: float | None
-
-    @property
-    def ratio(self) -> float | None:
-        """After, relative to before; `None` if either is unknown or before is 0."""
-        return self.after / self.before if self.before and self.after is not None else None
-
-
-def profile_changes(
-    before: Sequence[Profile], after: Sequence[Profile]
-) -> tuple[ProfileChange, ...]:
-    """Return all figures that at least one profile has, and that are not 0 in both."""
-    first, second = members_of(before), members_of(after)
-    found = [ProfileChange(name, of(first), of(second)) for name, of in _FIGURES]
-    return tuple(each for each in found if each.before or each.after)
-
-
-def differences(before: Sequence[Profile], after: Sequence[Profile]) -> tuple[str, ...]:
-    """Return differences other than the program as sentences: boards, and number of GPUs."""
-    first, second = ([each.device for each in members_of(side)] for side in (before, after))
-    boards = [sorted({each.device.name for each in side} - {""}) for side in (first, second)]
-    found = []
-    was, now = (" and ".join(each) for each in boards)
-    if was and now and not (_may_mean(was, now) or _may_mean(now, was)):
-        found.append(f"Recorded on other boards: {was} before, {now} after.")
-    if first and second and len(first) != len(second):
-        counts = f"{len(first)} before, {len(second)} after"
-        found.append(f"Recorded on another number of GPUs: {counts}.")
-    return tuple(found)
-
-
-def _may_mean(name: str, longer: str) -> bool:
-    """Whether a longer name may be of the same board: A100 and A100-SXM4, not A10."""
-    return longer == name or longer.startswith((f"{name} ", f"{name}-"))
-
-
-@dataclass(frozen=True, slots=True)
-class KernelChange:
-    """Seconds of a kernel or a family, per step, or per GPU in a file without steps."""
-
-    family: KernelFamily
-    name: str | None
-    """`None` for a family."""
-    before: float
-    after: float
-
-    @property
-    def ratio(self) -> float | None:
-        """After, relative to before; `None` if new."""
-        return self.after / self.before if self.before else None
-
-
-@dataclass(frozen=True, slots=True)
-class KernelChanges:
-    """Changes of families and kernels, largest first."""
-
-    per: str
-    """`step` or `GPU`."""
-    families: tuple[KernelChange, ...]
-    kernels: tuple[KernelChange, ...]
-
-
-def kernel_changes(before: Sequence[Profile], after: Sequence[Profile]) -> KernelChanges:
-    """Compare the time of kernels before and after."""
-    sides = [
-        [device for profile in each for device in profile.devices if device.kernels]
-        for each in (before, after)
-    ]
-    has_steps = all(device.steps for devices in sides for device in devices)
-    times: list[defaultdict[tuple[KernelFamily, str | None], float]] = []
-    for devices in sides:
-        whole = sum(len(each.steps) if has_steps else 1 for each in devices)
-        time: defaultdict[tuple[KernelFamily, str | None], float] = defaultdict(float)
-        for kernel in chain.from_iterable(each.kernels for each in devices):
-            for name in (None, kernel.name):
-                time[kernel.family, name] += kernel.seconds / whole
-        times.append(time)
-    first, second = times
-    changes = sorted(
-        (KernelChange(*key, first[key], second[key]) for key in {**first, **second}),
-        key=lambda each: (-abs(each.after - each.before), each.name or "", each.family),
-    )
-    return KernelChanges(
-        "step" if has_steps else "GPU",
-        tuple(each for each in changes if each.name is None),
-        tuple(each for each in changes if each.name is not None)[:_MOST_KERNELS],
-    )
-
-
-def _per_second(of: Callable[[ProfiledMember], float]) -> _Figure:
-    """Return a figure that sums over devices, relative to their time."""
-
-    def figure(members: Sequence[ProfiledMember]) -> float | None:
-        span = sum(each.time.span_seconds for each in members)
-        return sum(map(of, members)) / span if span > 0 else None
-
-    return figure
-
-
-def _launches_per_second(members: Sequence[ProfiledMember]) -> float | None:
-    span = sum(each.time.span_seconds for each in members if each.device.launches)
-    count = sum(each.device.launches.count for each in members if each.device.launches)
-    return count / span if span > 0 else None
-
-
-def _mean_of_steps(measure: Callable[[StepUse], float]) -> _Figure:
-    return lambda members: _mean(measure(step) for each in members for step in each.device.steps)
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [each for each in values if each is not None]
-    return sum(known) / len(known) if known else None
-
-
-_FIGURES: Final[tuple[tuple[str, _Figure], ...]] = (
-    ("step_seconds", lambda members: _mean(each.step_seconds for each in members)),
-    ("kernel_seconds_per_step", _mean_of_steps(lambda step: step.time.kernel_seconds)),
-    ("loader_seconds_per_step", _mean_of_steps(lambda step: step.loader_seconds)),
-    ("kernel_ratio", _per_second(lambda each: each.time.kernel_seconds)),
-    ("host_wait_ratio", _per_second(lambda each: each.time.idle_host_wait_seconds)),
-    ("kernel_wait_ratio", _per_second(lambda each: each.time.kernel_wait_seconds)),
-    ("other_idle_ratio", _per_second(lambda each: each.time.other_idle_seconds)),
-    ("exposed_collective_ratio", _per_second(lambda each: each.time.exposed_collective_seconds)),
-    ("exposed_copy_ratio", _per_second(lambda each: each.time.exposed_copy_seconds)),
-    ("launches_per_second", _launches_per_second),
-    ("kernels_per_second", _per_second(lambda each: each.kernel_count)),
-)

@@ -53,12 +53,12 @@ class ActiveWorkload:
     devices: tuple[Device, ...]
     is_alone: bool
     """Whether no other workload has processes on them, so that all processes there are its own."""
-    sighting: WorkloadSample
+    sample: WorkloadSample
 
     @property
     def pids(self) -> tuple[int, ...]:
         """Its processes in ascending order; empty if unknown."""
-        return tuple(sorted(self.sighting.pids or ()))
+        return tuple(sorted(self.sample.pids or ()))
 
 
 def active_workloads(report: Report, now: Nanoseconds) -> Mapping[str, ActiveWorkload]:
@@ -95,12 +95,12 @@ class CaptureController:
         runner: ThreadedCaptureRunner,
         repository: CaptureRepository,
         *,
-        room: CaptureStorage,
+        storage: CaptureStorage,
         clock: Clock,
     ) -> None:
         self._settings, self._context, self._runner = settings, context, runner
         self._repository, self._clock = repository, clock
-        self._room = room
+        self._storage = storage
         self._courses: Mapping[str, WorkloadCourse] = {}
         self._cache = CaptureCache(repository, clock)
         self._reported: Mapping[str, str | None] = {}
@@ -146,7 +146,7 @@ class CaptureController:
         here = {} if report is None else active_workloads(report, now)
         span = self._settings.timing.steady_seconds
         self._courses = {
-            key: advanced(self._courses.get(key), each.sighting, span) for key, each in here.items()
+            key: advanced(self._courses.get(key), each.sample, span) for key, each in here.items()
         }
         self._settle()
         records = self._pruned(self._cache.mended())
@@ -178,7 +178,7 @@ class CaptureController:
             return "no history is kept, and a restart would forget its limits; set history.path"
         if self._runner.is_busy:
             return "another capture is under way"
-        if (why := self._room.why_none(records)) is not None:
+        if (why := self._storage.why_none(records)) is not None:
             return why
         if not self._settings.needs_pids or workload.pids:
             return None
@@ -195,7 +195,7 @@ class CaptureController:
             devices=tuple(sorted(devices, key=lambda each: each.uuid not in worst)),
             pids=workload.pids,
             seconds=self._settings.seconds,
-            folder=self._room.make(capture_id),
+            folder=self._storage.make(capture_id),
         )
         record = CaptureRecord(
             id=request.id,
@@ -255,7 +255,7 @@ class CaptureController:
         """Drop captures beyond their age or number, and delete old profiles."""
         now = self._clock.wall_time()
         by_age = self._is_clock_trusted()
-        for each in self._room.prune(records, now, by_age=by_age):
+        for each in self._storage.prune(records, now, by_age=by_age):
             self._log.info("capture_deleted", id=each)
         oldest = now - nanoseconds(_RECORDS_KEPT_SECONDS)
         beyond = [

@@ -158,7 +158,7 @@ def run_command(
     return CaptureResult(outcome, run.detail, run.said, is_recorded=has_run)
 
 
-def words(settings: DynologSettings, request: CaptureRequest) -> tuple[str, ...]:
+def dynolog_command(settings: DynologSettings, request: CaptureRequest) -> tuple[str, ...]:
     """Return the command with the process ids, and the Slurm job by which dynolog keeps them.
 
     Each process writes a file of its own, with its number at the end of the name.
@@ -175,8 +175,8 @@ def words(settings: DynologSettings, request: CaptureRequest) -> tuple[str, ...]
     )
 
 
-def judged(called: CaptureResult) -> CaptureResult:
-    """Interpret the client's answer, which is a success even if no process was reached."""
+def dynolog_result(called: CaptureResult) -> CaptureResult:
+    """Interpret dynolog's answer, which is a success even if it reached no process."""
     if called.outcome is not CaptureOutcome.CALLED:
         return called
     if _NO_PROCESS in called.said:
@@ -195,7 +195,7 @@ class ThreadedCaptureRunner:
     def __init__(  # noqa: PLR0913 - the outside world comes in as arguments.
         self,
         settings: CaptureSettings,
-        room: CaptureStorage,
+        storage: CaptureStorage,
         repository: CaptureRepository,
         *,
         controls: ReleaseController,
@@ -203,7 +203,7 @@ class ThreadedCaptureRunner:
         clock: Clock,
     ) -> None:
         """Create an idle runner; `still_held` returns why counters are not released yet."""
-        self._settings, self._room, self._repository = settings, room, repository
+        self._settings, self._storage, self._repository = settings, storage, repository
         self._controls, self._still_held, self._clock = controls, still_held, clock
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -275,7 +275,8 @@ class ThreadedCaptureRunner:
         if settings.kind is CaptureKind.WEBHOOK:
             return call_webhook(settings.webhook, request, self._stop.wait)
         if settings.kind is CaptureKind.DYNOLOG:
-            return judged(self._run(words(settings.dynolog, request), request, record))
+            command = dynolog_command(settings.dynolog, request)
+            return dynolog_result(self._run(command, request, record))
         return self._run(filled(settings.command, request.placeholders), request, record)
 
     def _run(
@@ -286,5 +287,5 @@ class ThreadedCaptureRunner:
             self._repository.put(replace(record, process=pid, process_started=started_of(pid)))
 
         longest = self._settings.seconds + self._settings.timeout
-        limits = Limits(longest, self._stop, lambda: self._room.why_too_much(request.id))
+        limits = Limits(longest, self._stop, lambda: self._storage.why_too_much(request.id))
         return run_command(command, request.folder, limits, note=note)

@@ -43,12 +43,12 @@ class CaptureService:
         self._watcher = DropFolderWatcher(drop_folder, limits, repository, take)
         self._controller: CaptureController | None = None
         if capture.kind is not CaptureKind.NONE:
-            room = CaptureStorage(Path(drop_folder.path), capture.room)
+            storage = CaptureStorage(Path(drop_folder.path), capture.room)
             runner = ThreadedCaptureRunner(
-                capture, room, repository, controls=controls, still_held=still_held, clock=clock
+                capture, storage, repository, controls=controls, still_held=still_held, clock=clock
             )
             self._controller = CaptureController(
-                capture, context, runner, repository, room=room, clock=clock
+                capture, context, runner, repository, storage=storage, clock=clock
             )
 
     @property

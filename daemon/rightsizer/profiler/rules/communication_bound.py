@@ -8,22 +8,21 @@ from rightsizer.model.finding import Action, Reason
 from rightsizer.model.profile import Profile
 from rightsizer.model.units import percent_text
 from rightsizer.profiler.figures import collective_text, size_text
+from rightsizer.profiler.member import ProfiledMember, members_of
 from rightsizer.profiler.rules import host_steps, rule
-from rightsizer.profiler.rules.rule import Gain, ProfiledMember, ProfileVerdict
+from rightsizer.profiler.rules.rule import Gain, ProfileVerdict
 from rightsizer.profiler.settings import ProfileCommunicationBoundSettings
 
 _MOST_NAMED: Final = 5
 _WORTH_NAMING: Final = 0.05
 """Share of time."""
-_DESCRIPTION: Final = "Run collectives beside kernels, and send less."
-_INSTRUCTIONS: Final = "overlap_collectives", "find_late_rank"
 
 
 def judge(
     profiles: Sequence[Profile], settings: ProfileCommunicationBoundSettings
 ) -> ProfileVerdict:
     """Whether a device communicates without computing at the same time."""
-    if not rule.members_of(profiles):
+    if not members_of(profiles):
         found = host_steps.of_collectives(profiles, settings)
         if found is not None and found.culprits:
             return found
@@ -57,8 +56,8 @@ def judge(
         gain=Gain.of(
             least, lambda time: time.exposed_collective_seconds, settings.removed_low_ratio
         ),
-        description=_DESCRIPTION,
-        instructions=rule.instructions(*_INSTRUCTIONS),
+        description=host_steps.OVERLAP,
+        instructions=rule.instructions("overlap_collectives", "find_late_rank"),
     )
 
 

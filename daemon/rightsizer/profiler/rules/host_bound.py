@@ -6,18 +6,18 @@ from typing import Final
 from rightsizer.model.finding import Action, Reason, Risk
 from rightsizer.model.frozen import replace
 from rightsizer.model.profile import HostSpanUse, Profile, ProfileFormat, SpanKind
+from rightsizer.profiler.member import ProfiledMember, members_of
 from rightsizer.profiler.rules import host_steps, rule
-from rightsizer.profiler.rules.rule import Gain, ProfiledMember, ProfileVerdict
+from rightsizer.profiler.rules.rule import Gain, ProfileVerdict
 from rightsizer.profiler.settings import ProfileHostBoundSettings
 
 _MOST_NAMED: Final = 3
 _MOST_STEPS: Final = 20
-_LOAD_AHEAD: Final = "Load ahead of the GPU, in processes of their own."
 
 
 def judge(profiles: Sequence[Profile], settings: ProfileHostBoundSettings) -> ProfileVerdict:
     """Whether a device waits for its data loader, or for a host that is busy otherwise."""
-    if not rule.members_of(profiles):
+    if not members_of(profiles):
         pages = [each for each in profiles if each.format is ProfileFormat.TENSORFLOW_PAGE]
         for judge_steps in (host_steps.of_loader, host_steps.of_pauses, host_steps.of_read_backs):
             found = judge_steps(pages or profiles, settings)
@@ -84,7 +84,7 @@ def _of_loader(
         reason=Reason.HOST_BOUND,
         action=Action.FIX_INPUT_PIPELINE,
         gain=Gain.of(worst, lambda time: time.loader_wait_seconds, settings.removed_low_ratio),
-        description=_LOAD_AHEAD,
+        description=host_steps.LOAD_AHEAD,
         instructions=rule.instructions("more_workers"),
         risk=Risk.VERY_LOW,
     )

@@ -8,6 +8,7 @@ from rightsizer.advice.risk import probability_above
 from rightsizer.model.finding import Action, Reason, Risk
 from rightsizer.model.profile import HostStep, Profile, ProfileFormat, SpanKind
 from rightsizer.model.units import seconds
+from rightsizer.profiler.member import source_of
 from rightsizer.profiler.rules import rule
 from rightsizer.profiler.rules.rule import Gain, ProfileVerdict, StepGain
 from rightsizer.profiler.settings import (
@@ -16,6 +17,9 @@ from rightsizer.profiler.settings import (
     ProfileLaunchBoundSettings,
 )
 
+LOAD_AHEAD: Final = "Load ahead of the GPU, in processes of their own."
+OVERLAP: Final = "Run collectives beside kernels, and send less."
+"""What to do, with a GPU in the profile or without."""
 _MOST_NAMED: Final = 3
 _MOST_STEPS: Final = 20
 _UNSEEN: Final = "no GPU is in it, whose queue may hide a part"
@@ -48,7 +52,7 @@ def of_loader(
     if (found := _sum_of(profiles, lambda step: step.loader_seconds)) is None:
         return None
     is_page = profiles[0].format is ProfileFormat.TENSORFLOW_PAGE
-    name, waits = rule.source_of(profiles), found.seconds_per_step * 1e3
+    name, waits = source_of(profiles), found.seconds_per_step * 1e3
     unseen = "" if is_page else f" of the host; {_UNSEEN}"
     return ProfileVerdict(
         f"{name} waits for input {found.ratio:.1%} of the time, {waits:,.1f} ms of a step{unseen}.",
@@ -63,7 +67,7 @@ def of_loader(
         reason=Reason.HOST_BOUND,
         action=Action.FIX_INPUT_PIPELINE,
         gain=found.gain(settings.removed_low_ratio if is_page else 0.0),
-        description="Load ahead of the GPU, in processes of their own.",
+        description=LOAD_AHEAD,
         instructions=rule.instructions("more_workers"),
         risk=Risk.VERY_LOW,
     )
@@ -75,7 +79,7 @@ def of_collectives(
     """Judge by collectives of the host, such as gloo's; `None` without steps."""
     if (found := _sum_of(profiles, lambda step: step.collective_seconds)) is None:
         return None
-    name = rule.source_of(profiles)
+    name = source_of(profiles)
     return ProfileVerdict(
         f"{name} runs collectives {found.ratio:.1%} of the time, "
         f"{found.seconds_per_step * 1e3:,.1f} ms of a step of the host; no GPU is in it, whose "
@@ -86,7 +90,7 @@ def of_collectives(
         reason=Reason.COMMUNICATION_BOUND,
         action=Action.OVERLAP_COMMUNICATION,
         gain=found.gain(),
-        description="Run collectives beside kernels, and send less.",
+        description=OVERLAP,
         instructions=rule.instructions("overlap_collectives", "find_late_rank"),
     )
 
@@ -211,7 +215,7 @@ def _times(count: float) -> str:
 
 def _name(profile: Profile, profiles: Sequence[Profile]) -> str:
     is_one = len(profiles) == 1 or profile.rank is None
-    return profile.source if is_one else f"rank {profile.rank} of {rule.source_of(profiles)}"
+    return profile.source if is_one else f"rank {profile.rank} of {source_of(profiles)}"
 
 
 def _reads_text(profile: Profile) -> str:

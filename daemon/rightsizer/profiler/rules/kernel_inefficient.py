@@ -10,6 +10,7 @@ from rightsizer.model.frozen import dataclass
 from rightsizer.model.profile import KernelCounters, KernelUse, Profile
 from rightsizer.model.units import percent_text
 from rightsizer.profiler.figures import short_text
+from rightsizer.profiler.member import key_of
 from rightsizer.profiler.rules import rule
 from rightsizer.profiler.rules.rule import Gain, ProfileVerdict
 from rightsizer.profiler.settings import ProfileKernelInefficientSettings
@@ -72,7 +73,7 @@ def judge(
         for device in profile.devices
         for kernel in device.kernels
         if not kernel.is_collective
-        and (found := _judged(rule.key_of(profile, device), kernel, settings)).text
+        and (found := _judged(key_of(profile, device), kernel, settings)).text
     ]
     whole = sum(each.kernel.seconds for each in judged)
     if not judged or not whole:

@@ -5,8 +5,9 @@ from typing import Final
 
 from rightsizer.model.finding import Action, Reason
 from rightsizer.model.profile import KernelFamily, KernelUse, Profile
+from rightsizer.profiler.member import ProfiledMember
 from rightsizer.profiler.rules import rule
-from rightsizer.profiler.rules.rule import Gain, ProfiledMember, ProfileVerdict
+from rightsizer.profiler.rules.rule import Gain, ProfileVerdict
 from rightsizer.profiler.settings import ProfileKernelsUnfusedSettings
 
 _MOST_NAMED: Final = 5

@@ -6,8 +6,9 @@ from typing import Final
 from rightsizer.model.finding import Action, Instruction, Reason
 from rightsizer.model.profile import Profile, TimeUse
 from rightsizer.profiler.figures import short_text
+from rightsizer.profiler.member import ProfiledMember, members_of
 from rightsizer.profiler.rules import host_steps, rule
-from rightsizer.profiler.rules.rule import Gain, ProfiledMember, ProfileVerdict
+from rightsizer.profiler.rules.rule import Gain, ProfileVerdict
 from rightsizer.profiler.settings import ProfileLaunchBoundSettings
 
 _MOST_NAMED: Final = 5
@@ -19,7 +20,7 @@ _GRAPH_KERNELS: Final = 2.0
 
 def judge(profiles: Sequence[Profile], settings: ProfileLaunchBoundSettings) -> ProfileVerdict:
     """Whether a device waits for launches of short kernels without another known cause."""
-    if not rule.members_of(profiles):
+    if not members_of(profiles):
         found = host_steps.of_dispatch(profiles, settings)
         if found is not None and found.culprits:
             return found

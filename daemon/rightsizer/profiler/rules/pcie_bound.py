@@ -5,8 +5,9 @@ from typing import Final
 
 from rightsizer.model.finding import Action, Reason, Risk
 from rightsizer.model.profile import CopyKind, CopyUse, HostMemory, Profile, TimeUse
+from rightsizer.profiler.member import ProfiledMember
 from rightsizer.profiler.rules import rule
-from rightsizer.profiler.rules.rule import Gain, ProfiledMember, ProfileVerdict
+from rightsizer.profiler.rules.rule import Gain, ProfileVerdict
 from rightsizer.profiler.settings import ProfilePcieBoundSettings
 
 _OVER_PCIE: Final = (CopyKind.HOST_TO_DEVICE, CopyKind.DEVICE_TO_HOST)

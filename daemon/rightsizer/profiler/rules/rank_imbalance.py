@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 from rightsizer.model.finding import Action, Reason
 from rightsizer.model.profile import Profile, StepUse
 from rightsizer.model.units import seconds
+from rightsizer.profiler.member import ProfiledMember, members_of, no_timeline
 from rightsizer.profiler.rules import rule
-from rightsizer.profiler.rules.rule import Gain, ProfiledMember, ProfileVerdict, StepGain
+from rightsizer.profiler.rules.rule import Gain, ProfileVerdict, StepGain
 from rightsizer.profiler.settings import ProfileRankImbalanceSettings
 
 
@@ -23,8 +24,8 @@ class _Lag(NamedTuple):
 
 def judge(profiles: Sequence[Profile], settings: ProfileRankImbalanceSettings) -> ProfileVerdict:
     """Whether one rank delays the others, step after step."""
-    if not (every := rule.members_of(profiles)):
-        raise rule.NoVerdictError(Reason.UNSUPPORTED_TELEMETRY, rule.no_timeline(profiles))
+    if not (every := members_of(profiles)):
+        raise rule.NoVerdictError(Reason.UNSUPPORTED_TELEMETRY, no_timeline(profiles))
     members = [each for each in every if each.device.steps]
     if len(members) < _A_PAIR:
         why = "one device with steps has no other to wait for; give the files of several ranks"

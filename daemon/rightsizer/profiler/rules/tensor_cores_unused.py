@@ -7,8 +7,9 @@ from typing import Final
 from rightsizer.model.finding import Action, Reason, Risk
 from rightsizer.model.profile import KernelUse, Profile
 from rightsizer.model.units import percent_text
+from rightsizer.profiler.member import ProfiledMember
 from rightsizer.profiler.rules import rule
-from rightsizer.profiler.rules.rule import Gain, ProfiledMember, ProfileVerdict
+from rightsizer.profiler.rules.rule import Gain, ProfileVerdict
 from rightsizer.profiler.settings import ProfileTensorCoresUnusedSettings
 
 _MOST_NAMED: Final = 5
