@@ -43,6 +43,7 @@ class FileQuestion:
 
     row: Row
     faults: Faults
+    """With that of a row that is no mapping, whose own faults are discarded."""
     document: Document
 
     @classmethod
@@ -91,12 +92,13 @@ class QuestionFile:
 
 def read_questions(file: Path, remedy: str) -> QuestionFile:
     """Read all questions of a file; the remedy is for an empty one."""
-    questions, is_list = [], False
-    documents = _documents(file, remedy)
+    questions, documents = list[FileQuestion](), _documents(file, remedy)
+    is_list = len(documents) > 1
     for document in documents:
-        data: Any = document.data
-        is_list = is_list or len(documents) > 1 or isinstance(data, list)
-        items = [((at,), each) for at, each in enumerate(data)] if isinstance(data, list) else None
-        for path, values in [((), data)] if items is None else items:
-            questions.append(FileQuestion.of(values, path, document))
+        if isinstance(document.data, list):
+            is_list = True
+            items = enumerate(document.data)
+            questions += [FileQuestion.of(each, (at,), document) for at, each in items]
+        else:
+            questions.append(FileQuestion.of(document.data, (), document))
     return QuestionFile(tuple(questions), is_list)

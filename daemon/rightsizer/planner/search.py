@@ -9,7 +9,7 @@ from typing import Final
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.prices import Instance
-from rightsizer.model.units import GIB
+from rightsizer.model.units import GIB, HOUR_SECONDS
 from rightsizer.planner.candidate import (
     CandidateFilter,
     PlanCandidate,
@@ -193,8 +193,8 @@ class Search:
         room = self._available(board)
 
         def is_kept(replicas: int) -> bool:
-            asked = self.requirement, board, replicated(layout, replicas), room
-            return is_load_kept(*asked, settings=self._sizing)
+            spread = replicated(layout, replicas)
+            return is_load_kept(self.requirement, board, spread, room, self._sizing)
 
         return 1 + bisect_left(range(1, enough), True, key=is_kept)
 
@@ -216,8 +216,10 @@ class Search:
     def _rate(self, board: Board, layout: Parallelism, concurrency: float | None) -> PredictedRate:
         key = board.key, layout, concurrency
         if key not in self._rates:
-            asked = self.requirement, board, layout, concurrency, self._available(board)
-            self._rates[key] = predict_rate(*asked, settings=self._sizing)
+            room = self._available(board)
+            self._rates[key] = predict_rate(
+                self.requirement, board, layout, concurrency, room, settings=self._sizing
+            )
         return self._rates[key]
 
     def _serving_candidate(
@@ -265,31 +267,37 @@ class Search:
         return PlanCandidate(board.key, layout, memory, usable, rate, tuple(rejections), other)
 
     def _priced(self, candidate: PlanCandidate, dollars_per_hour: float | None) -> PlanCandidate:
-        rental = candidate.rental
+        """Add the price of one GPU, of the work, and of the work over the possible rates."""
+        rental, layout = candidate.rental, candidate.layout
         if rental is not None and rental.dollars_per_hour is not None:
             dollars_per_hour = rental.dollars_per_hour / rental.gpus
-        throughput = candidate.rate.tokens_per_second
-        work, demand = None, self.requirement.load.tokens_per_second
-        if dollars_per_hour is not None and throughput is not None and throughput.value > 0:
-            has_demand = demand is not None and not self.requirement.task.trains
-            used = min(throughput.value, demand or 0.0) if has_demand else throughput.value
-            work = dollars_per_hour * candidate.paid_count * 1e6 / (max(used, _LEAST_USED) * 3600.0)
-        load, layout = self.requirement.load, candidate.layout
-        replicas, enough = layout.data // layout.expert, candidate.memory_probability
-        more = expected_cost_ratio(load, candidate.rate, replicas, enough)
-        expected = None if work is None else work * more
-        priced = replace(
-            candidate,
-            gpu_dollars_per_hour=dollars_per_hour,
-            work_dollars=work,
-            expected_dollars=expected,
-        )
-        cost, budget = priced.dollars_per_hour, self.requirement.budget
-        if budget is None or (cost is not None and cost <= budget):
-            return priced
-        price = "no price is known" if cost is None else f"${dollars(cost)} an hour"
+        priced = replace(candidate, gpu_dollars_per_hour=dollars_per_hour)
+        work = self._work_dollars(priced)
+        if work is not None:
+            load, replicas = self.requirement.load, layout.data // layout.expert
+            fits = candidate.memory_probability
+            ratio = expected_cost_ratio(load, candidate.rate, replicas, fits)
+            priced = replace(priced, work_dollars=work, expected_dollars=work * ratio)
+        return self._within_budget(priced)
+
+    def _work_dollars(self, candidate: PlanCandidate) -> float | None:
+        """Return the price per million of the requested work; `None` if unknown."""
+        hourly, throughput = candidate.dollars_per_hour, candidate.rate.tokens_per_second
+        if hourly is None or throughput is None or throughput.value <= 0:
+            return None
+        used, demand = throughput.value, self.requirement.load.tokens_per_second
+        if demand is not None and not self.requirement.task.trains:
+            used = min(used, demand)
+        return hourly * 1e6 / (max(used, _LEAST_USED) * HOUR_SECONDS)
+
+    def _within_budget(self, candidate: PlanCandidate) -> PlanCandidate:
+        """Reject a candidate above the budget, or without a price."""
+        hourly, budget = candidate.dollars_per_hour, self.requirement.budget
+        if budget is None or (hourly is not None and hourly <= budget):
+            return candidate
+        price = "no price is known" if hourly is None else f"${dollars(hourly)} an hour"
         rejection = Rejection(CandidateFilter.PRICE, f"{price}, of ${dollars(budget)} at most")
-        return replace(priced, rejections=(*priced.rejections, rejection))
+        return replace(candidate, rejections=(*candidate.rejections, rejection))
 
     def _rented(self, candidate: PlanCandidate) -> PlanCandidate:
         """Rent whole instances of the named clouds, including standby."""
