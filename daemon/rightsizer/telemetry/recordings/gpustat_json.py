@@ -69,11 +69,11 @@ def _row(
     return RecordingRow(time, device, values, missing, notes.file, processes=processes)
 
 
-def _processes(said: Any) -> tuple[Process, ...] | None:
+def _processes(listed: Any) -> tuple[Process, ...] | None:
     """Return the compute processes; pids of a graphics or MPS server identify no job."""
-    if not isinstance(said, list):
+    if not isinstance(listed, list):
         return None
-    found = (each for each in said if isinstance(each, dict) and isinstance(each.get("pid"), int))
+    found = (each for each in listed if isinstance(each, dict) and isinstance(each.get("pid"), int))
     return tuple(
         Process(
             each["pid"], _bytes(each.get("gpu_memory_usage")), process_kind(each.get("command"))

@@ -1,7 +1,7 @@
 """Headings of CSV by their words: signal, unit and GPU of a column; places of time and names."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
@@ -14,8 +14,8 @@ from rightsizer.model.units import Unit
 from rightsizer.telemetry.dcgm.series import DcgmSeries, interpret, wanted
 from rightsizer.telemetry.recordings.nvidia_smi_columns import signal_columns
 from rightsizer.telemetry.recordings.prometheus_text import named_line
-from rightsizer.telemetry.recordings.row import RecordingDeviceFacts
-from rightsizer.telemetry.recordings.text_file import delimiter_of, split_csv_line
+from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes
+from rightsizer.telemetry.recordings.text_file import TextFile, delimiter_of, split_csv_line
 
 _WORD: Final = re.compile(r"%|[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _UNIT_CASE: Final = re.compile("iB|[mk][WB]|Hz")
@@ -49,12 +49,16 @@ _MILLIWATTS_FROM: Final = 5000
 """Maximum from which power must be in NVML's milliwatts: no board draws as many watts."""
 _MIB_FROM: Final = 512
 """Maximum from which memory must be in MiB: no board has as many GiB; below, it is ambiguous."""
-FOR_EXCEL: Final = "sep="
+_FOR_EXCEL: Final = "sep="
 """A directive that may precede the headings."""
 _DEVICE_WORDS: Final = frozenset({"gpu", "cuda", "card", "device"})
 TELLING_WORDS: Final = _DEVICE_WORDS.union(_OF_GPUS, _OF_HOSTS, _SYNONYMS, *_SIGNALS)
 """Words that say what a value is of."""
+_GPU_INDEX: Final = re.compile(r"(?:gpu|cuda|card|device|nvidia)?[\s_:/#-]*(\d+)", re.IGNORECASE)
 _SOME_GPU: Final = '{gpu="0"}'
+
+NumberedRow = tuple[int, Sequence[str]]
+"""Line and cells."""
 
 
 class Heading(NamedTuple):
@@ -70,8 +74,28 @@ class Heading(NamedTuple):
 
 def heading_line(head: Sequence[str]) -> tuple[str, list[str]]:
     """Return the line of headings, and its cells."""
-    line = next((line for line in head if not line.startswith(FOR_EXCEL)), "")
+    line = next((line for line in head if not line.startswith(_FOR_EXCEL)), "")
     return line, [cell.strip() for cell in split_csv_line(line, delimiter_of(line))]
+
+
+def table_cells(text: TextFile, notes: RecordingNotes) -> Iterator[NumberedRow]:
+    """Yield the rows below a table's headings, with their lines."""
+    heading, headings = heading_line(text.head)
+    delimiter = delimiter_of(heading)
+    for number, line in text.lines(notes):
+        cells = split_csv_line(line, delimiter)
+        if line.startswith(_FOR_EXCEL) or line.strip() == heading:
+            continue
+        if len(cells) == len(headings):
+            yield number, cells
+        else:
+            notes.skip(number, line)
+
+
+def gpu_index(cell: str) -> int | None:
+    """Return the index of a GPU as scripts write it: `0`, `gpu0`, `cuda:0`; `None` for others."""
+    found = _GPU_INDEX.fullmatch(cell)
+    return None if found is None else int(found[1])
 
 
 def words_of(heading: str) -> list[str]:
@@ -99,16 +123,16 @@ def heading_of(text: str, *, is_of_host: bool = False, has_devices: bool = False
         device, words = f"{BY_INDEX}{facts.index}", words[:at] + words[at + 1 :]
         words = [word for word in words if word not in _DEVICE_WORDS]
     unit = next((_UNITS[word] for word in words if word in _UNITS), None)
-    said = {_SYNONYMS.get(word, word) for word in words if word not in _UNITS}
+    meanings = {_SYNONYMS.get(word, word) for word in words if word not in _UNITS}
     names_gpu = device is not None or not _OF_GPUS.isdisjoint(words)
-    telling = frozenset(said - _FILLERS)
+    telling = frozenset(meanings - _FILLERS)
     if names_gpu and not telling and unit is not None:
         signal = _ALONE.get(unit)
         return None if signal is None else Heading(Signal(signal), unit, device, facts)
     if names_gpu and telling == _MEMORY and unit in _SIZES:
         return Heading(Signal.MEMORY_USED_BYTES, unit, device, facts, is_bare=True)
     signal, usual = _SIGNALS.get(telling, (None, None))
-    is_vague = said <= (_VAGUE - {"load"} if has_devices else _VAGUE)
+    is_vague = meanings <= (_VAGUE - {"load"} if has_devices else _VAGUE)
     if signal is None or not (names_gpu or not (is_of_host or is_vague)):
         return None
     if signal is Signal.MEMORY_USED_BYTES and unit in ("%", "ratio"):
@@ -159,9 +183,9 @@ def read_headings(headings: Sequence[str]) -> dict[int, Heading]:
         for at, text in enumerate(headings)
     ]
     found: dict[tuple[str | None, Signal], tuple[int, Heading]] = {}
-    for at, said in sorted(read, key=lambda each: each[1] is not None and each[1].is_bare):
-        if said is not None:
-            found.setdefault((said.device, said.signal), (at, said))
+    for at, heading in sorted(read, key=lambda each: each[1] is not None and each[1].is_bare):
+        if heading is not None:
+            found.setdefault((heading.device, heading.signal), (at, heading))
     return dict(sorted(found.values()))
 
 

@@ -63,11 +63,12 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
 def _points(line: str, headings: list[str]) -> Iterator[_Point]:
     """Parse a line; raises `ValueError`, `KeyError` or `TypeError` for others."""
     if headings:
-        said = dict(zip(headings, split_csv_line(line), strict=True))
-        yield parse_timestamp(said["_time"]), said, {said["_field"]: said["_value"]}
+        record = dict(zip(headings, split_csv_line(line), strict=True))
+        yield parse_timestamp(record["_time"]), record, {record["_field"]: record["_value"]}
     elif line.startswith("{"):
-        said = json.loads(line)
-        for point in said.get("metrics", (said,)):  # Several with Telegraf's `use_batch_format`.
+        record = json.loads(line)
+        # Several with Telegraf's `use_batch_format`.
+        for point in record.get("metrics", (record,)):
             yield parse_timestamp(str(point["timestamp"])), point["tags"], point["fields"]
     elif (found := _POINT.fullmatch(line)) is not None:
         tags = {name: re.sub(r"\\(.)", r"\1", value) for name, value in _TAG.findall(found["tags"])}
@@ -98,8 +99,8 @@ def _is_heading(line: str) -> bool:
 def _recognizes_line(line: str) -> bool:
     if _is_heading(line):
         return True
-    said = _POINT.fullmatch(line.removeprefix("> "))
-    names = _FIELD.findall(said["fields"]) if said else ()
+    point = _POINT.fullmatch(line.removeprefix("> "))
+    names = _FIELD.findall(point["fields"]) if point else ()
     return any(name in _FIELDS for name, _ in names) or bool(
         _JSON.fullmatch(line) and any(f'"{name}"' in line for name in _FIELDS)
     )

@@ -11,12 +11,13 @@ from rightsizer.telemetry.recordings.heading_words import (
     DEVICES,
     TELLING_WORDS,
     TIMES,
+    NumberedRow,
     place_of,
     read_headings,
     time_places,
     words_of,
 )
-from rightsizer.telemetry.recordings.named_columns import NamedLayout, NumberedRow
+from rightsizer.telemetry.recordings.named_columns import NamedLayout
 from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile, json_objects
 
@@ -30,15 +31,15 @@ _INDEX: Final = "gpu index"
 _Record = dict[str, str]
 
 
-def _records(said: Any) -> Iterator[_Record]:
+def _records(document: Any) -> Iterator[_Record]:
     """Yield the flat records of a document: one a GPU where GPUs are a list."""
-    if isinstance(said, list):
-        for each in said:
+    if isinstance(document, list):
+        for each in document:
             yield from _records(each)
         return
-    if not isinstance(said, dict):
+    if not isinstance(document, dict):
         return
-    plain, lists = dict(_flat(said)), [*_lists(said)]
+    plain, lists = dict(_flat(document)), [*_lists(document)]
     of_gpus = next((each for key, each in lists if key.lower() in _ENTITIES), None)
     if of_gpus is not None:
         for at, gpu in enumerate(of_gpus):
@@ -53,18 +54,18 @@ def _records(said: Any) -> Iterator[_Record]:
         yield plain
 
 
-def _lists(said: Mapping[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+def _lists(document: Mapping[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Yield the lists of objects within an object, with their keys."""
-    for key, value in said.items():
+    for key, value in document.items():
         if isinstance(value, dict):
             yield from _lists(value)
         elif isinstance(value, list) and (found := [e for e in value if isinstance(e, dict)]):
             yield key, found
 
 
-def _flat(said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _flat(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the values of an object and its inner ones; outer keys count if they say what of."""
-    for key, value in said.items():
+    for key, value in document.items():
         if isinstance(value, dict):
             is_telling = key.isdecimal() or not TELLING_WORDS.isdisjoint(words_of(key))
             before = f"{key} " if is_telling else ""
@@ -79,8 +80,8 @@ def _recognizes(head: Sequence[str]) -> bool:
     text = "\n".join(head)
     for start in islice(_OBJECT.finditer(text), len(head)):
         try:
-            said, _ = json.JSONDecoder().raw_decode(text, start.start())
-            records = [*_records(said)]
+            document, _ = json.JSONDecoder().raw_decode(text, start.start())
+            records = [*_records(document)]
         except (ValueError, RecursionError):
             continue  # Perhaps torn by the end of the head.
         for record in records:
@@ -92,9 +93,9 @@ def _recognizes(head: Sequence[str]) -> bool:
 
 
 def _all_records(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[int, _Record]]:
-    for number, said in json_objects(text, _OBJECT, notes):
+    for number, document in json_objects(text, _OBJECT, notes):
         try:
-            records = [*_records(said)]
+            records = [*_records(document)]
         except RecursionError:
             notes.count("objects within one another too deep", number)
             continue

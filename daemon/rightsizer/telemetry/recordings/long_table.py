@@ -19,10 +19,12 @@ from rightsizer.telemetry.recordings.heading_words import (
     NODES,
     UUIDS,
     VALUES,
+    gpu_index,
     heading_line,
     heading_of,
     likely_unit,
     place_of,
+    table_cells,
     time_places,
     words_of,
 )
@@ -39,7 +41,6 @@ from rightsizer.telemetry.recordings.timestamps import parse_timestamp
 
 _LABEL: Final = re.compile(r'"?([\w.]+)"?\s*[=:]\s*"?([^",;{}]*)')
 """As Prometheus, Datadog, Azure and JSON write them."""
-_GPU: Final = re.compile(r"(?:gpu|cuda|card|device|nvidia)?[\s_:/#-]*(\d+)", re.IGNORECASE)
 _OURS: Final = ((UUIDS, "UUID"), (DEVICES, "gpu"), (NODES, "Hostname"), (NAMES, "modelName"))
 """Labels of dcgm-exporter, by headings with their meaning."""
 _SAMPLED: Final = 10_000
@@ -77,8 +78,8 @@ class _SampleColumns:
         """Return a row's sample, with its labels by their own and dcgm-exporter's names."""
         cells = [cell.strip() for cell in cells]
         found: dict[str, str] = {}
-        said = "" if self._label_list is None else cells[self._label_list]
-        stated = _LABEL.findall(said) or [("", said)]
+        written = "" if self._label_list is None else cells[self._label_list]
+        stated = _LABEL.findall(written) or [("", written)]
         for name, value in (*((text, cells[at]) for at, text in self._labels), *stated):
             if value := value.strip():
                 found.setdefault(*_label(name, value))
@@ -93,17 +94,19 @@ def _label(name: str, value: str) -> tuple[str, str]:
     """Return a label with dcgm-exporter's name; a GPU by its number."""
     words = " ".join(words_of(name))
     ours = next((label for names, label in _OURS if words in names), name)
-    index = _GPU.fullmatch(value) if ours == "gpu" else None
-    return (ours, value) if index is None else (ours, str(int(index[1])))
+    index = gpu_index(value) if ours == "gpu" else None
+    return (ours, value if index is None else str(index))
 
 
 def _series(metric: str, labels: _Labels, unit: str | None) -> DcgmSeries | UnusedSeries:
     """Interpret a metric by its name, else by its words; `unit` is for words without one."""
 
     def meaning(name: str, own: Mapping[str, str]) -> DcgmSeries | UnusedSeries:
-        said = {**dict(labels), **own}
-        known = interpreted(name, said)
-        return known if isinstance(known, DcgmSeries) else _by_words(metric, said, unit) or known
+        all_labels = {**dict(labels), **own}
+        known = interpreted(name, all_labels)
+        if isinstance(known, DcgmSeries):
+            return known
+        return _by_words(metric, all_labels, unit) or known
 
     try:
         return interpret(named_line(metric), meaning)
@@ -112,11 +115,11 @@ def _series(metric: str, labels: _Labels, unit: str | None) -> DcgmSeries | Unus
 
 
 def _by_words(metric: str, labels: Mapping[str, str], unit: str | None) -> DcgmSeries | None:
-    said = heading_of(metric)
-    if said is None or said.is_bare:
+    heading = heading_of(metric)
+    if heading is None or heading.is_bare:
         return None
     index, node = labels.get("gpu", ""), labels.get("Hostname", "")
-    named = labels.get("UUID") or said.device or ("" if index.isdecimal() else index)
+    named = labels.get("UUID") or heading.device or ("" if index.isdecimal() else index)
     # Labels of an unknown kind keep GPUs apart that they may name.
     others = {value: None for value in labels.values() if value != labels.get("modelName")}
     others.pop(node, None)
@@ -126,11 +129,11 @@ def _by_words(metric: str, labels: Mapping[str, str], unit: str | None) -> DcgmS
     return DcgmSeries(
         metric=metric,
         device=named or by_index,
-        signal=said.signal,
-        factor=convert(said.unit or unit or said.signal.unit.value)[1],
+        signal=heading.signal,
+        factor=convert(heading.unit or unit or heading.signal.unit.value)[1],
         rank=0,
         holder=holder_of(labels),
-        facts=said.facts
+        facts=heading.facts
         or RecordingDeviceFacts(
             index=int(index) if index.isdecimal() else None, name=labels.get("modelName") or None
         ),
@@ -148,14 +151,10 @@ def _recognizes(head: Sequence[str]) -> bool:
 
 
 def _samples(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[int, _Sample]]:
-    line, headings = heading_line(text.head)
-    columns, delimiter = _SampleColumns(headings), delimiter_of(line)
-    for number, written in text.lines(notes):
-        cells = split_csv_line(written, delimiter)
-        if len(cells) != columns.count:
-            notes.skip(number, written)
-        elif written.strip() != line:
-            yield number, columns.sample(cells)
+    _, headings = heading_line(text.head)
+    columns = _SampleColumns(headings)
+    for number, cells in table_cells(text, notes):
+        yield number, columns.sample(cells)
 
 
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
@@ -195,7 +194,7 @@ def _units(text: TextFile) -> dict[str, str]:
             values.setdefault(each.metric, []).append(value)
     found: dict[str, str] = {}
     for metric, numbers in values.items():
-        said = heading_of(metric)
-        if said is not None and (unit := likely_unit(said.signal, numbers)) is not None:
+        heading = heading_of(metric)
+        if heading is not None and (unit := likely_unit(heading.signal, numbers)) is not None:
             found[metric] = unit
     return found

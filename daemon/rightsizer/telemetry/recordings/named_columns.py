@@ -2,8 +2,8 @@
 
 import contextlib
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -12,17 +12,19 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.recordings.heading_words import (
     DEVICES,
-    FOR_EXCEL,
     NAMES,
     NODES,
     UUIDS,
     Heading,
+    NumberedRow,
     field_names,
+    gpu_index,
     heading_line,
     is_series,
     likely_unit,
     place_of,
     read_headings,
+    table_cells,
     time_places,
     unread_headings,
     words_of,
@@ -33,8 +35,6 @@ from rightsizer.telemetry.recordings.table import CellColumn, CellTable
 from rightsizer.telemetry.recordings.text_file import (
     RecordingFormat,
     TextFile,
-    delimiter_of,
-    split_csv_line,
 )
 from rightsizer.telemetry.recordings.timestamps import EPOCH_UNITS, parse_epoch, parse_timestamp
 from rightsizer.telemetry.recordings.unnamed_devices import SampledRow, device_order
@@ -42,33 +42,29 @@ from rightsizer.telemetry.recordings.unnamed_devices import SampledRow, device_o
 _ADD_UNIT: Final = "add it to the heading, like util_pct or memory_used_mib"
 _REMEDY: Final = "where that is wrong, give a column map (--columns)"
 _REMEDY_OF_JSON: Final = "where that is wrong, write it as CSV (docs/recordings.md)"
-_INDEX: Final = re.compile(r"(?:gpu|cuda|card|device|nvidia)?[\s_:/#-]*(\d+)", re.IGNORECASE)
 _SAMPLED: Final = 10_000
 """Rows by which missing units are inferred."""
-
-NumberedRow = tuple[int, Sequence[str]]
-"""Line and cells."""
 
 
 def _of_named_devices(
     read: dict[int, Heading], headings: Sequence[str], notes: RecordingNotes
 ) -> dict[int, Heading]:
     """If some headings name their GPU, assign others to the only named one, else to none."""
-    devices = {said.device: said.facts for said in read.values() if said.device is not None}
-    unnamed = {at: said for at, said in read.items() if said.device is None}
+    devices = {each.device: each.facts for each in read.values() if each.device is not None}
+    unnamed = {at: each for at, each in read.items() if each.device is None}
     if not devices or not unnamed:
         return read
-    named = {at: said for at, said in read.items() if at not in unnamed}
+    named = {at: each for at, each in read.items() if at not in unnamed}
     if len(devices) > 1:
         left = ", ".join(f"'{headings[at]}'" for at in unnamed)
         notes.remark(f"which GPU {left} is of is not known, and it is left out")
         return named
     ((device, facts),) = devices.items()
-    known = {said.signal for said in named.values()}
+    known = {each.signal for each in named.values()}
     joined = {
-        at: said._replace(device=device, facts=facts)
-        for at, said in unnamed.items()
-        if said.signal not in known
+        at: each._replace(device=device, facts=facts)
+        for at, each in unnamed.items()
+        if each.signal not in known
     }
     return named | joined
 
@@ -80,33 +76,16 @@ def _recognizes(head: Sequence[str]) -> bool:
     if any(column_name(text) == "utilization.gpu" for text in headings):
         return False
     return any(
-        said.signal is Signal.GPU_BUSY or is_series(headings[at])
-        for at, said in read_headings(headings).items()
+        heading.signal is Signal.GPU_BUSY or is_series(headings[at])
+        for at, heading in read_headings(headings).items()
     )
 
 
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
     _, headings = heading_line(text.head)
-
-    def rows(notes: RecordingNotes) -> Iterator[NumberedRow]:
-        return _cells(text, notes)
-
-    layout = NamedLayout(headings, rows, text, notes)
-    for number, cells in rows(notes):
+    layout = NamedLayout(headings, partial(table_cells, text), text, notes)
+    for number, cells in table_cells(text, notes):
         yield from layout.rows(number, cells)
-
-
-def _cells(text: TextFile, notes: RecordingNotes) -> Iterator[NumberedRow]:
-    heading, headings = heading_line(text.head)
-    delimiter = delimiter_of(heading)
-    for number, line in text.lines(notes):
-        cells = split_csv_line(line, delimiter)
-        if line.startswith(FOR_EXCEL) or line.strip() == heading:
-            continue
-        if len(cells) == len(headings):
-            yield number, cells
-        else:
-            notes.skip(number, line)
 
 
 NAMED_CSV: Final = RecordingFormat("CSV with columns named for GPUs", _recognizes, _rows)
@@ -148,23 +127,23 @@ class NamedLayout:
         first_rows = [cells for _, cells in islice(rows(RecordingNotes(text.name)), _SAMPLED)]
         sample = _ColumnSample(first_rows, read, self._device_at)
         # The size of the whole memory never changes.
-        read = {at: said for at, said in read.items() if at in sample.varying or not said.is_bare}
-        for at, said in read.items():
-            heading, unit = headings[at], sample.unit_of(said)
+        read = {at: each for at, each in read.items() if at in sample.varying or not each.is_bare}
+        for at, heading in read.items():
+            title, unit = headings[at], sample.unit_of(heading)
             if unit is None:
-                ending = "_pct" if said.signal is Signal.GPU_BUSY else "_mib"
-                stated = ",".join([*headings[:at], f"{heading}{ending}", *headings[at + 1 :]])
+                ending = "_pct" if heading.signal is Signal.GPU_BUSY else "_mib"
+                stated = ",".join([*headings[:at], f"{title}{ending}", *headings[at + 1 :]])
                 notes.remark(
-                    f"the unit of '{heading}' is not known, it is left out; {_ADD_UNIT}"
+                    f"the unit of '{title}' is not known, it is left out; {_ADD_UNIT}"
                     + (f", or state it with --fields '{stated}'" if is_csv else "")
                 )
                 continue
-            if said.facts is not None and said.device is not None:
-                self._facts[said.device] = said.facts
-            if not is_series(heading):
-                texts.setdefault(said.signal, f"'{heading}' as {said.signal} in {unit}")
-            column = CellColumn(at, heading, said.signal, unit)
-            columns.setdefault(said.device, []).append(column)
+            if heading.facts is not None and heading.device is not None:
+                self._facts[heading.device] = heading.facts
+            if not is_series(title):
+                texts.setdefault(heading.signal, f"'{title}' as {heading.signal} in {unit}")
+            column = CellColumn(at, title, heading.signal, unit)
+            columns.setdefault(heading.device, []).append(column)
         if texts:
             remedy = _REMEDY if is_csv else _REMEDY_OF_JSON
             notes.remark(f"columns are read by their names: {', '.join(texts.values())}; {remedy}")
@@ -228,8 +207,8 @@ class NamedLayout:
         if self._device_at is None:
             return "" if self._order is None else self._order(time, None, line)
         cell = cells[self._device_at].strip()
-        found = _INDEX.fullmatch(cell)
-        return f"{BY_INDEX}{int(found[1])}" if found else cell
+        index = gpu_index(cell)
+        return cell if index is None else f"{BY_INDEX}{index}"
 
     def _learned(self, cells: Sequence[str], device: str) -> RecordingDeviceFacts:
         name = "" if self._name_at is None else cells[self._name_at].strip()
@@ -247,22 +226,22 @@ class _ColumnSample:
     def __init__(
         self, rows: Iterable[Sequence[str]], read: Mapping[int, Heading], device_at: int | None
     ) -> None:
-        self._values: dict[Signal, list[float]] = {said.signal: [] for said in read.values()}
+        self._values: dict[Signal, list[float]] = {each.signal: [] for each in read.values()}
         self.varying: set[int] = set()
         """Columns whose numbers change on one device."""
-        wanted = {at: said for at, said in read.items() if said.unit is None or said.is_bare}
+        wanted = {at: each for at, each in read.items() if each.unit is None or each.is_bare}
         last: dict[tuple[int, str], float] = {}
         for cells in rows if wanted else ():
-            for at, said in wanted.items():
+            for at, heading in wanted.items():
                 with contextlib.suppress(ValueError):
                     number = float(cells[at].strip().partition(" ")[0].replace(",", "."))
                     if not math.isfinite(number):
                         continue
-                    self._values[said.signal].append(number)
+                    self._values[heading.signal].append(number)
                     key = at, "" if device_at is None else cells[device_at]
                     if last.setdefault(key, number) != number:
                         self.varying.add(at)
 
-    def unit_of(self, said: Heading) -> str | None:
+    def unit_of(self, heading: Heading) -> str | None:
         """Return the unit of a column, or `None` if it is ambiguous."""
-        return said.unit or likely_unit(said.signal, self._values[said.signal])
+        return heading.unit or likely_unit(heading.signal, self._values[heading.signal])

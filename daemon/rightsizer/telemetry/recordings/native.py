@@ -200,7 +200,8 @@ class _NativeState:
             self._sections[name] = _decoded(name, section, self._signals)
 
     def snapshot(self, data: list[Any]) -> Snapshot:
-        said = self._sections
+        sections = self._sections
+        uuids, columns = sections["uuids"], sections["columns"]
         wall_step, step, *cells = data
         self._wall_time += wall_step
         self._time += step
@@ -208,10 +209,10 @@ class _NativeState:
             wall_time=self._wall_time,
             time=self._time,
             readings={
-                uuid: self._reading(uuid, columns, row)
-                for uuid, columns, row in zip(said["uuids"], said["columns"], cells, strict=True)
+                uuid: self._reading(uuid, own, row)
+                for uuid, own, row in zip(uuids, columns, cells, strict=True)
             },
-            **{name: said[name] for name in _KEPT},
+            **{name: sections[name] for name in _KEPT},
         )
 
     def _reading(self, uuid: str, columns: Any, row: list[Any]) -> Reading:

@@ -130,25 +130,25 @@ class _Report:
         self.begin_device()
 
 
-def _process(said: Mapping[str, str]) -> Process:
-    program = said.get("name") or said.get("process_name")
-    size = (said.get("used_gpu_memory") or said.get("used_memory") or "").removesuffix(" MiB")
+def _process(fields: Mapping[str, str]) -> Process:
+    program = fields.get("name") or fields.get("process_name")
+    size = (fields.get("used_gpu_memory") or fields.get("used_memory") or "").removesuffix(" MiB")
     return Process(
-        int(said["pid"]),
+        int(fields["pid"]),
         int(size) << 20 if size.isdecimal() else None,
-        PROCESS_KINDS.get(said.get("type", "C"), process_kind(program)),
+        PROCESS_KINDS.get(fields.get("type", "C"), process_kind(program)),
     )
 
 
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-    report, sections, said_by = _Report(0, text.name), [""], _said_by_text
+    report, sections, value_in = _Report(0, text.name), [""], _value_in_text
     for number, line in text.lines(notes):
         if _BEGINS.search(line):
             yield from report.rows(notes)
             report, sections = _Report(number, text.name), []
-            said_by = _said_by_xml if "<" in line else _said_by_text
+            value_in = _value_in_xml if "<" in line else _value_in_text
             continue
-        name, value = said_by(line.rstrip(), sections)
+        name, value = value_in(line.rstrip(), sections)
         if name == "gpu" and not value:
             yield from report.rows(notes)
             report.begin_device(found[0] if (found := _BUS_ID.search(line)) else "")
@@ -162,7 +162,7 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
     yield from report.rows(notes)
 
 
-def _said_by_xml(line: str, sections: list[str]) -> tuple[str, str]:
+def _value_in_xml(line: str, sections: list[str]) -> tuple[str, str]:
     """Return name and value of a line; updates the enclosing `sections`."""
     if (found := _XML.fullmatch(line)) is None:
         return "", ""
@@ -175,7 +175,7 @@ def _said_by_xml(line: str, sections: list[str]) -> tuple[str, str]:
     return name, value or ""
 
 
-def _said_by_text(line: str, sections: list[str]) -> tuple[str, str]:
+def _value_in_text(line: str, sections: list[str]) -> tuple[str, str]:
     """Return the same for a line whose indentation gives its sections."""
     if (found := _TEXT.fullmatch(line)) is None:
         return "", ""

@@ -40,15 +40,15 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
             runs = {found["run"] for found in map(_KEY.fullmatch, headings) if found}
             reader.has_several_runs = len(runs) > 1
             continue
-        for said in _said(line, headings, number, notes):
+        for record in _records(line, headings, number, notes):
             named = {
-                key: said[value]
+                key: record[value]
                 for name, value in _LONG
-                if isinstance(key := said.get(name), str) and value in said
+                if isinstance(key := record.get(name), str) and value in record
             }
-            if not (cells := reader.cells(named or said)):
+            if not (cells := reader.cells(named or record)):
                 continue  # Others are about the host, or the training itself.
-            time = _time(said, notes)
+            time = _time(record, notes)
             if time is None:
                 notes.count("line of GPU metrics without a time that can be read", number, line)
                 continue
@@ -71,7 +71,7 @@ def _names_metric(line: str) -> bool:
     return any(map(_KEY.fullmatch, split_csv_line(line)))
 
 
-def _said(
+def _records(
     line: str, headings: Sequence[str], number: int, notes: RecordingNotes
 ) -> Iterator[dict[str, Any]]:
     """Yield the metrics of a line of JSON, or of CSV under its headings."""
@@ -83,12 +83,12 @@ def _said(
             notes.skip(number, line)
         return
     try:
-        said = json.loads(line)
+        record = json.loads(line)
     except (ValueError, RecursionError):
         notes.count("damaged or torn JSON", number, line.strip())
         return
     # MLflow's REST API answers with a list of metrics, Comet's export is one.
-    found = said.get("metrics", [said]) if isinstance(said, dict) else said
+    found = record.get("metrics", [record]) if isinstance(record, dict) else record
     if not isinstance(found, list):
         return
     yield from (each for each in found if isinstance(each, dict))
@@ -105,14 +105,14 @@ SYSTEM_METRICS_JSON: Final = RecordingFormat(
 """`_timestamp` or `_runtime` in seconds, GPUs in the keys; null means not read."""
 
 
-def _time(said: Mapping[str, Any], notes: RecordingNotes) -> Nanoseconds | None:
+def _time(record: Mapping[str, Any], notes: RecordingNotes) -> Nanoseconds | None:
     names = (*_TIMES, *_RELATIVE_TIMES)
-    name = next((name for name in names if said.get(name) is not None), None)
+    name = next((name for name in names if record.get(name) is not None), None)
     try:
         if name in _RELATIVE_TIMES:
             notes.remark(f"has no '_timestamp': times are counted from 1970-01-01 on by '{name}'")
-            return round(float(said[name]) * NANOSECONDS_PER_SECOND)
-        return None if name is None else parse_timestamp(str(said[name]))
+            return round(float(record[name]) * NANOSECONDS_PER_SECOND)
+        return None if name is None else parse_timestamp(str(record[name]))
     except (ValueError, TypeError, OverflowError):
         return None
 
@@ -126,9 +126,9 @@ class _KeyReader:
         """Whether a chart was exported with the GPUs of several runs."""
         self._place = cache(self._taken_apart)
 
-    def cells(self, said: Mapping[str, Any]) -> dict[str, list[tuple[CellColumn, Any]]]:
+    def cells(self, record: Mapping[str, Any]) -> dict[str, list[tuple[CellColumn, Any]]]:
         found: dict[str, list[tuple[CellColumn, Any]]] = {}
-        for key, value in said.items():
+        for key, value in record.items():
             if (place := self._place(key)) is not None:
                 device, column = place
                 found.setdefault(device, []).append((column, value))

@@ -182,12 +182,12 @@ def read_clock_events(
     states: Mapping[int, str], values: dict[Signal, float], missing: dict[Signal, Missing]
 ) -> None:
     """Add the mask of clock event reasons, given 'Active' or 'Not Active' by its bits."""
-    said = {bit: state.strip().lower() for bit, state in states.items()}
-    if {"active", "not active"}.isdisjoint(said.values()):
-        reason = missing_cell(next(iter(said.values()), "")) or Missing.INVALID
+    by_bit = {bit: state.strip().lower() for bit, state in states.items()}
+    if {"active", "not active"}.isdisjoint(by_bit.values()):
+        reason = missing_cell(next(iter(by_bit.values()), "")) or Missing.INVALID
         missing[Signal.CLOCK_EVENT_REASONS] = reason
     else:
-        mask = sum(bit for bit, state in said.items() if state == "active")
+        mask = sum(bit for bit, state in by_bit.items() if state == "active")
         values[Signal.CLOCK_EVENT_REASONS] = float(mask)
 
 

@@ -30,7 +30,7 @@ class RecordingWriter:
         self._flushed: Nanoseconds | None = None
         self._wall_time: Nanoseconds = 0
         self._time: Nanoseconds = 0
-        self._said: dict[str, Any] = {}
+        self._written: dict[str, Any] = {}
         try:
             self._file = cast(IO[bytes], path.open("xb"))
         except FileExistsError:
@@ -49,8 +49,8 @@ class RecordingWriter:
     def write(self, snapshot: Snapshot) -> None:
         """Add a snapshot; raises `RecordingError` if the disk is full or gone."""
         for name, section in encode_sections(snapshot).items():
-            if name not in self._said or self._said[name] != section:
-                self._said[name] = section
+            if name not in self._written or self._written[name] != section:
+                self._written[name] = section
                 self._put({name: section})
         readings = (
             [reading.time - snapshot.time, *reading.values.values()]
