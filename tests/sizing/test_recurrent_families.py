@@ -51,14 +51,13 @@ def test_a_token_passes_its_published_part() -> None:
 
 
 def test_only_attention_keeps_keys_and_values() -> None:
-    """A window bounds those of RecurrentGemma."""
+    """By layers with attention, without a window."""
     for name in PUBLISHED_RECURRENT:
         known, model = PUBLISHED_RECURRENT[name], _model(name)
         cache = kv_cache(model, NumberFormat.BF16)
 
         assert (model.cached_layers, model.attending_layers) == (known.cached, known.cached), name
-        assert cache.bytes_per_token + cache.windowed_bytes_per_token == known.token_bytes, name
-        assert (cache.windowed_bytes_per_token > 0) == name.startswith("recurrentgemma"), name
+        assert cache.bytes_per_token == known.token_bytes, name
 
 
 def test_a_state_is_the_same_for_any_length() -> None:
@@ -151,8 +150,6 @@ def test_shared_blocks_are_kept_once_and_passed_as_often_as_they_come() -> None:
         ("Nemotron-H-8B", "n_groups"),
         ("Nemotron-H-8B", "num_hidden_layers"),
         ("Falcon-H1-7B", "mamba_d_head"),
-        ("recurrentgemma-2b", "_block_types"),
-        ("recurrentgemma-2b", "lru_width"),
         ("LFM2-1.2B", "block_auto_adjust_ff_dim"),
         ("LFM2-1.2B", "conv_L_cache"),
         ("Zamba2-1.2B", "hybrid_layer_ids"),
@@ -204,8 +201,6 @@ def test_a_key_that_is_missing_has_the_default_of_its_class(name: str, key: str)
         ("Codestral-Mamba-7B", {"expand": 3}, "num_heads: 128 heads of 64 are not 12288"),
         ("Falcon-H1-7B", {"mamba_d_ssm": None}, "mamba_d_head: 24 heads of 128 are not 6144"),
         ("granite-4.0-h-micro", {"layer_types": ["mamba"] * 39}, "layer_types: tells of 39"),
-        ("recurrentgemma-2b", {"lru_width": 2561}, "lru_width: 2561 does not divide"),
-        ("recurrentgemma-2b", {"intermediate_size": 1}, "intermediate_size: 1 has no half"),
         ("mamba-2.8b", {"num_hidden_layers": 10**6}, "more than any model has"),
     ],
 )
@@ -249,7 +244,6 @@ def test_a_state_may_be_kept_in_32_bits(kept: str | None, ratio: int) -> None:
         ("Falcon-H1-7B", "projectors_bias", 44 * 3072),
         ("Falcon-H1-7B", "mamba_rms_norm", 44 * 3072),
         ("granite-4.0-h-micro", "attention_bias", 4 * (2 * 2048 + 2 * 512)),
-        ("recurrentgemma-2b", "attention_bias", 8 * (2560 + 2 * 256)),
         ("LFM2-1.2B", "conv_bias", 10 * 5 * 2048),
     ],
 )

@@ -9,7 +9,6 @@ from recurrent_configurations import (
     lfm2,
     mamba,
     nemotron,
-    recurrent_gemma,
     zamba,
 )
 
@@ -228,23 +227,6 @@ _ROWS: Final = {
         72,
         72 * 2 * 4 * 128 * 2,
         72 * (4096 * 256 + 3 * (4096 + 2 * 2 * 256)) * 2,
-    ),
-    # RecurrentGemma (arXiv:2404.07839): 2.68B and 8.58B by their safetensors; states in 32 bits.
-    "recurrentgemma-2b": (
-        recurrent_gemma(2560, 15360, 26, 10),
-        2_682_862_080,
-        0,
-        8,
-        8 * 2 * 256 * 2,
-        18 * 2560 * (2 + 3) * 2,
-    ),
-    "recurrentgemma-9b": (
-        recurrent_gemma(4096, 24576, 38, 16),
-        8.58e9,
-        0,
-        12,
-        12 * 2 * 256 * 2,
-        26 * 4096 * (2 + 3) * 2,
     ),
     # LFM 2: the safetensors of LiquidAI/LFM2-*; the card of 8B-A1B tells 8.3B of which 1.5B.
     "LFM2-350M": (lfm2(1024, 6656, 16), 354_483_968, 0, 6, 6 * 2 * 8 * 64 * 2, 10 * 2 * 1024 * 2),

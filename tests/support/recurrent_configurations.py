@@ -2,7 +2,7 @@
 
 from typing import Any
 
-__all__ = ["falcon", "granite", "jamba", "lfm2", "mamba", "nemotron", "recurrent_gemma", "zamba"]
+__all__ = ["falcon", "granite", "jamba", "lfm2", "mamba", "nemotron", "zamba"]
 
 
 def mamba(hidden: int, layers: int) -> dict[str, Any]:
@@ -108,24 +108,6 @@ def falcon(sizes: tuple[int, int, int], heads: tuple[int, int, int], **more: Any
         "mamba_rms_norm": False,
         "tie_word_embeddings": False,
         **more,
-    }
-
-
-def recurrent_gemma(hidden: int, ffn: int, layers: int, heads: int) -> dict[str, Any]:
-    """RecurrentGemma: one layer in three attends."""
-    return {
-        "model_type": "recurrent_gemma",
-        "_block_types": ["recurrent", "recurrent", "attention"],
-        "hidden_size": hidden,
-        "intermediate_size": ffn,
-        "num_hidden_layers": layers,
-        "num_attention_heads": heads,
-        "num_key_value_heads": 1,
-        "head_dim": 256,
-        "lru_width": hidden,
-        "conv1d_width": 4,
-        "attention_window_size": 2048,
-        "vocab_size": 256000,
     }
 
 

@@ -20,8 +20,6 @@ _MOST: Final = 10_000
 Kinds = tuple[str, ...]
 _AUTOMATIC: Final = (None, "auto")
 _RANK_RATIO: Final = 16
-FLOAT32_WORDS: Final = 2
-"""A 32-bit number takes the space of two 16-bit ones."""
 
 
 def layer_count(config: Configuration) -> int:
@@ -48,12 +46,10 @@ def layer_pattern(
     return check_layer_count(naming_key(config), kinds, layers)
 
 
-def named_layers(
-    config: Configuration, allowed: Sequence[str], keys: Sequence[str] = _NAMED_BY
-) -> Kinds | None:
+def named_layers(config: Configuration, allowed: Sequence[str]) -> Kinds | None:
     """Return the kind of each layer if the configuration names them, else `None`."""
     found: dict[str, Kinds] = {}
-    for key in keys:
+    for key in _NAMED_BY:
         value = config.values.get(key)
         if value is None:
             continue
@@ -262,12 +258,9 @@ def with_layer_kinds(
     if shape.attention_bias:
         total += attending * shape.hidden  # Of attention's output.
     attention = attending * attention_parameters(shape) if attending else 0.0
-    is_windowed = shape.sliding_window is not None and attending > 0
     return replace(
         shape,
         parameters=total + attention + feed_forwards + beside,
-        sliding_window=shape.sliding_window if is_windowed else None,
-        windowed_layers=attending if is_windowed else None,
         cached_layers=attending,
         state_elements=float(recurrent * mixer.state_elements),
         layer_kinds=present,

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import cycle, islice
 from typing import Final
 
 from rightsizer.planner.models import hybrid
 from rightsizer.planner.models.configuration import ConfigReader, Configuration, wrong
-from rightsizer.planner.models.hybrid import ATTENTION, FLOAT32_WORDS, RECURRENT, Mixer
+from rightsizer.planner.models.hybrid import ATTENTION, RECURRENT, Mixer
 from rightsizer.sizing.models import LayerKind, Transformer
 from rightsizer.sizing.parameters import attention_parameters
 
@@ -28,15 +27,14 @@ _PATTERN: Final = "hybrid_override_pattern"
 _LETTERS: Final = {"M": RECURRENT, "*": ATTENTION, "-": _FEED_FORWARD, "E": _EXPERTS}
 _USUAL: Final = (RECURRENT, _EXPERTS, ATTENTION, _FEED_FORWARD)
 _NEMOTRON: Final = ("mamba_num_heads", "n_groups", "ssm_state_size", "conv_kernel")
-_SCALES: Final = {"float32": FLOAT32_WORDS, "bfloat16": 1, "float16": 1, "auto": 1}
+_SCALES: Final = {"float32": 2, "bfloat16": 1, "float16": 1, "auto": 1}
+"""16-bit numbers per element of a state."""
 _STATE_FORMAT: Final = "mamba_ssm_cache_dtype"
 _ZAMBA: Final = ("n_mamba_heads", "mamba_ngroups", "mamba_d_state", "mamba_d_conv")
 _ZAMBA_HYBRIDS: Final = (6, 12, 18, 24, 30, 36, 42, 47, 51)
 """Layers after a shared block, if the configuration does not state them."""
 _DOUBLE: Final = 2
 """Attention receives the embedding beside the previous layer's output."""
-_REPEATED: Final = (RECURRENT, RECURRENT, ATTENTION)
-_TYPES: Final = ("block_types", "_block_types")
 
 
 def read_mamba(config: Configuration, name: str) -> Transformer:
@@ -308,37 +306,6 @@ def _lfm2_width(config: Configuration) -> int:
     return -(-scaled // whole) * whole
 
 
-def read_recurrent_gemma(config: Configuration, name: str) -> Transformer:
-    """The pattern of a few layers repeats."""
-    layers, stated = hybrid.layer_count(config), config.needed("intermediate_size")
-    repeated = hybrid.named_layers(config, (ATTENTION, RECURRENT), _TYPES) or _REPEATED
-    attending = tuple(islice(cycle(repeated), layers)).count(ATTENTION)
-    ffn = stated // 2  # Of both matrices into it together.
-    if not ffn:
-        raise wrong("intermediate_size", f"{stated} has no half", "")
-    has_bias, window = config.is_set("attention_bias"), config.needed("attention_window_size")
-    parts = {"attention_bias": has_bias, "sliding_window": window, "ffn": ffn}
-    shape = hybrid.attention_shape(config, name, layers, is_tied=True, **parts)
-    one = hybrid.feed_forward(shape.hidden, ffn, has_bias=True)
-    # The output of attention always has a bias.
-    beside = 0 if has_bias else attending * shape.hidden
-    mixer = _linear_recurrence(config, shape)
-    return hybrid.alternating_layers(shape, attending, mixer, layers * one, beside)
-
-
-def _linear_recurrence(config: Configuration, shape: Transformer) -> Mixer:
-    """Real-gated linear recurrent unit (arXiv:2402.19427, section 2.4) in 32 bits."""
-    width = config.whole("lru_width") or shape.hidden
-    heads, reach = shape.heads, config.needed("conv1d_width")
-    if width % heads:
-        raise wrong("lru_width", f"{width} does not divide by {heads} num_attention_heads")
-    branches = 3 * shape.hidden * width + 2 * width + shape.hidden
-    convolution = width * (reach + 1)
-    gates = 2 * (width * (width // heads) + width) + width
-    state = FLOAT32_WORDS * width + width * (reach - 1)
-    return Mixer(branches + convolution + gates, state, inputs=4 * width, width=width)
-
-
 READERS: Final[Mapping[str, ConfigReader]] = {
     "bamba": read_bamba,
     "falcon_h1": read_falcon_h1,
@@ -349,7 +316,6 @@ READERS: Final[Mapping[str, ConfigReader]] = {
     "lfm2_moe": read_lfm2_mixture,
     "mamba2": read_mamba2,
     "nemotron_h": read_nemotron_h,
-    "recurrent_gemma": read_recurrent_gemma,
     "zamba2": read_zamba2,
 }
 """Each follows its transformers class; tests compare them with published counts."""
