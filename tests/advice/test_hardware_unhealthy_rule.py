@@ -1,6 +1,9 @@
 """The rule for faulty hardware."""
 
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -156,3 +159,15 @@ def test_an_instance_is_as_healthy_as_its_parent() -> None:
 def test_a_history_knows_nothing_of_the_hardware() -> None:
     """Without a node there is no verdict."""
     assert RULE.judge(working()).reasons == (Reason.UNSUPPORTED_TELEMETRY,)
+
+
+def test_faults_are_found_after_the_package_was_replaced() -> None:
+    """Texts are read with the program, since an upgrade moves its files under a running agent."""
+    script = Path(__file__).parents[1] / "support" / "judged_after_upgrade.py"
+    done = subprocess.run(
+        [sys.executable, script], check=False, capture_output=True, text=True, timeout=60
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("high")
+    assert "--gpu-reset -i GPU-0" in done.stdout

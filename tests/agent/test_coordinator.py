@@ -2,13 +2,14 @@
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 import pytest
 from structlog.testing import capture_logs
 
 from readings import EPOCH, SECOND, snapshot
-from rightsizer.agent.coordinator import Coordinator
+from rightsizer.agent.coordinator import Coordinator, InstalledPackage
 from rightsizer.io.clock import FastClock
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import Nanoseconds
@@ -146,3 +147,32 @@ def test_a_stop_ends_it_before_the_next_tick() -> None:
     coordinator.run(stop)
 
     assert source.reads == 2
+
+
+def test_an_upgrade_under_the_running_agent_is_logged_once(tmp_path: Path) -> None:
+    """What is loaded later is of another version; the line says to restart."""
+    file = tmp_path / "__init__.py"
+    file.write_text("one", "utf-8")
+    package = InstalledPackage(file)
+    with capture_logs() as logs:
+        package.check()
+        assert not logs
+        (tmp_path / "new").write_text("two", "utf-8")
+        (tmp_path / "new").replace(file)
+        package.check()
+        package.check()
+
+    assert [entry["event"] for entry in logs] == ["package_replaced"]
+    assert "restart the agent" in logs[0]["remedy"]
+
+
+def test_a_package_that_was_removed_is_logged_too(tmp_path: Path) -> None:
+    """An agent whose files are gone goes on, and says so."""
+    file = tmp_path / "__init__.py"
+    file.write_text("one", "utf-8")
+    package = InstalledPackage(file)
+    file.unlink()
+    with capture_logs() as logs:
+        package.check()
+
+    assert [entry["event"] for entry in logs] == ["package_replaced"]

@@ -2,7 +2,6 @@
 
 import tomllib
 from collections.abc import Sequence
-from functools import cache
 from importlib import resources
 from typing import Any, Final
 
@@ -15,10 +14,15 @@ from rightsizer.owners.owner import NumaHome, shell
 from rightsizer.owners.registry import owner_of, schedulers_of
 
 
-@cache
 def read_table(file: str) -> dict[str, dict[str, Any]]:
-    """Read a table of texts in this folder, by name."""
+    """Read a table of texts in this folder, by name, as a module is imported.
+
+    Later an upgrade may have replaced it.
+    """
     return tomllib.loads((resources.files(__package__) / file).read_text("utf-8"))
+
+
+_INSTRUCTIONS: Final = read_table("instructions.toml")
 
 
 def instruction(name: str, uuid: str = "") -> Instruction:
@@ -27,7 +31,7 @@ def instruction(name: str, uuid: str = "") -> Instruction:
     Raises:
         KeyError: no such instruction.
     """
-    row = read_table("instructions.toml")[name]
+    row = _INSTRUCTIONS[name]
     return Instruction(**row | {"text": row["text"].replace("{uuid}", nvidia_smi_id(uuid))})
 
 

@@ -18,7 +18,12 @@ from rightsizer.advice.service import (
     configured_rules,
 )
 from rightsizer.advice.storage import Storage
-from rightsizer.agent.coordinator import Coordinator, Heartbeat, driver_metrics
+from rightsizer.agent.coordinator import (
+    Coordinator,
+    Heartbeat,
+    InstalledPackage,
+    driver_metrics,
+)
 from rightsizer.agent.features import FeatureContext, Features
 from rightsizer.agent.history_writer import HistoryWriter
 from rightsizer.agent.local_api import flush_route, report_route
@@ -106,6 +111,7 @@ class Agent:
         self._exposition = self._new_exposition()
         self.server = self._server(access, local_routes)
         self._source_log, self._heartbeat = SourceLog(self._log), Heartbeat(self._notifier, clock)
+        self._package = InstalledPackage()
         self._parts = self._closing()
 
     def _notifications(self) -> NotificationService:
@@ -313,6 +319,7 @@ class Agent:
         self._source_log.log(snapshot)
         if self._heartbeat.notify(report):
             self.jobs.supervise()
+            self._package.check()
 
     def _agent_report(self, snapshot: Snapshot) -> AgentReport:
         return AgentReport(

@@ -3,8 +3,10 @@
 import threading
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
+import rightsizer
 from rightsizer.io.clock import Clock
 from rightsizer.io.log import logger
 from rightsizer.io.systemd import Notifier
@@ -41,6 +43,32 @@ class Heartbeat:
         self._notifier.status(f"Devices sampled: {len(report.devices)}; open advice: {open_advice}")
         self._status_due = now + _STATUS_EVERY
         return True
+
+
+class InstalledPackage:
+    """Files of this program, which an upgrade may replace while the agent runs."""
+
+    def __init__(self, file: Path = Path(rightsizer.__file__)) -> None:
+        """Remember the installed `file`, which every upgrade writes again."""
+        self._file = file
+        self._loaded = self._installed()
+
+    def check(self) -> None:
+        """Log once that other files are there: parts that are loaded later may not fit."""
+        if (installed := self._installed()) != self._loaded:
+            self._loaded = installed
+            logger("agent").warning(
+                "package_replaced",
+                remedy="restart the agent: it still runs the former version, and the page or "
+                "features that it loads from now on may fail",
+            )
+
+    def _installed(self) -> tuple[int, int] | None:
+        try:
+            found = self._file.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns
 
 
 def driver_metrics(snapshot: Snapshot) -> dict[str, float]:

@@ -3,7 +3,6 @@
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any, ClassVar, Final, Protocol
 
 from rightsizer.io.yaml import load_beside
@@ -99,10 +98,7 @@ def manifest(title: str, text: str) -> Instructions:
     return (Instruction(title, text, "yaml"),)
 
 
-@cache
-def _texts() -> Mapping[str, Any]:
-    found: Mapping[str, Any] = load_beside(__file__, "instructions.yaml")
-    return found
+_TEXTS: Final[Mapping[str, Any]] = load_beside(__file__, "instructions.yaml")
 
 
 class Owner:
@@ -183,7 +179,7 @@ class Owner:
         self, what: str, variant: str = "", workload: Workload | None = None, **facts: object
     ) -> Instructions:
         """Instructions of a key, or of its variant."""
-        own, default = _texts().get(self.texts, {}), _texts()["default"]
+        own, default = _TEXTS.get(self.texts, {}), _TEXTS["default"]
         found = own.get(f"{what} {variant}") or own.get(what) or default.get(what, ())
         if workload is not None:
             facts |= self._facts_of(workload)

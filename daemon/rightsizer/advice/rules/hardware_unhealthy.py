@@ -78,6 +78,9 @@ class HardwareFault:
     evidence: Mapping[str, object] = field(default_factory=dict, hash=False)
 
 
+_FAULTS: Final = read_table("hardware_faults.toml")
+
+
 def _fault(
     name: str,
     evidence: Mapping[str, object],
@@ -87,7 +90,7 @@ def _fault(
     **words: object,
 ) -> HardwareFault:
     """Fault by name from `hardware_faults.toml`, its texts filled with evidence and words."""
-    row = read_table("hardware_faults.toml")[name]
+    row = _FAULTS[name]
     return HardwareFault(
         row["what"].format(**evidence, **words),
         row["means"].format(**evidence, **words),
