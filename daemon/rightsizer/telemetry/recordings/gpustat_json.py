@@ -12,7 +12,7 @@ from rightsizer.telemetry.recordings.row import (
     RecordingDeviceFacts,
     RecordingNotes,
     RecordingRow,
-    process_kind,
+    recorded_process,
 )
 from rightsizer.telemetry.recordings.table import CellColumn, read_cells
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile, json_objects
@@ -75,12 +75,10 @@ def _processes(listed: Any) -> tuple[Process, ...] | None:
         return None
     found = (each for each in listed if isinstance(each, dict) and isinstance(each.get("pid"), int))
     return tuple(
-        Process(
-            each["pid"], _bytes(each.get("gpu_memory_usage")), process_kind(each.get("command"))
+        recorded_process(
+            str(each["pid"]),
+            str(each.get("gpu_memory_usage")),
+            program=str(each.get("command") or ""),
         )
         for each in found
     )
-
-
-def _bytes(mib: Any) -> int | None:
-    return mib << 20 if isinstance(mib, int) and mib >= 0 else None

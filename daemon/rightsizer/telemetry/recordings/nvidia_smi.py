@@ -7,7 +7,6 @@ from typing import Final, TypeAlias
 
 from rightsizer.model.device import BY_INDEX
 from rightsizer.model.errors import RecordingError
-from rightsizer.model.reading import Process
 from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.recordings.nvidia_smi_columns import (
     FACTS,
@@ -23,7 +22,7 @@ from rightsizer.telemetry.recordings.row import (
     RecordingNotes,
     RecordingRow,
     mig_profile,
-    process_kind,
+    recorded_process,
 )
 from rightsizer.telemetry.recordings.table import (
     CellColumn,
@@ -124,10 +123,12 @@ def _process_rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRo
         except ValueError:
             notes.count("unreadable timestamp", number, cell["timestamp"])
             continue
-        size = _number(cell.get("used_gpu_memory") or cell.get("used_memory"))
-        kind = process_kind(cell.get("process_name") or cell.get("name"))
-        used = None if size is None else round(size * _MIB)
-        yield from rows.add(time, device, Process(int(cell["pid"]), used, kind))
+        process = recorded_process(
+            cell["pid"],
+            cell.get("used_gpu_memory") or cell.get("used_memory") or "",
+            program=cell.get("process_name") or cell.get("name") or "",
+        )
+        yield from rows.add(time, device, process)
     yield from rows.finish()
 
 

@@ -10,12 +10,11 @@ from rightsizer.model.reading import Process
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.telemetry.recordings.nvidia_smi_columns import signal_columns
 from rightsizer.telemetry.recordings.row import (
-    PROCESS_KINDS,
     ProcessRowBuilder,
     RecordingDeviceFacts,
     RecordingNotes,
     RecordingRow,
-    process_kind,
+    recorded_process,
 )
 from rightsizer.telemetry.recordings.table import CellColumn, CellTable, untorn
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
@@ -74,15 +73,16 @@ NVIDIA_SMI_DMON: Final = RecordingFormat(
 
 def _process(named: dict[str, str], rows: ProcessRowBuilder) -> Process | None:
     """Parse the process of a `pmon` line, in which a dash means unused."""
-    share, memory = named.get("sm", ""), named.get("fb", "")
+    share = named.get("sm", "")
     rows.tells_shares = rows.tells_shares or share.isdecimal()
     if not named["pid"].isdecimal():
         return None
-    return Process(
-        int(named["pid"]),
-        int(memory) << 20 if memory.isdecimal() else None,
-        PROCESS_KINDS.get(named.get("type", "C"), process_kind(named.get("command"))),
-        int(share) / 100 if share.isdecimal() else None,
+    return recorded_process(
+        named["pid"],
+        named.get("fb", ""),
+        letters=named.get("type", ""),
+        program=named.get("command", ""),
+        gpu_busy=int(share) / 100 if share.isdecimal() else None,
     )
 
 

@@ -9,11 +9,10 @@ from rightsizer.model.reading import Process
 from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.recordings.nvidia_smi_columns import signal_columns
 from rightsizer.telemetry.recordings.row import (
-    PROCESS_KINDS,
     RecordingDeviceFacts,
     RecordingNotes,
     RecordingRow,
-    process_kind,
+    recorded_process,
 )
 from rightsizer.telemetry.recordings.table import (
     CellColumn,
@@ -131,12 +130,11 @@ class _Report:
 
 
 def _process(fields: Mapping[str, str]) -> Process:
-    program = fields.get("name") or fields.get("process_name")
-    size = (fields.get("used_gpu_memory") or fields.get("used_memory") or "").removesuffix(" MiB")
-    return Process(
-        int(fields["pid"]),
-        int(size) << 20 if size.isdecimal() else None,
-        PROCESS_KINDS.get(fields.get("type", "C"), process_kind(program)),
+    return recorded_process(
+        fields["pid"],
+        fields.get("used_gpu_memory") or fields.get("used_memory") or "",
+        letters=fields.get("type", ""),
+        program=fields.get("name") or fields.get("process_name") or "",
     )
 
 

@@ -9,11 +9,10 @@ from rightsizer.model.reading import Process
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.recordings.row import (
-    PROCESS_KINDS,
     RecordingDeviceFacts,
     RecordingNotes,
     RecordingRow,
-    process_kind,
+    recorded_process,
 )
 from rightsizer.telemetry.recordings.table import CellColumn, read_cells
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
@@ -84,10 +83,10 @@ class _Table:
                 ),
             )
         elif found := _PROCESS.match(line):
-            kind = PROCESS_KINDS.get(found["kind"], process_kind(found["name"]))
-            size = int(found["size"]) << 20 if found["size"].isdecimal() else None
-            held = self._processes.setdefault(f"{BY_INDEX}{int(found['index'])}", [])
-            held.append(Process(int(found["pid"]), size, kind))
+            process = recorded_process(
+                found["pid"], found["size"], letters=found["kind"], program=found["name"]
+            )
+            self._processes.setdefault(f"{BY_INDEX}{int(found['index'])}", []).append(process)
         elif line.startswith(_INSTANCES):
             self._notes.remark(_DIVIDED)
 

@@ -55,7 +55,7 @@ class RecordingRow(NamedTuple):
     processes: tuple[Process, ...] | None = None
 
 
-PROCESS_KINDS: Final = {
+_KIND_BY_LETTERS: Final = {
     "G": ProcessKind.GRAPHICS,
     "C+G": ProcessKind.GRAPHICS,
     **dict.fromkeys(("M", "M+C"), ProcessKind.MPS),
@@ -63,10 +63,24 @@ PROCESS_KINDS: Final = {
 """By nvidia-smi's letters; desktop programs are of both kinds."""
 
 
-def process_kind(program: object) -> ProcessKind:
-    """Return how a process uses a GPU, by the name of its program."""
-    name = str(program or "").rpartition("/")[2].split(" ")[0]
-    return ProcessKind.GRAPHICS if name.lower() in _SERVERS else ProcessKind.COMPUTE
+def recorded_process(
+    pid: str,
+    mebibytes: str = "",
+    *,
+    letters: str = "",
+    program: str = "",
+    gpu_busy: float | None = None,
+) -> Process:
+    """Return a process as logs write it; its kind by nvidia-smi's letters, else its program."""
+    name = program.rpartition("/")[2].split(" ")[0]
+    by_name = ProcessKind.GRAPHICS if name.lower() in _SERVERS else ProcessKind.COMPUTE
+    size = mebibytes.removesuffix("MiB").strip()
+    return Process(
+        int(pid),
+        int(size) << 20 if size.isdecimal() else None,
+        _KIND_BY_LETTERS.get(letters, by_name),
+        gpu_busy,
+    )
 
 
 class ProcessRowBuilder:

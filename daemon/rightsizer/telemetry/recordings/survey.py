@@ -13,14 +13,9 @@ from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.reading import Missing, Process, ProcessKind
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.telemetry.recordings.node_check import RepeatedTimes, of_one_node, other_names
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingRow
-from rightsizer.telemetry.recordings.row_file import (
-    RepeatedTimes,
-    RowFile,
-    merge_rows,
-    of_one_node,
-    other_names,
-)
+from rightsizer.telemetry.recordings.row_file import RowFile, merge_rows
 from rightsizer.telemetry.recordings.text_file import Progress, show_read
 from rightsizer.telemetry.recordings.timestamps import CLOCKS_SET
 

@@ -13,7 +13,6 @@ from rightsizer.telemetry.profiles.nsight_compute.launch import (
     DEVICE_NAME,
     DURATION,
     MULTIPROCESSORS,
-    ComputePages,
     KernelLaunch,
     LaunchMetric,
     ProfilerRule,
@@ -22,8 +21,8 @@ from rightsizer.telemetry.profiles.nsight_compute.launch import (
     is_wanted,
     measured,
     stalls,
-    table_of,
 )
+from rightsizer.telemetry.profiles.nsight_compute.pages import ComputePages, table_of
 from rightsizer.telemetry.profiles.printed_text import seconds_in
 from rightsizer.telemetry.profiles.reader import Head, ProfileReader, beginning_of
 from rightsizer.telemetry.profiles.tables import KernelTable, short_name
