@@ -93,13 +93,13 @@ def scan_folder(folder: Path, files_maximum: int) -> tuple[list[DroppedFile], in
     return found[-files_maximum:], max(0, len(found) - files_maximum)
 
 
-def open_dropped(folder: Path, landed: DroppedFile) -> int:
+def open_dropped(folder: Path, dropped: DroppedFile) -> int:
     """Open a scanned file for reading, checked to be the same file.
 
     Raises:
         ProfileError: it was replaced, or cannot be opened.
     """
-    parts = landed.path.split("/")
+    parts = dropped.path.split("/")
     try:
         place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -113,12 +113,12 @@ def open_dropped(folder: Path, landed: DroppedFile) -> int:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise ProfileError(
-            f"{landed.name}: cannot be opened: {reason}; let the agent's user read it"
+            f"{dropped.name}: cannot be opened: {reason}; let the agent's user read it"
         ) from None
     status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode) or (status.st_dev, status.st_ino) != landed.number:
+    if not stat.S_ISREG(status.st_mode) or (status.st_dev, status.st_ino) != dropped.number:
         os.close(descriptor)
-        raise ProfileError(f"{landed.name}: became another file meanwhile; leave it as it is")
+        raise ProfileError(f"{dropped.name}: became another file meanwhile; leave it as it is")
     return descriptor
 
 
@@ -188,7 +188,7 @@ class DropFolderWatcher:
     ) -> None:
         self._settings, self._limits = settings, limits
         self._repository, self._take_profiles = repository, take
-        self._read_with = read
+        self._reader = read
         self._before: Mapping[str, tuple[object, ...]] = {}
         self._stop = threading.Event()
         self._trouble: str | None = None
@@ -254,14 +254,14 @@ class DropFolderWatcher:
         profiles: list[Profile] = []
         read: list[ReadFile] = []
         for each in group:
-            if (outcome := self._one(each)) is None:
+            if (outcome := self._read(each)) is None:
                 return  # The agent ends; nothing of this group is remembered.
             if isinstance(outcome, Profile):
                 profiles.append(with_origin(outcome, asked_for.get(each.top, ())))
-                read.append(_noted(each))
+                read.append(_entry_of(each))
             else:
                 self._log.warning("profile_not_read", file=each.path, reason=outcome)
-                self._repository.put_files([_noted(each, outcome)])
+                self._repository.put_files([_entry_of(each, outcome)])
         if not profiles:
             return
         names = ",".join(each.path for each in read)
@@ -277,27 +277,27 @@ class DropFolderWatcher:
         self._repository.put_files(read)
         self._log.info("profiles_read", files=names, profiles=len(profiles))
 
-    def _one(self, landed: DroppedFile) -> Profile | str | None:
+    def _read(self, dropped: DroppedFile) -> Profile | str | None:
         """Return the profile, or why there is none; `None` if the agent stops."""
         # Imported on use: process handling is not needed before a file arrives.
         from rightsizer.profiler.capture.isolated_reader import ReadInterrupted, read_isolated  # noqa: PLC0415
 
-        if landed.refusal is not None:
-            return f"{landed.name}: {landed.refusal}"
-        read = self._read_with or read_isolated
+        if dropped.refusal is not None:
+            return f"{dropped.name}: {dropped.refusal}"
+        read = self._reader or read_isolated
         try:
-            descriptor = open_dropped(self.folder, landed)
+            descriptor = open_dropped(self.folder, dropped)
             try:
-                return read(descriptor, landed.name, self._limits(), self._settings, self._stop)
+                return read(descriptor, dropped.name, self._limits(), self._settings, self._stop)
             finally:
                 os.close(descriptor)
         except ProfileError as error:
             return str(error)
         except OSError as error:
-            return f"{landed.name}: cannot be read: {error}; let the agent start processes"
+            return f"{dropped.name}: cannot be read: {error}; let the agent start processes"
         except ReadInterrupted:
             return None
 
 
-def _noted(landed: DroppedFile, fault: str = "") -> ReadFile:
-    return ReadFile(landed.path, landed.size_bytes, landed.modified, fault)
+def _entry_of(dropped: DroppedFile, fault: str = "") -> ReadFile:
+    return ReadFile(dropped.path, dropped.size_bytes, dropped.modified, fault)

@@ -90,18 +90,18 @@ def read_isolated(
             start_new_session=True,
         ) as process:
             try:
-                data = _asked(process, encode(task).encode(), settings.read_timeout, stop)
+                data = _output_of(process, encode(task).encode(), settings.read_timeout, stop)
                 if data is None:
-                    _end(process)
+                    _kill(process)
                 status = process.wait(_END_SECONDS)
             except subprocess.TimeoutExpired:
                 status = None  # It closed its output, but has not exited.
             finally:
-                _end(process)
-    return _understood(data, status, name, settings)
+                _kill(process)
+    return _profile_in(data, status, name, settings)
 
 
-def _asked(
+def _output_of(
     process: "subprocess.Popen[bytes]", task: bytes, timeout_seconds: float, stop: threading.Event
 ) -> bytes | None:
     """Return the process's output, or `None` if it is too late or too large."""
@@ -123,13 +123,13 @@ def _asked(
     return None
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
+def _kill(process: "subprocess.Popen[bytes]") -> None:
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def _understood(
+def _profile_in(
     data: bytes | None, status: int | None, name: str, settings: DropFolderSettings
 ) -> Profile:
     if data is None or status is None or status == -signal.SIGXCPU:

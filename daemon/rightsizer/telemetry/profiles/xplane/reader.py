@@ -4,7 +4,7 @@ import os
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final, cast
@@ -56,6 +56,8 @@ _ALWAYS: Final = frozenset({"correlation_id", "step_num"})
 """Stats that make any event of the host worth decoding."""
 _OPERATION: Final = frozenset({"hlo_op"})
 """Statistics of XLA operations on a CPU."""
+_NOTHING: Final = rb"(?!)"
+"""Matches nothing."""
 _PIECE_BYTES: Final = 1 << 20
 _BEGINNING: Final = re.compile(
     # A plane, its length, optional id, and its name with length.
@@ -153,15 +155,14 @@ class SpaceReader:
         self.planes["host"] += 1
         self._hosts.append(plane)
         wanted = plane.stat_ids(HOST_STATS)
-        keys = [re.escape(key_bytes(key)) for key in plane.stat_ids(_ALWAYS)]
-        marked = re.compile(b"|".join(keys)).search if keys else None
+        is_marked = _marked_with(plane, _ALWAYS)
         named = frozenset(
             key for key, name in plane.event_names.items() if is_host_event_of_use(name)
         )
         for line in plane.lines():
             passed = 0
             for data in plane.messages(line):
-                if event_key(data) not in named and (marked is None or not marked(data)):
+                if event_key(data) not in named and not is_marked(data):
                     passed += 1
                     continue
                 event = read_event(data)
@@ -174,13 +175,12 @@ class SpaceReader:
 
     def _host_calls(self, plane: XPlane) -> None:
         """Read its threads again for their calls, if there are only host steps."""
-        keys = [re.escape(key_bytes(key)) for key in plane.stat_ids(_OPERATION)]
-        marked = re.compile(b"|".join(keys)).search if keys else None
+        is_marked = _marked_with(plane, _OPERATION)
         named = frozenset(key for key, name in plane.event_names.items() if is_host_call(name))
         for line in plane.lines():
             self._threads += 1
             for data in plane.messages(line):
-                is_operation = marked is not None and bool(marked(data))
+                is_operation = is_marked(data) is not None
                 if not is_operation and event_key(data) not in named:
                     continue
                 event = read_event(data)
@@ -220,6 +220,12 @@ class SpaceReader:
             text = self._window.slice(low, min(high, low + _MESSAGE_BYTES))
             shown = plain_words(text.decode("utf-8", "replace"))
             self.messages.append(f"The profiler reported {what}: {shown}")
+
+
+def _marked_with(plane: XPlane, names: frozenset[str]) -> Callable[[bytes], object]:
+    """Return a fast search of encoded events for stats with these names."""
+    keys = [re.escape(key_bytes(key)) for key in plane.stat_ids(names)]
+    return re.compile(b"|".join(keys) or _NOTHING).search
 
 
 def _time(line: XPlaneLine, event: PlaneEvent) -> tuple[Nanoseconds, Nanoseconds]:
