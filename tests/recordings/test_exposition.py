@@ -128,8 +128,24 @@ def test_parts_of_pods_are_no_readings_of_the_gpu(
 def test_samples_without_times_are_refused(replay: Replays, write: Writes) -> None:
     """A single scrape saved with curl is no recording; the error says what would be."""
     text = '# TYPE DCGM_FI_DEV_GPU_UTIL gauge\nDCGM_FI_DEV_GPU_UTIL{UUID="GPU-1"} 5\n'
-    with pytest.raises(RecordingError, match=r"log.csv:2: the sample has no timestamp; write one"):
+    with pytest.raises(RecordingError, match=r"log.csv:2: the sample has no timestamp; write the"):
         replay(write(text))
+
+
+@pytest.mark.parametrize(
+    "date",
+    ["17172000{:02d}", "=== 2024-06-01T00:00:{:02d}Z ===", "Sat Jun  1 00:00:{:02d} UTC 2024"],
+)
+def test_a_page_has_the_time_written_above_it(replay: Replays, write: Writes, date: str) -> None:
+    """As a loop over `date` and `curl` writes them."""
+    page = "# HELP DCGM_FI_DEV_GPU_UTIL GPU utilization (in %).\nDCGM_FI_DEV_GPU_UTIL{{{}}} {}\n"
+    labels = 'gpu="0",UUID="GPU-1"'
+    played = replay(
+        write("".join(f"{date.format(at)}\n{page.format(labels, at)}" for at in range(0, 60, 15)))
+    )
+    assert played.values("GPU-1", Signal.GPU_BUSY) == [0.0, 0.15, 0.3, 0.45]
+    assert played.source.interval == 15 * 10**9
+    assert played.snapshots[0].wall_time == 1717200000 * 10**9
 
 
 def test_a_line_that_is_no_sample_is_counted(replay: Replays, write: Writes) -> None:

@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.units import Nanoseconds
@@ -19,11 +19,19 @@ from rightsizer.telemetry.dcgm.series import (
 from rightsizer.telemetry.recordings.nvidia_smi_columns import SIGNAL_COLUMNS, exported_spellings
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile, json_objects
-from rightsizer.telemetry.recordings.timestamps import EPOCH_UNITS, parse_epoch
+from rightsizer.telemetry.recordings.timestamps import (
+    CLOCKS_SET,
+    EPOCH_UNITS,
+    parse_epoch,
+    parse_timestamp,
+)
 
 _SAMPLE: Final = re.compile(r"(?:[a-zA-Z_:][\w:]*\{.*|\{.*\b__name__=\".*)\}\s+\S")
 _NAME_AMONG_LABELS: Final = re.compile(r'(?<=[{ ,])__name__="(?P<name>[\w:]+)"(?:,\s*)?')
 _COMMENT: Final = re.compile(r"# (HELP|TYPE|UNIT|EOF)\b")
+_DATED: Final = re.compile(r"[\s#=*[-]*(?:\d{4}[-/]|\d{10}|[A-Z][a-z]{2} )")
+_AROUND: Final = " \t\r\n#=*[]-"
+"""What scripts write around a date."""
 _REMEMBERED: Final = 100_000
 _START: Final = re.compile(
     r'\s*(?!\{\s*"timeSeries")[\[{].*?"(?:metric"\s*:\s*\{|resultType"\s*:)', re.DOTALL
@@ -48,12 +56,22 @@ _SMI_FACTS: Final = {
 _REMEDY: Final = "ask for the metrics themselves, like query=DCGM_FI_DEV_GPU_UTIL"
 
 
-def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-    """Yield a row per sample: metrics of a device may have different times."""
-    known: dict[str, DcgmSeries | None] = {}
+class _TimedSample(NamedTuple):
+    """A sample's line, number and head, which is its name with labels."""
+
+    number: int
+    head: str
+    value: float
+    time: Nanoseconds
+
+
+def _samples_of(text: TextFile, notes: RecordingNotes) -> Iterator[_TimedSample]:
+    """Yield the samples; one without a time has that of its page."""
+    of_page: Nanoseconds | None = None
     for number, written in text.lines(notes):
         line = named_line(written) if written.startswith("{") else written
         if not (wanted(line) or line.startswith(_SMI)):
+            of_page = _page_time(line) or of_page
             continue
         labelled, closing, rest = line.partition(" # {")[0].rpartition("}")
         sample = _parsed(rest)
@@ -61,15 +79,22 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
             notes.count("unreadable sample", number, line.strip())
             continue
         value, time = sample
+        if time is None and not line.endswith("\n"):
+            notes.skip(number, line)
+            continue
+        time = of_page if time is None else time
         if time is None:
-            if not line.endswith("\n"):
-                notes.skip(number, line)
-                continue
             raise RecordingError(
-                f"{text.name}:{number}: the sample has no timestamp; write one behind each "
-                "value (milliseconds since the epoch), or record with 'rightsizer record'"
+                f"{text.name}:{number}: the sample has no timestamp; write the date before each "
+                "page (date +%s; curl ...), or record with 'rightsizer record'"
             )
-        head = labelled + closing
+        yield _TimedSample(number, labelled + closing, value, time)
+
+
+def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
+    """Yield a row per sample: metrics of a device may have different times."""
+    known: dict[str, DcgmSeries | None] = {}
+    for number, head, value, time in _samples_of(text, notes):
         if head not in known:
             if len(known) >= _REMEMBERED:
                 known.clear()
@@ -88,7 +113,7 @@ PROMETHEUS_TEXT: Final = RecordingFormat(
     lambda head: any(_COMMENT.match(line) or _SAMPLE.match(line) for line in head),
     _rows,
 )
-"""Successive scrapes or successive series; every sample has its time."""
+"""Successive scrapes or series; a sample's time is its own, or written above its page."""
 
 
 def named_line(line: str) -> str:
@@ -115,6 +140,17 @@ def interpreted(name: str, labels: Mapping[str, str]) -> DcgmSeries | UnusedSeri
         holder=None,
         facts=RecordingDeviceFacts(name=labels.get("name")),
     )
+
+
+def _page_time(line: str) -> Nanoseconds | None:
+    """Return the time of a line that is a date, as between the answers of a loop over curl."""
+    if _DATED.match(line) is None:
+        return None
+    try:
+        time = parse_timestamp(line.strip(_AROUND))
+    except ValueError:
+        return None
+    return time if time >= CLOCKS_SET else None
 
 
 def _parsed(rest: str) -> tuple[float, Nanoseconds | None] | None:
