@@ -170,6 +170,10 @@ def _address_space(node: Node) -> int:
     return pages * resource.getpagesize()
 
 
+def _address_space_without_stacks(node: Node) -> int:
+    return _address_space(node) + 6 * 2**20
+
+
 def _web_config(text: str) -> Callable[[Node], None]:
     def plant(node: Node) -> None:
         (node.folder / "web.new").write_text(text, "utf-8")
@@ -235,6 +239,7 @@ def _process() -> list[Fault]:
         Fault("process", "it is ended by SIGTERM and started again", plant=_restart(signal.SIGTERM)),
         Fault("process", "it is stopped by SIGSTOP", _ALL, plant=lambda node: node.send(signal.SIGSTOP), mend=lambda node: node.send(signal.SIGCONT)),
         Fault("process", "no more memory can be had", plant=_limit(resource.RLIMIT_AS, _address_space), mend=_unlimit(resource.RLIMIT_AS)),
+        Fault("process", "no more threads can be started", plant=_limit(resource.RLIMIT_AS, _address_space_without_stacks), mend=_unlimit(resource.RLIMIT_AS)),
         Fault("process", "a second agent is started in its folder", plant=_second_agent),
         Fault("process", "the web configuration becomes unreadable", config={"web": {"config_file": "web.yaml"}}, prepare=_web_config(""), plant=_web_config("users: [unclosed\n"), mend=_web_config("")),
         Fault("process", "reload of a configuration that is no YAML", plant=_replace_config("web: [unclosed\n"), mend=_restore_config),
@@ -338,17 +343,20 @@ def _endless(made: socket.socket) -> None:
         made.sendall(b"10000\r\n" + b"a" * 65536 + b"\r\n")
 
 
-def _dripping(made: socket.socket) -> None:
-    made.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
-    for _ in range(100):
-        made.sendall(b"#")
-        time.sleep(0.2)
+def _dripping(start: bytes) -> Callable[[socket.socket], None]:
+    def drip(made: socket.socket) -> None:
+        made.sendall(b"HTTP/1.1 200 OK\r\n" + start)
+        for _ in range(400):
+            made.sendall(b"#")
+            time.sleep(0.2)
+
+    return drip
 
 
 _PAGE: Final = b'DCGM_FI_DEV_GPU_UTIL{UUID="GPU-%d",gpu="%d"} 5\n'
 _PAGES: Final[Mapping[str, Callable[[socket.socket], None]]] = {
     "answers 50 MB": _status(200, b"".join(_PAGE % (each, each) for each in range(1_000_000))),
-    "answers a byte at a time": _dripping,
+    "answers a byte at a time": _dripping(b"Content-Length: 100000\r\n\r\n"),
     "redirects to another address": _status(301, b"", b"Location: http://127.0.0.2:9/metrics\r\n"),
     "answers what was compressed unasked": _status(200, gzip.compress(_PAGE % (0, 0)), b"Content-Encoding: gzip\r\n"),
 }  # fmt: skip
@@ -374,6 +382,8 @@ def _neighbors() -> list[Fault]:
         "answers 500": _status(500),
         "answers what cannot be read": _status(200, _GARBAGE),
         "answers without an end": _endless,
+        "sends its head a byte at a time": _dripping(b"X: "),
+        "asks for a pause of a week": _status(429, b"", b"Retry-After: 604800\r\n"),
     }
     for server, config in settings.items():
         for way, talk in {**ways, **(_PAGES if "dcgm" in server else {})}.items():

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dripping_server import dripping_server
 from faulty_store import Reply, faulty_store
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Excess, Failure, FailureKind, Response
@@ -73,6 +74,17 @@ def test_size_and_time_limits_raise_distinct_errors(reply: Reply, excess: Excess
 
     assert isinstance(result, Failure)
     assert result.excess is excess
+
+
+@pytest.mark.parametrize("start", [b"", b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\n\r\n"])
+def test_an_answer_that_comes_a_byte_at_a_time_ends_in_time(start: bytes) -> None:
+    """The time limit is of the whole answer, its head too, not of each byte."""
+    with dripping_server(start) as address:
+        http = HttpClient(f"http://{address}", HttpSettings(timeout_seconds=0.5, tries=1))
+        result = http.request("GET", "/")
+
+    assert isinstance(result, Failure)
+    assert (result.kind, result.excess) == (FailureKind.INTERRUPTED, Excess.TIME)
 
 
 def test_threads_have_a_connection_each() -> None:

@@ -194,7 +194,6 @@ class HttpClient:
         from urllib3 import exceptions  # noqa: PLC0415 - the same.
 
         peer = urlsplit(url).netloc
-        deadline = time.monotonic() + self._settings.timeout_seconds
         try:
             answer = self._pooled().request(
                 method,
@@ -207,7 +206,7 @@ class HttpClient:
                 preload_content=False,
             )
             with answer:
-                raw = self._read(answer, deadline)
+                raw = self._read(answer)
         except (exceptions.NewConnectionError, exceptions.ConnectTimeoutError) as error:
             return Failure(FailureKind.AWAY, f"{peer} cannot be reached: {cause(error)}")
         except (exceptions.ReadTimeoutError, TimeoutError):
@@ -229,12 +228,12 @@ class HttpClient:
         return self._judge(peer, answer, raw)
 
     def _pooled(self) -> urllib3.PoolManager:
-        import urllib3  # noqa: PLC0415 - as above.
+        from rightsizer.io.http_pool import BoundedPoolManager  # noqa: PLC0415 - as above.
 
         with self._pool_lock:
             if self._pool is None:
                 certificate, key = self._certificate or (None, None)
-                self._pool = urllib3.PoolManager(
+                self._pool = BoundedPoolManager(
                     num_pools=1,
                     maxsize=self._connections,
                     ca_certs=self._settings.ca_file or None,
@@ -243,15 +242,13 @@ class HttpClient:
                 )
             return self._pool
 
-    def _read(self, answer: urllib3.BaseHTTPResponse, deadline: float) -> bytes | None:
+    def _read(self, answer: urllib3.BaseHTTPResponse) -> bytes | None:
         parts: list[bytes] = []
         size = 0
         while chunk := answer.read1(_CHUNK_BYTES):
             size += len(chunk)
             if size > self._settings.response_maximum_bytes:
                 return None
-            if time.monotonic() > deadline:
-                raise TimeoutError
             parts.append(chunk)
         return b"".join(parts)
 

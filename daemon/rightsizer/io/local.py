@@ -3,10 +3,10 @@
 import http.client
 import json
 import os
-import socket
 from pathlib import Path
 from typing import Any, Final
 
+from rightsizer.io.http_connection import UnixConnection
 from rightsizer.model.errors import (
     AgentAbsentError,
     AgentBusyError,
@@ -117,17 +117,3 @@ class LocalClient:
                 "runs as, or as a member of its group"
             )
         return f"the agent at {path} broke off: {error.strerror or error}"
-
-
-class UnixConnection(http.client.HTTPConnection):
-    """HTTP connection over a Unix socket."""
-
-    def __init__(self, path: Path, timeout_seconds: float) -> None:
-        super().__init__("localhost", timeout=timeout_seconds)
-        self._path = path
-
-    def connect(self) -> None:
-        """Connect to the socket."""
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(str(self._path))

@@ -31,7 +31,7 @@ def container_names(path: Path, *, timeout_seconds: float, maximum_bytes: int) -
     """Names of the running containers by id; raises `EngineError`."""
     from http.client import HTTPException  # noqa: PLC0415 - most nodes have no such socket.
 
-    from rightsizer.io.local import UnixConnection  # noqa: PLC0415 - as above.
+    from rightsizer.io.http_connection import UnixConnection  # noqa: PLC0415 - as above.
 
     connection = UnixConnection(path, timeout_seconds)
     try:
