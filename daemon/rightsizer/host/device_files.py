@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -54,15 +54,19 @@ def gpu_addresses(procfs: Path) -> dict[int, str]:
     return {int(minor[1]): address for address, minor in found.items() if minor is not None}
 
 
-def openable_gpus(root: Path) -> frozenset[str]:
-    """PCI addresses of the GPUs with a device file here; empty if that is not known.
+def _may_open(file: Path) -> bool:
+    """Whether the file is there for this process; asks device control groups, opens nothing."""
+    return os.access(file, os.R_OK | os.W_OK)
 
-    A container shows all GPUs of its node in /sys, but has the files of its own alone. A GPU that
-    fell off the bus keeps its file.
+
+def openable_gpus(root: Path, may_open: Callable[[Path], bool] = _may_open) -> frozenset[str]:
+    """PCI addresses of the GPUs that may be opened here; empty if that is not known.
+
+    A container shows all GPUs of its node in /sys, but has the files of its own alone; a job of
+    Slurm has all files, but may open those of its own alone. A GPU that fell off the bus keeps its
+    file.
     """
     addresses = gpu_addresses(root / "proc")
     return frozenset(
-        address
-        for minor, address in addresses.items()
-        if os.path.exists(root / f"dev/nvidia{minor}")  # noqa: PTH110 - `Path` raises for some.
+        address for minor, address in addresses.items() if may_open(root / f"dev/nvidia{minor}")
     )
