@@ -11,7 +11,7 @@ from published_multimodal import MULTIMODAL
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.errors import RequirementError
 from rightsizer.planner.models.hugging_face import read_config
-from rightsizer.sizing.forward_pass import Attention
+from rightsizer.sizing.forward_pass import Attention, ForwardPass
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import NumberFormat, count_parameters
 from rightsizer.sizing.requirement import Parallelism, Precisions
@@ -99,6 +99,21 @@ def test_a_long_prompt_takes_less_than_dense_attention_would() -> None:
     assert sparse.of_prompt(131_072).compute < dense.of_prompt(131_072).compute / 2
     assert sparse.of_prompt(1024).compute > dense.of_prompt(1024).compute
     assert sparse.of_new_tokens(1, 131_072).compute < dense.of_new_tokens(1, 131_072).compute / 4
+
+
+def test_each_layer_with_an_indexer_takes_a_step_longer() -> None:
+    """Its kernels start one after another; GLM-5 has 78 such layers, or 21 where others share."""
+    shared, board = read({**GLM, "index_topk_freq": 4}), built_in().get("H200-SXM-141GB")
+    models = (read(GLM), shared, replace(shared, indexer=None))
+    every, some, none = (
+        ForwardPass(each, Precisions(), board, Parallelism(), ServingModelSettings())
+        .decode(1, 2048)
+        .latency
+        for each in models
+    )
+
+    assert some - none == pytest.approx(21 * 85e-6)
+    assert every - none == pytest.approx(78 * 85e-6)
 
 
 @pytest.mark.parametrize(

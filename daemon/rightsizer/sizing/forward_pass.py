@@ -259,6 +259,8 @@ class ForwardPass:
         cost = self._products(tokens, tokens, part).plus(attended)
         beside = requests * self.model.layers * self.settings.request_layer_seconds
         beside += self.settings.step_seconds
+        if self.model.indexer is not None:
+            beside += self.model.indexer.layers * self.settings.indexer_layer_seconds
         cost = cost.plus(self._exchange(tokens, part)).plus(PassCost(latency=beside))
         if proposed:
             draft = self._products(each, each, layer).plus(self._exchange(each, layer))

@@ -101,6 +101,10 @@ class ServingModelSettings:
         request_layer_seconds: Time per layer of a step and request in flight: scheduling, attention
             tiles, cache writes.
             Source: between 0.6 us, fitted on vLLM on several GPUs, and 0, which fits MLPerf's best
+        indexer_layer_seconds: Further time per layer and step to pick tokens in sparse attention
+            (DeepSeek-V3.2, GLM-5): more kernels.
+            Source: layers with and without, 1 to 256 requests on six boards: 85 us in vLLM 0.24, 57
+            in TensorRT-LLM 1.3, 27 in SGLang 0.5.14 (aiconfigurator-core 0.12.0)
         expert_layer_seconds: The same per layer with experts: sorting tokens by expert, launching
             kernels.
         expert_prompt_layer_seconds: Further time per layer with experts and pass of prompts: the
@@ -167,6 +171,7 @@ class ServingModelSettings:
     adapter_layer_seconds: float = setting(62e-6)
     encoder_decoder_ratio: float = _part(0.45)
     request_layer_seconds: float = setting(0.25e-6)
+    indexer_layer_seconds: float = setting(85e-6)
     expert_layer_seconds: float = setting(40e-6, source=_EXPERTS)
     expert_prompt_layer_seconds: float = setting(0.45e-3)
     expert_compute_ratio: float = _part(0.53, source=_EXPERTS)
