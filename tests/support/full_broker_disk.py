@@ -45,7 +45,9 @@ def main(path: Path) -> None:
     managed.manager.turn()
     leases_with_room = len(managed.manager.overview.state.leases)
     managed.manager.close()
-    kept = ManagedNode(World(hgx(2)), path, settings).manager.overview.state
+    reopened = ManagedNode(World(hgx(2)), path, settings).manager
+    kept = reopened.overview.state
+    reopened.close()
     result = {
         "taken": taken,
         "refusal": refusal,

@@ -68,7 +68,6 @@ def test_released_counters_are_freed_by_the_threads_that_read() -> None:
         assert driver.samples_alive == 0
         assert source.still_held(release) is None
         assert threading.get_ident() not in freed_by
-        assert threading.get_ident() not in freed_by
     assert before.readings["GPU-0"].get(PIPE) == 0.6
     found = during.readings["GPU-0"]
     assert found.why_missing(PIPE) is Missing.RELEASED
@@ -315,7 +314,7 @@ def test_release_without_a_driver() -> None:
 def test_held_devices_may_be_listed_while_gpus_change() -> None:
     """The list is read from the thread of the caller."""
     clock = FastClock(0)
-    stations = DevicePool(clock=clock, settings=LiveSettings())
+    pool = DevicePool(clock=clock, settings=LiveSettings())
     devices = [Device(f"GPU-{number}", number) for number in range(200)]
     gpus = tuple(Gpu(DeviceTarget(device, number)) for number, device in enumerate(devices))
     has_ended = threading.Event()
@@ -324,7 +323,7 @@ def test_held_devices_may_be_listed_while_gpus_change() -> None:
     def ask() -> None:
         try:
             while not has_ended.is_set():
-                assert stations.counters_held + stations.abandoned >= 0
+                assert pool.counters_held + pool.abandoned >= 0
         except BaseException as error:  # noqa: BLE001 - told by the test.
             troubles.append(error)
 
@@ -334,8 +333,8 @@ def test_held_devices_may_be_listed_while_gpus_change() -> None:
     try:
         asking.start()
         for generation in range(50):
-            stations.follow(Inventory(generation, gpus[: 1 + generation * 4]))
-            stations.follow(None)
+            pool.follow(Inventory(generation, gpus[: 1 + generation * 4]))
+            pool.follow(None)
         has_ended.set()
         asking.join()
     finally:

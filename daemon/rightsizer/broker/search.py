@@ -264,7 +264,7 @@ def best_sets(
 ) -> SearchResult:
     """Best sets of `count` slots, one per score; raises `ValueError` if `count` is below 1."""
     if count < 1:
-        raise ValueError(f"{count} seats are no set; ask for one at least")
+        raise ValueError(f"a set needs at least one slot, not {count}")
     best = _Best(1 + settings.rejected_maximum)
     packed = PackedTable(table, must_be_joined=must_be_joined, in_order=True)
     is_exact = _number_of_sets(packed.classes, count) <= settings.sets_maximum

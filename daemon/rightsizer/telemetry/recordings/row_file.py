@@ -41,8 +41,8 @@ class SortedRows:
         self._shapes: dict[tuple[Any, ...], int] = {}
         self._by_number: list[tuple[Any, ...]] = []
         self._database = sqlite3.connect("", check_same_thread=False)
-        self._database.execute("CREATE TABLE row (time INTEGER, shape INTEGER, numbers BLOB)")
         try:
+            self._database.execute("CREATE TABLE row (time INTEGER, shape INTEGER, numbers BLOB)")
             self._database.executemany("INSERT INTO row VALUES (?, ?, ?)", map(self._encode, rows))
         except BaseException:
             self.close()
