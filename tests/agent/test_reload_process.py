@@ -3,6 +3,8 @@
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any, Final
@@ -189,3 +191,17 @@ def test_the_local_socket_reloads_and_tells_the_faults(tmp_path: Path) -> None:
 
     assert checked.returncode == 78
     assert refused["error"] == checked.stderr.strip().removeprefix("rightsizer: ")
+
+
+def test_a_reload_while_the_agent_loads_does_not_end_it() -> None:
+    """The signal is ignored before the settings and the libraries are read."""
+    program = """
+import signal, sys
+from rightsizer.cli import main
+main.main = lambda _: signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+main.load_sparingly = lambda: sys.exit(main.main([]))
+main.entry_point()
+"""
+    done = subprocess.run([sys.executable, "-c", program, "agent"], check=False, timeout=60)
+
+    assert done.returncode == 0

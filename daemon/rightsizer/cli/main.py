@@ -4,6 +4,7 @@ import argparse
 import importlib
 import os
 import re
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -110,6 +111,8 @@ def entry_point() -> None:
     if "_ARGCOMPLETE" in os.environ:
         _complete()
     if sys.argv[1:2] == ["agent"]:
+        # A reload before the agent can do it must not end the process, and loading takes a while.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         load_sparingly()
     elif sys.argv[1:2] != ["top"]:
         _hide_rich()
