@@ -17,7 +17,6 @@ _NO_LINK: Final = 1 << 20
 _NO_SLOT: Final = 1 << 14
 """The same for headrooms."""
 
-
 _WIDTHS: Final = {name: bits for name, _, bits, _ in reversed(CRITERIA)}
 _ONE: Final = {
     name: 1 << at

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from enum import StrEnum
 from math import inf
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, Self, TypeVar
 
 from rightsizer.config.row import Faults, Row
 from rightsizer.io.near import hint
@@ -17,7 +17,13 @@ _Word = TypeVar("_Word", bound=StrEnum)
 class ScenarioFileFaults(Faults):
     """Faults of a scenario's file, whose day begins at a time of the day in UTC."""
 
-    midnight_seconds = 0.0
+    def __init__(self, document: Document, midnight_seconds: float) -> None:
+        super().__init__(document)
+        self.midnight_seconds = midnight_seconds
+
+    def unread(self) -> Self:
+        """Faults of the same file that are discarded."""
+        return type(self)(self._document, self.midnight_seconds)
 
     def refuse(self) -> None:
         """Raise all faults found, if any."""
@@ -33,13 +39,11 @@ class ScenarioRow(Row):
     faults: ScenarioFileFaults
 
     @classmethod
-    def root(cls, document: Document, midnight_seconds: float = 0.0) -> "ScenarioRow":
+    def root(cls, document: Document, midnight_seconds: float = 0.0) -> Self:
         """Return the row of the whole file, which must be a mapping."""
         if not isinstance(document.data, Mapping):
             raise ScenarioError(f"{document.where(())}: a scenario must be a mapping of keys")
-        faults = ScenarioFileFaults(document)
-        faults.midnight_seconds = midnight_seconds
-        return cls(document.data, (), faults)
+        return cls(document.data, (), ScenarioFileFaults(document, midnight_seconds))
 
     def fail(self, message: str, key: str = "") -> NoReturn:
         """Raise earlier faults, which may be the cause, else this one."""
