@@ -179,15 +179,12 @@ class InstrumentedLibrary(SimulatedLibrary):
             counts_calls: Whether `calls` counts the calls of each function.
         """
         self.calls: Counter[str] = Counter()
-        super().__init__(node, time)
+        super().__init__(node, time, DriverFaults(node, time))
         if latency is not None or counts_calls:
             self._symbols: Any = {
                 name: self._metered(name, symbol, latency(name) if latency else 0.0)
                 for name, symbol in self._symbols.items()
             }
-
-    def _faults_of(self, node: SimulatedNode, time: Callable[[], Nanoseconds]) -> DriverFaults:
-        return DriverFaults(node, time)
 
     def _metered(
         self, name: str, symbol: Callable[..., Any], latency_seconds: float

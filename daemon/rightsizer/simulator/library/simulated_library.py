@@ -87,8 +87,13 @@ class SimulatedLibrary:
     symbol.
     """
 
-    def __init__(self, node: SimulatedNode, time: Callable[[], Nanoseconds]) -> None:
-        self.faults = self._faults_of(node, time)
+    def __init__(
+        self,
+        node: SimulatedNode,
+        time: Callable[[], Nanoseconds],
+        faults: ScenarioFaults | None = None,
+    ) -> None:
+        self.faults = ScenarioFaults(node, time) if faults is None else faults
         driver = SimulatedDriver(node, time, self.faults)
         symbols = [
             *(LibraryFunction(*each, driver, needs_start=False) for each in SYSTEM.items()),
@@ -101,9 +106,6 @@ class SimulatedLibrary:
             ),
         ]
         self._symbols = {each.name: each for each in symbols}
-
-    def _faults_of(self, node: SimulatedNode, time: Callable[[], Nanoseconds]) -> ScenarioFaults:
-        return ScenarioFaults(node, time)
 
     @property
     def functions(self) -> tuple[str, ...]:

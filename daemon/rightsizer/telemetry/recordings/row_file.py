@@ -9,16 +9,8 @@ from operator import attrgetter
 from typing import Any, Final
 
 from rightsizer.model.signal import Signal
-from rightsizer.model.units import (
-    HOUR,
-    Nanoseconds,
-    format_duration,
-    seconds,
-)
-from rightsizer.telemetry.recordings.row import (
-    RecordingNotes,
-    RecordingRow,
-)
+from rightsizer.model.units import HOUR, Nanoseconds, format_duration, seconds
+from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
 
 _BATCH: Final = 1000
