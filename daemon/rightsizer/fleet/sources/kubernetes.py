@@ -14,7 +14,14 @@ from rightsizer.fleet.sources.series import first_label, names_of, shares_of
 from rightsizer.model.errors import StoreLimitError
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
-from rightsizer.model.workload import PodOwner, Workload, WorkloadClass, WorkloadKind, owner_of_pod
+from rightsizer.model.workload import (
+    PodOwner,
+    Workload,
+    WorkloadClass,
+    WorkloadKind,
+    cron_run_of,
+    owner_of_pod,
+)
 from rightsizer.owners.registry import owner_of
 
 POD_LABELS: Final = ("exported_pod", "pod")
@@ -88,20 +95,23 @@ def _labels_over(
     return [series.labels for series in found]
 
 
-_JOBS: Final = ("Job", "CronJob", "MPIJob", "PyTorchJob", "TFJob", "Workflow")
+_BATCH: Final = re.compile(r".*Job|JobSet|SparkApplication|TaskRun|Workflow")
+"""Each training operator has a kind of job of its own."""
+_SERVING: Final = ("CloneSet", "Deployment", "DeploymentConfig", "Rollout")
 _CLASSES: Final = {
-    **dict.fromkeys(("Deployment", "Rollout"), WorkloadClass.SERVING),
-    **dict.fromkeys(_JOBS, WorkloadClass.BATCH),
+    **dict.fromkeys(_SERVING, WorkloadClass.SERVING),
     "Notebook": WorkloadClass.NOTEBOOK,
 }
 _NAMED_LIKE_ITS_PODS: Final = frozenset({"", "<none>", "Node", "StatefulSet"})
 """Pods of a stateful set keep their names, and `llama-2` is no replica of `llama`."""
 _OWNER: Final = ("owner_kind", "owner_name", "owner_is_controller")
 _MADE: Final = (
-    ("ReplicaSet", "kube_replicaset_owner", "replicaset"),
-    ("Job", "kube_job_owner", "job_name"),
+    ("ReplicaSet", "kube_replicaset_owner", ("replicaset",)),
+    ("ReplicationController", "kube_replicationcontroller_owner", ("replicationcontroller",)),
+    ("Job", "kube_job_owner", ("job_name",)),
+    ("Pod", "kube_pod_owner", POD_LABELS),
 )
-"""Owners that are owned themselves: kind, metric, and the label with the name."""
+"""Owners that are owned themselves, as Spark's driver is: kind, metric, and labels of the name."""
 
 
 def workload_key(pod: Pod, owner: PodOwner) -> str:
@@ -127,10 +137,10 @@ class PodOwners:
             series.sort(key=lambda labels: labels.get("owner_is_controller", ""))
             controllers = {Pod.of(labels): _controller_in(labels) for labels in series}
             above: dict[tuple[str, tuple[str, str]], tuple[str, str]] = {}
-            for kind, metric, label in _MADE:
+            for kind, metric, by in _MADE:
                 made = {name for of_kind, name in controllers.values() if of_kind == kind}
-                for labels in object_labels(store, metric, ((label,), made), _OWNER, span):
-                    key = namespace_in(labels), (kind, labels.get(label, ""))
+                for labels in object_labels(store, metric, (by, made), _OWNER, span):
+                    key = namespace_in(labels), (kind, first_label(labels, by))
                     above[key] = _controller_in(labels)
             for pod in unknown:
                 controller = controllers.get(pod)
@@ -149,19 +159,26 @@ def _owner(pod: Pod, controller: tuple[str, str] | None, top: tuple[str, str] | 
         return guessed
     if controller[0] in _NAMED_LIKE_ITS_PODS:
         return PodOwner(pod.name, guessed.workload_class)
-    if top is not None and top[0] not in _NAMED_LIKE_ITS_PODS:
-        controller = top
-    elif controller[0] == "ReplicaSet":
+    has_owner = top is not None and top[0] not in _NAMED_LIKE_ITS_PODS
+    if not has_owner and controller[0] == "ReplicaSet":
         return guessed
-    kind, name = controller
-    return PodOwner(name, _CLASSES.get(kind, guessed.workload_class))
+    if top is None and cron_run_of(pod.name):
+        return guessed  # Without kube_job_owner, each run would be a workload of its own.
+    kind, name = top if top is not None and has_owner else controller
+    known = _class_of(kind) or _class_of(controller[0])
+    return PodOwner(name, known or guessed.workload_class)
+
+
+def _class_of(kind: str) -> WorkloadClass | None:
+    return WorkloadClass.BATCH if _BATCH.fullmatch(kind) else _CLASSES.get(kind)
 
 
 _POD: Final = ", ".join((*POD_LABELS, *NAMESPACE_LABELS))
 _REQUESTED: Final = (
     f"max by ({_POD}, container, exported_container, resource)"
-    ' (kube_pod_container_resource_requests{resource=~"nvidia_com_(gpu.*|mig_.+)"})'
+    ' (kube_pod_container_resource_requests{resource=~"nvidia_com_(gpu(_.+)?|mig_.+)"})'
 )
+"""Not HAMi's `nvidia.com/gpumem` and `nvidia.com/gpucores`: parts of the GPUs beside them."""
 # Pods are also pending while images are pulled, on a node whose GPUs they already hold.
 _PENDING: Final = (
     f'max by ({_POD}) (kube_pod_status_phase{{phase="Pending"}}) == 1 unless on ({_POD})'

@@ -1,0 +1,90 @@
+"""Owners of pods that operators made, and clusters where some of their series are missing."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+
+from dcgm_estate import NOW, EstatePast, stored
+from rightsizer.fleet.cache.grid import DAY
+from rightsizer.fleet.prometheus.client import PrometheusStore
+from rightsizer.fleet.sources.kubernetes import LookbackSpan, Pod, PodOwners, waiting_pods
+from rightsizer.model.workload import PodOwner, WorkloadClass
+
+pytestmark = pytest.mark.prometheus
+
+PODS: Final = {
+    "jax-workers-0-0-x5k2m": ("Job", "jax-workers-0"),
+    "tune-launcher": ("TrainJob", "tune"),
+    "etl-4f5f1b8e2c1d-exec-1": ("Pod", "etl-4f5f1b8e2c1d-driver"),
+    "etl-4f5f1b8e2c1d-driver": ("SparkApplication", "etl"),
+    "shell-4f5f1b8e2c1d-exec-1": ("Pod", "shell-driver"),
+    "shell-driver": ("<none>", "<none>"),
+    "web-3-x5k2m": ("ReplicationController", "web-3"),
+    "nightly-29384720-x5k2m": ("Job", "nightly-29384720"),
+    "manual-29384720-x5k2m": ("Job", "manual-29384720"),
+}
+"""Controllers by pod."""
+ABOVE: Final = (
+    ("kube_job_owner", {"job_name": "jax-workers-0"}, ("JobSet", "jax")),
+    ("kube_job_owner", {"job_name": "manual-29384720"}, ("<none>", "<none>")),
+    (
+        "kube_replicationcontroller_owner",
+        {"replicationcontroller": "web-3"},
+        ("DeploymentConfig", "web"),
+    ),
+)
+
+
+@pytest.fixture(scope="module", params=["", "exported_"])
+def store(request: pytest.FixtureRequest) -> Iterator[PrometheusStore]:
+    """A cluster scraped with and without honored labels, without the job of `nightly`."""
+    past, exported = EstatePast(interval_seconds=120), request.param
+    own = {"pod": "kube-state-metrics-0", "namespace": "monitoring"} if exported else {}
+
+    def owned(metric: str, labels: dict[str, str], owner: tuple[str, str]) -> None:
+        kind, name = owner
+        owners = {"owner_kind": kind, "owner_name": name, "owner_is_controller": "true"}
+        past.series(metric, {**own, f"{exported}namespace": "ml", **labels, **owners}, 1)
+
+    for pod, owner in PODS.items():
+        owned("kube_pod_owner", {f"{exported}pod": pod}, owner)
+    for metric, labels, owner in ABOVE:
+        owned(metric, labels, owner)
+    waiting = {**own, f"{exported}namespace": "ml", f"{exported}pod": "wait-x5k2m"}
+    past.series("kube_pod_status_phase", {**waiting, "phase": "Pending"}, 1)
+    for resource, count in (("gpu", 1), ("gpumem", 8000), ("gpucores", 30)):
+        requested = {**waiting, "container": "main", "resource": f"nvidia_com_{resource}"}
+        past.series("kube_pod_container_resource_requests", requested, count)
+    with stored(past) as found:
+        yield found
+
+
+@pytest.mark.parametrize(
+    ("pod", "name", "workload_class"),
+    [
+        ("jax-workers-0-0-x5k2m", "jax", WorkloadClass.BATCH),
+        ("tune-launcher", "tune", WorkloadClass.BATCH),
+        ("etl-4f5f1b8e2c1d-exec-1", "etl", WorkloadClass.BATCH),
+        ("etl-4f5f1b8e2c1d-driver", "etl", WorkloadClass.BATCH),
+        ("shell-4f5f1b8e2c1d-exec-1", "shell-driver", WorkloadClass.UNKNOWN),
+        ("shell-driver", "shell-driver", WorkloadClass.UNKNOWN),
+        ("web-3-x5k2m", "web", WorkloadClass.SERVING),
+        ("nightly-29384720-x5k2m", "nightly", WorkloadClass.BATCH),
+        ("manual-29384720-x5k2m", "manual-29384720", WorkloadClass.BATCH),
+    ],
+)
+def test_pod_belongs_to_what_outlives_its_controller(
+    store: PrometheusStore, pod: str, name: str, workload_class: WorkloadClass
+) -> None:
+    """Sets of jobs, drivers, and rollouts are resolved; kinds of jobs are batch."""
+    key = Pod("ml", pod)
+    assert PodOwners().of(store, [key], LookbackSpan(NOW, DAY)) == {
+        key: PodOwner(name, workload_class)
+    }
+
+
+def test_parts_of_a_gpu_are_no_gpus(store: PrometheusStore) -> None:
+    """HAMi requests megabytes and percent by resources of their own."""
+    (waiting,) = waiting_pods(store, PodOwners(), (), NOW)
+    assert (waiting.gpus, waiting.gpus_each) == (1.0, 1.0)
