@@ -18,7 +18,7 @@ from rightsizer.fleet.sources.dcgm_exporter.holdings import (
     held_runs,
     presences,
 )
-from rightsizer.fleet.sources.dcgm_exporter.probe import node_of, presence_names, tier_of_metrics
+from rightsizer.fleet.sources.dcgm_exporter.probe import presence_names, tier_of_metrics
 from rightsizer.fleet.sources.dcgm_exporter.readings import (
     ThrottleReasons,
     alive,
@@ -175,24 +175,6 @@ def test_the_exporter_s_own_pod_holds_nothing() -> None:
     held = names.holder({"job": "other", "pod": "llm-0", "namespace": "a"})
     assert held is not None
     assert (held.namespace, held.pod) == ("a", "llm-0")
-
-
-def test_a_node_is_the_host_not_the_exporter_s_pod() -> None:
-    """Exporters without the host's network report their pod's name as the host."""
-    labels = {"Hostname": "dcgm-exporter-sn5rp", "instance": "10.0.0.7:9400"}
-    assert node_of(labels, {"dcgm-exporter-sn5rp": "node-a"}) == "node-a"
-    assert node_of(labels, {}) == "10.0.0.7"
-    assert node_of({**labels, "kubernetes_node": "node-b"}, {}) == "node-b"
-
-
-@pytest.mark.parametrize("label", ["pod", "exported_pod", "pod_name"])
-def test_a_host_named_like_the_pod_is_no_node(label: str) -> None:
-    """A cloud reports each GPU's pod as its host, and exporters' pods may have any name."""
-    labels = {"Hostname": "llm-0", label: "llm-0", "instance": "10.0.0.7:9400"}
-    assert node_of(labels, {"llm-0": "node-a"}) == "node-a"
-    assert node_of(labels, {}) == "10.0.0.7"
-    assert node_of({**labels, "NodeName": "node-b"}, {"llm-0": "node-a"}) == "node-b"
-    assert node_of({**labels, label: "llm-1"}, {}) == "llm-0"
 
 
 def test_metrics_tell_the_tier() -> None:

@@ -13,6 +13,7 @@ from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import MetricStore, SampledSeries, SourceReport
 from rightsizer.fleet.sources.dcgm_exporter import probe as dcgm
 from rightsizer.fleet.sources.dcgm_exporter.holdings import HolderNames, pods_of_exporters
+from rightsizer.fleet.sources.dcgm_exporter.hosts import hosts_of, node_of, shared_hosts
 from rightsizer.fleet.sources.kubernetes import (
     NODE_LABELS,
     POD_LABELS,
@@ -99,7 +100,8 @@ def read_inventory(
     seen = [*chain.from_iterable(asked)]
     seen.sort(key=lambda each: each.span[1])
     all_labels = [each.labels for each in seen]
-    figures, nodes = _figures(store, report, span.end), _nodes(store, all_labels, span)
+    shared = shared_hosts(each.labels for each in seen if each.span[1] >= span.end)
+    figures, nodes = _figures(store, report, span.end), _nodes(store, all_labels, shared, span)
     labels_of: dict[str, tuple[Entity, Mapping[str, str]]] = {}
     for each in all_labels:
         entity = dcgm.device_of(each)
@@ -113,7 +115,7 @@ def read_inventory(
         if (device := _device(entity, labels, figures, catalogue)) is not None:
             devices[uuid] = FleetDevice(
                 replace(device, has_mig_instances=uuid in parents),
-                dcgm.node_of(labels, nodes),
+                node_of(labels, nodes, shared),
                 device.board or device.name or "unknown",
                 readings=readings.get(entity.whole or uuid, {}),
                 xids=xids.get(entity.whole or uuid),
@@ -152,10 +154,13 @@ def _parts(devices: int, series_maximum: int) -> tuple[str, ...]:
 
 
 def _nodes(
-    store: MetricStore, labels: Iterable[Mapping[str, str]], span: LookbackSpan
+    store: MetricStore,
+    labels: Iterable[Mapping[str, str]],
+    shared: frozenset[str],
+    span: LookbackSpan,
 ) -> Mapping[str, str]:
-    """Return the nodes of pods that are reported as hosts."""
-    pods = POD_LABELS, {pod for each in labels for pod in dcgm.hosts_of(each)[1]}
+    """Return the nodes of pods that are reported as hosts, or run exporters without a name."""
+    pods = POD_LABELS, {pod for each in labels for pod in hosts_of(each, shared)[1]}
     lately = LookbackSpan(span.end, _STEP)
     infos = object_labels(store, "kube_pod_info", pods, NODE_LABELS, lately)
     return {Pod.of(each).name: first_label(each, NODE_LABELS) for each in infos}

@@ -11,7 +11,6 @@ from rightsizer.fleet.source import DAYS_AT_ONCE, MetricStore, SourceReport
 from rightsizer.fleet.sources.series import (
     at_moment,
     divided,
-    instance_of,
     names_of,
     number_of,
     one_of,
@@ -21,7 +20,6 @@ from rightsizer.fleet.sources.series import (
 )
 from rightsizer.model.dcgm_fields import (
     DCGM_FIELDS,
-    EXPORTER,
     FORMER_DCGM_NAMES,
     INSTANCE_LABELS,
     NAME_LABELS,
@@ -145,14 +143,14 @@ HOLDER_LABELS: Final = (
     # The scrape determines the meaning of `pod`.
     "job",
 )
-_NODE_LABELS: Final = (
+NODE_LABELS: Final = (
     *("Hostname", "hostname", "exported_node", "node", "kubernetes_node", "nodename"),
     *("k8s_node_name", "NodeName"),
 )
 INDEX_LABELS: Final = ("gpu", "GPU", "gpu_index", "gpu_id", "device")
 FACT_LABELS: Final = (
     *(*DEVICE_LABELS, *INDEX_LABELS, *NAME_LABELS, "pci_bus_id", *PROFILE_LABELS),
-    *("parent_uuid", *_NODE_LABELS, "instance"),
+    *("parent_uuid", *NODE_LABELS, "instance"),
 )
 
 
@@ -161,21 +159,6 @@ def device_of(labels: Mapping[str, str]) -> Entity | None:
     if why_no_gpu(labels) is not None or not (labels.get("UUID") or labels.get("uuid")):
         return None
     return entity_of(labels)
-
-
-def hosts_of(labels: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Return the nodes, and the pods (the exporter's or the holder's), that labels report."""
-    pods = {labels.get(label) for label in ("pod", "exported_pod", "pod_name")}
-    names = [labels[label] for label in _NODE_LABELS if labels.get(label)]
-    own = [name for name in names if EXPORTER in name or name in pods]
-    return [name for name in names if name not in own], own
-
-
-def node_of(labels: Mapping[str, str], node_of_pod: Mapping[str, str]) -> str:
-    """Return the reported node, else the node of a reported pod, else the scraped instance."""
-    nodes, pods = hosts_of(labels)
-    nodes += [node_of_pod[pod] for pod in pods if pod in node_of_pod]
-    return nodes[0] if nodes else instance_of(labels)
 
 
 NAME: Final = "dcgm-exporter"
@@ -307,8 +290,9 @@ def _warnings(
     if shared := _shared_slots(store, series, now):
         yield (
             f"Nodes of one name: {shared:.0f} times several GPUs have the same Hostname and index. "
-            "Nodes of several clusters, or machines without names of their own, count as one; set "
-            "fleet.cluster_label to a label that differs, or name the machines."
+            "Another label, the exporter's pod or the scraped instance names the node instead; add "
+            "a label `node` (with -r, Hostname is the address of DCGM), or set fleet.cluster_label "
+            "where clusters use the same names."
         )
     bare = ",".join((series, *(f'{label}=""' for label in PROFILE_LABELS)))
     instances = _having(INSTANCE_LABELS, bare)
