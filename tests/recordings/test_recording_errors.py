@@ -80,6 +80,7 @@ def test_an_empty_gzip(replay: Replays, tmp_path: Path, content: bytes) -> None:
         (b"\xfd7zXZ\x00....", "use 'xz -d' first"),
         (b"gpu.csv".ljust(257, b"\0") + b"ustar\x0000", "use 'tar -xf' first"),
         (b"PAR1\x15\x04....", "is a Parquet table.*write it as CSV first"),
+        (b"PK\x03\x04..[Content_Types].xml", "is a spreadsheet; save the table as CSV first"),
     ],
 )
 def test_a_binary_file(replay: Replays, tmp_path: Path, content: bytes, message: str) -> None:

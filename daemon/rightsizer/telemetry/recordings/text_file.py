@@ -26,6 +26,8 @@ _DELIMITERS: Final = (",", ";", "\t")
 _QUOTED: Final = re.compile(r'"[^"]*"')
 _GZIP: Final = b"\x1f\x8b"
 _PARQUET: Final = b"PAR1"
+_SPREADSHEETS: Final = (b"[Content_Types].xml", b"opendocument.spreadsheet")
+"""Names within archives of Excel and LibreOffice."""
 _TORN: Final = (EOFError, zlib.error, gzip.BadGzipFile)
 _PREFIXED_HEADING: Final = re.compile(r"(?P<prefix>(?:[^\s,;]+[ \t]+)+)timestamp[,;\t]", re.ASCII)
 """A heading after the prefix of a log collector, as of `kubectl logs --timestamps`, `docker compose
@@ -205,6 +207,8 @@ class TextFile:
                     start = stream.read(_HEAD_BYTES)
                 except _TORN:
                     start = b""
+        if any(mark in start for mark in _SPREADSHEETS):
+            raise RecordingError(f"{self.name}: is a spreadsheet; save the table as CSV first")
         if packing := packing_of(start):
             raise RecordingError(
                 f"{self.name}: is packed in a way that is not read; use '{packing[1]}' first"
