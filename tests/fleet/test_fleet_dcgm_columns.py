@@ -170,7 +170,7 @@ def test_a_device_with_a_series_of_its_own_is_held_whole() -> None:
 def test_the_exporter_s_own_pod_holds_nothing() -> None:
     """A scrape may write it into `pod`, whatever its name."""
     own = {"job": "gpu", "pod": "metrics-x", "namespace": "ops"}
-    names = HolderNames.seen_in([{**own, "exported_pod": "llm-0"}])
+    names = HolderNames.seen_in([{**own, "exported_pod": "llm-0", "exported_namespace": "a"}])
     assert names.holder(own) is None
     held = names.holder({"job": "other", "pod": "llm-0", "namespace": "a"})
     assert held is not None

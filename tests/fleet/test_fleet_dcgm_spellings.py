@@ -59,6 +59,35 @@ SPELLINGS: Final = {
         {"uuid": "", "Hostname": "node-a", "modelName": "NVIDIA H100 80GB HBM3"},
         ("pod_name", "pod_namespace", "container_name"),
     ),
+    "former_beside_its_own_pod": (
+        {
+            "uuid": "",
+            "Hostname": "node-a",
+            "modelName": "NVIDIA H100 80GB HBM3",
+            "pod": "dcgm-exporter-x2v4b",
+            "namespace": "monitoring",
+            "container": "exporter",
+        },
+        ("pod_name", "pod_namespace", "container_name"),
+    ),
+    "target_has_a_namespace_alone": (
+        {
+            "UUID": "",
+            "Hostname": "node-a",
+            "modelName": "NVIDIA H100 80GB HBM3",
+            "namespace": "monitoring",
+        },
+        ("pod", "exported_namespace", "container"),
+    ),
+    "target_has_a_pod_alone": (
+        {
+            "UUID": "",
+            "Hostname": "node-a",
+            "modelName": "NVIDIA H100 80GB HBM3",
+            "pod": "gpu-metrics-x2v4b",
+        },
+        ("exported_pod", "namespace", "container"),
+    ),
     "all_small": (
         {
             "uuid": "",

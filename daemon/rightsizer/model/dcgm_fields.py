@@ -182,10 +182,11 @@ def holder_of(labels: Mapping[str, str]) -> Workload | None:
     # Slurm may run in pods: then the job has the GPU, and the pod is Slurm's own.
     if job := labels.get("hpc_job"):
         return workload_of_job(job)
-    # With honorLabels off, the exporter's own pod is in `pod` and the GPU's in `exported_pod`.
-    prefix = "exported_" if "exported_pod" in labels else ""
-    pod = first(f"{prefix}pod", "pod_name")
-    if not pod or EXPORTER in pod:
+    # With honorLabels off, what the target has too is renamed: `pod` is then the exporter's own.
+    pods = filter(None, map(labels.get, ("exported_pod", "pod", "pod_name")))
+    pod = next((each for each in pods if EXPORTER not in each), "")
+    if not pod:
         return None
-    namespace = first(f"{prefix}namespace", "pod_namespace")
-    return workload_of_pod(namespace, pod, first(f"{prefix}container", "container_name"))
+    namespace = first("exported_namespace", "pod_namespace", "namespace")
+    container = first("exported_container", "container_name", "container")
+    return workload_of_pod(namespace, pod, container)

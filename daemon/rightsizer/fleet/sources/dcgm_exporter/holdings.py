@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
-from typing import Final, Self
+from typing import Self
 
 import numpy as np
 
@@ -24,11 +24,11 @@ from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.model.workload import Workload
 
-_OWN: Final = ("pod", "namespace", "container")
-
 
 def _scrape(labels: Mapping[str, str]) -> tuple[str, str]:
-    return labels.get("job", ""), labels.get("namespace", "")
+    # A target without a namespace leaves that of the holder as it is.
+    is_own = labels.get("exported_namespace") or not labels.get("exported_pod")
+    return labels.get("job", ""), labels.get("namespace", "") if is_own else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class HolderNames:
     def holder(self, labels: Mapping[str, str]) -> Workload | None:
         """Return the pod or job that holds the device, `None` without one."""
         if _scrape(labels) in self.exporters or labels.get("pod") in self.targets:
-            labels = {name: value for name, value in labels.items() if name not in _OWN}
+            labels = {name: value for name, value in labels.items() if name != "pod"}
         return holder_of(labels)
 
 

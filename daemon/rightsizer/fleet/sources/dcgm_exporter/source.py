@@ -206,7 +206,8 @@ class DcgmExporterSource:
                 each for each in dcgm.UUID_LABELS if labels_in(f'count({{{series},{each}!=""}})')
             )
             exported = labels_in(
-                f'count by (job, namespace, exported_pod) ({{{series},exported_pod!=""}})'
+                "count by (job, namespace, exported_pod, exported_namespace) "
+                f'({{{series},exported_pod!=""}})'
             )
             targets = pods_of_exporters(store, series, (grid.start + COARSE_STEP, grid.end))
             holders = HolderNames.seen_in(exported, targets)
