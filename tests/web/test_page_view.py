@@ -48,7 +48,7 @@ from rightsizer.web.view.device import (
 )
 from rightsizer.web.view.node import NodeView, node_view
 from rightsizer.web.view.strip import shares_of
-from rightsizer.web.view.totals import Spending, waste_view
+from rightsizer.web.view.totals import Spending, part_of, waste_view
 from sample_devices import HOUR, INSTANCE, NOW, PARENT, SAMPLE_DEVICES
 
 DOWN, SERVING, IDLE, NEAR_FULL = 5, 2, 3, 4
@@ -271,6 +271,16 @@ def test_waste_counts_an_instance_as_its_part_of_a_gpu() -> None:
     assert view.parts[0].ratio == pytest.approx(2 / 3)
     assert view.known_text == "1.5 GPU-hours"
     assert waste_view([]).label == "nothing known yet"
+
+
+def test_waste_is_what_was_idle_stalled_or_held_up() -> None:
+    """Its parts on the page add up to it; headroom is none."""
+    totals = node_report().devices[IDLE].totals
+    spent = replace(totals, used_seconds=100.0, waste_seconds=dict.fromkeys(Cause, 100.0))
+    view = waste_view([Spending(spent)])
+    idle, stalled = (part_of(view.parts, f"waste-{each}") for each in (Cause.IDLE, Cause.STALLED))
+    assert view.held_up_ratio == pytest.approx(5 / 9)
+    assert idle + stalled + view.held_up_ratio == pytest.approx(view.wasted_ratio)
 
 
 def test_words_are_there_for_everything() -> None:

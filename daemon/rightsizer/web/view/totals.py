@@ -42,6 +42,7 @@ class Spending:
 
 
 _NOTHING: Final = summed(())
+_HELD_UP: Final = (Cause.HOST, Cause.STORAGE, Cause.PCIE, Cause.LAUNCH, Cause.THROTTLED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class WasteView:
     lost: str = ""
     """Unused time, including headroom, in GPU-hours and energy."""
     wasted: UsageAmount = _NOTHING
-    """Idle, stalled or throttled time."""
+    """Idle, stalled or held up."""
 
     @property
     def known_text(self) -> str:
@@ -66,9 +67,14 @@ class WasteView:
 
     @property
     def wasted_ratio(self) -> float:
-        """Share of idle, stalled or throttled time."""
+        """Share of time that was idle, stalled or held up."""
         hours = self.known_seconds / HOUR_SECONDS
         return self.wasted.gpu_hours / hours if hours else 0.0
+
+    @property
+    def held_up_ratio(self) -> float:
+        """Share of time lost to the host, storage, PCIe, launches or throttling."""
+        return sum(part_of(self.parts, f"waste-{cause}") for cause in _HELD_UP)
 
 
 def gpu_hours_label(hours: float) -> str:
