@@ -44,6 +44,18 @@ EVERYTHING: Final = {
     "volumeMounts": [{"name": "prices", "mountPath": "/etc/prices"}],
     "web": {"secret": "rightsizer-web"},
 }
+GKE: Final = {
+    "runtimeClassName": "",
+    "privileged": True,
+    "env": [{"name": "LD_LIBRARY_PATH", "value": "/usr/local/nvidia/lib64"}],
+    "volumes": [
+        {
+            "name": "driver",
+            "hostPath": {"path": "/home/kubernetes/bin/nvidia", "type": "Directory"},
+        }
+    ],
+    "volumeMounts": [{"name": "driver", "mountPath": "/usr/local/nvidia", "readOnly": True}],
+}
 SITE: Final = {"image": {"repository": "registry.internal/gpu/rightsizer", "tag": "1.2.3"}}
 
 
@@ -103,6 +115,7 @@ def test_it_makes_the_fleet_as_kustomize_does() -> None:
     ("component", "values"),
     [
         ("default-runtime", {"runtimeClassName": ""}),
+        ("gke", GKE),
         ("mig", {"mig": {"enabled": True}}),
         ("node-labels", {"nodeLabels": {"enabled": True}}),
         ("web", {"web": {"secret": "rightsizer-web"}}),
@@ -117,7 +130,8 @@ def test_a_value_does_what_a_component_does(component: str, values: dict[str, An
 
 def test_a_simulated_node_is_given_nothing_of_the_host() -> None:
     """Like the overlay."""
-    mine = by_name(rendered({"simulated": {"enabled": True}}))["DaemonSet", "rightsizer"]
+    values = {"simulated": {"enabled": True}, "privileged": True}
+    mine = by_name(rendered(values))["DaemonSet", "rightsizer"]
     theirs = by_name(built("simulated"))["DaemonSet", "rightsizer"]
     assert mine == theirs
 
@@ -198,6 +212,21 @@ def test_prometheus_logs_in_as_the_endpoint_says() -> None:
     assert found["scheme"] == "https"
     assert found["basicAuth"] == endpoint["basicAuth"]
     assert found["port"] == "metrics"
+
+
+@pytest.mark.parametrize("monitor", ["serviceMonitor", "podMonitor"])
+def test_relabelings_of_a_site_follow_those_of_the_chart(monitor: str) -> None:
+    """A cluster's name joins the node's; labels of workloads stay honored."""
+    cluster = {"targetLabel": "cluster", "replacement": "east"}
+    dropped = {"sourceLabels": ["__name__"], "regex": "python_.+", "action": "drop"}
+    endpoint = {"relabelings": [cluster], "metricRelabelings": [dropped]}
+    objects = rendered({monitor: {"enabled": True, "endpoint": endpoint}})
+    spec = named(objects, monitor[0].upper() + monitor[1:])["spec"]
+    (found,) = spec.get("endpoints") or spec["podMetricsEndpoints"]
+    assert [each["targetLabel"] for each in found["relabelings"]] == ["instance", "cluster"]
+    assert found["metricRelabelings"] == [dropped]
+    assert found["honorLabels"] is True
+    assert "/endpoint/honorLabels" in refusal({monitor: {"endpoint": {"honorLabels": False}}})
 
 
 def test_probes_work_behind_users(tmp_path: Path) -> None:

@@ -161,6 +161,20 @@ def test_the_agent_has_no_more_than_it_needs() -> None:
     assert {"requests", "limits"} == container["resources"].keys()
 
 
+def test_nodes_are_selected_by_the_labels_that_clouds_and_operators_set() -> None:
+    """Node feature discovery names the vendor alone, or its class too, as by default."""
+    found = pod_of(BASE)["affinity"]["nodeAffinity"]
+    terms = found["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert {each["key"] for term in terms for each in term["matchExpressions"]} == {
+        "nvidia.com/gpu.present",
+        *(f"feature.node.kubernetes.io/pci-{each}10de.present" for each in ("", "0300_", "0302_")),
+        "cloud.google.com/gke-accelerator",
+        "eks.amazonaws.com/instance-gpu-manufacturer",
+        "karpenter.k8s.aws/instance-gpu-manufacturer",
+        "kubernetes.azure.com/accelerator",
+    }
+
+
 def test_every_volume_is_mounted_and_every_mount_has_its_reason() -> None:
     """A host path without a comment above it has not been justified."""
     pod = pod_of(BASE)

@@ -20,6 +20,14 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
+{{/* The agent's endpoint of a monitor: what the site adds, relabelings after those that name the node. */}}
+{{- define "rightsizer.endpoint" -}}
+{{- $own := dict "port" "metrics" "path" "/metrics" "interval" .interval "honorLabels" true -}}
+{{- $node := dict "sourceLabels" (list "__meta_kubernetes_pod_node_name") "targetLabel" "instance" -}}
+{{- $relabelings := prepend (.endpoint.relabelings | default list) $node -}}
+{{ list (merge (dict "relabelings" $relabelings) .endpoint $own) | toYaml }}
+{{- end }}
+
 {{/* A probe of the agent: by HTTP, or over the local socket where TLS or passwords stand before it. */}}
 {{- define "rightsizer.probe" -}}
 {{- if .web.secret -}}
