@@ -132,22 +132,22 @@ def alertmanager(inbox: WebhookReceiver) -> Iterator[Alertmanager]:
 def test_agent_that_dies_is_reported_and_its_return_too(
     tmp_path: Path, inbox: WebhookReceiver, alertmanager: Alertmanager
 ) -> None:
-    """The page has summary and runbook, and is resolved when the agent returns."""
+    """The ticket has summary and runbook, and is resolved when the agent returns."""
     with agent_process(tmp_path, *NODE, "--web.listen-address", "127.0.0.1:0") as agent:
         address = agent.address
         rules = our_rules()
         config = scrape_config(address, rule_files=tuple(rules), alertmanager=alertmanager.address)
         with prometheus_server(config, rules) as prometheus:
             prometheus.wait_for("rightsizer_device_up == 1")
-            assert inbox.alerts("pager", "firing") == []
+            assert inbox.alerts("tickets", "firing") == []
             agent.process.kill()
             agent.process.wait()
-            (alert, *_) = eventually(lambda: inbox.alerts("pager", "firing"), 45.0)
+            (alert, *_) = eventually(lambda: inbox.alerts("tickets", "firing"), 45.0)
             with agent_process(tmp_path, *NODE, "--web.listen-address", address):
-                (resolved, *_) = eventually(lambda: inbox.alerts("pager", "resolved"), 45.0)
+                (resolved, *_) = eventually(lambda: inbox.alerts("tickets", "resolved"), 45.0)
 
     labels = {"alertname": "RightsizerAgentDown", "instance": address, "job": "rightsizer"}
-    assert alert["labels"] == {**labels, "severity": "critical"}
+    assert alert["labels"] == {**labels, "severity": "warning"}
     assert alert["annotations"]["summary"] == "The Rightsizer agent of 127.0.0.1 cannot be scraped."
     assert address in alert["annotations"]["description"]
     assert alert["annotations"]["runbook_url"].endswith("/runbooks/RightsizerAgentDown.md")
