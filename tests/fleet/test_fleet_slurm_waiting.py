@@ -119,6 +119,19 @@ def test_job_that_a_free_gpu_would_start_is_waiting(exporter: Callable[[EstatePa
         assert "How many jobs wait is known by partition." in SlurmState().probe(store, NOW).can
 
 
+@pytest.mark.parametrize("label", ["__replica__", "pod", "prometheus_replica"])
+def test_jobs_that_are_scraped_twice_wait_once(label: str) -> None:
+    """By two replicas of Prometheus, or from two of the exporter."""
+
+    def twice(past: EstatePast) -> None:
+        for value in ("a", "b"):
+            labels = {"partition": "gpu", label: value}
+            past.series("slurm_partition_jobs_pending", labels, 5, LATE)
+
+    with store_with(twice) as store:
+        assert waiting(store) == (WaitingWork("gpu", "gpu", 5.0),)
+
+
 def test_a_queue_without_partitions_is_known_as_a_whole() -> None:
     """queue.go of vpenso/prometheus-slurm-exporter, which exports jobs with dependencies."""
 

@@ -23,6 +23,10 @@ _Word = TypeVar("_Word", bound=StrEnum)
 _Value = TypeVar("_Value")
 
 NODE_LABELS: Final = ("node", "nodename", "Hostname", "hostname", "kubernetes_node")
+SCRAPER_LABELS: Final = (
+    *("instance", "job", "prometheus", "prometheus_replica", "replica", "__replica__"),
+)
+"""Labels that distinguish scrapes of the same thing."""
 _TARGET: Final = re.compile(r"(?:https?://)?(\[[^]]+\]|[^:/]*)(?::[\w-]+)?(?:/.*)?")
 """Address, and port or its name; some keep the whole URL."""
 

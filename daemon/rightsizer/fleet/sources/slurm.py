@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from rightsizer.fleet.cache.grid import COARSE_STEP
 from rightsizer.fleet.model import FleetInventory, WaitingWork
 from rightsizer.fleet.source import MetricStore, SourceReport
-from rightsizer.fleet.sources.series import first_label, names_of, number_of, one_of
+from rightsizer.fleet.sources.series import SCRAPER_LABELS, first_label, names_of, number_of, one_of
 from rightsizer.model.frozen import replace
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import WorkloadKind
@@ -96,8 +96,8 @@ def waiting_jobs(
 
 
 def _jobs(store: MetricStore, query: str, label: str, now: Nanoseconds) -> Mapping[str, float]:
-    # Two scrapers of one exporter report the same jobs.
-    once = f"max without (instance, job, prometheus, prometheus_replica, replica) ({query})"
+    # Two scrapers of one exporter report the same jobs, and so do two exporters.
+    once = f"max without ({', '.join((*SCRAPER_LABELS, *_POD_LABELS))}) ({query})"
     found = store.instant(f"sum by ({label}) ({once})", now)
     return {each.labels[label]: each.value for each in found if each.labels.get(label)}
 
@@ -126,6 +126,7 @@ _JOBS: Final = (
 _NODES: Final = (
     *("slurm_node_info", "slurm_node_cpu_total", "slurm_node_cpus_total", "slurm_node_partition"),
 )
+_POD_LABELS: Final = ("pod", "container", "endpoint", "namespace", "service")
 # On Kubernetes, `node` may be the exporter's own.
 _NODE_LABELS: Final = ("node_name", "node", "nodename", "hostname")
 _ID_LABELS: Final = ("jobid", "job_id", "slurmjobid", "slurm_job_id", "hpc_job")

@@ -127,6 +127,16 @@ class ExporterPresence:
         most = _TWICE * max(fullest, self.usual_samples)
         return bool(np.any((own > most - fullest) & (np.max(held, axis=0) > most - own)))
 
+    def series_at_once(self) -> Floats:
+        """Return how many holders' series a scrape has at a time, by interval; at least 1.
+
+        Each repeats the counters of the device.
+        """
+        held = [column for holder, column in self.counts.items() if holder is not None]
+        columns = held if self.has_own_series else [*self.counts.values()]
+        fullest = max(float(column.max()) for column in self.counts.values())
+        return np.maximum(1.0, np.sum(columns, axis=0) / max(fullest, self.usual_samples))
+
     def known_seconds(self, grid: Grid, resolution_seconds: float) -> Floats:
         """Return how much of each interval was watched, by the fleet's usual sample interval.
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from rightsizer.fleet.cache.grid import FINE_STEP
 from rightsizer.fleet.sources.dcgm_exporter import probe as dcgm
+from rightsizer.fleet.sources.series import SCRAPER_LABELS
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
@@ -37,7 +38,7 @@ class IntervalQuery:
     """Reduction of a metric's samples to a value per interval."""
 
     text: str
-    """PromQL, with `{by}`, `{scraped}` and `{samples}`."""
+    """PromQL, with `{by}`, `{scraped}`, `{held}` and `{samples}`."""
     operation: str
     """As in the name of the recorded series."""
     hourly: str
@@ -49,9 +50,12 @@ class IntervalQuery:
 
     def raw(self, samples: str, more: Iterable[str] = ()) -> str:
         """Return the query, with further labels; `samples` is a selector with its range."""
-        by = ", ".join(dict.fromkeys((*self.by, *more)))
-        scraped = ", ".join(dict.fromkeys((*self.by, *dcgm.SCRAPER_LABELS, *more)))
-        return self.text.format(by=by, scraped=scraped, samples=samples)
+        by = dict.fromkeys((*self.by, *more))
+        scraped = dict.fromkeys((*by, *SCRAPER_LABELS))
+        held = dict.fromkeys((*scraped, *dcgm.HOLDER_LABELS))
+        labels = {"by": by, "scraped": scraped, "held": held}
+        lists = {name: ", ".join(each) for name, each in labels.items()}
+        return self.text.format(samples=samples, **lists)
 
     def name(self, metric: str) -> str:
         """Return the name of a metric's recorded series."""
@@ -88,9 +92,12 @@ LOWEST: Final = IntervalQuery(
     "min by ({by}) (min_over_time({samples}))", "min5m", "min_over_time", around="min"
 )
 GAINED: Final = IntervalQuery(
-    "max by ({by}) (sum by ({scraped}) (increase({samples})))", "increase5m", "sum_over_time"
+    "max by ({by}) (sum by ({scraped}) (max by ({held}) (increase({samples}))))",
+    "increase5m",
+    "sum_over_time",
 )
-"""Increase of a counter per interval."""
+"""Increase of a counter per interval, over the series of holders; replicas count once, whatever
+label tells them apart."""
 COUNTED: Final = IntervalQuery(
     "max by ({by}) (count_over_time({samples}))",
     "count5m",

@@ -9,6 +9,7 @@ from rightsizer.fleet.cache.grid import DAY, FINE_STEP
 from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.source import DAYS_AT_ONCE, MetricStore, SourceReport
 from rightsizer.fleet.sources.series import (
+    SCRAPER_LABELS,
     at_moment,
     divided,
     names_of,
@@ -134,8 +135,6 @@ def tier_of_metrics(metrics: Iterable[str]) -> Tier:
 UUID_LABELS: Final = ("UUID", "uuid")
 DEVICE_LABELS: Final = (*UUID_LABELS, *INSTANCE_LABELS, "dra_mig_device_uuid")
 """Labels that distinguish devices."""
-SCRAPER_LABELS: Final = ("instance", "job", "prometheus", "prometheus_replica", "replica")
-"""Labels that distinguish scrapes of a device."""
 HOLDER_LABELS: Final = (
     *("pod", "namespace", "container"),
     *("exported_pod", "exported_namespace", "exported_container"),

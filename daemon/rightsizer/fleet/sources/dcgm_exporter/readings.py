@@ -217,6 +217,12 @@ class DeviceReadings:
     violations: dict[Condition, Floats] = field(default_factory=dict)
     """Share of each interval in which a limit reduced the clocks."""
 
+    def counted_once(self, series_at_once: Floats) -> Self:
+        """Return the readings with increases of counters that several series repeat divided."""
+        energy = None if self.energy_joules is None else self.energy_joules / series_at_once
+        violations = {name: part / series_at_once for name, part in self.violations.items()}
+        return replace(self, energy_joules=energy, violations=violations)
+
     @property
     def is_read(self) -> Floats:
         """Devices with any reading."""

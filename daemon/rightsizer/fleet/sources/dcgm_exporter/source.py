@@ -160,9 +160,10 @@ class DcgmExporterSource:
         rows = {device.uuid: row for row, device in enumerate(chosen)}
         if not rows:
             return FleetDay({})
-        read = read_devices(queries, report.metrics, rows)
-        workloads = self._workloads(store, grid, present, read, rows)
         found = [present[uuid] for uuid in rows]
+        read = read_devices(queries, report.metrics, rows)
+        read = read.counted_once(np.array([each.series_at_once() for each in found]))
+        workloads = self._workloads(store, grid, present, read, rows)
         known = np.array([each.known_seconds(grid, resolution) for each in found])
         holdings = [held_runs(each, workloads) for each in found]
         watched = WatchedDevices(chosen, holdings, known, grid)
