@@ -19,7 +19,8 @@ from estate.truth import Metrics
 from evaluation.fleet import DAYS, START, STORES, sources_of
 from measured import Figure
 
-_SIZES: Final = (1_000, 10_000)
+_SIZES: Final = (2_000, 10_000)
+"""Of as many processes, so that the slope between them is that of the GPUs alone."""
 _HUGE: Final = 100_000
 """Too many to be read within a benchmark; what they would take follows from the slope."""
 

@@ -114,6 +114,40 @@ def test_a_rule_that_raises_costs_its_own_verdicts_alone() -> None:
         evaluate_fleet(lambda _: view, (broken,))
 
 
+def test_each_view_is_built_once() -> None:
+    """Rules of a span share its view; judgements stay in the order of the rules."""
+    day = replace(RULE, name="day", settings=Threshold(conduct=OpeningPolicy(86400.0)))
+    asked: list[Nanoseconds] = []
+
+    def view(span: Nanoseconds) -> FleetView:
+        asked.append(span)
+        return FleetView(0, span, (), (), coverage_ratio=0.9)
+
+    rules = (replace(day, name="first"), RULE, day)
+    found = evaluate_fleet(view, rules)
+    assert asked == [LONG, nanoseconds(86400.0), SHORT]
+    assert [each.conduct.long_seconds for each in found] == [86400.0, 3600.0, 86400.0]
+    assert all(each.may_open for each in found)
+
+
+def test_a_rule_that_raises_over_the_short_span_loses_its_verdicts() -> None:
+    """They are undecided, and count neither as open nor as closed."""
+
+    def fails(view: FleetView, settings: Threshold, market: Market) -> tuple[FleetVerdict, ...]:
+        if view.end == SHORT:
+            raise ZeroDivisionError("pools")
+        return judge(view, settings, market)
+
+    broken, failures = replace(RULE, name="broken", judge_with=fails), list[str]()
+    found = evaluate_fleet(
+        lambda span: FleetView(0, span, (), (), coverage_ratio=0.9),
+        (broken, RULE),
+        failed=lambda rule, *_: failures.append(rule),
+    )
+    assert failures == ["broken"]
+    assert [each.still_holds for each in found] == [True]
+
+
 def test_spans_are_those_of_the_conducts() -> None:
     """Each span is listed once, the longest first."""
     assert spans_of((RULE, RULE)) == (LONG, SHORT)

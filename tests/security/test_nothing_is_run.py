@@ -27,6 +27,7 @@ EXCEPTIONS: Final[dict[str, str]] = {
     "which it starts and alone talks to",
     "fleet/process_pool.py: multiprocessing.connection": "the pipe to each of them",
     "fleet/process_pool.py: multiprocessing.context": "the name of its type",
+    "fleet/process_pool.py: multiprocessing.reduction": "what those send, kept in memory as sent",
     "io/program.py: subprocess": "the profiler or the action that an operator has configured; "
     "an argument list, never a shell, with bounds on time and output, and without a secret",
     "model/frozen.py: exec": "initializers of the package's own classes, of the names of their "

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
@@ -349,8 +349,11 @@ class FleetJudge:
         verdicts = evaluate_batches(evaluation, request, pool, progress)
         verdicts.judgements = list(map(_worth_advice, verdicts.judgements))
 
-        @cache
+        view = view_of(verdicts.parts, lookback, context.now, context.inventory.waiting)
+
         def views(span: Nanoseconds) -> FleetView:
+            if span == lookback:
+                return view
             return view_of(verdicts.parts, span, context.now, context.inventory.waiting)
 
         def failed(rule: str, key: str, error: Exception) -> None:
@@ -363,4 +366,4 @@ class FleetJudge:
             for each in without_conflicts(whole)
             if self._keeps_all or matters(each, open_now)
         ]
-        return verdicts, views(lookback)
+        return verdicts, view

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from functools import cache, partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -157,9 +158,15 @@ Views = Callable[[Nanoseconds], FleetView]
 
 def spans_of(rules: Sequence[FleetRule[Any]]) -> tuple[Nanoseconds, ...]:
     """Return the spans that the fleet's rules look back over."""
-    policies = [rule.conduct() for rule in rules]
-    spans = {each for policy in policies for each in (policy.long_seconds, policy.short_seconds)}
-    return tuple(sorted(map(nanoseconds, spans), reverse=True))
+    spans = {span(rule) for rule in rules for span in (_long_span, _short_span)}
+    return tuple(sorted(spans, reverse=True))
+
+
+class _LongVerdicts(NamedTuple):
+    """Judgements over a rule's long span."""
+
+    judgements: list[Judgement]
+    known_seconds: float
 
 
 def evaluate_fleet(
@@ -170,40 +177,79 @@ def evaluate_fleet(
 ) -> tuple[Judgement, ...]:
     """Judge the fleet by every rule, over its long span and the short one at its end.
 
+    Rules of one span are judged together, since views take most of the memory of a large fleet.
     `open_now` are key and rule of open advice; `failed` is called with a rule that raises, which
     only loses its judgements.
     """
-    found: list[Judgement] = []
-    for rule in rules:
+    found: dict[str, _LongVerdicts] = {}
+
+    @contextmanager
+    def reported(rule: FleetRule[Any]) -> Iterator[None]:
         try:
-            found += _judged(rule, views, open_now)
+            yield
         except Exception as error:  # noqa: BLE001 - any fault is the rule's.
+            found.pop(rule.name, None)
             failed(rule.name, "", error)
-    return tuple(found)
+
+    def judge(span: Nanoseconds, of_span: Iterable[FleetRule[Any]]) -> None:
+        view = views(span)
+        for rule in of_span:
+            with reported(rule):
+                found[rule.name] = _judged(rule, view)
+
+    def settle(span: Nanoseconds, of_span: Iterable[FleetRule[Any]]) -> None:
+        asking = [
+            rule
+            for rule in of_span
+            if rule.name in found
+            and any(matters(each, open_now) for each in found[rule.name].judgements)
+        ]
+        if not asking:
+            return
+        view = views(span)
+        for rule in asking:
+            with reported(rule):
+                found[rule.name] = _settled(rule, found[rule.name], view, open_now)
+
+    for step, span_of in ((judge, _long_span), (settle, _short_span)):
+        for span, of_span in groupby(sorted(rules, key=span_of), span_of):
+            step(span, of_span)
+    names = (rule.name for rule in rules if rule.name in found)
+    return tuple(judgement for name in names for judgement in found[name].judgements)
 
 
-def _judged(
-    rule: FleetRule[Any], views: Views, open_now: AbstractSet[tuple[str, str]]
-) -> list[Judgement]:
-    conduct = rule.conduct()
-    view = views(nanoseconds(conduct.long_seconds))
+def _long_span(rule: FleetRule[Any]) -> Nanoseconds:
+    return nanoseconds(rule.conduct().long_seconds)
+
+
+def _short_span(rule: FleetRule[Any]) -> Nanoseconds:
+    return nanoseconds(rule.conduct().short_seconds)
+
+
+def _judged(rule: FleetRule[Any], view: FleetView) -> _LongVerdicts:
     workloads = {each.case.key: each.case.workload for each in view.workloads}
-    judged = partial(Judgement, conduct=conduct, may_open=False, still_holds=None)
+    judged = partial(Judgement, conduct=rule.conduct(), may_open=False, still_holds=None)
     judgements = [
         judged(each.finding, each.key, workload=workloads.get(each.key))
         for each in rule.judge(view)
     ]
-    if not any(matters(each, open_now) for each in judgements):
-        return judgements
-    short_view = views(nanoseconds(conduct.short_seconds))
+    return _LongVerdicts(judgements, view.coverage_ratio * seconds(view.end - view.start))
+
+
+def _settled(
+    rule: FleetRule[Any],
+    long: _LongVerdicts,
+    view: FleetView,
+    open_now: AbstractSet[tuple[str, str]],
+) -> _LongVerdicts:
     strict, relaxed = (
-        {verdict.key: verdict.finding for verdict in each.judge(short_view)}
-        for each in (rule, rule.relaxed(conduct.close_ratio))
+        {verdict.key: verdict.finding for verdict in each.judge(view)}
+        for each in (rule, rule.relaxed(rule.conduct().close_ratio))
     )
-    known = view.coverage_ratio * seconds(view.end - view.start)
-    return [
-        each.settled(strict.get(each.key), partial(relaxed.get, each.key), known)
+    settled = [
+        each.settled(strict.get(each.key), partial(relaxed.get, each.key), long.known_seconds)
         if matters(each, open_now)
         else each
-        for each in judgements
+        for each in long.judgements
     ]
+    return long._replace(judgements=settled)

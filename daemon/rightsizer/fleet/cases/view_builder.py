@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -30,6 +31,7 @@ from rightsizer.fleet.model import (
     WaitingWork,
 )
 from rightsizer.fleet.pools.pool import placed_waiting
+from rightsizer.fleet.process_pool import deserialize, serialize
 from rightsizer.fleet.usage import Uses, WorkloadOwner, add_uses, uses_of
 from rightsizer.model.finding import Case
 from rightsizer.model.frozen import dataclass, field, fields, replace
@@ -43,8 +45,8 @@ class BatchContribution:
     """Additive parts of a fleet's views."""
 
     sums: NodeSums = field(default_factory=NodeSums)
-    workloads: dict[Nanoseconds, list[FleetWorkload]] = field(default_factory=dict)
-    """By span."""
+    workloads: dict[Nanoseconds, list[bytes]] = field(default_factory=dict)
+    """By span, serialized by batch until a view of the span is built."""
     present: list[FleetDevice] = field(default_factory=list)
     """Present devices."""
     free: set[str] = field(default_factory=set)
@@ -98,7 +100,7 @@ def contribution_of(
     views: dict[str, FleetWorkload] = {}
     for span, of_span in sorted(spans.items(), reverse=True):
         start = cases.now - span
-        found.workloads[span] = []
+        workloads: list[FleetWorkload] = []
         for case in of_span:
             if case.workload is None:
                 continue
@@ -112,7 +114,8 @@ def contribution_of(
                 compute=latest(view.compute, start),
                 memory_bytes=latest(view.memory_bytes, start),
             )
-            found.workloads[span].append(shorter)
+            workloads.append(shorter)
+        found.workloads[span] = [serialize(workloads)]
     return found
 
 
@@ -207,7 +210,9 @@ def view_of(
     pools = tuple(
         _pool(name, devices, parts, now - span, now) for name, devices in sorted(by_pool.items())
     )
-    workloads = tuple(sorted(parts.workloads.get(span, ()), key=lambda each: each.case.key))
+    batches = map(deserialize, parts.workloads.get(span, ()))
+    found: Iterable[FleetWorkload] = chain.from_iterable(batches)
+    workloads = tuple(sorted(found, key=lambda each: each.case.key))
     return FleetView(
         start=now - span,
         end=now,
