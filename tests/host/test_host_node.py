@@ -58,20 +58,45 @@ def test_io_wait_that_steps_back_is_absent(tree: HostTree) -> None:
 
 
 def test_only_whole_disks_of_hardware_count(tree: HostTree) -> None:
-    """Partitions, loop devices, arrays, volumes and hidden paths repeat what disks do."""
+    """Partitions, loop devices, arrays and volumes repeat what disks do."""
     host = tree.host()
     tree.disk("nvme0n1", "259:0")
     tree.disk("cciss!c0d0", "104:0")
-    tree.disk("nvme1c0n1", "259:9")
-    tree.write(tree.sysfs / "block/nvme1c0n1/hidden", 1)
     for name in ("loop0", "ram0", "dm-0", "md0", "zram0"):
         tree.disk(name, "7:0", is_hardware=False)
-    everyone = ("nvme0n1", "nvme0n1p1", "cciss/c0d0", "loop0", "ram0", "dm-0", "md0", "nvme1c0n1")
+    everyone = ("nvme0n1", "nvme0n1p1", "cciss/c0d0", "loop0", "ram0", "dm-0", "md0")
     tree.diskstats(**dict.fromkeys(everyone, (0, 0)))
     host.node()
     tree.tick(2)
     tree.diskstats(**dict.fromkeys(everyone, (100, 300)))
     assert tuple(host.node()[signal] for signal in DISK) == (2 * 100 * 256, 2 * 300 * 256)
+
+
+@pytest.mark.parametrize("head", [0, 300])
+def test_disk_of_several_paths_counts_by_its_paths(tree: HostTree, head: int) -> None:
+    """Before Linux 6.3 the disk itself counts nothing, later what its paths count."""
+    host = tree.host()
+    tree.disk("nvme0n1", "259:0")
+    for path in ("nvme0c0n1", "nvme0c1n1"):
+        tree.disk(path, "0:0")
+        tree.write(tree.sysfs / "block" / path / "hidden", 1)
+    tree.diskstats(nvme0n1=(0, 0), nvme0c0n1=(0, 0), nvme0c1n1=(0, 0))
+    host.node()
+    tree.tick()
+    tree.diskstats(nvme0n1=(head, 0), nvme0c0n1=(100, 0), nvme0c1n1=(200, 0))
+    assert host.node()[DISK[0]] == 300 * 512
+
+
+def test_disk_of_several_paths_counts_itself_where_they_are_not_listed(tree: HostTree) -> None:
+    """A container's diskstats may list what its control group uses alone."""
+    host = tree.host()
+    tree.disk("nvme0n1", "259:0")
+    tree.disk("nvme0c0n1", "0:0")
+    tree.diskstats(nvme0n1=(0, 0))
+    host.node()
+    tree.tick()
+    tree.diskstats(nvme0n1=(300, 0))
+    assert host.node()[DISK[0]] == 300 * 512
 
 
 def test_disk_that_is_new_has_no_rate_yet(tree: HostTree) -> None:

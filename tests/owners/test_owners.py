@@ -122,6 +122,16 @@ def test_shell_around_each_rank_does_not_part_them(tmp_path: Path) -> None:
     assert owners.workload_of(110) == owners.workload_of(120)
 
 
+def test_torchrun_is_known_by_the_name_it_gives_itself(tmp_path: Path) -> None:
+    """PyTorch 2.6 and later, with a shell around each rank."""
+    write_process(tmp_path, 6, session=5, name="pt_elastic")
+    for rank in (11, 12):
+        write_process(tmp_path, rank, session=5, parent=6, name="sh")
+        write_process(tmp_path, 10 * rank, session=5, parent=rank, name="pt_main_thread")
+    owners = SystemdCollector(tmp_path)
+    assert owners.workload_of(110) == owners.workload_of(120)
+
+
 def test_unit_of_a_process_manager_is_no_workload(tmp_path: Path) -> None:
     """Covers a notebook server's kernels and supervisord's programs; a unit's script is its own."""
     for unit, top, name in (("hub", 20, "jupyterhub"), ("serve", 30, "start.sh")):

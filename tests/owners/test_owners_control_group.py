@@ -118,6 +118,8 @@ def test_near_misses_are_no_pods(path: str) -> None:
             ),
             ID,
         ),
+        (f"/libpod_parent/libpod-{ID}", ID),
+        (f"/libpod_parent/{OTHER}/libpod-{ID}", ID),
         (f"/system.slice/cri-containerd-{ID}.scope", ID),
         # The host's engine knows the outer one.
         (f"/system.slice/docker-{ID}.scope/docker/{OTHER}", ID),

@@ -36,6 +36,8 @@ _SECTOR_BYTES: Final = 512
 """Sector size of the kernel's counters, independent of the disk's."""
 _RECEIVED: Final = 0
 _TRANSMITTED: Final = 8
+_MULTIPATH: Final = re.compile(r"(nvme\d+)c\d+(n\d+)")
+"""One path to a disk of NVMe multipath, e.g. `nvme0c1n1` to `nvme0n1`."""
 _REPRESENTOR: Final = re.compile(r"(?:c\d+)?pf\d+.*")
 """Representor on the host of an adapter's function used by a guest."""
 _VIRTUAL: Final = re.compile(
@@ -97,16 +99,16 @@ class Disks:
 
 
 def whole_disks(sysfs: str) -> Disks:
-    """Disks with hardware behind them, without the hidden paths of multipath disks."""
+    """Disks with hardware behind them, and the paths of multipath disks."""
     top = f"{sysfs}/block"
-    found = {
-        name: read_line(f"{top}/{name}/dev")
-        for name in read_names(top)
-        if Path(top, name, "device").is_symlink() and read_line(f"{top}/{name}/hidden") != "1"
-    }
+    found = [name for name in read_names(top) if Path(top, name, "device").is_symlink()]
     # sysfs replaces slashes in disk names by exclamation marks.
     names = frozenset(name.replace("!", "/") for name in found)
-    return Disks(names, frozenset(filter(None, found.values())))
+    # Control groups count the I/O of a multipath disk, never that of its hidden paths.
+    numbers = [
+        read_line(f"{top}/{name}/dev") for name in found if read_line(f"{top}/{name}/hidden") != "1"
+    ]
+    return Disks(names, frozenset(filter(None, numbers)))
 
 
 def disk_counters(
@@ -115,8 +117,11 @@ def disk_counters(
     """Bytes read and written by disk."""
     lines = (line.split() for line in (read_file(f"{procfs}/diskstats") or "").splitlines())
     whole = (each for each in lines if len(each) > _SECTORS_WRITTEN and each[_NAME] in disks.names)
-    rows = [(each[_NAME], each[_SECTORS_READ], each[_SECTORS_WRITTEN]) for each in whole]
-    return _counters(rows, _DISK_SIGNALS, now, _SECTOR_BYTES)
+    rows = {each[_NAME]: (each[_SECTORS_READ], each[_SECTORS_WRITTEN]) for each in whole}
+    # A multipath disk's own counters stay 0 before Linux 6.3; those of its paths do not.
+    repeated = {_MULTIPATH.sub(r"\1\2", name) for name in rows if _MULTIPATH.fullmatch(name)}
+    once = [(name, *counts) for name, counts in rows.items() if name not in repeated]
+    return _counters(once, _DISK_SIGNALS, now, _SECTOR_BYTES)
 
 
 def _counters(

@@ -85,7 +85,8 @@ def _is_name(value: object) -> bool:
 _CONTAINER: Final = re.compile(
     rf"(?:^|/)(?:(?P<engine>[a-z][a-z-]*)-)?(?P<id>{HEX_DIGIT}{{64}})(?:\.scope)?(?=/|$)"
 )
-_MONITOR: Final = "conmon"
+_NO_CONTAINERS: Final = ("conmon", "libpod_parent")
+"""Of Podman: monitors of containers, and folder of its pods without systemd."""
 
 
 def container_in(paths: Sequence[str]) -> str | None:
@@ -93,7 +94,7 @@ def container_in(paths: Sequence[str]) -> str | None:
     for path in paths:
         for found in _CONTAINER.finditer(path):
             folder = path[: found.start()].rpartition("/")[2]
-            if not (found["engine"] or folder).endswith(_MONITOR):
+            if not (found["engine"] or folder).endswith(_NO_CONTAINERS):
                 return found["id"]
     return None
 

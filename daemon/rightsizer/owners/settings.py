@@ -62,7 +62,7 @@ class OwnerSettings:
     job_map_folder: str = setting("")
     launchers: tuple[str, ...] = setting(
         (
-            *("torchrun", "accelerate", "deepspeed", "horovodrun", "composer"),
+            *("torchrun", "pt_elastic", "accelerate", "deepspeed", "horovodrun", "composer"),
             *("mpirun*", "mpiexec*", "orterun", "orted", "prte*", "hydra_*", "srun", "slurmstepd"),
         )
     )
