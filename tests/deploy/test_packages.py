@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -277,6 +278,9 @@ def test_wheel_and_source_archive_install_and_run(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     archive, wheel = sorted((tmp_path / "dist").iterdir(), key=lambda path: path.suffix)
     assert archive.name == f"gpu_rightsizer-{__version__}.tar.gz"
+    with tarfile.open(archive) as packed:
+        names = {Path(name).parts[1] for name in packed.getnames() if "/" in name}
+    assert names >= {"CONTRIBUTING.md", "Dockerfile", "SECURITY.md", "mkdocs.yml", ".github"}
     clean = [sys.executable, "-m", "venv", "--without-pip", tmp_path / "clean"]
     subprocess.run(clean, check=True)
     pip = [sys.executable, "-m", "pip", "--python", tmp_path / "clean/bin/python", "install"]

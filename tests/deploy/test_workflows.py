@@ -40,10 +40,11 @@ def test_workflows_call_existing_make_targets(path: Path) -> None:
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
 def test_a_workflow_has_no_more_rights_than_it_uses(path: Path) -> None:
-    """It reads, unless a job states what it writes; actions are pinned by commit."""
+    """It reads, unless a job states what it writes; each job ends; actions are pinned by commit."""
     workflow = read(path)
 
     assert workflow["permissions"] == {"contents": "read"}
+    assert all("timeout-minutes" in job for job in workflow["jobs"].values())
     for step in steps(workflow):
         assert "run" in step or re.fullmatch(r"[\w-]+/[\w.-]+@[0-9a-f]{40}", step["uses"])
     # Each commit has its version beside it, which dependabot renews too.
@@ -59,6 +60,8 @@ def test_every_python_that_is_supported_is_tested_on_both_architectures() -> Non
 
     assert oldest is not None
     assert matrix["python"][0] == oldest[1]
+    classifiers = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', declared)
+    assert matrix["python"] == classifiers
     assert {runner.endswith("-arm") for runner in matrix["runner"]} == {True, False}
 
 
