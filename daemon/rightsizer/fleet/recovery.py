@@ -11,12 +11,11 @@ from rightsizer.fleet.context import store_of
 from rightsizer.fleet.judge import FleetJudge
 from rightsizer.fleet.settings import FleetConfig, ledger_settings
 from rightsizer.fleet.source import MetricStore
-from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure
 from rightsizer.model.advice import OPEN_STATES, AdviceState, Region, Scraped
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
-from rightsizer.notify.grafana.client import GrafanaClient
-from rightsizer.notify.grafana.settings import GrafanaSettings, read_token
+from rightsizer.notify.grafana.client import GrafanaClient, http_client
+from rightsizer.notify.grafana.settings import GrafanaSettings
 
 _FLEET: Final = "rightsizer_fleet_coverage_ratio"
 """Exported only by `rightsizer fleet --serve`, after each successful run."""
@@ -122,8 +121,7 @@ def _regions(
 ) -> list[Region]:
     if not grafana.url:
         return []
-    http = HttpClient(grafana.url, grafana.http, token=lambda: read_token(grafana), sleep=sleep)
-    api = GrafanaClient(http)
+    api = GrafanaClient(http_client(grafana, sleep=sleep))
     found = api.regions(now - _SPAN, now, _MOST_REGIONS)
     api.hang_up()
     if isinstance(found, Failure):

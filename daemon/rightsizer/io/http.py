@@ -74,6 +74,7 @@ class HttpClient:
         parse: Converts the bytes of a successful body, regardless of `accept`; its exceptions
             reach the caller.
         certificate: Files of the client certificate and its key, if any.
+        proxy: Address of the proxy to go through, if any; may contain a password.
         connections: Number of pooled connections, for as many calling threads.
         has_secret_paths: Whether paths and queries are secret too, as for many webhooks.
         sleep: Waits between attempts; if it returns true, like the `wait` of a set event, no
@@ -96,6 +97,7 @@ class HttpClient:
         open_headers: Mapping[str, str] | None = None,
         parse: Callable[[bytes], Any] | None = None,
         certificate: tuple[str, str] | None = None,
+        proxy: str | None = None,
         connections: int = 1,
         has_secret_paths: bool = False,
         sleep: Callable[[float], object] = time.sleep,
@@ -106,7 +108,7 @@ class HttpClient:
         self._settings = settings or HttpSettings()
         self._accept, self._token, self._parse = accept, token, parse
         self._further_headers, self._open_headers = headers, dict(open_headers or {})
-        self._certificate, self._connections = certificate, connections
+        self._certificate, self._proxy, self._connections = certificate, proxy, connections
         self._has_secret_paths = has_secret_paths
         self._sleep, self._jitter, self._wall_seconds = sleep, jitter, wall_seconds
         self._pool: urllib3.PoolManager | None = None
@@ -212,6 +214,14 @@ class HttpClient:
         except (exceptions.ReadTimeoutError, TimeoutError):
             message = f"{peer} did not answer within {self._settings.timeout_seconds:g} s"
             return Failure(FailureKind.INTERRUPTED, message, excess=Excess.TIME)
+        except (exceptions.ProxyError, exceptions.ProxySchemeUnknown) as error:
+            proxy = urlsplit(self._proxy or "").netloc.rpartition("@")[2]
+            why = cause(getattr(error, "original_error", error))
+            message = (
+                f"{peer} cannot be reached through the proxy {proxy}: {why}; "
+                "NO_PROXY names servers to reach without it"
+            )
+            return Failure(FailureKind.AWAY, message)
         except (exceptions.SSLError, OSError) as error:
             if _PLAIN_ANSWER in cause(error).lower():
                 message = f"{peer} speaks no TLS; write http for https in its address"
@@ -228,12 +238,13 @@ class HttpClient:
         return self._judge(peer, answer, raw)
 
     def _pooled(self) -> urllib3.PoolManager:
-        from rightsizer.io.http_pool import BoundedPoolManager  # noqa: PLC0415 - as above.
+        from rightsizer.io.http_pool import pool_manager  # noqa: PLC0415 - as above.
 
         with self._pool_lock:
             if self._pool is None:
                 certificate, key = self._certificate or (None, None)
-                self._pool = BoundedPoolManager(
+                self._pool = pool_manager(
+                    self._proxy,
                     num_pools=1,
                     maxsize=self._connections,
                     ca_certs=self._settings.ca_file or None,

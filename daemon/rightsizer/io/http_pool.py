@@ -1,6 +1,7 @@
 """Pools of connections whose answers arrive in time; apart, since urllib3 takes 10 MB."""
 
 from typing import Any
+from urllib.parse import unquote
 
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
@@ -24,9 +25,13 @@ class _HttpsPool(urllib3.HTTPSConnectionPool):
     ConnectionCls = _HttpsConnection
 
 
-class BoundedPoolManager(urllib3.PoolManager):
-    """Pool of connections to each server."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        self.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
+def pool_manager(proxy: str | None, **settings: Any) -> urllib3.PoolManager:
+    """Pool of connections to each server, through a proxy if there is one."""
+    if proxy is None:
+        manager = urllib3.PoolManager(**settings)
+    else:
+        login = urllib3.util.parse_url(proxy).auth
+        headers = urllib3.make_headers(proxy_basic_auth=unquote(login)) if login else None
+        manager = urllib3.ProxyManager(proxy, proxy_headers=headers, **settings)
+    manager.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
+    return manager

@@ -1,7 +1,6 @@
 """Checks of the agent's peers: kubelet, container engine, exporter, engines, Grafana."""
 
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -9,9 +8,8 @@ from rightsizer.agent.doctor.check import Check, CheckContext, Verdict, failed_c
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.io.clock import SystemClock
 from rightsizer.io.grpc_client import GrpcCallError
-from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure, FailureKind
-from rightsizer.notify.grafana.settings import read_token
+from rightsizer.notify.grafana.client import http_client
 from rightsizer.owners.containers import EngineError, container_names
 from rightsizer.owners.pod_resources import list_pods
 from rightsizer.telemetry.dcgm.enrichment import DcgmSecondarySource
@@ -94,8 +92,7 @@ def check_grafana(context: CheckContext) -> Check:
     name, settings = "Grafana", context.settings.grafana
     if not settings.url:
         return Check(name, Verdict.UNUSED, "grafana.url is not set")
-    token = partial(read_token, settings, context.environ)
-    with closing(HttpClient(settings.url, settings.http, token=token)) as client:
+    with closing(http_client(settings, context.environ)) as client:
         answer = client.request("GET", "/api/annotations", query=_NOTHING_ASKED)
     if not isinstance(answer, Failure):
         return Check(name, Verdict.OK, f"{client.base_url} answers, and takes the token")

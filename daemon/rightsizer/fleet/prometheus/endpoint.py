@@ -16,6 +16,7 @@ from rightsizer.fleet.prometheus.response_parser import plain
 from rightsizer.fleet.settings import StoreSettings
 from rightsizer.fleet.source import StoreUse, StoreUseCounter
 from rightsizer.io.http import HttpClient
+from rightsizer.io.http_proxy import proxy_for
 from rightsizer.io.http_result import Excess, Failure, FailureKind, Response
 from rightsizer.io.http_settings import HttpSettings, checked_url
 from rightsizer.model.errors import StoreError
@@ -208,6 +209,7 @@ class Endpoint:
             headers=lambda: _authorization(settings),
             open_headers={"Accept-Encoding": "gzip", **_WHOLE, **tenant},
             certificate=certificate if settings.certificate_file else None,
+            proxy=proxy_for(settings.url),
             connections=settings.concurrency,
             parse=bytes,
         )

@@ -2,16 +2,21 @@
 
 import hashlib
 import json
+import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from rightsizer.io.http import HttpClient
+from rightsizer.io.http_proxy import proxy_for
 from rightsizer.io.http_result import Failure, FailureKind
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState, Region
 from rightsizer.model.finding import Action, Finding, FindingKind, Reason, Risk, Savings, Severity
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, percent_text, utc_text
+from rightsizer.notify.grafana.settings import GrafanaSettings, read_token
 from rightsizer.report.labels import readable_name
 
 PRODUCT: Final = "rightsizer"
@@ -256,6 +261,16 @@ def _time(milliseconds: Any) -> Nanoseconds:
 _PATH: Final = "/api/annotations"
 # Answers of different Grafana versions for an annotation that does not exist.
 _GONE: Final = frozenset({404, 500})
+
+
+def http_client(
+    settings: GrafanaSettings,
+    environment: Mapping[str, str] = os.environ,
+    sleep: Callable[[float], object] = time.sleep,
+) -> HttpClient:
+    """HTTP client with Grafana's token, through the proxy of the environment."""
+    token, proxy = partial(read_token, settings, environment), proxy_for(settings.url, environment)
+    return HttpClient(settings.url, settings.http, token=token, proxy=proxy, sleep=sleep)
 
 
 class GrafanaClient:

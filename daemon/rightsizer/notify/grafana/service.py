@@ -12,8 +12,14 @@ from rightsizer.io.http_result import Failure, FailureKind
 from rightsizer.model.advice import AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.model.units import DAY, nanoseconds
 from rightsizer.notify.delivery import Delivery, DeliveryContext, Outbox, OutboxEntry, OutboxTable
-from rightsizer.notify.grafana.client import AnnotationBody, GrafanaClient, body_of, roll_up
-from rightsizer.notify.grafana.settings import GrafanaSettings, read_token
+from rightsizer.notify.grafana.client import (
+    AnnotationBody,
+    GrafanaClient,
+    body_of,
+    http_client,
+    roll_up,
+)
+from rightsizer.notify.grafana.settings import GrafanaSettings
 
 
 def _understood(text: str) -> AnnotationBody | None:
@@ -101,9 +107,7 @@ class GrafanaAnnotations(Delivery[AnnotationBody]):
         self._settings = settings
         self._body = partial(body_of, node=context.node, cluster=settings.cluster)
         self._asked = self._clock.time()
-        url, token = settings.url, partial(read_token, settings)
-        own = http or HttpClient(url, settings.http, token=token, sleep=context.sleep)
-        self._api = GrafanaClient(own)
+        self._api = GrafanaClient(http or http_client(settings, sleep=context.sleep))
         a_run, a_day = settings.annotations_per_run, settings.annotations_per_day
         self._quota = AnnotationQuota(self._clock, a_run, a_day)
 

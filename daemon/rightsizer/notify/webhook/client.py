@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from rightsizer.io.http import HttpClient
+from rightsizer.io.http_proxy import proxy_for
 from rightsizer.io.http_result import Result
 from rightsizer.io.http_settings import HttpSettings
 from rightsizer.notify.webhook.settings import read_token
@@ -24,6 +25,7 @@ def webhook_client(
         http,
         token=lambda: read_token(token_file),
         headers=headers,
+        proxy=proxy_for(base),
         parse=lambda _: None,  # Many receivers answer `ok`, which is no JSON.
         has_secret_paths=True,
         sleep=sleep,
