@@ -1,14 +1,22 @@
-"""Owners of pods that operators made, and clusters where some of their series are missing."""
+"""Owners of pods that operators made, parts of GPUs, and pools of each cloud."""
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
 import pytest
 
-from dcgm_estate import NOW, EstatePast, stored
+from dcgm_estate import BUSY, NOW, EstatePast, Phase, gpu, stored
 from rightsizer.fleet.cache.grid import DAY
 from rightsizer.fleet.prometheus.client import PrometheusStore
-from rightsizer.fleet.sources.kubernetes import LookbackSpan, Pod, PodOwners, waiting_pods
+from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
+from rightsizer.fleet.sources.kubernetes import (
+    KubernetesState,
+    LookbackSpan,
+    Pod,
+    PodOwners,
+    waiting_pods,
+)
 from rightsizer.model.workload import PodOwner, WorkloadClass
 
 pytestmark = pytest.mark.prometheus
@@ -88,3 +96,33 @@ def test_parts_of_a_gpu_are_no_gpus(store: PrometheusStore) -> None:
     """HAMi requests megabytes and percent by resources of their own."""
     (waiting,) = waiting_pods(store, PodOwners(), (), NOW)
     assert (waiting.gpus, waiting.gpus_each) == (1.0, 1.0)
+
+
+CLOUDS: Final = (
+    "alibabacloud.com/nodepool-id",
+    "alpha.eksctl.io/nodegroup-name",
+    "compute.coreweave.com/node-pool",
+    "doks.digitalocean.com/node-pool",
+    "ibm-cloud.kubernetes.io/worker-pool-name",
+    "k8s.scaleway.com/pool-name",
+    "kops.k8s.io/instancegroup",
+    "kubernetes.azure.com/agentpool",
+    "lke.linode.com/pool-id",
+)
+"""Labels by which clouds and installers tell node pools apart."""
+
+
+def test_pools_are_those_of_each_cloud() -> None:
+    """kube-state-metrics replaces what a label of Prometheus may not have."""
+    past, source = EstatePast(interval_seconds=120), DcgmExporterSource()
+    for number, label in enumerate(CLOUDS):
+        name = re.sub(r"\W", "_", label)
+        past.series("kube_node_labels", {"node": f"node-{number}", f"label_{name}": label}, 1, 22)
+        device = {"UUID": gpu(number), "Hostname": f"node-{number}", "gpu": "0"}
+        past.device([Phase(22, 24, BUSY)], **device, modelName="NVIDIA H100 80GB HBM3")
+    with stored(past) as store:
+        report = source.probe(store, NOW, DAY)
+        inventory = source.inventory(store, report, NOW, DAY)
+        found = KubernetesState().enrich(store, inventory, NOW).devices.values()
+
+    assert [each.pool for each in found] == [*CLOUDS]

@@ -205,8 +205,17 @@ class FleetSettings:
         (
             "label_cloud_google_com_gke_nodepool",
             "label_eks_amazonaws_com_nodegroup",
+            "label_alpha_eksctl_io_nodegroup_name",
             "label_karpenter_sh_nodepool",
+            "label_kubernetes_azure_com_agentpool",
             "label_agentpool",
+            "label_alibabacloud_com_nodepool_id",
+            "label_compute_coreweave_com_node_pool",
+            "label_doks_digitalocean_com_node_pool",
+            "label_ibm_cloud_kubernetes_io_worker_pool_name",
+            "label_k8s_scaleway_com_pool_name",
+            "label_lke_linode_com_pool_id",
+            "label_kops_k8s_io_instancegroup",
             "label_node_pool",
             "pool",
         )
