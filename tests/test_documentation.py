@@ -172,6 +172,7 @@ def test_settings_that_pages_name_exist() -> None:
     named = re.compile(rf"`((?:{roots})\.[a-z_.]*[a-z_])[`:=]")
     # Values of the chart are named below it, and a function of another product.
     pages = [page for page in DOCS.rglob("*.md") if page.name != "kubernetes.md"]
+    pages += (ROOT / "config" / "kubernetes").rglob("*.yaml")
     found = {(page.name, key) for page in pages for key in named.findall(page.read_text("utf-8"))}
     gone = {
         each

@@ -211,7 +211,10 @@ def test_another_sites_page_changes_nothing(
 def test_reload_is_for_those_who_enabled_it(place: Open) -> None:
     """403 without the flag, no GET, and 500 with the error where the file is broken."""
     opened = place("")
-    assert opened.ask("/-/reload", "POST")[0].status == 403
+    response, body = opened.ask("/-/reload", "POST")
+    assert response.status == 403
+    assert "local socket" in body
+    assert "SIGHUP" not in body  # Process 1 of a pod with hostPID is the node's.
     assert opened.ask("/-/reload")[0].status == 405
     opened.server.stop()
     opened = place("", allows_changes=True)

@@ -274,8 +274,8 @@ def lifecycle_routes(reload: Callable[[], None], *, is_enabled: bool) -> tuple[R
     def answer(request: WebRequest) -> WebResponse:
         if request.peer is None and not is_enabled:
             return WebResponse.of_text(
-                "the lifecycle API is not enabled; start the agent with --web.enable-lifecycle, "
-                "or send it SIGHUP",
+                "the lifecycle API is not enabled over TCP; start the agent with "
+                "--web.enable-lifecycle, use its local socket, or 'systemctl reload rightsizer'",
                 HTTPStatus.FORBIDDEN,
             )
         if request.is_cross_site:
