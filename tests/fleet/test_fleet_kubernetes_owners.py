@@ -98,6 +98,22 @@ def test_parts_of_a_gpu_are_no_gpus(store: PrometheusStore) -> None:
     assert (waiting.gpus, waiting.gpus_each) == (1.0, 1.0)
 
 
+def test_waiting_work_that_cannot_be_told_is_named() -> None:
+    """Managed kube-state-metrics lack requests; a queue creates pods once it admits work."""
+    past = EstatePast(interval_seconds=120)
+    past.series("kube_pod_status_phase", {"pod": "llm-0", "phase": "Running"}, 1, 22)
+    for queue, count in (("research", 3), ("production", 0)):
+        past.series("kueue_pending_workloads", {"cluster_queue": queue}, count, 22)
+        past.series("volcano_queue_pod_group_pending_count", {"queue_name": queue}, 0, 22)
+    with stored(past) as store:
+        report = KubernetesState().probe(store, NOW)
+
+    assert report.can == ()
+    requests, queue = report.cannot[2:]
+    assert requests.endswith("not known: kube_pod_container_resource_requests is not there.")
+    assert queue.startswith("What Kueue holds back is not counted as waiting: it has no pods")
+
+
 CLOUDS: Final = (
     "alibabacloud.com/nodepool-id",
     "alpha.eksctl.io/nodegroup-name",

@@ -2,7 +2,8 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 from rightsizer.fleet.cache.grid import COARSE_STEP
@@ -235,18 +236,32 @@ _NAMES: Final = (
     "kube_pod_container_resource_requests",
 )
 _MEANINGS: Final = (
-    ("kube_pod_owner", "Pods are counted to the workloads that made them.",
-     "Pods are counted to workloads by their names alone: kube_pod_owner is not there."),
-    ("kube_node_labels", "Nodes are grouped into pools by their labels.",
-     "Nodes are grouped by board alone: kube_node_labels is not there."),
-    ("kube_pod_status_phase", "Pods that wait for GPUs are known.",
-     "Whether pods wait for GPUs is not known: kube_pod_status_phase is not there."),
+    (("kube_pod_owner",), "Pods are counted to the workloads that made them.",
+     "Pods are counted to workloads by their names alone"),
+    (("kube_node_labels",), "Nodes are grouped into pools by their labels.",
+     "Nodes are grouped by board alone"),
+    (("kube_pod_status_phase", "kube_pod_container_resource_requests"),
+     "Pods that wait for GPUs are known.", "Whether pods wait for GPUs is not known"),
 )  # fmt: skip
+"""Metrics that are needed together, what they tell, and what is missing without them."""
+_QUEUES: Final = (
+    ("kueue_pending_workloads", "Kueue"),
+    ("volcano_queue_pod_group_pending_count", "Volcano"),
+)
 _NO_LABELS: Final = (
     "kube-state-metrics tells none of the labels of {objects} that are looked for ({labels}): "
     "start it with --metric-labels-allowlist={objects}=[*]."
 )
 _NODE_LABEL: Final = "label_"
+
+
+def _cannot(store: MetricStore, metrics: AbstractSet[str], now: Nanoseconds) -> Iterator[str]:
+    for names, _, cannot in _MEANINGS:
+        if missing := [name for name in names if name not in metrics]:
+            yield f"{cannot}: {' and '.join(missing)} {'are' if missing[1:] else 'is'} not there."
+    for name, queue in _QUEUES:
+        if store.instant(f"count({name} > 0)", now):
+            yield f"What {queue} holds back is not counted as waiting: it has no pods ({name})."
 
 
 class KubernetesState:
@@ -274,8 +289,8 @@ class KubernetesState:
         return SourceReport(
             self.name,
             metrics=metrics,
-            can=tuple(can for name, can, _ in _MEANINGS if name in metrics),
-            cannot=tuple(cannot for name, _, cannot in _MEANINGS if name not in metrics),
+            can=tuple(can for names, can, _ in _MEANINGS if metrics.issuperset(names)),
+            cannot=tuple(_cannot(store, metrics, now)),
             warnings=tuple(warnings),
         )
 
