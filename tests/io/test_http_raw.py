@@ -132,6 +132,32 @@ def test_a_certificate_that_is_not_there_is_reported(tmp_path: Path) -> None:
     assert peer.asked == []
 
 
+@pytest.mark.parametrize(
+    ("subject", "days", "authorities", "said"),
+    [
+        ("IP:127.0.0.1", "-1", "ca.crt", "cannot be trusted: certificate has expired"),
+        ("IP:127.0.0.2", "2", "ca.crt", "IP address mismatch, certificate is not valid for"),
+        ("IP:127.0.0.1", "2", "", "put its authority into ca_file"),
+        ("IP:127.0.0.1", "2", "ca.key", "ca.key must be a PEM file of certificates"),
+        ("IP:127.0.0.1", "2", "none", "no such file or directory: ca_file"),
+    ],
+)
+def test_what_is_wrong_with_a_certificate_is_said(
+    tmp_path: Path, subject: str, days: str, authorities: str, said: str
+) -> None:
+    """Without OpenSSL's codes and lines of its source; a remedy where there is one."""
+    pair = Authority.made(tmp_path).sign("server", subject, days=days)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(pair.certificate, pair.key)
+    ca_file = str(tmp_path / authorities) if authorities else ""
+    with faulty_store(tls=tls) as peer:
+        result = HttpClient(peer.url, HttpSettings(tries=1, ca_file=ca_file)).request("GET", "/")
+    assert isinstance(result, Failure)
+    assert result.kind is FailureKind.UNTRUSTED
+    assert said in result.message
+    assert "CERTIFICATE_VERIFY_FAILED" not in result.message
+
+
 @pytest.mark.skipif(sys.version_info < (3, 13), reason="such authorities are trusted before 3.13")
 def test_an_authority_without_key_usage_is_refused_with_a_remedy(tmp_path: Path) -> None:
     """`openssl req -x509` creates them so by default."""

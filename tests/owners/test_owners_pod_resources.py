@@ -269,6 +269,18 @@ def test_reads_what_protobuf_writes(pods: list[tuple[str, str, list[str]]]) -> N
     assert list(parse_pods(data)) == expected
 
 
+def test_a_kubelet_with_fifty_thousand_pods_is_read_in_full() -> None:
+    """A hundred times what a node has, three containers each."""
+    response = Response()
+    for number in range(50_000):
+        job = response.pod_resources.add(name=f"job-{number}", namespace="research")
+        for container in ("main", "logs", "proxy"):
+            job.containers.add(name=container)
+    job.containers[0].devices.add(resource_name="nvidia.com/gpu", device_ids=["GPU-1"])
+    found = ContainerDevices("research", "job-49999", "main", ("GPU-1",))
+    assert parse_pods(response.SerializeToString()) == (found,)
+
+
 def test_an_answer_of_nothing_but_empty_fields_is_refused() -> None:
     """Two bytes a message would otherwise become millions of objects."""
     with pytest.raises(GrpcCallError, match="more than 500000 fields"):

@@ -47,7 +47,7 @@ class Authority:
         """What those who trust it need."""
         return self.folder / "ca.crt"
 
-    def sign(self, name: str, *alternative_names: str) -> KeyPair:
+    def sign(self, name: str, *alternative_names: str, days: str = "2") -> KeyPair:
         """A certificate with subject alternative names, as `DNS:a.example` or `IP:127.0.0.1`."""
         pair = KeyPair(self.folder / f"{name}.crt", self.folder / f"{name}.key")
         extensions = self.folder / f"{name}.ext"
@@ -60,7 +60,7 @@ class Authority:
         )  # fmt: skip
         _openssl(
             self.folder, "x509", "-req", "-in", request, "-CA", "ca.crt", "-CAkey", "ca.key",
-            "-CAcreateserial", "-days", "2", "-extfile", extensions.name, "-out", pair.certificate,
+            "-CAcreateserial", "-days", days, "-extfile", extensions.name, "-out", pair.certificate,
         )  # fmt: skip
         (self.folder / f"{name}.new").replace(pair.key)
         return pair

@@ -226,8 +226,9 @@ class HttpClient:
             if _PLAIN_ANSWER in cause(error).lower():
                 message = f"{peer} speaks no TLS; write http for https in its address"
                 return Failure(FailureKind.MALFORMED, message)
-            # An unreadable CA file is an OSError too.
-            message = f"{peer} cannot be trusted: {cause(error)}{remedy(error)}"
+            message = (
+                f"{peer} cannot be trusted: {cause(error)}{remedy(error, self._settings.ca_file)}"
+            )
             return Failure(FailureKind.UNTRUSTED, message)
         except exceptions.HTTPError as error:
             if is_about_a_file(error):

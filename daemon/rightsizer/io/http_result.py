@@ -60,8 +60,10 @@ class Response:
     """Size of the body, uncompressed."""
 
 
+_UNKNOWN_AUTHORITIES: Final = frozenset({18, 19, 20, 21})
+"""Verification errors of OpenSSL (x509_vfy.h) of certificates that nobody trusted has signed."""
 _RFC_5280_FAULTS: Final = range(80, 95)
-"""Verification errors of OpenSSL (x509_vfy.h) that only VERIFY_X509_STRICT reports."""
+"""Those that only VERIFY_X509_STRICT reports."""
 
 Result: TypeAlias = Response | Failure
 
@@ -93,17 +95,28 @@ def cause(error: BaseException) -> str:
     inner = error.__cause__ or (error.args[-1] if error.args else None)
     found = inner if isinstance(inner, OSError) else error
     if isinstance(found, OSError):
-        said = found.strerror or str(found) or type(found).__name__
-        return said[0].lower() + said[1:]
+        said = (
+            getattr(found, "verify_message", "")
+            or found.strerror
+            or str(found)
+            or type(found).__name__
+        )
+        return said if said[1:2].isupper() else said[0].lower() + said[1:]
     if not error.args:
         return str(error) or type(error).__name__
     return str(error.args[-1])
 
 
-def remedy(error: BaseException) -> str:
-    """What to do about a certificate that breaks RFC 5280; empty for other errors."""
+def remedy(error: BaseException, ca_file: str) -> str:
+    """What to do about a certificate that is not trusted; empty if its fault says enough."""
     inner = error.args[-1] if error.args else None
-    if getattr(inner, "verify_code", 0) not in _RFC_5280_FAULTS:
+    code = getattr(inner, "verify_code", 0)
+    if code in _UNKNOWN_AUTHORITIES:
+        return "; put its authority into ca_file"
+    # Faults of a handshake are of the library SSL.
+    if ca_file and getattr(inner, "library", "") != "SSL":
+        return f": ca_file {ca_file} must be a PEM file of certificates"
+    if code not in _RFC_5280_FAULTS:
         return ""
     return (
         "; Python 3.13 and later require certificates that follow RFC 5280: issue it again, an "

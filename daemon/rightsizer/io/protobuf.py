@@ -1,6 +1,7 @@
 """Protobuf wire format in memory: tags, varints, fields of a message."""
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from typing import Final, TypeVar
 
 VARINT: Final = 0
@@ -84,21 +85,27 @@ class ProtobufFields:
         self._fields_maximum = fields_maximum
         self._left = fields_maximum
 
-    def messages(self, data: memoryview, number: int) -> Iterator[memoryview]:
-        """Values of a field of messages, texts or bytes, in order."""
-        for found, wire_type, value in fields(data):
+    def messages(self, data: memoryview) -> Iterator[tuple[int, memoryview]]:
+        """Number and value of each field of messages, texts or bytes, in order."""
+        for number, wire_type, value in fields(data):
             self._left -= 1
             if self._left < 0:
                 raise ProtobufError(f"it holds more than {self._fields_maximum} fields")
-            if found == number and wire_type == LENGTH and not isinstance(value, int):
-                yield value
+            if wire_type == LENGTH and not isinstance(value, int):
+                yield number, value
 
-    def text(self, data: memoryview, number: int) -> str:
-        """Last value of a text field; empty if absent."""
-        value = ""
-        for found in self.messages(data, number):
-            try:
-                value = str(found, "utf-8")
-            except UnicodeDecodeError:
-                raise ProtobufError("a text is not UTF-8") from None
-        return value
+    def read(self, data: memoryview) -> defaultdict[int, list[memoryview]]:
+        """The same by number."""
+        found: defaultdict[int, list[memoryview]] = defaultdict(list)
+        for number, value in self.messages(data):
+            found[number].append(value)
+        return found
+
+
+def last_text(values: Sequence[memoryview]) -> str:
+    """Last value of a text field; empty if absent."""
+    try:
+        texts = [str(value, "utf-8") for value in values]
+    except UnicodeDecodeError:
+        raise ProtobufError("a text is not UTF-8") from None
+    return texts[-1] if texts else ""

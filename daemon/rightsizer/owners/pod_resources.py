@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from rightsizer.io.grpc_client import UNIMPLEMENTED, GrpcCallError, unary_call
-from rightsizer.io.protobuf import ProtobufError, ProtobufFields
+from rightsizer.io.protobuf import ProtobufError, ProtobufFields, last_text
 from rightsizer.model.frozen import dataclass
 
 POD_RESOURCES_VERSIONS: Final = ("v1", "v1beta1", "v1alpha1")
@@ -71,24 +71,27 @@ def parse_pods(answer: bytes) -> tuple[ContainerDevices, ...]:
 
 
 def _containers(fields: ProtobufFields, answer: memoryview) -> Iterator[ContainerDevices]:
-    for pod in fields.messages(answer, _POD_RESOURCES):
-        namespace, name = fields.text(pod, _POD_NAMESPACE), fields.text(pod, _POD_NAME)
+    for number, data in fields.messages(answer):
+        if number != _POD_RESOURCES:
+            continue
+        pod = fields.read(data)
+        namespace, name = last_text(pod[_POD_NAMESPACE]), last_text(pod[_POD_NAME])
         # Validated because they end up as labels and keys.
         if not (_NAME.fullmatch(namespace) and _NAME.fullmatch(name)):
             continue
-        for container in fields.messages(pod, _POD_CONTAINERS):
+        for container in map(fields.read, pod[_POD_CONTAINERS]):
             yield ContainerDevices(
                 namespace=namespace,
                 pod=name,
-                container=fields.text(container, _CONTAINER_NAME),
+                container=last_text(container[_CONTAINER_NAME]),
                 devices=tuple(
                     str(device_id, "utf-8", "replace")
-                    for devices in fields.messages(container, _CONTAINER_DEVICES)
-                    for device_id in fields.messages(devices, _DEVICE_IDS)
+                    for devices in container[_CONTAINER_DEVICES]
+                    for device_id in fields.read(devices)[_DEVICE_IDS]
                 ),
                 claimed=tuple(
-                    (fields.text(resource, _CLAIM_DRIVER), fields.text(resource, _CLAIM_DEVICE))
-                    for claim in fields.messages(container, _CONTAINER_CLAIMS)
-                    for resource in fields.messages(claim, _CLAIM_RESOURCES)
+                    (last_text(resource[_CLAIM_DRIVER]), last_text(resource[_CLAIM_DEVICE]))
+                    for claim in container[_CONTAINER_CLAIMS]
+                    for resource in map(fields.read, fields.read(claim)[_CLAIM_RESOURCES])
                 ),
             )
