@@ -86,3 +86,29 @@ def test_deep_objects_are_no_crash(replay: Replays, write: Writes) -> None:
     deep = '{"a":' * 600 + json.dumps(flat(1)) + "}" * 600
     played = replay(write("\n".join((json.dumps(flat(0)), deep, json.dumps(flat(2)), ""))))
     assert 2 <= len(played.values("index:1", Signal.GPU_BUSY)) <= 3
+
+
+def test_values_beside_a_list_of_gpus_are_not_theirs(replay: Replays, write: Writes) -> None:
+    """Memory and power are the host's there, and a name is the run's; a mean is of no GPU."""
+    beside = {"name": "run-7", "memory_used_mb": 50_000, "power_w": 900, "gpu_util": 50}
+    records = [beside | of_gpus(at) | {"gpu_model": "NVIDIA L4"} for at in range(4)]
+    played = replay(write("\n".join(map(json.dumps, records)) + "\n", "log.json"))
+    assert played.values("index:0", Signal.GPU_BUSY) == [0.0] * 4
+    assert played.values("index:1", Signal.MEMORY_USED_BYTES) == [2.0**30] * 4
+    assert played.values("index:1", Signal.POWER_WATTS) == [None] * 4
+    assert {each.board for each in played.source.devices} == {"L4"}
+
+
+def test_records_within_an_object_are_of_its_node(replay: Replays, write: Writes) -> None:
+    """A document a node: GPUs of one index are several."""
+    nodes = [{"host": host, "samples": [flat(at) for at in range(4)]} for host in ("a", "b")]
+    played = replay(write("\n".join(map(json.dumps, nodes)) + "\n", "log.json"))
+    assert [each.uuid for each in played.source.devices] == ["a GPU 1", "b GPU 1"]
+
+
+def test_all_lists_of_gpus_are_read(replay: Replays, write: Writes) -> None:
+    """A list for each node, without names: the GPUs are counted on."""
+    record = {"nodes": {host: {"gpus": of_gpus(0)["gpus"]} for host in ("a", "b")}}
+    records = [{"time": START + at, **record} for at in range(4)]
+    played = replay(write("\n".join(map(json.dumps, records)) + "\n", "log.json"))
+    assert played.values("index:3", Signal.GPU_BUSY) == [0.9] * 4

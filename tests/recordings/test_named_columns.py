@@ -254,3 +254,29 @@ def test_numbers_of_a_log_without_headings_name_no_gpus(replay: Replays, write: 
     """Its first row is no heading, though its numbers differ in their digits alone."""
     with pytest.raises(RecordingError, match="--fields timestamp,x,util_pct --device 0"):
         replay(write("1758000000,1000,30\n1758000010,2500,70\n"))
+
+
+@pytest.mark.parametrize("heading", ["server", "instance", "nodename"])
+def test_column_of_nodes_by_other_names(replay: Replays, write: Writes, heading: str) -> None:
+    """GPUs of one index on two nodes are two."""
+    rows = "".join(
+        f"{1714550400 + at},{node},0,90\n" for at in range(4) for node in ("a:9400", "b:9400")
+    )
+    played = replay(write(f"time,{heading},gpu,util_pct\n{rows}"))
+    assert [each.uuid for each in played.source.devices] == ["a:9400 GPU 0", "b:9400 GPU 0"]
+
+
+def test_series_without_a_uuid_are_of_their_nodes(replay: Replays, write: Writes) -> None:
+    """Sums by index and instance: none is taken for another's."""
+    names = [f'"DCGM_FI_DEV_GPU_UTIL{{gpu=""0"", instance=""{node}""}}"' for node in ("a:1", "b:1")]
+    rows = "".join(f"{1714550400 + at},90,10\n" for at in range(4))
+    played = replay(write(f"Time,{','.join(names)}\n{rows}"))
+    assert played.values("a:1 GPU 0", Signal.GPU_BUSY) == [0.9] * 4
+    assert played.values("b:1 GPU 0", Signal.GPU_BUSY) == [0.1] * 4
+
+
+def test_a_few_mebibytes_in_bytes_are_no_tebibytes(replay: Replays, write: Writes) -> None:
+    """The memory of an idle GPU without a unit: no board has a tebibyte."""
+    rows = "".join(f"{1714550400 + at},0,1,{4 * 2**20}\n" for at in range(4))
+    played = replay(write(f"time,gpu,util_pct,memory_used\n{rows}"))
+    assert played.values("index:0", Signal.MEMORY_USED_BYTES) == [4.0 * 2**20] * 4

@@ -91,6 +91,17 @@ def test_logs_of_two_nodes_in_one_file_are_refused(
     assert len(replay(write(_csv([*node, *node]))).readings("0")) == differing
 
 
+@pytest.mark.parametrize(("load", "is_remarked"), [(0.7, True), (0.6, False)])
+def test_readings_of_one_time_that_are_alike_are_remarked(
+    replay: Replays, write: Writes, *, load: float, is_remarked: bool
+) -> None:
+    """Nodes of one job have like loads; a reading that was written twice is no second one."""
+    both = [(float(t), "0", each) for t in range(30) for each in (0.6, load)]
+    assert ("has several readings at each of 30 times" in replay(write(_csv(both))).warnings) is (
+        is_remarked
+    )
+
+
 @pytest.mark.parametrize(("step", "is_refused"), [(1 / 86_400, True), (60.0, False)])
 def test_days_of_a_spreadsheet_are_no_seconds(
     replay: Replays, write: Writes, *, step: float, is_refused: bool

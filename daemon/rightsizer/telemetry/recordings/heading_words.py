@@ -13,7 +13,7 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.units import Unit
 from rightsizer.telemetry.dcgm.series import DcgmSeries, interpret, wanted
 from rightsizer.telemetry.recordings.nvidia_smi_columns import signal_columns
-from rightsizer.telemetry.recordings.prometheus_text import named_line
+from rightsizer.telemetry.recordings.prometheus_text import interpreted, named_line
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes
 from rightsizer.telemetry.recordings.text_file import TextFile, delimiter_of, split_csv_line
 
@@ -43,15 +43,17 @@ _SIGNALS: Final = {
 _MEMORY: Final = frozenset({"memory"})
 _SIZES: Final = frozenset({"KiB", "MiB", "GiB", "bytes"})
 _ENDINGS: Final = {"MiB": "mib", "GiB": "gib", "bytes": "bytes", "%": "pct"}
-_BYTES_FROM: Final = 2**24
-"""Maximum from which memory must be in bytes: as MiB it would be 16 TiB."""
+SAMPLED_ROWS: Final = 10_000
+"""Rows by which missing units are inferred."""
+_BYTES_FROM: Final = 2**20
+"""Maximum from which memory must be in bytes: as MiB it would be 1 TiB."""
 _MILLIWATTS_FROM: Final = 5000
 """Maximum from which power must be in NVML's milliwatts: no board draws as many watts."""
 _MIB_FROM: Final = 512
 """Maximum from which memory must be in MiB: no board has as many GiB; below, it is ambiguous."""
 _FOR_EXCEL: Final = "sep="
 """A directive that may precede the headings."""
-_DEVICE_WORDS: Final = frozenset({"gpu", "cuda", "card", "device"})
+_DEVICE_WORDS: Final = frozenset({"gpu", "gpus", "cuda", "card", "cards", "device", "devices"})
 TELLING_WORDS: Final = _DEVICE_WORDS.union(_OF_GPUS, _OF_HOSTS, _SYNONYMS, *_SIGNALS)
 """Words that say what a value is of."""
 _GPU_INDEX: Final = re.compile(r"(?:gpu|cuda|card|device|nvidia)?[\s_:/#-]*(\d+)", re.IGNORECASE)
@@ -155,7 +157,7 @@ def series_heading(text: str) -> Heading | None:
     if not is_series(text):
         return None
     try:
-        series = interpret(named_line(text) if "{" in text else f"{text}{_SOME_GPU}")
+        series = interpret(named_line(text) if "{" in text else f"{text}{_SOME_GPU}", interpreted)
     except ValueError:
         return None
     if not isinstance(series, DcgmSeries) or series.signal is None:

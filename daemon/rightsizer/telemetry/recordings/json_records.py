@@ -9,6 +9,7 @@ from typing import Any, Final
 from rightsizer.model.signal import Signal
 from rightsizer.telemetry.recordings.heading_words import (
     DEVICES,
+    NODES,
     TELLING_WORDS,
     TIMES,
     NumberedRow,
@@ -27,6 +28,8 @@ _SAMPLED: Final = 1000
 _ENTITIES: Final = frozenset({"gpu", "gpus", "device", "devices", "card", "cards"})
 """Keys of lists with an object for each GPU."""
 _INDEX: Final = "gpu index"
+_SHARED: Final = TIMES | NODES | {"gpu name", "gpu model", "gpu product name"}
+"""Keys beside such a list, or around records, that count for all of them."""
 
 _Record = dict[str, str]
 
@@ -40,16 +43,17 @@ def _records(document: Any) -> Iterator[_Record]:
     if not isinstance(document, dict):
         return
     plain, lists = dict(_flat(document)), [*_lists(document)]
-    of_gpus = next((each for key, each in lists if key.lower() in _ENTITIES), None)
-    if of_gpus is not None:
-        for at, gpu in enumerate(of_gpus):
+    shared = {key: cell for key, cell in plain.items() if " ".join(words_of(key)) in _SHARED}
+    entity = next((key for key, _ in lists if key.lower() in _ENTITIES), None)
+    if entity is not None:
+        for at, gpu in enumerate(gpu for key, each in lists if key == entity for gpu in each):
             own = {f"gpu {key}": cell for key, cell in _flat(gpu)}
             if place_of([*own], DEVICES) is None:
                 own[_INDEX] = str(at)
-            yield plain | own
+            yield shared | own
     elif not time_places([*plain]):
         for _, each in lists:
-            yield from _records(each)
+            yield from (shared | record for record in _records(each))
     else:
         yield plain
 

@@ -17,6 +17,7 @@ from rightsizer.telemetry.recordings.heading_words import (
     METRICS,
     NAMES,
     NODES,
+    SAMPLED_ROWS,
     UUIDS,
     VALUES,
     gpu_index,
@@ -43,8 +44,6 @@ _LABEL: Final = re.compile(r'"?([\w.]+)"?\s*[=:]\s*"?([^",;{}]*)')
 """As Prometheus, Datadog, Azure and JSON write them."""
 _OURS: Final = ((UUIDS, "UUID"), (DEVICES, "gpu"), (NODES, "Hostname"), (NAMES, "modelName"))
 """Labels of dcgm-exporter, by headings with their meaning."""
-_SAMPLED: Final = 10_000
-"""Rows by which missing units are inferred."""
 
 _Labels = tuple[tuple[str, str], ...]
 
@@ -185,7 +184,7 @@ GPU, node and board are in columns or in a list of labels."""
 def _units(text: TextFile) -> dict[str, str]:
     """Infer units of metrics whose names lack them, from their first values."""
     values: dict[str, list[float]] = {}
-    for _, each in islice(_samples(text, RecordingNotes(text.name)), _SAMPLED):
+    for _, each in islice(_samples(text, RecordingNotes(text.name)), SAMPLED_ROWS):
         try:
             value = float(each.value.replace(",", "."))
         except ValueError:

@@ -14,6 +14,7 @@ from rightsizer.telemetry.recordings.heading_words import (
     DEVICES,
     NAMES,
     NODES,
+    SAMPLED_ROWS,
     UUIDS,
     Heading,
     NumberedRow,
@@ -42,8 +43,6 @@ from rightsizer.telemetry.recordings.unnamed_devices import SampledRow, device_o
 _ADD_UNIT: Final = "add it to the heading, like util_pct or memory_used_mib"
 _REMEDY: Final = "where that is wrong, give a column map (--columns)"
 _REMEDY_OF_JSON: Final = "where that is wrong, write it as CSV (docs/recordings.md)"
-_SAMPLED: Final = 10_000
-"""Rows by which missing units are inferred."""
 
 
 def _of_named_devices(
@@ -124,7 +123,7 @@ class NamedLayout:
         read = read_headings(headings)
         if self._device_at is None:
             read = _of_named_devices(read, headings, notes)
-        first_rows = [cells for _, cells in islice(rows(RecordingNotes(text.name)), _SAMPLED)]
+        first_rows = [cells for _, cells in islice(rows(RecordingNotes(text.name)), SAMPLED_ROWS)]
         sample = _ColumnSample(first_rows, read, self._device_at)
         # The size of the whole memory never changes.
         read = {at: each for at, each in read.items() if at in sample.varying or not each.is_bare}

@@ -1,5 +1,6 @@
 """Check that rows are of one node: devices by two names, an index or a time of two GPUs."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from operator import attrgetter
 from typing import Final
@@ -86,22 +87,37 @@ class RepeatedTimes:
 
     def __init__(self) -> None:
         self._pairs: dict[tuple[str, str], list[int]] = {}
+        self._unequal: Counter[tuple[str, str]] = Counter()
 
     def add(self, before: RecordingRow, row: RecordingRow) -> None:
         """Add a row with the time of the one before."""
         if (differs := _differs(before, row)) is not None:
             self._pairs.setdefault((row.device, row.stream), [0, 0])[differs] += 1
+        self._unequal[row.device, row.stream] += before.values != row.values
 
-    def refuse(self) -> None:
-        """Fail if a device has two values at a time, as in joined logs of nodes."""
+    def check(self, times: Mapping[tuple[str, str], int], notes: RecordingNotes) -> None:
+        """Fail if a device has two loads at a time, as in joined logs of nodes.
+
+        If they are alike at most times, of which `times` are the numbers, only remark it.
+        """
+        unequal: dict[str, int] = {}
         for (device, stream), (alike, different) in self._pairs.items():
+            name = device.replace(BY_INDEX, "GPU ")
             if different >= max(_FEWEST, alike):
-                name = device.replace(BY_INDEX, "GPU ")
                 raise RecordingError(
                     f"{stream}: {name} has two readings that differ at each of {different:,} "
                     "times, as where logs of several nodes or GPUs are joined; write each node's "
                     "log to a file of its own, and name the GPU of each row by index or uuid"
                 )
+            count = self._unequal[device, stream]
+            if count >= max(_FEWEST, times[device, stream] / 2):
+                unequal[name] = count
+        if unequal:
+            notes.remark(
+                f"{', '.join(unequal)} {'have' if len(unequal) > 1 else 'has'} several readings at "
+                f"each of {max(unequal.values()):,} times, of which the last counts; where they "
+                "are of several nodes, name these in a column 'host'"
+            )
 
 
 def _tell_gap(

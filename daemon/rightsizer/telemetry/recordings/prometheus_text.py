@@ -53,6 +53,8 @@ _SMI_FACTS: Final = {
     f"{_SMI}pcie_link_gen_max": "pcie_generation_maximum",
     f"{_SMI}pcie_link_width_max": "pcie_width_maximum",
 }
+_NODES: Final = ("Hostname", "hostname", "instance")
+"""Labels with a GPU's node, best first."""
 _REMEDY: Final = "ask for the metrics themselves, like query=DCGM_FI_DEV_GPU_UTIL"
 
 
@@ -125,10 +127,18 @@ def named_line(line: str) -> str:
 
 
 def interpreted(name: str, labels: Mapping[str, str]) -> DcgmSeries | UnusedSeries:
-    """Interpret a name and its labels, those of nvidia_gpu_exporter too."""
+    """Interpret a name and its labels, those of nvidia_gpu_exporter too.
+
+    A GPU without a uuid, as in sums by index, is one of its node.
+    """
+    uuid = labels.get("UUID") or labels.get("uuid") or ""
     if not name.startswith(_SMI):
+        node = next(filter(None, map(labels.get, _NODES)), None)
+        index = labels.get("gpu")
+        if node and index and not uuid:
+            labels = {**labels, "UUID": f"{node} GPU {index}"}
         return interpret_labels(name, labels)
-    column, uuid = _SMI_SIGNALS.get(name), labels.get("uuid", "")
+    column = _SMI_SIGNALS.get(name)
     if not uuid or (column is None and name not in (f"{_SMI}gpu_info", *_SMI_FACTS)):
         return UnusedSeries(name, "it is not read")
     return DcgmSeries(

@@ -276,7 +276,7 @@ def _surveyed(files: Sequence[RowFile], progress: Progress) -> RecordingSurvey:
             show_read(progress, [file.text for file in files])
     if not last:
         raise _nothing_read(files)
-    repeated.refuse()
+    repeated.check({key: gaps.of(key).total() for key in last}, files[0].notes)
     for file in files:
         for device, facts in file.notes.facts.items():
             learned[file.names.get(device, device)].learn(facts)
