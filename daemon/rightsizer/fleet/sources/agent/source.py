@@ -53,7 +53,12 @@ def devices_of(
     for labels in infos:
         if labels.get("uuid"):
             latest.setdefault(labels["uuid"], labels)
-    parents = {labels.get("parent_uuid") for labels in latest.values()}
+    # An instance that has ended divides no GPU that is there now.
+    parents = {
+        parent
+        for uuid, labels in latest.items()
+        if (parent := labels.get("parent_uuid")) and (uuid in shares or parent not in shares)
+    }
     found = {}
     for uuid, labels in latest.items():
         board = catalogue.find(labels.get("model", ""))

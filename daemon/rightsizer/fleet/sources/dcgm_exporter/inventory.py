@@ -109,12 +109,12 @@ def read_inventory(
             former = labels_of.get(entity.device, (entity, {}))[1]
             labels_of[entity.device] = entity, {**former, **each}
     readings, xids = _readings(store, report, span.end), _xids(store, report, span)
-    parents = {entity.whole for entity, _ in labels_of.values() if entity.is_instance}
+    divided = _divided(seen)
     devices: dict[str, FleetDevice] = {}
     for uuid, (entity, labels) in sorted(labels_of.items()):
         if (device := _device(entity, labels, figures, catalogue)) is not None:
             devices[uuid] = FleetDevice(
-                replace(device, has_mig_instances=uuid in parents),
+                replace(device, has_mig_instances=uuid in divided),
                 node_of(labels, nodes, shared),
                 device.board or device.name or "unknown",
                 readings=readings.get(entity.whole or uuid, {}),
@@ -132,6 +132,20 @@ def read_inventory(
         if uuid in devices and len(pods) == 1:
             devices[uuid] = replace(devices[uuid], pod=pods.pop())
     return devices, set[Workload]().union(*holders.values())
+
+
+def _divided(seen: Iterable[SampledSeries]) -> frozenset[str]:
+    """Return the GPUs with MIG instances: of others, instances have ended, and the GPU goes on."""
+    last: dict[tuple[str, bool], Nanoseconds] = {}
+    for series in seen:
+        if (entity := dcgm.device_of(series.labels)) is not None:
+            key = entity.whole or entity.device, entity.is_instance
+            last[key] = max(series.span[1], last.get(key, 0))
+    return frozenset(
+        gpu
+        for (gpu, is_instance), at in last.items()
+        if is_instance and at >= last.get((gpu, False), 0)
+    )
 
 
 def _latest(
