@@ -43,6 +43,8 @@ class SourceResult:
     """Result of a source on a store, and the tolerance of its times."""
 
     report: SourceReport
+    young: SourceReport
+    """Of twenty minutes after the first scrape."""
     estate: FleetInventory
     days: dict[Nanoseconds, FleetDay]
     both: FleetDay
@@ -85,6 +87,7 @@ def _read(url: str, off_seconds: float) -> SourceResult:
     store, source = PrometheusStore(StoreSettings(url=url)), AgentSource(built_in())
     try:
         report = source.probe(store, LAST, LOOKBACK)
+        young = source.probe(store, START + 1200 * 10**9, LOOKBACK)
         estate = source.inventory(store, report, LAST, LOOKBACK)
         devices = tuple(estate.devices.values())
         days = {
@@ -94,7 +97,7 @@ def _read(url: str, off_seconds: float) -> SourceResult:
         both = source.day(store, report, devices, Grid(NUMBER - 1, COARSE_STEP, 2))
     finally:
         store.close()
-    return SourceResult(report, estate, days, both, off_seconds)
+    return SourceResult(report, young, estate, days, both, off_seconds)
 
 
 def truths(nodes: tuple[ScrapedDay, ...], step: Nanoseconds) -> Iterator[tuple[str, int, Window]]:
@@ -398,6 +401,16 @@ def test_probe_says_what_there_is(
     assert any(each.startswith(f"{poor} of {tiers.total()} devices") for each in report.cannot)
     assert any("no recording rules" in each for each in report.cannot)
     assert not report.warnings
+
+
+@pytest.mark.parametrize("name", ["scrapes", "victoria"])
+def test_young_store_has_fewer_scrapes_not_rarer_ones(
+    stores: dict[str, SourceResult], name: str
+) -> None:
+    """A first look, some minutes after Prometheus began, misses no peaks of an hour."""
+    report = stores[name].young
+    assert report.resolution_seconds == pytest.approx(SCRAPE, rel=0.05)
+    assert not any("peaks of less than an hour" in each for each in report.cannot)
 
 
 def test_probe_finds_recording_rules(stores: dict[str, SourceResult]) -> None:

@@ -25,7 +25,6 @@ from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.state import Tier
 from rightsizer.model.units import (
     DAY_SECONDS,
-    HOUR_SECONDS,
     NANOSECONDS_PER_SECOND,
     Nanoseconds,
     format_duration,
@@ -72,7 +71,9 @@ _PICKS: Final = (
 )
 _MOST_PICKED: Final = 64
 """If a fleet is read part by part, each part has some."""
-_RESOLUTION: Final = f"quantile(0.5, count_over_time({_UP}[1h]))"
+_MINUTES: Final = 10
+"""A longer window would take the scrapes of a store that has just begun for rare ones."""
+_SCRAPES: Final = f"quantile(0.5, count_over_time({_UP}[{_MINUTES}m]))"
 _TIERS: Final = f"count by (tier) (max by (uuid, tier) ({_TIER}) and on (uuid) {_USED})"
 """Of devices with time of their own, unlike divided GPUs."""
 _VERSIONS_SHOWN: Final = 5
@@ -115,7 +116,7 @@ class AgentProbe:
         oldest = self._oldest(min(names_by_day, default=self.now // DAY))
         if not names and oldest is None:
             return SourceReport(NAME, cannot=("no series of Rightsizer's agents are in the store",))
-        density = self._number(_RESOLUTION)
+        scrapes = self._number(_SCRAPES)
         tiers = {
             tier: int(series.value)
             for series in self.store.instant(_TIERS, self.now)
@@ -126,7 +127,7 @@ class AgentProbe:
             source=NAME,
             devices=int(total_of(self.store, f"count(max by (uuid) ({_UP}))", self.now)),
             oldest=oldest,
-            resolution_seconds=HOUR_SECONDS / density if density >= 1 else None,
+            resolution_seconds=_MINUTES * 60.0 / scrapes if scrapes >= 1 else None,
             tier=max(tiers, key=lambda tier: tiers[tier]) if tiers else Tier.NONE,
             metrics=names.union(*names_by_day.values()),
             names_by_day=names_by_day,
