@@ -106,6 +106,9 @@ def test_memory_range_above_the_card_is_said_and_ranks_lower(
     text = " ".join(" ".join(summary(capsys, "plan", str(file))).split())
     sure = re.search(r"(\d\d)% sure to fit the memory\.", text)
     assert sure
+    assert re.search(
+        r"expect [\d.]+ of [\d.]+ GiB a GPU or more, up to running out of memory", text
+    )
     details = " ".join(" ".join(summary(capsys, "plan", str(file), "--details")).split())
     assert f"free, fits with {sure[1]}%: activations" in details
     (found,) = json.loads("".join(summary(capsys, "plan", str(file), "--json")))["candidates"]

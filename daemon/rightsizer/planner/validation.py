@@ -100,7 +100,10 @@ def _expected(requirement: Requirement, candidate: PlanCandidate) -> Iterator[st
     rate, load = candidate.rate, requirement.load
     memory = candidate.memory.total
     low, high, most = (each / GIB for each in (memory.low, memory.high, candidate.usable_bytes))
-    yield f"{low:.1f} to {high:.1f} of {most:.1f} GiB a GPU"
+    if high <= most:
+        yield f"{low:.1f} to {high:.1f} of {most:.1f} GiB a GPU"
+    else:
+        yield f"{low:.1f} of {most:.1f} GiB a GPU or more, up to running out of memory"
     if rate.tokens_per_second is not None:
         throughput = rate.tokens_per_second
         demand = load.tokens_per_second
