@@ -51,6 +51,22 @@ def key_of(owners: OwnerResolver, pid: int) -> str | None:
         (f"/system.slice/docker-{ID}.scope", "container:ab12ab12ab12"),
         ("/system.slice/vllm.service", "systemd:vllm.service"),
         ("/user.slice/user-0.slice/session-3.scope", "session:11@10"),
+        # Quadlet's containers have another id after each start.
+        (f"/system.slice/vllm.service/libpod-payload-{ID}", "systemd:vllm.service"),
+        (
+            f"/user.slice/user-7.slice/user@7.service/app.slice/a.service/libpod-payload-{ID}",
+            "systemd:user@7.service/a.service",
+        ),
+        # Of Nomad, ECS, CRI-O, a container with a namespace of its own, kind, Incus and LSF.
+        (f"/nomad.slice/share.slice/{UID}.train.scope", f"systemd:{UID}.train.scope"),
+        (f"/nomad.slice/share.slice/docker-{ID}.scope", "container:ab12ab12ab12"),
+        (f"/ecs/{ID[:32]}/{ID}", "container:ab12ab12ab12"),
+        (f"/kubepods/besteffort/pod{UID}/crio-{ID}", f"kubernetes:{UID}"),
+        (f"/../../kubepods-pod{UID}.slice/crio-{ID}.scope", f"kubernetes:{UID}"),
+        (f"/system.slice/docker-{ID}.scope/kubelet-kubepods-pod{UID}.slice", f"kubernetes:{UID}"),
+        ("/lxc.payload.c1/system.slice/vllm.service", "systemd:lxc.payload.c1/vllm.service"),
+        ("/lxc.payload.c1", "session:11@10"),
+        ("/lsf/cluster/job.12.34.56", "session:11@10"),
     ],
 )
 def test_precedence(tmp_path: Path, path: str, key: str) -> None:

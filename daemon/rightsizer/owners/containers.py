@@ -85,8 +85,9 @@ def _is_name(value: object) -> bool:
 _CONTAINER: Final = re.compile(
     rf"(?:^|/)(?:(?P<engine>[a-z][a-z-]*)-)?(?P<id>{HEX_DIGIT}{{64}})(?:\.scope)?(?=/|$)"
 )
-_NO_CONTAINERS: Final = ("conmon", "libpod_parent")
-"""Of Podman: monitors of containers, and folder of its pods without systemd."""
+_NO_CONTAINERS: Final = ("conmon", "libpod_parent", "libpod-payload")
+"""Of Podman: monitors of containers, folder of its pods without systemd, and what a unit runs as
+a container (Quadlet), whose name and commands are the unit's."""
 
 
 def container_in(paths: Sequence[str]) -> str | None:
