@@ -89,3 +89,11 @@ def test_mig_instances_are_said_to_be_left_out(replay: Replays, write: Writes) -
     """The table gives no utilization of them."""
     divided = NEW.replace("57%", "N/A") + "| MIG devices:                    |\n"
     assert "split into MIG instances" in replay(write(tables(divided), "smi.txt")).warnings
+
+
+def test_impossible_date_is_reported(replay: Replays, write: Writes) -> None:
+    """Its table has no time, and is left out beside those that have one."""
+    text = tables(OLD) + tables(OLD).replace("May  1", "May 99")
+    played = replay(write(text, "smi.txt"))
+    assert "unreadable timestamp" in played.warnings
+    assert len(played.readings("index:0")) == text.count("Driver Version") // 2

@@ -116,7 +116,7 @@ class RepeatedTimes:
             notes.remark(
                 f"{', '.join(unequal)} {'have' if len(unequal) > 1 else 'has'} several readings at "
                 f"each of {max(unequal.values()):,} times, of which the last counts; where they "
-                "are of several nodes, name these in a column 'host'"
+                "are of several nodes, write each one's to a file of its own"
             )
 
 

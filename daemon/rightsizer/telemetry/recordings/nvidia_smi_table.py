@@ -115,7 +115,10 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
     table = _Table(None, notes)
     for number, line in text.lines(notes):
         if found := _DATE.match(line):
-            time = parse_timestamp(found[0])
+            try:
+                time = parse_timestamp(found[0])
+            except ValueError:
+                notes.count("unreadable timestamp", number, found[0])
         elif _BEGINS.match(line):
             yield from table.rows()
             table, time = _Table(time, notes), None
