@@ -108,3 +108,16 @@ def test_missing_values_are_no_zeros(replay: Replays, write: Writes) -> None:
     assert played.values("index:0", Signal.GPU_BUSY) == [0.9] * 4
     assert "unreadable sample: '1714550460 high'" in played.warnings
     assert "line of another length" in played.warnings
+
+
+def test_metric_without_a_unit_is_left_out_where_it_is_ambiguous(
+    replay: Replays, write: Writes
+) -> None:
+    """1 may be a percent or all; 0 is 0 in any unit."""
+    rows = ("{at},gpu_util,1", "{at},gpu_memory_used,40", "{at},gpu_power_w,0")
+    played = replay(write(table("time,metric,value", *rows)))
+    assert played.readings("index:0")[-1].values == {Signal.POWER_WATTS: 0.0}
+    assert "the unit of 'gpu_util' is not known" in played.warnings
+    assert "the unit of 'gpu_memory_used' is not known" in played.warnings
+    played = replay(write(table("time,metric,value", "{at},gpu_util,0")))
+    assert played.values("index:0", Signal.GPU_BUSY)[-1] == 0.0

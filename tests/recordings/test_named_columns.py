@@ -91,6 +91,17 @@ def test_ratios_are_reported_by_their_values(replay: Replays, write: Writes) -> 
     assert played.values("index:0", Signal.GPU_BUSY) == [1.0, 0.25]
 
 
+@pytest.mark.parametrize(("rows", "is_read"), [(9, True), (10_000, False)])
+def test_zero_is_zero_in_any_unit(
+    replay: Replays, write: Writes, *, rows: int, is_read: bool
+) -> None:
+    """A GPU is idle all the time; in a longer log, a later value may tell the unit."""
+    idle = "".join(f"{1614031442 + at},0,0,20000\n" for at in range(rows))
+    played = replay(write(f"time,gpu,util,memory_used\n{idle}"))
+    assert (played.values("index:0", Signal.GPU_BUSY)[0] == 0.0) is is_read
+    assert ("the unit of 'util' is not known" in played.warnings) is not is_read
+
+
 def test_unit_is_found_beside_cells_without_a_number(replay: Replays, write: Writes) -> None:
     """As pandas writes what it lacks: that of the others counts."""
     rows = "1614031442,0,nan,nan\n1614031443,0,55,20000\n1614031444,0,inf,20000\n"

@@ -216,9 +216,9 @@ def test_json_of_stores_is_told_its_jq_filter(replay: Replays, write: Writes, ki
 
 
 def test_unit_that_nothing_shows_is_stated_by_a_flag(replay: Replays, write: Writes) -> None:
-    """GPUs that are idle all the time look alike in percent and as ratios."""
-    path = write("time,gpu,util\n" + "".join(f"{1767571200 + i},0,0\n" for i in range(9)))
+    """Without another value, 1 may be a percent or all."""
+    path = write("time,gpu,util\n" + "".join(f"{1767571200 + i},0,{i % 2}\n" for i in range(9)))
     with pytest.raises(RecordingError, match=r"--fields 'time,gpu,util_pct'"):
         replay(path)
     found = replay(path, fields="time,gpu,util_pct")
-    assert set(found.values("index:0", Signal.GPU_BUSY)) == {0.0}
+    assert set(found.values("index:0", Signal.GPU_BUSY)) == {0.0, 0.01}

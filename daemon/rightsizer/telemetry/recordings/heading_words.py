@@ -233,9 +233,11 @@ def field_names(headings: Sequence[str], unread: Collection[str]) -> str:
     return ",".join(names.get(text, text) for text in headings) if names else ""
 
 
-def likely_unit(signal: Signal, values: Sequence[float]) -> str | None:
-    """Infer the unit of a signal from its finite values; `None` if they are ambiguous."""
+def likely_unit(signal: Signal, values: Sequence[float], *, are_all: bool) -> str | None:
+    """Infer the unit of a signal from finite values; `None` if they, or others, are ambiguous."""
     most = max(values, default=0.0)
+    if values and are_all and not any(values):
+        return signal.unit.value
     if signal.unit is Unit.WATTS:
         return "mW" if most >= _MILLIWATTS_FROM else "W"
     if signal.unit is Unit.RATIO:

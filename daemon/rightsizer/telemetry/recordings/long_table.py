@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from rightsizer.model.dcgm_fields import holder_of
 from rightsizer.model.device import BY_INDEX
-from rightsizer.model.units import convert
+from rightsizer.model.units import Unit, convert
 from rightsizer.telemetry.dcgm.series import DcgmSeries, UnusedSeries, interpret, sample_row
 from rightsizer.telemetry.recordings.heading_words import (
     DEVICES,
@@ -98,7 +98,7 @@ def _label(name: str, value: str) -> tuple[str, str]:
 
 
 def _series(metric: str, labels: _Labels, unit: str | None) -> DcgmSeries | UnusedSeries:
-    """Interpret a metric by its name, else by its words; `unit` is for words without one."""
+    """Interpret a metric by its name, else by its words with a unit."""
 
     def meaning(name: str, own: Mapping[str, str]) -> DcgmSeries | UnusedSeries:
         all_labels = {**dict(labels), **own}
@@ -115,7 +115,7 @@ def _series(metric: str, labels: _Labels, unit: str | None) -> DcgmSeries | Unus
 
 def _by_words(metric: str, labels: Mapping[str, str], unit: str | None) -> DcgmSeries | None:
     heading = heading_of(metric)
-    if heading is None or heading.is_bare:
+    if heading is None or heading.is_bare or unit is None:
         return None
     index, node = labels.get("gpu", ""), labels.get("Hostname", "")
     named = labels.get("UUID") or heading.device or ("" if index.isdecimal() else index)
@@ -129,7 +129,7 @@ def _by_words(metric: str, labels: Mapping[str, str], unit: str | None) -> DcgmS
         metric=metric,
         device=named or by_index,
         signal=heading.signal,
-        factor=convert(heading.unit or unit or heading.signal.unit.value)[1],
+        factor=convert(unit)[1],
         rank=0,
         holder=holder_of(labels),
         facts=heading.facts
@@ -146,7 +146,9 @@ def _recognizes(head: Sequence[str]) -> bool:
         return False
     rows = (split_csv_line(each, delimiter_of(line)) for each in head)
     found = (columns.sample(cells) for cells in rows if len(cells) == columns.count)
-    return any(isinstance(_series(each.metric, each.labels, None), DcgmSeries) for each in found)
+    return any(
+        isinstance(_series(each.metric, each.labels, Unit.RATIO), DcgmSeries) for each in found
+    )
 
 
 def _samples(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[int, _Sample]]:
@@ -158,7 +160,7 @@ def _samples(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[int, _Samp
 
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
     """Yield a row a sample: metrics of a device may have different times."""
-    units = _units(text)
+    units = _units(text, notes)
     series_of = cache(_series)
     for number, each in _samples(text, notes):
         series = series_of(each.metric, each.labels, units.get(each.metric))
@@ -181,10 +183,12 @@ LONG_TABLE: Final = RecordingFormat("CSV with a metric a row", _recognizes, _row
 GPU, node and board are in columns or in a list of labels."""
 
 
-def _units(text: TextFile) -> dict[str, str]:
-    """Infer units of metrics whose names lack them, from their first values."""
+def _units(text: TextFile, notes: RecordingNotes) -> dict[str, str]:
+    """Return units of metrics by their names, else infer them from their first values."""
     values: dict[str, list[float]] = {}
+    rows = 0
     for _, each in islice(_samples(text, RecordingNotes(text.name)), SAMPLED_ROWS):
+        rows += 1
         try:
             value = float(each.value.replace(",", "."))
         except ValueError:
@@ -194,6 +198,15 @@ def _units(text: TextFile) -> dict[str, str]:
     found: dict[str, str] = {}
     for metric, numbers in values.items():
         heading = heading_of(metric)
-        if heading is not None and (unit := likely_unit(heading.signal, numbers)) is not None:
+        if heading is None:
+            continue
+        are_all = rows < SAMPLED_ROWS
+        unit = heading.unit or likely_unit(heading.signal, numbers, are_all=are_all)
+        if unit is not None:
             found[metric] = unit
+        elif not heading.is_bare:
+            notes.remark(
+                f"the unit of '{metric}' is not known, it is left out; add it to the name, like "
+                "gpu_util_pct or gpu_memory_used_mib"
+            )
     return found

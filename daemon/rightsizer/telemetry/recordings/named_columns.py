@@ -223,11 +223,12 @@ class _ColumnSample:
     """Numbers in the first rows, by which missing units are inferred."""
 
     def __init__(
-        self, rows: Iterable[Sequence[str]], read: Mapping[int, Heading], device_at: int | None
+        self, rows: Sequence[Sequence[str]], read: Mapping[int, Heading], device_at: int | None
     ) -> None:
         self._values: dict[Signal, list[float]] = {each.signal: [] for each in read.values()}
         self.varying: set[int] = set()
         """Columns whose numbers change on one device."""
+        self._are_all = len(rows) < SAMPLED_ROWS
         wanted = {at: each for at, each in read.items() if each.unit is None or each.is_bare}
         last: dict[tuple[int, str], float] = {}
         for cells in rows if wanted else ():
@@ -243,4 +244,5 @@ class _ColumnSample:
 
     def unit_of(self, heading: Heading) -> str | None:
         """Return the unit of a column, or `None` if it is ambiguous."""
-        return heading.unit or likely_unit(heading.signal, self._values[heading.signal])
+        values = self._values[heading.signal]
+        return heading.unit or likely_unit(heading.signal, values, are_all=self._are_all)
