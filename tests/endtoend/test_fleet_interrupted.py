@@ -184,8 +184,8 @@ def test_a_second_look_at_the_same_place_is_refused(tmp_path: Path, url: str) ->
             out, _ = first.communicate(timeout=40)
     assert said.status == 1
     assert said.refusal == (
-        f"the kept days '{tmp_path}/fleet.db' is being written by process {first.pid}; stop that "
-        "look or service, or give this one another fleet.path"
+        f"the day cache '{tmp_path}/fleet.db' is being written by process {first.pid}; stop that "
+        "run or service, or give this one another fleet.path"
     )
     assert json.loads(out)["findings"]
 
@@ -197,7 +197,7 @@ def test_a_place_that_cannot_be_written_is_reported(tmp_path: Path, url: str) ->
         config = configured(tmp_path, url, path=str(place), **DENSE)
         said = asked_in_process(config, *AT)
         assert said.status == 1
-        assert said.refusal.startswith(f"the kept days '{place}' cannot be written: ")
+        assert said.refusal.startswith(f"the day cache '{place}' cannot be written: ")
         assert said.refusal.endswith("make the folder writable for this user or set fleet.path")
 
 
@@ -206,7 +206,7 @@ def test_a_disk_that_is_full_is_reported(tmp_path: Path, url: str) -> None:
     config = configured(tmp_path, url, **DENSE)
     said = fleet_process(config, *AT, prefix=("prlimit", "--fsize=40000"))
     assert said.status == 1
-    assert said.refusal.startswith(f"the kept days '{tmp_path}/fleet.db'")
+    assert said.refusal.startswith(f"the day cache '{tmp_path}/fleet.db'")
     assert "full" in said.refusal or "I/O" in said.refusal
     assert asked_in_process(config, *AT).status == 0
 
@@ -219,7 +219,7 @@ def test_broken_days_are_set_aside_and_read_again(
     config = configured(tmp_path, url, **DENSE)
     document = asked_in_process(config, *AT).document
     (aside,) = tmp_path.glob("fleet.db.corrupt-*")
-    note = f"The kept days were broken and are now '{aside}'; all were read again."
+    note = f"The day cache was broken and is now '{aside}'; all days were read again."
     assert note in document["notes"]
     assert same(document, undisturbed)
 
@@ -240,7 +240,7 @@ def test_days_that_break_within_are_read_again(
 @pytest.mark.parametrize(
     ("name", "what", "flags"),
     [
-        ("fleet.db", "the kept days", ()),
+        ("fleet.db", "the day cache", ()),
         ("fleet-advice.db", "the fleet's ledger", ("--save",)),
     ],
 )

@@ -258,7 +258,7 @@ class FleetJudge:
         yield from context.notes
         yield from context.store.warnings
         if (aside := self._cache.database.set_aside) is not None:
-            yield f"The kept days were broken and are now '{aside}'; all were read again."
+            yield f"The day cache was broken and is now '{aside}'; all days were read again."
         if (age := context.now - self._read_until) > 0 and self._read_until:
             ago = format_duration(seconds(age))
             yield f"Shards last read {ago} ago; days since then were read here."

@@ -15,7 +15,7 @@ from rightsizer.report.explanation import explain_advice
 from rightsizer.report.json_encoder import JsonObject
 from rightsizer.web.advice_api import closed_advice_message, unknown_advice_message
 
-_CALLED: Final = Called("the fleet's ledger", "fleet.path", "look or service")
+_CALLED: Final = Called("the fleet's ledger", "fleet.path", "run or service")
 
 
 def opened_ledger(path: Path, *, read_only: bool = False) -> Storage:

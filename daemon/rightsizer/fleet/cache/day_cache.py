@@ -48,7 +48,7 @@ Days count since the epoch, times and steps are nanoseconds; `data` is a frame e
 `day_codec`, covering `days` days from `day`. `done.until` is the time of a device's last
 fetch of a day.
 """
-_CALLED: Final = Called("the kept days", "fleet.path", "look or service")
+_CALLED: Final = Called("the day cache", "fleet.path", "run or service")
 _FORGET: Final = (
     "DELETE FROM track WHERE uuid = ? AND source = ? AND day BETWEEN ? AND ?",
     "DELETE FROM holding WHERE uuid = ? AND source = ? AND day BETWEEN ? AND ?",

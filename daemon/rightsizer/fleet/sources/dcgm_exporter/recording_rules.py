@@ -40,7 +40,7 @@ _HEAD: Final = """\
 
 
 def recorded_series(metrics: Collection[str]) -> tuple[tuple[IntervalQuery, str], ...]:
-    """Return queries and metrics of everything that a look reads by interval."""
+    """Return queries and metrics of everything that a run reads by interval."""
     names = frozenset(metrics)
     found = [(COUNTED, name) for name in dcgm.presence_names(names)]
     for query, fields in _QUERIES:
@@ -75,11 +75,11 @@ def with_recorded(store: MetricStore, report: SourceReport, now: Nanoseconds) ->
 
 _FIELDS: Final = (*dcgm.MEASURED, *dcgm.THROTTLING, dcgm.ENERGY)
 USUAL_METRICS: Final = frozenset(each.name for each in _FIELDS)
-"""Current names of all metrics that a look reads by interval."""
+"""Current names of all metrics that a run reads by interval."""
 
 
 def metrics_in(store: MetricStore, now: Nanoseconds) -> frozenset[str]:
-    """Return the metrics in a store that a look reads by interval, in all spellings."""
+    """Return the metrics in a store that a run reads by interval, in all spellings."""
     names = [name for each in dict.fromkeys(_FIELDS) for name in dcgm.spellings(each)]
     return names_of(store, names, now, dcgm.UUID_LABELS)
 
