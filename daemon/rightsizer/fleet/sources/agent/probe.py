@@ -71,9 +71,10 @@ _PICKS: Final = (
 )
 _MOST_PICKED: Final = 64
 """If a fleet is read part by part, each part has some."""
-_MINUTES: Final = 10
-"""A longer window would take the scrapes of a store that has just begun for rare ones."""
-_SCRAPES: Final = f"quantile(0.5, count_over_time({_UP}[{_MINUTES}m]))"
+_WINDOWS: Final = (600, 3600)
+"""Seconds in which scrapes are counted; the longer where the shorter has few, and it has more: by
+an hour, a store that has just begun would seem to scrape rarely."""
+_FEW_SCRAPES: Final = 5
 _TIERS: Final = f"count by (tier) (max by (uuid, tier) ({_TIER}) and on (uuid) {_USED})"
 """Of devices with time of their own, unlike divided GPUs."""
 _VERSIONS_SHOWN: Final = 5
@@ -116,7 +117,6 @@ class AgentProbe:
         oldest = self._oldest(min(names_by_day, default=self.now // DAY))
         if not names and oldest is None:
             return SourceReport(NAME, cannot=("no series of Rightsizer's agents are in the store",))
-        scrapes = self._number(_SCRAPES)
         tiers = {
             tier: int(series.value)
             for series in self.store.instant(_TIERS, self.now)
@@ -127,7 +127,7 @@ class AgentProbe:
             source=NAME,
             devices=int(total_of(self.store, f"count(max by (uuid) ({_UP}))", self.now)),
             oldest=oldest,
-            resolution_seconds=_MINUTES * 60.0 / scrapes if scrapes >= 1 else None,
+            resolution_seconds=self._resolution_seconds(),
             tier=max(tiers, key=lambda tier: tiers[tier]) if tiers else Tier.NONE,
             metrics=names.union(*names_by_day.values()),
             names_by_day=names_by_day,
@@ -173,6 +173,17 @@ class AgentProbe:
             if not found:
                 break
         return frozenset(found)
+
+    def _resolution_seconds(self) -> float | None:
+        """Return the median time between scrapes of an agent."""
+        longest, scrapes = 0, 0.0
+        for window in _WINDOWS:
+            count = self._number(f"quantile(0.5, count_over_time({_UP}[{window}s]))")
+            if count > scrapes:
+                longest, scrapes = window, count
+            if scrapes >= _FEW_SCRAPES:
+                break
+        return longest / scrapes if scrapes >= 1 else None
 
     def _oldest(self, first_day: int) -> Nanoseconds | None:
         """Return when samples begin, within the first day with any or the day before."""
