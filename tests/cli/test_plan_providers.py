@@ -155,3 +155,14 @@ def test_communicating_workloads_share_large_servers() -> None:
     served = cheapest_rental((one, eight), Parallelism(data=3), 0, trains=False)
     assert served is not None
     assert (served.instance, served.count) == (one, 3)
+
+
+def test_rented_server_is_used_by_the_fastest_layout(capsys: Captured) -> None:
+    """A larger GPU in the same server is not slower: B300 has all of B200, and more memory."""
+    line = ("plan", "--model", "deepseek-v3", "--rps", "5", "--in", "4000", "--out", "1000")
+    assert main([*line, "--gpus", "b200,b300", "--provider", "aws", "--json"]) == 0
+    found = {each["gpu"]: each for each in fitting(json.loads(capsys.readouterr().out))}
+
+    assert found["B300"]["rental"]["count"] == found["B200"]["rental"]["count"] == 1
+    rates = {gpu: each["tokens_per_second"] for gpu, each in found.items()}
+    assert rates["B300"] >= rates["B200"]

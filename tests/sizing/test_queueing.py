@@ -128,6 +128,19 @@ def test_replica_that_may_be_too_slow_costs_part_of_a_second_one() -> None:
     assert expected_cost_ratio(asked, rate(1.2), 10) == pytest.approx(1.06)
 
 
+def test_part_of_an_instance_that_is_not_needed_saves_nothing() -> None:
+    """The second replica of a rented instance is paid, needed or not; the third is a second one."""
+    asked = RequestLoad(tokens_per_second=60.0)
+
+    def instances(replicas: int) -> float:
+        return -(-replicas // 2)
+
+    assert expected_cost_ratio(asked, rate(1.3), 2) < 1.0
+    assert expected_cost_ratio(asked, rate(1.3), 2, paid=instances) == 1.0
+    beyond = RequestLoad(tokens_per_second=100.0)
+    assert expected_cost_ratio(beyond, rate(1.2), 2, paid=instances) == pytest.approx(1.5)
+
+
 def test_latency_that_is_kept_half_of_the_time_costs_twice() -> None:
     """Cost is spent in vain in the other half."""
     unsure = PredictedRate(EstimateInterval.exactly(100.0), targets_probability=0.5)

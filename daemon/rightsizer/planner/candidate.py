@@ -202,7 +202,11 @@ class PlanCandidate:
     @property
     def paid_count(self) -> int:
         """Number of paid GPUs: whole instances, and standby."""
-        return self.count + self.spare_gpus if self.rental is None else self.rental.gpus
+        return self.paid_gpus(self.count)
+
+    def paid_gpus(self, used: int) -> int:
+        """Number of paid GPUs for so many used ones."""
+        return used + self.spare_gpus if self.rental is None else self.rental.paid_gpus(used)
 
     @property
     def memory_headroom_ratio(self) -> float:
@@ -242,8 +246,9 @@ class PlanCandidate:
 def preference(candidate: PlanCandidate) -> tuple[float, ...]:
     """Return the sort key; smaller is better.
 
-    Candidates that meet all requirements: first those with a price for the work, by expected cost,
-    those with a `sole_cloud` last; then fewest GPUs, fastest, cheapest hour. Of the rest: those
+    Candidates that meet all requirements: first those with a price for the work, by expected cost
+    to three digits, those with a `sole_cloud` last; then fewest paid GPUs, fastest, cheapest hour.
+    Of the rest: those
     with enough memory first, then by how much memory is missing, then the cheapest if a budget is
     exceeded.
     """
@@ -256,9 +261,11 @@ def preference(candidate: PlanCandidate) -> tuple[float, ...]:
         return (2.0, not candidate.fits_memory, -shortage, price, candidate.count, -speed)
     if candidate.expected_dollars is None:
         dollars = candidate.dollars_per_hour
-        return (1.0, candidate.count, -speed, math.inf if dollars is None else dollars)
+        return (1.0, candidate.paid_count, -speed, math.inf if dollars is None else dollars)
     seldom = 0.5 if candidate.sole_cloud else 0.0
-    return (seldom, candidate.expected_dollars, candidate.count, -speed)
+    # Probabilities of .9999 and .99999 must not decide between equally expensive ones.
+    expected = float(f"{candidate.expected_dollars:.3g}")
+    return (seldom, expected, candidate.paid_count, -speed)
 
 
 def rejected(candidates: Iterable[PlanCandidate]) -> dict[CandidateFilter, list[PlanCandidate]]:

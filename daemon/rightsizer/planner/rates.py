@@ -204,12 +204,17 @@ def load_probability(load: RequestLoad, rate: PredictedRate) -> float | None:
 
 
 def expected_cost_ratio(
-    load: RequestLoad, rate: PredictedRate, replicas: int, memory_probability: float = 1.0
+    load: RequestLoad,
+    rate: PredictedRate,
+    replicas: int,
+    memory_probability: float = 1.0,
+    paid: Callable[[int], float] = float,
 ) -> float:
     """Return the cost averaged over the possible rates, relative to that at the likeliest.
 
-    Replicas are added or removed to reach the requested rate; if memory does not suffice or
-    latencies are missed, the cost is lost and an equally expensive attempt follows.
+    Replicas are added or removed to reach the requested rate, at a cost of `paid` for so many; if
+    memory does not suffice or latencies are missed, the cost is lost and an equally expensive
+    attempt follows.
     """
     throughput, demand = rate.tokens_per_second, load.tokens_per_second
     sure = memory_probability
@@ -221,9 +226,8 @@ def expected_cost_ratio(
     if demand is None:
         ratios = [throughput.value / each for each in likely]
     else:
-        ratios = [
-            max(1, math.ceil(demand * replicas / each - _ROUNDING)) / replicas for each in likely
-        ]
+        needed = (math.ceil(demand * replicas / each - _ROUNDING) for each in likely)
+        ratios = [paid(max(1, each)) / paid(replicas) for each in needed]
     return sum(ratios) / _RATES / max(_LEAST_SURE, sure)
 
 

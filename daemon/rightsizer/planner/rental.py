@@ -19,6 +19,10 @@ class Rental:
 
     instance: Instance
     count: int
+    used_gpus: int
+    """GPUs of one instance that a layout can use."""
+    spares: int = 0
+    """Instances of the count that wait for failures."""
 
     def __str__(self) -> str:
         """`2 x p5.48xlarge`."""
@@ -28,6 +32,10 @@ class Rental:
     def gpus(self) -> int:
         """All paid GPUs, used or not."""
         return self.count * self.instance.gpus
+
+    def paid_gpus(self, used: int) -> int:
+        """All paid GPUs for so many used ones."""
+        return (math.ceil(used / self.used_gpus) + self.spares) * self.instance.gpus
 
     @property
     def dollars_per_hour(self) -> float | None:
@@ -52,7 +60,8 @@ def cheapest_rental(
     for each in possible:
         if each.gpus >= joined:
             used = each.gpus // joined * joined // layout.tensor * layout.tensor
-            found.append(Rental(each, math.ceil(layout.gpus / used) + spares))
+            count = math.ceil(layout.gpus / used) + spares
+            found.append(Rental(each, count, used, spares))
 
     def preference(rental: Rental) -> tuple[bool, float, int, int]:
         dollars = rental.dollars_per_hour

@@ -275,8 +275,12 @@ class Search:
         work = self._work_dollars(priced)
         if work is not None:
             load, replicas = self.requirement.load, layout.data // layout.expert
-            fits = candidate.memory_probability
-            ratio = expected_cost_ratio(load, candidate.rate, replicas, fits)
+            one, fits = layout.gpus // replicas, candidate.memory_probability
+
+            def paid(count: int) -> float:
+                return candidate.paid_gpus(count * one)
+
+            ratio = expected_cost_ratio(load, candidate.rate, replicas, fits, paid)
             priced = replace(priced, work_dollars=work, expected_dollars=work * ratio)
         return self._within_budget(priced)
 
