@@ -7,11 +7,11 @@ from types import MappingProxyType
 from typing import Final
 
 from rightsizer.broker.lease import GpuRequest, Interconnect, Lease
-from rightsizer.broker.scoring import CRITERIA, PlacementScore, score_set, slot_order, table_of
+from rightsizer.broker.scoring import PlacementScore, score_set, slot_order, table_of
 from rightsizer.broker.search import best_sets
 from rightsizer.broker.settings import GpuPlacementSettings
 from rightsizer.broker.slot import LeaseSlot, SlotObstacle, SlotVerdict, judge_slot
-from rightsizer.model.frozen import dataclass, replace
+from rightsizer.model.frozen import dataclass, fields, replace
 from rightsizer.model.state import State
 from rightsizer.model.topology import LinkKind, Topology
 from rightsizer.model.units import GIB
@@ -48,11 +48,13 @@ def reasons_for(
 
 def why_worse(worse: PlacementScore, better: PlacementScore) -> str:
     """First criterion by which a set is worse than another, as a clause."""
-    for name, _, _, label in CRITERIA:
-        one, other = getattr(worse, name), getattr(better, name)
+    for each in fields(PlacementScore):
+        one, other = getattr(worse, each.name), getattr(better, each.name)
         if one != other:
-            # Without a requested size all memory counts, as a negative number.
-            what = "GiB of memory in all" if name == "spare_gibibytes" and one < 0 else label
+            what = each.metadata["label"]
+            if each.name == "spare_gibibytes" and one < 0:
+                # Without a requested size all memory counts, as a negative number.
+                what = "GiB of memory in all"
             return f"{what}: {abs(one)}, not {abs(other)}"
     return "just as good, and later by index"
 

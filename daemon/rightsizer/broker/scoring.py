@@ -2,12 +2,12 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from itertools import combinations
-from typing import Final
+from typing import Any, Final
 
 from rightsizer.broker.lease import GpuRequest
 from rightsizer.broker.settings import ScoringSettings
 from rightsizer.broker.slot import LeaseSlot, SlotVerdict
-from rightsizer.model.frozen import dataclass
+from rightsizer.model.frozen import asdict, dataclass, field, fields
 from rightsizer.model.state import Condition
 from rightsizer.model.topology import LinkKind, Topology
 from rightsizer.model.units import GIB
@@ -19,47 +19,49 @@ _SLOWING: Final = frozenset(
 """Conditions of the board, not of its workload."""
 
 
-CRITERIA: Final = (
-    ("instances", -1, 16, "MIG instances in it"),
-    ("uncertain", -1, 16, "GPUs in it that only look empty"),
-    ("impaired", -1, 16, "GPUs in it that power, heat or a narrow PCIe link hold back"),
-    ("models", -1, 16, "models in it"),
-    ("weakest", 1, 24, "score of its weakest link"),
-    ("total", 1, 32, "score of all its links"),
-    ("numa_nodes", -1, 16, "NUMA nodes"),
-    ("spare_gibibytes", -1, 24, "GiB of memory beyond what is asked for"),
-    ("opened", -1, 16, "empty GPUs that it would open"),
-    ("kept", 1, 32, "score of the links that the free GPUs are left with"),
-    ("kept_pcie", 1, 32, "score of the PCIe links that the free GPUs are left with"),
-    ("power_steps", 1, 16, "steps of power headroom"),
-    ("temperature_steps", 1, 16, "steps of thermal headroom"),
-)
-"""Criteria in order of precedence: field, 1 if more is better or -1 if less is, bits in a packed
-score (far wider than any value, with room for a sign), and label."""
+def _less(label: str) -> Any:
+    return field(metadata={"sign": -1, "label": label})
+
+
+def _more(label: str) -> Any:
+    return field(metadata={"sign": 1, "label": label})
 
 
 @dataclass(frozen=True, slots=True)
 class PlacementScore:
-    """Values of a set for each of `CRITERIA`; see their labels."""
+    """Values of a set by criteria in order of precedence, of which less or more is better."""
 
-    instances: int
-    uncertain: int
-    impaired: int
-    models: int
-    weakest: int
-    total: int
-    numa_nodes: int
-    spare_gibibytes: int
-    opened: int
-    kept: int
-    kept_pcie: int
-    power_steps: int
-    temperature_steps: int
+    instances: int = _less("MIG instances in it")
+    uncertain: int = _less("GPUs in it that only look empty")
+    impaired: int = _less("GPUs in it that power, heat or a narrow PCIe link hold back")
+    models: int = _less("models in it")
+    weakest: int = _more("score of its weakest link")
+    total: int = _more("score of all its links")
+    numa_nodes: int = _less("NUMA nodes")
+    spare_gibibytes: int = _less("GiB of memory beyond what is asked for")
+    opened: int = _less("empty GPUs that it would open")
+    kept: int = _more("score of the links that the free GPUs are left with")
+    kept_pcie: int = _more("score of the PCIe links that the free GPUs are left with")
+    power_steps: int = _more("steps of power headroom")
+    temperature_steps: int = _more("steps of thermal headroom")
 
     @property
-    def rank(self) -> tuple[int, ...]:
+    def rank(self) -> int:
         """Sort key; larger is better."""
-        return tuple(sign * int(getattr(self, name)) for name, sign, _, _ in CRITERIA)
+        return rank_of(**asdict(self))
+
+
+_BITS: Final = 32
+"""Of a criterion in a rank: far more than any value takes, and a sign."""
+_WEIGHTS: Final = {
+    each.name: each.metadata["sign"] << _BITS * place
+    for place, each in enumerate(reversed(fields(PlacementScore)))
+}
+
+
+def rank_of(**values: int) -> int:
+    """Rank by values of criteria: the larger, the better; ranks of parts of a set add up."""
+    return sum(_WEIGHTS[name] * value for name, value in values.items())
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,13 @@
-"""Search for the best sets of free slots, with scores packed into integers."""
+"""Search for the best sets of free slots, by rank."""
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from heapq import nlargest
-from itertools import accumulate
 from math import comb, prod
 from operator import add, itemgetter, or_
 from typing import Final
 
-from rightsizer.broker.scoring import CRITERIA, CandidateTable, SlotCandidate
+from rightsizer.broker.scoring import CandidateTable, SlotCandidate, rank_of
 from rightsizer.broker.settings import SearchSettings
 from rightsizer.model.frozen import dataclass
 
@@ -16,15 +15,8 @@ _NO_LINK: Final = 1 << 20
 """Weakest link of a set without links; above any link score."""
 _NO_SLOT: Final = 1 << 14
 """The same for headrooms."""
-
-_WIDTHS: Final = {name: bits for name, _, bits, _ in reversed(CRITERIA)}
-_ONE: Final = {
-    name: 1 << at
-    for name, at in zip(_WIDTHS, accumulate(_WIDTHS.values(), initial=0), strict=False)
-}
-"""Weight of one unit of each criterion in a packed score."""
-_WEAKEST: Final = _ONE["weakest"]
-_POWER: Final = _ONE["power_steps"]
+_POWER: Final = rank_of(power_steps=1)
+"""Rank of one step; of temperature, the last criterion, it is 1."""
 
 
 @dataclass(slots=True)
@@ -35,7 +27,7 @@ class PartialSet:
     bits: int
     """Bit mask of the places."""
     sum: int
-    """Additive part of the score."""
+    """Additive part of the rank."""
     power: int
     temperature: int
     groups: int
@@ -50,15 +42,15 @@ class PartialSet:
     """Bit masks of the kinds of links from there to its slots."""
 
 
-class PackedTable:
-    """Candidate table as packed scores.
+class RankTable:
+    """Candidate table as parts of ranks.
 
-    The score of a set is a sum over its slots and pairs, plus the minimum of its links and
+    The rank of a set is a sum over its slots and pairs, and of the minimum of its links and
     headrooms and the number of its groups.
     """
 
     def __init__(self, table: CandidateTable, *, must_be_joined: bool, in_order: bool) -> None:
-        """Compute the packed score of each slot, pair and group.
+        """Compute the rank of each slot, pair and group.
 
         `must_be_joined` requires NVLink between all pairs; `in_order` builds sets only in place
         order, which is faster.
@@ -132,17 +124,17 @@ class PackedTable:
             list(map(or_, partial.ways[skipped:], self._ways[at])),
         )
 
-    def score(self, partial: PartialSet) -> int:
-        """Score of the set; a single slot without links gets the best link value."""
+    def rank(self, partial: PartialSet) -> int:
+        """Rank of the set; a single slot without links gets the best link value."""
         return partial.sum + self._bounded(partial.power, partial.temperature, partial.groups)
 
     def bound(self, partial: PartialSet, missing: int) -> int:
-        """Upper bound of the scores of sets with `missing` more slots."""
+        """Upper bound of the ranks of sets with `missing` more slots."""
         most = sum(sorted(partial.added)[-missing:])
-        return self.score(partial) + most + comb(missing, 2) * self._best_pair
+        return self.rank(partial) + most + comb(missing, 2) * self._best_pair
 
-    def scores_with_one_more(self, partial: PartialSet) -> Iterator[tuple[int, int]]:
-        """Scores of sets with one more slot, each with its place."""
+    def ranks_with_one_more(self, partial: PartialSet) -> Iterator[tuple[int, int]]:
+        """Ranks of sets with one more slot, each with its place."""
         first, added, ways = partial.first, partial.added, partial.ways
         for at in self.followers(partial):
             yield (
@@ -157,10 +149,10 @@ class PackedTable:
             )
 
     def _bounded(self, power: int, temperature: int, groups: int) -> int:
-        """Non-additive part of the score: groups, weakest link and headrooms."""
+        """Non-additive part of the rank: groups, weakest link and headrooms."""
         together = self._together.get(groups)
         if together is None:
-            together = self._together[groups] = self._kinds.score_of(groups)
+            together = self._together[groups] = self._kinds.rank_of(groups)
         return together + power * _POWER + temperature
 
     def _classes(self) -> list[int]:
@@ -188,25 +180,24 @@ class PackedTable:
 
 def _alone(at: int, table: CandidateTable, on_gpu: Mapping[str, int]) -> int:
     candidate = table.candidates[at]
-    opens = candidate.is_opened and on_gpu[candidate.slot.device.board_uuid] == 1
-    return -(
-        candidate.is_instance * _ONE["instances"]
-        + (not candidate.verdict.is_certain) * _ONE["uncertain"]
-        + candidate.is_impaired * _ONE["impaired"]
-        + candidate.spare_gibibytes * _ONE["spare_gibibytes"]
-        + opens * _ONE["opened"]
-        + sum(table.empty_links[at]) * _ONE["kept"]
-        + sum(table.empty_pcie[at]) * _ONE["kept_pcie"]
+    return rank_of(
+        instances=candidate.is_instance,
+        uncertain=not candidate.verdict.is_certain,
+        impaired=candidate.is_impaired,
+        spare_gibibytes=candidate.spare_gibibytes,
+        opened=candidate.is_opened and on_gpu[candidate.slot.device.board_uuid] == 1,
+        kept=-sum(table.empty_links[at]),
+        kept_pcie=-sum(table.empty_pcie[at]),
     )
 
 
 def _pair(one: int, other: int, table: CandidateTable) -> int:
     # The remaining pairs are all pairs minus those of each chosen slot; pairs of two chosen slots
     # are subtracted twice and added back here.
-    return (
-        table.links[one][other] * _ONE["total"]
-        + table.empty_links[one][other] * _ONE["kept"]
-        + table.empty_pcie[one][other] * _ONE["kept_pcie"]
+    return rank_of(
+        total=table.links[one][other],
+        kept=table.empty_links[one][other],
+        kept_pcie=table.empty_pcie[one][other],
     )
 
 
@@ -232,11 +223,11 @@ class _Kinds:
         bit = self._links[score] = self._new(("links", score))
         return bit
 
-    def score_of(self, bits: int) -> int:
-        """Score of a union; no link at all counts as the best."""
-        counted = sum((bits & mask).bit_count() * _ONE[name] for name, mask in self._masks.items())
+    def rank_of(self, bits: int) -> int:
+        """Rank of a union; no link at all counts as the best."""
+        counts = {name: (bits & mask).bit_count() for name, mask in self._masks.items()}
         weakest = min((score for score, bit in self._links.items() if bits & bit), default=_NO_LINK)
-        return weakest * _WEAKEST - counted
+        return rank_of(**counts, weakest=weakest)
 
     def _bit(self, name: str, key: Hashable) -> int:
         bit = self._new((name, key))
@@ -252,91 +243,91 @@ class SearchResult:
     """Sets by the places of their slots in the table."""
 
     sets: tuple[tuple[int, ...], ...]
-    """Best first; the first set of each score."""
+    """Best first; the first set of each rank."""
     equals: int
-    """Number of other examined sets with the score of the first."""
+    """Number of other examined sets with the rank of the first."""
     is_exact: bool
 
 
 def best_sets(
     table: CandidateTable, count: int, settings: SearchSettings, *, must_be_joined: bool = False
 ) -> SearchResult:
-    """Best sets of `count` slots, one per score; raises `ValueError` if `count` is below 1."""
+    """Best sets of `count` slots, one per rank; raises `ValueError` if `count` is below 1."""
     if count < 1:
         raise ValueError(f"a set needs at least one slot, not {count}")
     best = _Best(1 + settings.rejected_maximum)
-    packed = PackedTable(table, must_be_joined=must_be_joined, in_order=True)
-    is_exact = _number_of_sets(packed.classes, count) <= settings.sets_maximum
-    if count > packed.size:
+    ranks = RankTable(table, must_be_joined=must_be_joined, in_order=True)
+    is_exact = _number_of_sets(ranks.classes, count) <= settings.sets_maximum
+    if count > ranks.size:
         return SearchResult((), 0, is_exact=True)
     if is_exact:
-        _search_all(packed, packed.empty(), count, best)
+        _search_all(ranks, ranks.empty(), count, best)
     else:
-        packed = PackedTable(table, must_be_joined=must_be_joined, in_order=False)
-        _search_beam(packed, count, best, settings.beginnings)
-    equals = sum(_repetitions(places, packed.classes) for places in best.equal)
+        ranks = RankTable(table, must_be_joined=must_be_joined, in_order=False)
+        _search_beam(ranks, count, best, settings.beginnings)
+    equals = sum(_repetitions(places, ranks.classes) for places in best.equal)
     return SearchResult(best.sets, max(0, equals - 1), is_exact)
 
 
 class _Best:
-    """Best scores so far, with the first set of each."""
+    """Best ranks so far, with the first set of each."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._first: dict[int, tuple[int, ...]] = {}
         self._highest: int | None = None
         self.equal: list[tuple[int, ...]] = []
-        """All sets with the best score."""
+        """All sets with the best rank."""
         self.least: int | None = None
-        """Minimum score to be kept; `None` if there is no bound yet."""
+        """Minimum rank to be kept; `None` if there is no bound yet."""
 
     @property
     def sets(self) -> tuple[tuple[int, ...], ...]:
         """Best first."""
-        return tuple(self._first[score] for score in sorted(self._first, reverse=True))
+        return tuple(self._first[rank] for rank in sorted(self._first, reverse=True))
 
-    def offer(self, score: int, places: tuple[int, ...]) -> None:
-        """Add a set; only the first of each score is kept."""
-        if self._highest is None or score > self._highest:
-            self._highest, self.equal = score, [places]
-        elif score == self._highest:
+    def offer(self, rank: int, places: tuple[int, ...]) -> None:
+        """Add a set; only the first of each rank is kept."""
+        if self._highest is None or rank > self._highest:
+            self._highest, self.equal = rank, [places]
+        elif rank == self._highest:
             self.equal.append(places)
-        if score in self._first or (self.least is not None and score < self.least):
+        if rank in self._first or (self.least is not None and rank < self.least):
             return
-        self._first[score] = places
+        self._first[rank] = places
         if len(self._first) > self._most:
             del self._first[min(self._first)]
         if len(self._first) == self._most:
             self.least = min(self._first)
 
 
-def _search_all(packed: PackedTable, partial: PartialSet, missing: int, best: _Best) -> None:
+def _search_all(ranks: RankTable, partial: PartialSet, missing: int, best: _Best) -> None:
     """Depth-first search in place order, pruned by bounds."""
     if missing == 1:
-        for score, at in packed.scores_with_one_more(partial):
-            if best.least is None or score >= best.least:
-                best.offer(score, (*partial.places, at))
+        for rank, at in ranks.ranks_with_one_more(partial):
+            if best.least is None or rank >= best.least:
+                best.offer(rank, (*partial.places, at))
         return
-    for at in packed.followers(partial):
-        if packed.size - at < missing:
+    for at in ranks.followers(partial):
+        if ranks.size - at < missing:
             return
-        longer = packed.extended(partial, at)
-        if best.least is None or packed.bound(longer, missing - 1) >= best.least:
-            _search_all(packed, longer, missing - 1, best)
+        longer = ranks.extended(partial, at)
+        if best.least is None or ranks.bound(longer, missing - 1) >= best.least:
+            _search_all(ranks, longer, missing - 1, best)
 
 
-def _search_beam(packed: PackedTable, count: int, best: _Best, most: int) -> None:
+def _search_beam(ranks: RankTable, count: int, best: _Best, most: int) -> None:
     """Beam search: extends the best sets of each size, in any place order."""
-    followed = [packed.empty()]
+    followed = [ranks.empty()]
     for _ in range(count):
         longer: dict[int, tuple[int, PartialSet, int]] = {}
         for each in followed:
-            for score, at in packed.scores_with_one_more(each):
-                longer.setdefault(each.bits | 1 << at, (score, each, at))
+            for rank, at in ranks.ranks_with_one_more(each):
+                longer.setdefault(each.bits | 1 << at, (rank, each, at))
         chosen = nlargest(most, longer.values(), key=itemgetter(0))
-        followed = [packed.extended(each, at) for _, each, at in chosen]
+        followed = [ranks.extended(each, at) for _, each, at in chosen]
     for each in followed:
-        best.offer(packed.score(each), tuple(sorted(each.places)))
+        best.offer(ranks.rank(each), tuple(sorted(each.places)))
 
 
 def _number_of_sets(classes: Sequence[int], count: int) -> int:
