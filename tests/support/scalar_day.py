@@ -252,6 +252,9 @@ def scalar_days(
         for values in columns.values():
             for place in unknown[uuid]:
                 values[place] = math.nan
+        lengths = days[uuid].known_seconds
+        there = (lengths[place] if place in unknown[uuid] else 0.0 for place in range(grid.count))
+        columns[ColumnKind.STATE.column(State.UNKNOWN)] = array("f", there)
     return found
 
 

@@ -13,6 +13,7 @@ from rightsizer.accounting.power import EnergyMeter, LearnedPower, PowerRange
 from rightsizer.accounting.settings import EntrySettings
 from rightsizer.accounting.signals import power_ratio as power_share
 from rightsizer.fleet.cache.day_frame import (
+    UNKNOWN_STATE,
     ColumnKind,
     DayFrame,
     Floats,
@@ -96,6 +97,8 @@ def accounted_days(
     columns = _Columns(states.is_known, length)
     for state in (each for each in State if each is not State.UNKNOWN):
         columns.add_seconds(ColumnKind.STATE, state, states.states.get(state, never), ~never)
+    # Where nothing tells its state, a GPU is there all the same.
+    columns.found[UNKNOWN_STATE] = np.where(is_read & ~states.is_known, length, np.nan)
     for tier, is_at in _tiers(signals).items():
         columns.add_seconds(ColumnKind.TIER, tier, is_at, is_at)
     held = conditions_of(signals, _masks(read, never), clock, holders, settings.conditions)

@@ -86,6 +86,8 @@ _PROFILING: Final = frozenset(
 )
 _BUSY: Final = frozenset({"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"})
 _POWER: Final = frozenset({"DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_POWER_USAGE_INSTANT"})
+_WORK: Final = _fields("DEV_GPU_UTIL", "PROF_GR_ENGINE_ACTIVE", "PROF_SM_ACTIVE")
+"""Without any of them a GPU's state is unknown."""
 
 
 def spellings(field: DcgmField) -> tuple[str, ...]:
@@ -180,6 +182,10 @@ _CANNOT: Final = {
     "DCGM_FI_DEV_POWER_USAGE and DCGM_FI_PROF_ fields.",
     Tier.NONE: "Whether GPUs are idle: neither utilization nor profiling fields are exported.",
 }
+_BLIND: Final = (
+    "Whether {:.0f} of the GPUs are idle: their exporters lack DCGM_FI_DEV_GPU_UTIL and "
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE; their time is unknown."
+)
 
 
 def probe(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> SourceReport:
@@ -208,10 +214,10 @@ def probe(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> Source
     if has_throttling := any(spelled(field, metrics) for field in THROTTLING):
         can.append("Throttling by power and heat.")
     any_series = one_of("__name__", (*names, *other_presence_names(metrics)))
-    devices = f"count(group by ({_DEVICE}) ({_having(UUID_LABELS, any_series)}))"
+    devices = f"group by ({_DEVICE}) ({_having(UUID_LABELS, any_series)})"
     report = SourceReport(
         NAME,
-        devices=int(_total(store, devices, now)),
+        devices=int(_total(store, f"count({devices})", now)),
         oldest=min((each.span[0] for each in counts), default=None),
         resolution_seconds=resolution,
         resolution_by_day={**usual, **by_day},
@@ -223,7 +229,11 @@ def probe(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> Source
     )
     labels = ("exported_pod", "pod", "pod_name", "hpc_job")
     is_held = bool(_total(store, f"count({_having(labels, series)})", now))
-    cannot = _cannot(report, is_held=is_held, has_throttling=has_throttling)
+    cannot = [*_cannot(report, is_held=is_held, has_throttling=has_throttling)]
+    if work := [name for field in _WORK for name in spelled(field, metrics)]:
+        working = f"group by ({_DEVICE}) ({{{one_of('__name__', work)}}})"
+        if blind := _total(store, f"count({devices} unless on ({_DEVICE}) {working})", now):
+            cannot.insert(0, _BLIND.format(blind))
     return replace(report, cannot=tuple(cannot))
 
 

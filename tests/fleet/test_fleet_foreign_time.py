@@ -1,0 +1,59 @@
+"""GPU-hours in foreign stores: whatever changes within a day, each hour counts once."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from dcgm_estate import NOW, EstatePast, Phase, gpu
+from fleet_command import asked_in_process, configured
+from prometheus_server import prometheus_server, scrape_config
+
+pytestmark = pytest.mark.prometheus
+
+FleetOf = Callable[[str], dict[str, Any]]
+NODE: Final = {"Hostname": "node-a", "modelName": "NVIDIA A100-SXM4-80GB", "instance": "a:9400"}
+MEMORY: Final = {"DCGM_FI_DEV_FB_USED": 61_440.0, "DCGM_FI_DEV_FB_FREE": 20_000.0}
+
+
+def pod(name: str, namespace: str) -> dict[str, str]:
+    """Labels of a holder."""
+    return {"pod": name, "namespace": namespace, "container": "main"}
+
+
+def hours(document: dict[str, Any], kind: str = "held") -> dict[str, float]:
+    """GPU-hours by team, without those of nobody."""
+    found = {each["team"]: round(each[f"{kind}_gpu_hours"], 1) for each in document["teams"]}
+    return {team: value for team, value in found.items() if value}
+
+
+@pytest.fixture
+def fleet_of(tmp_path: Path) -> FleetOf:
+    """JSON of a run of a day on a store that has scraped a text."""
+
+    def looked(past: str) -> dict[str, Any]:
+        with prometheus_server(scrape_config(), past=past) as server:
+            config = configured(tmp_path, server.url, lookback="1d")
+            return asked_in_process(config, "--json", "--at", str(NOW // 10**9)).document
+
+    return looked
+
+
+def test_gpu_whose_state_is_not_exported_is_there_all_the_same(fleet_of: FleetOf) -> None:
+    """Without utilization its hours are unknown, and the probe says which metrics are missing."""
+    past = EstatePast()
+    utilized = {"DCGM_FI_DEV_GPU_UTIL": 98.0}
+    for number, (namespace, end) in enumerate({"ml": 24, "web": 20, "lab": 0}.items()):
+        device = {**NODE, "UUID": gpu(number), "gpu": str(number)}
+        held = pod(f"{namespace}-0", namespace)
+        past.device([Phase(0, 24, MEMORY, held), Phase(0, end, utilized, held)], **device)
+    document = fleet_of(past.text())
+
+    assert (document["gpus"], document["coverage_ratio"]) == (3, pytest.approx(44 / 72, abs=0.01))
+    assert hours(document) == {"ml": 24, "web": 20}
+    assert hours(document, "unknown") == {"web": 4, "lab": 24}
+    (source,) = (each for each in document["sources"] if each["devices"])
+    assert source["cannot"][0].startswith(
+        "Whether 2 of the GPUs are idle: their exporters lack DCGM_FI_DEV_GPU_UTIL"
+    )
