@@ -23,7 +23,7 @@ _REQUIREMENTS: Final[Mapping[str, Requirement]] = MappingProxyType(
         "serving 70 B, all that memory allows": Requirement(_LARGE),
         "serving 70 B, with a rate and latencies asked for": Requirement(
             _LARGE,
-            load=RequestLoad(2000, 300, tokens_per_second=5000.0, ttft_ms=2000.0, tpot_ms=50.0),
+            load=RequestLoad(2000, 300, units_per_second=5000.0, ttft_ms=2000.0, tpot_ms=50.0),
         ),
         "training 70 B, sharded": Requirement(
             _LARGE, ModelTask.TRAINING, training=Training(sequence=4096, tokens=1e9, zero_stage=3)

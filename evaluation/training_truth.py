@@ -111,7 +111,7 @@ def _rate(row: Row, settings: TrainingSettings) -> EstimateInterval:
     requirement = Requirement(model, ModelTask.TRAINING, training=training)
     layout = Parallelism(data=int(row["n_gpus"]))
     made = training_rate(requirement, built_in().get(row["gpu_key"]), layout, settings)
-    return made.tokens_per_second.scaled(1.0 / layout.gpus)
+    return made.units_per_second.scaled(1.0 / layout.gpus)
 
 
 def _line(name: str, errors: Sequence[float], covered: float | None = None) -> tuple[str, ...]:

@@ -177,7 +177,7 @@ def test_longer_sequences_take_more_of_the_same_rate() -> None:
         requirement_of(model="bge-large", rps="100", **{"in": each}) for each in ("128", "512")
     )
 
-    assert short.load.tokens_per_second == long.load.tokens_per_second == 100
+    assert short.load.units_per_second == long.load.units_per_second == 100
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_longer_sequences_take_more_of_the_same_rate() -> None:
 )
 def test_rate_is_kept_in_the_unit_of_the_model(options: dict[str, str], rate: float) -> None:
     """For text a response, for speech a window of 30 s, else one item of what is served."""
-    assert requirement_of(**options).load.tokens_per_second == pytest.approx(rate)
+    assert requirement_of(**options).load.units_per_second == pytest.approx(rate)
 
 
 def test_live_streams_cost_more_than_recorded_sound() -> None:
@@ -207,7 +207,7 @@ def test_live_streams_cost_more_than_recorded_sound() -> None:
     recorded = requirement_of(model="whisper-large-v3", audio_seconds_per_second="200").load
 
     assert (live.chunk_seconds, recorded.chunk_seconds) == (2.0, None)
-    assert live.tokens_per_second == recorded.tokens_per_second
+    assert live.units_per_second == recorded.units_per_second
 
 
 def test_latency_of_one_pass_leaves_time_for_the_batch_before(ask: Ask) -> None:

@@ -60,13 +60,13 @@ def row(question: str) -> str:
     """A row of the page's table."""
     plan = planned(question)
     best, rate = plan.candidates[0], plan.candidates[0].rate
-    assert rate.tokens_per_second is not None
+    assert rate.units_per_second is not None
     unit = plan.requirement.unit_text
-    made = f"{number(rate.tokens_per_second.value)} {unit}/s ({range_text(rate.tokens_per_second)})"
+    made = f"{number(rate.units_per_second.value)} {unit}/s ({range_text(rate.units_per_second)})"
     if rate.training_hours is not None:
         hours = rate.training_hours
         made = f"{number(hours.value)} h ({number(hours.low)} to {number(hours.high)}), {made}"
-    cost = priced(best.dollars_per_hour, best.hourly_dollars)
+    cost = priced(best.dollars_per_hour, best.hourly_range)
     return f"| {question} | `{QUESTIONS[question]}` | {best} | {made} | {cost} |\n"
 
 
@@ -85,8 +85,8 @@ def test_question_in_words_has_an_answer_with_a_price(question: str) -> None:
     best = planned(question).best
 
     assert best is not None
-    assert best.work_dollars
-    assert best.hourly_dollars is not None
+    assert best.dollars_per_million
+    assert best.hourly_range is not None
 
 
 @ANSWERS
@@ -96,10 +96,10 @@ def test_answer_meets_what_is_asked(question: str) -> None:
     best, load = plan.best, plan.requirement.load
     assert best is not None
     rate = best.rate
-    assert rate.tokens_per_second is not None
+    assert rate.units_per_second is not None
     if plan.requirement.task is not ModelTask.INFERENCE:
         return
-    assert rate.tokens_per_second.value >= (load.tokens_per_second or 0.0) * (1 - 1e-9)
+    assert rate.units_per_second.value >= (load.units_per_second or 0.0) * (1 - 1e-9)
     first = rate.ttft_ms
     assert first is not None
     between = None if rate.tpot_ms is None else rate.tpot_ms.value

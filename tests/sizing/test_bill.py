@@ -54,7 +54,7 @@ def sure(value: float) -> EstimateInterval:
 
 def candidate(gpu: str = H100, count: int = 2, rate: PredictedRate | None = None) -> PlanCandidate:
     """The given number of GPUs with a thousand tokens a second."""
-    made = rate or PredictedRate(tokens_per_second=sure(1000.0))
+    made = rate or PredictedRate(units_per_second=sure(1000.0))
     return PlanCandidate(gpu, Parallelism(data=count), MemoryEstimate(), 8e10, made)
 
 
@@ -97,7 +97,7 @@ def test_every_way_to_have_the_gpus_is_an_offer_for_all_of_them() -> None:
 def test_images_have_a_price_each_and_runs_one_in_all() -> None:
     """Tokens have neither, and work that is not counted has no run."""
     network = ConvolutionalNetwork(parameters=25.6e6, forward_flops=8.2e9)
-    trained = PredictedRate(tokens_per_second=sure(1000.0), training_hours=sure(10.0))
+    trained = PredictedRate(units_per_second=sure(1000.0), training_hours=sure(10.0))
     images = bill(candidate(), Requirement(network)).offers[0].dollars
     run = bill(candidate(rate=trained), Requirement(SMALL, ModelTask.TRAINING)).offers[0].dollars
 
@@ -172,8 +172,8 @@ def test_a_bill_grows_with_the_gpus_and_falls_with_what_they_make(
     count: int, made: float, factor: float, gpu: str
 ) -> None:
     """For any values, every result is within its interval."""
-    rate = PredictedRate(tokens_per_second=EstimateInterval.around(made, factor))
-    faster = PredictedRate(tokens_per_second=EstimateInterval.around(2.0 * made, factor))
+    rate = PredictedRate(units_per_second=EstimateInterval.around(made, factor))
+    faster = PredictedRate(units_per_second=EstimateInterval.around(2.0 * made, factor))
     found = bill(candidate(gpu, count, rate), prices=USUAL)
     more = bill(candidate(gpu, count + 1, rate), prices=USUAL)
     cheaper = bill(candidate(gpu, count, faster), prices=USUAL)
@@ -244,7 +244,7 @@ def test_carbon_is_told_where_somebody_tells_how_clean_a_kilowatt_hour_is() -> N
 def test_every_candidate_of_a_plan_has_its_bill() -> None:
     """Rejected candidates and alternatives have one too; ranks use the same on-demand price."""
     plan = Planner(built_in(), USUAL).plan(
-        Requirement(SMALL, load=RequestLoad(tokens_per_second=3000), gpus=("T4", H100))
+        Requirement(SMALL, load=RequestLoad(units_per_second=3000), gpus=("T4", H100))
     )
     training = Requirement(SMALL, ModelTask.TRAINING, training=Training(tokens=1e9), gpus=("T4",))
     nothing = Planner(built_in(), USUAL).plan(replace(training, parallel=Parallelism()))

@@ -58,7 +58,7 @@ def test_offload_never_makes_a_step_faster(recompute: Recompute) -> None:
 
     def rate(offload: Offload, batch: int) -> float:
         asked = trained(offload, recompute=recompute, global_batch=batch)
-        return training_rate(asked, BOARD, ONE).tokens_per_second.value
+        return training_rate(asked, BOARD, ONE).units_per_second.value
 
     for offload in (Offload.OPTIMIZER, Offload.ACTIVATIONS):
         assert rate(offload, 4) <= rate(Offload.NONE, 4)

@@ -123,7 +123,7 @@ def test_a_plan_looks_at_its_leading_candidates_month_by_month() -> None:
     names = ("L40S", "H100-SXM5-80GB", "H200-SXM-141GB")
     requirement = Requirement(
         published("Llama-3.1-8B"),
-        load=RequestLoad(tokens_per_second=4000),
+        load=RequestLoad(units_per_second=4000),
         growth=growth,
         gpus=names,
     )

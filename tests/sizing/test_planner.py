@@ -68,20 +68,20 @@ def test_a_layout_and_a_concurrency_that_are_given_are_kept_and_predicted() -> N
     assert not by_gpu["L4"].fits
     assert reasons(plan, "L4")[0].startswith("memory: needs ")
     assert by_gpu["L4"].rate.concurrency == 7
-    assert by_gpu["L4"].rate.tokens_per_second == served.tokens_per_second
+    assert by_gpu["L4"].rate.units_per_second == served.tokens_per_second
     assert by_gpu[H100].memory == estimate_memory(requirement, Parallelism(tensor=2), 7)
 
 
 def test_replicas_are_added_until_the_tokens_asked_for_are_made() -> None:
     """No more are added than needed."""
     asked = 20_000.0
-    plan = PLANNER.plan(Requirement(SMALL, load=RequestLoad(tokens_per_second=asked), gpus=(H100,)))
+    plan = PLANNER.plan(Requirement(SMALL, load=RequestLoad(units_per_second=asked), gpus=(H100,)))
     best = plan.candidates[0]
 
     assert best.fits
     assert best.layout.data > 1
-    assert best.rate.tokens_per_second is not None
-    made = best.rate.tokens_per_second.value
+    assert best.rate.units_per_second is not None
+    made = best.rate.units_per_second.value
     assert asked <= made < asked * best.layout.data / (best.layout.data - 1)
 
 
@@ -102,7 +102,7 @@ def test_replicas_are_added_until_the_requests_find_their_memory() -> None:
     [
         (RequestLoad(tpot_ms=1.0), "bandwidth: "),
         (RequestLoad(input_tokens=8000, ttft_ms=10.0), "compute: first token after "),
-        (RequestLoad(tokens_per_second=1e9), "throughput: "),
+        (RequestLoad(units_per_second=1e9), "throughput: "),
     ],
 )
 def test_a_load_beyond_a_gpu_is_reported_by_what_it_lacks(load: RequestLoad, reason: str) -> None:
@@ -148,14 +148,14 @@ def test_the_work_is_compared_not_the_hour() -> None:
     assert (first.gpu, second.gpu) == ("B200", "A100-SXM4-40GB")
     assert first.dollars_per_hour == 8 * 4.0
     assert second.dollars_per_hour == 8 * 2.0
-    assert (first.work_dollars or 0.0) < (second.work_dollars or 0.0)
+    assert (first.dollars_per_million or 0.0) < (second.dollars_per_million or 0.0)
 
 
 def test_tokens_that_nobody_asks_for_save_nothing() -> None:
     """Ten tokens a second come from the GPU with the cheapest hour, whatever a larger reaches."""
     prices = {"L4": 0.5, "B200": 5.0}
     requirement = Requirement(
-        SMALL, load=RequestLoad(tokens_per_second=10), gpus=tuple(prices), prices=prices
+        SMALL, load=RequestLoad(units_per_second=10), gpus=tuple(prices), prices=prices
     )
 
     assert PLANNER.plan(requirement).candidates[0].gpu == "L4"
@@ -169,12 +169,12 @@ def test_without_a_price_the_fewest_gpus_come_first() -> None:
 
     assert [each.gpu for each in found] == ["L40S", "B200", H100]
     assert found[1].count < found[2].count
-    assert found[1].work_dollars is None
+    assert found[1].dollars_per_million is None
 
 
 def test_stated_tensor_parallelism_is_in_every_layout() -> None:
     """Stages and replicas are still searched; what cannot be divided so is an error."""
-    asked = Requirement(SMALL, load=RequestLoad(tokens_per_second=20_000.0), tensor=4)
+    asked = Requirement(SMALL, load=RequestLoad(units_per_second=20_000.0), tensor=4)
     plan = PLANNER.plan(asked)
     layouts = [each.layout for each in plan.candidates]
 
@@ -197,11 +197,11 @@ def test_a_price_of_a_single_small_cloud_comes_last() -> None:
 
     Naming GPUs, or a price, makes them equal to others.
     """
-    requirement = Requirement(SMALL, load=RequestLoad(tokens_per_second=1280.0))
+    requirement = Requirement(SMALL, load=RequestLoad(units_per_second=1280.0))
     plan = PLANNER.plan(requirement)
     clouds = {each.gpu: each.sole_cloud for each in plan.candidates}
     ranks = {each.gpu: each.rank or 0 for each in plan.candidates}
-    priced = [each for each in plan.candidates if each.fits and each.expected_dollars]
+    priced = [each for each in plan.candidates if each.fits and each.expected_dollars_per_million]
 
     assert {gpu: cloud for gpu, cloud in clouds.items() if cloud} == {
         "A16": "Vultr",
@@ -238,11 +238,11 @@ def test_a_narrower_format_is_no_change_where_the_weights_have_it() -> None:
 
 def test_the_load_at_the_end_of_the_growth_takes_as_many_gpus_as_a_plan_of_it() -> None:
     """Months without a change are omitted."""
-    load = RequestLoad(tokens_per_second=8000)
+    load = RequestLoad(units_per_second=8000)
     growth = LoadGrowth(0.1, 12)
     requirement = Requirement(SMALL, load=load, growth=growth, gpus=("L40S",))
     plan = PLANNER.plan(requirement)
-    later = replace(load, tokens_per_second=8000 * growth.factor)
+    later = replace(load, units_per_second=8000 * growth.factor)
 
     assert plan.growth[0].candidate == plan.candidates[0]
     assert plan.growth[-1].month == 12
@@ -309,7 +309,7 @@ def test_tensor_parallel_training_wants_links() -> None:
 def test_the_search_stops_at_the_most_gpus() -> None:
     """The reason names the limit."""
     planner = replace(PLANNER, settings=SizingSettings(plan=PlanSettings(gpu_maximum=4)))
-    requirement = Requirement(LARGE, load=RequestLoad(tokens_per_second=50_000), gpus=(H100,))
+    requirement = Requirement(LARGE, load=RequestLoad(units_per_second=50_000), gpus=(H100,))
     found = planner.plan(requirement).candidates[0]
 
     assert found.count <= 4
@@ -344,7 +344,7 @@ def test_a_slice_is_a_part_of_its_board_in_everything() -> None:
     names = (whole.key, part.key)
     plan = PLANNER.plan(Requirement(SMALL, load=RequestLoad(concurrency=4), gpus=names))
     by_gpu = {each.gpu: each for each in plan.candidates}
-    slower, faster = (by_gpu[key].rate.tokens_per_second for key in (part.key, whole.key))
+    slower, faster = (by_gpu[key].rate.units_per_second for key in (part.key, whole.key))
     cheaper, dearer = (by_gpu[key].gpu_dollars_per_hour for key in (part.key, whole.key))
 
     assert part.memory_bytes < whole.memory_bytes / 2
@@ -362,7 +362,7 @@ def test_a_plan_is_checked_at_its_load_and_above_it() -> None:
 
     assert [step.concurrency for step in steps] == [1, 20, 40, 50]
     assert "50 ms between tokens" in steps[2].expect
-    made = best.rate.tokens_per_second
+    made = best.rate.units_per_second
     assert made is not None
     assert f"{made.low:,.0f} to {made.high:,.0f} output tokens/s" in steps[2].expect
 
@@ -381,13 +381,13 @@ def test_training_takes_its_hours() -> None:
     requirement = Requirement(SMALL, ModelTask.TRAINING, training=training, gpus=(H100,))
     best = PLANNER.plan(requirement).candidates[0]
 
-    assert best.rate.tokens_per_second is not None
+    assert best.rate.units_per_second is not None
     assert best.rate.training_hours is not None
-    hours = 1e9 / best.rate.tokens_per_second.value / 3600
+    hours = 1e9 / best.rate.units_per_second.value / 3600
     assert best.rate.training_hours.value == pytest.approx(hours)
     dollars = best.dollars_per_hour
     assert dollars is not None
-    assert best.work_dollars == pytest.approx(dollars * hours / 1000)
+    assert best.dollars_per_million == pytest.approx(dollars * hours / 1000)
 
 
 def test_a_model_of_images_answers_in_batches_that_are_in_time() -> None:

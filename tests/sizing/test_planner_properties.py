@@ -106,14 +106,16 @@ def test_a_gpu_better_in_every_respect_is_not_slower_and_not_behind_at_the_same_
         )
     )
     by_gpu = {each.gpu: each for each in plan.candidates}
-    rates = [by_gpu[key].rate.tokens_per_second for key in (gpu, better.key)]
+    rates = [by_gpu[key].rate.units_per_second for key in (gpu, better.key)]
 
     assert rates[0] is not None
     assert rates[1] is not None
     assert rates[1].value >= rates[0].value * (1 - 1e-9)
     assert by_gpu[better.key].fits or not by_gpu[gpu].fits
     if by_gpu[gpu].fits and factor > 1.01:
-        assert (by_gpu[better.key].work_dollars or 0) <= (by_gpu[gpu].work_dollars or 0)
+        assert (by_gpu[better.key].dollars_per_million or 0) <= (
+            by_gpu[gpu].dollars_per_million or 0
+        )
 
 
 _FEWER = 0.5
@@ -133,21 +135,27 @@ def test_the_order_is_that_of_the_expected_cost_of_work(
     model = completed_shape(
         TransformerDescription(layers=layers, hidden=4096, heads=32, kv_heads=8, vocab=32000)
     )
-    load = RequestLoad(tokens_per_second=asked, tpot_ms=tpot_ms)
+    load = RequestLoad(units_per_second=asked, tpot_ms=tpot_ms)
     found = [
         each
         for each in PLANNER.plan(Requirement(model, load=load, gpus=GPUS)).candidates
         if each.fits
     ]
-    costs = [each.expected_dollars for each in found if each.expected_dollars is not None]
+    costs = [
+        each.expected_dollars_per_million
+        for each in found
+        if each.expected_dollars_per_million is not None
+    ]
 
     assert costs == pytest.approx(sorted(costs))
     for each in found:
-        if each.expected_dollars is not None and each.work_dollars is not None:
+        if each.expected_dollars_per_million is not None and each.dollars_per_million is not None:
             sure = each.rate.targets_probability or 1.0
-            assert each.expected_dollars >= each.work_dollars / sure * (1.0 - _FEWER)
-        assert each.rate.tokens_per_second is not None
+            assert each.expected_dollars_per_million >= each.dollars_per_million / sure * (
+                1.0 - _FEWER
+            )
+        assert each.rate.units_per_second is not None
         assert each.rate.tpot_ms is not None
         assert each.memory_headroom_ratio >= 0.1 - 1e-9
-        assert asked is None or each.rate.tokens_per_second.value >= asked * (1 - 1e-6)
+        assert asked is None or each.rate.units_per_second.value >= asked * (1 - 1e-6)
         assert tpot_ms is None or each.rate.tpot_ms.value <= tpot_ms

@@ -37,7 +37,7 @@ CLOSE = 0.12
 def step_seconds(model: Transformer, training: Training, layout: Parallelism, board: str) -> float:
     """Time of one global batch."""
     requirement = Requirement(model, ModelTask.TRAINING, Precisions(), training=training)
-    rate = training_rate(requirement, built_in().get(board), layout).tokens_per_second
+    rate = training_rate(requirement, built_in().get(board), layout).units_per_second
     assert training.global_batch is not None
     return training.global_batch * training.sequence / rate.value
 

@@ -85,7 +85,7 @@ def best(load: RequestLoad) -> PlanCandidate:
 def test_a_plan_states_how_likely_it_keeps_its_latencies() -> None:
     """Probability is higher for a distant target, and absent without one."""
     near, far, none = (
-        best(RequestLoad(2000.0, 300.0, tokens_per_second=3000.0, ttft_ms=most)).rate
+        best(RequestLoad(2000.0, 300.0, units_per_second=3000.0, ttft_ms=most)).rate
         for most in (400.0, 4000.0, None)
     )
     assert near.targets_probability is not None
@@ -96,7 +96,7 @@ def test_a_plan_states_how_likely_it_keeps_its_latencies() -> None:
 
 def test_candidates_at_the_edge_of_a_target_cost_what_they_are_doubted() -> None:
     """Of two equally cheap ones the more certain is first."""
-    load = RequestLoad(2000.0, 300.0, tokens_per_second=3000.0, ttft_ms=1000.0)
+    load = RequestLoad(2000.0, 300.0, units_per_second=3000.0, ttft_ms=1000.0)
     found = PLANNER.plan(Requirement(LLAMA_8B, load=load)).candidates
     fitting = [each for each in found if each.fits and each.rate.ttft_ms is not None]
 
@@ -120,7 +120,7 @@ def test_surer_rate_has_the_lower_expected_cost() -> None:
 
 def test_replica_that_may_be_too_slow_costs_part_of_a_second_one() -> None:
     """It is about half where the load is the middle of the rate, and none far below it."""
-    asked, below = (RequestLoad(tokens_per_second=each) for each in (100.0, 50.0))
+    asked, below = (RequestLoad(units_per_second=each) for each in (100.0, 50.0))
 
     assert expected_cost_ratio(asked, rate(1.2), 1) == pytest.approx(1.5)
     assert load_probability(asked, rate(1.2)) == pytest.approx(0.5)
@@ -130,14 +130,14 @@ def test_replica_that_may_be_too_slow_costs_part_of_a_second_one() -> None:
 
 def test_part_of_an_instance_that_is_not_needed_saves_nothing() -> None:
     """The second replica of a rented instance is paid, needed or not; the third is a second one."""
-    asked = RequestLoad(tokens_per_second=60.0)
+    asked = RequestLoad(units_per_second=60.0)
 
     def instances(replicas: int) -> float:
         return -(-replicas // 2)
 
     assert expected_cost_ratio(asked, rate(1.3), 2) < 1.0
     assert expected_cost_ratio(asked, rate(1.3), 2, paid=instances) == 1.0
-    beyond = RequestLoad(tokens_per_second=100.0)
+    beyond = RequestLoad(units_per_second=100.0)
     assert expected_cost_ratio(beyond, rate(1.2), 2, paid=instances) == pytest.approx(1.5)
 
 

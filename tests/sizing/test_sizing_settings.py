@@ -61,7 +61,7 @@ def test_the_accepted_share_of_proposed_tokens_reaches_rate_and_answer() -> None
     stated = replace(asked, load=replace(load, acceptance_ratio=0.6))
 
     assert (lower, usual) == (pytest.approx(1.75), pytest.approx(2.3125))
-    rates = [plan.candidates[0].rate.tokens_per_second for plan in plans]
+    rates = [plan.candidates[0].rate.units_per_second for plan in plans]
     assert rates[0] is not None
     assert rates[1] is not None
     assert rates[0].value < 0.85 * rates[1].value
@@ -73,9 +73,9 @@ def test_training_settings_reach_the_rate() -> None:
     own = TrainingSettings(linear_ratio=0.4)
     found, usual = best(TRAINING, replace(USUAL, training=own)), best(TRAINING)
 
-    assert found.rate.tokens_per_second is not None
-    assert usual.rate.tokens_per_second is not None
-    assert found.rate.tokens_per_second.value < usual.rate.tokens_per_second.value
+    assert found.rate.units_per_second is not None
+    assert usual.rate.units_per_second is not None
+    assert found.rate.units_per_second.value < usual.rate.units_per_second.value
 
 
 def test_cost_settings_reach_the_bill() -> None:

@@ -40,7 +40,7 @@ def state_bytes(requirement: Requirement, layout: Parallelism) -> float:
 
 def speed(requirement: Requirement, layout: Parallelism, board: str = "H100-SXM5-80GB") -> float:
     """Tokens per second of all GPUs."""
-    return training_rate(requirement, built_in().boards[board], layout).tokens_per_second.value
+    return training_rate(requirement, built_in().boards[board], layout).units_per_second.value
 
 
 def test_replicas_share_the_experts() -> None:
@@ -186,6 +186,6 @@ def test_a_published_run_of_671_billion_parameters() -> None:
     layout = Parallelism(1, 16, 128, 64)
     rate = training_rate(
         replace(requirement, training=training), built_in().boards["H800-SXM5-80GB"], layout
-    ).tokens_per_second
+    ).units_per_second
 
     assert rate.low <= 14.8e12 / (2.664e6 * 3600.0) * 2048 <= rate.high

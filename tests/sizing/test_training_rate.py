@@ -46,7 +46,7 @@ def rate(
 
 def test_a_published_run_is_met() -> None:
     """MPT-7B on 8 A100: 4641 tokens per second and GPU (llm-foundry)."""
-    found = rate().tokens_per_second.scaled(1 / 8)
+    found = rate().units_per_second.scaled(1 / 8)
     assert found.low < 4641 < found.high
     assert found.value == pytest.approx(4641, rel=0.1)
 
@@ -63,7 +63,7 @@ def adapted(
     task, lora = ModelTask.FINETUNE_LORA, Lora(16, targets)
     requirement = Requirement(LLAMA_8B, task, training=training, lora=lora)
     found = training_rate(requirement, built_in().get("H100-SXM5-80GB"), Parallelism())
-    return found.tokens_per_second.value
+    return found.units_per_second.value
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_short_sequences_wait_for_the_launches_of_adapters(sequence: int, measur
     requirement = Requirement(model, task, training=training, lora=lora)
     found = training_rate(requirement, built_in().get(A100.key), Parallelism())
 
-    assert found.tokens_per_second.value == pytest.approx(measured, rel=0.1)
+    assert found.units_per_second.value == pytest.approx(measured, rel=0.1)
 
 
 def test_a_stage_of_a_pipeline_holds_the_whole_head() -> None:
@@ -105,8 +105,8 @@ def test_a_stage_of_a_pipeline_holds_the_whole_head() -> None:
     def slower(stages: int) -> float:
         layout = Parallelism(pipeline=stages)
         return (
-            rate(training, layout, model=small).tokens_per_second.value
-            / rate(training, layout, model=model).tokens_per_second.value
+            rate(training, layout, model=small).units_per_second.value
+            / rate(training, layout, model=model).units_per_second.value
         )
 
     assert slower(8) > 1.4 * slower(4)
@@ -132,15 +132,15 @@ def test_fused_kernels_are_faster_than_those_of_pytorch() -> None:
             rate(replace(SHARDED, framework=framework), task=task, board="H100-SXM5-80GB")
             for framework in (TrainingFramework.UNSLOTH, TrainingFramework.FSDP, None)
         )
-        assert unsloth.tokens_per_second.value > 1.05 * fsdp.tokens_per_second.value
-        assert fsdp.tokens_per_second.value == unnamed.tokens_per_second.value
+        assert unsloth.units_per_second.value > 1.05 * fsdp.units_per_second.value
+        assert fsdp.units_per_second.value == unnamed.units_per_second.value
 
 
 def test_interval_is_wider_where_frameworks_differ_and_none_is_named() -> None:
     """Of adapters; full training of decoders was fitted without."""
     for task, is_wider in ((ModelTask.FINETUNE_LORA, True), (ModelTask.TRAINING, False)):
         unnamed, named = (
-            rate(replace(SHARDED, framework=framework), task=task).tokens_per_second
+            rate(replace(SHARDED, framework=framework), task=task).units_per_second
             for framework in (None, TrainingFramework.FSDP)
         )
         assert (unnamed.high / unnamed.low > 1.2 * named.high / named.low) == is_wider
@@ -151,7 +151,7 @@ def test_interval_is_wider_where_fused_kernels_are_assumed() -> None:
     training = Training(micro_batch=6, global_batch=96, zero_stage=1)
     named = replace(training, framework=TrainingFramework.MEGATRON)
     layout = Parallelism(tensor=2, data=4)
-    found, known = (rate(each, layout).tokens_per_second for each in (training, named))
+    found, known = (rate(each, layout).units_per_second for each in (training, named))
 
     assert found.value == known.value
     assert found.high / found.value > 1.1 * known.high / known.value
@@ -161,7 +161,7 @@ def test_autocast_slows_training_that_keeps_weights_in_fp32() -> None:
     """Not that of pure bf16, nor in DeepSpeed, which casts weights once a step."""
     times = {
         (framework, optimizer): 1
-        / rate(replace(SHARDED, framework=framework, optimizer=optimizer)).tokens_per_second.value
+        / rate(replace(SHARDED, framework=framework, optimizer=optimizer)).units_per_second.value
         for framework in (TrainingFramework.TRANSFORMERS, TrainingFramework.DEEPSPEED)
         for optimizer in (Optimizer.ADAMW, Optimizer.ADAMW_BF16)
     }
@@ -173,7 +173,7 @@ def test_autocast_slows_training_that_keeps_weights_in_fp32() -> None:
 def test_fused_loss_spares_the_traffic_of_logits() -> None:
     """42 bytes for each word of the vocabulary and token."""
     plain, fused = (
-        8 / rate(replace(SHARDED, fused_loss=fused)).tokens_per_second.value
+        8 / rate(replace(SHARDED, fused_loss=fused)).units_per_second.value
         for fused in (False, True)
     )
     bandwidth = A100.memory_bandwidth_bytes_per_second * A100.achievable_bandwidth_ratio
@@ -184,7 +184,7 @@ def test_figures_agree_with_each_other() -> None:
     """The hours follow from the tokens."""
     found = rate(replace(SHARDED, tokens=3.6e9))
     assert found.hours is not None
-    assert found.hours.value * found.tokens_per_second.value == pytest.approx(1e6)
+    assert found.hours.value * found.units_per_second.value == pytest.approx(1e6)
     assert rate().hours is None
 
 
@@ -202,7 +202,7 @@ def test_longer_sequences_are_slower(sequence: int) -> None:
     tokens = 2**16
     short = rate(Training(tokens // sequence, sequence=sequence, zero_stage=3))
     longer = rate(Training(tokens // sequence // 2, sequence=2 * sequence, zero_stage=3))
-    assert longer.tokens_per_second.value < short.tokens_per_second.value
+    assert longer.units_per_second.value < short.units_per_second.value
 
 
 @given(st.integers(1, 63))
@@ -210,7 +210,7 @@ def test_larger_micro_batches_are_not_slower(micro_batch: int) -> None:
     """Fixed costs are divided by more tokens."""
     less = rate(Training(micro_batch, zero_stage=3))
     more = rate(Training(micro_batch + 1, zero_stage=3))
-    assert more.tokens_per_second.value >= less.tokens_per_second.value
+    assert more.units_per_second.value >= less.units_per_second.value
 
 
 def reaches_more(board: Board, other: Board) -> bool:
@@ -237,23 +237,23 @@ def test_a_better_board_is_never_slower() -> None:
         for slow, fast in better:
             before = rate(layout=layout, board=slow.key, activations=document)
             after = rate(layout=layout, board=fast.key, activations=document)
-            assert after.tokens_per_second.value >= before.tokens_per_second.value, (slow, fast)
+            assert after.units_per_second.value >= before.units_per_second.value, (slow, fast)
 
 
 def test_splitting_costs_what_gpus_tell_each_other() -> None:
     """Tensor parallelism is slower over PCIe than over NVLink; a pipeline has a bubble."""
     linked = rate(layout=Parallelism(tensor=8), board="A100-SXM4-80GB")
     on_bus = rate(layout=Parallelism(tensor=8), board="A100-PCIE-80GB")
-    assert on_bus.tokens_per_second.value < 0.5 * linked.tokens_per_second.value
+    assert on_bus.units_per_second.value < 0.5 * linked.units_per_second.value
     few = rate(Training(1, global_batch=4), Parallelism(pipeline=4))
     many = rate(Training(1, global_batch=64), Parallelism(pipeline=4))
-    assert few.tokens_per_second.value < 0.9 * many.tokens_per_second.value
+    assert few.units_per_second.value < 0.9 * many.units_per_second.value
 
 
 def test_adapters_train_faster_and_unpacking_costs() -> None:
     """Frozen weights have no gradient; 4-bit ones are unpacked first."""
     whole, adapted, unpacked = (
-        rate(task=task).tokens_per_second.value
+        rate(task=task).units_per_second.value
         for task in (ModelTask.TRAINING, ModelTask.FINETUNE_LORA, ModelTask.FINETUNE_QLORA)
     )
     assert whole < adapted
@@ -267,7 +267,7 @@ def test_repeating_the_forward_pass_costs_more_of_a_step_beside_adapters() -> No
         rate(replace(short, recompute=kind), Parallelism(), task=ModelTask.FINETUNE_LORA)
         for kind in (Recompute.NONE, Recompute.FULL)
     )
-    ratio = plain.tokens_per_second.value / again.tokens_per_second.value
+    ratio = plain.units_per_second.value / again.units_per_second.value
     assert 1.33 < ratio <= 1.5
 
 
@@ -279,7 +279,7 @@ def test_utilization_beside_frozen_weights_counts_what_is_computed() -> None:
         adapted = rate(Training(4), layout, board, ModelTask.FINETUNE_LORA)
         assert 0.8 < adapted.mfu_ratio / whole.mfu_ratio < 1.2
         assert adapted.mfu_ratio < built_in().get(board).achievable_compute_ratio
-        ratio = adapted.tokens_per_second.value / whole.tokens_per_second.value
+        ratio = adapted.units_per_second.value / whole.units_per_second.value
         assert 1.1 < ratio < 1.6
 
 
@@ -289,7 +289,7 @@ def test_unpacking_is_paid_once_a_micro_batch() -> None:
 
     def slower(training: Training) -> float:
         plain, unpacked = (
-            rate(training, Parallelism(), A100.key, task, model).tokens_per_second.value
+            rate(training, Parallelism(), A100.key, task, model).units_per_second.value
             for task in (ModelTask.FINETUNE_LORA, ModelTask.FINETUNE_QLORA)
         )
         return plain / unpacked
@@ -311,7 +311,7 @@ def test_a_window_spares_attention() -> None:
     training = Training(1, sequence=32768, zero_stage=3)
     whole = rate(training)
     windowed = rate(training, model=replace(SMALL, sliding_window=1024))
-    assert windowed.tokens_per_second.value > 1.3 * whole.tokens_per_second.value
+    assert windowed.units_per_second.value > 1.3 * whole.units_per_second.value
 
 
 @pytest.mark.parametrize(
@@ -327,7 +327,7 @@ def test_other_models_train_too(model: ConvolutionalNetwork | Diffusion | Recomm
     requirement = Requirement(model, ModelTask.TRAINING, training=Training(micro_batch=8192))
     h100 = built_in().get("H100-SXM5-80GB")
     slow, fast = (training_rate(requirement, board, Parallelism()) for board in (A100, h100))
-    assert 0.0 < slow.tokens_per_second.low < slow.tokens_per_second.value
-    assert fast.tokens_per_second.value > slow.tokens_per_second.value
+    assert 0.0 < slow.units_per_second.low < slow.units_per_second.value
+    assert fast.units_per_second.value > slow.units_per_second.value
     eight = training_rate(requirement, A100, EIGHT)
-    assert eight.tokens_per_second.value > 2 * slow.tokens_per_second.value
+    assert eight.units_per_second.value > 2 * slow.units_per_second.value

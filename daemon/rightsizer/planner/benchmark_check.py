@@ -112,7 +112,7 @@ def _in_flight(result: BenchmarkResult) -> float | None:
 def _served(
     requirement: Requirement, candidate: PlanCandidate, figures: Mapping[str, float]
 ) -> Iterator[FigureComparison]:
-    model, load, predicted = requirement.model, requirement.load, candidate.rate.tokens_per_second
+    model, load, predicted = requirement.model, requirement.load, candidate.rate.units_per_second
     unit = work_unit(model)
     is_of_tokens = unit is WorkUnit.TOKENS
     tokens, samples = figures.get("tokens_per_second"), figures.get("samples_per_second")
@@ -151,7 +151,7 @@ def _trained(
         if isinstance(requirement.model, Transformer):
             unit, units = "tokens", float(requirement.training.sequence)
             remark = f"samples of {units:g} tokens, as the plan has it"
-        yield throughput_comparison(unit, samples * units, rate.tokens_per_second, remark)
+        yield throughput_comparison(unit, samples * units, rate.units_per_second, remark)
         yield from utilization_comparison(candidate, samples * units)
     took = figures.get("time_to_train_seconds")
     if took is not None:

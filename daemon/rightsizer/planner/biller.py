@@ -125,7 +125,7 @@ class Biller:
 
     def _asked(self, rented: CostAmount, rate: PredictedRate) -> EstimateInterval | None:
         """Return the cost per million of the requested work: unused capacity is paid too."""
-        demand, throughput = self.requirement.load.tokens_per_second, rate.tokens_per_second
+        demand, throughput = self.requirement.load.units_per_second, rate.units_per_second
         if (
             demand is None
             or throughput is None
@@ -137,7 +137,7 @@ class Biller:
 
     def _amount(self, per_hour: EstimateInterval, rate: PredictedRate) -> CostAmount:
         """Convert an hourly amount to amounts per unit of work."""
-        throughput, hours = rate.tokens_per_second, rate.training_hours
+        throughput, hours = rate.units_per_second, rate.training_hours
         each = (
             cost.dollars_per_unit(per_hour, throughput)
             if throughput and throughput.low > 0.0

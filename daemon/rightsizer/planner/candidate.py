@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Self
 
 from rightsizer.model.frozen import dataclass, replace
+from rightsizer.model.units import HOUR_SECONDS
 from rightsizer.planner.rental import Rental
 from rightsizer.sizing.cost import Billing, HourlyCost, OwnedCost
 from rightsizer.sizing.estimate import EstimateInterval, MemoryEstimate
@@ -117,7 +118,7 @@ class Rejection:
 class PredictedRate:
     """Speed of a candidate, over all of its GPUs."""
 
-    tokens_per_second: EstimateInterval | None = None
+    units_per_second: EstimateInterval | None = None
     """Output tokens, trained tokens, or images and samples of models without tokens."""
     concurrency: float | None = None
     """Requests in flight; in training, sequences or images per step."""
@@ -148,9 +149,9 @@ class PlanCandidate:
     format: BoardFormat | None = None
     """Format of the weights, if not the requested one."""
     gpu_dollars_per_hour: float | None = None
-    work_dollars: float | None = None
-    """Per million requested tokens, which may be fewer than it could produce."""
-    expected_dollars: float | None = None
+    dollars_per_million: float | None = None
+    """Per million units of the requested work, which may be less than it could do."""
+    expected_dollars_per_million: float | None = None
     """The same averaged over the possible rates, and by the probability that memory suffices and
     latencies are met."""
     rental: Rental | None = None
@@ -225,22 +226,22 @@ class PlanCandidate:
         return None if self.bill is None else self.bill.on_demand
 
     @property
-    def hourly_dollars(self) -> EstimateInterval | None:
-        """Range of the hourly price; `None` without one."""
+    def hourly_range(self) -> EstimateInterval | None:
+        """Interval of `dollars_per_hour`; `None` without a price."""
         return None if self.rented is None else self.rented.per_hour
 
     @property
-    def million_dollars(self) -> EstimateInterval | None:
-        """Range of the cost per million of the requested work; `None` without a price."""
+    def million_range(self) -> EstimateInterval | None:
+        """Interval of `dollars_per_million`; `None` without a price."""
         return None if self.bill is None else self.bill.per_million_asked
 
     @property
-    def dollars_per_million_tokens(self) -> float | None:
-        """Per million tokens that it can produce."""
-        dollars, rate = self.dollars_per_hour, self.rate.tokens_per_second
+    def full_load_dollars_per_million(self) -> float | None:
+        """Per million units of the work that it can do."""
+        dollars, rate = self.dollars_per_hour, self.rate.units_per_second
         if dollars is None or rate is None or not rate.value:
             return None
-        return dollars * 1e6 / (rate.value * 3600.0)
+        return dollars * 1e6 / (rate.value * HOUR_SECONDS)
 
 
 def preference(candidate: PlanCandidate) -> tuple[float, ...]:
@@ -252,19 +253,19 @@ def preference(candidate: PlanCandidate) -> tuple[float, ...]:
     with enough memory first, then by how much memory is missing, then the cheapest if a budget is
     exceeded.
     """
-    rate = candidate.rate.tokens_per_second
+    rate = candidate.rate.units_per_second
     speed = 0.0 if rate is None else rate.value
     if not candidate.fits:
         shortage = min(0.0, candidate.memory_headroom_ratio)
         is_dear = any(each.by is CandidateFilter.PRICE for each in candidate.rejections)
         price = (candidate.dollars_per_hour or math.inf) if is_dear else 0.0
         return (2.0, not candidate.fits_memory, -shortage, price, candidate.count, -speed)
-    if candidate.expected_dollars is None:
+    if candidate.expected_dollars_per_million is None:
         dollars = candidate.dollars_per_hour
         return (1.0, candidate.paid_count, -speed, math.inf if dollars is None else dollars)
     seldom = 0.5 if candidate.sole_cloud else 0.0
     # Probabilities of .9999 and .99999 must not decide between equally expensive ones.
-    expected = float(f"{candidate.expected_dollars:.3g}")
+    expected = float(f"{candidate.expected_dollars_per_million:.3g}")
     return (seldom, expected, candidate.paid_count, -speed)
 
 

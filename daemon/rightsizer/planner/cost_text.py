@@ -77,7 +77,7 @@ def _work_columns(candidate: PlanCandidate, dollars_of: CostAmount, unit: str) -
 
 def _idle_factor(candidate: PlanCandidate) -> float:
     """Return the cost of work at the requested load relative to full load."""
-    full, at_demand = candidate.dollars_per_million_tokens, candidate.work_dollars
+    full, at_demand = candidate.full_load_dollars_per_million, candidate.dollars_per_million
     return at_demand / full if full and at_demand and at_demand > full * _VISIBLY else 1.0
 
 
@@ -184,7 +184,11 @@ def growth_lines(plan: GpuPlan) -> Iterator[str]:
 def _grown_cells(candidate: PlanCandidate) -> tuple[str, str, str]:
     if not candidate.fits:
         return str(candidate), NOTHING, candidate.rejections[0].by.lack
-    return str(candidate), priced(candidate.dollars_per_hour, candidate.hourly_dollars), ""
+    return (
+        str(candidate),
+        priced(candidate.dollars_per_hour, candidate.hourly_range),
+        "",
+    )
 
 
 def _span_text(interval: EstimateInterval | None, kind: GrowingKind) -> str:

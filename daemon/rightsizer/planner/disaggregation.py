@@ -83,7 +83,7 @@ def _pairs(
         prompt_load = replace(
             load,
             output_tokens=1.0,
-            tokens_per_second=requirement.requests_per_second,
+            units_per_second=requirement.requests_per_second,
             ttft_ms=first_ms,
             tpot_ms=None,
             speculative_tokens=0.0,

@@ -64,7 +64,7 @@ def growing_kinds(
     growth, load = requirement.growth, requirement.load
     if not growth.months or not growth.per_month_ratio or requirement.task.trains:
         return ()
-    if load.concurrency is None and load.tokens_per_second is None:
+    if load.concurrency is None and load.units_per_second is None:
         return ()
     steps = [[GrowthStep(0, 1.0, today)] for _, today in leading]
     first = search(_grown(requirement, 1.0))
@@ -89,9 +89,9 @@ def growth_steps(kind: GrowingKind) -> Iterator[GrowthStep]:
 def _grown(requirement: Requirement, ratio: float) -> Requirement:
     """Return the requirement with its load multiplied, and replicas left open."""
     load = requirement.load
-    rates = (load.concurrency, load.tokens_per_second)
-    requests, tokens = (None if each is None else each * ratio for each in rates)
-    load = replace(load, concurrency=requests, tokens_per_second=tokens)
+    rates = (load.concurrency, load.units_per_second)
+    requests, units = (None if each is None else each * ratio for each in rates)
+    load = replace(load, concurrency=requests, units_per_second=units)
     return replace(requirement, parallel=None, load=load)
 
 

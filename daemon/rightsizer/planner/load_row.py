@@ -129,7 +129,7 @@ class StatedLoad:
         for key, rate in rates.items():
             by = {_REQUESTS: units_per_request, _TOKENS: units_per_token}.get(key)
             demand = rate * (by(model, load) if by else 1.0)
-            load = RequestLoad(**values, tokens_per_second=demand)
+            load = RequestLoad(**values, units_per_second=demand)
             if key == _TOKENS and unit in {WorkUnit.SEQUENCES, WorkUnit.AUDIO_SECONDS}:
                 side = "input" if unit is WorkUnit.SEQUENCES else "output"
                 same = f"{rate:,g} {side} tokens/s are {demand:,.4g} {unit}/s"

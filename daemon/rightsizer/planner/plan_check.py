@@ -108,7 +108,7 @@ def share_comparison(what: str, share: float, remark: str = "") -> FigureCompari
 
 def utilization_comparison(candidate: PlanCandidate, speed: float) -> Iterator[FigureComparison]:
     """Yield the model FLOPs utilization at a measured speed, if it is predicted."""
-    mfu, throughput = candidate.rate.mfu_ratio, candidate.rate.tokens_per_second
+    mfu, throughput = candidate.rate.mfu_ratio, candidate.rate.units_per_second
     if mfu and throughput is not None:
         each = mfu / throughput.value
         yield FigureComparison("mfu_ratio", "ratio", speed * each, throughput.scaled(each))
@@ -145,7 +145,7 @@ def trace_comparisons(
 def _steps(
     requirement: Requirement, candidate: PlanCandidate, step_seconds: float
 ) -> Iterator[FigureComparison]:
-    training, throughput = requirement.training, candidate.rate.tokens_per_second
+    training, throughput = requirement.training, candidate.rate.units_per_second
     if throughput is None:
         return
     is_of_tokens = isinstance(requirement.model, Transformer)

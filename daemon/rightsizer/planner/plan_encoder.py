@@ -142,7 +142,7 @@ def _encode_rental(rental: Rental) -> dict[str, Any]:
 
 def encode_candidate(candidate: PlanCandidate) -> dict[str, Any]:
     """Encode one candidate."""
-    rate, million_dollars = candidate.rate, candidate.million_dollars
+    rate = candidate.rate
     full_load = None if candidate.rented is None else candidate.rented.per_million
     return {
         **attributes(candidate, "gpu count paid_count"),
@@ -156,13 +156,16 @@ def encode_candidate(candidate: PlanCandidate) -> dict[str, Any]:
         "memory_is_tight": candidate.is_memory_tight,
         "memory_probability": candidate.memory_probability,
         "concurrency": rate.concurrency,
-        **_intervals(rate, "tokens_per_second", "ttft_ms", "tpot_ms"),
+        **encode_interval("tokens_per_second", rate.units_per_second),
+        **_intervals(rate, "ttft_ms", "tpot_ms"),
         "targets_probability": rate.targets_probability,
         "load_probability": rate.load_probability,
         **_hourly(candidate),
-        **_priced("cost_per_million_tokens", candidate.dollars_per_million_tokens, full_load),
-        **_priced("cost_per_million_tokens_asked", candidate.work_dollars, million_dollars),
-        "cost_per_million_tokens_expected": candidate.expected_dollars,
+        **_priced("cost_per_million_tokens", candidate.full_load_dollars_per_million, full_load),
+        **_priced(
+            "cost_per_million_tokens_asked", candidate.dollars_per_million, candidate.million_range
+        ),
+        "cost_per_million_tokens_expected": candidate.expected_dollars_per_million,
         **encode_interval("training_hours", rate.training_hours),
         "mfu_ratio": rate.mfu_ratio,
         "bound": rate.bound or None,
@@ -174,7 +177,7 @@ def encode_candidate(candidate: PlanCandidate) -> dict[str, Any]:
 
 
 def _hourly(candidate: PlanCandidate) -> dict[str, float | None]:
-    return _priced("cost_per_hour", candidate.dollars_per_hour, candidate.hourly_dollars)
+    return _priced("cost_per_hour", candidate.dollars_per_hour, candidate.hourly_range)
 
 
 def _priced(

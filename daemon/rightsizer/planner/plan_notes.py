@@ -74,6 +74,6 @@ def requirement_notes(
         return
     if task.trains:
         yield f"growth is given but not used: the task is {task}, which has no load to grow"
-    elif load.concurrency is None and load.tokens_per_second is None:
+    elif load.concurrency is None and load.units_per_second is None:
         remedy = "give load.requests_per_second or load.concurrency"
         yield f"growth is given and there is nothing to grow: {remedy}"

@@ -72,7 +72,7 @@ class GpuPlan:
     def span_dollars(self, kind: GrowingKind) -> EstimateInterval | None:
         """Return the cost of a kind over all months, by the range of its hourly price."""
         dollars = kind.dollars() if kind.outgrown is None else None
-        hourly = next(each.hourly_dollars for each in self.candidates if each.gpu == kind.gpu)
+        hourly = next(each.hourly_range for each in self.candidates if each.gpu == kind.gpu)
         return None if dollars is None or hourly is None else hourly.scaled(dollars / hourly.value)
 
     @property

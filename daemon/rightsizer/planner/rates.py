@@ -54,7 +54,7 @@ def predict_rate(  # noqa: PLR0913 - the search's question, and facts of a site.
     if requirement.task.trains:
         rate = training_rate(requirement, board, layout, settings.training, settings.samples)
         hours, mfu = rate.hours, rate.mfu_ratio
-        return PredictedRate(rate.tokens_per_second, training_hours=hours, mfu_ratio=mfu)
+        return PredictedRate(rate.units_per_second, training_hours=hours, mfu_ratio=mfu)
     memory = ServingMemory(requirement, layout, settings.memory)
     if isinstance(requirement.model, Transformer):
         server = Server(memory, board, available_bytes, settings.serving)
@@ -80,7 +80,7 @@ def is_load_kept(
     if not isinstance(requirement.model, Transformer) or requirement.model.is_encoder:
         return True
     server = Server(memory, board, available_bytes, settings.serving)
-    requests = (load.tokens_per_second or 0.0) / units_per_request(requirement.model, load)
+    requests = (load.units_per_second or 0.0) / units_per_request(requirement.model, load)
     return keeps_up(server, requests)
 
 
@@ -102,7 +102,7 @@ def _sampling(  # noqa: PLR0913 - as above.
         if rate.concurrency <= most and not is_late:
             break
         rate = sampled(max(float(replicas), min(float(most), rate.concurrency / 2.0)))
-    throughput, demand = rate.samples_per_second, load.tokens_per_second
+    throughput, demand = rate.samples_per_second, load.units_per_second
     # Batches fill as requests arrive: with latency targets, they are limited by the load.
     while load.is_open and load.has_targets and rate.concurrency >= 2.0 * replicas:
         fewer_rate = sampled(rate.concurrency / 2.0)
@@ -126,7 +126,7 @@ def _arriving(requirement: Requirement, server: Server) -> PredictedRate:
     model, load = requirement.model, requirement.load
     each = units_per_request(model, load)
     most_at_once = most_running(server)
-    most, demand = server.answered(most_at_once), (load.tokens_per_second or 0.0) / each
+    most, demand = server.answered(most_at_once), (load.units_per_second or 0.0) / each
     if most and demand >= most:
         serving = server.busy_with(most_at_once)
     else:
@@ -160,7 +160,7 @@ def too_slow(
     load = requirement.load
     is_late = tuple(late(load, rate, headroom))
     yield from is_late
-    throughput, demand = rate.tokens_per_second, load.tokens_per_second
+    throughput, demand = rate.units_per_second, load.units_per_second
     if (
         is_late
         or throughput is None
@@ -197,7 +197,7 @@ def targets_probability(load: RequestLoad, rate: PredictedRate) -> float | None:
 
 def load_probability(load: RequestLoad, rate: PredictedRate) -> float | None:
     """Return the probability that the requested rate is reached; `None` without one."""
-    throughput, demand = rate.tokens_per_second, load.tokens_per_second
+    throughput, demand = rate.units_per_second, load.units_per_second
     if throughput is None or demand is None:
         return None
     return 1.0 - met_probability(throughput, demand)
@@ -216,7 +216,7 @@ def expected_cost_ratio(
     memory does not suffice or latencies are missed, the cost is lost and an equally expensive
     attempt follows.
     """
-    throughput, demand = rate.tokens_per_second, load.tokens_per_second
+    throughput, demand = rate.units_per_second, load.units_per_second
     sure = memory_probability
     if rate.targets_probability is not None:
         sure *= rate.targets_probability

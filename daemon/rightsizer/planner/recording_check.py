@@ -114,7 +114,7 @@ def _recorded(
     if in_flight and between:
         remark, model = "requests running over the time between tokens", requirement.model
         throughput = in_flight / between * units_per_token(model, requirement.load)
-        yield throughput_comparison(work_unit(model), throughput, rate.tokens_per_second, remark)
+        yield throughput_comparison(work_unit(model), throughput, rate.units_per_second, remark)
     if between:
         yield FigureComparison("tpot_ms", "ms", between * 1e3, rate.tpot_ms)
     if first:

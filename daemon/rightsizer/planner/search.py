@@ -161,7 +161,7 @@ class Search:
         if key not in self._single:
             self._single[key] = self._rate(board, layout, None)
         one, replicas = self._single[key], 1
-        demand, throughput = load.tokens_per_second, one.tokens_per_second
+        demand, throughput = load.units_per_second, one.units_per_second
         is_late = any(late(load, one, self._headroom))
         if demand is not None and throughput is not None and throughput.value and not is_late:
             replicas = max(1, math.ceil(demand / throughput.value - _ROUNDING))
@@ -228,7 +228,7 @@ class Search:
         if rate is None:
             rate = self._rate(board, layout, self.requirement.load.concurrency)
         memory, load = self._serving_memory(layout), self.requirement.load
-        is_filled = load.concurrency is None and load.tokens_per_second is None
+        is_filled = load.concurrency is None and load.units_per_second is None
         found = self._candidate(board, layout, memory.at(max(1.0, rate.concurrency or 1.0)), rate)
         # Without a load as many requests run as memory allows, on any GPU.
         return replace(found, least_memory=memory.at(1.0)) if is_filled else found
@@ -272,8 +272,8 @@ class Search:
         if rental is not None and rental.dollars_per_hour is not None:
             dollars_per_hour = rental.dollars_per_hour / rental.gpus
         priced = replace(candidate, gpu_dollars_per_hour=dollars_per_hour)
-        work = self._work_dollars(priced)
-        if work is not None:
+        million = self._dollars_per_million(priced)
+        if million is not None:
             load, replicas = self.requirement.load, layout.data // layout.expert
             one, fits = layout.gpus // replicas, candidate.memory_probability
 
@@ -281,15 +281,18 @@ class Search:
                 return candidate.paid_gpus(count * one)
 
             ratio = expected_cost_ratio(load, candidate.rate, replicas, fits, paid)
-            priced = replace(priced, work_dollars=work, expected_dollars=work * ratio)
+            expected = million * ratio
+            priced = replace(
+                priced, dollars_per_million=million, expected_dollars_per_million=expected
+            )
         return self._within_budget(priced)
 
-    def _work_dollars(self, candidate: PlanCandidate) -> float | None:
+    def _dollars_per_million(self, candidate: PlanCandidate) -> float | None:
         """Return the price per million of the requested work; `None` if unknown."""
-        hourly, throughput = candidate.dollars_per_hour, candidate.rate.tokens_per_second
+        hourly, throughput = candidate.dollars_per_hour, candidate.rate.units_per_second
         if hourly is None or throughput is None or throughput.value <= 0:
             return None
-        used, demand = throughput.value, self.requirement.load.tokens_per_second
+        used, demand = throughput.value, self.requirement.load.units_per_second
         if demand is not None and not self.requirement.task.trains:
             used = min(used, demand)
         return hourly * 1e6 / (max(used, _LEAST_USED) * HOUR_SECONDS)

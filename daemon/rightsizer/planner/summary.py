@@ -104,9 +104,9 @@ def _chosen(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:
     took = "" if hours is None else f", {number(hours.value)} hours"
     cost, unit = "no price is known", plan.requirement.unit_text
     if best.dollars_per_hour is not None:
-        cost = f"${priced(best.dollars_per_hour, best.hourly_dollars)} an hour at list prices"
-        if best.work_dollars is not None:
-            cost += f", ${dollars(best.work_dollars)} a million {unit}"
+        cost = f"${priced(best.dollars_per_hour, best.hourly_range)} an hour at list prices"
+        if best.dollars_per_million is not None:
+            cost += f", ${dollars(best.dollars_per_million)} a million {unit}"
     yield SummaryLine("")
     for line in wrapped(f"Take {best}{_spread(plan, best)}{rental}: {cost}{took}{kept}."):
         yield SummaryLine(line, LineKind.BEST)
@@ -114,7 +114,7 @@ def _chosen(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:
 
 def _rate_chance(plan: GpuPlan, best: PlanCandidate) -> str:
     """Return the chance of the requested rate, and GPUs that surely reach it; empty if likely."""
-    demand, throughput = plan.requirement.load.tokens_per_second, best.rate.tokens_per_second
+    demand, throughput = plan.requirement.load.units_per_second, best.rate.units_per_second
     enough, layout = best.rate.load_probability, best.layout
     if demand is None or throughput is None or enough is None or enough >= DOUBTED:
         return ""
@@ -168,7 +168,7 @@ def _best_first(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:
 def _shortcomings(best: PlanCandidate, other: PlanCandidate) -> Iterator[str]:
     """Yield why a candidate ranks after the first; for the first, its risks."""
     if other is not best:
-        cost, least = other.work_dollars, best.work_dollars
+        cost, least = other.dollars_per_million, best.dollars_per_million
         if cost is None and least is not None:
             yield "no price is known"
         elif cost is None or least is None:
@@ -199,8 +199,9 @@ def _dearer(cost: float, least: float, word: str) -> str:
 
 def _expected(best: PlanCandidate, other: PlanCandidate) -> str:
     """Return the expected additional cost relative to the first, if the ratio differs."""
-    cost, least = (other.work_dollars or 0.0), (best.work_dollars or 1.0)
-    expected, first = (other.expected_dollars or 0.0), (best.expected_dollars or 1.0)
+    cost, least = (other.dollars_per_million or 0.0), (best.dollars_per_million or 1.0)
+    expected = other.expected_dollars_per_million or 0.0
+    first = best.expected_dollars_per_million or 1.0
     if expected / cost < first / least * _UNSURE and cost >= least:
         return ""
     return _dearer(expected, first, "mean cost") or "less sure"

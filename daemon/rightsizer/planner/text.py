@@ -72,7 +72,7 @@ def title_lines(requirement: Requirement, notes: Sequence[str]) -> Iterator[str]
         demands += f", at most ${dollars(requirement.budget)} an hour"
     if demands:
         yield from wrapped(f"asked for: {demands}")
-    if not trains and load.concurrency is None and load.tokens_per_second is None:
+    if not trains and load.concurrency is None and load.units_per_second is None:
         yield "no load is given: ranked by the cost of the work on busy GPUs; give --rps"
     for note in notes:
         yield from wrapped(f"note: {note}")
@@ -89,10 +89,10 @@ def _served(requirement: Requirement) -> Iterator[str]:
         yield f"{number(load.input_tokens)} tokens in and {number(load.output_tokens)} out"
     if load.concurrency is not None:
         yield f"{number(load.concurrency)} request{'s' * (load.concurrency != 1)} in flight"
-    if load.tokens_per_second is not None:
+    if load.units_per_second is not None:
         each = units_per_request(model, load)
-        requests = f"{number(load.tokens_per_second / each)} requests/s, " if each != 1.0 else ""
-        yield f"{requests}{number(load.tokens_per_second)} {requirement.unit_text}/s"
+        requests = f"{number(load.units_per_second / each)} requests/s, " if each != 1.0 else ""
+        yield f"{requests}{number(load.units_per_second)} {requirement.unit_text}/s"
     if load.speculative_tokens and requirement.answers_in_tokens:
         yield f"{_proposed(load)} by a draft head"
     for name, most, percentile in (
@@ -144,8 +144,8 @@ def columns_of(requirement: Requirement, names: Sequence[str]) -> list[_Column]:
         "layout": (True, "TxPxDxE", lambda each: "x".join(map(str, astuple(each.layout)))),
         "memory": (True, "GiB", _gibibytes),
         "requests": (not trains, requests, lambda each: number(each.rate.concurrency)),
-        "rate": (True, f"{unit}/s", lambda each: middle(each.rate.tokens_per_second)),
-        "within": (True, "90% range", lambda each: range_text(each.rate.tokens_per_second)),
+        "rate": (True, f"{unit}/s", lambda each: middle(each.rate.units_per_second)),
+        "within": (True, "90% range", lambda each: range_text(each.rate.units_per_second)),
         "first": (
             not trains,
             first,
@@ -157,8 +157,8 @@ def columns_of(requirement: Requirement, names: Sequence[str]) -> list[_Column]:
         "hours": (has_run, "hours", lambda each: middle(each.rate.training_hours)),
         "rented": (bool(requirement.provider), "rented as", _rented_as),
         "run": (has_run, "$/run", _run_dollars),
-        "hour": (True, "$/h", lambda each: priced(each.dollars_per_hour, each.hourly_dollars)),
-        "work": (not has_run, "$/M", lambda each: priced(each.work_dollars, each.million_dollars)),
+        "hour": (True, "$/h", lambda each: priced(each.dollars_per_hour, each.hourly_range)),
+        "work": (not has_run, "$/M", _work_dollars),
     }
     return [columns[name][1:] for name in names if columns[name][0]]
 
@@ -170,6 +170,10 @@ def _gibibytes(candidate: PlanCandidate) -> str:
 def _rented_as(candidate: PlanCandidate) -> str:
     rental = candidate.rental
     return NOTHING if rental is None else f"{rental} ({rental.instance.provider})"
+
+
+def _work_dollars(candidate: PlanCandidate) -> str:
+    return priced(candidate.dollars_per_million, candidate.million_range)
 
 
 def _run_dollars(candidate: PlanCandidate) -> str:
@@ -208,7 +212,7 @@ def nothing_lines(plan: GpuPlan) -> Iterator[str]:
         return
     spread = "" if least.count == 1 else f" ({least.layout})"
     price = least.dollars_per_hour
-    cost = "" if price is None else f", ${priced(price, least.hourly_dollars)} an hour"
+    cost = "" if price is None else f", ${priced(price, least.hourly_range)} an hour"
     yield f"What would: {least}{spread}{cost}."
 
 
@@ -266,7 +270,7 @@ def alternative_lines(plan: GpuPlan) -> Iterator[str]:
     unit = plan.requirement.unit_text
     for each in plan.alternatives:
         candidate = each.candidate
-        throughput, cost = candidate.rate.tokens_per_second, candidate.work_dollars
+        throughput, cost = candidate.rate.units_per_second, candidate.dollars_per_million
         speed = "" if throughput is None else f", {number(throughput.value)} {unit}/s"
         hours = candidate.rate.training_hours
         time = "" if hours is None else f", {number(hours.value)} h"
@@ -274,7 +278,7 @@ def alternative_lines(plan: GpuPlan) -> Iterator[str]:
             speed = f" ({candidate.format.name}){speed}"
         memory = f", {candidate.memory.total_bytes / GIB:.0f} GiB of each"
         memory += ", may not fit" * candidate.is_memory_tight
-        price = "" if cost is None else f", ${priced(cost, candidate.million_dollars)} a million"
+        price = "" if cost is None else f", ${priced(cost, candidate.million_range)} a million"
         caution = f"; {each.caution}" if each.caution else ""
         text = f"{each.change}: {candidate}{speed}{time}{memory}{price}{caution}"
         # Of two parts the change says all.

@@ -104,9 +104,9 @@ def _expected(requirement: Requirement, candidate: PlanCandidate) -> Iterator[st
         yield f"{low:.1f} to {high:.1f} of {most:.1f} GiB a GPU"
     else:
         yield f"{low:.1f} of {most:.1f} GiB a GPU or more, up to running out of memory"
-    if rate.tokens_per_second is not None:
-        throughput = rate.tokens_per_second
-        demand = load.tokens_per_second
+    if rate.units_per_second is not None:
+        throughput = rate.units_per_second
+        demand = load.units_per_second
         needed = "" if demand is None else f" ({number(demand)} needed)"
         yield f"{interval_text(throughput)} {requirement.unit_text}/s{needed}"
     if load.ttft_ms is not None:

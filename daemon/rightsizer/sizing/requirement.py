@@ -130,7 +130,7 @@ class RequestLoad:
     output_tokens: float = 256.0
     concurrency: float | None = None
     """Requests in flight; by default the maximum allowed by memory and latency."""
-    tokens_per_second: float | None = None
+    units_per_second: float | None = None
     """Required total throughput in the model's unit: output tokens, or for models without token
     output sequences, images, samples or seconds of audio (`WorkUnit`)."""
     ttft_ms: float | None = None
@@ -166,7 +166,7 @@ class RequestLoad:
     @property
     def is_open(self) -> bool:
         """Whether requests arrive at a rate, regardless of the number in flight."""
-        is_rate = self.tokens_per_second is not None and self.concurrency is None
+        is_rate = self.units_per_second is not None and self.concurrency is None
         return is_rate and not self.is_closed
 
     @property
@@ -400,7 +400,7 @@ class Requirement:
     @property
     def requests_per_second(self) -> float | None:
         """Required rate; `None` if there is none, and in training."""
-        asked = self.load.tokens_per_second
+        asked = self.load.units_per_second
         if asked is None or self.task.trains:
             return None
         return asked / units_per_request(self.model, self.load)

@@ -335,7 +335,7 @@ def _is_fused(requirement: Requirement, layout: Parallelism) -> bool:
 class TrainingRate:
     """Training speed of all GPUs of a layout together."""
 
-    tokens_per_second: EstimateInterval
+    units_per_second: EstimateInterval
     """Trained tokens; images or samples for models without tokens."""
     mfu_ratio: float
     """Model FLOPs relative to the dense peak of the format of its products."""
