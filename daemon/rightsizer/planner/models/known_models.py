@@ -144,7 +144,7 @@ def _row_model(words: Sequence[str], asked: str) -> KnownModel | None:
 
 def _is_same_model(name: str, key: str, dropped: Sequence[str]) -> bool:
     """Whether a row is of the same version and size as a name without its last words."""
-    if "base" in dropped and _OTHER_SIZE.search(name):
+    if "base" in dropped and _OTHER_SIZE.search(name) and not _OTHER_SIZE.search(key):
         return False
     is_versioned = any(map(_VERSION.fullmatch, dropped))
     return not is_versioned or any(map(str.isdigit, key))
