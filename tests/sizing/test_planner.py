@@ -265,6 +265,14 @@ def test_a_load_that_misses_its_latency_is_spread_over_as_few_replicas_as_meet_i
     assert [each.by for each in short.rejections] == [CandidateFilter.BANDWIDTH]
 
 
+def test_layouts_of_more_gpus_are_tried_until_one_is_fast_enough() -> None:
+    """A GPU with more memory than another is not rejected for fitting on one GPU already."""
+    load = RequestLoad(500, 1000, units_per_second=2000, tpot_ms=20.0)
+    plan = PLANNER.plan(Requirement(SMALL, load=load, gpus=("T4", "L4")))
+
+    assert {each.gpu: each.fits for each in plan.candidates} == {"T4": True, "L4": True}
+
+
 @pytest.mark.parametrize("load", [RequestLoad(), RequestLoad(tpot_ms=50.0)])
 def test_a_load_that_tells_no_amount_does_not_grow(load: RequestLoad) -> None:
     """There is no amount to multiply."""

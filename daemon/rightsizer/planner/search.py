@@ -141,10 +141,14 @@ class Search:
         return [self._serving_candidate(board, least)]
 
     def _fitting(self, board: Board, layouts: Sequence[Parallelism]) -> list[PlanCandidate]:
-        """Return the first whose memory holds a request per replica; stages only if needed."""
+        """Return the first whose memory holds a request per replica; stages only if needed.
+
+        Further ones are tried until one is fast enough.
+        """
         found: list[PlanCandidate] = []
         for layout in layouts:
-            is_enough = len(found) >= self._settings.layouts_per_gpu
+            is_compared = len(found) >= self._settings.layouts_per_gpu
+            is_enough = is_compared and any(each.fits for each in found)
             if is_enough or (layout.pipeline > 1 and found):
                 break
             most = self._serving_memory(layout).largest_concurrency(self._available(board))

@@ -156,7 +156,7 @@ class PlanSettings:
 
     Attributes:
         gpu_maximum: Maximum GPUs of a candidate; a given layout may have more.
-        layouts_per_gpu: Fitting layouts compared per kind of GPU.
+        layouts_per_gpu: Layouts compared per kind of GPU; more until one fits.
         alternatives: Best candidates for which other formats and slices are tried.
         growth_candidates: Best candidates evaluated again for each month of growth.
         switch_saving_ratio: Minimum saving, as a share of the cost of the remaining growth, to
