@@ -93,10 +93,13 @@ def test_known_time_never_passes_the_stretch(one: list[int], two: list[int]) -> 
         ([2] * 287 + [1], [300.0] * 287 + [150.0]),
         ([5, 5, 4, 2] * 72, [300.0, 300.0, 240.0, 120.0]),
         ([0] * 200 + [3, 2] * 44, [0.0] * 200 + [300.0] * 88),
+        ([20] * 100 + [11] + [5] * 187, [300.0] * 288),
+        ([5] * 90 + [20] * 10 + [3, 2] * 94, [300.0] * 288),
+        ([20] * 100 + [5] * 12 + [20] * 176, [300.0] * 100 + [75.0] * 12 + [300.0] * 176),
     ],
 )
 def test_regular_scrapes_leave_nothing_unknown(day: list[int], known: list[float]) -> None:
-    """Time is unknown only where scrapes are missed."""
+    """Time is unknown only where scrapes are missed, at whichever interval of the day."""
     presence = ExporterPresence({None: np.array(day, float)})
     found = presence.known_seconds(YESTERDAY, 60.0)
     assert list(found[-len(known) :]) == known
@@ -149,6 +152,16 @@ def test_two_pods_of_one_device_share_it() -> None:
     ]
     found = presences(counts, YESTERDAY, HolderNames())[gpu(0)]
     assert [run.share_ratio for run in held_runs(found, WORKLOADS)] == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("pods", range(1, 9))
+def test_equal_shares_leave_nothing_of_a_device(pods: int) -> None:
+    """Hundredths would leave a part of it to nobody."""
+    counts = [series([10.0], pod=f"pod-{each}", namespace="a") for each in range(pods)]
+    found = presences(counts, YESTERDAY, HolderNames())[gpu(0)]
+    workloads = {holder: holder for holder in found.counts if holder is not None}
+    shares = [run.share_ratio for run in held_runs(found, workloads)]
+    assert sum(shares) == pytest.approx(1.0)
 
 
 def test_short_jobs_do_not_take_the_time_between_them() -> None:

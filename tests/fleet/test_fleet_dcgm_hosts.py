@@ -30,6 +30,12 @@ def test_a_host_named_like_the_pod_is_no_node(label: str) -> None:
     assert node_of({**labels, label: "llm-1"}, {}) == "llm-0"
 
 
+def test_host_of_a_pod_is_no_container() -> None:
+    """Machines may be named by their hardware address."""
+    labels = {"Hostname": "3cecef4a90de", "instance": "10.0.0.7:9400", "pod": "llm-0"}
+    assert node_of(labels, {}) == "3cecef4a90de"
+
+
 @pytest.mark.parametrize(
     ("host", "instance", "node"),
     [

@@ -193,8 +193,10 @@ def test_gpu_that_is_shared_names_all_of_its_holders(run_fleet: RunFleet) -> Non
     for name in ("chat", "rank", "tags"):
         pod = {"pod": f"{name}-6c8d9f7b54-x2x4z", "namespace": "web", "container": "main"}
         past.device([Phase(0, 24, HELD, pod)], **NODE, UUID=gpu(0), gpu="0")
-    (idle,) = run_fleet(past).document["advice"]
+    document = run_fleet(past).document
+    (idle,) = document["advice"]
 
+    assert (document["workloads"], document["clusters"][0]["workloads"]) == (3, 3)
     assert "held by chat, shared with rank, tags, but idle" in idle["summary"]
 
 

@@ -31,6 +31,9 @@ PODS: Final = {
     "web-3-x5k2m": ("ReplicationController", "web-3"),
     "nightly-29384720-x5k2m": ("Job", "nightly-29384720"),
     "manual-29384720-x5k2m": ("Job", "manual-29384720"),
+    "r1-0": ("StatefulSet", "r1"),
+    "r1-0-1": ("StatefulSet", "r1-0"),
+    "alone-0-1": ("StatefulSet", "alone-0"),
 }
 """Controllers by pod."""
 ABOVE: Final = (
@@ -80,12 +83,15 @@ def store(request: pytest.FixtureRequest) -> Iterator[PrometheusStore]:
         ("web-3-x5k2m", "web", WorkloadClass.SERVING),
         ("nightly-29384720-x5k2m", "nightly", WorkloadClass.BATCH),
         ("manual-29384720-x5k2m", "manual-29384720", WorkloadClass.BATCH),
+        ("r1-0", "r1", WorkloadClass.UNKNOWN),
+        ("r1-0-1", "r1", WorkloadClass.UNKNOWN),
+        ("alone-0-1", "alone-0", WorkloadClass.UNKNOWN),
     ],
 )
 def test_pod_belongs_to_what_outlives_its_controller(
     store: PrometheusStore, pod: str, name: str, workload_class: WorkloadClass
 ) -> None:
-    """Sets of jobs, drivers, and rollouts are resolved; kinds of jobs are batch."""
+    """Sets of jobs, drivers, rollouts and leaders' workers are resolved; jobs are batch."""
     key = Pod("ml", pod)
     assert PodOwners().of(store, [key], LookbackSpan(NOW, DAY)) == {
         key: PodOwner(name, workload_class)

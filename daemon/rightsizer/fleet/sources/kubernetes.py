@@ -103,14 +103,15 @@ _CLASSES: Final = {
     **dict.fromkeys(_SERVING, WorkloadClass.SERVING),
     "Notebook": WorkloadClass.NOTEBOOK,
 }
-_NAMED_LIKE_ITS_PODS: Final = frozenset({"", "<none>", "Node", "StatefulSet"})
-"""Pods of a stateful set keep their names, and `llama-2` is no replica of `llama`."""
+_NAMED_LIKE_ITS_PODS: Final = frozenset({"", "<none>", "Node"})
 _OWNER: Final = ("owner_kind", "owner_name", "owner_is_controller")
 _MADE: Final = (
     ("ReplicaSet", "kube_replicaset_owner", ("replicaset",)),
     ("ReplicationController", "kube_replicationcontroller_owner", ("replicationcontroller",)),
     ("Job", "kube_job_owner", ("job_name",)),
     ("Pod", "kube_pod_owner", POD_LABELS),
+    # Of a LeaderWorkerSet, the set of a group's workers is named like their leader's pod.
+    ("StatefulSet", "kube_pod_owner", POD_LABELS),
 )
 """Owners that are owned themselves, as Spark's driver is: kind, metric, and labels of the name."""
 

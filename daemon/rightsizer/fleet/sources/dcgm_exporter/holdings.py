@@ -10,9 +10,10 @@ from operator import itemgetter
 from typing import Self
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from rightsizer.fleet.cache.day_frame import Floats
-from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, Grid
+from rightsizer.fleet.cache.grid import COARSE_STEP, Grid
 from rightsizer.fleet.model import DeviceHolding
 from rightsizer.fleet.source import MetricStore, SampledSeries
 from rightsizer.fleet.sources.dcgm_exporter.probe import device_of
@@ -91,11 +92,17 @@ def workloads_of(
 _WHOLE = 0.9
 """Share of an interval's expected samples that makes it fully known: scrapes drift."""
 _REGULAR = 0.2
-"""Share of a day's intervals: if this many lack the same scrape, the rate is regular."""
+"""Share of intervals: if this many lack the same scrape, the rate is regular."""
+_AROUND = 3 * COARSE_STEP
+"""Time in which scrapes are compared, so that what an outage leaves of them is no rate."""
+_ENOUGH = 1 / 3
+"""Share of it with samples."""
 _FEW = 3
 _SLOWEST = 8.0
 """Maximum ratio of a scrape interval to the fleet's usual one: 15 s, and two minutes."""
 _ROUNDING = 1e-6
+_PARTS = 840
+"""Of a device: of up to eight equal shares each is a whole number of them."""
 _TWICE = 1.5
 """Share of an interval's samples from which those without and with a holder overlap."""
 
@@ -141,19 +148,39 @@ class ExporterPresence:
         """Return how much of each interval was watched, by the fleet's usual sample interval.
 
         Exporters of one fleet may be scraped at different intervals, so the expected number of
-        samples is that of the fullest interval of a device's day; or of the second fullest, if
-        that occurs regularly: two of three, every two minutes.
+        samples is that of the fullest interval of a device's day. If some have fewer, it is that
+        of the hours before or after them, whichever is fewer: scrapes may become rarer.
         """
         length = seconds(grid.step)
-        by_day = np.stack(list(self.counts.values())).reshape(-1, grid.days, DAY // grid.step)
+        columns = np.stack(list(self.counts.values()))
         together = np.max if self.has_own_series else np.sum
-        counts, fullest = together(by_day, axis=0), by_day.max(axis=(0, 2))
-        there, least = (counts > 0).sum(axis=1), (fullest - 1)[:, None]
-        second, at_least = (are.sum(axis=1) for are in (counts == least, counts >= least))
-        is_regular = (second >= _REGULAR * there) & (at_least >= _WHOLE * there) & (fullest >= _FEW)
-        expected = np.maximum(fullest - is_regular, length / (_SLOWEST * resolution_seconds))
-        parts = (counts / expected[:, None]).ravel()
+        both = together(columns, axis=0), columns.max(axis=0)
+        counts, fullest = both
+        days = (each.reshape(grid.days, -1) for each in both)
+        expected = np.repeat(_expected(*days), grid.count // grid.days)
+        if np.any((counts > 0) & (counts < _WHOLE * expected)):
+            width = _AROUND // grid.step
+            near = [sliding_window_view(np.pad(each, width), width) for each in both]
+            is_enough = (near[0] > 0).sum(axis=1) >= _ENOUGH * width
+            usual = np.where(is_enough, _expected(*near), 0.0)
+            before, after = usual[: grid.count], usual[width + 1 :]
+            fewer, more = np.minimum(before, after), np.maximum(before, after)
+            around = np.where(fewer > 0, fewer, more)
+            expected = np.minimum(expected, np.maximum(around, fullest))
+        parts = counts / np.maximum(expected, length / (_SLOWEST * resolution_seconds))
         return length * np.where(parts >= _WHOLE, 1.0, parts)
+
+
+def _expected(counts: Floats, fullest: Floats) -> Floats:
+    """Return the most samples of an interval in each row, or one less if that occurs regularly.
+
+    Two of three, every two minutes.
+    """
+    most = fullest.max(axis=1)
+    there, least = (counts > 0).sum(axis=1), (most - 1)[:, None]
+    second, at_least = (are.sum(axis=1) for are in (counts == least, counts >= least))
+    is_regular = (second >= _REGULAR * there) & (at_least >= _WHOLE * there) & (most >= _FEW)
+    return np.asarray(most - is_regular)
 
 
 def presences(
@@ -198,5 +225,5 @@ def held_runs(
         DeviceHolding(known[key][1], *run)
         for key in sorted(shares)
         # Rounded down, so that the shares of an interval never exceed the whole.
-        for run in runs_of(np.floor(shares[key] * 100 + _ROUNDING) / 100)
+        for run in runs_of(np.floor(shares[key] * _PARTS + _ROUNDING) / _PARTS)
     )

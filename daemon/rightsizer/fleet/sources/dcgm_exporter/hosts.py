@@ -44,11 +44,12 @@ def hosts_of(labels: Mapping[str, str], shared: Container[str] = ()) -> tuple[li
     pods = {labels.get(label) for label in ("pod", "exported_pod", "pod_name")}
     names = [labels[label] for label in NODE_LABELS if labels.get(label)]
     own = [name for name in names if EXPORTER in name or name in pods]
-    is_local = _LOCAL.fullmatch(instance_of(labels)) is not None
+    # In a pod the host would be the pod; on the same machine there is no better name.
+    is_host = any(pods) or _LOCAL.fullmatch(instance_of(labels)) is not None
     nodes = [
         name
         for name in names
-        if not (name in own or name in shared or (_CONTAINER.fullmatch(name) and not is_local))
+        if not (name in own or name in shared or (_CONTAINER.fullmatch(name) and not is_host))
     ]
     exporter = labels.get("pod", "")
     is_named = any(not _ADDRESS.fullmatch(name) for name in nodes)
