@@ -18,7 +18,7 @@ from rightsizer.sizing.parameters import NumberFormat, count_parameters
 from rightsizer.sizing.requirement import Parallelism, Precisions
 from rightsizer.sizing.serving_memory import kv_cache
 from rightsizer.sizing.serving_settings import ServingModelSettings
-from rightsizer.sizing.training import TrainingShape
+from rightsizer.sizing.training_step import TrainingShape
 
 BOARD = built_in().get("H100-SXM5-80GB")
 

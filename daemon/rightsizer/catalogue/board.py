@@ -169,6 +169,11 @@ class Board:
         return self.nvlink_bytes_per_second or self.infinity_fabric_bytes_per_second
 
     @property
+    def achieved_bytes_per_second(self) -> float:
+        """Memory bandwidth of large kernels."""
+        return self.memory_bandwidth_bytes_per_second * self.achievable_bandwidth_ratio
+
+    @property
     def computes_in_bf16(self) -> bool:
         """Whether it supports bfloat16; older boards use fp16 instead."""
         return self.compute_capability >= _FIRST_WITH_BF16

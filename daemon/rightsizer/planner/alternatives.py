@@ -12,6 +12,7 @@ from rightsizer.sizing.mig import slice_board
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import (
+    FULL_SHARDING,
     ModelTask,
     Offload,
     Optimizer,
@@ -21,8 +22,6 @@ from rightsizer.sizing.requirement import (
 )
 
 _NARROWER: Final = (NumberFormat.FP8, NumberFormat.INT4)
-_LAST_STAGE: Final = 3
-"""Stage of ZeRO."""
 _OTHER_TASK: Final = "task"
 _ANSWERS: Final = "answers change a little: compare them on data of your own"
 _OFFLOADED: Final = {
@@ -91,10 +90,10 @@ def _training_changes(requirement: Requirement) -> Iterator[_Change]:
     if training.recompute is not Recompute.FULL:
         change, caution = "activations computed again (recompute: full)", "a third more operations"
         yield _training_change(change, caution, recompute=Recompute.FULL)
-    if trains_all and training.zero_stage < _LAST_STAGE:
-        change = f"state sharded over all GPUs (zero_stage: {_LAST_STAGE})"
+    if trains_all and not training.is_fully_sharded:
+        change = f"state sharded over all GPUs (zero_stage: {FULL_SHARDING})"
         caution = "half as much traffic again between GPUs"
-        yield _training_change(change, caution, zero_stage=_LAST_STAGE)
+        yield _training_change(change, caution, zero_stage=FULL_SHARDING)
     if trains_all and training.optimizer is Optimizer.ADAMW:
         change = "optimizer states in 8 bits (optimizer: adamw-8bit)"
         caution = "compare the first thousand steps' loss with adamw"

@@ -25,6 +25,7 @@ from rightsizer.sizing.models import (
 )
 from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import (
+    FULL_SHARDING,
     LoadGrowth,
     Lora,
     ModelTask,
@@ -56,8 +57,6 @@ _LAYOUT: Final = re.compile(r"(tp|pp|dp|ep)[ =:]*([1-9]\d{0,3})[ ,]*")
 """`tp4 pp2`: GPUs of tensor, pipeline, data and expert parallelism, as engines name them."""
 _IMAGES_AT_A_TIME: Final = 32
 """Enough to fill most GPUs; assumed."""
-_SHARDED: Final = 3
-"""Usual for fine-tuning over several GPUs: FSDP, ZeRO 3."""
 CARBON: Final = "carbon_grams_per_kwh"
 """Listed among the prices, though not the price of a GPU."""
 _LEAST_GROWTH: Final = -0.99
@@ -252,7 +251,8 @@ def _training(row: Row) -> tuple[ModelTask, Training]:
         if task not in {None, _TRAIN[word]}:
             row.fault("train", f"the task is {task} already; leave one of them out")
         task = _TRAIN[word]
-        values.setdefault("zero_stage", _SHARDED)
+        # Usual for fine-tuning over several GPUs.
+        values.setdefault("zero_stage", FULL_SHARDING)
         if task is not ModelTask.TRAINING:
             # As in recipes of torchtune, axolotl and LLaMA-Factory.
             values.setdefault("recompute", Recompute.FULL)

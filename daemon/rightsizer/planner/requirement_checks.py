@@ -14,7 +14,13 @@ from rightsizer.sizing.models import (
     VisionTransformer,
 )
 from rightsizer.sizing.parameters import GGUF_FORMATS, NumberFormat
-from rightsizer.sizing.requirement import ModelTask, Parallelism, Requirement, WorkUnit
+from rightsizer.sizing.requirement import (
+    FULL_SHARDING,
+    ModelTask,
+    Parallelism,
+    Requirement,
+    WorkUnit,
+)
 
 _COUNTS: Final[Mapping[type, str]] = {
     Transformer: (
@@ -45,7 +51,6 @@ _UNTRAINABLE: Final = (
     *(NumberFormat.NF4, NumberFormat.NF4_DOUBLE_QUANTIZED),
 )
 """Formats whose weights cannot be trained; fp8 and nvfp4 are used beside 16-bit weights."""
-_ZERO_STAGES: Final = 3
 _MOST_PROPOSED: Final = 32
 _LEAST_PERCENTILE: Final = 50.0
 _MOST_PERCENTILE: Final = 99.99
@@ -221,7 +226,7 @@ def _training(requirement: Requirement) -> Iterator[str]:
             f"training.global_batch: {step:g} is less than {replicas} replicas of a micro batch of"
             f" {micro:g} take in one step; give at least {replicas * micro:g}, or fewer replicas"
         )
-    if not 0 <= training.zero_stage <= _ZERO_STAGES:
+    if not 0 <= training.zero_stage <= FULL_SHARDING:
         yield f"training.zero_stage: {training.zero_stage} is none of 0, 1, 2, 3"
     if requirement.task is ModelTask.TRAINING and weights in _UNTRAINABLE:
         remedy = "take bf16 or fp8, or the task finetune-qlora"

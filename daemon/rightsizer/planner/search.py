@@ -44,8 +44,6 @@ from rightsizer.sizing.roofline import board_format
 from rightsizer.sizing.serving_memory import ServingMemory
 from rightsizer.sizing.settings import SizingSettings
 
-_FULL_SHARDING: Final = 3
-"""ZeRO stage that also shards weights; FSDP does the same."""
 _SPREAD: Final = 8
 """Maximum factor of additional replicas if latencies are missed."""
 _ABOUT: Final = 1.05
@@ -110,7 +108,7 @@ class Search:
         linked = [each for each in whole if not link_fault(self.requirement, board, each)]
         needs = {each: self._training_memory(each).total_bytes for each in linked or whole}
         fitting = [each for each, need in needs.items() if need <= self._available(board)]
-        if self.requirement.training.zero_stage >= _FULL_SHARDING:
+        if self.requirement.training.is_fully_sharded:
             # Sharding does not split layers, unless a GPU cannot hold its sequences otherwise.
             fitting = [each for each in fitting if each.gpus == each.data] or fitting
         if fitting:

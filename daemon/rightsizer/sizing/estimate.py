@@ -61,6 +61,11 @@ class EstimateInterval:
         return EstimateInterval(1.0 / self.value, 1.0 / self.high, 1.0 / self.low)
 
 
+def joint_error_factor(*factors: float) -> float:
+    """Error factor of several independent errors: their logarithms add in quadrature."""
+    return math.exp(math.hypot(*map(math.log, factors)))
+
+
 @dataclass(frozen=True, slots=True)
 class MemoryEstimate:
     """Memory needed on one GPU of a layout, in bytes."""

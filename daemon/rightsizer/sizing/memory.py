@@ -1,6 +1,5 @@
 """Memory needed on the fullest GPU of a layout in training: state and activations."""
 
-import math
 from dataclasses import replace
 from typing import Final
 
@@ -18,6 +17,7 @@ from rightsizer.sizing.estimate import (
     MemoryEstimate,
     communication_bytes,
     headroom_bytes,
+    joint_error_factor,
     memory_error_factor,
     usable_bytes,
 )
@@ -64,7 +64,6 @@ _ROW_STATE_BYTES: Final = 4.0
 """Per embedding row with row-wise AdaGrad, usual for recommenders."""
 _SHARDS_OPTIMIZER: Final = 1
 _SHARDS_GRADIENTS: Final = 2
-_SHARDS_WEIGHTS: Final = 3
 _RESIDENT_LAYERS: Final = 2
 
 _State = tuple[float, float, float, float]
@@ -112,7 +111,7 @@ def _state(requirement: Requirement, count: ParameterCount, layout: Parallelism)
     in_experts = 0.0
     if layout.expert > 1 and isinstance(model, Transformer):
         in_experts = expert_parameters(model, count) / (count.layers or 1.0)
-    gathered, shards = 0.0, ranks if stage >= _SHARDS_WEIGHTS else 1
+    gathered, shards = 0.0, ranks if training.is_fully_sharded else 1
     if shards > 1:
         unit, times = count.largest_unit / layout.tensor, 2 * base.bytes_per_parameter
         unit *= _spread(in_experts, 1, layout.expert)
@@ -180,12 +179,11 @@ def training_memory(
 
 def _error_factor(requirement: Requirement, layout: Parallelism, settings: MemorySettings) -> float:
     is_unpacked = requirement.task is ModelTask.FINETUNE_QLORA
-    factors = (
+    return joint_error_factor(
         memory_error_factor(requirement),
         settings.several_gpus_error_factor if layout.gpus > 1 else 1.0,
         settings.unpacked_error_factor if is_unpacked else 1.0,
     )
-    return math.exp(math.hypot(*map(math.log, factors)))
 
 
 def _activations(

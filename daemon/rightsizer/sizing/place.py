@@ -56,11 +56,10 @@ class GpuPlace:
     @property
     def achieved_bytes_per_second(self) -> float:
         """Memory bandwidth."""
-        board = self.board
-        whole = board.memory_bandwidth_bytes_per_second * board.achievable_bandwidth_ratio
+        whole = self.board.achieved_bytes_per_second
         if self.slice is None:
             return whole
-        return whole * slice_capacity(board, self.slice, 0.0).memory_bandwidth
+        return whole * slice_capacity(self.board, self.slice, 0.0).memory_bandwidth
 
     @property
     def link_bytes_per_second(self) -> float:

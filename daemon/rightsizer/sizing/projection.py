@@ -7,7 +7,7 @@ from typing import Final
 from rightsizer.catalogue.board import Precision
 from rightsizer.model.errors import RequirementError
 from rightsizer.model.frozen import asdict, dataclass, fields, replace
-from rightsizer.sizing.estimate import EstimateInterval
+from rightsizer.sizing.estimate import EstimateInterval, joint_error_factor
 from rightsizer.sizing.place import CapacityRatios, GpuPlace, achieved_ratios, peak_ratios
 from rightsizer.sizing.workload_profile import ComputeFormat, UsageShares, WorkloadProfile
 
@@ -212,9 +212,8 @@ def project(
     ratio = max(after.total, *links.values())
     is_same = target == profile.place and precision in {None, profile.precision}
     factor = 1.0 if is_same else _factor(profile, target, before)
-    # Independent errors add in quadrature.
     neighbors = 1.0 if is_same or target.slice is None else _NEIGHBOR_FACTOR
-    slower = math.exp(math.hypot(math.log(factor), math.log(neighbors)))
+    slower = joint_error_factor(factor, neighbors)
     # Only the busy time is uncertain, the host's is known. Weights of another width may or may
     # not dominate the reads.
     width = (precision or profile.precision).weight_bytes / profile.precision.weight_bytes

@@ -13,6 +13,8 @@ from rightsizer.sizing.models import Diffusion, Model, RecommenderModel, Transfo
 from rightsizer.sizing.parameters import NumberFormat
 
 _BATCHES_WAITED: Final = 2.0
+FULL_SHARDING: Final = 3
+"""ZeRO stage that also shards weights, like FSDP."""
 
 
 class ModelTask(StrEnum):
@@ -271,6 +273,11 @@ class Training:
     offload: Offload = Offload.NONE
     framework: TrainingFramework | None = None
     """By default PyTorch's own kernels, fused ones for split layers and in 8 bits."""
+
+    @property
+    def is_fully_sharded(self) -> bool:
+        """Whether replicas share weights too, not only gradients and optimizer states."""
+        return self.zero_stage >= FULL_SHARDING
 
     @property
     def has_chunked_loss(self) -> bool:

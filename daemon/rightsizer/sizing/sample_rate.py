@@ -30,7 +30,8 @@ _BACKWARD: Final = 3.0
 """Forward and backward pass together, relative to the forward pass."""
 _FROZEN_BACKWARD: Final = 2.0
 """The same without gradients of weights."""
-_UPDATE_BYTES: Final = 30.0
+UPDATE_BYTES: Final = 30.0
+"""Per parameter: weight, gradient, master copy and both moments, read and written."""
 _GRADIENT_BYTES: Final = 2.0
 _DEFAULTS: Final = SampleSettings()
 _BATCHES: Final[Mapping[type, float]] = {
@@ -110,8 +111,8 @@ def sample_step(  # noqa: PLR0913 - the last two distinguish serving from traini
         if isinstance(model, RecommenderModel):
             trained = model.dense_parameters
         sums = links.sum_seconds(layout.data, trained * _GRADIENT_BYTES)
-        bandwidth = board.memory_bandwidth_bytes_per_second * board.achievable_bandwidth_ratio
-        seconds += sums * settings.exposed_ratio + trained * _UPDATE_BYTES / bandwidth
+        bandwidth = board.achieved_bytes_per_second
+        seconds += sums * settings.exposed_ratio + trained * UPDATE_BYTES / bandwidth
     starts = settings.pass_seconds
     if isinstance(model, Diffusion):
         starts = settings.denoiser_step_seconds * (1 if trains else model.steps)
@@ -170,7 +171,7 @@ def _moved_seconds(  # noqa: PLR0913 - likewise.
     trains: bool,
 ) -> float:
     """Time of memory traffic: activations, weights once per pass, table rows."""
-    bandwidth = board.memory_bandwidth_bytes_per_second * board.achievable_bandwidth_ratio
+    bandwidth = board.achieved_bytes_per_second
     precisions = requirement.precision
     kept = precisions.activations if trains else precisions.weights
     times = _BACKWARD if trains else 1.0

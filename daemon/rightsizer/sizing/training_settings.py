@@ -5,6 +5,7 @@ from typing import Final
 
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
+from rightsizer.sizing.collectives import SERVER_GPUS
 
 _count = partial(setting, within=(1, None))
 _factor = partial(setting, within=(1.0, None))
@@ -95,7 +96,7 @@ class TrainingSettings:
     score_traffic: float = _amount(32.0)
     chunk_layers: float = _factor(2.0)
     exposed_ratio: float = setting(0.53, source=_FITTED)
-    node_gpus: int = _count(8)
+    node_gpus: int = _count(SERVER_GPUS)
     network_bytes_per_second: float = setting(50e9, within=(1e8, None))
     expert_ratio: float = _part(0.45)
     layer_seconds: float = setting(8e-4)
