@@ -53,7 +53,7 @@ def test_answers_one_behind_the_other(replay: Replays, write: Writes, indent: in
 
 
 def test_invalid_report_is_refused_with_the_reason(replay: Replays, write: Writes) -> None:
-    """A time that is none, a GPU without a name, a value of another kind, a torn end."""
+    """A time that is none, an empty GPU, a value of another kind, a torn end."""
     broken = _answer(2, 1)
     broken["gpus"] += [{}, 5, {"index": 0, "utilization.gpu": "x"}]
     answers = [_answer(1, 1), broken, {**_answer(3, 1), "query_time": "noon"}]
@@ -61,6 +61,5 @@ def test_invalid_report_is_refused_with_the_reason(replay: Replays, write: Write
     played = replay(write(text))
     assert len(played.snapshots) == 2
     assert "log.csv:3: unreadable timestamp: 'noon'" in played.warnings
-    assert "log.csv:2: GPU without a uuid and an index, the first of 2" in played.warnings
-    assert "log.csv:2: unreadable value of 'utilization.gpu': 'x'" in played.warnings
+    assert "log.csv:2: unreadable cell in 'gpu utilization.gpu': 'x'" in played.warnings
     assert "damaged or torn JSON" in played.warnings

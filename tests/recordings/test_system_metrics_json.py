@@ -9,7 +9,7 @@ import pytest
 
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
-from rightsizer.telemetry.recordings.system_metrics_json import SYSTEM_METRICS_JSON
+from rightsizer.telemetry.recordings.records import CSV_RECORDS
 
 Replays = Callable[..., Any]
 Writes = Callable[..., Path]
@@ -57,19 +57,16 @@ def test_null_is_missing_and_what_cannot_be_read_is_reported(
     first, last = played.readings("index:0")
     assert first.missing == {Signal.GPU_BUSY: Missing.NO_SAMPLE}
     assert last.missing == {Signal.GPU_BUSY: Missing.INVALID}
-    assert "log.csv:3: line of GPU metrics without a time" in played.warnings
+    assert "log.csv:3: unreadable timestamp" in played.warnings
     assert "log.csv:4: damaged or torn JSON" in played.warnings
-    assert "log.csv:5: unreadable value of 'system.gpu.0.gpu': 'x'" in played.warnings
+    assert "log.csv:5: unreadable cell in 'system.gpu.0.gpu': 'x'" in played.warnings
 
 
 def test_gpus_of_several_nodes_are_not_one(replay: Replays, write: Writes) -> None:
     """In shared mode the key names the node."""
     said = {"_runtime": 5, "system/gpu.0.gpu/l:node-a": 10, "system/gpu.0.gpu/l:node-b": 90}
     played = replay(write(json.dumps(said) + "\n"))
-    assert {device.uuid for device in played.source.devices} == {
-        "index:0/l:node-a",
-        "index:0/l:node-b",
-    }
+    assert {device.uuid for device in played.source.devices} == {"node-a GPU 0", "node-b GPU 0"}
     assert "counted from 1970-01-01 on by '_runtime'" in played.warnings
 
 
@@ -188,4 +185,4 @@ def test_metrics_of_an_export_of_comet(replay: Replays, write: Writes, *, is_lis
 def test_long_heading_takes_no_longer_than_its_length() -> None:
     """Many ends of a run's name are no reason to try each."""
     text = f"Wall Time,{'a - ' * 16_000}\n"
-    assert not SYSTEM_METRICS_JSON.recognizes((text,) * 64)
+    assert not CSV_RECORDS.recognizes((text,) * 64)

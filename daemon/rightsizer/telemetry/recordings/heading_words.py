@@ -1,7 +1,7 @@
-"""Headings of CSV by their words: signal, unit and GPU of a column; places of time and names."""
+"""Meaning of headings and metrics' names by tables and words; places of time and names."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
@@ -10,26 +10,29 @@ from rightsizer.io.yaml import load_beside
 from rightsizer.model.dcgm_fields import DCGM_FIELDS
 from rightsizer.model.device import BY_INDEX
 from rightsizer.model.signal import Signal
-from rightsizer.model.units import Unit
 from rightsizer.telemetry.dcgm.series import DcgmSeries, interpret, wanted
-from rightsizer.telemetry.recordings.nvidia_smi_columns import signal_columns
+from rightsizer.telemetry.recordings.nvidia_smi_columns import (
+    SIGNAL_COLUMNS,
+    exported_spellings,
+    signal_columns,
+)
 from rightsizer.telemetry.recordings.prometheus_text import interpreted, named_line
-from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes
-from rightsizer.telemetry.recordings.text_file import TextFile, delimiter_of, split_csv_line
+from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, on_node
 
 _WORD: Final = re.compile(r"%|[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _UNIT_CASE: Final = re.compile("iB|[mk][WB]|Hz")
 """Units that are one word in spite of their capitals."""
 _LOADED: Final[Mapping[str, Any]] = load_beside(__file__, "headings.yaml")
-_UNITS, _SYNONYMS, _ALONE = (
+UNITS, _SYNONYMS, _ALONE = (
     {word: meaning for meaning, words in _LOADED[section].items() for word in words}
     for section in ("units", "synonyms", "alone")
 )
 _FILLERS, _VAGUE, _OF_GPUS, _OF_HOSTS = (
     frozenset(_LOADED[section]) for section in ("fillers", "vague", "gpus", "hosts")
 )
-TIMES, DEVICES, UUIDS, NAMES, NODES = (
-    frozenset(_LOADED[section]) for section in ("times", "devices", "uuids", "names", "nodes")
+TIMES, ELAPSED, DEVICES, UUIDS, NAMES, NODES = (
+    frozenset(_LOADED[section])
+    for section in ("times", "elapsed", "devices", "uuids", "names", "nodes")
 )
 METRICS, VALUES, LABELS = (
     frozenset(_LOADED[section]) for section in ("metrics", "values", "labels")
@@ -40,27 +43,33 @@ _SIGNALS: Final = {
     for words, column in signal_columns("words").items()
 }
 """By significant words of a heading; an empty unit is stated or inferred."""
+_EXACT: Final = {
+    **SIGNAL_COLUMNS,
+    "utilization.enc": SIGNAL_COLUMNS["utilization.encoder"],
+    "utilization.dec": SIGNAL_COLUMNS["utilization.decoder"],
+    **{
+        f"nvidia_smi.{spelling}": column
+        for name, column in SIGNAL_COLUMNS.items()
+        for spelling in exported_spellings(name)
+    },
+}
+"""Columns of nvidia-smi as gpustat and Telegraf spell them."""
+_TRACKER_KEY: Final = re.compile(
+    r"(?>(?P<run>.+) - )?(?:.*[/ ])?(?:system\.|sys\.)?"
+    r"gpu[._](?P<index>\d+)[._](?P<metric>\w+)(?:/l:(?P<node>.+))?"
+    r"|.*\(gpu:(?P<physical>\d+)\)/(?P<collected>\w+) \([^)]+\)/mean"
+)
+_TRACKER: Final = signal_columns("tracker")
+"""By the names of https://docs.wandb.ai/ref/system-metrics; those of one process's GPUs repeat
+them; of MLflow's, Comet's and ClearML's system metrics; and of nvitop's collector."""
 _MEMORY: Final = frozenset({"memory"})
 _SIZES: Final = frozenset({"KiB", "MiB", "GiB", "bytes"})
 _ENDINGS: Final = {"MiB": "mib", "GiB": "gib", "bytes": "bytes", "%": "pct"}
-SAMPLED_ROWS: Final = 10_000
-"""Rows by which missing units are inferred."""
-_BYTES_FROM: Final = 2**20
-"""Maximum from which memory must be in bytes: as MiB it would be 1 TiB."""
-_MILLIWATTS_FROM: Final = 5000
-"""Maximum from which power must be in NVML's milliwatts: no board draws as many watts."""
-_MIB_FROM: Final = 512
-"""Maximum from which memory must be in MiB: no board has as many GiB; below, it is ambiguous."""
-_FOR_EXCEL: Final = "sep="
-"""A directive that may precede the headings."""
 _DEVICE_WORDS: Final = frozenset({"gpu", "gpus", "cuda", "card", "cards", "device", "devices"})
 TELLING_WORDS: Final = _DEVICE_WORDS.union(_OF_GPUS, _OF_HOSTS, _SYNONYMS, *_SIGNALS)
 """Words that say what a value is of."""
 _GPU_INDEX: Final = re.compile(r"(?:gpu|cuda|card|device|nvidia)?[\s_:/#-]*(\d+)", re.IGNORECASE)
 _SOME_GPU: Final = '{gpu="0"}'
-
-NumberedRow = tuple[int, Sequence[str]]
-"""Line and cells."""
 
 
 class Heading(NamedTuple):
@@ -72,26 +81,10 @@ class Heading(NamedTuple):
     facts: RecordingDeviceFacts | None = None
     is_bare: bool = False
     """Whether it may also be the size of the whole memory."""
-
-
-def heading_line(head: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the line of headings, and its cells."""
-    line = next((line for line in head if not line.startswith(_FOR_EXCEL)), "")
-    return line, [cell.strip() for cell in split_csv_line(line, delimiter_of(line))]
-
-
-def table_cells(text: TextFile, notes: RecordingNotes) -> Iterator[NumberedRow]:
-    """Yield the rows below a table's headings, with their lines."""
-    heading, headings = heading_line(text.head)
-    delimiter = delimiter_of(heading)
-    for number, line in text.lines(notes):
-        cells = split_csv_line(line, delimiter)
-        if line.startswith(_FOR_EXCEL) or line.strip() == heading:
-            continue
-        if len(cells) == len(headings):
-            yield number, cells
-        else:
-            notes.skip(number, line)
+    is_exact: bool = False
+    """Whether it is a name of a known program, not words."""
+    rank: int = 0
+    """Preference among exact ones of a signal."""
 
 
 def gpu_index(cell: str) -> int | None:
@@ -106,26 +99,25 @@ def words_of(heading: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(plain)]
 
 
-def is_series(text: str) -> bool:
-    """Whether a heading is a metric's name, or a series with labels."""
-    return "{" in text or wanted(text)
-
-
 def heading_of(text: str, *, is_of_host: bool = False, has_devices: bool = False) -> Heading | None:
-    """Interpret a heading's words; `None` unless it is about a GPU.
+    """Interpret a heading, or the name of a metric; `None` unless it is about a GPU.
 
     Args:
         text: The heading, or the name of a metric.
         is_of_host: Whether columns beside it are the host's.
         has_devices: Whether a column beside it names GPUs.
     """
+    if (column := _EXACT.get(text.removeprefix("gpu "))) is not None:
+        return Heading(column.signal, column.unit, is_exact=True, rank=column.rank)
+    if (found := _TRACKER_KEY.fullmatch(text)) is not None:
+        return _tracker_heading(found)
     words, device, facts = words_of(text), None, None
     if (at := _number_place(words)) is not None:
         facts = RecordingDeviceFacts(index=int(words[at]))
         device, words = f"{BY_INDEX}{facts.index}", words[:at] + words[at + 1 :]
         words = [word for word in words if word not in _DEVICE_WORDS]
-    unit = next((_UNITS[word] for word in words if word in _UNITS), None)
-    meanings = {_SYNONYMS.get(word, word) for word in words if word not in _UNITS}
+    unit = next((UNITS[word] for word in words if word in UNITS), None)
+    meanings = {_SYNONYMS.get(word, word) for word in words if word not in UNITS}
     names_gpu = device is not None or not _OF_GPUS.isdisjoint(words)
     telling = frozenset(meanings - _FILLERS)
     if names_gpu and not telling and unit is not None:
@@ -142,6 +134,16 @@ def heading_of(text: str, *, is_of_host: bool = False, has_devices: bool = False
     return Heading(signal, unit or usual or None, device, facts)
 
 
+def _tracker_heading(found: re.Match[str]) -> Heading | None:
+    column = _TRACKER.get(found["metric"] or found["collected"])
+    if column is None:
+        return None
+    index = int(found["index"] or found["physical"])
+    device = on_node(f"{BY_INDEX}{index}", found["node"] or found["run"] or "")
+    facts = RecordingDeviceFacts(index=index)
+    return Heading(column.signal, column.unit, device, facts, is_exact=True)
+
+
 def _number_place(words: Sequence[str]) -> int | None:
     """Return the place of a GPU's number: behind its word, or last in a heading about a GPU."""
     pairs = enumerate(pairwise(words), 1)
@@ -154,7 +156,7 @@ def _number_place(words: Sequence[str]) -> int | None:
 
 def series_heading(text: str) -> Heading | None:
     """Parse name and labels of a series, as in Grafana's exports; without labels, of any GPU."""
-    if not is_series(text):
+    if not ("{" in text or wanted(text)):
         return None
     try:
         series = interpret(named_line(text) if "{" in text else f"{text}{_SOME_GPU}", interpreted)
@@ -165,30 +167,64 @@ def series_heading(text: str) -> Heading | None:
     field = DCGM_FIELDS.get(series.metric)
     unit = series.signal.unit.value if field is None else field.unit
     if "{" not in text:
-        return Heading(series.signal, unit)
-    return Heading(series.signal, unit, series.device, series.facts)
+        return Heading(series.signal, unit, is_exact=True)
+    return Heading(series.signal, unit, series.device, series.facts, is_exact=True)
 
 
 def read_headings(headings: Sequence[str]) -> dict[int, Heading]:
-    """Return the content of columns by position; the first of several for a signal."""
+    """Return the content of columns by position, less preferred ones first.
+
+    Of several for a signal the first counts; exact names stand in for each other.
+    """
     is_of_host = any(
         not _OF_HOSTS.isdisjoint(words := words_of(text)) and " ".join(words) not in NODES
         for text in headings
     )
     has_devices = place_of(headings, DEVICES | UUIDS) is not None
-    read = [
-        (
-            at,
-            series_heading(text)
-            or heading_of(text, is_of_host=is_of_host, has_devices=has_devices),
+    texts = _without_run(headings)
+    if not (is_of_host or has_devices):
+        texts = _with_numbered_gpus(texts)
+    found: dict[tuple[str | None, Signal, int], tuple[int, Heading]] = {}
+    read = (
+        (at, heading)
+        for at, text in enumerate(texts)
+        if (
+            heading := series_heading(text)
+            or heading_of(text, is_of_host=is_of_host, has_devices=has_devices)
         )
-        for at, text in enumerate(headings)
-    ]
-    found: dict[tuple[str | None, Signal], tuple[int, Heading]] = {}
-    for at, heading in sorted(read, key=lambda each: each[1] is not None and each[1].is_bare):
-        if heading is not None:
-            found.setdefault((heading.device, heading.signal), (at, heading))
-    return dict(sorted(found.values()))
+    )
+    for at, heading in sorted(read, key=lambda each: each[1].is_bare):
+        found.setdefault((heading.device, heading.signal, heading.rank), (at, heading))
+    return dict(sorted(found.values(), key=lambda each: (each[1].rank, each[0])))
+
+
+def _without_run(headings: Sequence[str]) -> Sequence[str]:
+    """Return headings without the name of a run, if they have only one."""
+    runs = {found["run"] for found in map(_TRACKER_KEY.fullmatch, headings) if found}
+    if len(runs) != 1:
+        return headings
+    return [text.removeprefix(f"{run} - ") for run in runs for text in headings]
+
+
+def _with_numbered_gpus(headings: Sequence[str]) -> Sequence[str]:
+    """Return headings such as `util0` and `util1` with their numbers as those of GPUs.
+
+    Two of them count from 0 or 1 on; what else has a number, like `load15`, is as it was.
+    """
+    stems: dict[str, dict[int, int]] = {}
+    for at, text in enumerate(headings):
+        words = words_of(text)
+        of_text = [word for word in words if word.isdecimal()]
+        if len(of_text) == 1 and _number_place(words) is None:
+            stem = " ".join(word for word in words if not word.isdecimal())
+            stems.setdefault(stem, {})[int(of_text[0])] = at
+    found = [*headings]
+    for stem, places in stems.items():
+        numbers = sorted(places)
+        if len(numbers) > 1 and numbers in ([*range(len(numbers))], [*range(1, len(numbers) + 1)]):
+            for number, at in places.items():
+                found[at] = f"gpu {number} {stem}"
+    return found
 
 
 def place_of(headings: Sequence[str], names: AbstractSet[str]) -> int | None:
@@ -199,7 +235,9 @@ def place_of(headings: Sequence[str], names: AbstractSet[str]) -> int | None:
 def time_places(headings: Sequence[str]) -> Sequence[int]:
     """Return the positions of the time, or of date and time of day; empty without one."""
     apart = [at for name in ("date", "time") if (at := place_of(headings, {name})) is not None]
-    first = place_of(headings, TIMES)
+    plain = [text.rpartition("/")[2] for text in headings]
+    first = place_of(plain, TIMES)
+    first = place_of(plain, ELAPSED) if first is None else first
     return apart if len(apart) > 1 or first is None else (first,)
 
 
@@ -209,7 +247,7 @@ def unread_headings(headings: Sequence[str], read: Collection[int]) -> list[str]
         text
         for at, text in enumerate(headings)
         if at not in read
-        and _UNITS.keys() & (words := {*words_of(text)})
+        and UNITS.keys() & (words := {*words_of(text)})
         and _OF_HOSTS.isdisjoint(words)
     ]
 
@@ -222,7 +260,7 @@ def field_names(headings: Sequence[str], unread: Collection[str]) -> str:
     found: dict[str, str] = {}
     for text in unread:
         words = words_of(text)
-        unit = next((_UNITS[word] for word in words if word in _UNITS), "")
+        unit = next((UNITS[word] for word in words if word in UNITS), "")
         if "memory" not in {_SYNONYMS.get(word, word) for word in words} or unit not in _ENDINGS:
             continue
         at = _number_place(words)
@@ -231,16 +269,3 @@ def field_names(headings: Sequence[str], unread: Collection[str]) -> str:
             found.setdefault(f"{name}memory_used_{_ENDINGS[unit]}", text)
     names = {text: name for name, text in found.items()}
     return ",".join(names.get(text, text) for text in headings) if names else ""
-
-
-def likely_unit(signal: Signal, values: Sequence[float], *, are_all: bool) -> str | None:
-    """Infer the unit of a signal from finite values; `None` if they, or others, are ambiguous."""
-    most = max(values, default=0.0)
-    if values and are_all and not any(values):
-        return signal.unit.value
-    if signal.unit is Unit.WATTS:
-        return "mW" if most >= _MILLIWATTS_FROM else "W"
-    if signal.unit is Unit.RATIO:
-        is_ratio = most <= 1.0 and any(value % 1.0 for value in values)
-        return "ratio" if is_ratio else "%" if most > 1.0 else None
-    return "bytes" if most >= _BYTES_FROM else "MiB" if most >= _MIB_FROM else None

@@ -1,61 +1,143 @@
-"""JSON records whose keys name GPU metrics in words, as loggers of scripts write them."""
+"""Flat records of JSON documents of any shape."""
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import count
 from typing import Any, Final
 
-from rightsizer.model.signal import Signal
 from rightsizer.telemetry.recordings.heading_words import (
     DEVICES,
     NODES,
     TELLING_WORDS,
     TIMES,
-    NumberedRow,
+    UUIDS,
     place_of,
-    read_headings,
     time_places,
     words_of,
 )
-from rightsizer.telemetry.recordings.named_columns import NamedLayout
-from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow
-from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile, json_objects
+from rightsizer.telemetry.recordings.table import missing_cell
 
-_OBJECT: Final = re.compile(r"\{")
-_SAMPLED: Final = 1000
-"""Records by which the columns are known."""
+PROCESSES: Final = "gpu processes"
+"""Key of the processes of a GPU, as JSON."""
 _ENTITIES: Final = frozenset({"gpu", "gpus", "device", "devices", "card", "cards"})
 """Keys of lists with an object for each GPU."""
 _INDEX: Final = "gpu index"
 _SHARED: Final = TIMES | NODES | {"gpu name", "gpu model", "gpu product name"}
 """Keys beside such a list, or around records, that count for all of them."""
+_COLUMNS: Final = (("labels", "data"), ("columns", "data"), ("columns", "values"))
+"""Names of columns and rows of cells, as of Netdata, pandas and InfluxDB."""
+_OTLP_UNITS: Final = {"1": " ratio", "By": " bytes"}
 
-_Record = dict[str, str]
+Record = dict[str, str]
 
 
-def _records(document: Any) -> Iterator[_Record]:
+def records_of(document: Any) -> Iterator[Record]:
     """Yield the flat records of a document: one a GPU where GPUs are a list."""
-    if isinstance(document, list):
+    if isinstance(document, dict):
+        yield from _of_object(document)
+    elif isinstance(document, list):
         for each in document:
-            yield from _records(each)
-        return
-    if not isinstance(document, dict):
-        return
+            yield from records_of(each)
+
+
+def _of_object(document: dict[str, Any]) -> Iterator[Record]:
     plain, lists = dict(_flat(document)), [*_lists(document)]
     shared = {key: cell for key, cell in plain.items() if " ".join(words_of(key)) in _SHARED}
     entity = next((key for key, _ in lists if key.lower() in _ENTITIES), None)
-    if entity is not None:
-        for at, gpu in enumerate(gpu for key, each in lists if key == entity for gpu in each):
-            own = {f"gpu {key}": cell for key, cell in _flat(gpu)}
-            if place_of([*own], DEVICES) is None:
-                own[_INDEX] = str(at)
-            yield shared | own
-    elif not time_places([*plain]):
+    if (tables := [*_tables(document)]) or "resourceMetrics" in document:
+        for made in (*tables, *_otlp_points(document)):
+            yield shared | made
+    elif entity is not None:
+        numbers = count()
+        for gpu in (gpu for key, each in lists if key == entity for gpu in each if gpu):
+            yield shared | _of_gpu(gpu, next(numbers))
+    elif {"fields", "tags", "timestamp"} <= document.keys():
+        yield point(str(document.get("name", "")), plain, document["fields"])
+    elif lists and not time_places([*plain]):
         for _, each in lists:
-            yield from (shared | record for record in _records(each))
+            yield from (shared | record for record in records_of(each))
     else:
         yield plain
+
+
+def point(measurement: str, tags: Mapping[str, str], fields: Mapping[str, Any]) -> Record:
+    """Return a point of InfluxDB as a record, whose fields have the measurement before them."""
+    return {
+        **{name: value for name, value in tags.items() if name not in fields},
+        **{f"{measurement}.{name}": str(value) for name, value in fields.items()},
+    }
+
+
+def _of_gpu(gpu: dict[str, Any], number: int) -> Record:
+    """Return the record of a GPU in a list, by its place there if nothing else names it."""
+    own = {f"gpu {key}": cell for key, cell in _flat(gpu)}
+    names = [key for key, cell in own.items() if missing_cell(cell) is None]
+    if place_of(names, DEVICES | UUIDS) is None:
+        own[_INDEX] = str(number)
+    if isinstance(gpu.get("processes"), list):
+        own[PROCESSES] = json.dumps(gpu["processes"])
+    return own
+
+
+def _tables(document: Any) -> Iterator[Record]:
+    """Yield the records of tables within a document, by name of column."""
+    if isinstance(document, list):
+        for each in document:
+            yield from _tables(each)
+    if not isinstance(document, dict):
+        return
+    for names, rows in ((document.get(one), document.get(two)) for one, two in _COLUMNS):
+        if (
+            isinstance(names, list)
+            and _is_row(names)
+            and isinstance(rows, list)
+            and rows
+            and all(map(_is_row, rows))
+        ):
+            tags = document.get("tags")
+            shared = dict(_flat(tags)) if isinstance(tags, dict) else {}
+            for cells in rows:
+                yield shared | dict(zip(map(str, names), map(_text, cells), strict=False))
+            return
+    columns = {key: cells for key, cells in document.items() if _is_row(cells)}
+    if len({*map(len, columns.values())}) == 1 and time_places([*columns]) and len(columns) > 1:
+        shared = {key: cell for key, cell in _flat(document) if key not in columns}
+        for cells in zip(*columns.values(), strict=True):
+            yield shared | dict(zip(columns, map(_text, cells), strict=True))
+        return
+    for each in document.values():
+        yield from _tables(each)
+
+
+def _is_row(cells: Any) -> bool:
+    """Whether it is a list of values."""
+    is_list = isinstance(cells, list) and bool(cells)
+    return is_list and not any(isinstance(each, dict | list) for each in cells)
+
+
+def _otlp_points(document: Mapping[str, Any]) -> Iterator[Record]:
+    """Yield the data points of OpenTelemetry's metrics."""
+    for resource in document.get("resourceMetrics", ()):
+        of_resource = _attributes(resource.get("resource", {}))
+        metrics = (each for scope in resource["scopeMetrics"] for each in scope["metrics"])
+        for metric in metrics:
+            kind: Any = next((metric[key] for key in ("gauge", "sum") if key in metric), {})
+            unit = metric.get("unit", "")
+            for each in kind.get("dataPoints", ()):
+                yield {
+                    **of_resource,
+                    **_attributes(each),
+                    "metric": f"{metric['name']}{_OTLP_UNITS.get(unit, '')}",
+                    "time": _text(each.get("timeUnixNano")),
+                    "value": _text(each.get("asDouble", each.get("asInt"))),
+                }
+
+
+def _attributes(of: Mapping[str, Any]) -> Record:
+    return {
+        each["key"]: _text(next(iter(each["value"].values()), None))
+        for each in of.get("attributes", ())
+    }
 
 
 def _lists(document: Mapping[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
@@ -77,49 +159,13 @@ def _flat(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 is_time = " ".join(words_of(name)) in TIMES
                 yield (name if is_time else f"{before}{name}"), cell
         elif value is None or isinstance(value, str | int | float):
-            yield key, "" if value is None else str(value)
+            yield key, _text(value)
 
 
-def _recognizes(head: Sequence[str]) -> bool:
-    text = "\n".join(head)
-    for start in islice(_OBJECT.finditer(text), len(head)):
-        try:
-            document, _ = json.JSONDecoder().raw_decode(text, start.start())
-            records = [*_records(document)]
-        except (ValueError, RecursionError):
-            continue  # Perhaps torn by the end of the head.
-        for record in records:
-            headings = [*record]
-            found = read_headings(headings).values() if time_places(headings) else ()
-            if any(each.signal is Signal.GPU_BUSY for each in found):
-                return True
-    return False
+def _text(value: Any) -> str:
+    return "null" if value is None else str(value)
 
 
-def _all_records(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[int, _Record]]:
-    for number, document in json_objects(text, _OBJECT, notes):
-        try:
-            records = [*_records(document)]
-        except RecursionError:
-            notes.count("objects within one another too deep", number)
-            continue
-        yield from ((number, record) for record in records)
-
-
-def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-    first = islice(_all_records(text, RecordingNotes(text.name)), _SAMPLED)
-    headings = [*dict.fromkeys(key for _, record in first for key in record)]
-    times = {headings[at] for at in time_places(headings)}
-
-    def rows(notes: RecordingNotes) -> Iterator[NumberedRow]:
-        for number, record in _all_records(text, notes):
-            if not times.isdisjoint(record):  # Others are events of another kind.
-                yield number, [record.get(heading, "") for heading in headings]
-
-    layout = NamedLayout(headings, rows, text, notes, is_csv=False)
-    for number, cells in rows(notes):
-        yield from layout.rows(number, cells)
-
-
-JSON_RECORDS: Final = RecordingFormat("JSON with keys named for GPUs", _recognizes, _rows)
-"""A record a line, a list of records, or a list of GPUs in each record."""
+def all_keys(records: Sequence[Record]) -> list[str]:
+    """Return the keys of all records, in order."""
+    return [*dict.fromkeys(key for record in records for key in record)]

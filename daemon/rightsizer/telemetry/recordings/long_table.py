@@ -1,100 +1,107 @@
-"""CSV with one value a row: its metric, labels, time and number are columns."""
+"""Layout of tables with one value a row: its metric, labels, time and number are columns."""
 
-import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
 from rightsizer.model.dcgm_fields import holder_of
 from rightsizer.model.device import BY_INDEX
 from rightsizer.model.units import Unit, convert
 from rightsizer.telemetry.dcgm.series import DcgmSeries, UnusedSeries, interpret, sample_row
+from rightsizer.telemetry.recordings.headed_table import HeadedTable, TimeColumns, UnitSample
 from rightsizer.telemetry.recordings.heading_words import (
     DEVICES,
     LABELS,
     METRICS,
     NAMES,
     NODES,
-    SAMPLED_ROWS,
     UUIDS,
     VALUES,
     gpu_index,
-    heading_line,
     heading_of,
-    likely_unit,
     place_of,
-    table_cells,
-    time_places,
     words_of,
 )
 from rightsizer.telemetry.recordings.prometheus_text import interpreted, named_line, teach
-from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
-from rightsizer.telemetry.recordings.table import missing_cell
-from rightsizer.telemetry.recordings.text_file import (
-    RecordingFormat,
-    TextFile,
-    delimiter_of,
-    split_csv_line,
+from rightsizer.telemetry.recordings.row import (
+    RecordingDeviceFacts,
+    RecordingNotes,
+    RecordingRow,
+    on_node,
 )
-from rightsizer.telemetry.recordings.timestamps import parse_timestamp
+from rightsizer.telemetry.recordings.table import missing_cell
 
 _LABEL: Final = re.compile(r'"?([\w.]+)"?\s*[=:]\s*"?([^",;{}]*)')
 """As Prometheus, Datadog, Azure and JSON write them."""
 _OURS: Final = ((UUIDS, "UUID"), (DEVICES, "gpu"), (NODES, "Hostname"), (NAMES, "modelName"))
 """Labels of dcgm-exporter, by headings with their meaning."""
+_MEASUREMENT: Final = frozenset({"measurement"})
+"""InfluxDB's column beside that of the field."""
 
 _Labels = tuple[tuple[str, str], ...]
 
 
-class _Sample(NamedTuple):
-    """A row: metric, labels, and cells of time and value."""
-
-    metric: str
-    labels: _Labels
-    time: str
-    value: str
-
-
-class _SampleColumns:
+class SampleColumns:
     """Columns of a table by their headings."""
 
-    def __init__(self, headings: Sequence[str]) -> None:
-        self._times = time_places(headings)
-        self._metric, self._value = place_of(headings, METRICS), place_of(headings, VALUES)
-        self._label_list = place_of(headings, LABELS)
-        special = {*self._times, self._metric, self._value, self._label_list}
-        self._labels = [(at, text) for at, text in enumerate(headings) if at not in special]
-        self.count = len(headings)
+    def __init__(self, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+        self.time = TimeColumns(headings)
+        self._value, self._label_list = place_of(headings, VALUES), place_of(headings, LABELS)
+        self._measurement = place_of(headings, _MEASUREMENT)
+        used = {*self.time.places, self._value, self._label_list}
+        self._labels = [(at, text) for at, text in enumerate(headings) if at not in used]
+        self._metric: int | None = None
+        if self.time.places and self._value is not None:
+            self._metric = self._metric_place(rows)
+        self._labels = [(at, text) for at, text in self._labels if at != self._metric]
 
     @property
     def are_complete(self) -> bool:
-        """Whether there are a time, a metric and a value."""
-        return bool(self._times) and self._metric is not None and self._value is not None
+        """Whether there are a time, a value and metrics of GPUs."""
+        return self._metric is not None
 
-    def sample(self, cells: Sequence[str]) -> _Sample:
-        """Return a row's sample, with its labels by their own and dcgm-exporter's names."""
-        cells = [cell.strip() for cell in cells]
+    def _metric_place(self, rows: Iterable[Sequence[str]]) -> int | None:
+        """Return the column in which a row has a metric of a GPU."""
+        places = [at for at, text in self._labels if " ".join(words_of(text)) in METRICS]
+        for cells in rows if places else ():
+            for at in places:
+                metric, labels = self._name(cells, at), self.labels(cells)
+                if isinstance(_series(metric, labels, Unit.RATIO), DcgmSeries):
+                    return at
+        return None
+
+    def _name(self, cells: Sequence[str], at: int) -> str:
+        before = self._measurement
+        measurement = "" if before in (None, at) else cells[before or 0].strip()
+        return ".".join(filter(None, (measurement, cells[at].strip())))
+
+    def metric(self, cells: Sequence[str]) -> str:
+        """Return the name of a row's metric."""
+        return self._name(cells, self._metric or 0)
+
+    def value(self, cells: Sequence[str]) -> str:
+        """Return the number of a row as written."""
+        return cells[self._value or 0].strip()
+
+    def labels(self, cells: Sequence[str]) -> _Labels:
+        """Return a row's labels by their own and dcgm-exporter's names."""
         found: dict[str, str] = {}
-        written = "" if self._label_list is None else cells[self._label_list]
+        written = "" if self._label_list is None else cells[self._label_list].strip()
         stated = _LABEL.findall(written) or [("", written)]
         for name, value in (*((text, cells[at]) for at, text in self._labels), *stated):
             if value := value.strip():
                 found.setdefault(*_label(name, value))
                 found.setdefault(name, value)
-        time = " ".join(cells[at] for at in self._times)
-        metric = "" if self._metric is None else cells[self._metric]
-        value = "" if self._value is None else cells[self._value]
-        return _Sample(metric, tuple(found.items()), time, value)
+        return tuple(found.items())
 
 
 def _label(name: str, value: str) -> tuple[str, str]:
     """Return a label with dcgm-exporter's name; a GPU by its number."""
     words = " ".join(words_of(name))
     ours = next((label for names, label in _OURS if words in names), name)
-    index = gpu_index(value) if ours == "gpu" else None
-    return (ours, value if index is None else str(index))
+    index = gpu_index(value) if ours in ("gpu", "modelName") else None
+    return (ours, value) if index is None else ("gpu", str(index))
 
 
 def _series(metric: str, labels: _Labels, unit: str | None) -> DcgmSeries | UnusedSeries:
@@ -124,13 +131,12 @@ def _by_words(metric: str, labels: Mapping[str, str], unit: str | None) -> DcgmS
     others.pop(node, None)
     if not named and not index:
         named = " ".join(others)
-    by_index = f"{node} GPU {index or 0}" if node else f"{BY_INDEX}{index or 0}"
     return DcgmSeries(
         metric=metric,
-        device=named or by_index,
+        device=on_node(named or f"{BY_INDEX}{index or 0}", node),
         signal=heading.signal,
         factor=convert(unit)[1],
-        rank=0,
+        rank=heading.rank,
         holder=holder_of(labels),
         facts=heading.facts
         or RecordingDeviceFacts(
@@ -139,70 +145,45 @@ def _by_words(metric: str, labels: Mapping[str, str], unit: str | None) -> DcgmS
     )
 
 
-def _recognizes(head: Sequence[str]) -> bool:
-    line, headings = heading_line(head)
-    columns = _SampleColumns(headings)
-    if not columns.are_complete:
-        return False
-    rows = (split_csv_line(each, delimiter_of(line)) for each in head)
-    found = (columns.sample(cells) for cells in rows if len(cells) == columns.count)
-    return any(
-        isinstance(_series(each.metric, each.labels, Unit.RATIO), DcgmSeries) for each in found
-    )
-
-
-def _samples(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[int, _Sample]]:
-    _, headings = heading_line(text.head)
-    columns = _SampleColumns(headings)
-    for number, cells in table_cells(text, notes):
-        yield number, columns.sample(cells)
-
-
-def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
+def long_rows(
+    table: HeadedTable,
+    columns: SampleColumns,
+    sample: Sequence[Sequence[str]],
+    notes: RecordingNotes,
+) -> Iterator[RecordingRow]:
     """Yield a row a sample: metrics of a device may have different times."""
-    units = _units(text, notes)
+    units = _units(columns, sample, notes)
     series_of = cache(_series)
-    for number, each in _samples(text, notes):
-        series = series_of(each.metric, each.labels, units.get(each.metric))
-        if not isinstance(series, DcgmSeries):
-            continue
-        if missing_cell(each.value) is not None:
+    for number, cells in table.rows(notes):
+        metric, value = columns.metric(cells), columns.value(cells)
+        series = series_of(metric, columns.labels(cells), units.get(metric))
+        if not isinstance(series, DcgmSeries) or missing_cell(value) is not None:
             continue
         try:
-            time, value = parse_timestamp(each.time), float(each.value.replace(",", "."))
+            time, found = columns.time.parse(cells), float(value.replace(",", "."))
         except ValueError:
-            notes.count("unreadable sample", number, f"{each.time} {each.value}")
+            notes.count("unreadable sample", number, f"{columns.time.text(cells)} {value}")
             continue
-        teach(series, value, time, notes)
+        teach(series, found, time, notes)
         if series.signal is not None:
-            yield sample_row(series, series.signal, time, value, text.name)
+            yield sample_row(series, series.signal, time, found, table.text.name)
 
 
-LONG_TABLE: Final = RecordingFormat("CSV with a metric a row", _recognizes, _rows)
-"""Metrics of dcgm-exporter, nvidia_gpu_exporter and Rightsizer, others by the words of their names;
-GPU, node and board are in columns or in a list of labels."""
-
-
-def _units(text: TextFile, notes: RecordingNotes) -> dict[str, str]:
+def _units(
+    columns: SampleColumns, rows: Sequence[Sequence[str]], notes: RecordingNotes
+) -> dict[str, str]:
     """Return units of metrics by their names, else infer them from their first values."""
-    values: dict[str, list[float]] = {}
-    rows = 0
-    for _, each in islice(_samples(text, RecordingNotes(text.name)), SAMPLED_ROWS):
-        rows += 1
-        try:
-            value = float(each.value.replace(",", "."))
-        except ValueError:
-            continue
-        if math.isfinite(value):
-            values.setdefault(each.metric, []).append(value)
+    samples: dict[str, UnitSample] = {}
+    for cells in rows:
+        metric = columns.metric(cells)
+        if (heading := heading_of(metric)) is not None:
+            of_metric = samples.setdefault(metric, UnitSample(len(rows)))
+            of_metric.add(heading.signal, columns.value(cells))
     found: dict[str, str] = {}
-    for metric, numbers in values.items():
-        heading = heading_of(metric)
-        if heading is None:
+    for metric, sample in samples.items():
+        if (heading := heading_of(metric)) is None:
             continue
-        are_all = rows < SAMPLED_ROWS
-        unit = heading.unit or likely_unit(heading.signal, numbers, are_all=are_all)
-        if unit is not None:
+        if (unit := sample.unit_of(heading)) is not None:
             found[metric] = unit
         elif not heading.is_bare:
             notes.remark(

@@ -1,43 +1,37 @@
-"""CSV whose headings name content and GPU of each column in words, or are series."""
+"""Layout of tables whose headings name content and GPU of each column, in words or as series."""
 
 import contextlib
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from rightsizer.model.device import BY_INDEX
 from rightsizer.model.signal import Signal
-from rightsizer.model.units import Nanoseconds
+from rightsizer.telemetry.recordings.headed_table import (
+    HeadedTable,
+    TimeColumns,
+    UnitSample,
+    with_units_of_cells,
+)
 from rightsizer.telemetry.recordings.heading_words import (
     DEVICES,
     NAMES,
     NODES,
-    SAMPLED_ROWS,
     UUIDS,
     Heading,
-    NumberedRow,
     field_names,
     gpu_index,
-    heading_line,
-    is_series,
-    likely_unit,
     place_of,
     read_headings,
-    table_cells,
-    time_places,
     unread_headings,
-    words_of,
 )
-from rightsizer.telemetry.recordings.nvidia_smi_columns import column_name
-from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
-from rightsizer.telemetry.recordings.table import CellColumn, CellTable
-from rightsizer.telemetry.recordings.text_file import (
-    RecordingFormat,
-    TextFile,
+from rightsizer.telemetry.recordings.nvidia_smi_columns import SIGNAL_COLUMNS
+from rightsizer.telemetry.recordings.row import (
+    RecordingDeviceFacts,
+    RecordingNotes,
+    RecordingRow,
+    on_node,
 )
-from rightsizer.telemetry.recordings.timestamps import EPOCH_UNITS, parse_epoch, parse_timestamp
+from rightsizer.telemetry.recordings.table import CellColumn, CellTable, missing_cell
 from rightsizer.telemetry.recordings.unnamed_devices import SampledRow, device_order
 
 _ADD_UNIT: Final = "add it to the heading, like util_pct or memory_used_mib"
@@ -68,181 +62,163 @@ def _of_named_devices(
     return named | joined
 
 
-def _recognizes(head: Sequence[str]) -> bool:
-    _, headings = heading_line(head)
-    if not time_places(headings) or Signal.GPU_BUSY in headings:
+def has_named_columns(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> bool:
+    """Whether there are a time and the utilization of a GPU, or columns of a known program."""
+    if not TimeColumns(headings).places:
         return False
-    if any(column_name(text) == "utilization.gpu" for text in headings):
-        return False
+    found = read_headings(with_units_of_cells(headings, rows)).items()
     return any(
-        heading.signal is Signal.GPU_BUSY or is_series(headings[at])
-        for at, heading in read_headings(headings).items()
+        each.signal is Signal.GPU_BUSY or (each.is_exact and headings[at] not in SIGNAL_COLUMNS)
+        for at, each in found
     )
 
 
-def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-    _, headings = heading_line(text.head)
-    layout = NamedLayout(headings, partial(table_cells, text), text, notes)
-    for number, cells in table_cells(text, notes):
-        yield from layout.rows(number, cells)
-
-
-NAMED_CSV: Final = RecordingFormat("CSV with columns named for GPUs", _recognizes, _rows)
-"""Logs of scripts and exports of Grafana; a row per GPU, or all GPUs in one row."""
-
-
 class NamedLayout:
-    """Columns of a file by device.
-
-    `rows` reads the cells of all rows with their lines, as often as it is called. Only of CSV can a
-    column be stated by a flag.
-    """
+    """Columns of a table by device."""
 
     def __init__(
-        self,
-        headings: Sequence[str],
-        rows: Callable[[RecordingNotes], Iterable[NumberedRow]],
-        text: TextFile,
-        notes: RecordingNotes,
-        *,
-        is_csv: bool = True,
+        self, table: HeadedTable, sample: Sequence[Sequence[str]], notes: RecordingNotes
     ) -> None:
-        self._notes, self._file = notes, text.name
-        self._times = time_places(headings)
-        # What counts from 0 on tells its unit by the heading alone.
-        self._unit = EPOCH_UNITS.get(words_of(headings[self._times[0]])[-1])
-        self._node_at = place_of(headings, NODES)
-        uuid_at = place_of(headings, UUIDS)
-        self._device_at = place_of(headings, DEVICES) if uuid_at is None else uuid_at
-        self._name_at = place_of(headings, NAMES)
-        self._tables: dict[str | None, CellTable] = {}
+        self._notes, self._file = notes, table.text.name
+        self._time = TimeColumns(table.headings)
+        if sample:
+            self._time.remark_elapsed(sample[0], notes)
+        names = (UUIDS, DEVICES, NODES, NAMES)
+        self._identity = [place_of(table.headings, each) for each in names]
         self._facts: dict[str, RecordingDeviceFacts] = {}
-        self._known: set[str] = set()
-        columns: dict[str | None, list[CellColumn]] = {}
-        texts: dict[Signal, str] = {}
+        self._known: dict[tuple[str, ...], str] = {}
+        is_unnamed = self._identity[0] is None and self._identity[1] is None
+        headings = with_units_of_cells(table.headings, sample)
         read = read_headings(headings)
-        if self._device_at is None:
-            read = _of_named_devices(read, headings, notes)
-        first_rows = [cells for _, cells in islice(rows(RecordingNotes(text.name)), SAMPLED_ROWS)]
-        sample = _ColumnSample(first_rows, read, self._device_at)
-        # The size of the whole memory never changes.
-        read = {at: each for at, each in read.items() if at in sample.varying or not each.is_bare}
-        for at, heading in read.items():
-            title, unit = headings[at], sample.unit_of(heading)
-            if unit is None:
-                ending = "_pct" if heading.signal is Signal.GPU_BUSY else "_mib"
-                stated = ",".join([*headings[:at], f"{title}{ending}", *headings[at + 1 :]])
-                notes.remark(
-                    f"the unit of '{title}' is not known, it is left out; {_ADD_UNIT}"
-                    + (f", or state it with --fields '{stated}'" if is_csv else "")
-                )
-                continue
-            if heading.facts is not None and heading.device is not None:
-                self._facts[heading.device] = heading.facts
-            if not is_series(title):
-                texts.setdefault(heading.signal, f"'{title}' as {heading.signal} in {unit}")
-            column = CellColumn(at, title, heading.signal, unit)
-            columns.setdefault(heading.device, []).append(column)
-        if texts:
-            remedy = _REMEDY if is_csv else _REMEDY_OF_JSON
-            notes.remark(f"columns are read by their names: {', '.join(texts.values())}; {remedy}")
-            unread = unread_headings(headings, read)
-            fields = field_names(headings, unread) if is_csv else ""
-            if unread:
-                notes.remark(
-                    f"left out: {', '.join(map(repr, unread))}"
-                    + (f"; if it is used memory, say so: --fields '{fields}'" if fields else "")
-                )
-        self._tables = {device: CellTable(found) for device, found in columns.items()}
+        if is_unnamed:
+            read = _of_named_devices(read, table.headings, notes)
+        self._tables = self._by_device(self._with_units(read, table, sample), table, notes)
         self._order = None
-        if None in self._tables and self._device_at is None:
-            self._order = device_order(self._sampled(first_rows), text.stated, notes)
+        if None in self._tables and is_unnamed:
+            self._order = device_order(self._sampled(sample), table.text.stated, notes)
 
     def rows(self, line: int, cells: Sequence[str]) -> Iterator[RecordingRow]:
         """Yield a row per device, except devices whose own columns are empty."""
         try:
-            time = self._time_of(cells)
+            time = self._time.parse(cells)
         except ValueError:
-            self._notes.count("unreadable timestamp", line, self._time_text(cells))
+            # Records of other events may lack a time.
+            if any(
+                cells[column.index] for each in self._tables.values() for column in each.columns
+            ):
+                self._notes.count("unreadable timestamp", line, self._time.text(cells))
             return
-        node = "" if self._node_at is None else cells[self._node_at].strip()
+        identity = tuple(["" if at is None else cells[at] for at in self._identity])
         for device, table in self._tables.items():
+            if device is not None and not _has_cells(table, cells):
+                continue
             values, missing = table.read(cells, line, self._notes)
-            if device is not None and not values:
-                continue
-            named = device or self._named(cells, time, line)
-            if not named:
+            ordered = self._order(time, None, line) if device is None and self._order else None
+            named = (device or ordered or "", *identity)
+            if (key := self._known.get(named)) is None:
+                key = self._known[named] = self._key(*named)
+            if key:
+                yield RecordingRow(time, key, values, missing, self._file)
+            else:
                 self._notes.count("row without a device", line)
+
+    def _key(self, device: str, *identity: str) -> str:
+        """Return the key of a row's device, and note its facts."""
+        uuid, named, node, board = ("" if missing_cell(cell) else cell.strip() for cell in identity)
+        index = gpu_index(named)
+        by_index = named if index is None else f"{BY_INDEX}{index}"
+        if not (key := on_node(device or uuid or by_index, node)):
+            return ""
+        place = (device or by_index).removeprefix(BY_INDEX)
+        self._notes.learn(
+            key,
+            self._facts.get(device)
+            or RecordingDeviceFacts(
+                index=int(place) if place.isdecimal() else None,
+                # InfluxDB's 'name' is the measurement's; board names contain digits.
+                name=board if any(map(str.isdigit, board)) else None,
+            ),
+        )
+        return key
+
+    def _with_units(
+        self, read: dict[int, Heading], table: HeadedTable, sample: Sequence[Sequence[str]]
+    ) -> dict[int, Heading]:
+        """Return the columns whose units are known, with them."""
+        device_at = self._identity[1] if self._identity[0] is None else self._identity[0]
+        units, varying = _column_sample(sample, read, device_at)
+        found: dict[int, Heading] = {}
+        for at, heading in read.items():
+            # The size of the whole memory never changes.
+            if heading.is_bare and at not in varying:
                 continue
-            index = named.removeprefix(BY_INDEX)
-            key = f"{node} GPU {index}" if node and index.isdecimal() else named
-            if key not in self._known:
-                self._known.add(key)
-                self._notes.learn(key, self._facts.get(named) or self._learned(cells, named))
-            yield RecordingRow(time, key, values, missing, self._file)
+            if (unit := units.unit_of(heading)) is not None:
+                found[at] = heading._replace(unit=unit)
+                continue
+            title = table.headings[at]
+            ending = "_pct" if heading.signal is Signal.GPU_BUSY else "_mib"
+            stated = ",".join([*table.headings[:at], f"{title}{ending}", *table.headings[at + 1 :]])
+            self._notes.remark(
+                f"the unit of '{title}' is not known, it is left out; {_ADD_UNIT}"
+                + (f", or state it with --fields '{stated}'" if table.is_csv else "")
+            )
+        return found
 
-    def _time_text(self, cells: Sequence[str]) -> str:
-        """Return the time of a row as written, with its date first."""
-        return " ".join(cells[at].strip() for at in self._times)
-
-    def _time_of(self, cells: Sequence[str]) -> Nanoseconds:
-        """Return the time of a row; raise `ValueError` for an invalid one."""
-        text = self._time_text(cells)
-        if self._unit is not None:
-            with contextlib.suppress(ValueError):
-                return parse_epoch(text, self._unit)
-        return parse_timestamp(text)
+    def _by_device(
+        self, read: Mapping[int, Heading], table: HeadedTable, notes: RecordingNotes
+    ) -> dict[str | None, CellTable]:
+        columns: dict[str | None, list[CellColumn]] = {}
+        texts: dict[Signal, str] = {}
+        for at, heading in read.items():
+            title, unit = table.headings[at], heading.unit or ""
+            if heading.facts is not None and heading.device is not None:
+                self._facts[heading.device] = heading.facts
+            if not heading.is_exact:
+                texts.setdefault(heading.signal, f"'{title}' as {heading.signal} in {unit}")
+            column = CellColumn(at, title, heading.signal, unit)
+            columns.setdefault(heading.device, []).append(column)
+        if texts:
+            _remark_words(texts.values(), unread_headings(table.headings, read), table, notes)
+        return {device: CellTable(found) for device, found in columns.items()}
 
     def _sampled(self, rows: Iterable[Sequence[str]]) -> Iterator[SampledRow]:
         """Yield rows without a device for the search of their order."""
         for cells in rows:
             with contextlib.suppress(ValueError):
-                time = self._time_of(cells)
+                time = self._time.parse(cells)
                 values, _ = self._tables[None].read(cells, 0, RecordingNotes(self._file))
                 yield SampledRow(time, values)
 
-    def _named(self, cells: Sequence[str], time: Nanoseconds, line: int) -> str:
-        """Return the device of a row about one."""
-        if self._device_at is None:
-            return "" if self._order is None else self._order(time, None, line)
-        cell = cells[self._device_at].strip()
-        index = gpu_index(cell)
-        return cell if index is None else f"{BY_INDEX}{index}"
 
-    def _learned(self, cells: Sequence[str], device: str) -> RecordingDeviceFacts:
-        name = "" if self._name_at is None else cells[self._name_at].strip()
-        index = device.removeprefix(BY_INDEX)
-        return RecordingDeviceFacts(
-            index=int(index) if index.isdecimal() else None,
-            # InfluxDB's 'name' is the measurement's; board names contain digits.
-            name=name if any(map(str.isdigit, name)) else None,
+def _has_cells(table: CellTable, cells: Sequence[str]) -> bool:
+    """Whether any column has a cell that is not blank."""
+    return any(cells[column.index].strip() for column in table.columns)
+
+
+def _remark_words(
+    texts: Iterable[str], unread: Sequence[str], table: HeadedTable, notes: RecordingNotes
+) -> None:
+    remedy = _REMEDY if table.is_csv else _REMEDY_OF_JSON
+    notes.remark(f"columns are read by their names: {', '.join(texts)}; {remedy}")
+    if unread:
+        fields = field_names(table.headings, unread) if table.is_csv else ""
+        notes.remark(
+            f"left out: {', '.join(map(repr, unread))}"
+            + (f"; if it is used memory, say so: --fields '{fields}'" if fields else "")
         )
 
 
-class _ColumnSample:
-    """Numbers in the first rows, by which missing units are inferred."""
-
-    def __init__(
-        self, rows: Sequence[Sequence[str]], read: Mapping[int, Heading], device_at: int | None
-    ) -> None:
-        self._values: dict[Signal, list[float]] = {each.signal: [] for each in read.values()}
-        self.varying: set[int] = set()
-        """Columns whose numbers change on one device."""
-        self._are_all = len(rows) < SAMPLED_ROWS
-        wanted = {at: each for at, each in read.items() if each.unit is None or each.is_bare}
-        last: dict[tuple[int, str], float] = {}
-        for cells in rows if wanted else ():
-            for at, heading in wanted.items():
-                with contextlib.suppress(ValueError):
-                    number = float(cells[at].strip().partition(" ")[0].replace(",", "."))
-                    if not math.isfinite(number):
-                        continue
-                    self._values[heading.signal].append(number)
-                    key = at, "" if device_at is None else cells[device_at]
-                    if last.setdefault(key, number) != number:
-                        self.varying.add(at)
-
-    def unit_of(self, heading: Heading) -> str | None:
-        """Return the unit of a column, or `None` if it is ambiguous."""
-        values = self._values[heading.signal]
-        return heading.unit or likely_unit(heading.signal, values, are_all=self._are_all)
+def _column_sample(
+    rows: Sequence[Sequence[str]], read: Mapping[int, Heading], device_at: int | None
+) -> tuple[UnitSample, set[int]]:
+    """Return numbers by which missing units are inferred, and columns that vary on one device."""
+    units, varying = UnitSample(len(rows)), set[int]()
+    wanted = {at: each for at, each in read.items() if each.unit is None or each.is_bare}
+    last: dict[tuple[int, str], float] = {}
+    for cells in rows if wanted else ():
+        for at, heading in wanted.items():
+            if (number := units.add(heading.signal, cells[at])) is not None:
+                key = at, "" if device_at is None else cells[device_at]
+                if last.setdefault(key, number) != number:
+                    varying.add(at)
+    return units, varying

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue, completed, mig_instance
-from rightsizer.model.device import Device
+from rightsizer.model.device import BY_INDEX, Device
 from rightsizer.model.reading import Missing, Process, ProcessKind, count_computing
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds
@@ -172,6 +172,12 @@ class RecordingNotes:
         """Return the facts of a device, to add more."""
         return self.facts.setdefault(device, RecordingDeviceFacts())
 
+    def gpu(self, index: int, node: str = "") -> str:
+        """Return the key of a GPU without a uuid, and note its index."""
+        key = on_node(f"{BY_INDEX}{index}", node)
+        self.of(key).index = index
+        return key
+
     def remark(self, text: str) -> None:
         """Add a remark once."""
         if text not in self.remarks:
@@ -199,6 +205,12 @@ class RecordingNotes:
             for what, (count, line, example) in self.tallies.items()
         )
         return (*(f"{self.file}: {remark}" for remark in self.remarks), *skipped)
+
+
+def on_node(device: str, node: str) -> str:
+    """Return the key of a device: one known by its index alone is of its node."""
+    index = device.removeprefix(BY_INDEX)
+    return f"{node} GPU {index}" if node and index != device else device
 
 
 def mig_profile(name: str | None) -> str | None:

@@ -15,20 +15,16 @@ from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds, utc_text
 from rightsizer.model.workload import Holding
 from rightsizer.telemetry.recordings.dcgmi_dmon import DCGMI_DMON
-from rightsizer.telemetry.recordings.gpustat_json import GPUSTAT_JSON
 from rightsizer.telemetry.recordings.inferred_jobs import inferred_jobs
-from rightsizer.telemetry.recordings.influx import INFLUX
 from rightsizer.telemetry.recordings.jobs import RecordedJobs, stated_jobs
-from rightsizer.telemetry.recordings.json_records import JSON_RECORDS
-from rightsizer.telemetry.recordings.long_table import LONG_TABLE
 from rightsizer.telemetry.recordings.mapped_csv import ColumnMap, load_column_map, mapped_csv
-from rightsizer.telemetry.recordings.named_columns import NAMED_CSV
 from rightsizer.telemetry.recordings.native import NATIVE, NativeFiles
 from rightsizer.telemetry.recordings.nvidia_smi import NVIDIA_SMI_LOG, NVIDIA_SMI_PROCESSES
 from rightsizer.telemetry.recordings.nvidia_smi_dmon import NVIDIA_SMI_DMON
 from rightsizer.telemetry.recordings.nvidia_smi_report import NVIDIA_SMI_REPORT
 from rightsizer.telemetry.recordings.nvidia_smi_table import NVIDIA_SMI_TABLE
 from rightsizer.telemetry.recordings.prometheus_text import PROMETHEUS_JSON, PROMETHEUS_TEXT
+from rightsizer.telemetry.recordings.records import CSV_RECORDS, JSON_RECORDS, LINE_RECORDS
 from rightsizer.telemetry.recordings.row import (
     SUMMED,
     RecordingNotes,
@@ -38,7 +34,6 @@ from rightsizer.telemetry.recordings.row import (
 from rightsizer.telemetry.recordings.row_file import RowFile, merge_rows
 from rightsizer.telemetry.recordings.signal_csv import SIGNAL_CSV
 from rightsizer.telemetry.recordings.survey import RecordingSurvey, survey_files
-from rightsizer.telemetry.recordings.system_metrics_json import SYSTEM_METRICS_JSON
 from rightsizer.telemetry.recordings.text_file import (
     Progress,
     RecordingFormat,
@@ -49,9 +44,9 @@ from rightsizer.telemetry.recordings.unknown_format import unknown_format
 from rightsizer.telemetry.recordings.unnamed_devices import NOTHING_STATED, StatedDevices
 
 FORMATS: Final[tuple[RecordingFormat, ...]] = (
-    *(NATIVE, DCGMI_DMON, NVIDIA_SMI_DMON, NVIDIA_SMI_REPORT, PROMETHEUS_JSON, GPUSTAT_JSON),
-    *(SYSTEM_METRICS_JSON, INFLUX, PROMETHEUS_TEXT, NVIDIA_SMI_PROCESSES, NVIDIA_SMI_TABLE),
-    *(JSON_RECORDS, LONG_TABLE, NAMED_CSV, NVIDIA_SMI_LOG, SIGNAL_CSV),
+    *(NATIVE, DCGMI_DMON, NVIDIA_SMI_DMON, NVIDIA_SMI_REPORT, PROMETHEUS_JSON, PROMETHEUS_TEXT),
+    *(NVIDIA_SMI_PROCESSES, NVIDIA_SMI_TABLE, JSON_RECORDS, CSV_RECORDS, LINE_RECORDS),
+    *(NVIDIA_SMI_LOG, SIGNAL_CSV),
 )
 """In order of detection."""
 

@@ -22,7 +22,7 @@ from rightsizer.model.frozen import dataclass
 from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.unnamed_devices import NOTHING_STATED, StatedDevices
 
-_DELIMITERS: Final = (",", ";", "\t")
+_DELIMITERS: Final = (",", ";", "\t", "|")
 _QUOTED: Final = re.compile(r'"[^"]*"')
 _GZIP: Final = b"\x1f\x8b"
 _PARQUET: Final = b"PAR1"
@@ -49,6 +49,8 @@ Progress = Callable[[str, int, int], None]
 _OVERLAP: Final = 1 << 10
 """Kept of a piece without a start: longer than any start."""
 _LARGEST: Final = 1 << 26
+_LONGEST_TOKEN: Final = 16
+"""Of JSON, but for texts and numbers."""
 
 
 def no_progress(stage: str, done: int, total: int) -> None:
@@ -61,12 +63,18 @@ def show_read(progress: Progress, texts: Sequence["TextFile"]) -> None:
 
 
 def delimiter_of(line: str) -> str:
-    """Return the separator of a line's cells; some locales use semicolons."""
-    return max(_DELIMITERS, key=(_QUOTED.sub("", line) if '"' in line else line).count)
+    """Return the separator of a line's cells: semicolons in some locales; else blanks."""
+    plain = _QUOTED.sub("", line) if '"' in line else line
+    found = max(_DELIMITERS, key=plain.count)
+    return found if found in plain else " "
 
 
 def split_csv_line(line: str, delimiter: str = ",") -> list[str]:
     """Split a line into cells; quoted cells are rare and slower."""
+    if delimiter == " ":
+        return line.split()
+    if delimiter == "|":
+        line = line.strip().removeprefix("|").removesuffix("|")
     if '"' not in line:
         return line.rstrip("\r\n").split(delimiter)
     try:
@@ -290,10 +298,13 @@ def json_objects(
             at = start.start()
             try:
                 found, end = decoder.raw_decode(rest, at)
-            except (ValueError, RecursionError):
-                if is_last:
+            except (ValueError, RecursionError) as error:
+                damage = _damage(error, len(rest))
+                if is_last or damage is not None:
                     notes.count("damaged or torn JSON", line, rest[at : at + 60])
-                    at += 1
+                    after = 0 if damage is None else rest.rfind("\n", at, damage + 1)
+                    line += rest.count("\n", at, after + 1)
+                    at = max(at, after) + 1
                     continue
                 # The end may be yet to come: waiting for twice as much keeps this linear.
                 needed = 2 * (len(rest) - at)
@@ -310,3 +321,10 @@ def json_objects(
             kept = max(at, len(rest) - _OVERLAP)
             line += rest.count("\n", at, kept)
             at = kept
+
+
+def _damage(error: Exception, end: int) -> int | None:
+    """Return the place of damage in JSON; `None` if the text may only be incomplete."""
+    if not isinstance(error, json.JSONDecodeError) or error.msg.startswith("Unterminated"):
+        return None
+    return error.pos if error.pos < end - _LONGEST_TOKEN else None

@@ -6,7 +6,8 @@ from shlex import quote
 from typing import Final
 
 from rightsizer.model.errors import RecordingError
-from rightsizer.telemetry.recordings.heading_words import DEVICES, heading_line, place_of
+from rightsizer.telemetry.recordings.headed_table import heading_line
+from rightsizer.telemetry.recordings.heading_words import DEVICES, place_of
 from rightsizer.telemetry.recordings.row import MESSAGE
 from rightsizer.telemetry.recordings.text_file import TextFile, delimiter_of, split_csv_line
 from rightsizer.telemetry.recordings.timestamps import CLOCKS_SET, parse_timestamp

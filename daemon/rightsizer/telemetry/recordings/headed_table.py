@@ -1,0 +1,159 @@
+"""Tables of records: headings, and rows of cells below them."""
+
+import contextlib
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+from rightsizer.model.frozen import dataclass
+from rightsizer.model.signal import Signal
+from rightsizer.model.units import DAY, Nanoseconds, Unit
+from rightsizer.telemetry.recordings.heading_words import UNITS, Heading, time_places, words_of
+from rightsizer.telemetry.recordings.row import RecordingNotes
+from rightsizer.telemetry.recordings.text_file import TextFile, delimiter_of, split_csv_line
+from rightsizer.telemetry.recordings.timestamps import EPOCH_UNITS, parse_epoch, parse_timestamp
+
+_SAMPLED_ROWS: Final = 10_000
+"""Rows by which missing units are inferred."""
+_ROWS_WITH_UNITS: Final = 100
+"""Rows whose cells may have units that the headings lack."""
+_BYTES_FROM: Final = 2**20
+"""Maximum from which memory must be in bytes: as MiB it would be 1 TiB."""
+_MILLIWATTS_FROM: Final = 5000
+"""Maximum from which power must be in NVML's milliwatts: no board draws as many watts."""
+_MIB_FROM: Final = 512
+"""Maximum from which memory must be in MiB: no board has as many GiB; below, it is ambiguous."""
+_NO_ROW: Final = re.compile(r"sep=|#(?:group|datatype|default)\b|(?=[-+|: ]+$).*--")
+"""A directive for spreadsheets, annotations of InfluxDB, and rules of text tables."""
+_QUANTITY: Final = re.compile(r"([+-]?\d[\d.,]*) ?(%|°?[A-Za-z]+)?")
+
+NumberedRow = tuple[int, Sequence[str]]
+"""Line and cells."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadedTable:
+    """Records of one file as a table, whatever their text looks like."""
+
+    text: TextFile
+    headings: Sequence[str]
+    rows: Callable[[RecordingNotes], Iterator[NumberedRow]]
+    """Reads all rows anew with each call."""
+    is_csv: bool = True
+    """Whether its columns can be stated by `--fields`."""
+
+    def sample(self) -> list[Sequence[str]]:
+        """Return the first rows."""
+        rows = self.rows(RecordingNotes(self.text.name))
+        return [cells for _, cells in islice(rows, _SAMPLED_ROWS)]
+
+
+def heading_line(head: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the line of headings, and its cells."""
+    line = next((line for line in head if not _NO_ROW.match(line)), "")
+    return line, [cell.strip() for cell in split_csv_line(line, delimiter_of(line))]
+
+
+def csv_rows(
+    lines: Iterable[tuple[int, str]], head: Sequence[str], notes: RecordingNotes
+) -> Iterator[NumberedRow]:
+    """Yield the rows below a table's headings, with their lines.
+
+    InfluxDB writes several tables below each other, each with the columns of its series.
+    """
+    heading, headings = heading_line(head)
+    delimiter = delimiter_of(heading)
+    places: list[int | None] = []
+    width, time = len(headings), next(iter(time_places(headings)), 0)
+    has_rows = False
+    for number, line in lines:
+        if _NO_ROW.match(line) or line.strip() == heading:
+            continue
+        cells = split_csv_line(line, delimiter)
+        if delimiter == " " and len(cells) == width + 1:
+            cells[time : time + 2] = [" ".join(cells[time : time + 2])]  # Date and time of day.
+        if has_rows and len(cells) > time and cells[time].strip() == headings[time]:
+            others = [cell.strip() for cell in cells]
+            width = len(others)
+            places = [others.index(name) if name in others else None for name in headings]
+        elif len(cells) != width:
+            notes.skip(number, line)
+        else:
+            has_rows = True
+            yield number, ["" if at is None else cells[at] for at in places] if places else cells
+
+
+class TimeColumns:
+    """The column of times, or those of date and time of day."""
+
+    def __init__(self, headings: Sequence[str]) -> None:
+        self.places = time_places(headings)
+        # What counts from 0 on tells its unit by the heading alone.
+        self._heading = headings[self.places[0]] if self.places else ""
+        words = words_of(self._heading)
+        self._unit = EPOCH_UNITS.get(words[-1]) if words else None
+
+    def remark_elapsed(self, first: Sequence[str], notes: RecordingNotes) -> None:
+        """Note that the first row has no date, but what elapsed since the start."""
+        with contextlib.suppress(ValueError):
+            if self.parse(first) < DAY:
+                notes.remark(f"its times are counted from 1970-01-01 on by '{self._heading}'")
+
+    def text(self, cells: Sequence[str]) -> str:
+        """Return the time of a row as written, with its date first."""
+        return " ".join(cells[at].strip() for at in self.places)
+
+    def parse(self, cells: Sequence[str]) -> Nanoseconds:
+        """Return the time of a row; raise `ValueError` for an invalid one."""
+        text = self.text(cells)
+        if self._unit is not None:
+            with contextlib.suppress(ValueError):
+                return parse_epoch(text, self._unit)
+        return parse_timestamp(text)
+
+
+class UnitSample:
+    """Numbers of each signal in the first rows, by which missing units are inferred."""
+
+    def __init__(self, rows: int) -> None:
+        self._values: dict[Signal, list[float]] = {}
+        self._are_all = rows < _SAMPLED_ROWS
+
+    def add(self, signal: Signal, cell: str) -> float | None:
+        """Add a cell; return its number, or `None` for one without a finite number."""
+        try:
+            number = float(cell.strip().partition(" ")[0].rstrip("%").replace(",", "."))
+        except ValueError:
+            return None
+        if not math.isfinite(number):
+            return None
+        self._values.setdefault(signal, []).append(number)
+        return number
+
+    def unit_of(self, heading: Heading) -> str | None:
+        """Return the unit of a heading; `None` if it, or that of later values, is ambiguous."""
+        if heading.unit is not None:
+            return heading.unit
+        signal, values = heading.signal, self._values.get(heading.signal, ())
+        most = max(values, default=0.0)
+        if values and self._are_all and not any(values):
+            return signal.unit.value
+        if signal.unit is Unit.WATTS:
+            return "mW" if most >= _MILLIWATTS_FROM else "W"
+        if signal.unit is Unit.RATIO:
+            is_ratio = most <= 1.0 and any(value % 1.0 for value in values)
+            return "ratio" if is_ratio else "%" if most > 1.0 else None
+        return "bytes" if most >= _BYTES_FROM else "MiB" if most >= _MIB_FROM else None
+
+
+def with_units_of_cells(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return the headings, with the units that their cells have."""
+    found = dict.fromkeys(range(len(headings)), "")
+    for cells in islice(rows, _ROWS_WITH_UNITS):
+        for at in [at for at, unit in found.items() if not unit]:
+            quantity = _QUANTITY.fullmatch(cells[at].strip())
+            if quantity and (quantity[2] or "").lower() in UNITS:
+                found[at] = f" [{quantity[2]}]"
+    return [f"{heading}{found[at]}" for at, heading in enumerate(headings)]

@@ -1,0 +1,188 @@
+"""Tables and records of any tool: CSV, JSON, logfmt and InfluxDB's line protocol."""
+
+import contextlib
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+from rightsizer.model.reading import Process
+from rightsizer.model.signal import Signal
+from rightsizer.telemetry.recordings.headed_table import (
+    HeadedTable,
+    NumberedRow,
+    csv_rows,
+    heading_line,
+)
+from rightsizer.telemetry.recordings.heading_words import place_of
+from rightsizer.telemetry.recordings.json_records import (
+    PROCESSES,
+    Record,
+    all_keys,
+    point,
+    records_of,
+)
+from rightsizer.telemetry.recordings.long_table import SampleColumns, long_rows
+from rightsizer.telemetry.recordings.named_columns import NamedLayout, has_named_columns
+from rightsizer.telemetry.recordings.nvidia_smi_columns import column_name
+from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow, recorded_process
+from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile, json_objects
+from rightsizer.telemetry.recordings.timestamps import parse_timestamp
+
+_SAMPLED: Final = 1000
+"""Records by which the columns are known."""
+_OBJECT: Final = re.compile(r"\{")
+_PART: Final = r"(?:\\.|[^\\, =])+"
+_FIELD: Final = re.compile(rf'({_PART})=("(?:\\.|[^"\\])*"|[^ ,"]+)')
+_POINT: Final = re.compile(
+    rf"(?:> )?(?P<name>{_PART})(?P<tags>(?:,{_PART}={_PART})*) "
+    rf"(?P<fields>{_FIELD.pattern}(?:,{_FIELD.pattern})*) (?P<time>\d+)"
+)
+"""`telegraf --test` begins each point with an arrow."""
+_TAG: Final = re.compile(rf"({_PART})=({_PART})")
+_PAIR: Final = re.compile(r'(?<![^\s,;|])([A-Za-z_][\w.@%/-]*)=("(?:\\.|[^"\\])*"|[^\s,;"]*)')
+_FEWEST_PAIRS: Final = 3
+_ESCAPED: Final = re.compile(r"\\(.)")
+
+
+def _is_of_gpus(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Whether a table, given its first rows, has readings of GPUs."""
+    return has_named_columns(headings, rows) or SampleColumns(headings, rows).are_complete
+
+
+def _table_rows(table: HeadedTable, notes: RecordingNotes) -> Iterator[RecordingRow]:
+    """Yield the rows of a table in either layout."""
+    sample = table.sample()
+    columns = SampleColumns(table.headings, sample)
+    if columns.are_complete:
+        yield from long_rows(table, columns, sample, notes)
+        return
+    layout = NamedLayout(table, sample, notes)
+    processes_at = place_of(table.headings, {PROCESSES})
+    for number, cells in table.rows(notes):
+        processes = None if processes_at is None else _processes(cells[processes_at])
+        for row in layout.rows(number, cells):
+            yield row if processes is None else row._replace(processes=processes)
+
+
+def _processes(listed: str) -> tuple[Process, ...] | None:
+    """Return the processes of a GPU; pids of a graphics or MPS server identify no job."""
+    if not listed:
+        return None
+    found = (each for each in json.loads(listed) if isinstance(each, dict))
+    return tuple(
+        recorded_process(
+            str(each["pid"]),
+            str(each.get("gpu_memory_usage")),
+            program=str(each.get("command") or ""),
+        )
+        for each in found
+        if isinstance(each.get("pid"), int)
+    )
+
+
+def _csv_table_rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
+    _, headings = heading_line(text.head)
+    table = HeadedTable(text, headings, lambda notes: csv_rows(text.lines(notes), text.head, notes))
+    return _table_rows(table, notes)
+
+
+def _is_csv(head: Sequence[str]) -> bool:
+    _, headings = heading_line(head)
+    if Signal.GPU_BUSY in headings or "utilization.gpu" in map(column_name, headings):
+        return False
+    rows = csv_rows(enumerate(head), head, RecordingNotes(""))
+    return _is_of_gpus(headings, [cells for _, cells in rows])
+
+
+CSV_RECORDS: Final = RecordingFormat("CSV with metrics of GPUs", _is_csv, _csv_table_rows)
+"""Logs of scripts, exports of Grafana, stores and trackers: a row per GPU, all GPUs in one row, or
+a row per metric."""
+
+
+def _records_table_rows(
+    of: Callable[[TextFile, RecordingNotes], Iterator[tuple[int, Record]]],
+) -> Callable[[TextFile, RecordingNotes], Iterator[RecordingRow]]:
+    """Return the reader of rows by one of records."""
+
+    def table_rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
+        first = islice(of(text, RecordingNotes(text.name)), _SAMPLED)
+        headings = all_keys([record for _, record in first])
+
+        def rows(notes: RecordingNotes) -> Iterator[NumberedRow]:
+            for number, record in of(text, notes):
+                yield number, [record.get(heading, "") for heading in headings]
+
+        return _table_rows(HeadedTable(text, headings, rows, is_csv=False), notes)
+
+    return table_rows
+
+
+def _have_gpus(records: Sequence[Record]) -> bool:
+    headings = all_keys(records)
+    return _is_of_gpus(headings, [[each.get(key, "") for key in headings] for each in records])
+
+
+def _json_records(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[int, Record]]:
+    for number, document in json_objects(text, _OBJECT, notes):
+        try:
+            records = [*records_of(document)]
+        except RecursionError:
+            notes.count("objects within one another too deep", number)
+            continue
+        yield from ((number, record) for record in records)
+
+
+def _is_json(head: Sequence[str]) -> bool:
+    text = "\n".join(head)
+    found: list[Record] = []
+    at = 0
+    for start in islice(_OBJECT.finditer(text), len(head)):
+        if start.start() >= at:
+            # Others may be torn by the end of the head.
+            with contextlib.suppress(ValueError, RecursionError):
+                document, at = json.JSONDecoder().raw_decode(text, start.start())
+                found += records_of(document)
+    return _have_gpus(found)
+
+
+JSON_RECORDS: Final = RecordingFormat(
+    "JSON with keys named for GPUs", _is_json, _records_table_rows(_json_records)
+)
+"""A record a line, a list of records, a list of GPUs or a table in each; gpustat, Telegraf,
+OpenTelemetry, experiment trackers."""
+
+
+def _line_record(line: str) -> Record | None:
+    """Return a point of InfluxDB or pairs of key and value; the time may precede these."""
+    if (found := _POINT.fullmatch(line)) is not None:
+        tags = {name: _ESCAPED.sub(r"\1", value) for name, value in _TAG.findall(found["tags"])}
+        fields = {name: value.rstrip("iu") for name, value in _FIELD.findall(found["fields"])}
+        return point(found["name"], tags, fields) | {"time": found["time"]}
+    pairs = [*_PAIR.finditer(line)]
+    if len(pairs) < _FEWEST_PAIRS:
+        return None
+    record = {found[1]: found[2].strip('"') for found in pairs}
+    words = line[: pairs[0].start()].split()
+    for before in (" ".join(words[:2]), *words[:1]):
+        with contextlib.suppress(ValueError):
+            parse_timestamp(before.strip("[]:,"))
+            return {"time": before.strip("[]:,"), **record}
+    return record
+
+
+def _line_records(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[int, Record]]:
+    for number, line in text.lines(notes):
+        if (record := _line_record(line.strip())) is not None:
+            yield number, record
+        elif not line.endswith("\n"):
+            notes.skip(number, line)
+
+
+LINE_RECORDS: Final = RecordingFormat(
+    "lines of key=value",
+    lambda head: _have_gpus([*filter(None, map(_line_record, head))]),
+    _records_table_rows(_line_records),
+)
+"""InfluxDB's line protocol and logfmt."""

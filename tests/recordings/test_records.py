@@ -1,0 +1,121 @@
+"""Tables and records of tools that nobody here wrote: one reader for all of their shapes."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rightsizer.model.signal import Signal
+
+Replays = Callable[..., Any]
+Writes = Callable[..., Path]
+
+TIMES = [1714550400 + 10 * at for at in range(4)]
+MARKDOWN = "| timestamp | gpu | util_pct |\n|---|---:|---|\n"
+PSQL = " timestamp | gpu | util_pct \n-----------+-----+----------\n"
+MYSQL = "+----+\n| timestamp | gpu | util_pct |\n+----+\n"
+
+
+def _lines(row: str) -> str:
+    return "".join(f"{row.replace('AT', str(at))}\n" for at in TIMES)
+
+
+def _otlp(at: int) -> dict[str, Any]:
+    point = {
+        "attributes": [{"key": "gpu.number", "value": {"stringValue": "1"}}],
+        "timeUnixNano": f"{at}000000000",
+        "asDouble": 0.9,
+    }
+    metric = {"name": "gpu.dcgm.utilization", "unit": "1", "gauge": {"dataPoints": [point]}}
+    return {"resourceMetrics": [{"resource": {}, "scopeMetrics": [{"metrics": [metric]}]}]}
+
+
+def _of_profiler(at: int) -> dict[str, Any]:
+    return {"Name": "gpu1", "Dimension": "GPUUtilization", "Value": 90, "Timestamp": at}
+
+
+COLUMNS = {"time": TIMES, "gpu0_util": [0, 1, 0, 2], "gpu1_util": [90] * 4}
+ROWS = [[at, util, 90] for at, util in zip(TIMES, COLUMNS["gpu0_util"], strict=True)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        MARKDOWN + _lines("| AT | 1 | 90 |"),
+        PSQL + _lines("      AT |   1 |       90 ") + "(4 rows)\n",
+        MYSQL + _lines("|      AT |   1 |       90 |") + "+----+\n4 rows in set (0.00 sec)\n",
+        "timestamp   gpu  util_pct\n" + _lines("AT    1        90"),
+        "time,util0,mem0,util1,mem1\n" + _lines("AT,0,2000,90,2000"),
+        "time,GPU 0,GPU 1\n" + _lines("AT,0%,90%"),
+        _lines('time=AT level=info msg="all is well" gpu=1 util=90'),
+        _lines("gpu,gpu=1 util=90 AT000000000"),
+        "wall_time,step,tag,value\n" + _lines("AT,1,gpu_1/utilization,90\nAT,1,loss,0.1"),
+        "\n".join(json.dumps(_otlp(at)) for at in TIMES),
+        "\n".join(json.dumps(_of_profiler(at)) for at in TIMES),
+        json.dumps(COLUMNS),
+        json.dumps({"columns": [*COLUMNS], "index": [0, 1, 2, 3], "data": ROWS}),
+        json.dumps({"result": {"labels": [*COLUMNS], "data": ROWS}}),
+    ],
+    ids=[
+        *("Markdown", "psql", "mysql", "blanks", "numbers", "units in cells", "logfmt"),
+        *("line protocol", "TensorBoard", "OpenTelemetry", "SageMaker", "columns", "pandas"),
+        "Netdata",
+    ],
+)
+def test_every_shape_says_the_same(replay: Replays, write: Writes, text: str) -> None:
+    """GPU 1 is busy by 90 percent, every ten seconds."""
+    played = replay(write(text, "log"))
+    assert played.values("index:1", Signal.GPU_BUSY) == [0.9] * 4
+    assert played.source.interval == 10 * 10**9
+
+
+def test_date_and_time_of_day_between_blanks_are_one_time(replay: Replays, write: Writes) -> None:
+    """A row has one cell more than the headings."""
+    rows = "".join(f"2026-03-03 10:00:0{at} 1 90\n" for at in range(3))
+    played = replay(write(f"timestamp gpu util_pct\n{rows}"))
+    assert played.snapshots[0].wall_time == 1_772_532_000_000_000_000
+
+
+@pytest.mark.parametrize("heading", ["time,load1,load5,load15", "time,cpu_pct,util0,util1"])
+def test_numbers_of_other_things_are_no_gpus(replay: Replays, write: Writes, heading: str) -> None:
+    """The load of a host over minutes, and cores beside its CPU."""
+    path = write(f"{heading}\n{_lines('AT,50,60,70')}")
+    with pytest.raises(Exception, match="no known format"):
+        replay(path)
+
+
+def test_gpus_of_a_list_whose_index_is_null_are_counted(replay: Replays, write: Writes) -> None:
+    """The place in the list says which it is."""
+    gpus = [{"index": None, "util_pct": 0}, {"index": None, "util_pct": 90}]
+    text = "\n".join(json.dumps({"ts": at, "gpus": gpus}) for at in TIMES)
+    assert replay(write(text)).values("index:1", Signal.GPU_BUSY) == [0.9] * 4
+
+
+def test_processes_of_a_list_of_gpus_are_read(replay: Replays, write: Writes) -> None:
+    """As gpustat writes them, with their memory in MiB."""
+    processes = [{"pid": 7, "command": "python", "gpu_memory_usage": 100}, {"pid": None}]
+    gpus = [{"index": 0, "utilization.gpu": 90, "processes": processes}]
+    text = "\n".join(json.dumps({"query_time": at, "gpus": gpus}) for at in TIMES)
+    (process,) = replay(write(text)).readings("index:0")[0].processes
+    assert (process.pid, process.memory_used_bytes) == (7, 100 * 2.0**20)
+
+
+def test_tables_below_each_other_have_their_own_columns(replay: Replays, write: Writes) -> None:
+    """InfluxDB annotates each; a column of the first may be in another place."""
+    first = "#group,false\n,_time,gpu,util_pct\n" + _lines(",AT,0,90")
+    other = "\n#group,false\n,_time,util_pct,host,gpu\n" + _lines(",AT,10,a,1")
+    played = replay(write(first + other))
+    assert played.values("index:0", Signal.GPU_BUSY) == [0.9] * 4
+    assert played.values("index:1", Signal.GPU_BUSY) == [0.1] * 4
+
+
+def test_torn_line_of_json_loses_no_other(replay: Replays, write: Writes) -> None:
+    """A crash within a long file; what follows is read at once."""
+    record = '{"ts": AT, "gpu": 1, "util_pct": 90}'
+    lines = _lines(record).splitlines(keepends=True)
+    torn = f"{lines[0]}{lines[1][:-9]}\n{''.join(lines[2:])}"
+    played = replay(write(torn + _lines(record) * 2000))
+    assert len(played.values("index:1", Signal.GPU_BUSY)) >= 3
+    assert "log.csv:2: damaged or torn JSON" in played.warnings
