@@ -65,6 +65,14 @@ def test_one_image_is_met(board: str, flops: float, parameters: float, milliseco
     model = ConvolutionalNetwork(parameters, flops, image=640)
     found = served(model, board, 1.0).batch_seconds
     assert found.low < milliseconds / 1e3 < found.high
+    assert found.value == pytest.approx(milliseconds / 1e3, rel=0.15)
+
+
+def test_few_images_do_not_fill_the_tiles_of_convolutions() -> None:
+    """An image of a pair takes less than one alone, beyond the time of launches."""
+    network = ConvolutionalNetwork(2e7, 4e12)
+    one, two = (served(network, "T4", images).batch_seconds.value for images in (1.0, 2.0))
+    assert two < 1.8 * one
 
 
 @pytest.mark.parametrize("model", MODELS)

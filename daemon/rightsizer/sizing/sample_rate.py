@@ -116,7 +116,7 @@ def sample_step(  # noqa: PLR0913 - the last two distinguish serving from traini
     starts = settings.pass_seconds
     if isinstance(model, Diffusion):
         starts = settings.denoiser_step_seconds * (1 if trains else model.steps)
-    seconds += flops / _speed(model, requirement, board, settings)
+    seconds += flops / _speed(model, requirement, board, batch, settings)
     return SampleStep(batch, seconds / ranks + starts, flops)
 
 
@@ -148,14 +148,19 @@ def forward_flops(
 
 
 def _speed(
-    model: SampleModel, requirement: Requirement, board: Board, settings: SampleSettings
+    model: SampleModel,
+    requirement: Requirement,
+    board: Board,
+    batch: float,
+    settings: SampleSettings,
 ) -> float:
     precisions = requirement.precision
     formats = (precisions.weights, precisions.activations)
     precision = compute_format(board, min(formats, key=lambda each: each.bytes_per_parameter))
     if isinstance(model, ConvolutionalNetwork):
         peak = board.peak(precision) or board.peak(Precision.FP32) or 1.0
-        return peak * board.efficiency.power_cap_ratio * settings.convolution_ratio
+        filled = batch / (batch + settings.convolution_idle_images)
+        return peak * board.efficiency.power_cap_ratio * settings.convolution_ratio * filled
     achieved = board.achieved(precision) or board.achieved(Precision.FP32) or 1.0
     is_of_tables = isinstance(model, RecommenderModel)
     return achieved * (settings.table_product_ratio if is_of_tables else settings.product_ratio)
