@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 
 from action_node import ROOT, action, action_node, noting
-from rightsizer.actions.controller import Approvals
+from rightsizer.actions.approvals import Approvals
 from rightsizer.actions.repository import ActionOutcome, ActionVerdict
 from rightsizer.actions.settings import ActionLimits, ActionMode
 from rightsizer.model.advice import AdviceState

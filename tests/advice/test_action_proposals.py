@@ -8,6 +8,7 @@ import pytest
 
 from cases import NOW, finding
 from readings import HOUR
+from rightsizer.actions.approvals import Approval
 from rightsizer.actions.proposals import (
     ActionConditions,
     ActionProposal,
@@ -16,7 +17,7 @@ from rightsizer.actions.proposals import (
     proposals,
 )
 from rightsizer.actions.repository import ActionOutcome, ActionRecord, ActionVerdict
-from rightsizer.actions.settings import ActionLimits, ActionMode, ActionTerms
+from rightsizer.actions.settings import ActionLimits, ActionMode, ActionSettings
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import Reason, Risk
 
@@ -30,14 +31,15 @@ def advice(state: AdviceState = AdviceState.ACTIVE, **facts: Any) -> Advice:
     return Advice(finding(**usual | facts), state, opened=NOW, updated=NOW)
 
 
-def terms(**facts: Any) -> ActionTerms:
+def terms(**facts: Any) -> ActionSettings:
     """An action that needs no approval."""
     usual: dict[str, Any] = {
         "name": "release",
         "reasons": (Reason.IDLE_HELD,),
         "mode": ActionMode.AUTOMATIC,
+        "command": ("true",),
     }
-    return ActionTerms(**usual | facts)
+    return ActionSettings(**usual | facts)
 
 
 def past_action(*, ago_seconds: float = 2 * DAY, **facts: Any) -> PastAction:
@@ -61,7 +63,7 @@ def past_action(*, ago_seconds: float = 2 * DAY, **facts: Any) -> PastAction:
 
 def judged(
     about: Advice | None = None,
-    one: ActionTerms | None = None,
+    one: ActionSettings | None = None,
     *past_actions: PastAction,
     limits: ActionLimits | None = None,
     **conditions: Any,
@@ -92,7 +94,7 @@ def test_advice_without_an_action_is_reported_so() -> None:
 
 def test_without_a_mode_it_is_a_dry_run() -> None:
     """It reports that all other conditions are met."""
-    one = ActionTerms(name="release", reasons=(Reason.IDLE_HELD,))
+    one = ActionSettings(name="release", reasons=(Reason.IDLE_HELD,), command=("true",))
     assert judged(None, one).verdict is ActionVerdict.DRY_RUN
 
 
@@ -169,18 +171,25 @@ KEY = ("release", "aaaaaaaaaaaa", NOW)
         (AdviceState.ACTIVE, {"proposed": {KEY: NOW}}, ActionVerdict.NOT_APPROVED),
         (
             AdviceState.CLAIMED,
-            {"claimed": {KEY[1]: NOW + 2}, "proposed": {KEY: NOW + 1}},
+            {"approvals": {KEY[1]: Approval(NOW + 2, "ana")}, "proposed": {KEY: NOW + 1}},
             ActionVerdict.DUE,
         ),
         (
             AdviceState.CLAIMED,
-            {"claimed": {KEY[1]: NOW}, "proposed": {KEY: NOW + 1}},
+            {"approvals": {KEY[1]: Approval(NOW, "ana")}, "proposed": {KEY: NOW + 1}},
             ActionVerdict.NOT_APPROVED,
         ),
-        (AdviceState.CLAIMED, {"claimed": {KEY[1]: NOW + 2}}, ActionVerdict.NOT_APPROVED),
         (
             AdviceState.CLAIMED,
-            {"claimed": {KEY[1]: NOW + 2}, "proposed": {(KEY[0], KEY[1], NOW - 9): NOW - 8}},
+            {"approvals": {KEY[1]: Approval(NOW + 2, "ana")}},
+            ActionVerdict.NOT_APPROVED,
+        ),
+        (
+            AdviceState.CLAIMED,
+            {
+                "approvals": {KEY[1]: Approval(NOW + 2, "ana")},
+                "proposed": {(KEY[0], KEY[1], NOW - 9): NOW - 8},
+            },
             ActionVerdict.NOT_APPROVED,
         ),
     ],
@@ -207,7 +216,10 @@ def test_failed_action_is_retried_only_on_a_later_claim(
 ) -> None:
     """The claim must be newer than the failed attempt."""
     before = past_action(advice=KEY[1], workload=LLAMA, outcome=outcome, result=None, at=NOW + 2)
-    conditions: dict[str, Any] = {"claimed": {KEY[1]: claimed}, "proposed": {KEY: NOW}}
+    conditions: dict[str, Any] = {
+        "approvals": {KEY[1]: Approval(claimed, "ana")},
+        "proposed": {KEY: NOW},
+    }
     about = advice(AdviceState.CLAIMED)
     assert judged(about, terms(mode=ActionMode.APPROVE), before, **conditions).verdict is verdict
 

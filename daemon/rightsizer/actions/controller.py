@@ -1,12 +1,11 @@
 """Controller of actions: checks approval, decides, records, and only then executes."""
 
 import contextlib
-import os
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
+from rightsizer.actions.approvals import Approval, Approvals
 from rightsizer.actions.audit_log import AuditLog
 from rightsizer.actions.encoder import ActionState
 from rightsizer.actions.proposals import (
@@ -19,7 +18,7 @@ from rightsizer.actions.proposals import (
 from rightsizer.actions.repository import ActionOutcome, ActionRecord, ActionVerdict, result_of
 from rightsizer.actions.runner import ActionOrder, ActionResult, ActionRunner
 from rightsizer.actions.settings import ActionMode, ActionSettings, ActionsSettings, arguments
-from rightsizer.host.process_table import end_group, started_of, user_name
+from rightsizer.host.process_table import end_group, started_of
 from rightsizer.io.clock import Clock
 from rightsizer.io.jobs import Job
 from rightsizer.io.log import logger
@@ -30,84 +29,10 @@ from rightsizer.model.metric_family import series_key
 from rightsizer.model.report import Report
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Workload
-from rightsizer.web.message import SocketPeer
 
-_NOBODY = "it is not known who claimed it"
 _SILENT: Final = (ActionVerdict.DUE, ActionVerdict.NOT_OPTED_IN, ActionVerdict.DONE_BEFORE)
 """Verdicts recorded elsewhere, or not worth recording."""
 _Key = tuple[str, str, Nanoseconds]
-
-
-@dataclass(frozen=True, slots=True)
-class Approval:
-    """Claim of advice, and whether it counts as approval."""
-
-    claimed: Nanoseconds
-    """Wall time of the claim."""
-    actor: str
-    """Name given by the user, and identity known to the kernel or server."""
-    why_not: str = ""
-    """Why it does not count as approval; empty if it does."""
-
-
-class Approvals:
-    """Claims received by this agent; thread-safe."""
-
-    def __init__(
-        self,
-        approvers: Sequence[str],
-        own_uid: int | None = None,
-        user_of: Callable[[int], str] = user_name,
-    ) -> None:
-        """Start without claims; `approvers` is `acting.approvers`, `own_uid` the agent's."""
-        self._approvers = frozenset(approvers)
-        self._own_uid = os.getuid() if own_uid is None else own_uid
-        self._user_of = user_of
-        self._lock = threading.Lock()
-        self._claims: dict[str, Approval] = {}
-        self._log = logger("actions")
-
-    def note(
-        self, advice: Advice, actor: str, peer: SocketPeer | None, identity: str | None
-    ) -> None:
-        """Note a claim that was just made and produced this advice.
-
-        `actor` is the name in the request, `peer` the client of the local socket according to the
-        kernel, `identity` the authenticated identity over TCP.
-        """
-        known_as = identity or "unknown" if peer is None else f"uid {peer.uid}"
-        who, why_not = f"{actor} ({known_as})", ""
-        if not self._may_approve(peer, identity):
-            why_not = f"{who} claimed it, who may not approve; see acting.approvers"
-            self._log.warning("claim_approves_nothing", id=advice.id, why=why_not)
-        with self._lock:
-            self._claims[advice.id] = Approval(advice.updated, who, why_not)
-
-    def standing(
-        self, claims: Callable[[], Mapping[str, Nanoseconds]], records: Sequence[ActionRecord]
-    ) -> dict[str, Approval]:
-        """Status of each current claim, by advice id.
-
-        `claims` returns the time of each claim; `records` hold approvals of earlier agents.
-        """
-        with self._lock:
-            # Called under the lock, so that every noted claim is either current or over.
-            now = claims()
-            claimed = self._claims
-            noted = {key: each for key, each in claimed.items() if now.get(key) == each.claimed}
-            self._claims = dict(noted)
-        kept = {
-            each.advice: Approval(each.approved, each.approver)
-            for each in records
-            if each.approved is not None and now.get(each.advice) == each.approved
-        }
-        unknown = {key: Approval(since, "", _NOBODY) for key, since in now.items()}
-        return unknown | kept | noted
-
-    def _may_approve(self, peer: SocketPeer | None, identity: str | None) -> bool:
-        if peer is None:
-            return identity is not None and identity in self._approvers
-        return peer.uid in (0, self._own_uid) or self._user_of(peer.uid) in self._approvers
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +118,7 @@ class ActionController:
         conditions = ActionConditions(
             gpus=0 if report is None else len(report.devices),
             workloads=here.keys(),
-            claimed={key: each.claimed for key, each in standing.items() if not each.why_not},
-            barred={key: each.why_not for key, each in standing.items() if each.why_not},
+            approvals=standing,
             proposed=_proposed(records),
             unfit=_unfit(advice, fitting, here),
             is_kept=self._audit.is_kept,
@@ -244,19 +168,20 @@ class ActionController:
         settings, advice = self._actions[due.action], due.advice
         is_approved = settings.mode is ActionMode.APPROVE
         actor = standing[advice.id].actor if is_approved else f"action:{settings.name}"
-        noted = [self._audit.entry(settings, advice, actor)]
+        record = self._audit.entry(settings, advice, actor)
         # Written to disk before execution, so that an agent killed meanwhile does not repeat it.
-        self._audit.intend(noted[0])
+        self._audit.intend(record)
 
         def note(pid: int) -> None:
-            noted[0] = replace(noted[0], process=pid, process_started=started_of(pid))
-            self._audit.keep(noted[0])
+            nonlocal record
+            record = replace(record, process=pid, process_started=started_of(pid))
+            self._audit.keep(record)
 
         def done(ended: ActionResult) -> None:
-            self._done(noted[0], ended, settings)
+            self._done(record, ended, settings)
 
         workload = here.get(advice.finding.workload or "")
-        self._runner.start(ActionOrder(noted[0].id, settings, advice, workload, actor), note, done)
+        self._runner.start(ActionOrder(record.id, settings, advice, workload, actor), note, done)
 
     def _done(self, record: ActionRecord, ended: ActionResult, settings: ActionSettings) -> None:
         """Record the end of an action; runs in the thread that executed it."""
@@ -290,7 +215,7 @@ class ActionController:
         done = {each.key for each in records if each.outcome.is_execution}
         approved = set()
         for each in found:
-            key, claimed = each.key, conditions.claimed.get(each.advice.id)
+            key, claimed = each.key, conditions.approved(each.advice.id)
             proposed = conditions.proposed.get(key)
             if proposed is not None and claimed is not None and claimed >= proposed:
                 approved.add(key)

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
+from rightsizer.actions.approvals import Approval
 from rightsizer.actions.repository import ActionRecord, ActionVerdict
-from rightsizer.actions.settings import ActionLimits, ActionMode, ActionTerms
+from rightsizer.actions.settings import ActionLimits, ActionMode, ActionSettings
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import Risk
 from rightsizer.model.frozen import dataclass, field
@@ -41,16 +42,19 @@ class ActionConditions:
     """Number of devices that respond or are known to be down."""
     workloads: AbstractSet[str]
     """Keys of workloads that hold a device."""
-    claimed: Mapping[str, Nanoseconds] = field(default_factory=dict)
-    """Time of claims by users who may approve, by advice id."""
-    barred: Mapping[str, str] = field(default_factory=dict)
-    """Why a claim does not count as approval, by advice id."""
+    approvals: Mapping[str, Approval] = field(default_factory=dict)
+    """Claims by advice id."""
     proposed: Mapping[tuple[str, str, Nanoseconds], Nanoseconds] = field(default_factory=dict)
     """First proposal of an action for approval: by action, advice id and opening time."""
     unfit: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """Why an action's placeholders cannot be filled in, by action and advice id."""
     is_kept: bool = True
     """Whether a recorded action survives a kill."""
+
+    def approved(self, advice_id: str) -> Nanoseconds | None:
+        """Time of a claim that counts as approval; `None` without one."""
+        approval = self.approvals.get(advice_id)
+        return None if approval is None or approval.why_not else approval.claimed
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +76,7 @@ class ActionProposal:
 
 def proposals(
     advice: Sequence[Advice],
-    actions: Mapping[str, Sequence[ActionTerms]],
+    actions: Mapping[str, Sequence[ActionSettings]],
     past_actions: Sequence[PastAction],
     conditions: ActionConditions,
     limits: ActionLimits,
@@ -87,10 +91,10 @@ def proposals(
     for each in advice:
         if not each.is_open:
             continue
-        if not (terms := actions.get(each.id, ())):
+        if not (matching := actions.get(each.id, ())):
             why = "no action is configured for its reasons and its workload"
             found.append(ActionProposal("", each, ActionVerdict.NOT_OPTED_IN, why))
-        for one in terms:
+        for one in matching:
             verdict, why = next(_Case(each, one, past_actions, conditions, limits).answers())
             if verdict is ActionVerdict.DUE and has_due:
                 verdict, why = ActionVerdict.RATE, "another action is due first"
@@ -119,7 +123,7 @@ class _Case:
     """One action on one piece of advice; each method yields reasons against it."""
 
     advice: Advice
-    terms: ActionTerms
+    settings: ActionSettings
     past_actions: Sequence[PastAction]
     conditions: ActionConditions
     limits: ActionLimits
@@ -130,52 +134,52 @@ class _Case:
         yield from self._of_the_advice()
         yield from self._of_the_workload()
         yield from self._of_the_day()
-        if self.terms.mode is ActionMode.DRY_RUN:
+        if self.settings.mode is ActionMode.DRY_RUN:
             yield ActionVerdict.DRY_RUN, "its mode is dry_run: it would be done"
         if not self.conditions.is_kept:
             yield ActionVerdict.NOT_KEPT, "nothing would remember it; set history.path"
-        if self.terms.mode is ActionMode.APPROVE:
+        if self.settings.mode is ActionMode.APPROVE:
             yield from self._of_approval()
         yield ActionVerdict.DUE, ""
 
     def _of_its_past(self) -> Iterator[_Answer]:
         """Do not repeat an action on the same advice unless a user requests it again."""
-        asked = self.conditions.claimed.get(self.advice.id)
-        about = self.terms.name, self.advice.id, self.advice.opened
+        asked = self.conditions.approved(self.advice.id)
+        about = self.settings.name, self.advice.id, self.advice.opened
         for each in self.past_actions:
             is_asked_again = asked is not None and asked > each.record.at
-            may_repeat = self.terms.mode is ActionMode.APPROVE and is_asked_again
+            may_repeat = self.settings.mode is ActionMode.APPROVE and is_asked_again
             if each.record.key == about and (each.record.outcome.has_worked or not may_repeat):
                 yield (
                     ActionVerdict.DONE_BEFORE,
                     f"it was done {elapsed_text(each.ago_seconds)} ago",
                 )
-        if is_suspended(self.terms.name, self.past_actions, self.limits):
-            failed, known = _failures_of(self.terms.name, self.past_actions, self.limits)
+        if is_suspended(self.settings.name, self.past_actions, self.limits):
+            failed, known = _failures_of(self.settings.name, self.past_actions, self.limits)
             within = elapsed_text(self.limits.results_within_seconds)
             why = f"{failed} of its {known} results within {within} were failures"
             yield ActionVerdict.SUSPENDED, why
 
     def _of_the_advice(self) -> Iterator[_Answer]:
-        advice, terms, finding = self.advice, self.terms, self.advice.finding
+        advice, settings, finding = self.advice, self.settings, self.advice.finding
         if advice.state is AdviceState.SNOOZED:
             yield ActionVerdict.SNOOZED, "its advice is snoozed"
-        if advice.state is AdviceState.CLAIMED and terms.mode is ActionMode.AUTOMATIC:
+        if advice.state is AdviceState.CLAIMED and settings.mode is ActionMode.AUTOMATIC:
             yield ActionVerdict.CLAIMED, f"{advice.actor or 'an unknown user'} acts on it"
         # NaN also fails.
-        if not finding.confidence >= (least := terms.minimum_confidence_ratio):
+        if not finding.confidence >= (least := settings.minimum_confidence_ratio):
             why = f"its confidence of {finding.confidence:.2f} is below {least:g}"
             yield ActionVerdict.CONFIDENCE, why
-        if _RISKS[finding.risk] > _RISKS[terms.maximum_risk]:
-            yield ActionVerdict.RISK, f"its risk is {finding.risk}, above {terms.maximum_risk}"
+        if _RISKS[finding.risk] > _RISKS[settings.maximum_risk]:
+            yield ActionVerdict.RISK, f"its risk is {finding.risk}, above {settings.maximum_risk}"
         if finding.workload is not None and finding.workload not in self.conditions.workloads:
             yield ActionVerdict.ABSENT, "its workload holds no GPU now"
-        if (why_unfit := self.conditions.unfit.get((terms.name, advice.id))) is not None:
+        if (why_unfit := self.conditions.unfit.get((settings.name, advice.id))) is not None:
             yield ActionVerdict.UNFIT, why_unfit
 
     def _of_the_workload(self) -> Iterator[_Answer]:
         """Verify an action on it for another reason first, then wait for the cooldown."""
-        advice, terms = self.advice, self.terms
+        advice, settings = self.advice, self.settings
         for each in (past.record for past in self.past_actions):
             is_same = each.workload is not None and each.workload == advice.finding.workload
             is_waiting = each.result is None and each.outcome.has_worked is not False
@@ -184,26 +188,26 @@ class _Case:
                 yield ActionVerdict.UNVERIFIED, why
         own = [past for past in self.past_actions if _is_about(past.record, advice)]
         for past in own:
-            if past.ago_seconds < terms.cool_down_seconds:
+            if past.ago_seconds < settings.cool_down_seconds:
                 ago, rest = (
                     elapsed_text(past.ago_seconds),
-                    elapsed_text(terms.cool_down_seconds),
+                    elapsed_text(settings.cool_down_seconds),
                 )
                 yield ActionVerdict.COOL_DOWN, f"it was acted on {ago} ago, and rests for {rest}"
         today = sum(past.ago_seconds < DAY_SECONDS for past in own)
-        if today >= terms.at_most_per_workload_per_day:
+        if today >= settings.at_most_per_workload_per_day:
             yield ActionVerdict.WORKLOAD_LIMIT, f"{today} actions on it were done within 24 hours"
 
     def _of_the_day(self) -> Iterator[_Answer]:
-        terms, limits, gpus = self.terms, self.limits, self.conditions.gpus
+        settings, limits, gpus = self.settings, self.limits, self.conditions.gpus
         today = [each for each in self.past_actions if each.ago_seconds < DAY_SECONDS]
-        own = sum(each.record.action == terms.name for each in today)
-        if own >= terms.at_most_per_day:
+        own = sum(each.record.action == settings.name for each in today)
+        if own >= settings.at_most_per_day:
             yield ActionVerdict.DAY_LIMIT, f"it was done {own} times within 24 hours"
         if len(today) >= limits.at_most_per_day:
             yield ActionVerdict.DAY_LIMIT, f"{len(today)} actions were done within 24 hours"
         touched = set(self.advice.finding.devices).union(*(each.record.devices for each in today))
-        most = max(1, int(terms.at_most_share_of_gpus * gpus))
+        most = max(1, int(settings.at_most_share_of_gpus * gpus))
         if len(touched) > most:
             why = (
                 f"with it, actions would be about {len(touched)} of {gpus} GPUs within 24 hours, "
@@ -216,13 +220,14 @@ class _Case:
 
     def _of_approval(self) -> Iterator[_Answer]:
         advice, conditions = self.advice, self.conditions
-        claimed, remedy = conditions.claimed.get(advice.id), f"`rightsizer claim {advice.id}`"
-        if (barred := conditions.barred.get(advice.id)) is not None:
-            yield ActionVerdict.NOT_APPROVED, f"{barred}; approve with {remedy}"
+        claimed, remedy = conditions.approved(advice.id), f"`rightsizer claim {advice.id}`"
+        approval = conditions.approvals.get(advice.id)
+        if approval is not None and approval.why_not:
+            yield ActionVerdict.NOT_APPROVED, f"{approval.why_not}; approve with {remedy}"
         if advice.state is not AdviceState.CLAIMED or claimed is None:
             yield ActionVerdict.NOT_APPROVED, f"it waits for {remedy}"
             return
-        proposed = conditions.proposed.get((self.terms.name, advice.id, advice.opened))
+        proposed = conditions.proposed.get((self.settings.name, advice.id, advice.opened))
         if proposed is None or claimed < proposed:
             # Whoever claimed it did not know of an action, and intended to act manually.
             why = f"it was claimed before this was proposed; approve with {remedy}"

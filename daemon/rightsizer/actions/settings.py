@@ -47,49 +47,6 @@ class ActionMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ActionTerms:
-    """Conditions and limits of an action.
-
-    Raises:
-        ValueError: it has no name that a metric can bear, or is for no reason.
-
-    Attributes:
-        name: Name in log, metrics and audit log: lower-case letters, digits, - and _.
-        reasons: Reasons of recommendations that it acts on; at least one.
-        mode: `dry_run` reports what would be done, `approve` waits for `rightsizer claim`,
-            `automatic` needs no approval.
-        minimum_confidence_ratio: Minimum confidence of a recommendation to act on.
-            Source: docs/benchmarks.md, advice on simulated nodes: seldom wrong above it
-        maximum_risk: Maximum risk of a recommendation to act on; Unknown is above High.
-        cool_down_seconds: Time after an action without another on the same workload.
-            Source: a day shows the effect at every hour
-        at_most_per_day: Maximum runs of this action in any 24 hours.
-        at_most_per_workload_per_day: Maximum actions of any kind on one workload in any 24 hours.
-        at_most_share_of_gpus: Maximum share of the machine's GPUs affected by all actions in 24
-            hours; one GPU is always allowed.
-    """
-
-    name: str = setting("")
-    reasons: tuple[Reason, ...] = setting(())
-    mode: ActionMode = setting(ActionMode.DRY_RUN)
-    minimum_confidence_ratio: float = setting(0.9)
-    maximum_risk: Risk = setting(Risk.LOW)
-    cool_down_seconds: float = setting(86400.0, within=(60.0, 366 * 86400.0))
-    at_most_per_day: int = setting(1, within=(1, 1000))
-    at_most_per_workload_per_day: int = setting(1, within=(1, 100))
-    at_most_share_of_gpus: float = setting(0.25, unit="ratio", within=(0.0, 1.0))
-
-    def __post_init__(self) -> None:
-        if len(self.name) > _LONGEST_NAME or not _NAME.fullmatch(self.name):
-            raise ValueError(
-                f"name: '{self.name}' is no name of small letters, digits, - and _, of "
-                f"{_LONGEST_NAME} at most; write it like 'scale-to-zero'"
-            )
-        if not self.reasons:
-            raise ValueError("reasons: is empty; name each reason that it is done for")
-
-
-@dataclass(frozen=True, slots=True)
 class ActionLimits:
     """Limits for all actions of a machine together, and suspension after failures.
 
@@ -164,17 +121,40 @@ class ActionWebhookSettings(ServerSettings):
 
 
 @dataclass(frozen=True, slots=True)
-class ActionSettings(ActionTerms):
+class ActionSettings:
     """One action: its recommendations, command or webhook, and limits.
 
     Raises:
-        ValueError: there is nothing to do, or two things, or a word in braces means nothing.
+        ValueError: it has no name that a metric can bear, is for no reason, has nothing to do, or
+            two things, or a word in braces means nothing.
 
     Attributes:
+        name: Name in log, metrics and audit log: lower-case letters, digits, - and _.
+        reasons: Reasons of recommendations that it acts on; at least one.
+        mode: `dry_run` reports what would be done, `approve` waits for `rightsizer claim`,
+            `automatic` needs no approval.
+        minimum_confidence_ratio: Minimum confidence of a recommendation to act on.
+            Source: docs/benchmarks.md, advice on simulated nodes: seldom wrong above it
+        maximum_risk: Maximum risk of a recommendation to act on; Unknown is above High.
+        cool_down_seconds: Time after an action without another on the same workload.
+            Source: a day shows the effect at every hour
+        at_most_per_day: Maximum runs of this action in any 24 hours.
+        at_most_per_workload_per_day: Maximum actions of any kind on one workload in any 24 hours.
+        at_most_share_of_gpus: Maximum share of the machine's GPUs affected by all actions in 24
+            hours; one GPU is always allowed.
         timeout: Time limit after which a program and its processes are killed; over HTTP at most a
             minute.
     """
 
+    name: str = setting("")
+    reasons: tuple[Reason, ...] = setting(())
+    mode: ActionMode = setting(ActionMode.DRY_RUN)
+    minimum_confidence_ratio: float = setting(0.9)
+    maximum_risk: Risk = setting(Risk.LOW)
+    cool_down_seconds: float = setting(86400.0, within=(60.0, 366 * 86400.0))
+    at_most_per_day: int = setting(1, within=(1, 1000))
+    at_most_per_workload_per_day: int = setting(1, within=(1, 100))
+    at_most_share_of_gpus: float = setting(0.25, unit="ratio", within=(0.0, 1.0))
     match: PolicyMatch = field(default_factory=PolicyMatch)
     command: tuple[str, ...] = setting(
         (),
@@ -186,8 +166,13 @@ class ActionSettings(ActionTerms):
     timeout: float = setting(60.0, unit="seconds", within=(1.0, 3600.0))
 
     def __post_init__(self) -> None:
-        # With slots, the dataclass is a different class than the one known to `super()`.
-        ActionTerms.__post_init__(self)
+        if len(self.name) > _LONGEST_NAME or not _NAME.fullmatch(self.name):
+            raise ValueError(
+                f"name: '{self.name}' is no name of small letters, digits, - and _, of "
+                f"{_LONGEST_NAME} at most; write it like 'scale-to-zero'"
+            )
+        if not self.reasons:
+            raise ValueError("reasons: is empty; name each reason that it is done for")
         if bool(self.command) == bool(self.webhook.url):
             trouble = "both are set" if self.command else "neither is set"
             raise ValueError(f"command, webhook.url: {trouble}; name one of them")

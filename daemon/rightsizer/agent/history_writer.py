@@ -7,7 +7,7 @@ from typing import Final
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import HistorySettings
 from rightsizer.advice.storage import Storage
-from rightsizer.io.clock import Clock
+from rightsizer.io.clock import Clock, wall_offset
 from rightsizer.io.log import logger
 from rightsizer.model.errors import HistoryError
 from rightsizer.model.units import Nanoseconds, nanoseconds
@@ -28,7 +28,7 @@ class HistoryWriter:
     ) -> None:
         self._accountant, self._storage, self._clock = accountant, storage, clock
         self.keep(settings)
-        self._ahead = self._wall_ahead()
+        self._offset = wall_offset(clock)
         self._flushing = threading.Lock()
         self._rewritten_breaks = storage.database.breaks
         self._failures_in_row = 0
@@ -85,14 +85,10 @@ class HistoryWriter:
         Skipped once after the clock has leapt ahead: a wrong clock would delete everything.
         """
         history, now = self._storage.history, self._clock.wall_time()
-        before, self._ahead = self._ahead, self._wall_ahead()
-        if history is not None and self._ahead - before <= _LEAP:
+        before, self._offset = self._offset, wall_offset(self._clock)
+        if history is not None and self._offset - before <= _LEAP:
             history.roll_up(now - self._fine)
             history.prune(now - self._retention)
-
-    def _wall_ahead(self) -> Nanoseconds:
-        """Wall clock minus steady clock; changes when the wall clock is set."""
-        return self._clock.wall_time() - self._clock.time()
 
     def _log_history(self) -> None:
         """Log each broken file and where it was moved, and once that the history is full."""

@@ -9,7 +9,7 @@ from typing import Final
 
 from rightsizer.agent.settings import Settings
 from rightsizer.console.flags import FLUSH_PATH, REPORT_PATH
-from rightsizer.io.clock import Clock
+from rightsizer.io.clock import Clock, wall_offset
 from rightsizer.io.log import logger
 from rightsizer.model.errors import HistoryError, UsageError
 from rightsizer.model.units import seconds
@@ -64,8 +64,7 @@ class ControlRoutes:
         return WebResponse.of_json({"releases": [self._encode(release) for release in found]})
 
     def _encode(self, release: ReleaseRequest) -> JsonObject:
-        # Convert steady time to wall time by the current offset of the two clocks.
-        offset = self._clock.wall_time() - self._clock.time()
+        offset = wall_offset(self._clock)
         still_held = self._still_held(release)
         return {
             "held": str(release.held),

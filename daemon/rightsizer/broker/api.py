@@ -18,9 +18,9 @@ from rightsizer.broker.request import ROUTES, WORDS, request_of
 from rightsizer.broker.settings import BrokerSettings
 from rightsizer.broker.transitions import BrokerTransition
 from rightsizer.host.process_table import ProcessTable, user_name
-from rightsizer.io.clock import Clock
+from rightsizer.io.clock import Clock, wall_offset
 from rightsizer.model.errors import RightsizerError, UsageError
-from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.units import nanoseconds
 from rightsizer.web.message import (
     Answer,
     SocketPeer,
@@ -178,7 +178,7 @@ class BrokerApi:
 
     def _all(self, client: LeaseOwner, request: WebRequest) -> WebResponse:
         del client, request
-        return WebResponse.of_json(encode_broker(self._manager.overview, self._offset()))
+        return WebResponse.of_json(encode_broker(self._manager.overview, wall_offset(self._clock)))
 
     def _reserve(self, client: LeaseOwner, request: WebRequest) -> WebResponse:
         fields = fields_of(request.body, _RESERVATION_FIELDS, "2")
@@ -200,7 +200,7 @@ class BrokerApi:
         if (refusal := _refusal(step)) is not None:
             return refusal
         booking = step.state.booking(relative.id)
-        document = {} if booking is None else encode_booking(booking, self._offset())
+        document = {} if booking is None else encode_booking(booking, wall_offset(self._clock))
         return WebResponse.of_json({**document, "message": step.events[-1].message})
 
     def _cancel(self, client: LeaseOwner, request: WebRequest) -> WebResponse:
@@ -217,15 +217,14 @@ class BrokerApi:
         if owner is None or not (owner == client.uid or self._settings().is_operator(client)):
             return _unknown("lease", item_id)
         if (
-            document := encode_lease_answer(overview, item_id, now, self._offset(), messages)
+            document := encode_lease_answer(
+                overview, item_id, now, wall_offset(self._clock), messages
+            )
         ) is not None:
             return WebResponse.of_json(document)
         if (ending := overview.state.ending(item_id)) is not None:
             return WebResponse.of_text(ending.message, HTTPStatus.GONE)
         return _unknown("lease", item_id)
-
-    def _offset(self) -> Nanoseconds:
-        return self._clock.wall_time() - self._clock.time()
 
 
 def _owner_of(overview: BrokerOverview, item_id: str) -> int | None:

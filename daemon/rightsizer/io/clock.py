@@ -24,6 +24,11 @@ class Clock(Protocol):
         """Wait for a monotonic time; return whether `stop` was set before."""
 
 
+def wall_offset(clock: Clock) -> Nanoseconds:
+    """Wall time minus monotonic time; changes when the wall clock is set."""
+    return clock.wall_time() - clock.time()
+
+
 class SystemClock:
     """Clocks of the machine."""
 

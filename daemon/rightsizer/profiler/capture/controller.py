@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Final
 
 from rightsizer.host.process_table import end_group
-from rightsizer.io.clock import Clock
+from rightsizer.io.clock import Clock, wall_offset
 from rightsizer.io.log import logger
 from rightsizer.model.advice import AdviceState
 from rightsizer.model.device import Device
@@ -104,7 +104,7 @@ class CaptureController:
         self._courses: Mapping[str, WorkloadCourse] = {}
         self._cache = CaptureCache(repository, clock)
         self._reported: Mapping[str, str | None] = {}
-        self._ahead = self._wall_ahead()
+        self._offset = wall_offset(clock)
         # Not trusted at first: a wrong clock before the start cannot be detected.
         self._trusted_from: Nanoseconds = clock.time() + _LEAP
         self._log = logger("capture")
@@ -269,13 +269,10 @@ class CaptureController:
 
     def _is_clock_trusted(self) -> bool:
         """Return false for a while after a jump: with a wrong clock all captures would look old."""
-        before, self._ahead = self._ahead, self._wall_ahead()
-        if abs(self._ahead - before) > _LEAP:
+        before, self._offset = self._offset, wall_offset(self._clock)
+        if abs(self._offset - before) > _LEAP:
             self._trusted_from = self._clock.time() + _LEAP
         return self._clock.time() >= self._trusted_from
-
-    def _wall_ahead(self) -> Nanoseconds:
-        return self._clock.wall_time() - self._clock.time()
 
     def _log_uncaptured(self, found: Sequence[CaptureCandidate]) -> None:
         """Log why findings have no capture, whenever the kind of reason changes."""
