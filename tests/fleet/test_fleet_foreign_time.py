@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from dcgm_estate import NOW, EstatePast, Phase, gpu
+from dcgm_estate import BUSY, NOW, EstatePast, Phase, gpu
 from fleet_command import asked_in_process, configured
 from prometheus_server import prometheus_server, scrape_config
 
@@ -57,3 +57,23 @@ def test_gpu_whose_state_is_not_exported_is_there_all_the_same(fleet_of: FleetOf
     assert source["cannot"][0].startswith(
         "Whether 2 of the GPUs are idle: their exporters lack DCGM_FI_DEV_GPU_UTIL"
     )
+
+
+def test_hours_of_what_has_ended_have_its_team_and_its_pool(fleet_of: FleetOf) -> None:
+    """Teams share a namespace, and an autoscaler has removed most of the nodes."""
+    past, jobs = EstatePast(), {"vision": (0, 8), "speech": (8, 16), "nlp": (16, 24)}
+    for number, (team, (first, last)) in enumerate(jobs.items()):
+        held, owner = pod(f"{team}-x5k2m", "ml"), {"owner_kind": "Job", "owner_name": team}
+        device = {**NODE, "Hostname": f"spot-{number}.internal", "UUID": gpu(number), "gpu": "0"}
+        past.device([Phase(first, last, BUSY, held)], **device)
+        name = {"pod": held["pod"], "namespace": "ml"}
+        past.series("kube_pod_owner", {**name, **owner}, 1, first, last)
+        past.series("kube_pod_labels", {**name, "label_team": team}, 1, first, last)
+        labels = {"node": f"spot-{number}", "label_karpenter_sh_nodepool": f"pool-{number % 2}"}
+        past.series("kube_node_labels", labels, 1, first, last)
+    document = fleet_of(past.text())
+
+    assert hours(document) == {"vision": 8, "speech": 8, "nlp": 8}
+    pools = {each["name"]: each["held_gpu_hours"] for each in document["usage"]["pools"]}
+    assert pools == {"pool-0": pytest.approx(16, abs=0.2), "pool-1": pytest.approx(8, abs=0.2)}
+    assert not document["advice"]

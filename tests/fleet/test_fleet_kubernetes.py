@@ -114,7 +114,7 @@ def enriched(store: PrometheusStore) -> FleetInventory:
     """The fleet enriched with Kubernetes' data."""
     source = DcgmExporterSource()
     report = source.probe(store, NOW, DAY)
-    return KubernetesState().enrich(store, source.inventory(store, report, NOW, DAY), NOW)
+    return KubernetesState().enrich(store, source.inventory(store, report, NOW, DAY), NOW, DAY)
 
 
 @pytest.mark.parametrize("pod", OWNED)

@@ -145,6 +145,6 @@ def test_pools_are_those_of_each_cloud() -> None:
     with stored(past) as store:
         report = source.probe(store, NOW, DAY)
         inventory = source.inventory(store, report, NOW, DAY)
-        found = KubernetesState().enrich(store, inventory, NOW).devices.values()
+        found = KubernetesState().enrich(store, inventory, NOW, DAY).devices.values()
 
     assert [each.pool for each in found] == [*CLOUDS]

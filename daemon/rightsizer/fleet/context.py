@@ -14,12 +14,13 @@ from rightsizer.fleet.settings import FleetConfig, FleetSettings
 from rightsizer.fleet.source import FleetSource, MetricStore, SourceReport
 from rightsizer.fleet.sources.agent.source import AgentSource
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
-from rightsizer.fleet.sources.kubernetes import KubernetesState
+from rightsizer.fleet.sources.kubernetes import KubernetesState, LookbackSpan
 from rightsizer.fleet.sources.serving import ServingMetrics
 from rightsizer.fleet.sources.slurm import SlurmState
 from rightsizer.model.errors import ConfigurationError, StoreError
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.workload import Workload
 
 
 def sources_of(settings: FleetConfig, catalogue: Catalogue) -> tuple[FleetSource, ...]:
@@ -69,7 +70,7 @@ class CompositeSource:
                 found = _merged(found, source.name, source.inventory(store, report, now, lookback))
         there = {report.source for report in reports if report.metrics}
         if self._kubernetes.name in there:
-            found = self._kubernetes.enrich(store, found, now)
+            found = self._kubernetes.enrich(store, found, now, lookback)
         if self._slurm.name in there:
             found = self._slurm.enrich(store, found, now, lookback)
         return found
@@ -176,6 +177,26 @@ def fleet_context(
     )
     progress("probing", 1, 1)
     return FleetContext(now, tuple(reports), inventory, fetch_plan, store, readers, notes)
+
+
+def teams_of_ended(
+    context: FleetContext, settings: FleetSettings, workloads: Mapping[str, Workload]
+) -> dict[str, str]:
+    """Return the teams of workloads that are not there now, by the labels that their pods had.
+
+    Raises:
+        StoreError: the store does not answer.
+    """
+    kubernetes, found = KubernetesState(settings), dict[str, str]()
+    ended = [each for key, each in workloads.items() if key not in context.inventory.teams]
+    span = LookbackSpan(context.now, nanoseconds(settings.lookback_seconds))
+    for report in context.reports:
+        if report.source == kubernetes.name and "kube_pod_labels" in report.metrics:
+            cluster = report.cluster
+            own = (each for each in ended if each.key.startswith(cluster.named("kubernetes:")))
+            store = context.store.within(cluster.matchers)
+            found |= kubernetes.teams_of_pods(store, own, span)
+    return found
 
 
 def store_of(

@@ -33,6 +33,7 @@ from rightsizer.fleet.context import (
     ProgressCallback,
     fleet_context,
     store_of,
+    teams_of_ended,
     waiting_for_store,
 )
 from rightsizer.fleet.encoder import FleetAnswer
@@ -42,7 +43,7 @@ from rightsizer.fleet.policies import FleetPolicies, with_stated
 from rightsizer.fleet.pools.placement import place_waiting
 from rightsizer.fleet.process_pool import ProcessPool, paused_collection, tell, worker_count
 from rightsizer.fleet.rules import FLEET_RULES
-from rightsizer.fleet.settings import FleetConfig, day_cache_path, ledger_path
+from rightsizer.fleet.settings import FleetConfig, FleetSettings, day_cache_path, ledger_path
 from rightsizer.fleet.source import SourceReport, StoreUse
 from rightsizer.fleet.sources.kubernetes import namespace_key
 from rightsizer.fleet.usage import WorkloadOwner, usage_of
@@ -65,9 +66,16 @@ def with_workloads(inventory: FleetInventory, cached: Mapping[str, Workload]) ->
     return replace(inventory, workloads=workloads)
 
 
-def owners_of(context: FleetContext, request: BatchRequest) -> dict[str, WorkloadOwner]:
-    """Return the owner of each workload that held a GPU, ended ones included."""
-    teams, prefixes = context.inventory.teams, {each.cluster for each in context.reports}
+def owners_of(
+    context: FleetContext, request: BatchRequest, settings: FleetSettings
+) -> dict[str, WorkloadOwner]:
+    """Return the owner of each workload that held a GPU, ended ones included.
+
+    Raises:
+        StoreError: the store does not answer.
+    """
+    teams = teams_of_ended(context, settings, request.workloads) | dict(context.inventory.teams)
+    prefixes = {each.cluster for each in context.reports}
     found = {}
     for key, workload in request.workloads.items():
         team = teams.get(key, "")
@@ -340,7 +348,7 @@ class FleetJudge:
             tuned=policies.with_thresholds,
             settings=self._case_settings,
             open_now=open_now,
-            owners=owners_of(context, request),
+            owners=owners_of(context, request, self._settings.fleet),
             lookback=lookback,
             spans=spans_of(self._fleet_rules),
             keeps_all=self._keeps_all,

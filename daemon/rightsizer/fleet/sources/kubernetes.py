@@ -11,7 +11,7 @@ from rightsizer.fleet.model import FleetInventory, WaitingWork
 from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import MetricStore, SourceReport
-from rightsizer.fleet.sources.series import first_label, names_of, shares_of
+from rightsizer.fleet.sources.series import first_label, names_of, names_of_node, shares_of
 from rightsizer.model.errors import StoreLimitError
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
@@ -296,15 +296,19 @@ class KubernetesState:
         )
 
     def enrich(
-        self, store: MetricStore, inventory: FleetInventory, now: Nanoseconds
+        self, store: MetricStore, inventory: FleetInventory, now: Nanoseconds, lookback: Nanoseconds
     ) -> FleetInventory:
         """Return the fleet with pools, teams, and waiting work."""
-        pools, devices = self._pools(store, now), dict(inventory.devices)
+        devices = dict(inventory.devices)
+        nodes = {name for each in devices.values() for name in names_of_node(each.node)}
+        present, former = self._pools(store, nodes, LookbackSpan(now, lookback))
         for uuid, device in inventory.devices.items():
-            pool = pools.get(device.node, pools.get(device.node.partition(".")[0]))
-            if pool is not None:
-                scheduler = WorkloadKind.KUBERNETES
-                devices[uuid] = replace(device, pool=pool or device.pool, scheduler=scheduler)
+            names = names_of_node(device.node)
+            pools = filter(None, (found.get(name) for found in (present, former) for name in names))
+            # A node that its scheduler has let go is missed by no one.
+            is_listed = not present.keys().isdisjoint(names)
+            scheduler = WorkloadKind.KUBERNETES if is_listed else device.scheduler
+            devices[uuid] = replace(device, pool=next(pools, device.pool), scheduler=scheduler)
         teams = {**self._teams(store, inventory.workloads.values(), now), **inventory.teams}
         # Node selector labels of pods that name a pool, as spelled by kube-state-metrics.
         selectors = tuple(
@@ -315,14 +319,25 @@ class KubernetesState:
         waiting = (*inventory.waiting, *waiting_pods(store, self._owners, selectors, now))
         return replace(inventory, devices=devices, teams=teams, waiting=waiting)
 
-    def _pools(self, store: MetricStore, now: Nanoseconds) -> Mapping[str, str]:
-        """Return pools by the name of each node, with and without its domain."""
+    def _pools(
+        self, store: MetricStore, nodes: AbstractSet[str], span: LookbackSpan
+    ) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """Return pools by the name of each present node, and of those of `nodes` that are gone.
+
+        Names are with and without their domain.
+        """
         labels = self._settings.pool_labels
         by = ", ".join((*NODE_LABELS, *labels))
-        found = store.instant(f"group by ({by}) (kube_node_labels)", now)
+        now = store.instant(f"group by ({by}) (kube_node_labels)", span.end)
+        present = self._pools_in(each.labels for each in now)
+        gone = NODE_LABELS, nodes - present.keys()
+        former = object_labels(store, "kube_node_labels", gone, labels, span)
+        return present, self._pools_in(former)
+
+    def _pools_in(self, found: Iterable[Mapping[str, str]]) -> Mapping[str, str]:
         # Of two series of a node, the one with a label comes last, so it wins.
         named = sorted(
-            (first_label(each.labels, NODE_LABELS), first_label(each.labels, labels))
+            (first_label(each, NODE_LABELS), first_label(each, self._settings.pool_labels))
             for each in found
         )
         pools = {node: pool for node, pool in named if node}
@@ -336,12 +351,7 @@ class KubernetesState:
         Teams of namespaces are included, for workloads that have ended.
         """
         mine = [each for each in workloads if owner_of(each.kind).has_pods]
-        labels, span = self._settings.team_labels, LookbackSpan(now, COARSE_STEP)
-        pods = POD_LABELS, {each.pod for each in mine if each.pod}
-        of_pods = {
-            Pod.of(found): first_label(found, labels)
-            for found in object_labels(store, "kube_pod_labels", pods, labels, span)
-        }
+        labels = self._settings.team_labels
         by = ", ".join((*NAMESPACE_LABELS, *labels))
         named = store.instant(f"group by ({by}) (kube_namespace_labels)", now)
         of_spaces = {
@@ -350,11 +360,20 @@ class KubernetesState:
             if (team := first_label(each.labels, labels))
         }
         teams = {namespace_key(namespace): team for namespace, team in of_spaces.items()}
-        return teams | {
-            each.key: of_pods.get(Pod(each.namespace, each.pod))
-            or of_spaces.get(each.namespace)
-            or each.namespace
-            for each in mine
+        teams |= {each.key: of_spaces.get(each.namespace) or each.namespace for each in mine}
+        return teams | self.teams_of_pods(store, mine, LookbackSpan(now, COARSE_STEP))
+
+    def teams_of_pods(
+        self, store: MetricStore, workloads: Iterable[Workload], span: LookbackSpan
+    ) -> Mapping[str, str]:
+        """Return the team of each workload whose pod had a label of one within a span, by key."""
+        labels = self._settings.team_labels
+        keys = {Pod(each.namespace, each.pod): each.key for each in workloads if each.pod}
+        names = POD_LABELS, {pod.name for pod in keys}
+        return {
+            keys[pod]: team
+            for found in object_labels(store, "kube_pod_labels", names, labels, span)
+            if (pod := Pod.of(found)) in keys and (team := first_label(found, labels))
         }
 
 

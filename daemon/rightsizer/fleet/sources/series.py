@@ -46,6 +46,11 @@ def node_of(labels: Mapping[str, str]) -> str:
     return first_label(labels, NODE_LABELS) or instance_of(labels)
 
 
+def names_of_node(node: str) -> tuple[str, str]:
+    """Return the names of a node, also without the domain that schedulers leave out."""
+    return node, node.partition(".")[0]
+
+
 def instance_of(labels: Mapping[str, str]) -> str:
     """Return the host of a scrape's target."""
     found = _TARGET.fullmatch(instance := labels.get("instance", ""))

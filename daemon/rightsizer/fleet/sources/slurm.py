@@ -9,7 +9,14 @@ from typing import Final, NamedTuple
 from rightsizer.fleet.cache.grid import COARSE_STEP
 from rightsizer.fleet.model import FleetInventory, WaitingWork
 from rightsizer.fleet.source import MetricStore, SourceReport
-from rightsizer.fleet.sources.series import SCRAPER_LABELS, first_label, names_of, number_of, one_of
+from rightsizer.fleet.sources.series import (
+    SCRAPER_LABELS,
+    first_label,
+    names_of,
+    names_of_node,
+    number_of,
+    one_of,
+)
 from rightsizer.model.frozen import replace
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import WorkloadKind
@@ -141,11 +148,6 @@ _NO_NAMES: Final = "Jobs are known by their numbers alone: no exporter tells nam
 _NO_SIZES: Final = "A waiting job counts as one GPU: no exporter tells how many it asks for."
 
 
-def _names(node: str) -> tuple[str, str]:
-    """Return the names of a node, also without the domain that Slurm leaves out."""
-    return node, node.partition(".")[0]
-
-
 class SlurmState:
     """Job names, accounts, partitions and pending jobs of a fleet, from Slurm."""
 
@@ -190,9 +192,9 @@ class SlurmState:
         partitions = {node: name for name in sorted(nodes, reverse=True) for node in nodes[name]}
         devices = dict(inventory.devices)
         for uuid, device in inventory.devices.items():
-            if pool := next(filter(None, map(partitions.get, _names(device.node))), None):
+            if pool := next(filter(None, map(partitions.get, names_of_node(device.node))), None):
                 devices[uuid] = replace(device, pool=pool, scheduler=WorkloadKind.SLURM)
-        pools = {name: each.pool for each in devices.values() for name in _names(each.node)}
+        pools = {name: each.pool for each in devices.values() for name in names_of_node(each.node)}
         waiting = (*inventory.waiting, *waiting_jobs(store, dict(nodes), pools, now))
         return replace(
             inventory, devices=devices, workloads=workloads, teams=teams, waiting=waiting
