@@ -25,7 +25,7 @@ from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.advice import AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
-from rightsizer.notify.grafana.client import AnnotationBody, body_of
+from rightsizer.notify.grafana.annotation import AnnotationBody, body_of
 from rightsizer.notify.grafana.service import AnnotationOutbox
 from rightsizer.simulator.scenario import SimulatedScenario, SimulatedTask
 from rightsizer.simulator.scenario_reader import load_scenario

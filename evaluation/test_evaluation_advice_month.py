@@ -7,7 +7,7 @@ import pytest
 from evaluation.long_run import AnnotationStore, Month, simulate_month
 from rightsizer.advice.storage import Storage
 from rightsizer.model.advice import AdviceEventKind, AdviceState
-from rightsizer.notify.grafana.client import AnnotationBody
+from rightsizer.notify.grafana.annotation import AnnotationBody
 from rightsizer.notify.grafana.service import AnnotationOutbox
 
 pytestmark = pytest.mark.timeout(240)

@@ -13,7 +13,7 @@ from advice_events import NOW, SECOND, event
 from grafana_server import TOKEN, Grafana, grafana_server
 from rightsizer.advice.storage import Storage
 from rightsizer.model.advice import AdviceEvent, AdviceEventKind, AdviceState
-from rightsizer.notify.grafana.client import body_of
+from rightsizer.notify.grafana.annotation import body_of
 from rightsizer.notify.grafana.service import AnnotationOutbox
 
 ANNOTATOR: Final = Path(__file__).parents[1] / "support" / "annotator.py"

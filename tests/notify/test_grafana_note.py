@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from advice_events import NOW, SECOND, event
 from rightsizer.model.advice import AdviceEventKind, AdviceState
-from rightsizer.notify.grafana.client import body_of, roll_up
+from rightsizer.notify.grafana.annotation import body_of, roll_up
 
 
 def test_opening_is_a_region_without_an_end() -> None:

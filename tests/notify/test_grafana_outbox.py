@@ -13,7 +13,7 @@ from advice_events import event
 from rightsizer.advice.storage import MIGRATIONS, Storage
 from rightsizer.io.database import Database
 from rightsizer.model.advice import AdviceEventKind
-from rightsizer.notify.grafana.client import AnnotationBody, body_of
+from rightsizer.notify.grafana.annotation import AnnotationBody, body_of
 from rightsizer.notify.grafana.service import AnnotationOutbox
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from advice_events import NOW, SECOND, event
 from rightsizer.model.advice import AdviceEventKind, AdviceState
 from rightsizer.model.finding import Action, FindingKind, Reason, Risk, Severity
-from rightsizer.notify.grafana.client import body_of, milliseconds, region_of
+from rightsizer.notify.grafana.annotation import body_of, milliseconds, region_of
 
 OPENED, CLOSED, DECIDED = AdviceEventKind.OPENED, AdviceEventKind.CLOSED, AdviceEventKind.DECIDED
 DAY = 86400 * SECOND

@@ -216,11 +216,9 @@ class BrokerApi:
         owner, messages = _owner_of(overview, item_id), self._manager.messages_for(item_id)
         if owner is None or not (owner == client.uid or self._settings().is_operator(client)):
             return _unknown("lease", item_id)
-        if (
-            document := encode_lease_answer(
-                overview, item_id, now, wall_offset(self._clock), messages
-            )
-        ) is not None:
+        offset = wall_offset(self._clock)
+        document = encode_lease_answer(overview, item_id, now, offset, messages)
+        if document is not None:
             return WebResponse.of_json(document)
         if (ending := overview.state.ending(item_id)) is not None:
             return WebResponse.of_text(ending.message, HTTPStatus.GONE)

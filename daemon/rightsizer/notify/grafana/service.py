@@ -12,13 +12,8 @@ from rightsizer.io.http_result import Failure, FailureKind
 from rightsizer.model.advice import AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.model.units import DAY, nanoseconds
 from rightsizer.notify.delivery import Delivery, DeliveryContext, Outbox, OutboxEntry, OutboxTable
-from rightsizer.notify.grafana.client import (
-    AnnotationBody,
-    GrafanaClient,
-    body_of,
-    http_client,
-    roll_up,
-)
+from rightsizer.notify.grafana.annotation import AnnotationBody, body_of, roll_up
+from rightsizer.notify.grafana.client import GrafanaClient, http_client
 from rightsizer.notify.grafana.settings import GrafanaSettings
 
 
