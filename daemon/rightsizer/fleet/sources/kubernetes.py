@@ -361,7 +361,7 @@ class KubernetesState:
         }
         teams = {namespace_key(namespace): team for namespace, team in of_spaces.items()}
         teams |= {each.key: of_spaces.get(each.namespace) or each.namespace for each in mine}
-        return teams | self.teams_of_pods(store, mine, LookbackSpan(now, COARSE_STEP))
+        return {**teams, **self.teams_of_pods(store, mine, LookbackSpan(now, COARSE_STEP))}
 
     def teams_of_pods(
         self, store: MetricStore, workloads: Iterable[Workload], span: LookbackSpan
