@@ -75,7 +75,7 @@ def find_model(name: str) -> KnownModel | None:
     plain, words, read = _without_host_tags(name), list[str](), list[str]()
     for respelled in ((r"$", ""), *_LOOSER_SPELLINGS):
         plain = re.sub(*respelled, plain)
-        for spelling in (plain, plain.rpartition("/")[2]):
+        for spelling in (plain.rpartition("/")[2], plain):
             words = [word for word in re.split(r"[-_ :/@]+|\.(?=w\d)", spelling) if word]
             read = [word for word in words if not _WORDS["readers"].fullmatch(word)]
             if found := _row_model(words, name) or _row_model(read, name):
