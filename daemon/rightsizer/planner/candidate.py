@@ -124,6 +124,8 @@ class PredictedRate:
     """Requests in flight; in training, sequences or images per step."""
     ttft_ms: EstimateInterval | None = None
     tpot_ms: EstimateInterval | None = None
+    batches_waited: float = 1.0
+    """Batches before its own that an answer of a single pass waits for."""
     targets_probability: float | None = None
     """Probability that all requested latencies are met; `None` without any."""
     load_probability: float | None = None

@@ -1,7 +1,7 @@
 """Rates of a requirement on given GPUs, and whether they meet latencies and throughput."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -12,7 +12,7 @@ from rightsizer.planner.candidate import CandidateFilter, PredictedRate, Rejecti
 from rightsizer.planner.display import number
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.models import Transformer
-from rightsizer.sizing.queueing import equally_likely, met_probability
+from rightsizer.sizing.queueing import equally_likely, met_probability, services_waited
 from rightsizer.sizing.requirement import (
     Parallelism,
     RequestLoad,
@@ -24,6 +24,7 @@ from rightsizer.sizing.requirement import (
 from rightsizer.sizing.sample_rate import SampleRate, sample_rate
 from rightsizer.sizing.serving import Server, Serving, best_concurrency, keeps_up, most_running
 from rightsizer.sizing.serving_memory import ServingMemory
+from rightsizer.sizing.serving_settings import ServingModelSettings
 from rightsizer.sizing.settings import SizingSettings
 from rightsizer.sizing.training import training_rate
 
@@ -33,6 +34,8 @@ _LEAST_SURE: Final = 0.01
 """Probability below which candidates no longer differ: all of them miss the targets."""
 _RATES: Final = 20
 """Equally likely rates, over which costs are averaged: steps of 5% of probability."""
+_ONE_PASS_PERCENTILE: Final = 99.0
+"""Of answers of a single pass, if none is given: as MLPerf's server scenario asks."""
 _Target = tuple[CandidateFilter, EstimateInterval, float, str]
 """Filter of a latency, prediction, maximum, and sentence."""
 
@@ -60,9 +63,9 @@ def predict_rate(  # noqa: PLR0913 - the search's question, and facts of a site.
         server = Server(memory, board, available_bytes, settings.serving)
         return _serving(requirement, server, concurrency)
     most = memory.largest_concurrency(available_bytes)
-    kept = 1.0 - settings.serving.latency_headroom_ratio
     sampled = partial(sample_rate, requirement, board, layout, settings=settings.samples)
-    return _sampling(requirement.load, layout.data, sampled, concurrency, most, kept=kept)
+    load, serving = requirement.load, settings.serving
+    return _sampling(load, layout.data, sampled, concurrency, most, settings=serving)
 
 
 def is_load_kept(
@@ -91,10 +94,11 @@ def _sampling(  # noqa: PLR0913 - as above.
     concurrency: float | None,
     most: int,
     *,
-    kept: float,
+    settings: ServingModelSettings,
 ) -> PredictedRate:
     """Rate of batch models: the usual batch within memory and latencies."""
     rate, most = sampled(concurrency), max(replicas, most)
+    kept = 1.0 - settings.latency_headroom_ratio
     first, answer = ((each or math.inf) * kept for each in (load.ttft_ms, load.latency_ms))
     while concurrency is None and rate.concurrency > replicas:
         batch_ms = rate.batch_seconds.value * 1e3
@@ -102,14 +106,38 @@ def _sampling(  # noqa: PLR0913 - as above.
         if rate.concurrency <= most and not is_late:
             break
         rate = sampled(max(float(replicas), min(float(most), rate.concurrency / 2.0)))
-    throughput, demand = rate.samples_per_second, load.units_per_second
-    # Batches fill as requests arrive: with latency targets, they are limited by the load.
-    while load.is_open and load.has_targets and rate.concurrency >= 2.0 * replicas:
-        fewer_rate = sampled(rate.concurrency / 2.0)
-        if demand is None or fewer_rate.samples_per_second.value < demand:
-            break
-        rate = fewer_rate
-    return PredictedRate(throughput, rate.concurrency, rate.batch_seconds.scaled(1e3))
+    throughput, waited = rate.samples_per_second, 1.0
+    if load.is_open and load.has_targets:
+        sizes = [rate]
+        while sizes[-1].concurrency >= 2.0 * replicas:
+            sizes.append(sampled(sizes[-1].concurrency / 2.0))
+        rate, waited = _soonest(load, sizes, replicas, settings)
+    first_ms = rate.batch_seconds.scaled(1e3)
+    return PredictedRate(throughput, rate.concurrency, first_ms, batches_waited=waited)
+
+
+def _soonest(
+    load: RequestLoad, sizes: Sequence[SampleRate], replicas: int, settings: ServingModelSettings
+) -> tuple[SampleRate, float]:
+    """Return the size of batches at which requests of a rate are answered soonest, and the wait.
+
+    Batches fill as requests arrive. If none keeps up, return the first, with the usual wait.
+    """
+    waiting = [(each, _batches_waited(load, each, replicas, settings)) for each in sizes]
+    found = min(waiting, key=lambda each: (1.0 + each[1]) * each[0].batch_seconds.value)
+    return found if found[1] < math.inf else (sizes[0], 1.0)
+
+
+def _batches_waited(
+    load: RequestLoad, rate: SampleRate, replicas: int, settings: ServingModelSettings
+) -> float:
+    """Batches that a request waits for: a busy GPU's present one, if more than one fits in each."""
+    burstiness = settings.burstiness if load.burstiness is None else load.burstiness
+    batch, percentile = rate.concurrency / replicas, load.latency_percentile or _ONE_PASS_PERCENTILE
+    busy = (load.units_per_second or 0.0) / rate.samples_per_second.value
+    # Of the batches' arrivals: that of many requests is steadier than that of one.
+    waited = services_waited(replicas, busy, burstiness / batch, percentile / 100.0)
+    return max(waited, 1.0 if batch > 1.0 else 0.0)
 
 
 def _serving(requirement: Requirement, server: Server, concurrency: float | None) -> PredictedRate:
@@ -232,7 +260,7 @@ def expected_cost_ratio(
 
 
 def _targets(load: RequestLoad, rate: PredictedRate) -> Iterator[_Target]:
-    first, between = rate.ttft_ms, rate.tpot_ms
+    first, between, waited = rate.ttft_ms, rate.tpot_ms, rate.batches_waited
     if load.ttft_ms is not None and first is not None:
         why = f"first token after {first.value:.0f} ms{_percentile_text(load.ttft_percentile)}"
         yield CandidateFilter.COMPUTE, first, load.ttft_ms, why
@@ -242,9 +270,9 @@ def _targets(load: RequestLoad, rate: PredictedRate) -> Iterator[_Target]:
     if load.latency_ms is None or first is None:
         return
     ends = [(getattr(first, end), getattr(between, end, None)) for end in ("value", "low", "high")]
-    answer = EstimateInterval(*(load.answer_ms(*each) for each in ends))
-    waited = ", the batch before it included" if between is None else ""
-    why = f"answer after {answer.value:.4g} ms{_percentile_text(load.latency_percentile)}{waited}"
+    answer = EstimateInterval(*(load.answer_ms(*each, waited) for each in ends))
+    included = ", waiting included" if between is None else ""
+    why = f"answer after {answer.value:.4g} ms{_percentile_text(load.latency_percentile)}{included}"
     by = CandidateFilter.COMPUTE if between is None else CandidateFilter.BANDWIDTH
     yield by, answer, load.latency_ms, why
 

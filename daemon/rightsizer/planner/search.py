@@ -164,21 +164,32 @@ class Search:
             self._single[key] = self._rate(board, layout, None)
         one, replicas = self._single[key], 1
         demand, throughput = load.units_per_second, one.units_per_second
-        is_late = any(late(load, one, self._headroom))
+        # Waiting is shortened by replicas, work is not.
+        is_late = any(late(load, replace(one, batches_waited=0.0), self._headroom))
         if demand is not None and throughput is not None and throughput.value and not is_late:
             replicas = max(1, math.ceil(demand / throughput.value - _ROUNDING))
         is_beyond = replicas * layout.gpus > self._settings.gpu_maximum
         if load.is_open and not is_beyond:
-            # Answer all in time: with several replicas, each share of the load is smoother.
-            fewest = self._fewest_in_time(board, layout, replicas)
-            found = self._serving_candidate(board, replicated(layout, fewest))
-            is_found = found.fits or fewest == replicas
-            return found if is_found else self._fewest(board, layout, fewest, replicas)
+            return self._in_time(board, layout, replicas, is_late=is_late)
         if load.is_open or is_beyond or replicas == 1:
             return self._serving_candidate(board, layout, None if load.is_open else one)
         spread = replicated(layout, replicas)
         requests = None if one.concurrency is None else one.concurrency * replicas
         return self._serving_candidate(board, spread, self._rate(board, spread, requests))
+
+    def _in_time(
+        self, board: Board, layout: Parallelism, replicas: int, *, is_late: bool
+    ) -> PlanCandidate:
+        """Answer an open load in time: with several replicas, each share of it is smoother."""
+        fewest = self._fewest_in_time(board, layout, replicas)
+        found = self._serving_candidate(board, replicated(layout, fewest))
+        if not found.fits and fewest < replicas:
+            found = self._fewest(board, layout, fewest, replicas)
+        most = min(replicas * _SPREAD, self._settings.gpu_maximum // layout.gpus)
+        if found.fits or is_late or most <= replicas:
+            return found
+        spread = self._fewest(board, layout, replicas, most)
+        return spread if spread.fits else found
 
     def _fewest(self, board: Board, layout: Parallelism, short: int, enough: int) -> PlanCandidate:
         """Return the fewest sufficient replicas, between too few and enough, if enough suffice."""

@@ -56,7 +56,7 @@ _LEGEND: Final = (
 )
 _SERVED: Final = "TTFT, TPOT: ms to the first token, and between tokens."
 _IN_TIME: Final = "in time: the chance that all latencies are kept."
-_BATCHED: Final = "batch: time of one; an answer may wait for the batch before it."
+_BATCHED: Final = "batch: time of one; an answer may wait for batches before it."
 _PRICES: Final = "$: median list prices, not quotes, and where they and the rate lie."
 _HEADER: Final = ("figure", "measured", "predicted", "90% range", "verdict")
 

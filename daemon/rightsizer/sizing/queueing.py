@@ -120,6 +120,26 @@ def waiting_for_places(
     return 1.0 - normal_part(late), residence_seconds * each / (2.0 * free)
 
 
+def services_waited(servers: int, busy_ratio: float, burstiness: float, ratio: float) -> float:
+    """Quantile of the wait for the first free of several servers, in times of one service.
+
+    Every service takes the same time. Erlang's C formula, with an exponential tail by Allen and
+    Cunneen; bursts fill as many servers as the burstiness says, so that there are fewer groups of
+    them. Infinite at full load.
+    """
+    if busy_ratio >= 1.0:
+        return math.inf
+    groups = max(1, round(servers / burstiness))
+    offered, refused = busy_ratio * groups, 1.0
+    for each in range(1, groups + 1):
+        refused = offered * refused / (each + offered * refused)
+    waiting = refused / (1.0 - busy_ratio * (1.0 - refused))
+    if waiting <= 1.0 - ratio:
+        return 0.0
+    mean = burstiness / (2.0 * servers * (1.0 - busy_ratio))
+    return mean * math.log(waiting / (1.0 - ratio))
+
+
 def normal_part(deviations: float) -> float:
     """Cumulative normal distribution at a number of standard deviations."""
     return math.erfc(-deviations / math.sqrt(2.0)) / 2.0
