@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nvml_driver import FakeDriver, FakeGpu, FakeInstance, constant, reading, tick
-from nvml_rounds import inventory_of, one_reading
+from nvml_rounds import inventory_of, one_reading, rounds
 from rightsizer.io.clock import FastClock
 from rightsizer.model.reading import Missing, Reading
 from rightsizer.model.signal import Signal
@@ -58,6 +58,8 @@ def with_fields(fill: Fill) -> FakeDriver:
         ("nvmlDeviceGetEnforcedPowerLimit", 0, Signal.POWER_LIMIT_WATTS),
         ("nvmlDeviceGetTemperature", 65535, Signal.TEMPERATURE_CELSIUS),
         ("nvmlDeviceGetClockInfo", 2**32 - 2, Signal.SM_CLOCK_HERTZ),
+        ("nvmlDeviceGetClockInfo", 0, Signal.SM_CLOCK_HERTZ),
+        ("nvmlDeviceGetMaxClockInfo", 0, Signal.SM_CLOCK_MAXIMUM_HERTZ),
         ("nvmlDeviceGetPerformanceState", 255, Signal.PERFORMANCE_STATE),
         ("nvmlDeviceGetCurrPcieLinkGeneration", 0, Signal.PCIE_LINK_GENERATION),
         ("nvmlDeviceGetCurrPcieLinkWidth", 0, Signal.PCIE_LINK_WIDTH),
@@ -100,6 +102,21 @@ def test_memory_that_contradicts_itself_is_missing(used: int, total: int) -> Non
     found = one_reading(driver)
     for signal in (Signal.MEMORY_USED_BYTES, Signal.MEMORY_TOTAL_BYTES, Signal.MEMORY_FREE_BYTES):
         assert found.why_missing(signal) is Missing.INVALID
+
+
+@pytest.mark.parametrize("free", [81 << 30, 2**32 - 1, 2**64 - 1])
+def test_part_above_the_total_is_missing_alone(free: int) -> None:
+    """What is in use is read all the same."""
+    driver = FakeDriver(FakeGpu("GPU-0", gpm=None))
+
+    def answer(_driver: FakeDriver, _handle: Any, info: Any) -> int:
+        info._obj.total, info._obj.used, info._obj.free = 80 << 30, 8 << 30, free
+        return OK
+
+    driver.more["nvmlDeviceGetMemoryInfo"] = driver.more["nvmlDeviceGetMemoryInfo_v2"] = answer
+    found = one_reading(driver)
+    assert found.get(Signal.MEMORY_USED_BYTES) == 8 << 30
+    assert found.why_missing(Signal.MEMORY_FREE_BYTES) is Missing.INVALID
 
 
 @pytest.mark.parametrize(("used", "total"), [(2 << 30, 1 << 30), (0, 0)])
@@ -178,6 +195,22 @@ def test_energy_field_that_counts_nothing_leaves_it_to_the_function() -> None:
         field.valueType, field.timestamp = pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG, 1
 
     assert one_reading(with_fields(fill)).get(Signal.ENERGY_JOULES) == pytest.approx(123.456)
+
+
+@pytest.mark.parametrize(("age_seconds", "is_read"), [(1, True), (3600, False)])
+def test_field_that_is_no_longer_updated_is_stale(age_seconds: int, is_read: bool) -> None:  # noqa: FBT001
+    """A field has the wall time at which the driver took it."""
+    now_seconds = 1_790_000_000
+
+    def fill(field: Any) -> None:
+        field.valueType = pynvml.NVML_VALUE_TYPE_UNSIGNED_INT
+        field.value.uiVal, field.timestamp = 61, (now_seconds - age_seconds) * 1_000_000
+
+    with rounds(with_fields(fill), FastClock(now_seconds * 10**9)) as read:
+        found = read()[0].readings["GPU-0"]
+    assert (found.get(Signal.MEMORY_TEMPERATURE_CELSIUS) == 61) is is_read
+    reason = found.why_missing(Signal.MEMORY_TEMPERATURE_CELSIUS)
+    assert reason is (None if is_read else Missing.STALE)
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -3.0, 2.5, 18.0, 1e300])
@@ -261,6 +294,17 @@ def test_gpu_with_a_duplicate_uuid_keeps_its_name_without_the_other() -> None:
             tick(clock)
     assert list(snapshot.readings) == ["pci:0000:18:00.0"]
     assert list(snapshot.down) == ["GPU-0"]
+
+
+def test_instance_among_the_gpus_is_listed_once() -> None:
+    """A driver counts a MIG instance beside the GPU that it is a part of."""
+    driver = FakeDriver(
+        FakeGpu("GPU-0", instances=[FakeInstance("MIG-a")]),
+        FakeGpu("MIG-a", bus_id="00000000:17:00.0"),
+    )
+    found = [target.device for gpu in inventory_of(driver).gpus for target in gpu.targets]
+    assert [device.uuid for device in found] == ["GPU-0", "MIG-a"]
+    assert found[1].mig is not None
 
 
 @pytest.mark.parametrize("text", [b"\xff\xfe", b""])

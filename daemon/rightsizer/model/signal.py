@@ -7,18 +7,34 @@ from rightsizer.model.metric_family import Collector, Export, Level, Origin
 from rightsizer.model.table import table_rows
 from rightsizer.model.units import Unit
 
-_BOUNDS: Final[dict[Unit, tuple[float, float]]] = {
+_BY_UNIT: Final[dict[Unit, tuple[float, float]]] = {
     # Rounding and MIG instances may read slightly above 1; such values are clamped.
     Unit.RATIO: (0.0, 1.1),
     Unit.BYTES: (0.0, 2.0**50),
     Unit.BYTES_PER_SECOND: (0.0, 1e14),
-    Unit.WATTS: (0.0, 1e5),
+    # Ten times the largest board's draw.
+    Unit.WATTS: (0.0, 20e3),
     Unit.JOULES: (0.0, 1.4e11),
-    Unit.HERTZ: (0.0, 1e11),
-    Unit.CELSIUS: (-100.0, 300.0),
+    # A board that responds has clocks that run.
+    Unit.HERTZ: (1.0, 1e11),
+    Unit.CELSIUS: (-60.0, 200.0),
     Unit.COUNT: (0.0, 2.0**31 - 17),
     Unit.SECONDS: (0.0, 2e9),
 }
+_BY_NAME: Final[dict[str, tuple[float, float]]] = {
+    "temperature_margin_celsius": (-200.0, 200.0),
+    "bar1_total_bytes": (1.0, 2.0**50),
+    "power_limit_watts": (1e-3, 20e3),
+    "performance_state": (0.0, 15.0),
+    "pcie_link_generation": (1.0, 16.0),
+    "pcie_link_width": (1.0, 64.0),
+    # At least ten times the rates of PCIe 7.0 and NVLink 6.
+    "pcie_receive_bytes_per_second": (0.0, 4e12),
+    "pcie_transmit_bytes_per_second": (0.0, 4e12),
+    "nvlink_receive_bytes_per_second": (0.0, 50e12),
+    "nvlink_transmit_bytes_per_second": (0.0, 50e12),
+}
+"""Possible values of a device, bounds included; wide enough for future boards."""
 
 _ROWS: Final = {row["name"]: row for row in table_rows(__file__, "signals.csv")}
 
@@ -27,6 +43,8 @@ class Signal(StrEnum):
     """Signal of the table; its value is also its column in a CSV recording."""
 
     unit: Unit
+    bounds: tuple[float, float]
+    """Minimum and maximum of a plausible reading."""
     meaning: str
     """Full sentence with a period."""
     collector: Collector
@@ -42,6 +60,7 @@ class Signal(StrEnum):
         signal, row = str.__new__(cls, name), _ROWS[name]
         signal._value_, signal.meaning = name, row["meaning"]
         signal.unit, signal.export = Unit(row["unit"]), Export[row["export"].upper()]
+        signal.bounds = _BY_NAME.get(name, _BY_UNIT[signal.unit])
         signal.collector, signal.origin = Collector(row["collector"]), Origin(row["origin"])
         signal.level = Level(row["level"])
         return signal
@@ -139,11 +158,6 @@ class Signal(StrEnum):
     TIME_TO_FIRST_TOKEN_SECONDS = auto()
     TIME_PER_OUTPUT_TOKEN_SECONDS = auto()
     REQUEST_LATENCY_SECONDS = auto()
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        """Minimum and maximum of a plausible reading."""
-        return _BOUNDS[self.unit]
 
     @property
     def metric_name(self) -> str:

@@ -40,7 +40,9 @@ def _words(*words: str, first: int = 0) -> _Text:
 
 
 def _plain(answer: Any) -> str | None:
-    return str(answer).strip() or None
+    """A text; boards without the fact report placeholders."""
+    text = str(answer).strip()
+    return None if text.strip("[]").upper() in _PLACEHOLDERS else text
 
 
 def _current(answer: Any) -> str | None:
@@ -54,6 +56,7 @@ def _number(answer: Any) -> str | None:
 
 
 _BLANK: Final = 2**32 - 1
+_PLACEHOLDERS: Final = frozenset({"", "0", "N/A", "UNKNOWN", "NOT SUPPORTED"})
 _switch: Final = _words("disabled", "enabled")
 _compute_mode: Final = _words("default", "exclusive_thread", "prohibited", "exclusive_process")
 _virtualization_mode: Final = _words("none", "passthrough", "vgpu", "host_vgpu", "host_vsga")
@@ -109,6 +112,10 @@ class DeviceFactsReader:
     """Addresses of GPUs that reported the uuid of another, and keep their own name."""
 
     identified: set[int] = field(default_factory=set)
+    failures: list[NvmlFailure] = field(default_factory=list)
+    """Failures that may pass, since it was last cleared."""
+    incomplete: set[str] = field(default_factory=set)
+    """Uuids of GPUs some of whose static facts could not be read."""
 
     def uuid(self, handle: Any, pci_bus_id: str | None, index: int) -> str:
         """Return the GPU's uuid; if it never reported one of its own, its address or index."""
@@ -134,7 +141,11 @@ class DeviceFactsReader:
             return "".join(
                 each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in answer
             )
-        return None if isinstance(answer, NvmlFailure) else answer
+        if not isinstance(answer, NvmlFailure):
+            return answer
+        if not answer.is_unsupported:
+            self.failures.append(answer)
+        return None
 
     def texts(self, calls: Mapping[str, tuple[str, _Text]], handle: Any) -> dict[str, str]:
         """Return facts as text by name; failures are left out."""
@@ -179,10 +190,19 @@ class DeviceFactsReader:
         return float(found) if is_plausible else None
 
 
+def describe_known(facts: DeviceFactsReader, handle: Any, known: Device) -> Device:
+    """Return the static facts of a GPU; read them again if some could not be read before."""
+    if known.uuid not in facts.incomplete:
+        return known
+    device = describe_gpu(facts, handle, known.index, known.uuid, known.pci_bus_id)
+    return known if known.name and known.uuid in facts.incomplete else device
+
+
 def describe_gpu(
     facts: DeviceFactsReader, handle: Any, index: int, uuid: str, pci_bus_id: str | None
 ) -> Device:
     """Read the static facts of a physical GPU."""
+    facts.failures.clear()
     name = facts.ask("nvmlDeviceGetName", handle) or ""
     architecture = facts.ask("nvmlDeviceGetArchitecture", handle)
     power_limit = facts.ask("nvmlDeviceGetPowerManagementDefaultLimit", handle)
@@ -208,6 +228,7 @@ def describe_gpu(
         pcie_width_maximum=_possible(Signal.PCIE_LINK_WIDTH, width),
         facts=facts.texts(_CONSTANTS, handle),
     )
+    (facts.incomplete.add if facts.failures else facts.incomplete.discard)(uuid)
     board = facts.catalogue.find(name)
     return device if board is None else on_board(device, board)
 

@@ -1,4 +1,4 @@
-"""Handle of one device for one thread at a time; unsupported calls are made only once."""
+"""Handle of one device for one thread at a time; refused calls are made again only rarely."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import ExitStack
@@ -10,7 +10,7 @@ import pynvml
 
 from rightsizer.io.clock import Clock
 from rightsizer.model.reading import Missing
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.telemetry.nvml.inventory import DeviceTarget
 from rightsizer.telemetry.nvml.library import FieldKey, NvmlFailure, NvmlLibrary
 from rightsizer.telemetry.nvml.settings import LiveSettings
@@ -19,7 +19,12 @@ H = TypeVar("H")
 _NOT_FETCHED: Final = NvmlFailure(
     Missing.NOT_READ, "nvmlDeviceGetFieldValues", "the field was not asked for"
 )
+_MICROSECOND: Final = 1000
 _REFUSAL: Final = pynvml.NVML_ERROR_INVALID_ARGUMENT
+_RETRY_AFTER: Final[Nanoseconds] = 600 * NANOSECONDS_PER_SECOND
+"""Time after which refused calls are made again: drivers refuse some that they answer later."""
+_STALE_AFTER: Final[Nanoseconds] = 300 * NANOSECONDS_PER_SECOND
+"""Age of a field that the driver no longer updates; it takes all of them at each call."""
 
 
 class DeviceHandle:
@@ -40,6 +45,11 @@ class DeviceHandle:
         self.settings = settings
         self.sysfs = sysfs
         self._unsupported: dict[Hashable, NvmlFailure] = {}
+        self._answered: set[Hashable] = set()
+        """Calls and fields that had an answer: one refusal is not final for them."""
+        self._retry_at: Nanoseconds | None = None
+        self.retries = 0
+        """How often refusals were forgotten; for collectors that keep their own."""
         self._constant: dict[Hashable, Any] = {}
         self._held: dict[Hashable, Any] = {}
         self.resources = ExitStack()
@@ -48,32 +58,32 @@ class DeviceHandle:
         self.fields_time: Nanoseconds = 0
         """When this round's fields were fetched, on the steady clock."""
 
-    def ask(self, name: str, *arguments: Hashable) -> Any:
+    def ask(self, name: str, *arguments: Hashable, key: Hashable = None) -> Any:
         """Call the driver for this device; return its answer or a `NvmlFailure`.
 
-        Unsupported calls are cached and cost nothing from then on.
+        Unsupported calls are cached by their arguments, or by `key` where those change each time.
         """
-        key = (name, *arguments)
+        key = (name, *arguments) if key is None else key
         known = self._unsupported.get(key)
         if known is not None:
             return known
         answer = self.library.ask(name, self.target.handle, *arguments)
-        if isinstance(answer, NvmlFailure):
-            self._remember(key, answer)
+        self._remember(key, answer)
         return answer
 
     def fetch_fields(self, keys: Sequence[FieldKey]) -> None:
         """Fetch numbered fields in one call, for `field` to return in this round."""
         self.fields_time = self.clock.time()
+        self._retry_refused()
         answers = self.ask_fields([key for key in keys if key not in self._unsupported])
         for key, answer in answers.items():
-            if isinstance(answer, NvmlFailure):
-                self._remember(key, answer)
+            self._remember(key, answer)
         self._fields = answers
 
     def ask_fields(self, keys: Sequence[FieldKey]) -> Mapping[FieldKey, Any]:
         """Fetch numbered fields in a call of its own; each is a value or a failure, uncached."""
-        answers = self.library.ask_fields(self.target.handle, keys) if keys else {}
+        oldest = (self.clock.wall_time() - _STALE_AFTER) // _MICROSECOND
+        answers = self.library.ask_fields(self.target.handle, keys, oldest) if keys else {}
         return self._one_by_one(keys, answers) if isinstance(answers, NvmlFailure) else answers
 
     def field(self, key: FieldKey) -> Any:
@@ -93,11 +103,17 @@ class DeviceHandle:
         return answers
 
     def ask_first(self, *calls: tuple[Any, ...]) -> Any:
-        """Return the answer to the first supported call; fallbacks for older drivers come last."""
+        """Return the answer to the first supported call; fallbacks for older drivers come last.
+
+        Some drivers refuse a version of a structure as an invalid argument. What has answered once
+        has no fallback: the older call may mean something else.
+        """
         answer: Any = None
         for call in calls:
             answer = self.ask(*call)
-            if not isinstance(answer, NvmlFailure) or not answer.is_unsupported:
+            if not isinstance(answer, NvmlFailure) or call in self._answered:
+                return answer
+            if not answer.is_unsupported and answer.code != _REFUSAL:
                 return answer
         return answer
 
@@ -124,6 +140,14 @@ class DeviceHandle:
         self.resources.close()
         self._held.clear()
 
-    def _remember(self, key: Hashable, failure: NvmlFailure) -> None:
-        if failure.is_unsupported:
-            self._unsupported[key] = failure
+    def _remember(self, key: Hashable, answer: Any) -> None:
+        if not isinstance(answer, NvmlFailure):
+            self._answered.add(key)
+        elif answer.is_unsupported and key not in self._answered:
+            self._unsupported[key] = answer
+
+    def _retry_refused(self) -> None:
+        if self._retry_at is None or self.fields_time >= self._retry_at:
+            self.retries += self._retry_at is not None
+            self._retry_at = self.fields_time + _RETRY_AFTER
+            self._unsupported.clear()

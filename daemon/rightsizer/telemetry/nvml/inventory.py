@@ -18,6 +18,7 @@ from rightsizer.telemetry.nvml.device_facts import (
     MigParent,
     describe_gpu,
     describe_instance,
+    describe_known,
     with_modes,
 )
 from rightsizer.telemetry.nvml.library import NvmlFailure, NvmlLibrary, bus_id
@@ -34,6 +35,7 @@ _ASLEEP: Final = NvmlFailure(
 _NOT_OFFERED: Final = NvmlFailure(
     Missing.LOST, "the PCI bus", "the GPU is there, and the driver does not offer it"
 )
+_IDENTITY: Final = ("nvmlDeviceGetUUID", "nvmlDeviceGetGpuInstanceId")
 _NO_INSTANCE: Final = frozenset({pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_INVALID_ARGUMENT})
 
 
@@ -218,7 +220,7 @@ class NvmlInventoryReader:
         uuid = facts.uuid(handle, pci_bus_id, index)
         known = self._known(uuid, index, pci_bus_id)
         if known is not None and known.whole.device.index == index:
-            device = known.whole.device
+            device = describe_known(facts, handle, known.whole.device)
         else:
             device = describe_gpu(facts, handle, index, uuid, pci_bus_id)
         # Known instances are kept while the driver does not answer. A GPU in MIG mode without
@@ -228,8 +230,7 @@ class NvmlInventoryReader:
         if isinstance(mode, NvmlFailure):
             listed = () if mode.is_unsupported else mode
         elif mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE:
-            are_known = known is not None and bool(known.instances)
-            listed, is_cut = self._instances(device, handle, are_known=are_known), True
+            listed, is_cut = self._instances(device, handle, known), True
         if isinstance(listed, NvmlFailure):
             instances = () if known is None else known.instances
         else:
@@ -253,8 +254,11 @@ class NvmlInventoryReader:
     def _distinct(self, gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
         """Rename GPUs with a duplicate uuid, except the first, while the agent runs."""
         named: dict[str, Gpu] = {}
+        instances = {each.device.uuid for gpu in gpus for each in gpu.instances}
         for gpu in gpus:
             device = gpu.whole.device
+            if device.uuid in instances:
+                continue  # Counted by the driver beside the GPU that it is a part of.
             if device.uuid not in named:
                 named[device.uuid] = gpu
                 continue
@@ -266,10 +270,11 @@ class NvmlInventoryReader:
         return tuple(named.values())
 
     def _instances(
-        self, whole: Device, whole_handle: Any, *, are_known: bool
+        self, whole: Device, whole_handle: Any, gpu: Gpu | None
     ) -> tuple[DeviceTarget, ...] | NvmlFailure:
         """Return all instances of a GPU in MIG mode, or why they are unknown."""
-        ask = self.facts.library.ask
+        ask, facts = self.facts.library.ask, self.facts
+        known = {} if gpu is None else {each.device.uuid: each.device for each in gpu.instances}
         slices = ask("nvmlDeviceGetMaxMigDeviceCount", whole_handle)
         if isinstance(slices, NvmlFailure):
             return slices
@@ -283,10 +288,12 @@ class NvmlInventoryReader:
                 if handle.code not in _NO_INSTANCE:
                     return handle
                 continue
-            number = ask("nvmlDeviceGetGpuInstanceId", handle) if are_known else None
-            if isinstance(number, NvmlFailure) and not number.is_unsupported:
-                return number  # With another number it would become another instance.
-            device = describe_instance(self.facts, handle, parent, place)
+            facts.failures.clear()
+            device = describe_instance(facts, handle, parent, place)
+            if facts.failures and device.uuid in known:
+                device = known[device.uuid]  # The facts of an instance never change.
+            elif known and (unnamed := [e for e in facts.failures if e.call in _IDENTITY]):
+                return unnamed[0]  # Under another name it would become another instance.
             found.append(DeviceTarget(device, handle, whole_handle))
         return tuple(found)
 

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from ctypes import CDLL, Structure
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import pynvml
@@ -32,6 +33,8 @@ _REASONS: Final[Mapping[int, Missing]] = {
     pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: Missing.NOT_SUPPORTED,
     pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH: Missing.NOT_SUPPORTED,
     pynvml.NVML_ERROR_DEPRECATED: Missing.NOT_SUPPORTED,
+    pynvml.NVML_ERROR_VGPU_ECC_NOT_SUPPORTED: Missing.NOT_SUPPORTED,
+    pynvml.NVML_ERROR_FREQ_NOT_SUPPORTED: Missing.NOT_SUPPORTED,
     pynvml.NVML_ERROR_NO_PERMISSION: Missing.NO_PERMISSION,
     pynvml.NVML_ERROR_OPERATING_SYSTEM: Missing.NO_PERMISSION,
     pynvml.NVML_ERROR_TIMEOUT: Missing.TIMED_OUT,
@@ -48,6 +51,8 @@ _LOWEST: Final = 0x7FFFFFFFFFFFFFF0
 """Lowest of DCGM's blank values, which NVML may return, and all ones above; no count gets here."""
 _MEMBERS: Final = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 """Union members by NVML's value type (nvml.h, nvmlValueType_t)."""
+_FIRST_TIMESTAMP: Final = 10**15
+"""September 2001 in microseconds; a lower number is no wall time, or in another unit."""
 FieldKey = int | tuple[int, int]
 """A numbered field, or one with its scope: a link's number, or all ones for all links."""
 
@@ -67,6 +72,11 @@ class NvmlFailure:
     def driver_is_gone(self) -> bool:
         """Whether no device can be read until NVML is opened again."""
         return self.code in _DRIVER_GONE
+
+    @property
+    def device_is_gone(self) -> bool:
+        """Whether all other calls for the device are pointless."""
+        return bool(self.code == pynvml.NVML_ERROR_GPU_IS_LOST)
 
     @property
     def is_unsupported(self) -> bool:
@@ -192,17 +202,19 @@ class NvmlLibrary:
             self.asking = None
 
     def ask_fields(
-        self, device: Any, keys: Sequence[FieldKey]
+        self, device: Any, keys: Sequence[FieldKey], oldest_microseconds: int = 0
     ) -> dict[FieldKey, Any] | NvmlFailure:
         """Read NVML's numbered fields in one call; each is a value or a `NvmlFailure`.
 
         Each field has its own result code in a successful call; the whole call may fail, too.
+        Fields that the driver took before the wall time `oldest_microseconds` are stale.
         """
         answer = self.ask("nvmlDeviceGetFieldValues", device, keys)
         if isinstance(answer, NvmlFailure):
             return answer
         fields = (_Field * len(keys)).from_buffer(answer)
-        return {key: _value(key, field) for key, field in zip(keys, fields, strict=True)}
+        oldest = oldest_microseconds
+        return {key: _value(key, field, oldest) for key, field in zip(keys, fields, strict=True)}
 
 
 class _Field(Structure):
@@ -212,12 +224,15 @@ class _Field(Structure):
     _fields_ = pynvml.c_nvmlFieldValue_t._fields_
 
 
-def _value(key: FieldKey, field: Any) -> Any:
+def _value(key: FieldKey, field: Any, oldest_microseconds: int) -> Any:
     code = field.nvmlReturn
     if code == pynvml.NVML_SUCCESS:
-        kind = field.valueType
+        kind, taken = field.valueType, field.timestamp
+        if _FIRST_TIMESTAMP <= taken < oldest_microseconds:
+            since = datetime.fromtimestamp(taken // 1_000_000, UTC).isoformat()
+            return NvmlFailure(Missing.STALE, _call(key), f"the driver read it last at {since}")
         # Untouched by the driver: looks like success with value 0.
-        if not (kind or field.timestamp or field.ullVal):
+        if not (kind or taken or field.ullVal):
             return NvmlFailure(
                 Missing.NOT_SUPPORTED, _call(key), "the driver left the field as it was"
             )

@@ -2,45 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from sys import float_info
 from typing import Any, Final
 
 from rightsizer.model.reading import Missing, Process, ProcessKind, Reading, count_computing
 from rightsizer.model.signal import Signal
 from rightsizer.model.topology import Nvlink
-from rightsizer.model.units import Nanoseconds, Unit
+from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.nvml.library import NvmlFailure, is_blank
 
-_BY_UNIT: Final[Mapping[Unit, tuple[float, float]]] = {
-    # From NVML's resolution, since no responding board draws nothing, to ten times the largest
-    # board's draw.
-    Unit.WATTS: (1e-3, 20e3),
-    # A thousand watts for three centuries.
-    Unit.JOULES: (0.0, 1e13),
-    Unit.CELSIUS: (-60.0, 200.0),
-    Unit.HERTZ: (0.0, 100e9),
-    Unit.BYTES: (0.0, 1e15),
-}
-_BY_SIGNAL: Final[Mapping[Signal, tuple[float, float]]] = {
-    Signal.TEMPERATURE_MARGIN_CELSIUS: (-200.0, 200.0),
-    Signal.MEMORY_TOTAL_BYTES: (1.0, 1e15),
-    Signal.BAR1_TOTAL_BYTES: (1.0, 1e15),
-    Signal.PERFORMANCE_STATE: (0.0, 31.0),
-    Signal.PCIE_LINK_GENERATION: (1.0, 16.0),
-    Signal.PCIE_LINK_WIDTH: (1.0, 64.0),
-    # At least ten times the rates of PCIe 7.0 and NVLink 6.
-    Signal.PCIE_RECEIVE_BYTES_PER_SECOND: (0.0, 4e12),
-    Signal.PCIE_TRANSMIT_BYTES_PER_SECOND: (0.0, 4e12),
-    Signal.NVLINK_RECEIVE_BYTES_PER_SECOND: (0.0, 50e12),
-    Signal.NVLINK_TRANSMIT_BYTES_PER_SECOND: (0.0, 50e12),
-}
-"""Possible values of a device, bounds included; wide enough for future boards."""
-_BOUNDS: Final[Mapping[Signal, tuple[float, float]]] = {
-    **{each: _BY_UNIT[each.unit] for each in Signal if each.unit in _BY_UNIT},
-    **_BY_SIGNAL,
-}
-
-_FINITE: Final = (-float_info.max, float_info.max)
 _NO_PART: Final = NvmlFailure(
     Missing.NOT_SUPPORTED, "nvmlDeviceGetMemoryInfo", "the driver tells no reserved memory"
 )
@@ -49,7 +18,7 @@ _BENIGN: Final = frozenset({Missing.NOT_SUPPORTED, Missing.NO_SAMPLE, Missing.RE
 
 def is_possible(signal: Signal, value: float) -> bool:
     """Whether a device can have this value, in the signal's unit; not whether it is likely."""
-    low, high = _BOUNDS.get(signal, _FINITE)
+    low, high = signal.bounds
     return low <= value <= high
 
 
@@ -78,7 +47,7 @@ class ReadingBuilder:
             self.fail(signal, answer)
         elif signal not in self.values:
             value = answer * scale
-            low, high = _BOUNDS.get(signal, _FINITE)
+            low, high = signal.bounds
             may_be_negative = signal is Signal.TEMPERATURE_MARGIN_CELSIUS
             is_sound = low <= value <= high and (answer >= 0 or may_be_negative)
             if is_sound and not is_blank(answer):
@@ -102,11 +71,14 @@ class ReadingBuilder:
         """Record that an answer cannot be true."""
         self.fail(signal, NvmlFailure(Missing.INVALID, signal, f"the driver answered {answer}"))
 
-    def put_parts(self, parts: Mapping[Signal, str], answer: Any) -> None:
-        """Add members of a structure by signal, or one failure for all."""
+    def put_parts(self, parts: Mapping[Signal, str], total: str, answer: Any) -> None:
+        """Add members of a structure, none above its total, by signal; or one failure for all."""
         for signal, part in parts.items():
             found = answer if isinstance(answer, NvmlFailure) else getattr(answer, part, _NO_PART)
-            self.put(signal, found)
+            if not isinstance(found, NvmlFailure) and found > getattr(answer, total):
+                self.reject(signal, found)
+            else:
+                self.put(signal, found)
 
     def fail_all(self, signals: Iterable[Signal], failure: NvmlFailure) -> None:
         """Record why several signals are missing."""
@@ -118,7 +90,7 @@ class ReadingBuilder:
         known = self.failures.get(signal)
         if known is None or known.reason is Missing.NOT_SUPPORTED:
             self.failures[signal] = failure
-        if failure.reason is Missing.LOST:
+        if failure.device_is_gone:
             self.lost = failure
         if failure.reason not in _BENIGN:
             self.trouble = self.trouble or failure

@@ -74,6 +74,7 @@ class _Sampler:
         """Whether the query holds metrics of the last two samples."""
         self._is_supported = False
         self._refused: NvmlFailure | None = None
+        self._retries = handle.retries
         handle.resources.callback(self.close)
 
     def sample(self) -> NvmlFailure | None:
@@ -81,6 +82,11 @@ class _Sampler:
 
         A sample that comes too early is not taken; the metrics of the previous one hold.
         """
+        if self._retries != self._handle.retries:
+            self._retries, self._refused = self._handle.retries, None
+            if self._absent:
+                self._absent.clear()
+                self._want(tuple(_METRICS))
         failure = self._why_not() or self._allocate()
         if failure is not None:
             return failure

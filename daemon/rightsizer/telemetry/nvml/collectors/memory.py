@@ -56,12 +56,12 @@ def _read(handle: DeviceHandle, builder: ReadingBuilder) -> None:
     if not isinstance(answer, NvmlFailure) and (cache := _file_pages_bytes(handle)):
         cache = min(cache, answer.used)
         answer.used, answer.free = answer.used - cache, answer.free + cache
-    builder.put_parts(_PARTS, answer)
+    builder.put_parts(_PARTS, "total", answer)
 
 
 def _read_bar1(handle: DeviceHandle, builder: ReadingBuilder) -> None:
-    answer = handle.ask(_BAR1_CALL)
-    builder.put_parts(_BAR1, _checked(answer, _BAR1_CALL, "bar1Used", "bar1Total"))
+    answer = _checked(handle.ask(_BAR1_CALL), _BAR1_CALL, "bar1Used", "bar1Total")
+    builder.put_parts(_BAR1, "bar1Total", answer)
 
 
 MEMORY: Final = NvmlCollector(

@@ -107,12 +107,16 @@ class _Links:
 
     def __init__(self, handle: DeviceHandle) -> None:
         self._handle = handle
-        self._ways: dict[str, tuple[NvlinkFieldScheme, ...]] = dict(LINK_FACTS)
+        self._ways: dict[str, tuple[NvlinkFieldScheme, ...]] = {}
+        self._retries = -1
         self._keys: list[FieldKey] = []
         self._errors: dict[int, float] = {}
 
     def read(self) -> tuple[Nvlink, ...] | NvmlFailure:
         numbers = self._handle.target.wiring.links
+        if self._retries != self._handle.retries:
+            self._retries = self._handle.retries
+            self._ways, self._keys = dict(LINK_FACTS), []
         self._keys = self._keys or [
             key
             for ways in self._ways.values()
@@ -268,11 +272,11 @@ class _Registration:
             answer = self._handle.ask(call, reference)
             if not isinstance(answer, NvmlFailure):
                 if info.state == pynvml.NVML_GPU_FABRIC_STATE_NOT_SUPPORTED:
+                    self._is_absent = True
                     break
                 return _judged(info.state, info.status)
             if not answer.is_unsupported:
                 return answer
-        self._is_absent = True
         return _NO_FABRIC
 
 

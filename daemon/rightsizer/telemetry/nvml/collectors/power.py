@@ -30,7 +30,8 @@ def _read_power(handle: DeviceHandle, builder: ReadingBuilder) -> None:
     answer, device = handle.ask("nvmlDeviceGetPowerUsage"), handle.target.device
     limit = device.power_limit_maximum_watts or device.power_limit_watts or math.inf
     most = handle.settings.plausible_limit_ratio * limit
-    if not isinstance(answer, NvmlFailure) and answer * _MILLI > most:
+    # No responding board draws nothing.
+    if not isinstance(answer, NvmlFailure) and not 0 < answer * _MILLI <= most:
         builder.reject(Signal.POWER_WATTS, answer)
     else:
         builder.put(Signal.POWER_WATTS, answer, _MILLI)

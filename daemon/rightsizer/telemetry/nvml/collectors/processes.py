@@ -7,7 +7,7 @@ from rightsizer.model.reading import Missing, Process, ProcessKind
 from rightsizer.model.signal import Signal
 from rightsizer.telemetry.nvml.collector import NvmlCollector
 from rightsizer.telemetry.nvml.handle import DeviceHandle
-from rightsizer.telemetry.nvml.library import NvmlFailure
+from rightsizer.telemetry.nvml.library import NvmlFailure, is_blank
 from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
 _OTHERS: Final = {ProcessKind.GRAPHICS: "Graphics", ProcessKind.MPS: "MPSCompute"}
@@ -62,7 +62,7 @@ def _processes(answer: Any, kind: ProcessKind, handle: DeviceHandle) -> tuple[Pr
     # A driver with another structure layout may have other data in place of the memory.
     found: dict[int, Process] = {}
     for pid, held in ((each.pid, each.usedGpuMemory) for each in answer):
-        used = None if held is None or held > most else held
+        used = None if held is None or held > most or is_blank(held) else held
         # Some drivers list a process twice.
         before = found.setdefault(pid, Process(pid, used, kind)).memory_used_bytes
         if used is not None and used > (before or 0):
@@ -75,7 +75,6 @@ class _Samples:
 
     def __init__(self, handle: DeviceHandle) -> None:
         self._handle = handle
-        self._calls = list(_UTILIZATION_CALLS)
         self._seen = 0
 
     def means(self) -> dict[int, float]:
@@ -94,15 +93,12 @@ class _Samples:
         return {pid: sum(of) / len(of) / _PERCENT for pid, of in shares.items()}
 
     def _ask(self) -> Any:
-        """Return the answer to the first supported call; unsupported ones are dropped."""
-        answer: Any = ()
-        while self._calls:
-            answer = self._handle.library.ask(
-                self._calls[0], self._handle.target.handle, self._seen
-            )
+        """Return the answer to the first supported call."""
+        answer: Any = None
+        for call in _UTILIZATION_CALLS:
+            answer = self._handle.ask(call, self._seen, key=call)
             if not isinstance(answer, NvmlFailure) or not answer.is_unsupported:
-                return answer
-            self._calls.pop(0)
+                break
         return answer
 
 

@@ -26,21 +26,15 @@ class SampleBuffer:
     def __init__(self, handle: DeviceHandle, kind: int) -> None:
         self._handle, self._kind = handle, kind
         self._seen: int | None = None
-        self._refused = False
 
     def mean(self) -> float | None:
         """Return the mean percentage since the last call, or `None` without a new sample.
 
         The first call returns `None`: the buffer holds samples from before it.
         """
-        if self._refused:
-            return None
-        # Called on the library: the timestamp differs each time, so the handle cannot cache it.
-        answer = self._handle.library.ask(
-            _SAMPLES_CALL, self._handle.target.handle, self._kind, self._seen or 0
-        )
+        key = (_SAMPLES_CALL, self._kind)
+        answer = self._handle.ask(_SAMPLES_CALL, self._kind, self._seen or 0, key=key)
         if isinstance(answer, NvmlFailure):
-            self._refused = answer.is_unsupported
             return None
         is_first = self._seen is None
         kind, samples = answer
