@@ -300,3 +300,15 @@ def test_number_behind_a_whole_second_is_a_cell(replay: Replays, write: Writes) 
     rows = "".join(f"2024-05-01 10:00:0{at},100,35\n" for at in range(2))
     found = replay(write(f"timestamp,memory.used [MiB],utilization.gpu [%]\n{rows}"))
     assert found.values("index:0", Signal.MEMORY_USED_BYTES) == [100 * 2.0**20] * 2
+
+
+def test_date_above_a_page_is_its_time(replay: Replays, write: Writes) -> None:
+    """A loop over `date` and a query without a timestamp repeats the heading."""
+    text = "".join(
+        f"Wed May  1 08:00:0{at} UTC 2024\nindex, utilization.gpu [%]\n0, {at} %\n1, 90 %\n"
+        for at in range(3)
+    )
+    played = replay(write(text))
+    assert played.values("index:0", Signal.GPU_BUSY) == [0.0, 0.01, 0.02]
+    assert played.source.interval == 10**9
+    assert "another length" not in played.warnings

@@ -97,3 +97,12 @@ def test_impossible_date_is_reported(replay: Replays, write: Writes) -> None:
     played = replay(write(text, "smi.txt"))
     assert "unreadable timestamp" in played.warnings
     assert len(played.readings("index:0")) == text.count("Driver Version") // 2
+
+
+def test_torn_last_table_is_told(replay: Replays, write: Writes) -> None:
+    """It has fewer GPUs than the one before; what is whole of it is read."""
+    torn = tables(NEW).rpartition("|   1  NVIDIA")[0]
+    played = replay(write(torn, "smi.txt"))
+    assert played.values("index:0", Signal.GPU_BUSY) == [0.57] * 3
+    assert len(played.readings("index:1")) == 2
+    assert "torn last table" in played.warnings

@@ -36,6 +36,7 @@ def _of_profiler(at: int) -> dict[str, Any]:
     return {"Name": "gpu1", "Dimension": "GPUUtilization", "Value": 90, "Timestamp": at}
 
 
+PLAIN = [{"ts": at, "gpu": 1, "util_pct": 90} for at in TIMES]
 COLUMNS = {"time": TIMES, "gpu0_util": [0, 1, 0, 2], "gpu1_util": [90] * 4}
 ROWS = [[at, util, 90] for at, util in zip(TIMES, COLUMNS["gpu0_util"], strict=True)]
 
@@ -51,6 +52,9 @@ ROWS = [[at, util, 90] for at, util in zip(TIMES, COLUMNS["gpu0_util"], strict=T
         "time,GPU 0,GPU 1\n" + _lines("AT,0%,90%"),
         _lines('time=AT level=info msg="all is well" gpu=1 util=90'),
         _lines("gpu,gpu=1 util=90 AT000000000"),
+        _lines("time=AT gpu=0 util=1 gpu=1 util=90"),
+        "# logger | start=2024-05-01\nts_unix,gpu,util_pct\n" + _lines("AT,1,90"),
+        "\n".join(json.dumps({"log": json.dumps(each), "stream": "stdout"}) for each in PLAIN),
         "wall_time,step,tag,value\n" + _lines("AT,1,gpu_1/utilization,90\nAT,1,loss,0.1"),
         "\n".join(json.dumps(_otlp(at)) for at in TIMES),
         "\n".join(json.dumps(_of_profiler(at)) for at in TIMES),
@@ -60,7 +64,8 @@ ROWS = [[at, util, 90] for at, util in zip(TIMES, COLUMNS["gpu0_util"], strict=T
     ],
     ids=[
         *("Markdown", "psql", "mysql", "blanks", "numbers", "units in cells", "logfmt"),
-        *("line protocol", "TensorBoard", "OpenTelemetry", "SageMaker", "columns", "pandas"),
+        *("line protocol", "repeated keys"),
+        *("comment", "Docker", "TensorBoard", "OpenTelemetry", "SageMaker", "columns", "pandas"),
         "Netdata",
     ],
 )
@@ -119,3 +124,23 @@ def test_torn_line_of_json_loses_no_other(replay: Replays, write: Writes) -> Non
     played = replay(write(torn + _lines(record) * 2000))
     assert len(played.values("index:1", Signal.GPU_BUSY)) >= 3
     assert "log.csv:2: damaged or torn JSON" in played.warnings
+
+
+def test_percent_of_a_limit_is_no_power(replay: Replays, write: Writes) -> None:
+    """A unit of another kind than the signal's leaves the column out."""
+    played = replay(write(f"time,gpu,util_pct,power_pct\n{_lines('AT,1,90,80')}"))
+    assert played.readings("index:1")[0].values == {Signal.GPU_BUSY: 0.9}
+
+
+def test_memory_of_all_gpus_is_used_where_one_varies(replay: Replays, write: Writes) -> None:
+    """One heading means one thing of each GPU."""
+    rows = "".join(f"{at},90,{at % 97},2000\n" for at in TIMES)
+    played = replay(write(f"time,gpu1_util_pct,gpu0_mib,gpu1_mib\n{rows}"))
+    assert played.values("index:1", Signal.MEMORY_USED_BYTES) == [2000 * 2.0**20] * 4
+
+
+def test_times_of_day_are_counted_on(replay: Replays, write: Writes) -> None:
+    """Without a date, midnight begins the next day."""
+    played = replay(write("time,gpu,util_pct\n23:59:59,1,90\n00:00:00,1,90\n"))
+    assert played.source.interval == 10**9
+    assert "has no dates" in played.warnings

@@ -13,7 +13,13 @@ from rightsizer.model.units import DAY, Nanoseconds, Unit
 from rightsizer.telemetry.recordings.heading_words import UNITS, Heading, time_places, words_of
 from rightsizer.telemetry.recordings.row import RecordingNotes
 from rightsizer.telemetry.recordings.text_file import TextFile, delimiter_of, split_csv_line
-from rightsizer.telemetry.recordings.timestamps import EPOCH_UNITS, parse_epoch, parse_timestamp
+from rightsizer.telemetry.recordings.timestamps import (
+    EPOCH_UNITS,
+    DayTimes,
+    parse_epoch,
+    parse_time_of_day,
+    parse_timestamp,
+)
 
 _SAMPLED_ROWS: Final = 10_000
 """Rows by which missing units are inferred."""
@@ -51,9 +57,12 @@ class HeadedTable:
 
 
 def heading_line(head: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the line of headings, and its cells."""
-    line = next((line for line in head if not _NO_ROW.match(line)), "")
-    return line, [cell.strip() for cell in split_csv_line(line, delimiter_of(line))]
+    """Return the line of headings, and its cells: the first with a time, else the first."""
+    lines = [line for line in head if not _NO_ROW.match(line)]
+    cells = [[cell.strip() for cell in split_csv_line(each, delimiter_of(each))] for each in lines]
+    timed = (at for at, each in enumerate(cells) if len(each) > 1 and time_places(each))
+    at = next(timed, 0)
+    return (lines[at], cells[at]) if lines else ("", [])
 
 
 def csv_rows(
@@ -88,18 +97,14 @@ def csv_rows(
 class TimeColumns:
     """The column of times, or those of date and time of day."""
 
-    def __init__(self, headings: Sequence[str]) -> None:
+    def __init__(self, headings: Sequence[str], notes: RecordingNotes) -> None:
+        self._notes = notes
+        self._days = DayTimes(notes, "write dates too")
         self.places = time_places(headings)
         # What counts from 0 on tells its unit by the heading alone.
         self._heading = headings[self.places[0]] if self.places else ""
         words = words_of(self._heading)
         self._unit = EPOCH_UNITS.get(words[-1]) if words else None
-
-    def remark_elapsed(self, first: Sequence[str], notes: RecordingNotes) -> None:
-        """Note that the first row has no date, but what elapsed since the start."""
-        with contextlib.suppress(ValueError):
-            if self.parse(first) < DAY:
-                notes.remark(f"its times are counted from 1970-01-01 on by '{self._heading}'")
 
     def text(self, cells: Sequence[str]) -> str:
         """Return the time of a row as written, with its date first."""
@@ -108,9 +113,13 @@ class TimeColumns:
     def parse(self, cells: Sequence[str]) -> Nanoseconds:
         """Return the time of a row; raise `ValueError` for an invalid one."""
         text = self.text(cells)
-        if self._unit is not None:
-            with contextlib.suppress(ValueError):
-                return parse_epoch(text, self._unit)
+        with contextlib.suppress(ValueError):
+            time = parse_timestamp(text) if self._unit is None else parse_epoch(text, self._unit)
+            if time < DAY:
+                self._notes.remark(f"its times are counted from 1970-01-01 on by '{self._heading}'")
+            return time
+        with contextlib.suppress(ValueError):
+            return self._days.of(parse_time_of_day(text))
         return parse_timestamp(text)
 
 

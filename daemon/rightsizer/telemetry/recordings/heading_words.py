@@ -10,6 +10,7 @@ from rightsizer.io.yaml import load_beside
 from rightsizer.model.dcgm_fields import DCGM_FIELDS
 from rightsizer.model.device import BY_INDEX
 from rightsizer.model.signal import Signal
+from rightsizer.model.units import convert
 from rightsizer.telemetry.dcgm.series import DcgmSeries, interpret, wanted
 from rightsizer.telemetry.recordings.nvidia_smi_columns import (
     SIGNAL_COLUMNS,
@@ -30,9 +31,12 @@ UNITS, _SYNONYMS, _ALONE = (
 _FILLERS, _VAGUE, _OF_GPUS, _OF_HOSTS = (
     frozenset(_LOADED[section]) for section in ("fillers", "vague", "gpus", "hosts")
 )
-TIMES, ELAPSED, DEVICES, UUIDS, NAMES, NODES = (
-    frozenset(_LOADED[section])
-    for section in ("times", "elapsed", "devices", "uuids", "names", "nodes")
+_TIMES, _ELAPSED, _QUALIFIERS = (
+    frozenset(_LOADED[section]) for section in ("times", "elapsed", "qualifiers")
+)
+_BY_RANK: Final = (_TIMES, _ELAPSED)
+DEVICES, UUIDS, NAMES, NODES = (
+    frozenset(_LOADED[section]) for section in ("devices", "uuids", "names", "nodes")
 )
 METRICS, VALUES, LABELS = (
     frozenset(_LOADED[section]) for section in ("metrics", "values", "labels")
@@ -57,7 +61,7 @@ _EXACT: Final = {
 _TRACKER_KEY: Final = re.compile(
     r"(?>(?P<run>.+) - )?(?:.*[/ ])?(?:system\.|sys\.)?"
     r"gpu[._](?P<index>\d+)[._](?P<metric>\w+)(?:/l:(?P<node>.+))?"
-    r"|.*\(gpu:(?P<physical>\d+)\)/(?P<collected>\w+) \([^)]+\)/mean"
+    r"|.*\(gpu:(?P<physical>\d+)\)/(?P<collected>\w+) \([^)]+\)/(?:mean|last)"
 )
 _TRACKER: Final = signal_columns("tracker")
 """By the names of https://docs.wandb.ai/ref/system-metrics; those of one process's GPUs repeat
@@ -120,18 +124,21 @@ def heading_of(text: str, *, is_of_host: bool = False, has_devices: bool = False
     meanings = {_SYNONYMS.get(word, word) for word in words if word not in UNITS}
     names_gpu = device is not None or not _OF_GPUS.isdisjoint(words)
     telling = frozenset(meanings - _FILLERS)
+    if names_gpu and telling <= _MEMORY and unit in _SIZES:
+        return Heading(Signal.MEMORY_USED_BYTES, unit, device, facts, is_bare=True)
     if names_gpu and not telling and unit is not None:
         signal = _ALONE.get(unit)
         return None if signal is None else Heading(Signal(signal), unit, device, facts)
-    if names_gpu and telling == _MEMORY and unit in _SIZES:
-        return Heading(Signal.MEMORY_USED_BYTES, unit, device, facts, is_bare=True)
     signal, usual = _SIGNALS.get(telling, (None, None))
     is_vague = meanings <= (_VAGUE - {"load"} if has_devices else _VAGUE)
     if signal is None or not (names_gpu or not (is_of_host or is_vague)):
         return None
     if signal is Signal.MEMORY_USED_BYTES and unit in ("%", "ratio"):
         signal = Signal.MEMORY_USED
-    return Heading(signal, unit or usual or None, device, facts)
+    unit = unit or usual or None
+    # Power in percent is of a limit that only its logger knows.
+    is_of_kind = unit is None or convert(unit)[0] is signal.unit
+    return Heading(signal, unit, device, facts) if is_of_kind else None
 
 
 def _tracker_heading(found: re.Match[str]) -> Heading | None:
@@ -141,7 +148,7 @@ def _tracker_heading(found: re.Match[str]) -> Heading | None:
     index = int(found["index"] or found["physical"])
     device = on_node(f"{BY_INDEX}{index}", found["node"] or found["run"] or "")
     facts = RecordingDeviceFacts(index=index)
-    return Heading(column.signal, column.unit, device, facts, is_exact=True)
+    return Heading(column.signal, column.unit or None, device, facts, is_exact=True)
 
 
 def _number_place(words: Sequence[str]) -> int | None:
@@ -235,10 +242,19 @@ def place_of(headings: Sequence[str], names: AbstractSet[str]) -> int | None:
 def time_places(headings: Sequence[str]) -> Sequence[int]:
     """Return the positions of the time, or of date and time of day; empty without one."""
     apart = [at for name in ("date", "time") if (at := place_of(headings, {name})) is not None]
-    plain = [text.rpartition("/")[2] for text in headings]
-    first = place_of(plain, TIMES)
-    first = place_of(plain, ELAPSED) if first is None else first
-    return apart if len(apart) > 1 or first is None else (first,)
+    if len(apart) > 1:
+        return apart
+    places = (
+        [at for at, text in enumerate(headings) if is_time(text, words)]
+        for words in (_TIMES, _ELAPSED)
+    )
+    return next(filter(None, places), [])[:1]
+
+
+def is_time(heading: str, telling: AbstractSet[str] = _TIMES) -> bool:
+    """Whether a heading is of a time: by default, of a date."""
+    words = {*words_of(heading.rpartition("/")[2])}
+    return not telling.isdisjoint(words) and words <= telling | _QUALIFIERS
 
 
 def unread_headings(headings: Sequence[str], read: Collection[int]) -> list[str]:

@@ -1,5 +1,6 @@
 """Flat records of JSON documents of any shape."""
 
+import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
@@ -9,8 +10,8 @@ from rightsizer.telemetry.recordings.heading_words import (
     DEVICES,
     NODES,
     TELLING_WORDS,
-    TIMES,
     UUIDS,
+    is_time,
     place_of,
     time_places,
     words_of,
@@ -22,7 +23,7 @@ PROCESSES: Final = "gpu processes"
 _ENTITIES: Final = frozenset({"gpu", "gpus", "device", "devices", "card", "cards"})
 """Keys of lists with an object for each GPU."""
 _INDEX: Final = "gpu index"
-_SHARED: Final = TIMES | NODES | {"gpu name", "gpu model", "gpu product name"}
+_SHARED: Final = NODES | {"gpu name", "gpu model", "gpu product name"}
 """Keys beside such a list, or around records, that count for all of them."""
 _COLUMNS: Final = (("labels", "data"), ("columns", "data"), ("columns", "values"))
 """Names of columns and rows of cells, as of Netdata, pandas and InfluxDB."""
@@ -42,7 +43,11 @@ def records_of(document: Any) -> Iterator[Record]:
 
 def _of_object(document: dict[str, Any]) -> Iterator[Record]:
     plain, lists = dict(_flat(document)), [*_lists(document)]
-    shared = {key: cell for key, cell in plain.items() if " ".join(words_of(key)) in _SHARED}
+    shared = {
+        key: cell
+        for key, cell in plain.items()
+        if is_time(key) or " ".join(words_of(key)) in _SHARED
+    }
     entity = next((key for key, _ in lists if key.lower() in _ENTITIES), None)
     if (tables := [*_tables(document)]) or "resourceMetrics" in document:
         for made in (*tables, *_otlp_points(document)):
@@ -58,6 +63,10 @@ def _of_object(document: dict[str, Any]) -> Iterator[Record]:
             yield from (shared | record for record in records_of(each))
     else:
         yield plain
+
+
+def _is_shared(key: str) -> bool:
+    return is_time(key) or " ".join(words_of(key)) in _SHARED
 
 
 def point(measurement: str, tags: Mapping[str, str], fields: Mapping[str, Any]) -> Record:
@@ -150,14 +159,20 @@ def _lists(document: Mapping[str, Any]) -> Iterator[tuple[str, list[dict[str, An
 
 
 def _flat(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the values of an object and its inner ones; outer keys count if they say what of."""
+    """Yield the values of an object and its inner ones; outer keys count if they say what of.
+
+    Docker and journald keep the objects that a program prints as texts.
+    """
     for key, value in document.items():
+        if isinstance(value, str) and value.startswith("{"):
+            with contextlib.suppress(ValueError):
+                yield from _flat(json.loads(value))
+                continue
         if isinstance(value, dict):
             is_telling = key.isdecimal() or not TELLING_WORDS.isdisjoint(words_of(key))
             before = f"{key} " if is_telling else ""
             for name, cell in _flat(value):
-                is_time = " ".join(words_of(name)) in TIMES
-                yield (name if is_time else f"{before}{name}"), cell
+                yield (name if is_time(name) else f"{before}{name}"), cell
         elif value is None or isinstance(value, str | int | float):
             yield key, _text(value)
 

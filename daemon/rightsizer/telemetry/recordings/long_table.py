@@ -21,6 +21,7 @@ from rightsizer.telemetry.recordings.heading_words import (
     gpu_index,
     heading_of,
     place_of,
+    time_places,
     words_of,
 )
 from rightsizer.telemetry.recordings.prometheus_text import interpreted, named_line, teach
@@ -46,13 +47,13 @@ class SampleColumns:
     """Columns of a table by their headings."""
 
     def __init__(self, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-        self.time = TimeColumns(headings)
+        times = time_places(headings)
         self._value, self._label_list = place_of(headings, VALUES), place_of(headings, LABELS)
         self._measurement = place_of(headings, _MEASUREMENT)
-        used = {*self.time.places, self._value, self._label_list}
+        used = {*times, self._value, self._label_list}
         self._labels = [(at, text) for at, text in enumerate(headings) if at not in used]
         self._metric: int | None = None
-        if self.time.places and self._value is not None:
+        if times and self._value is not None:
             self._metric = self._metric_place(rows)
         self._labels = [(at, text) for at, text in self._labels if at != self._metric]
 
@@ -153,16 +154,16 @@ def long_rows(
 ) -> Iterator[RecordingRow]:
     """Yield a row a sample: metrics of a device may have different times."""
     units = _units(columns, sample, notes)
-    series_of = cache(_series)
+    series_of, times = cache(_series), TimeColumns(table.headings, notes)
     for number, cells in table.rows(notes):
         metric, value = columns.metric(cells), columns.value(cells)
         series = series_of(metric, columns.labels(cells), units.get(metric))
         if not isinstance(series, DcgmSeries) or missing_cell(value) is not None:
             continue
         try:
-            time, found = columns.time.parse(cells), float(value.replace(",", "."))
+            time, found = times.parse(cells), float(value.replace(",", "."))
         except ValueError:
-            notes.count("unreadable sample", number, f"{columns.time.text(cells)} {value}")
+            notes.count("unreadable sample", number, f"{times.text(cells)} {value}")
             continue
         teach(series, found, time, notes)
         if series.signal is not None:

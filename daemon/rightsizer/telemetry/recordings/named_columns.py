@@ -22,6 +22,7 @@ from rightsizer.telemetry.recordings.heading_words import (
     gpu_index,
     place_of,
     read_headings,
+    time_places,
     unread_headings,
 )
 from rightsizer.telemetry.recordings.nvidia_smi_columns import SIGNAL_COLUMNS
@@ -64,7 +65,7 @@ def _of_named_devices(
 
 def has_named_columns(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> bool:
     """Whether there are a time and the utilization of a GPU, or columns of a known program."""
-    if not TimeColumns(headings).places:
+    if not time_places(headings):
         return False
     found = read_headings(with_units_of_cells(headings, rows)).items()
     return any(
@@ -80,9 +81,7 @@ class NamedLayout:
         self, table: HeadedTable, sample: Sequence[Sequence[str]], notes: RecordingNotes
     ) -> None:
         self._notes, self._file = notes, table.text.name
-        self._time = TimeColumns(table.headings)
-        if sample:
-            self._time.remark_elapsed(sample[0], notes)
+        self._time = TimeColumns(table.headings, notes)
         names = (UUIDS, DEVICES, NODES, NAMES)
         self._identity = [place_of(table.headings, each) for each in names]
         self._facts: dict[str, RecordingDeviceFacts] = {}
@@ -95,7 +94,8 @@ class NamedLayout:
         self._tables = self._by_device(self._with_units(read, table, sample), table, notes)
         self._order = None
         if None in self._tables and is_unnamed:
-            self._order = device_order(self._sampled(sample), table.text.stated, notes)
+            times = TimeColumns(table.headings, RecordingNotes(self._file))
+            self._order = device_order(self._sampled(sample, times), table.text.stated, notes)
 
     def rows(self, line: int, cells: Sequence[str]) -> Iterator[RecordingRow]:
         """Yield a row per device, except devices whose own columns are empty."""
@@ -146,11 +146,11 @@ class NamedLayout:
     ) -> dict[int, Heading]:
         """Return the columns whose units are known, with them."""
         device_at = self._identity[1] if self._identity[0] is None else self._identity[0]
-        units, varying = _column_sample(sample, read, device_at)
+        units, has_varying = _column_sample(sample, read, device_at)
         found: dict[int, Heading] = {}
         for at, heading in read.items():
             # The size of the whole memory never changes.
-            if heading.is_bare and at not in varying:
+            if heading.is_bare and not has_varying:
                 continue
             if (unit := units.unit_of(heading)) is not None:
                 found[at] = heading._replace(unit=unit)
@@ -181,11 +181,11 @@ class NamedLayout:
             _remark_words(texts.values(), unread_headings(table.headings, read), table, notes)
         return {device: CellTable(found) for device, found in columns.items()}
 
-    def _sampled(self, rows: Iterable[Sequence[str]]) -> Iterator[SampledRow]:
+    def _sampled(self, rows: Iterable[Sequence[str]], times: TimeColumns) -> Iterator[SampledRow]:
         """Yield rows without a device for the search of their order."""
         for cells in rows:
             with contextlib.suppress(ValueError):
-                time = self._time.parse(cells)
+                time = times.parse(cells)
                 values, _ = self._tables[None].read(cells, 0, RecordingNotes(self._file))
                 yield SampledRow(time, values)
 
@@ -210,15 +210,14 @@ def _remark_words(
 
 def _column_sample(
     rows: Sequence[Sequence[str]], read: Mapping[int, Heading], device_at: int | None
-) -> tuple[UnitSample, set[int]]:
-    """Return numbers by which missing units are inferred, and columns that vary on one device."""
-    units, varying = UnitSample(len(rows)), set[int]()
+) -> tuple[UnitSample, bool]:
+    """Return numbers by which missing units are inferred, and whether bare memory ever varies."""
+    units, varies = UnitSample(len(rows)), False
     wanted = {at: each for at, each in read.items() if each.unit is None or each.is_bare}
     last: dict[tuple[int, str], float] = {}
     for cells in rows if wanted else ():
         for at, heading in wanted.items():
-            if (number := units.add(heading.signal, cells[at])) is not None:
+            if (number := units.add(heading.signal, cells[at])) is not None and heading.is_bare:
                 key = at, "" if device_at is None else cells[device_at]
-                if last.setdefault(key, number) != number:
-                    varying.add(at)
-    return units, varying
+                varies |= last.setdefault(key, number) != number
+    return units, varies

@@ -1,5 +1,6 @@
 """CSV logs of `nvidia-smi --query-gpu=... --format=csv[,nounits] -l N`."""
 
+import contextlib
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -39,7 +40,7 @@ from rightsizer.telemetry.recordings.text_file import (
     delimiter_of,
     split_csv_line,
 )
-from rightsizer.telemetry.recordings.timestamps import parse_timestamp
+from rightsizer.telemetry.recordings.timestamps import page_time, parse_timestamp
 from rightsizer.telemetry.recordings.unnamed_devices import device_order
 
 _DeviceOf: TypeAlias = Callable[[Sequence[str], Nanoseconds, int], str]
@@ -77,25 +78,25 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
         )
     delimiter = delimiter_of(heading)
     layout: _QueryLogLayout | None = None
+    of_page: Nanoseconds | None = None
     for number, line in text.lines(notes):
         cells = split_csv_line(line, delimiter)
-        if layout is None or layout.width != len(cells):
-            if _is_heading(line):
-                layout = _QueryLogLayout(text, cells, number, delimiter, notes)
-            elif layout is not None:
-                notes.skip(number, line)
-            continue
-        try:
-            time = parse_timestamp(cells[layout.timestamp].strip())
-        except ValueError:
-            if _is_heading(line):
-                # Appended logs may have other columns.
-                if tuple(cell.strip() for cell in cells) != layout.headings:
-                    layout = _QueryLogLayout(text, cells, number, delimiter, notes)
-            else:
-                notes.count("unreadable timestamp", number, cells[layout.timestamp].strip())
-            continue
-        yield layout.row(untorn(cells, line, number, notes), time, number, notes)
+        is_row = layout is not None and layout.width == len(cells)
+        if layout is not None and is_row:
+            with contextlib.suppress(ValueError):
+                time = layout.time_of(cells, of_page)
+                yield layout.row(untorn(cells, line, number, notes), time, number, notes)
+                continue
+        if _is_heading(line):
+            # Appended logs may have other columns.
+            if layout is None or tuple(cell.strip() for cell in cells) != layout.headings:
+                layout = _QueryLogLayout(text, line, number, notes, of_page)
+        elif (dated := page_time(line)) is not None:
+            of_page = dated
+        elif layout is not None and is_row:
+            notes.count("unreadable timestamp", number, layout.time_text(cells))
+        elif layout is not None:
+            notes.skip(number, line)
 
 
 NVIDIA_SMI_LOG: Final = RecordingFormat(
@@ -149,21 +150,24 @@ class _QueryLogLayout:
     def __init__(
         self,
         text: TextFile,
-        headings: Sequence[str],
+        heading: str,
         line: int,
-        delimiter: str,
         notes: RecordingNotes,
+        of_page: Nanoseconds | None,
     ) -> None:
+        delimiter = delimiter_of(heading)
+        headings = split_csv_line(heading, delimiter)
         self.width = len(headings)
         self._text = text
         self.headings = tuple(heading.strip() for heading in headings)
         self._at = {column_name(heading): at for at, heading in enumerate(headings)}
-        if "timestamp" not in self._at:
+        is_named = not self._at.keys().isdisjoint(IDENTITY)
+        if "timestamp" not in self._at and (of_page is None or not is_named):
             raise RecordingError(
                 f"{text.name}:{line}: there is no timestamp among the columns "
                 f"{', '.join(self.headings)}; {_REMEDY}"
             )
-        self.timestamp = self._at["timestamp"]
+        self._timestamp = self._at.get("timestamp")
         known = self._at.keys() & SIGNAL_COLUMNS
         ranked = sorted(known, key=lambda name: (SIGNAL_COLUMNS[name].rank, self._at[name]))
         self._table = CellTable(
@@ -182,6 +186,17 @@ class _QueryLogLayout:
         self._facts_of = cells_at(self._facts_at)
         self._facts: dict[str, tuple[str, ...]] = {}
         self._device = self._identifier(line, delimiter, notes)
+
+    def time_text(self, cells: Sequence[str]) -> str:
+        """Return the time of a row as written; empty if it is above its page."""
+        return "" if self._timestamp is None else cells[self._timestamp].strip()
+
+    def time_of(self, cells: Sequence[str], of_page: Nanoseconds | None = None) -> Nanoseconds:
+        """Return the time of a row; raise `ValueError` for a heading, or a date that is none."""
+        is_heading = of_page is not None and cells[0].strip() == self.headings[0]
+        if self._timestamp is not None or of_page is None or is_heading:
+            return parse_timestamp(self.time_text(cells))
+        return of_page
 
     def row(
         self, cells: Sequence[str], time: Nanoseconds, line: int, notes: RecordingNotes
@@ -205,7 +220,7 @@ class _QueryLogLayout:
         sample = sampled_rows(
             self._text,
             self._table,
-            lambda cells: parse_timestamp(cells[self.timestamp].strip()),
+            self.time_of,
             width=self.width,
             delimiter=delimiter,
             behind=heading,

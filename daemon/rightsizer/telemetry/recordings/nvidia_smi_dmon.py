@@ -1,29 +1,31 @@
 """Format of `nvidia-smi dmon` and `pmon`: headed columns, a line per GPU or process."""
 
+import contextlib
 import re
 from collections.abc import Iterator
 from typing import Final
 
-from rightsizer.model.device import BY_INDEX
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.reading import Process
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.recordings.nvidia_smi_columns import signal_columns
 from rightsizer.telemetry.recordings.row import (
     ProcessRowBuilder,
-    RecordingDeviceFacts,
     RecordingNotes,
     RecordingRow,
     recorded_process,
 )
 from rightsizer.telemetry.recordings.table import CellColumn, CellTable, untorn
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
-from rightsizer.telemetry.recordings.timestamps import AssumedTimes, DayTimes, parse_calendar
+from rightsizer.telemetry.recordings.timestamps import (
+    AssumedTimes,
+    DayTimes,
+    parse_time_of_day,
+    parse_timestamp,
+)
 
 _HEADING: Final = re.compile(r"#\s*(?:date[\s,]+)?(?:time[\s,]+)?gpu(?=[\s,])", re.IGNORECASE)
 _BETWEEN: Final = re.compile(r"[\s,]+")
-_DATE: Final = re.compile(r"(\d{4})[-/]?(\d\d)[-/]?(\d\d)")
-_TIME_OF_DAY: Final = re.compile(r"(\d\d):(\d\d):(\d\d)")
 _REMEDY: Final = "record with 'nvidia-smi dmon -s pucm -o DT'"
 # Its MB of memory are MiB of NVML. Its 'sm' is NVML's utilization: the share of time with a kernel.
 _COLUMNS: Final = signal_columns("dmon")
@@ -50,13 +52,12 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
         if not index.isdecimal():
             notes.count("row without a GPU's index", number, stripped)
             continue
-        device = f"{BY_INDEX}{int(index)}"
+        device = notes.gpu(int(index))
         is_timed = "time" in names
         time = _time(named, days) if is_timed else assumed.next(f"{device} {named.get('pid')}")
         if time is None:
             notes.count("unreadable timestamp", number, stripped)
             continue
-        notes.learn(device, RecordingDeviceFacts(index=int(index)))
         if "pid" in named:
             yield from processes.add(time, device, _process(named, processes))
             continue
@@ -87,17 +88,11 @@ def _process(named: dict[str, str], rows: ProcessRowBuilder) -> Process | None:
 
 
 def _time(cells: dict[str, str], days: DayTimes) -> Nanoseconds | None:
-    time = _TIME_OF_DAY.fullmatch(cells["time"])
-    if time is None:
-        return None
-    if "date" not in cells:
-        hours, minutes, seconds = map(int, time.groups())
-        return days.of(((hours * 60 + minutes) * 60 + seconds) * NANOSECONDS_PER_SECOND)
-    date = _DATE.fullmatch(cells["date"])
-    try:
-        return date and parse_calendar(f"{'-'.join(date.groups())} {time[0]}")
-    except ValueError:
-        return None
+    with contextlib.suppress(ValueError):
+        if "date" in cells:
+            return parse_timestamp(f"{cells['date']} {cells['time']}")
+        return days.of(parse_time_of_day(cells["time"]))
+    return None
 
 
 def _cells(line: str) -> list[str]:

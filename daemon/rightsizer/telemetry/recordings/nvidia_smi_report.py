@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, Final
 
 from rightsizer.model.driver_codes import ClockEvent
@@ -16,8 +17,8 @@ from rightsizer.telemetry.recordings.row import (
 )
 from rightsizer.telemetry.recordings.table import (
     CellColumn,
+    CellTable,
     missing_cell,
-    read_cells,
     read_clock_events,
 )
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
@@ -37,9 +38,6 @@ _COLUMNS: Final = {
     for section, _, name in (place.partition("/"),)
 }
 """By section and name, equal in text and XML except for case."""
-_CELLS: Final = {
-    place: CellColumn(0, place[1], column.signal, column.unit) for place, column in _COLUMNS.items()
-}
 _INSTANCE: Final = "mig_device"
 _OTHERS: Final = {_INSTANCE, "mig_devices", "accounted_processes", "module_power_readings"}
 """Sections whose values are not of the whole GPU."""
@@ -103,7 +101,7 @@ class _Report:
             self._events[event] = value
         elif (fact := _FACTS.get((section, name))) and (found := _NUMBER.fullmatch(value)):
             self._facts[fact] = float(found[1]) if "watts" in fact else int(float(found[1]))
-        elif (section, name) in _CELLS:
+        elif (section, name) in _COLUMNS:
             self._cells.setdefault((section, name), value.removesuffix("x"))
 
     def rows(self, notes: RecordingNotes) -> Iterator[RecordingRow]:
@@ -115,9 +113,8 @@ class _Report:
             notes.learn(self.uuid, facts)
             if self._is_divided:
                 notes.remark(_DIVIDED)
-            places = sorted(self._cells, key=lambda place: _COLUMNS[place].rank)
-            cells = ((_CELLS[place], self._cells[place]) for place in places)
-            values, missing = read_cells(cells, self.line, notes)
+            table = _table(tuple(self._cells))
+            values, missing = table.read([*self._cells.values()], self.line, notes)
             if self._events:
                 read_clock_events(self._events, values, missing)
             processes = tuple(map(_process, self._processes)) or None
@@ -127,6 +124,16 @@ class _Report:
         elif self._cells:
             notes.count("GPU without an address, or report without a timestamp", self.line)
         self.begin_device()
+
+
+@cache
+def _table(places: Sequence[tuple[str, str]]) -> CellTable:
+    """Return the columns of values by their places, the less preferred first."""
+    columns = [(at, place, _COLUMNS[place]) for at, place in enumerate(places)]
+    return CellTable(
+        CellColumn(at, name, column.signal, column.unit)
+        for at, (_, name), column in sorted(columns, key=lambda each: each[2].rank)
+    )
 
 
 def _process(fields: Mapping[str, str]) -> Process:

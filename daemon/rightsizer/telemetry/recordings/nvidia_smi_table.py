@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from rightsizer.model.device import BY_INDEX
 from rightsizer.model.reading import Process
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds
@@ -14,9 +13,9 @@ from rightsizer.telemetry.recordings.row import (
     RecordingRow,
     recorded_process,
 )
-from rightsizer.telemetry.recordings.table import CellColumn, read_cells
+from rightsizer.telemetry.recordings.table import CellColumn, CellTable
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
-from rightsizer.telemetry.recordings.timestamps import AssumedTimes, parse_timestamp
+from rightsizer.telemetry.recordings.timestamps import AssumedTimes, page_time
 
 _BEGINS: Final = re.compile(r"\| NVIDIA-SMI \S+ .*(?:Driver|KMD) Version")
 _DATE: Final = re.compile(r"[A-Z][a-z]{2} [A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d \d{4}")
@@ -39,15 +38,17 @@ _DIVIDED: Final = (
     "has GPUs split into MIG instances, of which nvidia-smi's table gives no utilization: they are "
     "not read; record with 'rightsizer record'"
 )
-_COLUMNS: Final = tuple(
-    CellColumn(0, name, signal, unit)
-    for name, signal, unit in (
-        ("Temp", Signal.TEMPERATURE_CELSIUS, "C"),
-        ("Pwr:Usage", Signal.POWER_WATTS, "W"),
-        ("Cap", Signal.POWER_LIMIT_WATTS, "W"),
-        ("Memory-Usage", Signal.MEMORY_USED_BYTES, "MiB"),
-        ("Memory", Signal.MEMORY_TOTAL_BYTES, "MiB"),
-        ("GPU-Util", Signal.GPU_BUSY, "%"),
+_COLUMNS: Final = CellTable(
+    CellColumn(at, name, signal, unit)
+    for at, (name, signal, unit) in enumerate(
+        (
+            ("Temp", Signal.TEMPERATURE_CELSIUS, "C"),
+            ("Pwr:Usage", Signal.POWER_WATTS, "W"),
+            ("Cap", Signal.POWER_LIMIT_WATTS, "W"),
+            ("Memory-Usage", Signal.MEMORY_USED_BYTES, "MiB"),
+            ("Memory", Signal.MEMORY_TOTAL_BYTES, "MiB"),
+            ("GPU-Util", Signal.GPU_BUSY, "%"),
+        )
     )
 )
 
@@ -57,7 +58,7 @@ class _Table:
 
     def __init__(self, time: Nanoseconds | None, notes: RecordingNotes) -> None:
         self._time, self._notes = time, notes
-        self._rows: dict[str, RecordingRow] = {}
+        self.devices: dict[str, RecordingRow] = {}
         self._processes: dict[str, list[Process]] = {}
         self._device = ""
 
@@ -67,32 +68,27 @@ class _Table:
             cells = [cell.strip() for cell in line.split("|")]
             if len(cells) > _CELLS:
                 time = times.next(self._device) if self._time is None else self._time
-                values = read_cells(
-                    zip(_COLUMNS, _cells(*cells[1 : _CELLS + 1]), strict=True), number, self._notes
-                )
-                self._rows[self._device] = RecordingRow(
+                values = _COLUMNS.read(_cells(*cells[1 : _CELLS + 1]), number, self._notes)
+                self.devices[self._device] = RecordingRow(
                     time, self._device, *values, self._notes.file
                 )
             self._device = ""
         elif found := _GPU.match(line):
-            self._device = f"{BY_INDEX}{int(found['index'])}"
-            self._notes.learn(
-                self._device,
-                RecordingDeviceFacts(
-                    index=int(found["index"]), name=found["name"], pci_bus_id=found["bus"]
-                ),
-            )
+            self._device = self._notes.gpu(int(found["index"]))
+            facts = RecordingDeviceFacts(name=found["name"], pci_bus_id=found["bus"])
+            self._notes.learn(self._device, facts)
         elif found := _PROCESS.match(line):
             process = recorded_process(
                 found["pid"], found["size"], letters=found["kind"], program=found["name"]
             )
-            self._processes.setdefault(f"{BY_INDEX}{int(found['index'])}", []).append(process)
+            device = self._notes.gpu(int(found["index"]))
+            self._processes.setdefault(device, []).append(process)
         elif line.startswith(_INSTANCES):
             self._notes.remark(_DIVIDED)
 
     def rows(self) -> Iterator[RecordingRow]:
         """Yield the rows of the table's GPUs."""
-        for device, row in self._rows.items():
+        for device, row in self.devices.items():
             # In a container no process is listed, though there may be some.
             yield row._replace(processes=tuple(self._processes.get(device, ())) or None)
 
@@ -112,18 +108,20 @@ def _cells(state: str, memory: str, use: str) -> tuple[str, ...]:
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
     times = AssumedTimes(notes, "record with --query-gpu=timestamp,index,...")
     time: Nanoseconds | None = None
-    table = _Table(None, notes)
+    table, before = _Table(None, notes), 0
+    number, line = 0, ""
     for number, line in text.lines(notes):
-        if found := _DATE.match(line):
-            try:
-                time = parse_timestamp(found[0])
-            except ValueError:
-                notes.count("unreadable timestamp", number, found[0])
+        if (dated := page_time(line)) is not None:
+            time = dated
+        elif _DATE.match(line):
+            notes.count("unreadable timestamp", number, line.strip())
         elif _BEGINS.match(line):
             yield from table.rows()
-            table, time = _Table(time, notes), None
+            table, time, before = _Table(time, notes), None, len(table.devices)
         else:
             table.take(line, number, times)
+    if len(table.devices) < before:
+        notes.count("torn last table", number, line.strip())
     yield from table.rows()
 
 

@@ -20,18 +20,14 @@ from rightsizer.telemetry.recordings.nvidia_smi_columns import SIGNAL_COLUMNS, e
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile, json_objects
 from rightsizer.telemetry.recordings.timestamps import (
-    CLOCKS_SET,
     EPOCH_UNITS,
+    page_time,
     parse_epoch,
-    parse_timestamp,
 )
 
 _SAMPLE: Final = re.compile(r"(?:[a-zA-Z_:][\w:]*\{.*|\{.*\b__name__=\".*)\}\s+\S")
 _NAME_AMONG_LABELS: Final = re.compile(r'(?<=[{ ,])__name__="(?P<name>[\w:]+)"(?:,\s*)?')
 _COMMENT: Final = re.compile(r"# (HELP|TYPE|UNIT|EOF)\b")
-_DATED: Final = re.compile(r"[\s#=*[-]*(?:\d{4}[-/]|\d{10}|[A-Z][a-z]{2} )")
-_AROUND: Final = " \t\r\n#=*[]-"
-"""What scripts write around a date."""
 _REMEMBERED: Final = 100_000
 _START: Final = re.compile(
     r'\s*(?!\{\s*"timeSeries")[\[{].*?"(?:metric"\s*:\s*\{|resultType"\s*:)', re.DOTALL
@@ -73,7 +69,7 @@ def _samples_of(text: TextFile, notes: RecordingNotes) -> Iterator[_TimedSample]
     for number, written in text.lines(notes):
         line = named_line(written) if written.startswith("{") else written
         if not (wanted(line) or line.startswith(_SMI)):
-            of_page = _page_time(line) or of_page
+            of_page = page_time(line) or of_page
             continue
         labelled, closing, rest = line.partition(" # {")[0].rpartition("}")
         sample = _parsed(rest)
@@ -150,17 +146,6 @@ def interpreted(name: str, labels: Mapping[str, str]) -> DcgmSeries | UnusedSeri
         holder=None,
         facts=RecordingDeviceFacts(name=labels.get("name")),
     )
-
-
-def _page_time(line: str) -> Nanoseconds | None:
-    """Return the time of a line that is a date, as between the answers of a loop over curl."""
-    if _DATED.match(line) is None:
-        return None
-    try:
-        time = parse_timestamp(line.strip(_AROUND))
-    except ValueError:
-        return None
-    return time if time >= CLOCKS_SET else None
 
 
 def _parsed(rest: str) -> tuple[float, Nanoseconds | None] | None:

@@ -154,35 +154,50 @@ JSON_RECORDS: Final = RecordingFormat(
 OpenTelemetry, experiment trackers."""
 
 
-def _line_record(line: str) -> Record | None:
-    """Return a point of InfluxDB or pairs of key and value; the time may precede these."""
+def _records_of_line(line: str) -> list[Record]:
+    """Return a point of InfluxDB, or pairs of key and value; the time may precede these.
+
+    Where keys are repeated, each of them begins a record of what is before the first.
+    """
     if (found := _POINT.fullmatch(line)) is not None:
         tags = {name: _ESCAPED.sub(r"\1", value) for name, value in _TAG.findall(found["tags"])}
         fields = {name: value.rstrip("iu") for name, value in _FIELD.findall(found["fields"])}
-        return point(found["name"], tags, fields) | {"time": found["time"]}
+        return [point(found["name"], tags, fields) | {"time": found["time"]}]
     pairs = [*_PAIR.finditer(line)]
     if len(pairs) < _FEWEST_PAIRS:
-        return None
-    record = {found[1]: found[2].strip('"') for found in pairs}
-    words = line[: pairs[0].start()].split()
-    for before in (" ".join(words[:2]), *words[:1]):
+        return []
+    keys = [found[1] for found in pairs]
+    first = next((key for key in keys if keys.count(key) > 1), "")
+    shared = _leading_time(line[: pairs[0].start()])
+    records = [shared]
+    for found in pairs:
+        if found[1] == first:
+            records.append(dict(records[0]))
+        records[-1][found[1]] = found[2].strip('"')
+    return records[1:] or records
+
+
+def _leading_time(text: str) -> Record:
+    """Return the time that a text begins with, if any."""
+    words = text.split()
+    for before in (" ".join(words[:2]).strip("[]:,"), *(word.strip("[]:,") for word in words[:1])):
         with contextlib.suppress(ValueError):
-            parse_timestamp(before.strip("[]:,"))
-            return {"time": before.strip("[]:,"), **record}
-    return record
+            parse_timestamp(before)
+            return {"time": before}
+    return {}
 
 
 def _line_records(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[int, Record]]:
     for number, line in text.lines(notes):
-        if (record := _line_record(line.strip())) is not None:
-            yield number, record
-        elif not line.endswith("\n"):
+        records = _records_of_line(line.strip())
+        yield from ((number, record) for record in records)
+        if not records and not line.endswith("\n"):
             notes.skip(number, line)
 
 
 LINE_RECORDS: Final = RecordingFormat(
     "lines of key=value",
-    lambda head: _have_gpus([*filter(None, map(_line_record, head))]),
+    lambda head: _have_gpus([record for line in head for record in _records_of_line(line)]),
     _records_table_rows(_line_records),
 )
 """InfluxDB's line protocol and logfmt."""

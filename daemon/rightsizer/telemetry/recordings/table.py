@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import getitem, itemgetter
 from string import digits
-from typing import Any, Final
+from typing import Final
 
 from rightsizer.model.reading import Missing, plausible, scaled
 from rightsizer.model.signal import Signal
@@ -159,23 +159,6 @@ class CellTable:
         for column, cell, value in zip(self.columns, cells, found, strict=True):
             if value is Missing.INVALID:
                 notes.count(f"unreadable cell in '{column.name}'", line, cell.strip())
-
-
-def read_cells(
-    cells: Iterable[tuple[CellColumn, Any]], line: int, notes: RecordingNotes
-) -> tuple[dict[Signal, float], dict[Signal, Missing]]:
-    """Return values of JSON cells, where `None` means not read; the last of a signal counts."""
-    values: dict[Signal, float] = {}
-    missing: dict[Signal, Missing] = {}
-    for column, cell in cells:
-        value = column["" if cell is None else str(cell)]
-        if isinstance(value, float):
-            values[column.signal] = value
-        else:
-            missing[column.signal] = value
-            if value is Missing.INVALID:
-                notes.count(f"unreadable value of '{column.name}'", line, str(cell))
-    return values, {signal: why for signal, why in missing.items() if signal not in values}
 
 
 def read_clock_events(

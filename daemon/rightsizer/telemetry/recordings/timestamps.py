@@ -1,5 +1,6 @@
 """Timestamps in the spellings of logs, and assumed times for lines without one."""
 
+import contextlib
 import re
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
@@ -13,62 +14,76 @@ EPOCH_UNITS: Final = {"s": NANOSECONDS_PER_SECOND, "ms": 1_000_000, "us": 1_000,
 
 # Digits before the point distinguish units for dates from 1973 to 5138.
 _UNIT_BY_DIGITS: Final = ((11, "s"), (14, "ms"), (17, "us"), (20, "ns"))
-_OF_SPREADSHEET: Final = re.compile(
-    r"(?P<first>\d{1,2})(?P<mark>[./])(?P<second>\d{1,2})(?P=mark)(?P<year>\d{4}),?\s+"
-    r"(?P<hour>\d{1,2}):(?P<minute>\d\d)(?P<rest>:\d\d(?:[.,]\d+)?)?(?:\s*(?P<half>[AaPp][Mm]))?"
+_FORMATS: Final = (
+    *("%d.%m.%Y %H:%M:%S", "%d.%m.%Y %H:%M", "%m/%d/%Y %I:%M:%S %p", "%m/%d/%Y %I:%M %p"),
+    *("%a %b %d %H:%M:%S %Y", "%b %d %H:%M:%S %Y", "%b %d %Y @ %H:%M:%S"),
+    *("%a %b %d %Y %H:%M:%S %z", "%a %d %b %Y %H:%M:%S", "%d/%b/%Y:%H:%M:%S %z"),
 )
-_OF_DATE: Final = re.compile(
-    r"(?:[A-Z][a-z]{2},? )?(?P<month>[A-Z][a-z]{2}) +(?P<day>\d{1,2}) (?P<time>\d\d:\d\d:\d\d)"
-    r"(?: [A-Z]{3,4})? (?P<year>\d{4})"
-)
-"""Format of `date` and `ctime`."""
+"""Of spreadsheets, `date`, Kibana, JavaScript, HTTP and its servers. With slashes and 24 hours, the
+order of day and month is ambiguous."""
 _COMPACT: Final = re.compile(r"(\d{4})(\d\d)(\d\d)[-_T ](\d\d):?(\d\d):?(\d\d)Z?")
-_ZONE: Final = re.compile(r" [A-Z]{3,4}$")
+_EPOCH: Final = re.compile(r"[\d.]+(?:[eE]\+?\d+)?")
+_ZONE: Final = re.compile(r" [A-Z]{3,4}\b")
 """Zone names are ambiguous, so they are ignored."""
+_NOISE: Final = re.compile(rf"{_ZONE.pattern}|(?<=:\d\d)[.,]\d+|,|\(.*\)")
+_TIME_OF_DAY: Final = re.compile(r"(\d\d):(\d\d):(\d\d)")
+_DATED: Final = re.compile(r"[\s#=*[-]*(?:\d{4}[-/]|\d{10}|[A-Z][a-z]{2} )")
+_AROUND: Final = " \t\r\n#=*[]-"
+"""What scripts write around a date."""
 CLOCKS_SET: Final[Nanoseconds] = 946_684_800 * NANOSECONDS_PER_SECOND
 """The year 2000: a node without a clock begins in 1970."""
 _LEAP_YEAR: Final = 1972
-_FRACTION: Final = re.compile(r"[.,](\d+)")
+_FRACTION: Final = re.compile(r"(?<=:\d\d)[.,](\d+)")
 _DATE_MARKS: Final = ("-", "/")
 _SECOND_END: Final = 19
 _FURTHEST: Final = 1 << 63
 
 
 def parse_timestamp(text: str) -> Nanoseconds:
-    """Parse a date with time or an epoch; `ValueError` for anything else.
-
-    Spreadsheets write dates as `31.01.2024 12:34:56` and `1/31/2024 12:34:56 PM`, scripts as
-    `20240131_123456` and `Wed Jan 31 12:34:56 UTC 2024`.
-    """
-    if text[-3:].isalpha():
-        text = _ZONE.sub("", text)
+    """Parse a date with time or an epoch; `ValueError` for anything else."""
     if text[4:5] in _DATE_MARKS and text[:4].isdigit():
-        return parse_calendar(text)
-    found = _OF_SPREADSHEET.fullmatch(text)
-    # With slashes and 24 hours, the order of day and month is ambiguous.
-    if found and (found["mark"] == "." or found["half"]):
-        day, month = (found["first"], found["second"])[:: -1 if found["mark"] == "/" else 1]
-        hour = int(found["hour"])
-        if found["half"]:
-            hour = hour % 12 + (12 if found["half"].upper() == "PM" else 0)
-        date = f"{found['year']}-{month:>02}-{day:>02}"
-        return parse_calendar(f"{date} {hour:02}:{found['minute']}{found['rest'] or ':00'}")
-    if found := _OF_DATE.fullmatch(text):
-        return _parse_date(f"{found['year']} {found['month']} {found['day']} {found['time']}")
+        return parse_calendar(_ZONE.sub("", text) if text[-3:].isalpha() else text)
+    if _EPOCH.fullmatch(text):
+        return parse_epoch(text)
     if found := _COMPACT.fullmatch(text):
         year, month, day, *time = found.groups()
         return parse_calendar(f"{year}-{month}-{day} {':'.join(time)}")
-    return parse_epoch(text)
+    return _parse_date(text)
+
+
+def page_time(line: str) -> Nanoseconds | None:
+    """Return the time of a line that is a date, as a loop writes it above what it runs."""
+    if _DATED.match(line) is None:
+        return None
+    with contextlib.suppress(ValueError):
+        time = parse_timestamp(line.strip(_AROUND))
+        return time if time >= CLOCKS_SET else None
+    return None
 
 
 def parse_yearless(text: str) -> Nanoseconds:
     """Parse `Jan 31 12:34:56` in a leap year; `ValueError` for anything else."""
-    return _parse_date(f"{_LEAP_YEAR} {text}")
+    return _parse_date(f"{text} {_LEAP_YEAR}")
+
+
+def parse_time_of_day(text: str) -> Nanoseconds:
+    """Parse `12:34:56`; `ValueError` for anything else."""
+    if (found := _TIME_OF_DAY.fullmatch(text)) is None:
+        raise ValueError(f"'{text}' is no time of day")
+    hours, minutes, seconds = map(int, found.groups())
+    return ((hours * 60 + minutes) * 60 + seconds) * NANOSECONDS_PER_SECOND
 
 
 def _parse_date(text: str) -> Nanoseconds:
-    moment = datetime.strptime(text, "%Y %b %d %H:%M:%S").replace(tzinfo=UTC)
-    return int(moment.timestamp()) * NANOSECONDS_PER_SECOND
+    plain = " ".join(_NOISE.sub("", text).replace("+", " +").split())
+    fraction = _FRACTION.search(text)
+    for known in _FORMATS:
+        with contextlib.suppress(ValueError):
+            moment = datetime.strptime(plain, known)  # noqa: DTZ007 - UTC without a zone.
+            whole = int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+            below = _below_second(fraction[1] if fraction else "")
+            return _kept(whole * NANOSECONDS_PER_SECOND + below)
+    raise ValueError(f"'{text}' is not a time")
 
 
 def parse_calendar(text: str) -> Nanoseconds:

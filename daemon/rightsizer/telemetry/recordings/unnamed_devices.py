@@ -7,11 +7,10 @@ from itertools import islice, pairwise
 from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias
 
-from rightsizer.model.device import BY_INDEX
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes
+from rightsizer.telemetry.recordings.row import RecordingNotes
 
 _MILLISECOND: Final = 1_000_000
 _LONGEST_GAP: Final = 500 * _MILLISECOND
@@ -199,7 +198,7 @@ def device_order(
     """
     name = stated.name or ("0" if stated.count == 1 else None)
     if name is not None:
-        only = _indexed(int(name), notes) if name.isdecimal() else name
+        only = notes.gpu(int(name)) if name.isdecimal() else name
         return lambda *_: only
     sample = list(islice(rows, _SAMPLED_ROWS))
     pattern = poll_pattern([row.time for row in _in_order(sample)], stated.count)
@@ -228,14 +227,6 @@ def _warn(sample: Sequence[SampledRow], pattern: PollPattern, notes: RecordingNo
         )
 
 
-def _indexed(index: int, notes: RecordingNotes) -> str:
-    """Return the key of the device at an index: drivers list devices in index order."""
-    key = f"{BY_INDEX}{index}"
-    if key not in notes.facts:
-        notes.learn(key, RecordingDeviceFacts(index=index))
-    return key
-
-
 class _DeviceOrder:
     """Devices by their order in a poll; incomplete and oversized polls are reported."""
 
@@ -258,4 +249,4 @@ class _DeviceOrder:
             self._position = 0
         else:
             self._position += 1
-        return _indexed(self._position, self._notes)
+        return self._notes.gpu(self._position)
