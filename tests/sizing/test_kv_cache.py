@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from rightsizer.model.errors import RequirementError
 from rightsizer.planner.models.hugging_face import read_config
 from rightsizer.planner.models.known_models import find_model
-from rightsizer.sizing.models import ConvolutionalNetwork, Model
+from rightsizer.sizing.models import ConvolutionalNetwork, Model, Transformer
 from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import Parallelism, Precisions
 from rightsizer.sizing.serving_memory import kv_cache, kv_cache_format
@@ -38,6 +39,22 @@ def token_bytes_of(model: Model, precision: Precisions, layout: Parallelism = SI
 def test_a_token_takes_what_is_published(name: str, token_bytes: int) -> None:
     """Covers as many key heads as query heads, fewer, one, compressed, and none."""
     assert token_bytes_of(published(name), BF16) == token_bytes
+
+
+def test_blocks_of_a_search_cache_where_they_attend() -> None:
+    """49 of 80 layers of Llama Nemotron Super, 8 heads of 128 each; a block may do nothing."""
+    known = find_model("Llama-3_3-Nemotron-Super-49B")
+    assert known is not None
+    config = {**known.config}
+    blocks = config["block_configs"]
+    assert token_bytes_of(read_config(config).model, BF16) == 49 * 2 * 8 * 128 * 2
+
+    config["block_configs"] = [*blocks[:-1], {"attention": {"no_op": True}, "ffn": {"no_op": True}}]
+    shorter = read_config(config).model
+    assert isinstance(shorter, Transformer)
+    assert (shorter.layers, shorter.cached_layers) == (79, 48)
+    with pytest.raises(RequirementError, match="block_configs: 79 of 80 layers"):
+        read_config({**config, "block_configs": blocks[:-1]})
 
 
 @pytest.mark.parametrize(("tensor", "part"), [(1, 1), (2, 2), (8, 8), (16, 8)])

@@ -1,5 +1,6 @@
 """Layers of single families: Gemma 3n, LongCat, Mllama, Step-3, linear and sparse attention."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -24,6 +25,8 @@ _CROSSED: Final = (3, 8, 13, 18, 23, 28, 33, 38)
 _IMAGE_TOKENS: Final = 8
 """Rows of the embedding outside the vocabulary."""
 _GATES: Final = 2
+_WIDTH_STEP: Final = 256
+"""Multiple of the widths of searched blocks (`DeciLMForCausalLM`)."""
 _SKIPPED: Final = 2
 """Number of first layers that all have an indexer, if others have one periodically."""
 
@@ -307,6 +310,45 @@ def with_repeated_layers(shape: Transformer, config: Configuration) -> Transform
     return _with(shape, -again * layer, repeated_parameters=float(again * layer))
 
 
+def with_searched_blocks(shape: Transformer, config: Configuration) -> Transformer:
+    """Return the shape with the blocks of a neural architecture search (Llama Nemotron Super).
+
+    Some lack attention, some the feed-forward part, whose width is the mean of those that have one.
+    """
+    listed = config.lists("block_configs")
+    blocks = [Configuration(each) for each in listed if isinstance(each, Mapping)]
+    if len(blocks) != shape.layers:
+        raise wrong("block_configs", f"{len(blocks)} of {shape.layers} layers", "name each")
+    hidden = shape.hidden
+    groups = [Configuration(each.part("attention")).whole("n_heads_in_group", 0) for each in blocks]
+    widths = [_block_width(Configuration(each.part("ffn")), hidden) for each in blocks]
+    slim = replace(shape, kv_heads=shape.heads // max(filter(None, groups), default=1))
+    kinds = Counter((bool(one), bool(width)) for one, width in zip(groups, widths, strict=True))
+    attending, feeding = sum(map(bool, groups)), sum(map(bool, widths))
+    layer = attention_parameters(shape) + 3 * hidden * shape.ffn_width + 2 * hidden
+    added = attending * (attention_parameters(slim) + hidden) - shape.layers * layer
+    added += 3 * hidden * sum(widths) + feeding * hidden
+    parts = (Configuration(each.part(name)) for each in blocks for name in ("attention", "ffn"))
+    added += sum(part.is_set("replace_with_linear") for part in parts) * hidden * (hidden + 1)
+    return _with(
+        slim,
+        added,
+        layers=shape.layers - kinds.pop((False, False), 0),
+        ffn=sum(widths) // max(feeding, 1),
+        cached_layers=attending,
+        layer_kinds=tuple(
+            LayerKind(count, has_attention=one, has_feed_forward=other, parts=one + other)
+            for (one, other), count in kinds.items()
+        ),
+    )
+
+
+def _block_width(config: Configuration, hidden: int) -> int:
+    """Return the width of a feed-forward part; 0 without one."""
+    width = int(2 * config.number("ffn_mult", 0.0) * hidden / 3)
+    return -(-width // _WIDTH_STEP) * _WIDTH_STEP
+
+
 def with_contacts(shape: Transformer, _: Configuration) -> Transformer:
     """Return the shape with the weights of attention maps that predict contacts (ESM-2)."""
     return _with(shape, shape.layers * shape.heads + 1)
@@ -325,5 +367,6 @@ FAMILY_LAYERS: Final[Mapping[str, Callable[[Transformer, Configuration], Transfo
     "deberta-v2": with_relative_positions,
     "albert": with_repeated_layers,
     "esm": with_contacts,
+    "nemotron-nas": with_searched_blocks,
 }
 """By `model_type`."""
