@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from readings import SECOND, TRAINING, Signals, gpu, snapshot
+from readings import SECOND, SERVING_SIGNALS, TRAINING, Signals, gpu, snapshot
 from rightsizer.accounting.device_state import PressureDetector
 from rightsizer.accounting.service import NodeAccounts
 from rightsizer.accounting.settings import PressureSettings
 from rightsizer.model.driver_codes import XidLog
-from rightsizer.model.signal import SERVING_SIGNALS, Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition, Resource
 
 COMPUTE, BANDWIDTH, MEMORY = Resource.COMPUTE, Resource.MEMORY_BANDWIDTH, Resource.MEMORY

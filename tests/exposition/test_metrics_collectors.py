@@ -8,6 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from publish_reports import full_report
+from readings import SERVING_SIGNALS
 from rightsizer.cli.agent import add_collector_flags, with_collector_flags
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.exposition.settings import CollectorSwitches, MetricsSettings
@@ -21,7 +22,6 @@ from rightsizer.model.metric_family import (
     MetricKind,
 )
 from rightsizer.model.report import Report
-from rightsizer.model.signal import SERVING_SIGNALS
 from sample_devices import NOW
 
 SERVING_LIMIT = 1900

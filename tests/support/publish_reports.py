@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from publish_advice import node_advice
+from readings import SERVING_SIGNALS
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.finding import Severity
@@ -26,7 +27,7 @@ from rightsizer.model.report import (
     StripCell,
     Totals,
 )
-from rightsizer.model.signal import SERVING_SIGNALS, Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.model.state import Cause, Resource, State, Tier
 from rightsizer.model.topology import GpuLink, LinkKind, Topology

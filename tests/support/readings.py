@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rightsizer.model.device import Device
+from rightsizer.model.metric_family import Origin
 from rightsizer.model.reading import Missing, Reading
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Down, Snapshot
@@ -21,6 +22,9 @@ EPOCH: Final[Nanoseconds] = 1_767_225_600 * SECOND
 GIBIBYTE: Final = 2.0**30
 
 Signals = Mapping[Signal, float]
+
+SERVING_SIGNALS: Final = tuple(each for each in Signal if each.origin is Origin.SERVING)
+"""Signals that serving engines report."""
 
 EMPTY: Final[Signals] = {
     Signal.GPU_BUSY: 0.0,

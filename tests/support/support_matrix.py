@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from measured import table
+from readings import SERVING_SIGNALS
 from refusals import watch
 from rightsizer.model.dcgm_fields import DCGM_FIELDS
 from rightsizer.model.device import Device
 from rightsizer.model.reading import Reading
-from rightsizer.model.signal import CAPACITY_SIGNALS, HOST_SIGNALS, SERVING_SIGNALS, Signal
+from rightsizer.model.signal import CAPACITY_SIGNALS, HOST_SIGNALS, Signal
 from rightsizer.model.units import Unit
 from rightsizer.telemetry.nvml.settings import LiveSettings
 

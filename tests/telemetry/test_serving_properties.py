@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from readings import SERVING_SIGNALS
 from rightsizer.model.errors import DriverError
 from rightsizer.model.metric_family import Export
-from rightsizer.model.signal import SERVING_SIGNALS, Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.units import Unit
 from rightsizer.telemetry.serving.page import (
     ENGINES,

@@ -4,7 +4,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from rightsizer.model.signal import HOST_SIGNALS, SERVING_SIGNALS, Signal
+from readings import SERVING_SIGNALS
+from rightsizer.model.signal import HOST_SIGNALS, Signal
 from support_matrix import DERIVED, HELD, NEAR, NOBODY, support_matrix
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "support-matrix.md"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import keyword
-import re
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rightsizer.catalogue.catalogue import read_catalogue
 from rightsizer.catalogue.prices_file import read_prices
-from rightsizer.console.command import Command, add_flags, help_of, say
+from rightsizer.console.command import Command, add_flags, flag_rows, help_of, say
 from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.io.files import is_there
 from rightsizer.model.errors import RequirementError, UsageError
@@ -32,7 +30,8 @@ if TYPE_CHECKING:
 
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 """File name extensions of requirements."""
-_WORDS: Final = tuple(re.findall("^--([a-z]+)", _HELP["question"], re.MULTILINE))
+_FLAGS: Final = {each.name: each.destination for each in flag_rows(_HELP["question"])}
+"""Destination of each flag that is a key of a requirement."""
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -102,9 +101,7 @@ def _answered(
     arguments: argparse.Namespace, planner: Planner
 ) -> tuple[PlanFile, tuple[PlanAnswer, ...]]:
     """Return the requirements of file or flags, with the answers."""
-    flags = {
-        word: getattr(arguments, f"{word}_" * keyword.iskeyword(word) or word) for word in _WORDS
-    }
+    flags = {name: getattr(arguments, destination) for name, destination in _FLAGS.items()}
     given = {word: value for word, value in flags.items() if value is not None}
     asked: Path | None = arguments.file
     if asked and "model" not in given and _names_model(asked):
@@ -163,4 +160,4 @@ def _measured(
     )
 
 
-COMMAND = Command("plan", _configure, _run, _HELP["description"], meant_flags(_WORDS))
+COMMAND = Command("plan", _configure, _run, _HELP["description"], meant_flags(_FLAGS))

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.frozen import dataclass, field
@@ -107,23 +107,38 @@ def help_of(module_file: str) -> dict[str, str]:
     return {section: f"{lines.strip()}\n" for section, lines in sections.items()}
 
 
-def add_flags(add: Callable[..., object], table: str, **kinds: Any) -> None:
-    """Add flags from a table of `--name VALUE: help`, continued by indented lines.
+class FlagRow(NamedTuple):
+    """Flag of a table: name without dashes, argparse's destination and metavar, help."""
+
+    name: str
+    destination: str
+    metavar: str
+    help: str
+
+
+def flag_rows(table: str) -> Iterator[FlagRow]:
+    """Yield the flags of a table of `--name VALUE: help`, continued by indented lines.
 
     The destination is the name with `_` for `.` and `-`, and with `_` appended to a Python keyword.
-    A flag without a value is a switch.
+    """
+    for row in re.split("^--", table, flags=re.MULTILINE)[1:]:
+        declared, _, help_text = row.partition(": ")
+        name, _, metavar = declared.partition(" ")
+        destination = re.sub("[.-]", "_", name)
+        destination += "_" * keyword.iskeyword(destination)
+        yield FlagRow(name, destination, metavar, " ".join(help_text.split()))
+
+
+def add_flags(add: Callable[..., object], table: str, **kinds: Any) -> None:
+    """Add flags from a table as of `flag_rows`; a flag without a value is a switch.
 
     Args:
         add: `add_argument` of a parser or of a group.
         table: The flags in the order of the help.
         kinds: By destination, a type, or options of `add_argument`.
     """
-    for row in re.split("^(?=--)", table, flags=re.MULTILINE)[1:]:
-        declared, _, help_text = row.partition(": ")
-        flag, _, metavar = declared.partition(" ")
-        name = re.sub("[.-]", "_", flag.removeprefix("--"))
-        name += "_" * keyword.iskeyword(name)
-        kind = kinds.get(name, {} if metavar else {"action": "store_true"})
-        options = {"metavar": metavar} if metavar else {}
+    for row in flag_rows(table):
+        kind = kinds.get(row.destination, {} if row.metavar else {"action": "store_true"})
+        options = {"metavar": row.metavar} if row.metavar else {}
         options |= kind if isinstance(kind, dict) else {"type": kind}
-        add(flag, dest=name, help=" ".join(help_text.split()), **options)
+        add(f"--{row.name}", dest=row.destination, help=row.help, **options)

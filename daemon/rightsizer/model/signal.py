@@ -188,9 +188,6 @@ HOST_SIGNALS: Final = (
 )
 """Signals of the node, shared by its devices; an owner's own signals take precedence."""
 
-SERVING_SIGNALS: Final = tuple(each for each in Signal if each.origin is Origin.SERVING)
-"""Signals reported by a serving engine: the only direct evidence of application pressure."""
-
 RATIO_SIGNALS: Final = frozenset(each for each in Signal if each.unit is Unit.RATIO)
 """Signals in 0..1 of a capacity."""
 
