@@ -83,6 +83,17 @@ def test_driver(context: CheckContext) -> None:
     assert "memory (GPU 0: nvmlDeviceGetMemoryInfo: no)" in failing.found
 
 
+def test_basic_signals_that_a_gpu_lacks(context: CheckContext) -> None:
+    """A GPU with the host's memory has none of its own; one that is woken up has a sample soon."""
+    memory = {Signal.MEMORY_USED_BYTES}
+    lacking = seen(without(memory, Missing.NOT_SUPPORTED))
+    limited = check_driver(replace(context, snapshot=lacking))
+    assert verdict(limited) == "limited"
+    assert "not supported: memory_used_bytes (GPUs: 1)" in limited.found
+    early = seen(without(memory, Missing.NO_SAMPLE))
+    assert verdict(check_driver(replace(context, snapshot=early))) == "ok"
+
+
 @pytest.mark.parametrize(
     ("why", "remedy"),
     [

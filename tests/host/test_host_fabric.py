@@ -126,6 +126,17 @@ def test_else_the_ports_of_its_numa_node_are(tree: HostTree) -> None:
     assert (found[RECEIVED], found[RATIO]) == (50e9, 0.5)
 
 
+def test_else_the_ports_of_the_nearest_node_are(tree: HostTree) -> None:
+    """A socket of two nodes (NPS2) has its port on the one where the GPU is not."""
+    nodes = tree.sysfs / "devices/system/node"
+    tree.write(nodes / "online", "0-3")
+    for node, distances in enumerate(("10 12 32 32", "12 10 32 32", "32 32 10 12", "32 32 12 10")):
+        tree.write(nodes / f"node{node}/distance", distances)
+    tree.port("mlx5_0", f"{ROOT_1}/0000:ca:00.0", node=1)
+    tree.port("mlx5_1", f"{ROOT_1}/0000:cb:00.0", node=3)
+    assert received(tree, GPU, mlx5_0=2, mlx5_1=100)[RECEIVED] == 4
+
+
 def test_without_any_topology_all_are_equally_near(tree: HostTree) -> None:
     """A virtual machine with one adapter still has a fabric."""
     tree.port("mlx5_0", "vmbus/mlx", node=-1)

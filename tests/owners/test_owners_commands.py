@@ -11,6 +11,7 @@ from rightsizer.owners.owner import Owner
 from rightsizer.owners.registry import owner_of, scheduler_of, schedulers_of
 
 K8S, SLURM = WorkloadKind.KUBERNETES, WorkloadKind.SLURM
+ALLOCATION: Final = "1b2f6f6e-0c5a-4d0a-9a50-3f3f3d7f8a11"
 OTHERS: Final = [None, *(kind for kind in WorkloadKind if kind not in {K8S, SLURM})]
 ODD: Final = Workload("kubernetes:a b/c;d", K8S, "c;d", WorkloadClass.SERVING, namespace="a b")
 
@@ -55,6 +56,7 @@ def test_only_pods_and_simulated_services_follow_a_queue(kind: WorkloadKind | No
     [
         ("vllm.service", "systemctl stop vllm.service"),
         ("user@1000.service/nb.scope", "systemctl --user --machine=1000@ stop nb.scope"),
+        (f"{ALLOCATION}.train.scope", f"nomad alloc stop {ALLOCATION}"),
     ],
 )
 def test_a_unit_is_stopped_by_its_manager(name: str, command: str) -> None:

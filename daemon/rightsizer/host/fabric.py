@@ -1,5 +1,6 @@
 """InfiniBand and RoCE ports in sysfs, and throughput of those nearest to a GPU."""
 
+import math
 import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Final, TypeAlias
 
 from rightsizer.host.cache import RefreshingCache
 from rightsizer.host.files import link_name, read_integer, read_line, read_names
+from rightsizer.host.numa_locality import read_distances
 from rightsizer.host.pcie import kernel_address
 from rightsizer.host.rates import CounterMeter, MonotonicCounter
 from rightsizer.host.settings import HostSettings
@@ -103,6 +105,7 @@ class FabricPortReader:
 
     def __init__(self, sysfs: str, settings: HostSettings) -> None:
         self._sysfs = sysfs
+        self._distances = read_distances(Path(sysfs))
         shortest = nanoseconds(settings.shortest_seconds)
         recheck = nanoseconds(settings.recheck_interval_seconds)
         forget_after = nanoseconds(settings.forget_after_seconds)
@@ -123,7 +126,7 @@ class FabricPortReader:
         ports = {port.name: port for port in last if port.is_active}
         rates = self._meter.update(time, lambda: _counters(last, time))
         located = [each for each in self._all(now) if each.port.name in ports]
-        chosen = nearest(located, place)
+        chosen = nearest(located, place, self._distances)
         signals: dict[Signal, float] = {}
         for throughput, ratio in _DIRECTIONS:
             measured = [each for each in chosen if (throughput, each.port.name) in rates]
@@ -157,19 +160,22 @@ class FabricPortReader:
         )
 
 
-def nearest(ports: Collection[LocatedPort], place: Placement) -> list[LocatedPort]:
-    """Ports with the most PCIe bridges in common with a GPU, else those of its NUMA node.
+def nearest(
+    ports: Collection[LocatedPort], place: Placement, distances: Mapping[tuple[int, int], int]
+) -> list[LocatedPort]:
+    """Ports with the most PCIe bridges in common with a GPU, else those of the nearest NUMA node.
 
-    If neither distinguishes them, all ports are equally near.
+    If neither distinguishes them, all ports are equally near. A socket may be several nodes, some
+    of them without a port (NPS4 of AMD, sub-NUMA clusters of Intel).
     """
     above = {kernel_address(bridge.pci_bus_id) for bridge in place.bridges}
 
-    def rank(located: LocatedPort) -> tuple[int, bool]:
-        node = located.port.numa_node
-        return (
-            len(above.intersection(map(kernel_address, located.bridges))),
-            node is not None and node == place.numa_node,
-        )
+    def rank(located: LocatedPort) -> tuple[int, float]:
+        here, there = place.numa_node, located.port.numa_node
+        distance = math.inf
+        if here is not None and there is not None:
+            distance = 0 if here == there else distances.get((here, there), math.inf)
+        return len(above.intersection(map(kernel_address, located.bridges))), -distance
 
     best = max(map(rank, ports), default=None)
     return [located for located in ports if rank(located) == best]

@@ -21,6 +21,8 @@ _BATCH: Final = re.compile(r"(?:condor|lsf|pbs|sge)[^/]*\.service")
 _LOGIN: Final = re.compile(
     r"(?:(?:session-|(?:vte|tmux)-spawn-|app-)[^/]*\.scope|user@[^/]*\.service|init\.scope)"
 )
+_ALLOCATION: Final = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})[.-].+\.scope")
+"""Task of a Nomad allocation (exec and raw_exec drivers), which systemd does not know."""
 _USER_UNIT: Final = re.compile(r"user@(\d+)\.service/([^/]+)")
 
 
@@ -52,6 +54,8 @@ class SystemdOwner(Owner):
 
     def release(self, workload: Workload) -> Instructions:
         """Stop the unit through its manager; a part of a unit is left to the one that made it."""
+        if found := _ALLOCATION.fullmatch(workload.name):
+            return self._instructions("stop allocation", workload=workload, allocation=found[1])
         if found := _USER_UNIT.fullmatch(workload.name):
             unit = shlex.quote(found[2])
             return self._instructions("release user", workload=workload, user=found[1], unit=unit)

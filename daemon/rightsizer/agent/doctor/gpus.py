@@ -8,10 +8,12 @@ from rightsizer.accounting.signals import tier_of
 from rightsizer.agent.doctor.check import Check, CheckContext, Verdict, failed_check
 from rightsizer.model.reading import Missing, Reading
 from rightsizer.model.signal import Signal
+from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.state import Tier
 from rightsizer.telemetry.nvml.collectors import COLLECTORS
 
 _COLLECTORS: Final = sorted({each.part_of or each.name for each in COLLECTORS})
+_BASICS: Final = (Signal.GPU_BUSY, Signal.MEMORY_USED_BYTES, Signal.POWER_WATTS)
 _COUNTER_REMEDIES: Final = {
     Missing.NOT_SUPPORTED: "boards before Hopper have none in NVML: run a dcgm-exporter and set "
     "sources.dcgm.url",
@@ -51,7 +53,23 @@ def check_driver(context: CheckContext) -> Check:
     if failing := [f"{name} ({each.failure})" for name, each in outcomes if each and each.failure]:
         found += f"; failing: {', '.join(failing)}"
         return failed_check("driver", Verdict.LIMITED, "failing", found)
+    if absent := _unsupported_basics(snapshot):
+        found += f"; not supported: {absent}"
+        return failed_check("driver", Verdict.LIMITED, "unsupported", found)
     return Check("driver", Verdict.OK, found)
+
+
+def _unsupported_basics(snapshot: Snapshot) -> str:
+    """Basic signals that undivided GPUs do not have, each with the number of these GPUs."""
+    whole = (each for each in snapshot.devices if each.mig is None and not each.has_mig_instances)
+    readings = [found for each in whole if (found := snapshot.readings.get(each.uuid))]
+    absent = Counter(
+        signal
+        for found in readings
+        for signal in _BASICS
+        if found.why_missing(signal) is Missing.NOT_SUPPORTED
+    )
+    return ", ".join(f"{signal} (GPUs: {count})" for signal, count in absent.items())
 
 
 def check_counters(context: CheckContext) -> Check:
