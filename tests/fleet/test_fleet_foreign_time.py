@@ -77,3 +77,18 @@ def test_hours_of_what_has_ended_have_its_team_and_its_pool(fleet_of: FleetOf) -
     pools = {each["name"]: each["held_gpu_hours"] for each in document["usage"]["pools"]}
     assert pools == {"pool-0": pytest.approx(16, abs=0.2), "pool-1": pytest.approx(8, abs=0.2)}
     assert not document["advice"]
+
+
+@pytest.mark.parametrize("whole_until", [12, 24], ids=["before", "beside its instances"])
+def test_gpu_that_was_divided_has_its_hours_before(fleet_of: FleetOf, whole_until: int) -> None:
+    """Its instances count from then on, whether or not the GPU has series of its own."""
+    past, device = EstatePast(), {**NODE, "UUID": gpu(0), "gpu": "0"}
+    past.device([Phase(0, whole_until, BUSY, pod("whole-0", "ml"))], **device)
+    for number in ("1", "2"):
+        part = {"GPU_I_ID": number, "GPU_I_PROFILE": "3g.40gb"}
+        past.device([Phase(12, 24, BUSY, pod(f"part-{number}", "web"))], **device, **part)
+    document = fleet_of(past.text())
+
+    assert (document["gpus"], document["workloads"]) == (pytest.approx(6 / 7), 2)
+    assert hours(document) == {"ml": 12, "web": 10.3}
+    assert not document["advice"]

@@ -15,6 +15,7 @@ from rightsizer.fleet.sources.kubernetes import (
     LookbackSpan,
     Pod,
     PodOwners,
+    namespace_key,
     workload_key,
 )
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
@@ -161,7 +162,7 @@ def test_its_nodes_are_its_own(enriched: FleetInventory) -> None:
 def test_teams_answer_for_workloads(enriched: FleetInventory) -> None:
     """The pod's own label takes precedence over its namespace's."""
     assert enriched.teams["kubernetes:chat/llama"] == "apes"
-    assert enriched.teams["kubernetes:chat/llm"] == "talkers"
+    assert enriched.teams[namespace_key("chat")] == "talkers"
 
 
 def test_pods_that_wait_are_counted_once(enriched: FleetInventory) -> None:

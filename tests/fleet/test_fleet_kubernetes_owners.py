@@ -100,8 +100,37 @@ def test_pod_belongs_to_what_outlives_its_controller(
 
 def test_parts_of_a_gpu_are_no_gpus(store: PrometheusStore) -> None:
     """HAMi requests megabytes and percent by resources of their own."""
-    (waiting,) = waiting_pods(store, PodOwners(), (), NOW)
+    (waiting,) = waiting_pods(store, PodOwners(), (), {}, NOW)
     assert (waiting.gpus, waiting.gpus_each) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("resource", "capacities", "gpus"),
+    [
+        ("gpu_shared", {"a": 32}, 0.5),
+        ("gpu", {"a": 32}, 0.5),
+        ("gpu", {"a": 56}, 2 / 7),
+        ("gpu", {"a": 32, "b": 4}, 2.0),
+        ("gpu", {"a": 7}, 2.0),
+        ("gpu", {"other": 32}, 2.0),
+        ("mig_1g_10gb", {"a": 56}, 2 / 7),
+    ],
+    ids=["renamed", "sliced", "of MIG alone", "of nodes that differ", "one broken", "none", "MIG"],
+)
+def test_requests_are_parts_of_a_gpu_where_nodes_offer_several_of_each(
+    resource: str, capacities: dict[str, int], gpus: float
+) -> None:
+    """Two of a resource; `a` has eight GPUs, `b` four."""
+    past, waits = EstatePast(interval_seconds=120), {"namespace": "ml", "pod": "wait-x5k2m"}
+    past.series("kube_pod_status_phase", {**waits, "phase": "Pending"}, 1, 23)
+    name = {"resource": f"nvidia_com_{resource}"}
+    past.series("kube_pod_container_resource_requests", {**waits, **name}, 2, 23)
+    for node, capacity in capacities.items():
+        past.series("kube_node_status_capacity", {"node": node, **name}, capacity, 23)
+    with stored(past) as store:
+        (waiting,) = waiting_pods(store, PodOwners(), (), {"a": 8, "b": 4}, NOW)
+
+    assert (waiting.gpus, waiting.gpus_each) == (pytest.approx(gpus), pytest.approx(gpus))
 
 
 def test_waiting_work_that_cannot_be_told_is_named() -> None:

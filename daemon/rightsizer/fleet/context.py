@@ -182,13 +182,14 @@ def fleet_context(
 def teams_of_ended(
     context: FleetContext, settings: FleetSettings, workloads: Mapping[str, Workload]
 ) -> dict[str, str]:
-    """Return the teams of workloads that are not there now, by the labels that their pods had.
+    """Return the teams that the labels of pods named that are gone, by workload.
 
     Raises:
         StoreError: the store does not answer.
     """
     kubernetes, found = KubernetesState(settings), dict[str, str]()
-    ended = [each for key, each in workloads.items() if key not in context.inventory.teams]
+    known = context.inventory.workloads.keys() | context.inventory.teams.keys()
+    ended = [each for key, each in workloads.items() if key not in known]
     span = LookbackSpan(context.now, nanoseconds(settings.lookback_seconds))
     for report in context.reports:
         if report.source == kubernetes.name and "kube_pod_labels" in report.metrics:

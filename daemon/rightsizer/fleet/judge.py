@@ -235,6 +235,12 @@ class FleetJudge:
                 judgements=judgements,
                 tallies=verdicts.tallies,
                 node_advice=context.inventory.advice,
+                sharing=frozenset(
+                    (request.devices[row.uuid].cluster, key)
+                    for key, rows in request.occupancy.ever.items()
+                    for row in rows
+                    if row.uuid in request.devices and row.end + row.grid.step >= context.now
+                ),
                 waiting=view.waiting,
                 served=place_waiting(view, judgements),
                 usage=usage_of(verdicts.parts.uses, self._market),
@@ -317,10 +323,7 @@ class FleetJudge:
         inventory, first = context.inventory, context.plan.first_day
         names = tuple(report.key for report in context.reports)
         rows = merged_holdings(self._cache.holdings(first, context.now // DAY), names)
-        whole = [
-            uuid for uuid, each in inventory.devices.items() if not each.device.has_mig_instances
-        ]
-        occupancy = occupancy_of(whole, rows, context.now, self._case_settings.gap)
+        occupancy = occupancy_of(inventory.devices, rows, context.now, self._case_settings.gap)
         holders = {key: uuids[0] for key, uuids in occupancy.present.items()}
         known = with_workloads(inventory, self._cache.workloads())
         return BatchRequest(

@@ -261,10 +261,3 @@ class FleetView:
     """By pool and uuid."""
     empty: Mapping[str, Nanoseconds] = field(default_factory=dict, hash=False)
     """Since when devices without a holder are empty, by uuid."""
-    sharing: frozenset[tuple[str, str]] = frozenset()
-    """Cluster and key of those that hold a part of a device; `workloads` has the largest of it."""
-
-    @property
-    def holders(self) -> frozenset[tuple[str, str]]:
-        """Cluster and key of all workloads."""
-        return self.sharing | {(each.cluster, each.case.key) for each in self.workloads}

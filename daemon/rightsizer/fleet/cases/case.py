@@ -172,9 +172,9 @@ class FleetCases:
         return self._rows.get(uuid, ())
 
     def is_present(self, uuid: str) -> bool:
-        """Whether a device is present: it has recent samples, to the hour."""
+        """Whether a device is present, undivided: it has recent samples, to the hour."""
         days = self.days(uuid)
-        if days.last_present is None:
+        if days.last_present is None or self.devices[uuid].device.has_mig_instances:
             return False
         step = days.days[-1].frame.grid.step
         longest = nanoseconds(self.settings.absent_seconds) + (step if step > FINE_STEP else 0)

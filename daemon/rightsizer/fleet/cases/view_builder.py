@@ -59,8 +59,6 @@ class BatchContribution:
     """GPUs that are gone, or have lost their profiling."""
     uses: Uses = field(default_factory=dict)
     """Over the lookback."""
-    sharing: set[tuple[str, str]] = field(default_factory=set)
-    """Cluster and key of the workloads that hold a part of a present device."""
 
     def merge(self, other: BatchContribution) -> None:
         """Add the parts of other workloads."""
@@ -74,7 +72,6 @@ class BatchContribution:
         self.empty |= other.empty
         self.lost += other.lost
         add_uses(self.uses, other.uses)
-        self.sharing |= other.sharing
 
 
 def contribution_of(
@@ -91,10 +88,7 @@ def contribution_of(
         looked = cases.now - lookback, cases.now
         add_uses(found.uses, uses_of(device, days, cases.rows(uuid), looked, owners))
         found.lost += _lost(cases, device)
-        if not cases.is_present(uuid):
-            continue
-        found.sharing.update((device.cluster, key) for key in _holders_now(cases, uuid))
-        for span in spans:
+        for span in spans if cases.is_present(uuid) else ():
             found.known_seconds[span] += days.known_in(cases.now - span, cases.now)
     for case in cases.cases(0):
         uuids = [device.uuid for device in case.devices]
@@ -125,15 +119,6 @@ def contribution_of(
     return found
 
 
-def _holders_now(cases: FleetCases, uuid: str) -> Iterator[str]:
-    """Yield the workloads that hold a part of a device."""
-    rows = cases.rows(uuid)
-    last = max((row.end for row in rows), default=0)
-    for row in rows:
-        if row.end == last and last + max(cases.settings.gap, row.grid.step) >= cases.now:
-            yield row.workload
-
-
 def _empty(cases: FleetCases, uuids: Iterable[str]) -> Iterator[tuple[str, Nanoseconds]]:
     """Yield since when empty devices are empty."""
     for uuid in uuids:
@@ -148,9 +133,9 @@ def _empty(cases: FleetCases, uuids: Iterable[str]) -> Iterator[tuple[str, Nanos
 
 def _lost(cases: FleetCases, device: FleetDevice) -> Iterator[LostDevice]:
     """Yield what is lost of a device; MIG instances may come and go with their GPU's division."""
-    uuid = device.device.uuid
+    uuid, is_divided = device.device.uuid, device.device.has_mig_instances
     days = cases.days(uuid)
-    if device.device.mig is not None or days.last_present is None:
+    if is_divided or device.device.mig is not None or days.last_present is None:
         return
     if not cases.is_present(uuid):
         last = max(cases.rows(uuid), key=lambda row: row.end, default=None)
@@ -233,7 +218,6 @@ def view_of(
         end=now,
         pools=pools,
         workloads=workloads,
-        sharing=frozenset(parts.sharing),
         waiting=placed_waiting(waiting, pools, workloads),
         empty=parts.empty,
         lost=tuple(sorted(parts.lost, key=lambda e: (e.device.pool, e.device.device.uuid))),

@@ -1,7 +1,7 @@
 """Kubernetes objects in a store with kube-state-metrics: pods, nodes and owners."""
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
@@ -23,7 +23,6 @@ from rightsizer.model.workload import (
     cron_run_of,
     owner_of_pod,
 )
-from rightsizer.owners.registry import owner_of
 
 POD_LABELS: Final = ("exported_pod", "pod")
 """Without honorLabels, `pod` is that of kube-state-metrics itself."""
@@ -191,19 +190,49 @@ _SLICES: Final = 7
 """Per whole GPU, on boards with MIG."""
 
 
+_CAPACITY: Final = (
+    f"max by ({', '.join(NODE_LABELS)}, resource)"
+    ' (kube_node_status_capacity{resource=~"nvidia_com_gpu(_.+)?"}) > 0'
+)
+
+
+def gpus_of_resources(
+    store: MetricStore, boards: Mapping[str, int], now: Nanoseconds
+) -> Mapping[str, float]:
+    """Return how many GPUs one of each resource is: time slicing and MIG give several of a GPU.
+
+    `boards` counts the GPUs by node. Where nodes differ, the largest part counts.
+    """
+    found: dict[str, float] = {}
+    for series in store.instant(_CAPACITY, now):
+        node = first_label(series.labels, NODE_LABELS)
+        count = max(boards.get(name, 0) for name in names_of_node(node))
+        part, resource = min(1.0, count / series.value), series.labels.get("resource", "")
+        found[resource] = max(part, found.get(resource, 0.0))
+    return {resource: part for resource, part in found.items() if part}
+
+
 def waiting_pods(
-    store: MetricStore, owners: PodOwners, selectors: Sequence[str], now: Nanoseconds
+    store: MetricStore,
+    owners: PodOwners,
+    selectors: Sequence[str],
+    boards: Mapping[str, int],
+    now: Nanoseconds,
 ) -> tuple[WaitingWork, ...]:
     """Return the work that waits now, by workload: pending pods without a node.
 
     `selectors` are labels of `kube_pod_nodeselectors` that name a pool, in order of preference.
     """
-    gpus: defaultdict[Pod, float] = defaultdict(float)
-    for series in store.instant(f"{_REQUESTED} and on ({_POD}) ({_PENDING})", now):
-        mig = _SLICE.match(series.labels.get("resource", ""))
-        gpus[Pod.of(series.labels)] += series.value * (int(mig[1]) / _SLICES if mig else 1.0)
-    if not gpus:
+    requested = store.instant(f"{_REQUESTED} and on ({_POD}) ({_PENDING})", now)
+    if not requested:
         return ()
+    gpus: defaultdict[Pod, float] = defaultdict(float)
+    parts = gpus_of_resources(store, boards, now)
+    for series in requested:
+        resource = series.labels.get("resource", "")
+        mig = _SLICE.match(resource)
+        part = int(mig[1]) / _SLICES if mig else parts.get(resource, 1.0)
+        gpus[Pod.of(series.labels)] += series.value * part
     created = f"max by ({_POD}) (kube_pod_created) and on ({_POD}) ({_PENDING})"
     since = {Pod.of(series.labels): series.value for series in store.instant(created, now)}
     pools: dict[Pod, str] = {}
@@ -300,8 +329,13 @@ class KubernetesState:
     ) -> FleetInventory:
         """Return the fleet with pools, teams, and waiting work."""
         devices = dict(inventory.devices)
-        nodes = {name for each in devices.values() for name in names_of_node(each.node)}
-        present, former = self._pools(store, nodes, LookbackSpan(now, lookback))
+        boards = {
+            (name, each.device.board_uuid)
+            for each in devices.values()
+            for name in names_of_node(each.node)
+        }
+        gpus = Counter(name for name, _ in boards)
+        present, former = self._pools(store, gpus.keys(), LookbackSpan(now, lookback))
         for uuid, device in inventory.devices.items():
             names = names_of_node(device.node)
             pools = filter(None, (found.get(name) for found in (present, former) for name in names))
@@ -316,8 +350,10 @@ class KubernetesState:
             for label in self._settings.pool_labels
             if label.startswith(_NODE_LABEL)
         )
-        waiting = (*inventory.waiting, *waiting_pods(store, self._owners, selectors, now))
-        return replace(inventory, devices=devices, teams=teams, waiting=waiting)
+        waiting = waiting_pods(store, self._owners, selectors, gpus, now)
+        return replace(
+            inventory, devices=devices, teams=teams, waiting=(*inventory.waiting, *waiting)
+        )
 
     def _pools(
         self, store: MetricStore, nodes: AbstractSet[str], span: LookbackSpan
@@ -346,22 +382,16 @@ class KubernetesState:
     def _teams(
         self, store: MetricStore, workloads: Iterable[Workload], now: Nanoseconds
     ) -> Mapping[str, str]:
-        """Return the team of each workload: its pod's, else its namespace's; else the namespace.
-
-        Teams of namespaces are included, for workloads that have ended.
-        """
-        mine = [each for each in workloads if owner_of(each.kind).has_pods]
+        """Return the teams of namespaces, and of workloads whose pods name another."""
         labels = self._settings.team_labels
         by = ", ".join((*NAMESPACE_LABELS, *labels))
         named = store.instant(f"group by ({by}) (kube_namespace_labels)", now)
-        of_spaces = {
-            namespace_in(each.labels): team
+        teams = {
+            namespace_key(namespace_in(each.labels)): team
             for each in named
             if (team := first_label(each.labels, labels))
         }
-        teams = {namespace_key(namespace): team for namespace, team in of_spaces.items()}
-        teams |= {each.key: of_spaces.get(each.namespace) or each.namespace for each in mine}
-        return {**teams, **self.teams_of_pods(store, mine, LookbackSpan(now, COARSE_STEP))}
+        return {**teams, **self.teams_of_pods(store, workloads, LookbackSpan(now, COARSE_STEP))}
 
     def teams_of_pods(
         self, store: MetricStore, workloads: Iterable[Workload], span: LookbackSpan

@@ -10,7 +10,6 @@ from operator import itemgetter
 from typing import Self
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 from rightsizer.fleet.cache.day_frame import Floats
 from rightsizer.fleet.cache.grid import COARSE_STEP, Grid
@@ -93,10 +92,8 @@ _WHOLE = 0.9
 """Share of an interval's expected samples that makes it fully known: scrapes drift."""
 _REGULAR = 0.2
 """Share of intervals: if this many lack the same scrape, the rate is regular."""
-_AROUND = 3 * COARSE_STEP
-"""Time in which scrapes are compared, so that what an outage leaves of them is no rate."""
-_ENOUGH = 1 / 3
-"""Share of it with samples."""
+_COMPARED = 24
+"""Intervals: two hours, or a day by the hour, so that what an outage leaves is no rate."""
 _FEW = 3
 _SLOWEST = 8.0
 """Maximum ratio of a scrape interval to the fleet's usual one: 15 s, and two minutes."""
@@ -148,39 +145,21 @@ class ExporterPresence:
         """Return how much of each interval was watched, by the fleet's usual sample interval.
 
         Exporters of one fleet may be scraped at different intervals, so the expected number of
-        samples is that of the fullest interval of a device's day. If some have fewer, it is that
-        of the hours before or after them, whichever is fewer: scrapes may become rarer.
+        samples is that of the fullest interval of a device's day, or hours, since scrapes may
+        become rarer; or of the second fullest, if that occurs regularly: two of three, every two
+        minutes.
         """
         length = seconds(grid.step)
         columns = np.stack(list(self.counts.values()))
+        by_part = columns.reshape(len(columns), -1, _COMPARED)
         together = np.max if self.has_own_series else np.sum
-        both = together(columns, axis=0), columns.max(axis=0)
-        counts, fullest = both
-        days = (each.reshape(grid.days, -1) for each in both)
-        expected = np.repeat(_expected(*days), grid.count // grid.days)
-        if np.any((counts > 0) & (counts < _WHOLE * expected)):
-            width = _AROUND // grid.step
-            near = [sliding_window_view(np.pad(each, width), width) for each in both]
-            is_enough = (near[0] > 0).sum(axis=1) >= _ENOUGH * width
-            usual = np.where(is_enough, _expected(*near), 0.0)
-            before, after = usual[: grid.count], usual[width + 1 :]
-            fewer, more = np.minimum(before, after), np.maximum(before, after)
-            around = np.where(fewer > 0, fewer, more)
-            expected = np.minimum(expected, np.maximum(around, fullest))
-        parts = counts / np.maximum(expected, length / (_SLOWEST * resolution_seconds))
+        counts, fullest = together(by_part, axis=0), by_part.max(axis=(0, 2))
+        there, least = (counts > 0).sum(axis=1), (fullest - 1)[:, None]
+        second, at_least = (are.sum(axis=1) for are in (counts == least, counts >= least))
+        is_regular = (second >= _REGULAR * there) & (at_least >= _WHOLE * there) & (fullest >= _FEW)
+        expected = np.maximum(fullest - is_regular, length / (_SLOWEST * resolution_seconds))
+        parts = (counts / expected[:, None]).ravel()
         return length * np.where(parts >= _WHOLE, 1.0, parts)
-
-
-def _expected(counts: Floats, fullest: Floats) -> Floats:
-    """Return the most samples of an interval in each row, or one less if that occurs regularly.
-
-    Two of three, every two minutes.
-    """
-    most = fullest.max(axis=1)
-    there, least = (counts > 0).sum(axis=1), (most - 1)[:, None]
-    second, at_least = (are.sum(axis=1) for are in (counts == least, counts >= least))
-    is_regular = (second >= _REGULAR * there) & (at_least >= _WHOLE * there) & (most >= _FEW)
-    return np.asarray(most - is_regular)
 
 
 def presences(
@@ -189,14 +168,23 @@ def presences(
     names: HolderNames,
     resolution_seconds: float = math.inf,
 ) -> dict[str, ExporterPresence]:
-    """Return the samples of each device, by holder; of duplicate scrapes, the larger counts."""
+    """Return the samples of each device, by holder; of duplicate scrapes, the larger counts.
+
+    While a GPU has MIG instances, only these count.
+    """
     new = partial(ExporterPresence, usual_samples=seconds(grid.step) / resolution_seconds)
     found: defaultdict[str, ExporterPresence] = defaultdict(new)
+    parts: defaultdict[str | None, Floats] = defaultdict(lambda: np.zeros(grid.count))
     for series, column in zip(answer, placed(answer, grid, 0.0), strict=True):
         if (entity := device_of(series.labels)) is not None:
             counts, holder = found[entity.device].counts, names.holder(series.labels)
             counts[holder] = np.maximum(column, counts.get(holder, 0.0))
-    return dict(found)
+            if entity.is_instance:
+                parts[entity.whole] += column
+    for whole in found.keys() & parts.keys():
+        counts = found[whole].counts
+        counts |= {each: np.where(parts[whole], 0.0, column) for each, column in counts.items()}
+    return {uuid: one for uuid, one in found.items() if np.any(list(one.counts.values()))}
 
 
 def held_runs(

@@ -121,7 +121,7 @@ class DcgmExporterSource:
         Recorded series replace samples; devices without them are read from samples.
         """
         names = dcgm.presence_names(report.metrics)
-        chosen = [_limited(each) for each in devices if not each.device.has_mig_instances]
+        chosen = [_limited(each) for each in devices]
         if not names or not chosen:
             return FleetDay({})
         all_names = (*names, *dcgm.other_presence_names(report.metrics))
