@@ -30,7 +30,7 @@ OWNED: Final = {
     "nightly-29384720-x5k2m": ("Job", "nightly-29384720", "nightly", WorkloadClass.BATCH),
     "tune-x5k2m": ("Job", "tune", "tune", WorkloadClass.BATCH),
     "gpt-worker-0": ("PyTorchJob", "gpt", "gpt", WorkloadClass.BATCH),
-    "llama-2": ("StatefulSet", "llama", "llama", WorkloadClass.UNKNOWN),
+    "llama-2": ("StatefulSet", "llama", "llama-2", WorkloadClass.UNKNOWN),
     "lonely": ("<none>", "<none>", "lonely", WorkloadClass.UNKNOWN),
     "probe-b2x4z": ("DaemonSet", "probe", "probe", WorkloadClass.UNKNOWN),
 }
@@ -128,14 +128,10 @@ def test_pods_belong_to_who_made_them(store: PrometheusStore, pod: str) -> None:
 
 @pytest.mark.parametrize("pod", OWNED)
 def test_keys_are_those_of_an_agent(store: PrometheusStore, pod: str) -> None:
-    """The workload is the same when only the pod's name is known, but for numbered pods.
-
-    Of `llama-2` the name alone does not tell whether it is a replica of `llama`.
-    """
+    """The workload is the same when only the pod's name is known."""
     name = Pod("chat", pod)
     known = PodOwners().of(store, [name], SPAN)[name]
-    by_name = workload_key(name, owner_of_pod(pod))
-    assert (workload_key(name, known) == by_name) is (OWNED[pod][0] != "StatefulSet")
+    assert workload_key(name, known) == workload_key(name, owner_of_pod(pod))
 
 
 def test_unknown_pod_is_identified_by_its_name(store: PrometheusStore) -> None:
@@ -161,7 +157,7 @@ def test_its_nodes_are_its_own(enriched: FleetInventory) -> None:
 
 def test_teams_answer_for_workloads(enriched: FleetInventory) -> None:
     """The pod's own label takes precedence over its namespace's."""
-    assert enriched.teams["kubernetes:chat/llama"] == "apes"
+    assert enriched.teams["kubernetes:chat/llama-2"] == "apes"
     assert enriched.teams[namespace_key("chat")] == "talkers"
 
 

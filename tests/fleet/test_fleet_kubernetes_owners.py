@@ -83,9 +83,9 @@ def store(request: pytest.FixtureRequest) -> Iterator[PrometheusStore]:
         ("web-3-x5k2m", "web", WorkloadClass.SERVING),
         ("nightly-29384720-x5k2m", "nightly", WorkloadClass.BATCH),
         ("manual-29384720-x5k2m", "manual-29384720", WorkloadClass.BATCH),
-        ("r1-0", "r1", WorkloadClass.UNKNOWN),
-        ("r1-0-1", "r1", WorkloadClass.UNKNOWN),
-        ("alone-0-1", "alone-0", WorkloadClass.UNKNOWN),
+        ("r1-0", "r1-0", WorkloadClass.UNKNOWN),
+        ("r1-0-1", "r1-0", WorkloadClass.UNKNOWN),
+        ("alone-0-1", "alone-0-1", WorkloadClass.UNKNOWN),
     ],
 )
 def test_pod_belongs_to_what_outlives_its_controller(
@@ -136,7 +136,9 @@ def test_requests_are_parts_of_a_gpu_where_nodes_offer_several_of_each(
 def test_waiting_work_that_cannot_be_told_is_named() -> None:
     """Managed kube-state-metrics lack requests; a queue creates pods once it admits work."""
     past = EstatePast(interval_seconds=120)
-    past.series("kube_pod_status_phase", {"pod": "llm-0", "phase": "Running"}, 1, 22)
+    for pod, phase in (("llm-0", "Running"), ("llm-1", "Pending")):
+        past.series("kube_pod_status_phase", {"pod": pod, "phase": phase}, 1, 22)
+        past.series("kube_pod_resourceclaim_info", {"pod": pod, "claim_name": "gpu"}, 1, 22)
     for queue, count in (("research", 3), ("production", 0)):
         past.series("kueue_pending_workloads", {"cluster_queue": queue}, count, 22)
         past.series("volcano_queue_pod_group_pending_count", {"queue_name": queue}, 0, 22)
@@ -144,8 +146,9 @@ def test_waiting_work_that_cannot_be_told_is_named() -> None:
         report = KubernetesState().probe(store, NOW)
 
     assert report.can == ()
-    requests, queue = report.cannot[2:]
+    requests, claims, queue = report.cannot[2:]
     assert requests.endswith("not known: kube_pod_container_resource_requests is not there.")
+    assert claims.startswith("Pods that wait for a ResourceClaim are not counted: kube_pod_")
     assert queue.startswith("What Kueue holds back is not counted as waiting: it has no pods")
 
 

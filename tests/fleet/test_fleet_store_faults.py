@@ -262,6 +262,7 @@ def test_stop_event_ends_the_retries() -> None:
             "403: .*; Amazon's store wants",
         ),
         (Reply(400, b'unsupported path requested: "/api/v1/query"'), "; check the path of"),
+        (Reply(400, b"1:29: parse error: unexpected character: '.'"), "; check fleet.pool_labels"),
         (Reply(400, b"<title>400 The plain HTTP request was sent to HTTPS port"), "; write https"),
         (Reply(body=b"<html>Sign in", headers={"Content-Type": "text/html"}), "login page"),
         (Reply(body=b"\x00\xff\xfe"), "not JSON"),

@@ -69,11 +69,7 @@ def with_workloads(inventory: FleetInventory, cached: Mapping[str, Workload]) ->
 def owners_of(
     context: FleetContext, request: BatchRequest, settings: FleetSettings
 ) -> dict[str, WorkloadOwner]:
-    """Return the owner of each workload that held a GPU, ended ones included.
-
-    Raises:
-        StoreError: the store does not answer.
-    """
+    """Return the owner of each workload that held a GPU, ended ones included."""
     teams = teams_of_ended(context, settings, request.workloads) | dict(context.inventory.teams)
     prefixes = {each.cluster for each in context.reports}
     found = {}

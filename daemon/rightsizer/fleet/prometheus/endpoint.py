@@ -146,6 +146,8 @@ _REMEDIES: Final = {
 _REMEDIES_BY_TEXT: Final = {
     r"unsupported path requested": _REMEDIES[404],
     r"plain http request was sent to https": "write https for http in fleet.store.url",
+    r"parse error|cannot parse": "check fleet.pool_labels, team_labels and cluster_label: names of "
+    "Prometheus have no dots or slashes, as label_app_kubernetes_io_team",
     r"missing authentication token|security token|request signature": "Amazon's store wants signed "
     "requests: let fleet.store.url be a proxy that signs them, as aws-sigv4-proxy",
 }

@@ -4,6 +4,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import chain
 from typing import Final, NamedTuple
 
 from rightsizer.fleet.cache.grid import COARSE_STEP
@@ -102,7 +103,8 @@ _CLASSES: Final = {
     **dict.fromkeys(_SERVING, WorkloadClass.SERVING),
     "Notebook": WorkloadClass.NOTEBOOK,
 }
-_NAMED_LIKE_ITS_PODS: Final = frozenset({"", "<none>", "Node"})
+_NAMED_LIKE_ITS_PODS: Final = frozenset({"", "<none>", "Node", "StatefulSet"})
+"""Pods of a stateful set keep their names, and `llama-2` is no replica of `llama`."""
 _OWNER: Final = ("owner_kind", "owner_name", "owner_is_controller")
 _MADE: Final = (
     ("ReplicaSet", "kube_replicaset_owner", ("replicaset",)),
@@ -159,7 +161,7 @@ def _owner(pod: Pod, controller: tuple[str, str] | None, top: tuple[str, str] | 
     if controller is None:
         return guessed
     if controller[0] in _NAMED_LIKE_ITS_PODS:
-        return PodOwner(pod.name, guessed.workload_class)
+        return PodOwner(controller[1] if top else pod.name, guessed.workload_class)
     has_owner = top is not None and top[0] not in _NAMED_LIKE_ITS_PODS
     if not has_owner and controller[0] == "ReplicaSet":
         return guessed
@@ -274,6 +276,7 @@ _MEANINGS: Final = (
      "Pods that wait for GPUs are known.", "Whether pods wait for GPUs is not known"),
 )  # fmt: skip
 """Metrics that are needed together, what they tell, and what is missing without them."""
+_CLAIMED: Final = "kube_pod_resourceclaim_info"
 _QUEUES: Final = (
     ("kueue_pending_workloads", "Kueue"),
     ("volcano_queue_pod_group_pending_count", "Volcano"),
@@ -289,6 +292,8 @@ def _cannot(store: MetricStore, metrics: AbstractSet[str], now: Nanoseconds) -> 
     for names, _, cannot in _MEANINGS:
         if missing := [name for name in names if name not in metrics]:
             yield f"{cannot}: {' and '.join(missing)} {'are' if missing[1:] else 'is'} not there."
+    if store.instant(f"count({_CLAIMED} and on ({_POD}) ({_PENDING}))", now):
+        yield f"Pods that wait for a ResourceClaim are not counted: {_CLAIMED} tells no sizes."
     for name, queue in _QUEUES:
         if store.instant(f"count({name} > 0)", now):
             yield f"What {queue} holds back is not counted as waiting: it has no pods ({name})."
@@ -335,14 +340,14 @@ class KubernetesState:
             for name in names_of_node(each.node)
         }
         gpus = Counter(name for name, _ in boards)
-        present, former = self._pools(store, gpus.keys(), LookbackSpan(now, lookback))
+        present, pools = self._pools(store, gpus.keys(), LookbackSpan(now, lookback))
         for uuid, device in inventory.devices.items():
             names = names_of_node(device.node)
-            pools = filter(None, (found.get(name) for found in (present, former) for name in names))
+            pool = next(filter(None, map(pools.get, names)), device.pool)
             # A node that its scheduler has let go is missed by no one.
-            is_listed = not present.keys().isdisjoint(names)
+            is_listed = not present.isdisjoint(names)
             scheduler = WorkloadKind.KUBERNETES if is_listed else device.scheduler
-            devices[uuid] = replace(device, pool=next(pools, device.pool), scheduler=scheduler)
+            devices[uuid] = replace(device, pool=pool, scheduler=scheduler)
         teams = {**self._teams(store, inventory.workloads.values(), now), **inventory.teams}
         # Node selector labels of pods that name a pool, as spelled by kube-state-metrics.
         selectors = tuple(
@@ -357,27 +362,23 @@ class KubernetesState:
 
     def _pools(
         self, store: MetricStore, nodes: AbstractSet[str], span: LookbackSpan
-    ) -> tuple[Mapping[str, str], Mapping[str, str]]:
-        """Return pools by the name of each present node, and of those of `nodes` that are gone.
+    ) -> tuple[frozenset[str], Mapping[str, str]]:
+        """Return the present nodes, and the pools of these, and of those of `nodes` that are gone.
 
         Names are with and without their domain.
         """
         labels = self._settings.pool_labels
         by = ", ".join((*NODE_LABELS, *labels))
-        now = store.instant(f"group by ({by}) (kube_node_labels)", span.end)
-        present = self._pools_in(each.labels for each in now)
-        gone = NODE_LABELS, nodes - present.keys()
-        former = object_labels(store, "kube_node_labels", gone, labels, span)
-        return present, self._pools_in(former)
-
-    def _pools_in(self, found: Iterable[Mapping[str, str]]) -> Mapping[str, str]:
+        query = f"group by ({by}) (kube_node_labels)"
+        found = [series.labels for series in store.instant(query, span.end)]
+        names = (names_of_node(first_label(each, NODE_LABELS)) for each in found)
+        present = frozenset(chain.from_iterable(names))
+        gone = NODE_LABELS, nodes - present
+        found += object_labels(store, "kube_node_labels", gone, labels, span)
         # Of two series of a node, the one with a label comes last, so it wins.
-        named = sorted(
-            (first_label(each, NODE_LABELS), first_label(each, self._settings.pool_labels))
-            for each in found
-        )
-        pools = {node: pool for node, pool in named if node}
-        return {node.partition(".")[0]: pool for node, pool in pools.items()} | pools
+        found.sort(key=lambda each: first_label(each, labels))
+        pools = {first_label(each, NODE_LABELS): first_label(each, labels) for each in found}
+        return present, {node.partition(".")[0]: pool for node, pool in pools.items()} | pools
 
     def _teams(
         self, store: MetricStore, workloads: Iterable[Workload], now: Nanoseconds

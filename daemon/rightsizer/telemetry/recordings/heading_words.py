@@ -34,7 +34,6 @@ _FILLERS, _VAGUE, _OF_GPUS, _OF_HOSTS = (
 _TIMES, _ELAPSED, _QUALIFIERS = (
     frozenset(_LOADED[section]) for section in ("times", "elapsed", "qualifiers")
 )
-_BY_RANK: Final = (_TIMES, _ELAPSED)
 DEVICES, UUIDS, NAMES, NODES = (
     frozenset(_LOADED[section]) for section in ("devices", "uuids", "names", "nodes")
 )

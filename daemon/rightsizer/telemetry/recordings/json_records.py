@@ -65,10 +65,6 @@ def _of_object(document: dict[str, Any]) -> Iterator[Record]:
         yield plain
 
 
-def _is_shared(key: str) -> bool:
-    return is_time(key) or " ".join(words_of(key)) in _SHARED
-
-
 def point(measurement: str, tags: Mapping[str, str], fields: Mapping[str, Any]) -> Record:
     """Return a point of InfluxDB as a record, whose fields have the measurement before them."""
     return {
