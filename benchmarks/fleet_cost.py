@@ -16,7 +16,7 @@ from estate.command import Answer, ask_fleet
 from estate.layout import LARGE
 from estate.life import live
 from estate.truth import Metrics
-from evaluation.fleet import DAYS, START, STORES, sources_of
+from evaluation.fleet.estate import DAYS, START, STORES, sources_of
 from measured import Figure
 
 _SIZES: Final = (2_000, 10_000)

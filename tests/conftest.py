@@ -68,7 +68,8 @@ def _patience_seconds(item: pytest.Item) -> float:
     marker = item.get_closest_marker("timeout")
     if marker is not None:
         return float(marker.args[0])
-    is_waiting = item.path.parent.name in _PROCESSES or any(map(item.get_closest_marker, _SERVERS))
+    folders = (each.name for each in item.path.parents)
+    is_waiting = not _PROCESSES.isdisjoint(folders) or any(map(item.get_closest_marker, _SERVERS))
     return 120.0 if is_waiting else 0.0
 
 

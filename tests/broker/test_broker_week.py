@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from broker_node import hgx, pcie_box
-from evaluation.broker import lend_and_kill
-from evaluation.broker_allocators import FirstFree, LocalBroker
-from evaluation.broker_arrivals import arrivals
-from evaluation.broker_week import live
+from evaluation.broker.allocators import FirstFree, LocalBroker
+from evaluation.broker.arrivals import arrivals
+from evaluation.broker.shares import lend_and_kill
+from evaluation.broker.week import live
 
 
 def test_kills_lose_nothing_and_double_nothing(tmp_path: Path) -> None:

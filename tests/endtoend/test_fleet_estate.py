@@ -18,7 +18,7 @@ from estate.life import Life, at_level, live
 from estate.served import planted_waits, wait_score
 from estate.stores import filled_victoria
 from estate.truth import Metrics, score
-from evaluation.fleet import DAYS, START, sources_of
+from evaluation.fleet.estate import DAYS, START, sources_of
 from rightsizer.model.metric_family import Level
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(900)]

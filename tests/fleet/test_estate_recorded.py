@@ -12,7 +12,7 @@ from estate.life import Life, live
 from estate.series import Counters
 from estate.stores import filled_folder, recorded_prometheus
 from estate.truth import Metrics
-from evaluation.fleet import START, same_verdicts, sources_of
+from evaluation.fleet.estate import START, same_verdicts, sources_of
 from prometheus_server import prometheus_server, scrape_config
 from rightsizer.fleet.sources.dcgm_exporter.recording_rules import rules_text
 

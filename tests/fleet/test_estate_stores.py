@@ -11,7 +11,7 @@ from estate.command import ask_fleet
 from estate.layout import SMALL
 from estate.life import Life, live
 from estate.truth import Metrics
-from evaluation.fleet import START, STORES, same_verdicts, sources_of
+from evaluation.fleet.estate import START, STORES, same_verdicts, sources_of
 from prometheus_server import Prometheus
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(240)]

@@ -15,7 +15,7 @@ from estate.life import live
 from estate.series import Pairs, Run
 from estate.stores import Source, filled_victoria
 from estate.truth import Metrics
-from evaluation.fleet import START, sources_of
+from evaluation.fleet.estate import START, sources_of
 from fleet_command import asked_in_process, configured
 from prometheus_server import Prometheus
 from rightsizer.config.loader import load_file

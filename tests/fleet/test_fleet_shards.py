@@ -11,7 +11,7 @@ from estate.layout import SMALL
 from estate.life import live
 from estate.stores import filled_victoria
 from estate.truth import Metrics
-from evaluation.fleet import START, sources_of
+from evaluation.fleet.estate import START, sources_of
 from fleet_command import Said, asked_in_process, configured
 from prometheus_server import Prometheus
 

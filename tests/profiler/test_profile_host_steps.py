@@ -204,7 +204,7 @@ def test_long_waits_of_a_gpu_name_where_its_host_was(tmp_path: Path) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("program", ["plant_torch", "plant_jax"])
 def test_planted_faults_are_found_in_what_is_recorded_here(program: str, tmp_path: Path) -> None:
-    """Current PyTorch and JAX record; evaluation/planted_profiles/ has recordings of both.
+    """Current PyTorch and JAX record; evaluation/profiles/planted/ has recordings of both.
 
     On a busy machine no operator may be as short as a launch: each fault counts in any recording.
     """

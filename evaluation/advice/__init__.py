@@ -1,0 +1,1 @@
+"""Advice on simulated nodes and months beside what was planted in them."""

@@ -1,0 +1,1 @@
+"""Estates in real stores, and which planted faults the fleet recommender finds in them."""

@@ -1,0 +1,1 @@
+"""Findings and times of profilers' files beside labels and raw events."""

@@ -1,0 +1,89 @@
+"""PyTorch's traces as HolisticTraceAnalysis breaks them down, beside ours."""
+
+import json
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from math import isnan
+from pathlib import Path
+from typing import Any, Final
+
+from measured import as_rows, table
+from profiler_environment import Absent, environment
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.registry import open_profile
+
+_PROGRAM: Final = Path(__file__).parents[2] / "tests" / "profilers" / "hta_breakdown.py"
+_MARK: Final = "TOLD "
+_HEADINGS: Final = (
+    "trace",
+    "busy, ours",
+    "busy, HTA",
+    "ratio",
+    "idle, ours",
+    "idle, HTA",
+    "waits for the host, of idle, ours",
+    "the same, HTA",
+    "collectives beside other kernels, ours",
+    "the same, HTA",
+)
+_WHY: Final = (
+    "\nBeside HolisticTraceAnalysis, in milliseconds; busy is with a kernel or a copy. It rounds "
+    "times to microseconds, begins at the first copy or fill instead of the first kernel, and sums "
+    "causes over streams instead of the device.\n"
+)
+
+
+def beside_peer(folder: Path) -> Iterable[str]:
+    """A table of every trace with a timeline, or why there is none."""
+    paths = sorted(folder.rglob("*.json.gz"))
+    if not paths:
+        return []
+    try:
+        python = environment("peers")
+    except Absent as reason:
+        return [f"\nNot beside HolisticTraceAnalysis: {reason}.\n"]
+    done = subprocess.run(
+        [python, _PROGRAM, *paths], capture_output=True, text=True, timeout=1800, check=True
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith(_MARK)]
+    answers = [json.loads(line.removeprefix(_MARK)) for line in lines]
+    lines = [row for path, each in zip(paths, answers, strict=True) for row in _rows(path, each)]
+    return [as_rows("\n".join((_WHY, table(lines, _HEADINGS), "")))]
+
+
+def _rows(path: Path, peer: dict[str, Any]) -> Iterator[Sequence[str]]:
+    times = [each.time for each in open_profile(path, ReadLimits()).devices if each.time]
+    if not times:
+        return
+    time = times[0]
+    busy = time.kernel_seconds + time.exposed_copy_seconds
+    idle = time.idle_seconds - time.exposed_copy_seconds
+    hidden = (
+        f"{1 - time.exposed_collective_seconds / time.collective_seconds:.1%}"
+        if time.collective_seconds
+        else "-"
+    )
+    name = str(path.relative_to(path.parents[1]))
+    ours = (_milliseconds(busy * 1e6), _milliseconds(idle * 1e6))
+    waits = time.host_wait_seconds / time.idle_seconds if time.idle_seconds else 0.0
+    if "error" in peer:
+        yield name, ours[0], peer["error"], "-", ours[1], "-", f"{waits:.1%}", "-", hidden, "-"
+        return
+    theirs = peer["compute_time(us)"] + peer["non_compute_time(us)"]
+    causes = [peer.get(cause, 0.0) for cause in ("host_wait", "kernel_wait", "other")]
+    yield (
+        name,
+        ours[0],
+        _milliseconds(theirs),
+        f"{busy * 1e6 / theirs:.3f}" if theirs else "-",
+        ours[1],
+        _milliseconds(peer["idle_time(us)"]),
+        f"{waits:.1%}",
+        f"{causes[0] / sum(causes):.1%}" if sum(causes) else "-",
+        hidden,
+        "-" if isnan(peer["overlap_percent"]) else f"{peer['overlap_percent'] / 100:.1%}",
+    )
+
+
+def _milliseconds(microseconds: float) -> str:
+    return f"{microseconds / 1e3:,.2f}"

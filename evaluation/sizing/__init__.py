@@ -1,0 +1,1 @@
+"""Memory, serving, training and ratios between boards beside published figures."""

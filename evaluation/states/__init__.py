@@ -1,0 +1,1 @@
+"""States and conditions beside labels: of scenarios, of logs that lack columns, of jobs."""

@@ -1,0 +1,1 @@
+"""Recordings of production, replayed: states, sizing, idle windows, autoscaling."""
