@@ -213,6 +213,18 @@ def test_field_that_is_no_longer_updated_is_stale(age_seconds: int, is_read: boo
     assert reason is (None if is_read else Missing.STALE)
 
 
+@pytest.mark.parametrize("blank", [2**32 - 1, 0x7FFFFFFFFFFFFFF2, 2**64 - 1])
+def test_counter_of_all_ones_has_no_rate(blank: int) -> None:
+    """It stands still, which is no traffic of 0."""
+    driver, clock = FakeDriver(FakeGpu("GPU-0", gpm=None)), FastClock(0)
+    driver.gpus[0].fields = {197: blank, 198: blank}
+    with rounds(driver, clock) as read:
+        read()
+        tick(clock)
+        found = read()[0].readings["GPU-0"]
+    assert found.why_missing(Signal.PCIE_TRANSMIT_BYTES_PER_SECOND) is Missing.INVALID
+
+
 @pytest.mark.parametrize("number", [math.nan, math.inf, -3.0, 2.5, 18.0, 1e300])
 def test_field_of_any_number_costs_no_gpu(number: float) -> None:
     """Counts of links and states that are no integers leave the GPU readable."""

@@ -237,9 +237,10 @@ def _value(key: FieldKey, field: Any, oldest_microseconds: int) -> Any:
                 Missing.NOT_SUPPORTED, _call(key), "the driver left the field as it was"
             )
         found = value_of(kind, field)
-        if found is not None:
+        if found is not None and not is_blank(found):
             return found
-        return NvmlFailure(Missing.INVALID, _call(key), f"no number of type {kind}")
+        answer = f"no number of type {kind}" if found is None else f"the driver answered {found}"
+        return NvmlFailure(Missing.INVALID, _call(key), answer)
     if code == pynvml.NVML_ERROR_INVALID_ARGUMENT:
         return NvmlFailure(Missing.NOT_SUPPORTED, _call(key), "the driver does not know this field")
     return failure_of(pynvml.NVMLError(code), _call(key))

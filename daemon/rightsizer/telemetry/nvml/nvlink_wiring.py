@@ -79,7 +79,7 @@ class NvlinkWiringReader:
             count = answers if isinstance(answers, NvmlFailure) else answers[key]
             if isinstance(count, NvmlFailure):
                 count = self._probe(handle) if count.is_unsupported else None
-            if count is None or is_blank(count) or count < 0:
+            if count is None or count < 0:
                 return None
             self._counts[uuid] = min(int(count), _MOST_LINKS)
         return self._counts[uuid]
@@ -102,12 +102,12 @@ class NvlinkWiringReader:
         speeds: dict[int, float] = {}
         for link in links:
             state = known.get((_STATE, link))
-            if not isinstance(state, int) or is_blank(state):
+            if not isinstance(state, int):
                 state = self._library.ask("nvmlDeviceGetNvLinkState", handle, link)
             if isinstance(state, int) and not is_blank(state):
                 states[link] = state
             speed = known.get((_SPEED, link))
-            if isinstance(speed, int) and speed > 0 and not is_blank(speed):
+            if isinstance(speed, int) and speed > 0:
                 speeds[link] = speed * _BYTES_PER_MEGABYTE
         return states, speeds
 

@@ -12,7 +12,7 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.topology import Nvlink
 from rightsizer.telemetry.nvml.collector import NvmlCollector, NvmlRate
 from rightsizer.telemetry.nvml.handle import DeviceHandle
-from rightsizer.telemetry.nvml.library import FieldKey, NvmlFailure, is_blank
+from rightsizer.telemetry.nvml.library import FieldKey, NvmlFailure
 from rightsizer.telemetry.nvml.nvlink_wiring import link_is_up
 from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
@@ -32,7 +32,7 @@ class NvlinkFieldScheme:
         total = 0.0
         for key in self.keys.get(link, ()):
             answer = answers[key]
-            if isinstance(answer, NvmlFailure) or is_blank(answer):
+            if isinstance(answer, NvmlFailure):
                 return None
             total += answer
         return total * self.scale if link in self.keys else None
