@@ -7,7 +7,7 @@ from typing import Final
 from evaluation.options import Options
 from evaluation.sizing.memory_truth import Row, bounds, predicted_gib, read_rows, setting_of
 from measured import as_rows, quantile, table
-from rightsizer.sizing.estimate import memory_error_factor
+from rightsizer.sizing.memory_estimate import memory_error_factor
 
 FILE: Final = "memory_truth.csv"
 MEDIAN_FLOOR: Final = 0.025

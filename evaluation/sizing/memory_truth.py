@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rightsizer.planner.transformer_shape import TransformerDescription, completed_shape
-from rightsizer.sizing.estimate import MemoryEstimate
+from rightsizer.sizing.memory_estimate import MemoryEstimate
 from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import (
     Lora,

@@ -22,7 +22,8 @@ from rightsizer.sizing.cost import (
     break_even_hours,
     break_even_months,
 )
-from rightsizer.sizing.estimate import EstimateInterval, MemoryEstimate
+from rightsizer.sizing.estimate import EstimateInterval
+from rightsizer.sizing.memory_estimate import MemoryEstimate
 from rightsizer.sizing.models import ConvolutionalNetwork
 from rightsizer.sizing.requirement import ModelTask, Parallelism, RequestLoad, Requirement, Training
 from rightsizer.sizing.settings import CostSettings

@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.sizing.estimate import MemoryEstimate
 from rightsizer.sizing.memory import available_bytes
+from rightsizer.sizing.memory_estimate import MemoryEstimate
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import (

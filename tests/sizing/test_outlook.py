@@ -16,7 +16,7 @@ from rightsizer.planner.growth import (
     growth_steps,
 )
 from rightsizer.planner.planner import Planner
-from rightsizer.sizing.estimate import MemoryEstimate
+from rightsizer.sizing.memory_estimate import MemoryEstimate
 from rightsizer.sizing.requirement import LoadGrowth, Parallelism, RequestLoad, Requirement
 from sizing_models import published
 

@@ -17,7 +17,7 @@ from rightsizer.planner.planner import Planner
 from rightsizer.planner.rates import expected_cost_ratio, load_probability
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.models import Diffusion, Transformer
-from rightsizer.sizing.queueing import met_probability, services_waited, spread_burstiness
+from rightsizer.sizing.queueing import services_waited, spread_burstiness
 from rightsizer.sizing.requirement import Parallelism, RequestLoad, Requirement
 from rightsizer.sizing.serving import Server, Serving, most_running
 from rightsizer.sizing.serving_memory import ServingMemory
@@ -77,7 +77,7 @@ def test_fewer_requests_a_second_are_in_time_where_more_of_them_have_to_be() -> 
 def test_probability_is_where_the_target_lies_in_the_interval() -> None:
     """It is a half at the likeliest value, 95% at the upper end, 5% at the lower."""
     found = [
-        met_probability(EstimateInterval(100.0, 50.0, 300.0), each) for each in (50.0, 100.0, 300.0)
+        EstimateInterval(100.0, 50.0, 300.0).met_probability(each) for each in (50.0, 100.0, 300.0)
     ]
     assert found == pytest.approx([0.05, 0.5, 0.95], abs=1e-6)
 

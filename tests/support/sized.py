@@ -1,8 +1,8 @@
 """A requirement on one layout: its memory, and its serving speed."""
 
 from rightsizer.catalogue.board import Board
-from rightsizer.sizing.estimate import MemoryEstimate
 from rightsizer.sizing.memory import training_memory
+from rightsizer.sizing.memory_estimate import MemoryEstimate
 from rightsizer.sizing.requirement import Parallelism, Requirement
 from rightsizer.sizing.serving import Server, Serving
 from rightsizer.sizing.serving_memory import ServingMemory

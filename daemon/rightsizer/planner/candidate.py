@@ -9,8 +9,8 @@ from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import HOUR_SECONDS
 from rightsizer.planner.rental import Rental
 from rightsizer.sizing.cost import Billing, HourlyCost, OwnedCost
-from rightsizer.sizing.estimate import EstimateInterval, MemoryEstimate
-from rightsizer.sizing.queueing import met_probability
+from rightsizer.sizing.estimate import EstimateInterval
+from rightsizer.sizing.memory_estimate import MemoryEstimate
 from rightsizer.sizing.requirement import Parallelism
 from rightsizer.sizing.roofline import BoardFormat
 
@@ -191,7 +191,7 @@ class PlanCandidate:
     @property
     def memory_probability(self) -> float:
         """Probability that memory is sufficient."""
-        return met_probability(self._needed.total, self.usable_bytes)
+        return self._needed.total.met_probability(self.usable_bytes)
 
     @property
     def _needed(self) -> MemoryEstimate:

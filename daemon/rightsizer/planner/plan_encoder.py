@@ -13,7 +13,8 @@ from rightsizer.planner.rental import Rental
 from rightsizer.planner.validation import validation_steps
 from rightsizer.report.json_encoder import attributes, plain
 from rightsizer.sizing.engine import ENGINES
-from rightsizer.sizing.estimate import EstimateInterval, MemoryEstimate
+from rightsizer.sizing.estimate import EstimateInterval
+from rightsizer.sizing.memory_estimate import MemoryEstimate
 from rightsizer.sizing.models import Transformer
 
 if TYPE_CHECKING:

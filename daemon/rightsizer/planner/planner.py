@@ -27,7 +27,8 @@ from rightsizer.planner.plan_file import PlanFile, PlanFileItem
 from rightsizer.planner.rental import instances_of, providers_of
 from rightsizer.planner.requirement_checks import check_requirement
 from rightsizer.planner.search import Search
-from rightsizer.sizing.estimate import EstimateInterval, MemoryEstimate
+from rightsizer.sizing.estimate import EstimateInterval
+from rightsizer.sizing.memory_estimate import MemoryEstimate
 from rightsizer.sizing.mig import slice_board
 from rightsizer.sizing.requirement import Requirement
 from rightsizer.sizing.settings import SizingSettings

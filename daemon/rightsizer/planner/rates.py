@@ -12,7 +12,7 @@ from rightsizer.planner.candidate import CandidateFilter, PredictedRate, Rejecti
 from rightsizer.planner.display import number
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.models import Transformer
-from rightsizer.sizing.queueing import equally_likely, met_probability, services_waited
+from rightsizer.sizing.queueing import services_waited
 from rightsizer.sizing.requirement import (
     Parallelism,
     RequestLoad,
@@ -219,7 +219,7 @@ def targets_probability(load: RequestLoad, rate: PredictedRate) -> float | None:
 
     Errors are taken as independent, which gives the lower bound.
     """
-    met = [met_probability(figure, most_ms) for _, figure, most_ms, _ in _targets(load, rate)]
+    met = [figure.met_probability(most_ms) for _, figure, most_ms, _ in _targets(load, rate)]
     return math.prod(met) if met else None
 
 
@@ -228,7 +228,7 @@ def load_probability(load: RequestLoad, rate: PredictedRate) -> float | None:
     throughput, demand = rate.units_per_second, load.units_per_second
     if throughput is None or demand is None:
         return None
-    return 1.0 - met_probability(throughput, demand)
+    return 1.0 - throughput.met_probability(demand)
 
 
 def expected_cost_ratio(
@@ -250,7 +250,7 @@ def expected_cost_ratio(
         sure *= rate.targets_probability
     if throughput is None or throughput.value <= 0.0:
         return 1.0 / max(_LEAST_SURE, sure)
-    likely = equally_likely(throughput, _RATES)
+    likely = throughput.equally_likely(_RATES)
     if demand is None:
         ratios = [throughput.value / each for each in likely]
     else:

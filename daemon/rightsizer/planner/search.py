@@ -36,8 +36,8 @@ from rightsizer.planner.rates import (
 )
 from rightsizer.planner.rental import cheapest_rental
 from rightsizer.sizing.collectives import SERVER_GPUS, joined_gpus
-from rightsizer.sizing.estimate import MemoryEstimate, usable_bytes
 from rightsizer.sizing.memory import available_bytes, training_memory
+from rightsizer.sizing.memory_estimate import MemoryEstimate, usable_bytes
 from rightsizer.sizing.mig import is_slice
 from rightsizer.sizing.requirement import Parallelism, Requirement
 from rightsizer.sizing.roofline import board_format

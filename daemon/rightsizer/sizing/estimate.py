@@ -1,22 +1,14 @@
-"""Estimates with intervals, and memory common to all models."""
+"""Estimates with 90% intervals, and the probabilities that follow from them."""
 
 import math
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Final
 
 from rightsizer.model.frozen import dataclass
-from rightsizer.sizing.models import Transformer, VisionTransformer
-from rightsizer.sizing.requirement import ModelTask, Parallelism, Requirement
-from rightsizer.sizing.settings import MemorySettings
 
-_PAIR = 2
-_GRAPH_STEP = 8
-"""Serving engines capture graphs of batch sizes 1, 2, 4 and multiples of 8."""
-_SERVING: Final = 1.08
-_TRAINING: Final = 1.10
-_ASSUMED_SHAPE: Final = 1.2
-"""Additional factor if layers or widths were assumed."""
-_OTHER_KINDS: Final = 1.6
-"""For models with activations estimated by a rule of thumb."""
+_HALVINGS: Final = 50
+_MOST_DEVIATIONS: Final = 8.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,73 +52,55 @@ class EstimateInterval:
         """Reciprocal; the value must be positive."""
         return EstimateInterval(1.0 / self.value, 1.0 / self.high, 1.0 / self.low)
 
+    def met_probability(self, most: float) -> float:
+        """Probability that it is at most a limit."""
+        end = self.high if most > self.value else self.low
+        if self.value <= 0.0 or end <= 0.0 or end == self.value:
+            return 1.0 if self.value <= most else 0.0
+        deviation = abs(math.log(end / self.value)) / _END_DEVIATIONS
+        return normal_part(math.log(most / self.value) / deviation)
+
+    def equally_likely(self, count: int) -> Iterator[float]:
+        """Equally likely values, lowest first."""
+        value, low, high = self.value, self.low, self.high
+        if min(value, low) <= 0.0:
+            yield from (value,) * count
+            return
+        below, above = value / low, high / value
+        yield from (value * (below if part < 0.0 else above) ** part for part in _parts(count))
+
 
 def joint_error_factor(*factors: float) -> float:
     """Error factor of several independent errors: their logarithms add in quadrature."""
     return math.exp(math.hypot(*map(math.log, factors)))
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryEstimate:
-    """Memory needed on one GPU of a layout, in bytes."""
-
-    weights_bytes: float = 0.0
-    kv_cache_bytes: float = 0.0
-    activations_bytes: float = 0.0
-    gradients_bytes: float = 0.0
-    optimizer_bytes: float = 0.0
-    overhead_bytes: float = 0.0
-    """Context, libraries, communication buffers and fragmentation."""
-    error_factor: float = 1.1
-    """Error factor of the total in both directions, with a probability of 90%."""
-
-    @property
-    def total(self) -> EstimateInterval:
-        """Total with its interval."""
-        return EstimateInterval.around(self.total_bytes, self.error_factor)
-
-    @property
-    def total_bytes(self) -> float:
-        """Total."""
-        kept = self.weights_bytes + self.kv_cache_bytes + self.activations_bytes
-        return kept + self.gradients_bytes + self.optimizer_bytes + self.overhead_bytes
+def halved(
+    low: float, high: float, is_below: Callable[[float], bool], times: int = _HALVINGS
+) -> tuple[float, float]:
+    """Bracket of the threshold of a predicate after the given number of bisections."""
+    for _ in range(times):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if is_below(middle) else (low, middle)
+    return low, high
 
 
-def communication_bytes(layout: Parallelism, settings: MemorySettings, *, trains: bool) -> float:
-    """NCCL buffers for communicating GPUs; replicas in serving communicate only for experts."""
-    group = layout.gpus if trains else layout.tensor * layout.pipeline * layout.expert
-    if group < _PAIR:
-        return 0.0
-    pair, larger = settings.communication_pair_bytes, settings.communication_group_bytes
-    return pair if group == _PAIR else larger
+def normal_part(deviations: float) -> float:
+    """Cumulative normal distribution at a number of standard deviations."""
+    return math.erfc(-deviations / math.sqrt(2.0)) / 2.0
 
 
-def graph_bytes(layers: int, concurrency: float, settings: MemorySettings) -> float:
-    """CUDA graphs of all batch sizes up to the concurrency."""
-    largest = min(concurrency, settings.graph_batch_maximum)
-    return layers * settings.graph_bytes * (1.0 + largest / _GRAPH_STEP)
+def normal_quantile(part: float) -> float:
+    """Inverse of `normal_part`; `statistics` is slow to import."""
+    return halved(-_MOST_DEVIATIONS, _MOST_DEVIATIONS, lambda each: normal_part(each) < part)[1]
 
 
-def usable_bytes(board_memory_bytes: float, settings: MemorySettings) -> float:
-    """Part of the memory reported by NVML that processes can use; at least 0."""
-    return max(0.0, board_memory_bytes - settings.driver_reserved_bytes)
+_END_DEVIATIONS: Final = normal_quantile(0.95)
+"""From the center of a 90% interval to its ends."""
 
 
-def headroom_bytes(usable: float, task: ModelTask, settings: MemorySettings) -> float:
-    """Memory that should stay free, out of that usable by processes."""
-    if task is ModelTask.INFERENCE:
-        return usable * settings.inference_headroom_ratio
-    least = min(usable, settings.headroom_minimum_bytes)
-    return max(usable * settings.training_headroom_ratio, least)
-
-
-def memory_error_factor(requirement: Requirement) -> float:
-    """Error factor that contains a measured peak with a probability of 90%.
-
-    The first two were derived from measured peaks (docs/benchmarks.md, memory estimates), the
-    others are assumed.
-    """
-    known, model = _TRAINING if requirement.task.trains else _SERVING, requirement.model
-    if isinstance(model, Transformer):
-        return known * (_ASSUMED_SHAPE if model.assumed else 1.0)
-    return known if isinstance(model, VisionTransformer) else _OTHER_KINDS
+@cache
+def _parts(count: int) -> tuple[float, ...]:
+    """Centers of equally likely parts, as fractions of the distance from center to end at 90%."""
+    quantiles = (normal_quantile((each + 0.5) / count) for each in range(count))
+    return tuple(each / _END_DEVIATIONS for each in quantiles)

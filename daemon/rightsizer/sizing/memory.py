@@ -13,11 +13,11 @@ from rightsizer.sizing.activations import (
     recommender_bytes,
     training_activations,
 )
-from rightsizer.sizing.estimate import (
+from rightsizer.sizing.estimate import joint_error_factor
+from rightsizer.sizing.memory_estimate import (
     MemoryEstimate,
     communication_bytes,
     headroom_bytes,
-    joint_error_factor,
     memory_error_factor,
     usable_bytes,
 )

@@ -8,7 +8,7 @@ from rightsizer.catalogue.board import Board, MigProfile, Precision
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.model.errors import RequirementError
 from rightsizer.model.frozen import dataclass, replace
-from rightsizer.sizing.estimate import usable_bytes
+from rightsizer.sizing.memory_estimate import usable_bytes
 from rightsizer.sizing.mig import slice_capacity, sm_share
 from rightsizer.sizing.settings import MemorySettings
 

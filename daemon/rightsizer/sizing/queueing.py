@@ -1,29 +1,15 @@
 """Queueing of independently arriving requests: mean and quantiles, by load and burstiness."""
 
 import math
-from collections.abc import Callable, Iterator
-from functools import cache
 from typing import Final
 
 from rightsizer.model.frozen import dataclass
-from rightsizer.sizing.estimate import EstimateInterval
+from rightsizer.sizing.estimate import halved, normal_part, normal_quantile
 
-_HALVINGS: Final = 50
-_MOST_DEVIATIONS: Final = 8.0
 _CERTAIN: Final = 1e-9
 _STIFFNESS_LEAST: Final = 0.05
 _TOGETHER: Final = 1 / 3
 """Prompts of the same burst to wait for besides its own, per unit of burstiness above Poisson."""
-
-
-def halved(
-    low: float, high: float, is_below: Callable[[float], bool], times: int = _HALVINGS
-) -> tuple[float, float]:
-    """Bracket of the threshold of a predicate after the given number of bisections."""
-    for _ in range(times):
-        middle = (low + high) / 2.0
-        low, high = (middle, high) if is_below(middle) else (low, middle)
-    return low, high
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,43 +124,3 @@ def services_waited(servers: int, busy_ratio: float, burstiness: float, ratio: f
         return 0.0
     mean = burstiness / (2.0 * servers * (1.0 - busy_ratio))
     return mean * math.log(waiting / (1.0 - ratio))
-
-
-def normal_part(deviations: float) -> float:
-    """Cumulative normal distribution at a number of standard deviations."""
-    return math.erfc(-deviations / math.sqrt(2.0)) / 2.0
-
-
-def normal_quantile(part: float) -> float:
-    """Inverse of `normal_part`; `statistics` is slow to import."""
-    return halved(-_MOST_DEVIATIONS, _MOST_DEVIATIONS, lambda each: normal_part(each) < part)[1]
-
-
-_END_DEVIATIONS: Final = normal_quantile(0.95)
-"""From the center of a 90% interval to its ends."""
-
-
-def met_probability(figure: EstimateInterval, most: float) -> float:
-    """Probability that an estimate is at most a limit."""
-    value, end = figure.value, figure.high if most > figure.value else figure.low
-    if value <= 0.0 or end <= 0.0 or end == value:
-        return 1.0 if value <= most else 0.0
-    deviation = abs(math.log(end / value)) / _END_DEVIATIONS
-    return normal_part(math.log(most / value) / deviation)
-
-
-@cache
-def _parts(count: int) -> tuple[float, ...]:
-    """Centers of equally likely parts, as fractions of the distance from center to end at 90%."""
-    quantiles = (normal_quantile((each + 0.5) / count) for each in range(count))
-    return tuple(each / _END_DEVIATIONS for each in quantiles)
-
-
-def equally_likely(figure: EstimateInterval, count: int) -> Iterator[float]:
-    """Equally likely values of an estimate, lowest first."""
-    value, low, high = figure.value, figure.low, figure.high
-    if min(value, low) <= 0.0:
-        yield from (value,) * count
-        return
-    below, above = value / low, high / value
-    yield from (value * (below if part < 0.0 else above) ** part for part in _parts(count))

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from rightsizer.catalogue.board import Board, Precision
 from rightsizer.model.frozen import dataclass
 from rightsizer.sizing.collectives import all_reduce_seconds
-from rightsizer.sizing.estimate import usable_bytes
+from rightsizer.sizing.memory_estimate import usable_bytes
 from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.settings import MemorySettings
 

@@ -10,7 +10,7 @@ from rightsizer.model.errors import RequirementError
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.sizing import queueing
 from rightsizer.sizing.engine import engine_settings
-from rightsizer.sizing.estimate import EstimateInterval
+from rightsizer.sizing.estimate import EstimateInterval, halved
 from rightsizer.sizing.forward_pass import Adapters, ForwardPass
 from rightsizer.sizing.memory import available_bytes as usual_bytes
 from rightsizer.sizing.models import Transformer
@@ -227,7 +227,7 @@ class Server:
 
     def ends_at(self, requests_per_second: float) -> tuple[float, float]:
         """Bracket of `running_at`."""
-        ends = partial(queueing.halved, 0.0, self.places, times=_HALVINGS)
+        ends = partial(halved, 0.0, self.places, times=_HALVINGS)
         return ends(lambda each: self.answered(each) < requests_per_second)
 
     def _stiffness(self, running: float, made: float) -> float:
@@ -319,7 +319,7 @@ def most_running(server: Server) -> float:
     """Maximum average of requests in flight per replica that meets latencies; 0 if none does."""
     # Throughput increases with requests in flight, so bisection can use the latter.
     most = server.running_at((1.0 - _LEFT) * server.answered(server.places))
-    in_time = partial(queueing.halved, 0.0, most, times=_HALVINGS)
+    in_time = partial(halved, 0.0, most, times=_HALVINGS)
     return in_time(lambda each: not is_late(server, server.busy_with(each)))[0]
 
 

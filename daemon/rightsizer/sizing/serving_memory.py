@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from rightsizer.model.frozen import dataclass
 from rightsizer.sizing import activations
-from rightsizer.sizing.estimate import (
+from rightsizer.sizing.memory_estimate import (
     MemoryEstimate,
     communication_bytes,
     graph_bytes,

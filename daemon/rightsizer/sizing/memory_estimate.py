@@ -1,0 +1,85 @@
+"""Memory needed on one GPU, and what of it is common to all models."""
+
+from typing import Final
+
+from rightsizer.model.frozen import dataclass
+from rightsizer.sizing.estimate import EstimateInterval
+from rightsizer.sizing.models import Transformer, VisionTransformer
+from rightsizer.sizing.requirement import ModelTask, Parallelism, Requirement
+from rightsizer.sizing.settings import MemorySettings
+
+_PAIR = 2
+_GRAPH_STEP = 8
+"""Serving engines capture graphs of batch sizes 1, 2, 4 and multiples of 8."""
+_SERVING: Final = 1.08
+_TRAINING: Final = 1.10
+_ASSUMED_SHAPE: Final = 1.2
+"""Additional factor if layers or widths were assumed."""
+_OTHER_KINDS: Final = 1.6
+"""For models with activations estimated by a rule of thumb."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEstimate:
+    """Memory needed on one GPU of a layout, in bytes."""
+
+    weights_bytes: float = 0.0
+    kv_cache_bytes: float = 0.0
+    activations_bytes: float = 0.0
+    gradients_bytes: float = 0.0
+    optimizer_bytes: float = 0.0
+    overhead_bytes: float = 0.0
+    """Context, libraries, communication buffers and fragmentation."""
+    error_factor: float = 1.1
+    """Error factor of the total in both directions, with a probability of 90%."""
+
+    @property
+    def total(self) -> EstimateInterval:
+        """Total with its interval."""
+        return EstimateInterval.around(self.total_bytes, self.error_factor)
+
+    @property
+    def total_bytes(self) -> float:
+        """Total."""
+        kept = self.weights_bytes + self.kv_cache_bytes + self.activations_bytes
+        return kept + self.gradients_bytes + self.optimizer_bytes + self.overhead_bytes
+
+
+def communication_bytes(layout: Parallelism, settings: MemorySettings, *, trains: bool) -> float:
+    """NCCL buffers for communicating GPUs; replicas in serving communicate only for experts."""
+    group = layout.gpus if trains else layout.tensor * layout.pipeline * layout.expert
+    if group < _PAIR:
+        return 0.0
+    pair, larger = settings.communication_pair_bytes, settings.communication_group_bytes
+    return pair if group == _PAIR else larger
+
+
+def graph_bytes(layers: int, concurrency: float, settings: MemorySettings) -> float:
+    """CUDA graphs of all batch sizes up to the concurrency."""
+    largest = min(concurrency, settings.graph_batch_maximum)
+    return layers * settings.graph_bytes * (1.0 + largest / _GRAPH_STEP)
+
+
+def usable_bytes(board_memory_bytes: float, settings: MemorySettings) -> float:
+    """Part of the memory reported by NVML that processes can use; at least 0."""
+    return max(0.0, board_memory_bytes - settings.driver_reserved_bytes)
+
+
+def headroom_bytes(usable: float, task: ModelTask, settings: MemorySettings) -> float:
+    """Memory that should stay free, out of that usable by processes."""
+    if task is ModelTask.INFERENCE:
+        return usable * settings.inference_headroom_ratio
+    least = min(usable, settings.headroom_minimum_bytes)
+    return max(usable * settings.training_headroom_ratio, least)
+
+
+def memory_error_factor(requirement: Requirement) -> float:
+    """Error factor that contains a measured peak with a probability of 90%.
+
+    The first two were derived from measured peaks (docs/benchmarks.md, memory estimates), the
+    others are assumed.
+    """
+    known, model = _TRAINING if requirement.task.trains else _SERVING, requirement.model
+    if isinstance(model, Transformer):
+        return known * (_ASSUMED_SHAPE if model.assumed else 1.0)
+    return known if isinstance(model, VisionTransformer) else _OTHER_KINDS
