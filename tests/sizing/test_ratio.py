@@ -20,7 +20,7 @@ from rightsizer.sizing.ratio import (
     log_score,
     throughput_ratio,
 )
-from rightsizer.sizing.roofline import LARGE, SMALL, llm_tokens_per_second
+from rightsizer.sizing.served_model import LARGE, SMALL, llm_tokens_per_second
 from rightsizer.sizing.workload_family import (
     WORKLOADS,
     ComparedWorkload,

@@ -7,7 +7,7 @@ from typing import Any, Final
 from rightsizer.catalogue.board import Board
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.planner.candidate import PlanCandidate, preference
-from rightsizer.planner.search import Search
+from rightsizer.planner.search import Search, SearchFactory
 from rightsizer.sizing.mig import slice_board
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import NumberFormat
@@ -29,7 +29,6 @@ _OFFLOADED: Final = {
     Offload.OPTIMIZER: "the host updates all weights each step: take a large global batch",
 }
 _Leading = Sequence[tuple[Board, PlanCandidate]]
-_Searches = Callable[[Requirement], Search]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ class Alternative:
 
 
 def alternatives(
-    requirement: Requirement, leading: _Leading, search: _Searches
+    requirement: Requirement, leading: _Leading, search: SearchFactory
 ) -> Iterator[Alternative]:
     """Yield all alternatives worth considering."""
     open_layout, boards = replace(requirement, parallel=None), [board for board, _ in leading]
@@ -147,7 +146,7 @@ def _with(part: str, **changes: Any) -> Callable[[Requirement], Requirement]:
 
 
 def remedies(
-    requirement: Requirement, boards: Sequence[Board], search: _Searches
+    requirement: Requirement, boards: Sequence[Board], search: SearchFactory
 ) -> Iterator[Alternative]:
     """Yield what would help if nothing fits on some boards: each change sufficient by itself.
 

@@ -1,6 +1,6 @@
 """Disaggregation: prefill and decode of a served model on GPUs of their own."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Final, NamedTuple
 
@@ -9,7 +9,7 @@ from rightsizer.model.frozen import replace
 from rightsizer.planner.alternatives import Alternative
 from rightsizer.planner.candidate import PlanCandidate
 from rightsizer.planner.display import dollars
-from rightsizer.planner.search import Search
+from rightsizer.planner.search import Search, SearchFactory
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.requirement import Requirement
 from rightsizer.sizing.serving_memory import kv_cache, kv_cache_format
@@ -28,7 +28,7 @@ class _Pair(NamedTuple):
 def disaggregated(
     requirement: Requirement,
     boards: Sequence[Board],
-    search: Callable[[Requirement], Search],
+    search: SearchFactory,
     network_bytes_per_second: float,
     together: PlanCandidate | None = None,
 ) -> Iterator[Alternative]:
@@ -65,7 +65,7 @@ def disaggregated(
 def _pairs(
     requirement: Requirement,
     boards: Sequence[Board],
-    search: Callable[[Requirement], Search],
+    search: SearchFactory,
     network_bytes_per_second: float,
     cache_bytes: float,
 ) -> Iterator[_Pair]:

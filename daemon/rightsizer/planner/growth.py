@@ -1,12 +1,12 @@
 """Monthly growth of the load: kinds of GPU, the cheapest overall, when to switch."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from rightsizer.catalogue.board import Board
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.planner.candidate import PlanCandidate
-from rightsizer.planner.search import Search
+from rightsizer.planner.search import SearchFactory
 from rightsizer.sizing.requirement import Requirement
 
 
@@ -53,7 +53,7 @@ class GrowingKind:
 def growing_kinds(
     requirement: Requirement,
     leading: Sequence[tuple[Board, PlanCandidate]],
-    search: Callable[[Requirement], Search],
+    search: SearchFactory,
     hours_per_month: float,
 ) -> tuple[GrowingKind, ...]:
     """Return the leading candidates through all months, in their order.

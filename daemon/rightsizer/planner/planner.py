@@ -1,7 +1,7 @@
 """Planner: from a requirement to ranked GPUs; answers to every requirement of a file."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Final
@@ -26,7 +26,7 @@ from rightsizer.planner.growth import (
 from rightsizer.planner.plan_file import PlanFile, PlanFileItem
 from rightsizer.planner.rental import instances_of, providers_of
 from rightsizer.planner.requirement_checks import check_requirement
-from rightsizer.planner.search import Search
+from rightsizer.planner.search import Search, SearchFactory
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.memory_estimate import MemoryEstimate
 from rightsizer.sizing.mig import slice_board
@@ -41,8 +41,6 @@ _PRICES: Final = "the plan's own prices"
 _COUNTED: Final = re.compile(r"\d+ *[xX*] *(?P<kind>\S.*)|(?P<before>\S.*?) *[xX*:] *\d+")
 """`8xH100`, `h100:8`."""
 _NAMED: Final = 3
-_Searches = Callable[[Requirement], Search]
-"""Starts the search of a requirement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +121,7 @@ class Planner:
         return replace(plan, least=least_billed, alternatives=biller.each_billed(others))
 
     def _with_alternatives(
-        self, plan: GpuPlan, boards: Mapping[str, Board], search: _Searches, biller: Biller
+        self, plan: GpuPlan, boards: Mapping[str, Board], search: SearchFactory, biller: Biller
     ) -> GpuPlan:
         """Return a plan with alternatives to its best candidates, and with its growth."""
         requirement, settings = plan.requirement, self.settings.plan
@@ -144,7 +142,7 @@ class Planner:
         )
 
     def _disaggregated(
-        self, plan: GpuPlan, boards: Sequence[Board], search: _Searches
+        self, plan: GpuPlan, boards: Sequence[Board], search: SearchFactory
     ) -> Iterator[Alternative]:
         network = self.settings.serving.network_bytes_per_second
         return disaggregated(plan.requirement, boards, search, network, together=plan.best)
@@ -190,7 +188,7 @@ class Planner:
 
 
 def _ranked(
-    requirement: Requirement, boards: Iterable[Board], search: _Searches, prices: Prices
+    requirement: Requirement, boards: Iterable[Board], search: SearchFactory, prices: Prices
 ) -> tuple[PlanCandidate, ...]:
     """Return the best candidate of each board, best first.
 

@@ -335,3 +335,7 @@ class Search:
 
     def _available(self, board: Board) -> float:
         return available_bytes(self.requirement, board.memory_bytes, self._sizing.memory)
+
+
+SearchFactory = Callable[[Requirement], Search]
+"""Starts the search of a requirement."""

@@ -13,7 +13,7 @@ from rightsizer.sizing.collectives import SERVER_GPUS
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.mig import slice_rate
 from rightsizer.sizing.place import GpuPlace
-from rightsizer.sizing.roofline import LARGE, SMALL, llm_tokens_per_second
+from rightsizer.sizing.served_model import LARGE, SMALL, llm_tokens_per_second
 from rightsizer.sizing.settings import MemorySettings
 from rightsizer.sizing.workload_family import (
     EXCHANGED_BYTES_PER_SECOND,
