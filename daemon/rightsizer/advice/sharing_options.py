@@ -23,7 +23,7 @@ from rightsizer.owners.owner import shell
 from rightsizer.owners.registry import owner_of
 from rightsizer.sizing.mig import SliceNeed, fitting_slices
 from rightsizer.sizing.place import GpuPlace
-from rightsizer.sizing.projection import Sharing, project, shared_placement
+from rightsizer.sizing.projection import Sharing, project, shared_time_ratio
 
 _MEASURES: Final = {
     Resource.COMPUTE: Measure.COMPUTE,
@@ -244,7 +244,7 @@ def shared_option(case: Case, market: Market, pairing: WorkloadPair) -> Option:
     beside = measured_profile(pairing.partner, 0, market)
     if own is not None and beside is not None and own.place == beside.place:
         way = Sharing.TIME_SLICE if pairing.is_alternating else Sharing.MPS
-        option = timed(option, shared_placement(own, beside, way).time_ratio)
+        option = timed(option, shared_time_ratio(own, beside, way))
     return costing(option, dollars)
 
 

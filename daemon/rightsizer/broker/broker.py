@@ -245,16 +245,15 @@ class Broker:
         gone = {grant.id for grant in served.grants}
         state = state.with_tickets(each for each in state.tickets if each.id not in gone)
         state = state.with_leases((*state.leases, *served.grants))
-        events = (*events, *(transitions.granted(state, grant) for grant in served.grants))
+        granted = (transitions.granted(state, grant) for grant in served.grants)
+        step = BrokerTransition(state, (*events, *granted))
         drawn = {grant.lease.reservation for grant in served.grants}
         for booking in state.bookings:
             if booking.replaces is not None and booking.id in drawn:
-                over = transitions.without_booking(
-                    state, booking, EventKind.RESERVATION_OVER, "was drawn on"
-                )
-                state, events = over.state, (*events, *over.events)
-        waiting = (*served.waiting, *early)
-        return BrokerTransition(state, events, tuple(served.grants), waiting, served.promised)
+                over, why = EventKind.RESERVATION_OVER, "was drawn on"
+                step = step.then(transitions.without_booking, booking, over, why)
+        grants, waiting = tuple(served.grants), (*served.waiting, *early)
+        return replace(step, grants=grants, waiting=waiting, promised=served.promised)
 
     def reserve(
         self,

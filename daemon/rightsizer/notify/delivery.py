@@ -33,8 +33,8 @@ class OutboxTable(Generic[_Body]):
     encode: Callable[[_Body], str]
     decode: Callable[[str], _Body | None]
     """Returns `None` for a text it cannot decode."""
-    destination: str = "''"
-    """Column of the destination; in a table without one, the only destination, quoted."""
+    destination: str = ""
+    """Column of the destination; empty for a table with a single one."""
 
 
 class Outbox(Generic[_Body]):
@@ -42,13 +42,14 @@ class Outbox(Generic[_Body]):
 
     def __init__(self, database: Database, table: OutboxTable[_Body]) -> None:
         self._database, self._table = database, table
+        self._destination = table.destination or "''"
 
     def pending(self, destination: str = "") -> Sequence[OutboxEntry[_Body]]:
         """Return all entries of a destination, oldest first; unreadable rows are skipped."""
         table = self._table
         query = (
             f"SELECT number, {table.body} FROM {table.name} "  # noqa: S608 - constant names.
-            f"WHERE {table.destination} = ? ORDER BY number"
+            f"WHERE {self._destination} = ? ORDER BY number"
         )
         return [
             OutboxEntry(number, body)
@@ -61,7 +62,7 @@ class Outbox(Generic[_Body]):
         table = self._table
         rows: list[tuple[str, ...]] = [(table.encode(body),) for body in bodies]
         columns, places = table.body, "?"
-        if not table.destination.startswith("'"):
+        if table.destination:
             rows = [(*row, destination) for row in rows]
             columns, places = f"{table.body}, {table.destination}", "?, ?"
         self._run(f"INSERT INTO {table.name} ({columns}) VALUES ({places})", rows)  # noqa: S608
@@ -73,10 +74,10 @@ class Outbox(Generic[_Body]):
 
     def keep_only(self, destinations: Iterable[str]) -> None:
         """Delete the entries of all other destinations."""
-        table, kept = self._table, frozenset(destinations)
-        query = f"SELECT DISTINCT {table.destination} FROM {table.name}"  # noqa: S608
-        gone = [(name,) for (name,) in self._database.rows(query) if name not in kept]
-        self._run(f"DELETE FROM {table.name} WHERE {table.destination} = ?", gone)  # noqa: S608
+        name, column, kept = self._table.name, self._destination, frozenset(destinations)
+        query = f"SELECT DISTINCT {column} FROM {name}"  # noqa: S608
+        gone = [(each,) for (each,) in self._database.rows(query) if each not in kept]
+        self._run(f"DELETE FROM {name} WHERE {column} = ?", gone)  # noqa: S608
 
     def _run(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
         if rows:

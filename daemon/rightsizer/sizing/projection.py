@@ -306,20 +306,13 @@ class Sharing(StrEnum):
     """Kernels of one at a time."""
 
 
-@dataclass(frozen=True, slots=True)
-class SharedPlacement:
-    """Workload that shares a GPU with another one."""
-
-    time_ratio: EstimateInterval
-    """Time for its work, relative to the time alone."""
-    fits: bool | None
-    """Whether memory suffices for both; `None` if either need is unknown."""
-
-
-def shared_placement(
+def shared_time_ratio(
     profile: WorkloadProfile, other: WorkloadProfile, sharing: Sharing
-) -> SharedPlacement:
-    """Estimate a workload beside another one with its measured activity, at independent times."""
+) -> EstimateInterval:
+    """Time for the same work beside another workload, relative to the time alone.
+
+    Both keep their measured activity, at independent times.
+    """
     if profile.place != other.place:
         fault = f"{profile.place.name} and {other.place.name}: shares add up on one place only"
         raise RequirementError(f"{fault}; project one profile to the place of the other first")
@@ -328,13 +321,10 @@ def shared_placement(
     stretched = own.host + own.busy * (1.0 + beside.busy)
     if sharing is Sharing.MPS:
         stretched = _side_by_side(own, beside)
-    fits = None
-    if profile.memory_bytes is not None and other.memory_bytes is not None:
-        fits = profile.memory_bytes + other.memory_bytes <= profile.place.usable_bytes
     # Never faster than alone, and never slower than serialized after all work of the other.
     low = max(1.0, stretched / _ERROR_FACTOR)
     high = max(stretched, min(stretched * _ERROR_FACTOR, 1.0 + own.busy))
-    return SharedPlacement(EstimateInterval(stretched, low, high), fits)
+    return EstimateInterval(stretched, low, high)
 
 
 def _side_by_side(own: TimeShares, beside: TimeShares) -> float:
