@@ -11,7 +11,8 @@ from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.prices_file import built_in_prices
 from rightsizer.planner.planner import Planner
 from rightsizer.planner.transformer_shape import TransformerDescription, completed_shape
-from rightsizer.sizing.requirement import ModelTask, RequestLoad, Requirement, Training
+from rightsizer.sizing.load import RequestLoad
+from rightsizer.sizing.requirement import ModelTask, Requirement, Training
 
 _RUNS: Final = 9
 _MOST_MILLISECONDS: Final = 300.0

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rightsizer.planner.transformer_shape import TransformerDescription, completed_shape
+from rightsizer.sizing.load import RequestLoad
 from rightsizer.sizing.memory_estimate import MemoryEstimate
 from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import (
@@ -20,7 +21,6 @@ from rightsizer.sizing.requirement import (
     Parallelism,
     Precisions,
     Recompute,
-    RequestLoad,
     Requirement,
     Training,
 )

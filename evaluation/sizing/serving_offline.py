@@ -16,10 +16,11 @@ from typing import Final
 from rightsizer.catalogue.board import Board, Precision
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.sizing.estimate import EstimateInterval
+from rightsizer.sizing.load import RequestLoad
 from rightsizer.sizing.memory import available_bytes
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import NumberFormat
-from rightsizer.sizing.requirement import Parallelism, Precisions, RequestLoad, Requirement
+from rightsizer.sizing.requirement import Parallelism, Precisions, Requirement
 from rightsizer.sizing.serving import Server, best_concurrency
 from rightsizer.sizing.serving_memory import ServingMemory
 from rightsizer.sizing.serving_settings import ServingModelSettings

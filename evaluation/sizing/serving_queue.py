@@ -13,8 +13,9 @@ from typing import Final
 
 from measured import quantile, summarized
 from rightsizer.catalogue.catalogue import built_in
+from rightsizer.sizing.load import RequestLoad
 from rightsizer.sizing.models import Transformer
-from rightsizer.sizing.requirement import Parallelism, RequestLoad, Requirement
+from rightsizer.sizing.requirement import Parallelism, Requirement
 from rightsizer.sizing.serving import Server
 from rightsizer.sizing.serving_memory import ServingMemory
 

@@ -8,9 +8,10 @@ from typing import Final
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import built_in
+from rightsizer.sizing.load import RequestLoad
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import NumberFormat
-from rightsizer.sizing.requirement import Parallelism, Precisions, RequestLoad, Requirement
+from rightsizer.sizing.requirement import Parallelism, Precisions, Requirement
 
 FILE: Final = "llm_serving_truth.csv"
 _MODELS: Final = {

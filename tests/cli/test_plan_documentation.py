@@ -21,6 +21,7 @@ from rightsizer.planner.plan_model import BESIDE_CONFIG, KINDS
 from rightsizer.planner.planner import Planner
 from rightsizer.planner.recording_check import compare_recording, read_devices
 from rightsizer.sizing import requirement as requirement_module
+from rightsizer.sizing.load import RequestLoad
 from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import (
     Lora,
@@ -29,7 +30,6 @@ from rightsizer.sizing.requirement import (
     Parallelism,
     Precisions,
     Recompute,
-    RequestLoad,
     Requirement,
     Training,
     TrainingFramework,

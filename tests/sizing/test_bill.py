@@ -23,9 +23,10 @@ from rightsizer.sizing.cost import (
     break_even_months,
 )
 from rightsizer.sizing.estimate import EstimateInterval
+from rightsizer.sizing.load import RequestLoad
 from rightsizer.sizing.memory_estimate import MemoryEstimate
 from rightsizer.sizing.models import ConvolutionalNetwork
-from rightsizer.sizing.requirement import ModelTask, Parallelism, RequestLoad, Requirement, Training
+from rightsizer.sizing.requirement import ModelTask, Parallelism, Requirement, Training
 from rightsizer.sizing.settings import CostSettings
 from sizing_models import published
 

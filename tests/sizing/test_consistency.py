@@ -4,6 +4,7 @@ import pytest
 
 from rightsizer.model.errors import RequirementError
 from rightsizer.planner.requirement_checks import check_requirement
+from rightsizer.sizing.load import RequestLoad
 from rightsizer.sizing.models import Diffusion, Transformer
 from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import (
@@ -11,7 +12,6 @@ from rightsizer.sizing.requirement import (
     ModelTask,
     Parallelism,
     Precisions,
-    RequestLoad,
     Requirement,
     Training,
 )

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import built_in
+from rightsizer.sizing.load import RequestLoad
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import NumberFormat
-from rightsizer.sizing.requirement import Parallelism, Precisions, RequestLoad, Requirement
+from rightsizer.sizing.requirement import Parallelism, Precisions, Requirement
 from rightsizer.sizing.serving import Serving
 from sized import serve
 

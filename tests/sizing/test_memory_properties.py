@@ -6,6 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rightsizer.sizing.load import RequestLoad
 from rightsizer.sizing.memory import available_bytes
 from rightsizer.sizing.memory_estimate import MemoryEstimate
 from rightsizer.sizing.models import Transformer
@@ -16,7 +17,6 @@ from rightsizer.sizing.requirement import (
     Parallelism,
     Precisions,
     Recompute,
-    RequestLoad,
     Requirement,
     Training,
 )

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from rightsizer.sizing.load import RequestLoad
 from rightsizer.sizing.memory import available_bytes
 from rightsizer.sizing.models import (
     ConvolutionalNetwork,
@@ -13,7 +14,7 @@ from rightsizer.sizing.models import (
     VisionTransformer,
 )
 from rightsizer.sizing.parameters import NumberFormat
-from rightsizer.sizing.requirement import Parallelism, Precisions, RequestLoad, Requirement
+from rightsizer.sizing.requirement import Parallelism, Precisions, Requirement
 from rightsizer.sizing.serving_memory import ServingMemory, kv_cache
 from rightsizer.sizing.settings import MemorySettings
 from sized import estimate_memory

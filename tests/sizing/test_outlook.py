@@ -16,8 +16,9 @@ from rightsizer.planner.growth import (
     growth_steps,
 )
 from rightsizer.planner.planner import Planner
+from rightsizer.sizing.load import RequestLoad
 from rightsizer.sizing.memory_estimate import MemoryEstimate
-from rightsizer.sizing.requirement import LoadGrowth, Parallelism, RequestLoad, Requirement
+from rightsizer.sizing.requirement import LoadGrowth, Parallelism, Requirement
 from sizing_models import published
 
 HOURS: Final = 10.0

@@ -8,7 +8,8 @@ from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.prices_file import built_in_prices
 from rightsizer.planner.candidate import CandidateFilter
 from rightsizer.planner.planner import Planner
-from rightsizer.sizing.requirement import ModelTask, Parallelism, RequestLoad, Requirement, Training
+from rightsizer.sizing.load import RequestLoad
+from rightsizer.sizing.requirement import ModelTask, Parallelism, Requirement, Training
 from rightsizer.sizing.settings import PlanSettings
 from sizing_models import published
 

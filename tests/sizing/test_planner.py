@@ -12,6 +12,7 @@ from rightsizer.model.errors import RequirementError
 from rightsizer.planner.candidate import CandidateFilter
 from rightsizer.planner.planner import GpuPlan, Planner, boards_of
 from rightsizer.planner.validation import validation_steps
+from rightsizer.sizing.load import RequestLoad
 from rightsizer.sizing.memory import available_bytes
 from rightsizer.sizing.models import ConvolutionalNetwork, VisionTransformer
 from rightsizer.sizing.parameters import NumberFormat
@@ -20,7 +21,6 @@ from rightsizer.sizing.requirement import (
     ModelTask,
     Parallelism,
     Precisions,
-    RequestLoad,
     Requirement,
     Training,
 )

@@ -12,7 +12,8 @@ from rightsizer.catalogue.catalogue import Catalogue, built_in
 from rightsizer.catalogue.prices_file import built_in_prices
 from rightsizer.planner.planner import Planner
 from rightsizer.planner.transformer_shape import TransformerDescription, completed_shape
-from rightsizer.sizing.requirement import ModelTask, Parallelism, RequestLoad, Requirement, Training
+from rightsizer.sizing.load import RequestLoad
+from rightsizer.sizing.requirement import ModelTask, Parallelism, Requirement, Training
 
 PLANNER: Final = Planner(built_in(), built_in_prices())
 GPUS: Final = ("L4", "L40S", "A100-SXM4-80GB", "H100-SXM5-80GB", "B200")

@@ -16,9 +16,10 @@ from rightsizer.planner.candidate import PlanCandidate, PredictedRate
 from rightsizer.planner.planner import Planner
 from rightsizer.planner.rates import expected_cost_ratio, load_probability
 from rightsizer.sizing.estimate import EstimateInterval
+from rightsizer.sizing.load import RequestLoad
 from rightsizer.sizing.models import Diffusion, Transformer
 from rightsizer.sizing.queueing import services_waited, spread_burstiness
-from rightsizer.sizing.requirement import Parallelism, RequestLoad, Requirement
+from rightsizer.sizing.requirement import Parallelism, Requirement
 from rightsizer.sizing.serving import Server, Serving, most_running
 from rightsizer.sizing.serving_memory import ServingMemory
 

@@ -8,10 +8,11 @@ from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.errors import RequirementError
 from rightsizer.sizing.forward_pass import ForwardPass
+from rightsizer.sizing.load import RequestLoad
 from rightsizer.sizing.memory import available_bytes
 from rightsizer.sizing.models import ConvolutionalNetwork, Transformer
 from rightsizer.sizing.parameters import NumberFormat
-from rightsizer.sizing.requirement import Parallelism, Precisions, RequestLoad, Requirement
+from rightsizer.sizing.requirement import Parallelism, Precisions, Requirement
 from rightsizer.sizing.roofline import Bound
 from rightsizer.sizing.serving import Server, best_concurrency
 from rightsizer.sizing.serving_memory import ServingMemory

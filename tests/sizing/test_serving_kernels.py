@@ -7,9 +7,10 @@ import pytest
 from rightsizer.catalogue.board import Board, Precision
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.sizing.engine import ServingEngine
+from rightsizer.sizing.load import RequestLoad
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import NumberFormat
-from rightsizer.sizing.requirement import Lora, Parallelism, Precisions, RequestLoad, Requirement
+from rightsizer.sizing.requirement import Lora, Parallelism, Precisions, Requirement
 from rightsizer.sizing.roofline import Bound, PassCost
 from rightsizer.sizing.serving import Server
 from rightsizer.sizing.serving_memory import ServingMemory

@@ -9,8 +9,9 @@ from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.prices_file import built_in_prices
 from rightsizer.planner.candidate import PlanCandidate
 from rightsizer.planner.planner import Planner
+from rightsizer.sizing.load import RequestLoad
 from rightsizer.sizing.place import find_place
-from rightsizer.sizing.requirement import LoadGrowth, ModelTask, RequestLoad, Requirement, Training
+from rightsizer.sizing.requirement import LoadGrowth, ModelTask, Requirement, Training
 from rightsizer.sizing.serving_settings import ServingModelSettings
 from rightsizer.sizing.settings import CostSettings, MemorySettings, SizingSettings
 from rightsizer.sizing.training_settings import TrainingSettings

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from plan_answers import answer
 from rightsizer.cli.main import main
-from rightsizer.sizing.requirement import RequestLoad
+from rightsizer.sizing.load import RequestLoad
 
 Captured = pytest.CaptureFixture[str]
 

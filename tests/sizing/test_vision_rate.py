@@ -6,6 +6,7 @@ import pytest
 
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.planner.plan_file import plan_of_flags
+from rightsizer.sizing.load import WorkUnit
 from rightsizer.sizing.models import (
     ConvolutionalNetwork,
     Diffusion,
@@ -14,7 +15,7 @@ from rightsizer.sizing.models import (
     VisionTransformer,
 )
 from rightsizer.sizing.parameters import NumberFormat
-from rightsizer.sizing.requirement import Parallelism, Precisions, Requirement, WorkUnit
+from rightsizer.sizing.requirement import Parallelism, Precisions, Requirement
 from rightsizer.sizing.sample_rate import SampleModel, SampleRate, forward_flops, sample_rate
 
 RESNET = ConvolutionalNetwork(25.6e6, 8.2e9)

@@ -18,15 +18,9 @@ from rightsizer.planner.plan_check import (
     unnamed_board,
     utilization_comparison,
 )
+from rightsizer.sizing.load import WorkUnit, units_per_request, units_per_token, work_unit
 from rightsizer.sizing.models import Transformer
-from rightsizer.sizing.requirement import (
-    Parallelism,
-    Requirement,
-    WorkUnit,
-    units_per_request,
-    units_per_token,
-    work_unit,
-)
+from rightsizer.sizing.requirement import Parallelism, Requirement
 
 _RESULTS: Final = (
     *("samples_per_second", "tokens_per_second", "latency_mean_seconds", "latency_p90_seconds"),

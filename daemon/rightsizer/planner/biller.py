@@ -20,8 +20,9 @@ from rightsizer.planner.candidate import (
 from rightsizer.planner.growth import GrowthStep
 from rightsizer.sizing import cost
 from rightsizer.sizing.estimate import EstimateInterval
+from rightsizer.sizing.load import WorkUnit
 from rightsizer.sizing.mig import slice_board
-from rightsizer.sizing.requirement import Requirement, WorkUnit
+from rightsizer.sizing.requirement import Requirement
 from rightsizer.sizing.settings import CostSettings
 
 _Terms = tuple[cost.HourlyCost, ...]

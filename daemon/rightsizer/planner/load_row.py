@@ -9,14 +9,14 @@ from rightsizer.io.near import hint
 from rightsizer.model.errors import RequirementError
 from rightsizer.model.frozen import dataclass
 from rightsizer.planner.aliases import aliases_of
-from rightsizer.sizing.models import Model, Transformer
-from rightsizer.sizing.requirement import (
+from rightsizer.sizing.load import (
     RequestLoad,
     WorkUnit,
     units_per_request,
     units_per_token,
     work_unit,
 )
+from rightsizer.sizing.models import Model, Transformer
 
 _REQUESTS: Final = "requests_per_second"
 _STREAMS: Final = "streams"

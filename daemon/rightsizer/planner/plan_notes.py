@@ -5,8 +5,9 @@ from typing import Any
 
 from rightsizer.planner.load_row import LOAD_WORDS
 from rightsizer.sizing.engine import ENGINES, ServingEngine
+from rightsizer.sizing.load import WorkUnit
 from rightsizer.sizing.models import Diffusion, LayeredModel, Transformer
-from rightsizer.sizing.requirement import ModelTask, Requirement, WorkUnit
+from rightsizer.sizing.requirement import ModelTask, Requirement
 
 
 def _framework_notes(requirement: Requirement) -> Iterator[str]:

@@ -11,16 +11,10 @@ from rightsizer.model.units import percent_text
 from rightsizer.planner.candidate import CandidateFilter, PredictedRate, Rejection
 from rightsizer.planner.display import number
 from rightsizer.sizing.estimate import EstimateInterval
+from rightsizer.sizing.load import RequestLoad, units_per_request, units_per_token, work_unit
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.queueing import services_waited
-from rightsizer.sizing.requirement import (
-    Parallelism,
-    RequestLoad,
-    Requirement,
-    units_per_request,
-    units_per_token,
-    work_unit,
-)
+from rightsizer.sizing.requirement import Parallelism, Requirement
 from rightsizer.sizing.sample_rate import SampleRate, sample_rate
 from rightsizer.sizing.serving import Server, Serving, best_concurrency, keeps_up, most_running
 from rightsizer.sizing.serving_memory import ServingMemory

@@ -18,7 +18,8 @@ from rightsizer.planner.plan_check import (
     throughput_comparison,
     unnamed_board,
 )
-from rightsizer.sizing.requirement import Parallelism, Requirement, units_per_token, work_unit
+from rightsizer.sizing.load import units_per_token, work_unit
+from rightsizer.sizing.requirement import Parallelism, Requirement
 from rightsizer.telemetry.source import SnapshotSource
 
 _BETWEEN: Final = Signal.TIME_PER_OUTPUT_TOKEN_SECONDS

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from rightsizer.model.errors import RequirementError
+from rightsizer.sizing.load import WorkUnit
 from rightsizer.sizing.models import (
     ConvolutionalNetwork,
     Diffusion,
@@ -14,13 +15,7 @@ from rightsizer.sizing.models import (
     VisionTransformer,
 )
 from rightsizer.sizing.parameters import GGUF_FORMATS, NumberFormat
-from rightsizer.sizing.requirement import (
-    FULL_SHARDING,
-    ModelTask,
-    Parallelism,
-    Requirement,
-    WorkUnit,
-)
+from rightsizer.sizing.requirement import FULL_SHARDING, ModelTask, Parallelism, Requirement
 
 _COUNTS: Final[Mapping[type, str]] = {
     Transformer: (

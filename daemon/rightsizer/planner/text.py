@@ -24,17 +24,10 @@ from rightsizer.planner.display import (
 )
 from rightsizer.planner.planner import GpuPlan
 from rightsizer.planner.validation import validation_steps
+from rightsizer.sizing.load import RequestLoad, WorkUnit, units_per_request, work_unit
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import count_parameters
-from rightsizer.sizing.requirement import (
-    ModelTask,
-    Recompute,
-    RequestLoad,
-    Requirement,
-    WorkUnit,
-    units_per_request,
-    work_unit,
-)
+from rightsizer.sizing.requirement import ModelTask, Recompute, Requirement
 
 if TYPE_CHECKING:
     from rightsizer.planner.plan_check import FigureComparison, PlanCheck

@@ -1,0 +1,143 @@
+"""Load of a served model, and the units of its work."""
+
+import math
+from enum import StrEnum
+from typing import Final
+
+from rightsizer.model.frozen import dataclass, replace
+from rightsizer.sizing.models import Diffusion, Model, RecommenderModel, Transformer
+
+_BATCHES_WAITED: Final = 1.0
+"""Batches before its own that an answer waits for on a busy GPU, in 99 of 100 cases."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLoad:
+    """Load of a served model."""
+
+    input_tokens: float = 1024.0
+    output_tokens: float = 256.0
+    concurrency: float | None = None
+    """Requests in flight; by default the maximum allowed by memory and latency."""
+    units_per_second: float | None = None
+    """Required total throughput in the model's unit: output tokens, or for models without token
+    output sequences, images, samples or seconds of audio (`WorkUnit`)."""
+    ttft_ms: float | None = None
+    """Maximum time to first token."""
+    tpot_ms: float | None = None
+    """Maximum time between two tokens."""
+    latency_ms: float | None = None
+    """Maximum time to the complete answer."""
+    ttft_percentile: float | None = None
+    """Percentage of requests that must meet it; by default the mean must. Likewise for the next
+    two."""
+    tpot_percentile: float | None = None
+    latency_percentile: float | None = None
+    burstiness: float | None = None
+    """For open arrivals: squared coefficient of variation of interarrival times, 1 for
+    Poisson; by default from the settings."""
+    is_closed: bool = False
+    """Whether each request follows the answer to another one, although a rate is given."""
+    chunk_seconds: float | None = None
+    """New audio per request of speech models; by default their maximum."""
+    prefix_cache_ratio: float = 0.0
+    """Fraction of prompt tokens already in an engine's prefix cache."""
+    is_prefilled: bool = False
+    """Whether prompts arrive with their cache, computed on other GPUs."""
+    speculative_tokens: float = 0.0
+    """Tokens that a draft head proposes in each step, for the model to verify together."""
+    acceptance_ratio: float | None = None
+    """Accepted fraction of all proposed tokens, as engines count it; by default from the
+    settings."""
+    adapters: float = 0.0
+    """LoRA adapters in memory beside the model; requests choose among them evenly."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests arrive at a rate, regardless of the number in flight."""
+        is_rate = self.units_per_second is not None and self.concurrency is None
+        return is_rate and not self.is_closed
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Mean number of tokens that a step adds to an answer.
+
+        Raises:
+            ValueError: tokens are proposed, and `accepting` was not asked how many are accepted.
+        """
+        if not self.speculative_tokens:
+            return 1.0
+        if self.acceptance_ratio is None:
+            raise ValueError("the acceptance of proposed tokens is not set")
+        return 1.0 + self.speculative_tokens * self.acceptance_ratio
+
+    def accepting(self, token_acceptance_ratio: float) -> "RequestLoad":
+        """Load in which each token has this chance if those before it are accepted.
+
+        A load keeps an acceptance of its own (arXiv:2211.17192, equation 1).
+        """
+        proposed = self.speculative_tokens
+        if not proposed or self.acceptance_ratio is not None:
+            return self
+        refused = 1.0 - token_acceptance_ratio
+        made = (1.0 - math.pow(token_acceptance_ratio, proposed + 1.0)) / refused
+        return replace(self, acceptance_ratio=(made - 1.0) / proposed)
+
+    @property
+    def has_targets(self) -> bool:
+        """Whether there is a latency limit."""
+        return any((self.ttft_ms, self.tpot_ms, self.latency_ms))
+
+    def answer_ms(
+        self, first_ms: float, between_ms: float | None, batches_waited: float = _BATCHES_WAITED
+    ) -> float:
+        """Time to a complete answer, from the times to the first token and between tokens.
+
+        An answer from a single pass, without time between tokens, waits for batches before its own.
+        """
+        if between_ms is None:
+            return (1.0 + batches_waited) * first_ms
+        return first_ms + between_ms * max(0.0, self.output_tokens - 1.0)
+
+
+class WorkUnit(StrEnum):
+    """Unit of a model's work."""
+
+    TOKENS = "tokens"
+    """Output tokens."""
+    SEQUENCES = "sequences"
+    """Read by an encoder: a text to embed, classify or rank."""
+    IMAGES = "images"
+    VIDEOS = "videos"
+    SAMPLES = "samples"
+    AUDIO_SECONDS = "audio-seconds"
+
+
+def work_unit(model: Model) -> WorkUnit:
+    """Unit of work of a served model."""
+    if isinstance(model, Transformer):
+        if model.sound_seconds:
+            return WorkUnit.AUDIO_SECONDS
+        return WorkUnit.SEQUENCES if model.is_encoder else WorkUnit.TOKENS
+    if isinstance(model, Diffusion) and model.frames > 1:
+        return WorkUnit.VIDEOS
+    return WorkUnit.SAMPLES if isinstance(model, RecommenderModel) else WorkUnit.IMAGES
+
+
+def units_per_request(model: Model, load: RequestLoad) -> float:
+    """Work per request in that unit."""
+    match work_unit(model):
+        case WorkUnit.TOKENS:
+            return max(1.0, load.output_tokens)
+        case WorkUnit.AUDIO_SECONDS if isinstance(model, Transformer):
+            return load.chunk_seconds or model.sound_seconds
+        case _:
+            return 1.0
+
+
+def units_per_token(model: Model, load: RequestLoad) -> float:
+    """Work per counted token in that unit: output tokens, or input tokens of an encoder."""
+    if not isinstance(model, Transformer):
+        return 1.0
+    tokens = load.input_tokens if model.is_encoder else load.output_tokens
+    return units_per_request(model, load) / max(1.0, tokens)
