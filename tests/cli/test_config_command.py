@@ -1,5 +1,6 @@
 """`rightsizer config`: the starter is valid, and shown settings load back."""
 
+import argparse
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from rightsizer.agent.settings import Settings
 from rightsizer.cli.config import WholeSettings, shown, starter
 from rightsizer.cli.main import main
 from rightsizer.config.loader import load
+from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.model.errors import ConfigurationError
 
 Captured = pytest.CaptureFixture[str]
@@ -118,3 +120,20 @@ def test_check_tells_faults_and_that_there_are_none(tmp_path: Path, capsys: Capt
     for order in ([str(path), "--syntax-only"], ["--syntax-only", str(path)]):
         assert main(["config", "check", *order]) == 0
         assert capsys.readouterr().out == f"{path}: ok\n"
+
+
+def test_commands_read_the_installed_configuration(tmp_path: Path) -> None:
+    """Without a flag, as the agent does; an absent one leaves all defaults, a flag wins."""
+    installed = tmp_path / "rightsizer.yaml"
+    parser = argparse.ArgumentParser()
+    add_config_flag(parser, installed)
+    assert parser.parse_args([]).config_file is None
+
+    installed.write_text("history: {retention: 3d}\n")
+    parser = argparse.ArgumentParser()
+    add_config_flag(parser, installed)
+    assert settings_of(parser.parse_args([]), Settings).history.retention == 3 * 86400
+    other = tmp_path / "other.yaml"
+    other.write_text("")
+    named = parser.parse_args(["--config.file", str(other)])
+    assert settings_of(named, Settings).history == Settings().history

@@ -13,9 +13,9 @@ from rightsizer.actions.repository import ActionRepository
 from rightsizer.actions.settings import ActionSettings
 from rightsizer.advice.policy import NodeSettings
 from rightsizer.advice.storage import Storage
-from rightsizer.console.agent_client import add_socket_flag, asked_at
+from rightsizer.console.agent_client import add_agent_flags, asked_at
 from rightsizer.console.command import Command, answer, help_of
-from rightsizer.console.flags import add_config_flag, add_history_flag, history_path, settings_of
+from rightsizer.console.flags import add_history_flag, history_path, settings_of
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.terminal import aligned, counted, wrapped
 from rightsizer.model.frozen import dataclass, field
@@ -35,9 +35,8 @@ class _ActionCommandSettings:
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="answer in JSON; times in seconds")
-    add_socket_flag(parser)
+    add_agent_flags(parser)
     add_history_flag(parser)
-    add_config_flag(parser)
 
 
 def _run(arguments: argparse.Namespace) -> int:

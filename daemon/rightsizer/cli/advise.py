@@ -147,8 +147,10 @@ def _of_agent(arguments: argparse.Namespace, flags: str = "") -> int:
         raise UsageError("--save: an agent keeps its advice itself; leave out --save or --url")
     document = RemoteAgent.of(arguments).get(ADVICE_PATH, "advice")
     still_open = [each for each in document["advice"] if each["closed"] is None]
-    count = _open_count(len(still_open), flags)
-    answer(arguments, document, "\n".join([*open_lines(still_open), count]))
+    lines = [*open_lines(still_open), _open_count(len(still_open), flags)]
+    if trouble := document.get("trouble"):
+        lines += wrapped(f"No GPU is read: {trouble}")
+    answer(arguments, document, "\n".join(lines))
     return 0
 
 

@@ -12,12 +12,12 @@ from rightsizer.config.loader import SettingOrigins, load_file, load_with_origin
 from rightsizer.config.shape import shape_of
 from rightsizer.config.spelling import plain
 from rightsizer.console.command import Command, help_of, program, say
+from rightsizer.console.flags import CONFIGURATION
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.io.yaml import dump_yaml
 from rightsizer.model.errors import ConfigurationError
 from rightsizer.model.frozen import dataclass, field
 
-_USUAL: Final = Path("/etc/rightsizer/rightsizer.yaml")
 _STARTER: Final = "rightsizer.yaml"
 _REMEDY: Final = "name the file to show, as in 'rightsizer config show FILE'"
 _CHECK_REMEDY: Final = "name the file to check, as in 'rightsizer check-config FILE'"
@@ -35,7 +35,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     init = actions.add_parser("init")
     init.add_argument("file", type=Path, nargs="?", default=Path(_STARTER), help="file to write")
     show = actions.add_parser("show")
-    show.add_argument("file", type=Path, nargs="?", default=_USUAL, help="configuration file")
+    show.add_argument("file", type=Path, nargs="?", default=CONFIGURATION, help="file to show")
     effective = "print all settings, defaults too"
     show.add_argument("--effective", action="store_true", help=effective)
     _configure_check(actions.add_parser("check"))
@@ -103,7 +103,7 @@ def _write(path: Path) -> None:
 
 
 def _configure_check(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, nargs="?", default=_USUAL, help="configuration file")
+    parser.add_argument("file", type=Path, nargs="?", default=CONFIGURATION, help="file to check")
     only = "leave alone what the file names, which may lie on another machine"
     parser.add_argument("--syntax-only", action="store_true", help=only)
 

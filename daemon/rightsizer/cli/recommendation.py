@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from rightsizer.agent.offline_advice import act_offline, explain_offline
 from rightsizer.agent.settings import Settings
-from rightsizer.console.agent_client import add_socket_flag, asked_at
+from rightsizer.console.agent_client import add_agent_flags, asked_at
 from rightsizer.console.command import Command, add_flags, answer, help_of, say
 from rightsizer.console.explanation import explanation_text
 from rightsizer.console.flags import (
@@ -108,11 +108,10 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", help="the recommendation's id")
     actor = {"default": _user()}
     add_flags(parser.add_argument, _HELP["flags"], for_=duration_text, actor=actor)
-    add_socket_flag(parser)
+    add_agent_flags(parser)
     parser.add_argument("--fleet", action="store_true", help=_FLEET)
     add_url_flags(parser)
     add_history_flag(parser)
-    add_config_flag(parser)
 
 
 def _run(verb: str, arguments: argparse.Namespace) -> int:

@@ -20,18 +20,13 @@ class AgentClientSettings:
     path: PathSettings = field(default_factory=PathSettings)
 
 
-def add_socket_flag(parser: argparse.ArgumentParser, what: str = "the agent's socket") -> None:
-    """Add `--path.api-socket`."""
+def add_agent_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that locate the agent."""
     flags = f"""
---path.api-socket FILE: {what}; setting: path.api_socket
+--path.api-socket FILE: the agent's socket; setting: path.api_socket
   (default: {PathSettings().api_socket})
 """
     add_flags(parser.add_argument, flags, path_api_socket=Path)
-
-
-def add_agent_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that locate the agent."""
-    add_socket_flag(parser, "the agent's socket")
     add_config_flag(parser)
 
 

@@ -19,22 +19,25 @@ if TYPE_CHECKING:
     from rightsizer.accounting.settings import HistorySettings
     from rightsizer.host.settings import PathSettings
 
+CONFIGURATION: Final = Path("/etc/rightsizer/rightsizer.yaml")
+"""The agent's configuration, as packages and images have it."""
 FLUSH_PATH: Final = "/api/v1/history/flush"
 REPORT_PATH: Final = "/api/v1/report/document"
 
 _Settings = TypeVar("_Settings")
 _CONFIG: Final = """
---config.file FILE: configuration file (without it: defaults). Environment variables like
-  RIGHTSIZER_LOG__LEVEL override it
+--config.file FILE: configuration file (default: {usual}, where it can be read).
+  Environment variables like RIGHTSIZER_LOG__LEVEL override it
 """
 _MICROSECOND: Final = 1000
 _LAST_SECOND: Final = 2**33
 """In the year 2242, shortly before 64-bit nanoseconds overflow."""
 
 
-def add_config_flag(parser: argparse.ArgumentParser) -> None:
-    """Add the flag of the configuration file."""
-    add_flags(parser.add_argument, _CONFIG, config_file=Path)
+def add_config_flag(parser: argparse.ArgumentParser, usual: Path = CONFIGURATION) -> None:
+    """Add the flag of the configuration file; without a usual one that is readable, defaults."""
+    kind = {"type": Path, "default": usual if os.access(usual, os.R_OK) else None}
+    add_flags(parser.add_argument, _CONFIG.format(usual=usual), config_file=kind)
 
 
 def settings_of(arguments: argparse.Namespace, root: type[_Settings]) -> _Settings:

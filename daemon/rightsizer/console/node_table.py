@@ -197,8 +197,8 @@ def node_view(frame: NodeFrame, view: TableView) -> RenderableType:
     if hidden := len(shown) - len(visible):
         parts.append(Text(f"{hidden} more GPUs; ↑↓ go through them", style="dim"))
     if not shown:
-        wanted = f"No GPU matches '{view.wanted}'." if view.wanted else "There are no GPUs here."
-        parts.append(Text(wanted))
+        trouble = frame.report["agent"]["trouble"] or "There are no GPUs here."
+        parts.append(Text(f"No GPU matches '{view.wanted}'." if view.wanted else trouble))
     parts += details
     if view.footer:
         parts.append(Text(view.footer, style="dim"))

@@ -13,6 +13,7 @@ from typing import Any, Final
 from rightsizer.console.command import Command, add_flags, answer, help_of, say
 from rightsizer.console.explanation import explanation_text
 from rightsizer.console.flags import (
+    CONFIGURATION,
     add_config_flag,
     checked_address,
     duration,
@@ -55,7 +56,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     add_flags(
         parser.add_argument, _HELP["answer"], html=Path, web_listen_address={"action": "append"}
     )
-    add_config_flag(parser)
+    add_config_flag(parser, CONFIGURATION.with_name("fleet.yaml"))
 
 
 def _run(arguments: argparse.Namespace) -> int:

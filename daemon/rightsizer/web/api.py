@@ -260,7 +260,8 @@ class NodeApi:
     def _advice(self, request: WebRequest) -> WebResponse:
         report = self._latest()
         advice = filter_advice(report.advice if report is not None else (), request.query)
-        return WebResponse.of_json({"advice": [*map(encode_advice, advice)]})
+        trouble = report.agent.trouble if report is not None and not report.devices else None
+        return WebResponse.of_json({"advice": [*map(encode_advice, advice)], "trouble": trouble})
 
 
 def _rendered(rendering: Rendering) -> WebResponse:
