@@ -13,7 +13,7 @@ import yaml
 from agent_process import agent_process, eventually
 from helm_chart import CHART, refusal, rendered, values_of
 from json_schema import faults
-from kubernetes_manifests import KUBERNETES, built, built_from, named
+from kubernetes_manifests import KUBERNETES, built, built_from, named, pod_of
 from kubernetes_programs import KUBERNETES_VERSIONS, complaints, helm
 from rightsizer import __version__
 from rightsizer.agent.settings import Settings
@@ -262,6 +262,31 @@ def test_the_image_of_the_fleet_may_lie_elsewhere() -> None:
     fleet = {"enabled": True, "image": {"repository": "registry.internal/fleet"}}
     pod = named(rendered({**SITE, "fleet": fleet}), "Deployment")["spec"]["template"]["spec"]
     assert pod["containers"][0]["image"] == "registry.internal/fleet:1.2.3"
+
+
+def test_images_are_pinned_by_digest() -> None:
+    """In place of the tag, each image by its own; anything else is refused."""
+    agent, fleet = (f"sha256:{digit * 64}" for digit in "ab")
+    values = {
+        "image": {**SITE["image"], "digest": agent},
+        "fleet": {"enabled": True, "image": {"digest": fleet}},
+    }
+    objects = rendered(values)
+    names = [
+        named(objects, kind)["spec"]["template"]["spec"]["containers"][0]["image"]
+        for kind in ("DaemonSet", "Deployment")
+    ]
+    repository = SITE["image"]["repository"]
+    assert names == [f"{repository}@{agent}", f"{repository}-tools@{fleet}"]
+    assert "digest" in refusal({"image": {"digest": "latest"}})
+
+
+def test_openshift_s_type_of_selinux_is_a_value() -> None:
+    """As in the overlay; without it nothing is said, for other systems label otherwise."""
+    (agent,) = pod_of(rendered({"seLinuxOptions": {"type": "spc_t"}}))["containers"]
+    assert agent["securityContext"]["seLinuxOptions"] == {"type": "spc_t"}
+    (agent,) = pod_of(rendered())["containers"]
+    assert "seLinuxOptions" not in agent["securityContext"]
 
 
 def test_a_pod_monitor_takes_the_place_of_the_other() -> None:

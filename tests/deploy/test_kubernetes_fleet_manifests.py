@@ -146,7 +146,8 @@ def test_network_policy_allows_the_store_alone() -> None:
     policy = named(objects, "NetworkPolicy")["spec"]
     ports = {port["port"] for rule in policy["egress"] for port in rule["ports"]}
 
-    assert ports == {53, int(settings.fleet.store.url.rpartition(":")[2])}
+    # 5353 is where the pods that know names listen on OpenShift.
+    assert ports == {53, 5353, int(settings.fleet.store.url.rpartition(":")[2])}
     labels = template("service")["metadata"]["labels"]
     assert policy["podSelector"]["matchLabels"].items() <= labels.items()
     assert named(objects, "Service")["spec"]["selector"].items() <= labels.items()

@@ -1,9 +1,14 @@
 {{- define "rightsizer.image" -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{ .Values.image.repository }}{{ include "rightsizer.version" (dict "digest" .Values.image.digest "root" .) }}
 {{- end }}
 
 {{- define "rightsizer.fleetImage" -}}
-{{ .Values.fleet.image.repository | default (printf "%s-tools" .Values.image.repository) }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{ .Values.fleet.image.repository | default (printf "%s-tools" .Values.image.repository) }}
+{{- include "rightsizer.version" (dict "digest" .Values.fleet.image.digest "root" .) }}
+{{- end }}
+
+{{- define "rightsizer.version" -}}
+{{- with .digest -}}@{{ . }}{{- else -}}:{{ .root.Values.image.tag | default .root.Chart.AppVersion }}{{- end }}
 {{- end }}
 
 {{- define "rightsizer.labels" -}}
