@@ -14,8 +14,8 @@ from rightsizer.host.process_table import user_name
 from rightsizer.model.device import Device
 from rightsizer.model.reading import Process
 from rightsizer.model.workload import Holding, Workload, WorkloadKind
+from rightsizer.owners.collector import SERVER, NodeCollector
 from rightsizer.owners.holdings import holdings_on, workloads_on
-from rightsizer.owners.owner import SERVER, NodeCollector
 from rightsizer.owners.resolver import (
     OTHER_WORKLOADS,
     OwnerResolver,

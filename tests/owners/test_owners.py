@@ -14,8 +14,8 @@ from rightsizer.io.clock import FastClock
 from rightsizer.model.device import Device
 from rightsizer.model.reading import Process
 from rightsizer.model.workload import Workload, WorkloadKind
+from rightsizer.owners.collector import NodeCollector
 from rightsizer.owners.holdings import holdings_on, workloads_on
-from rightsizer.owners.owner import NodeCollector
 from rightsizer.owners.resolver import OwnerResolver
 from rightsizer.owners.settings import OwnerSettings
 from rightsizer.owners.systemd import SystemdCollector

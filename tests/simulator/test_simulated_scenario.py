@@ -160,6 +160,17 @@ def test_a_constant_load_is_the_default(tmp_path: Path) -> None:
     assert load(tmp_path, text).tasks[1].shape == ConstantLoad()
 
 
+def test_a_daily_fault_without_an_end_ends_with_its_day(tmp_path: Path) -> None:
+    """From midnight on it is over until its next start."""
+    faults = "faults: [{kind: loss, gpus: [0], at: '10:00'}]\n"
+    window = load(tmp_path, WHOLE + faults).faults[0].window
+    times = [
+        DEFAULT_START + round(hour * 3600) * NANOSECONDS_PER_SECOND for hour in (9, 23.9, 24.5, 34)
+    ]
+    held = [window.since(time, DEFAULT_START) is not None for time in times]
+    assert held == [False, True, False, True]
+
+
 @pytest.mark.parametrize("midnight", [1800.0, 9.5 * 3600.0, 23 * 3600.0])
 def test_the_day_may_begin_at_another_time(tmp_path: Path, midnight: float) -> None:
     """Tasks, their phases, memory and load, and faults are later by as much."""

@@ -62,13 +62,6 @@ def test_a_daily_window_holds_at_its_hours(hours: float, holds: bool) -> None:  
     assert (window.since(hour(hours), MIDNIGHT) is not None) is holds
 
 
-def test_a_daily_window_without_an_end_ends_with_its_day() -> None:
-    """From midnight on it is over until its next start."""
-    window = ActivePeriod(10 * 3600 * SECOND, is_daily=True)
-    held = [window.since(hour(at), MIDNIGHT) is not None for at in (9.0, 23.9, 24.5, 34.0)]
-    assert held == [False, True, False, True]
-
-
 def test_a_window_that_is_on_at_the_start_holds_and_has_not_begun() -> None:
     """Starts before the driver was loaded are not counted."""
     window = ActivePeriod(10 * 3600 * SECOND, 2 * 3600 * SECOND, is_daily=True)

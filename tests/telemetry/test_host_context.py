@@ -22,7 +22,7 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome, Snapshot
 from rightsizer.model.topology import Topology
 from rightsizer.model.workload import Holding, Workload, WorkloadKind
-from rightsizer.owners.owner import Allocations
+from rightsizer.owners.collector import Allocations
 from rightsizer.owners.resolver import OwnerResolver
 from rightsizer.owners.settings import OwnerSettings
 from rightsizer.telemetry.host_context import (

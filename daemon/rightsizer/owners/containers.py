@@ -10,7 +10,8 @@ from typing import Any, Final
 from rightsizer.host.process_table import ProcessTable
 from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.owners.background_fetcher import BackgroundFetcher
-from rightsizer.owners.owner import HEX_DIGIT, Instructions, NodeCollector, NumaHome, Owner, shell
+from rightsizer.owners.collector import NodeCollector
+from rightsizer.owners.owner import HEX_DIGIT, Instructions, NumaHome, Owner, shell
 from rightsizer.owners.settings import OwnerSettings
 
 _OK: Final = 200

@@ -8,8 +8,8 @@ from typing import Final
 from rightsizer.model.device import Device
 from rightsizer.model.reading import Process
 from rightsizer.model.workload import Holding, Workload
+from rightsizer.owners.collector import SERVER, Allocations, OwnerCollector
 from rightsizer.owners.device_keys import keys_of
-from rightsizer.owners.owner import SERVER, Allocations, OwnerCollector
 from rightsizer.owners.registry import owner_of
 
 

@@ -12,16 +12,9 @@ from rightsizer.host.device_files import gpu_addresses
 from rightsizer.host.process_table import ProcessTable
 from rightsizer.model.workload import Workload, WorkloadKind, cron_run_of, workload_of_pod
 from rightsizer.owners.background_fetcher import BackgroundFetcher
+from rightsizer.owners.collector import Allocations, NodeCollector
 from rightsizer.owners.device_keys import MinorOf, dra_device_key, kubelet_device_key
-from rightsizer.owners.owner import (
-    HEX_DIGIT,
-    Allocations,
-    Instructions,
-    NodeCollector,
-    Owner,
-    Scheduler,
-    manifest,
-)
+from rightsizer.owners.owner import HEX_DIGIT, Instructions, Owner, Scheduler, manifest
 from rightsizer.owners.pod_resources import ContainerDevices, list_pods
 from rightsizer.owners.settings import OwnerSettings
 

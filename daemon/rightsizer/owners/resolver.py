@@ -12,9 +12,9 @@ from rightsizer.io.log import logger
 from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.model.units import nanoseconds
 from rightsizer.model.workload import Workload, WorkloadKind
+from rightsizer.owners.collector import SERVER, Allocations, NodeCollector
 from rightsizer.owners.containers import ContainerCollector
 from rightsizer.owners.kubernetes import KubernetesCollector
-from rightsizer.owners.owner import SERVER, Allocations, NodeCollector
 from rightsizer.owners.settings import SOURCE_NAMES, OwnerSettings
 from rightsizer.owners.slurm import SlurmCollector
 from rightsizer.owners.systemd import SystemdCollector

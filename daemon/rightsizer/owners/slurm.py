@@ -13,8 +13,9 @@ from rightsizer.host.process_table import ProcessTable
 from rightsizer.model.device import BY_INDEX
 from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind, workload_of_job
 from rightsizer.owners.background_fetcher import BackgroundFetcher
+from rightsizer.owners.collector import Allocations, NodeCollector
 from rightsizer.owners.device_keys import MinorOf
-from rightsizer.owners.owner import Allocations, NodeCollector, Scheduler
+from rightsizer.owners.owner import Scheduler
 from rightsizer.owners.settings import OwnerSettings
 
 _BY_INDEX: Final = re.compile(r"(\d{1,4})(?:\.(\d{1,4}))?")

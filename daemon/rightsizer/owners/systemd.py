@@ -10,7 +10,8 @@ from typing import Final
 from rightsizer.host.process_table import ProcessRow, ProcessTable
 from rightsizer.model.finding import Instruction
 from rightsizer.model.workload import Workload, WorkloadKind
-from rightsizer.owners.owner import Instructions, NodeCollector, NumaHome, Owner
+from rightsizer.owners.collector import NodeCollector
+from rightsizer.owners.owner import Instructions, NumaHome, Owner
 from rightsizer.owners.settings import OwnerSettings
 
 _UNIT: Final = re.compile(r".+\.(?:service|scope)")

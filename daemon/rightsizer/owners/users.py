@@ -5,7 +5,8 @@ from pathlib import Path
 
 from rightsizer.host.process_table import ProcessTable, user_name
 from rightsizer.model.workload import Workload, WorkloadKind
-from rightsizer.owners.owner import NodeCollector, Owner
+from rightsizer.owners.collector import NodeCollector
+from rightsizer.owners.owner import Owner
 from rightsizer.owners.systemd import unit_in
 
 

@@ -17,7 +17,7 @@ class ActivePeriod:
     begin: Nanoseconds
     """Since midnight if daily, else since the simulation's start."""
     length: Nanoseconds | None = None
-    """`None` for the rest of the day or period, or without an end."""
+    """`None` for the rest of the period, or without an end."""
     period: Nanoseconds | None = None
     """Time from one beginning to the next; `None` for a single one."""
     is_daily: bool = False
@@ -29,8 +29,6 @@ class ActivePeriod:
         """
         elapsed = self._elapsed(time, start)
         if elapsed is None or (self.length is not None and elapsed >= self.length):
-            return None
-        if self.is_daily and self.length is None and elapsed >= DAY - self.begin:
             return None
         return elapsed
 

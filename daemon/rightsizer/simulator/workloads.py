@@ -8,7 +8,7 @@ from rightsizer.model.frozen import dataclass
 from rightsizer.model.reading import Process
 from rightsizer.model.units import DAY_SECONDS, NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
 from rightsizer.model.workload import Workload
-from rightsizer.owners.owner import WorkloadResolver
+from rightsizer.owners.collector import WorkloadResolver
 from rightsizer.simulator.activity import DeviceLoad
 from rightsizer.simulator.scenario import (
     DeviceLocation,

@@ -20,8 +20,8 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.model.topology import FabricPort, Topology
 from rightsizer.model.workload import Holding
+from rightsizer.owners.collector import WorkloadResolver
 from rightsizer.owners.holdings import holdings_on, workloads_on
-from rightsizer.owners.owner import WorkloadResolver
 from rightsizer.telemetry.nvml.connection import NvmlConnection
 from rightsizer.telemetry.nvml.inventory import Inventory
 from rightsizer.telemetry.nvml.settings import LiveSettings

@@ -1,0 +1,62 @@
+"""Collectors of owners: workloads of processes, allocated devices, and their servers."""
+
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+from rightsizer.model.snapshot import CollectorOutcome
+from rightsizer.model.workload import Workload, WorkloadKind
+from rightsizer.owners.background_fetcher import BackgroundFetcher
+
+Allocations = Mapping[str, tuple[Workload, ...]]
+"""Workloads by the key of an allocated device: uuid of a GPU or MIG instance, `index:N`, or a
+lower-case PCI address such as `0000:1b:00.0`; for a MIG instance also its GPU's key and number,
+such as `index:0/gi7`."""
+
+SERVER: Final = Workload("server", WorkloadKind.OTHER, "server")
+"""Stands for programs that use all GPUs of a node and belong to no job, such as a display's."""
+
+
+class OwnerCollector(Protocol):
+    """Collector of the processes and allocations of one owner."""
+
+    def workload_of(self, pid: int) -> Workload | None:
+        """Workload that a process belongs to; `None` if unknown."""
+
+    def allocations(self) -> Allocations:
+        """Devices allocated by a scheduler, used or not; empty without a scheduler."""
+        return {}
+
+
+class NodeCollector(OwnerCollector):
+    """Collector on this node; by default without a server."""
+
+    fetcher: BackgroundFetcher[Any] | None = None
+    """Fetcher of its server's answers, if there is one."""
+
+    def generation(self) -> int:
+        """Incremented when former answers become invalid."""
+        return 0
+
+    def outcomes(self) -> Mapping[str, CollectorOutcome]:
+        """Outcomes of the last requests, by server name."""
+        return {} if self.fetcher is None else self.fetcher.outcomes()
+
+    def close(self) -> None:
+        """Stop the thread, if there is one."""
+        if self.fetcher is not None:
+            self.fetcher.close()
+
+
+class WorkloadResolver(OwnerCollector, Protocol):
+    """Combination of several collectors; by default none of them has a server."""
+
+    def collectors(self) -> Mapping[str, CollectorOutcome]:
+        """Last outcome of each collector with a server, by server name."""
+        return {}
+
+    def blindness(self) -> str | None:
+        """Return why processes of other users are invisible, or `None`."""
+        return None
+
+    def close(self) -> None:
+        """Stop the threads."""
