@@ -5,19 +5,13 @@ from typing import Any
 
 import pytest
 
+from plan_answers import requirement_of
 from rightsizer.cli.main import main
 from rightsizer.model.errors import UsageError
 from rightsizer.planner.plan_file import plan_of_flags
-from rightsizer.sizing.requirement import Parallelism, Requirement
+from rightsizer.sizing.requirement import Parallelism
 
 Captured = pytest.CaptureFixture[str]
-
-
-def requirement_of(**options: str) -> Requirement:
-    """The requirement of a line."""
-    requirement = plan_of_flags(options).items[0].requirement
-    assert requirement is not None
-    return requirement
 
 
 def answer_of(capsys: Captured, *options: str) -> Any:

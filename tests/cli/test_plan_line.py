@@ -7,13 +7,12 @@ from typing import Any, Final
 
 import pytest
 
-from plan_answers import answered, refusal
+from plan_answers import answered, refusal, requirement_of
 from rightsizer.cli.main import main
 from rightsizer.model.errors import UsageError
-from rightsizer.planner.plan_file import plan_of_flags
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import count_parameters
-from rightsizer.sizing.requirement import ModelTask, Requirement
+from rightsizer.sizing.requirement import ModelTask
 
 Captured = pytest.CaptureFixture[str]
 Ask = Callable[..., Any]
@@ -37,13 +36,6 @@ def ask(capsys: Captured) -> Ask:
         return answered(main(["plan", *options, "--json"]), capsys.readouterr().out)
 
     return answer
-
-
-def requirement_of(**options: str) -> Requirement:
-    """The requirement of a line."""
-    requirement = plan_of_flags(options).items[0].requirement
-    assert requirement is not None
-    return requirement
 
 
 def test_line_asks_what_the_file_asks(ask: Ask, tmp_path: Path) -> None:

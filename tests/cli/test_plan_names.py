@@ -6,20 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from plan_answers import requirement_of
 from rightsizer.model.errors import UsageError
 from rightsizer.model.table import table_rows
 from rightsizer.planner.models import known_models
 from rightsizer.planner.models.known_models import find_model, near_models
 from rightsizer.planner.plan_file import plan_of_flags
 from rightsizer.sizing.parameters import NumberFormat, count_parameters
-from rightsizer.sizing.requirement import Recompute, Requirement
-
-
-def requirement_of(**options: str) -> Requirement:
-    """The requirement of a line."""
-    requirement = plan_of_flags(options).items[0].requirement
-    assert requirement is not None
-    return requirement
+from rightsizer.sizing.requirement import Recompute
 
 
 def rounding(count: float) -> float:

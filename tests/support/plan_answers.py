@@ -1,4 +1,4 @@
-"""Answer of `rightsizer plan` to a text, or its error."""
+"""Requirement of a line of `rightsizer plan`; its answer to a text, or its error."""
 
 import json
 from pathlib import Path
@@ -7,8 +7,10 @@ from typing import Any, Final
 import pytest
 
 from rightsizer.cli.main import main
+from rightsizer.planner.plan_file import plan_of_flags
+from rightsizer.sizing.requirement import Requirement
 
-__all__ = ["SHAPE", "answer", "answered", "refusal"]
+__all__ = ["SHAPE", "answer", "answered", "refusal", "requirement_of"]
 
 SHAPE: Final = {
     "parameters": 8030261248,
@@ -44,3 +46,10 @@ def refusal(path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> str:
     out, err = capsys.readouterr()
     assert (status, out) == (1, "")
     return err.replace(f"rightsizer: {path}", "FILE").strip()
+
+
+def requirement_of(**options: str) -> Requirement:
+    """The requirement of a line."""
+    requirement = plan_of_flags(options).items[0].requirement
+    assert requirement is not None
+    return requirement
