@@ -10,7 +10,7 @@ from rightsizer.accounting.service import AccountingService
 from rightsizer.actions.feature import action_controller, action_state, actions_route
 from rightsizer.advice.service import AdviceService, Recommender
 from rightsizer.agent.settings import Settings
-from rightsizer.broker.feature import broker_service, closed_routes, place_route
+from rightsizer.broker.feature import closed_routes, place_route
 from rightsizer.io.clock import Clock
 from rightsizer.io.database import Database
 from rightsizer.io.jobs import Job
@@ -78,9 +78,7 @@ class Features:
         self.actions: ActionController | None = action_controller(
             settings, context.advice, latest, context.database, clock
         )
-        self.broker: BrokerService | None = broker_service(
-            settings, latest, context.freshness, clock, context.notify
-        )
+        self.broker = _broker_service(context)
         found = self.captures, self.actions, self.broker
         self.all: tuple[Feature, ...] = tuple(each for each in found if each)
 
@@ -124,4 +122,16 @@ def _capture_service(context: FeatureContext) -> CaptureService | None:
         controls=context.controls,
         still_held=context.still_held,
         clock=context.clock,
+    )
+
+
+def _broker_service(context: FeatureContext) -> BrokerService | None:
+    if not context.settings().broker.enabled:
+        return None
+    # Imported on use: most agents have no broker.
+    from rightsizer.broker.service import BrokerService  # noqa: PLC0415
+
+    latest = context.accountant.latest
+    return BrokerService(
+        context.settings(), latest, context.freshness, context.clock, context.notify
     )

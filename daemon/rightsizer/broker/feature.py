@@ -1,4 +1,4 @@
-"""Entry points of the broker for the agent: routes, and the service if enabled."""
+"""Routes of the broker that an agent always has: proposals, and how to enable the rest."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from rightsizer.broker.request import PLACE_PATH, ROUTES
-from rightsizer.broker.settings import BrokerFeatureSettings, PlacementSettings
+from rightsizer.broker.settings import PlacementSettings
 from rightsizer.io.clock import Clock
 from rightsizer.model.report import Report
 from rightsizer.report.freshness import FreshnessSettings
@@ -22,26 +22,6 @@ _OFF: Final = (
     "this agent lends no GPUs; write `broker: {enabled: true}` into its configuration and restart "
     "it (`systemctl restart rightsizer`)"
 )
-
-
-def broker_service(
-    settings: BrokerFeatureSettings,
-    latest: Callable[[], Report | None],
-    freshness: FreshnessSettings,
-    clock: Clock,
-    notify: Callable[[str], None],
-) -> BrokerService | None:
-    """Create the service, or return `None` if the broker is off; arguments as of `BrokerService`.
-
-    Raises:
-        HistoryError: the broker's database cannot be opened.
-    """
-    if not settings.broker.enabled:
-        return None
-    # Imported on use, since most agents have no broker.
-    from rightsizer.broker.service import BrokerService  # noqa: PLC0415
-
-    return BrokerService(settings, latest, freshness, clock, notify)
 
 
 def closed_routes() -> tuple[Route, ...]:
@@ -60,7 +40,7 @@ def place_route(
     """Route that proposes the best slots by the latest report, without granting them."""
 
     def answer(request: WebRequest) -> WebResponse:
-        # As above.
+        # Imported on use, since most agents have no broker.
         from rightsizer.broker.placement import (  # noqa: PLC0415
             LeasedSlots,
             placement_response,
