@@ -91,6 +91,24 @@ def test_none_is_left_out_forever(costs: list[float], left_seconds: float) -> No
     assert min(counts) >= 2
 
 
+@given(COSTS)
+def test_none_is_left_out_where_essential_ones_take_all_the_time(costs: list[float]) -> None:
+    """Then only the one that ignores the budget runs in a round; those never run come first."""
+    items = items_of(costs)
+    for item in items:
+        item.asked_at, item.seconds = None, 0.0
+    counts, now = [0] * len(items), 0
+    for _ in range(60 * len(items) + 200):
+        schedule(items, -0.6, now)
+        for place, item in enumerate(items):
+            if item.ignores_budget:
+                counts[place] += 1
+                item.asked(now, costs[place])
+        now += 2 * SECOND
+
+    assert min(counts) >= 2
+
+
 def test_collector_that_hung_once_is_retried_soon() -> None:
     """An hour's hang is not waited for tenfold, unless it happens twice.
 

@@ -1,7 +1,7 @@
 """Collectors of one device, and the scheduler that selects what each round reads."""
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -85,7 +85,7 @@ def schedule(
 
 
 def _postponed(
-    due: Iterable[ScheduledCollector], left_seconds: float, now: Nanoseconds
+    due: Collection[ScheduledCollector], left_seconds: float, now: Nanoseconds
 ) -> list[ScheduledCollector]:
     large: list[ScheduledCollector] = []
     for item in sorted(due, key=lambda item: _patience(item, now), reverse=True):
@@ -93,10 +93,13 @@ def _postponed(
             left_seconds -= item.cost_seconds
         else:
             large.append(item)
-    patient = [item for item in large if _patience(item, now) >= _OVERTIME]
+    # Of all, since those that fit do not run either where essential ones take all the time.
+    patient = [item for item in due if _patience(item, now) >= _OVERTIME]
     overtime = max(patient, key=lambda item: _waited(item, now), default=None)
     for item in large:
-        item.is_scheduled = item.ignores_budget = item is overtime
+        item.is_scheduled = item is overtime
+    if overtime is not None:
+        overtime.ignores_budget = True
     return [item for item in large if item is not overtime]
 
 
