@@ -65,6 +65,12 @@ def heading_line(head: Sequence[str]) -> tuple[str, list[str]]:
     return (lines[at], cells[at]) if lines else ("", [])
 
 
+def csv_table(text: TextFile) -> HeadedTable:
+    """Return a file of separated cells as a table."""
+    _, headings = heading_line(text.head)
+    return HeadedTable(text, headings, lambda notes: csv_rows(text.lines(notes), text.head, notes))
+
+
 def csv_rows(
     lines: Iterable[tuple[int, str]], head: Sequence[str], notes: RecordingNotes
 ) -> Iterator[NumberedRow]:
@@ -95,16 +101,28 @@ def csv_rows(
 
 
 class TimeColumns:
-    """The column of times, or those of date and time of day."""
+    """The column of times, or those of date and time of day.
 
-    def __init__(self, headings: Sequence[str], notes: RecordingNotes) -> None:
-        self._notes = notes
+    `stated` is the place of another column, and how its times are read.
+    """
+
+    def __init__(
+        self,
+        headings: Sequence[str],
+        notes: RecordingNotes,
+        stated: tuple[int, Callable[[str], Nanoseconds]] | None = None,
+    ) -> None:
+        self._headings, self._notes, self._stated = headings, notes, stated
         self._days = DayTimes(notes, "write dates too")
-        self.places = time_places(headings)
+        self.places = time_places(headings) if stated is None else stated[:1]
         # What counts from 0 on tells its unit by the heading alone.
         self._heading = headings[self.places[0]] if self.places else ""
         words = words_of(self._heading)
         self._unit = EPOCH_UNITS.get(words[-1]) if words else None
+
+    def again(self, notes: RecordingNotes) -> "TimeColumns":
+        """Return the same columns for another pass."""
+        return TimeColumns(self._headings, notes, self._stated)
 
     def text(self, cells: Sequence[str]) -> str:
         """Return the time of a row as written, with its date first."""
@@ -113,6 +131,8 @@ class TimeColumns:
     def parse(self, cells: Sequence[str]) -> Nanoseconds:
         """Return the time of a row; raise `ValueError` for an invalid one."""
         text = self.text(cells)
+        if self._stated is not None:
+            return self._stated[1](text)
         with contextlib.suppress(ValueError):
             time = parse_timestamp(text) if self._unit is None else parse_epoch(text, self._unit)
             if time < DAY:

@@ -13,9 +13,12 @@ from rightsizer.model.errors import ConfigurationError, RecordingError
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.signal import Signal, in_unit
 from rightsizer.model.units import convert
+from rightsizer.telemetry.recordings.headed_table import TimeColumns, csv_table
+from rightsizer.telemetry.recordings.heading_words import Heading
 from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow
-from rightsizer.telemetry.recordings.table import CellColumn, columns_text, csv_rows
-from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile, split_csv_line
+from rightsizer.telemetry.recordings.table import columns_text
+from rightsizer.telemetry.recordings.table_layout import LayoutColumns, layout_rows
+from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
 from rightsizer.telemetry.recordings.timestamps import EPOCH_UNITS, parse_calendar, parse_epoch
 
 _TIME_UNITS: Final = (*EPOCH_UNITS, "iso")
@@ -121,7 +124,8 @@ def mapped_csv(column_map: ColumnMap, columns: Sequence[MappedColumn]) -> Record
     """Return the format of files that match one pattern of a column map; content is not checked."""
 
     def rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-        names = [cell.strip() for cell in split_csv_line(text.head[0])]
+        table = csv_table(text)
+        names = [*table.headings]
 
         def place(column: str) -> int:
             if column in names:
@@ -131,21 +135,15 @@ def mapped_csv(column_map: ColumnMap, columns: Sequence[MappedColumn]) -> Record
                 f"the columns are {columns_text(names)}"
             )
 
-        unit, workload = column_map.time_unit, column_map.workload_column
-        device = column_map.device_column
-        return csv_rows(
-            text,
-            notes,
-            time=place(column_map.time_column),
-            parse_time=parse_calendar
-            if unit == "iso"
-            else partial(parse_epoch, unit=EPOCH_UNITS[unit]),
-            device=None if device is None else place(device),
+        unit = column_map.time_unit
+        parse = parse_calendar if unit == "iso" else partial(parse_epoch, unit=EPOCH_UNITS[unit])
+        device, workload = column_map.device_column, column_map.workload_column
+        mapped = LayoutColumns(
+            {place(each.column): Heading(each.signal, each.unit) for each in columns},
+            uuid=None if device is None else place(device),
             workload=None if workload is None else place(workload),
-            columns=[
-                CellColumn(place(each.column), each.column, each.signal, each.unit)
-                for each in columns
-            ],
         )
+        times = TimeColumns(names, notes, (place(column_map.time_column), parse))
+        return layout_rows(table, mapped, times, notes)
 
     return RecordingFormat("CSV by a column map", bool, rows)

@@ -12,7 +12,9 @@ from rightsizer.model.signal import Signal
 from rightsizer.telemetry.recordings.headed_table import (
     HeadedTable,
     NumberedRow,
+    TimeColumns,
     csv_rows,
+    csv_table,
     heading_line,
 )
 from rightsizer.telemetry.recordings.heading_words import place_of
@@ -24,9 +26,10 @@ from rightsizer.telemetry.recordings.json_records import (
     records_of,
 )
 from rightsizer.telemetry.recordings.long_table import SampleColumns, long_rows
-from rightsizer.telemetry.recordings.named_columns import NamedLayout, has_named_columns
+from rightsizer.telemetry.recordings.named_columns import has_named_columns, named_columns
 from rightsizer.telemetry.recordings.nvidia_smi_columns import column_name
 from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow, recorded_process
+from rightsizer.telemetry.recordings.table_layout import TableLayout
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile, json_objects
 from rightsizer.telemetry.recordings.timestamps import parse_timestamp
 
@@ -58,7 +61,8 @@ def _table_rows(table: HeadedTable, notes: RecordingNotes) -> Iterator[Recording
     if columns.are_complete:
         yield from long_rows(table, columns, sample, notes)
         return
-    layout = NamedLayout(table, sample, notes)
+    named = named_columns(table, sample, notes)
+    layout = TableLayout(table, named, TimeColumns(table.headings, notes), notes)
     processes_at = place_of(table.headings, {PROCESSES})
     for number, cells in table.rows(notes):
         processes = None if processes_at is None else _processes(cells[processes_at])
@@ -82,12 +86,6 @@ def _processes(listed: str) -> tuple[Process, ...] | None:
     )
 
 
-def _csv_table_rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-    _, headings = heading_line(text.head)
-    table = HeadedTable(text, headings, lambda notes: csv_rows(text.lines(notes), text.head, notes))
-    return _table_rows(table, notes)
-
-
 def _is_csv(head: Sequence[str]) -> bool:
     _, headings = heading_line(head)
     if Signal.GPU_BUSY in headings or "utilization.gpu" in map(column_name, headings):
@@ -96,7 +94,9 @@ def _is_csv(head: Sequence[str]) -> bool:
     return _is_of_gpus(headings, [cells for _, cells in rows])
 
 
-CSV_RECORDS: Final = RecordingFormat("CSV with metrics of GPUs", _is_csv, _csv_table_rows)
+CSV_RECORDS: Final = RecordingFormat(
+    "CSV with metrics of GPUs", _is_csv, lambda text, notes: _table_rows(csv_table(text), notes)
+)
 """Logs of scripts, exports of Grafana, stores and trackers: a row per GPU, all GPUs in one row, or
 a row per metric."""
 

@@ -6,8 +6,11 @@ from typing import Final
 from rightsizer.io.near import near_words
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.signal import Signal
+from rightsizer.telemetry.recordings.headed_table import TimeColumns, csv_table
+from rightsizer.telemetry.recordings.heading_words import Heading
 from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow
-from rightsizer.telemetry.recordings.table import CellColumn, columns_text, csv_rows
+from rightsizer.telemetry.recordings.table import columns_text
+from rightsizer.telemetry.recordings.table_layout import LayoutColumns, layout_rows
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile, split_csv_line
 from rightsizer.telemetry.recordings.timestamps import parse_timestamp
 from rightsizer.telemetry.recordings.unnamed_devices import NOTHING_STATED
@@ -49,15 +52,14 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
             near = near_words(name, _SIGNAL_NAMES)
             hint = f"; did you mean '{near[0]}'?" if near else ""
             notes.remark(f"column '{name}' is not a signal and is left out{hint}")
-    return csv_rows(
-        text,
-        notes,
-        time=names.index(_TIME),
-        parse_time=parse_timestamp,
-        device=names.index(_DEVICE) if _DEVICE in names else None,
+    table = csv_table(text)
+    columns = LayoutColumns(
+        {at: Heading(Signal(name), Signal(name).unit) for at, name in signals},
+        uuid=names.index(_DEVICE) if _DEVICE in names else None,
         workload=names.index(_WORKLOAD) if _WORKLOAD in names else None,
-        columns=[CellColumn(at, name, Signal(name), Signal(name).unit) for at, name in signals],
     )
+    times = TimeColumns(table.headings, notes, (names.index(_TIME), parse_timestamp))
+    return layout_rows(table, columns, times, notes)
 
 
 SIGNAL_CSV: Final = RecordingFormat("signal CSV", _recognizes, _rows)

@@ -11,10 +11,9 @@ from typing import Final
 from rightsizer.model.reading import Missing, plausible, scaled
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds, Unit, convert
-from rightsizer.model.workload import Holding, Workload, WorkloadKind
-from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow
+from rightsizer.telemetry.recordings.row import RecordingNotes
 from rightsizer.telemetry.recordings.text_file import TextFile, split_csv_line
-from rightsizer.telemetry.recordings.unnamed_devices import SampledRow, device_order
+from rightsizer.telemetry.recordings.unnamed_devices import SampledRow
 
 _REASONS: Final[dict[str, Missing]] = {
     **dict.fromkeys(("", "-", "na", "null", "none", "no data", "not found"), Missing.NO_SAMPLE),
@@ -172,55 +171,6 @@ def read_clock_events(
     else:
         mask = sum(bit for bit, state in by_bit.items() if state == "active")
         values[Signal.CLOCK_EVENT_REASONS] = float(mask)
-
-
-def csv_rows(  # noqa: PLR0913 - columns of a format.
-    text: TextFile,
-    notes: RecordingNotes,
-    *,
-    time: int,
-    parse_time: Callable[[str], Nanoseconds],
-    device: int | None,
-    workload: int | None,
-    columns: Sequence[CellColumn],
-) -> Iterator[RecordingRow]:
-    """Yield the rows of a CSV file with a line per device and time, by column position.
-
-    Repeated headings are skipped; without a device column, order identifies devices.
-    """
-    table, lines = CellTable(columns), text.lines(notes)
-    heading = next((line for _, line in lines if line.strip()), "")
-    width = len(split_csv_line(heading))
-
-    def time_of(cells: Sequence[str]) -> Nanoseconds:
-        return parse_time(cells[time].strip())
-
-    order = None
-    if device is None:
-        sample = sampled_rows(text, table, time_of, width=width)
-        order = device_order(sample, text.stated, notes)
-    for number, line in lines:
-        cells = split_csv_line(line)
-        if len(cells) != width:
-            notes.skip(number, line)
-            continue
-        try:
-            at = time_of(cells)
-        except ValueError:
-            if line.strip() != heading.strip():
-                notes.count("unreadable timestamp", number, cells[time].strip())
-            continue
-        named = order(at, None, number) if order else cells[device or 0].strip()
-        if not named:
-            notes.count("row without a device", number)
-            continue
-        values, missing = table.read(cells, number, notes)
-        holdings = None
-        if workload is not None:
-            name = cells[workload].strip()
-            holder = Workload(f"recorded:{name}", WorkloadKind.RECORDED, name)
-            holdings = (Holding(holder, 1.0),) if name else ()
-        yield RecordingRow(at, named, values, missing, text.name, holdings=holdings)
 
 
 def sampled_rows(  # noqa: PLR0913 - layout of a line.
