@@ -8,19 +8,14 @@ from typing import Final
 from rightsizer.model.dcgm_fields import DCGM_FIELDS
 from rightsizer.model.device import BY_INDEX
 from rightsizer.model.errors import RecordingError
-from rightsizer.model.units import Nanoseconds
-from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
+from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.table import CellColumn, CellTable, untorn
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
-from rightsizer.telemetry.recordings.timestamps import AssumedTimes, parse_timestamp, parse_yearless
+from rightsizer.telemetry.recordings.timestamps import AssumedTimes, leading_time
 
 _HEADING: Final = re.compile(r"#\s*Entity\s+(?P<fields>\S.*)")
 _ENTITY: Final = re.compile(r"(?<!\S)(?P<kind>GPU|GPU-I|GPU-CI)\s+(?P<id>\d+)\s+(?P<cells>\S.*)")
-_STAMP: Final = re.compile(
-    r"\s*\[?(?P<stamp>\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
-    r"|\d{9,}(?:\.\d+)?|(?P<yearless>[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d))\]?[\s:,]+"
-)
-_DEVICES: Final = {"GPU": BY_INDEX, "GPU-I": "gpu-instance:", "GPU-CI": "compute-instance:"}
+_PARTS: Final = {"GPU-I": "gpu-instance:", "GPU-CI": "compute-instance:"}
 _BY_SHORT_NAME: Final = {
     field.short_name: field
     for field in DCGM_FIELDS.values()
@@ -34,7 +29,7 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
     table = CellTable(())
     assumed = AssumedTimes(notes, "record with 'dcgmi dmon ... | ts %.s' to have them")
     for number, line in text.lines(notes):
-        time, rest = _stamped(line, notes)
+        time, rest = leading_time(line, notes)
         heading = _HEADING.search(rest)
         if heading:
             names = heading["fields"].split()
@@ -47,9 +42,9 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
         if len(cells) != len(names):
             notes.skip(number, line)
             continue
-        device = f"{_DEVICES[entity['kind']]}{entity['id']}"
+        device = f"{_PARTS.get(entity['kind'], BY_INDEX)}{entity['id']}"
         if entity["kind"] == "GPU":
-            notes.learn(device, RecordingDeviceFacts(index=int(entity["id"])))
+            notes.gpu(int(entity["id"]))
         else:
             notes.remark("which part of a GPU its MIG instances are is not in this file")
         values, missing = table.read(untorn(cells, line, number, notes), number, notes)
@@ -62,20 +57,6 @@ DCGMI_DMON: Final = RecordingFormat(
     "dcgmi dmon output", lambda head: any(map(_HEADING.search, head)), _rows
 )
 """Has no times of its own; a timestamp before each line, as `ts` writes it, is used."""
-
-
-def _stamped(line: str, notes: RecordingNotes) -> tuple[Nanoseconds | None, str]:
-    found = _STAMP.match(line)
-    rest = line[found.end() if found else 0 :].strip()
-    if found is None:
-        return None, rest
-    try:
-        if found["yearless"] is None:
-            return parse_timestamp(found["stamp"]), rest
-        notes.remark("its times have no year: 1972 is assumed; 'ts %.s' gives it")
-        return parse_yearless(found["stamp"]), rest
-    except ValueError:
-        return None, rest
 
 
 def _table(text: TextFile, names: Sequence[str], line: int) -> CellTable:

@@ -126,6 +126,8 @@ class TimeColumns:
 
     def text(self, cells: Sequence[str]) -> str:
         """Return the time of a row as written, with its date first."""
+        if len(self.places) == 1:
+            return cells[self.places[0]].strip()
         return " ".join(cells[at].strip() for at in self.places)
 
     def parse(self, cells: Sequence[str]) -> Nanoseconds:

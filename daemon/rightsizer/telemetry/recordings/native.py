@@ -28,7 +28,6 @@ VERSION: Final = 1
 _NUMBERS: Final = {signal: number for number, signal in enumerate(Signal)}
 _START: Final = f'{{"format":"{FORMAT}"'
 _UNREADABLE: Final = (ValueError, KeyError, TypeError, IndexError, AttributeError)
-_SETTLE_EVERY: Final = 1 << 12
 _SHOWN_EVERY: Final = 1 << 8
 
 
@@ -282,12 +281,10 @@ class NativeFiles:
 
 def _counted(snapshots: Iterator[Snapshot], gaps: IntervalMedian) -> Iterator[Snapshot]:
     last: dict[str, Nanoseconds] = {}
-    for count, snapshot in enumerate(snapshots, 1):
+    for snapshot in snapshots:
         for uuid, reading in snapshot.readings.items():
             before = last.get(uuid)
             last[uuid] = reading.time
             if before is not None and reading.time > before:
-                gaps.of("readings")[reading.time - before] += 1
-        if not count % _SETTLE_EVERY:
-            gaps.settle()
+                gaps.add("readings", reading.time - before)
         yield snapshot

@@ -1,14 +1,14 @@
 """CSV logs of `nvidia-smi --query-gpu=... --format=csv[,nounits] -l N`."""
 
 import contextlib
-import math
 import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import Final
 
-from rightsizer.model.device import BY_INDEX
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.units import Nanoseconds
+from rightsizer.telemetry.recordings.headed_table import HeadedTable, NumberedRow, TimeColumns
+from rightsizer.telemetry.recordings.heading_words import Heading
 from rightsizer.telemetry.recordings.nvidia_smi_columns import (
     FACTS,
     IDENTITY,
@@ -26,14 +26,12 @@ from rightsizer.telemetry.recordings.row import (
     recorded_process,
 )
 from rightsizer.telemetry.recordings.table import (
-    CellColumn,
-    CellTable,
-    cells_at,
     missing_cell,
+    number_in,
     read_clock_events,
-    sampled_rows,
     untorn,
 )
+from rightsizer.telemetry.recordings.table_layout import LayoutColumns, TableLayout
 from rightsizer.telemetry.recordings.text_file import (
     RecordingFormat,
     TextFile,
@@ -41,9 +39,7 @@ from rightsizer.telemetry.recordings.text_file import (
     split_csv_line,
 )
 from rightsizer.telemetry.recordings.timestamps import page_time, parse_timestamp
-from rightsizer.telemetry.recordings.unnamed_devices import device_order
 
-_DeviceOf: TypeAlias = Callable[[Sequence[str], Nanoseconds, int], str]
 _DATA_START: Final = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(\.\d+)?\s*,")
 _MIB: Final = 2.0**20
 _REMEDY: Final = (
@@ -51,22 +47,6 @@ _REMEDY: Final = (
     "power.draw --format=csv"
 )
 _FIELDS: Final = "--fields timestamp,index,utilization.gpu,memory.used,power.draw"
-
-
-def _by_cell(at: int, name: str, index_at: int | None) -> _DeviceOf:
-    keys: dict[str, str] = {}
-
-    def device(cells: Sequence[str], _: Nanoseconds, __: int) -> str:
-        cell = cells[at]
-        if (key := keys.get(cell)) is not None:
-            return key
-        if missing_cell(cell) and index_at is not None:
-            return f"{BY_INDEX}{cells[index_at].strip()}"
-        plain = cell.strip()
-        key = keys[cell] = f"{BY_INDEX}{plain}" if name == "index" else plain
-        return key
-
-    return device
 
 
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
@@ -85,7 +65,7 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
         if layout is not None and is_row:
             with contextlib.suppress(ValueError):
                 time = layout.time_of(cells, of_page)
-                yield layout.row(untorn(cells, line, number, notes), time, number, notes)
+                yield from layout.rows(untorn(cells, line, number, notes), time, number)
                 continue
         if _is_heading(line):
             # Appended logs may have other columns.
@@ -94,7 +74,7 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
         elif (dated := page_time(line)) is not None:
             of_page = dated
         elif layout is not None and is_row:
-            notes.count("unreadable timestamp", number, layout.time_text(cells))
+            notes.count("unreadable timestamp", number, layout.times.text(cells))
         elif layout is not None:
             notes.skip(number, line)
 
@@ -155,84 +135,62 @@ class _QueryLogLayout:
         notes: RecordingNotes,
         of_page: Nanoseconds | None,
     ) -> None:
-        delimiter = delimiter_of(heading)
-        headings = split_csv_line(heading, delimiter)
-        self.width = len(headings)
-        self._text = text
-        self.headings = tuple(heading.strip() for heading in headings)
-        self._at = {column_name(heading): at for at, heading in enumerate(headings)}
-        is_named = not self._at.keys().isdisjoint(IDENTITY)
-        if "timestamp" not in self._at and (of_page is None or not is_named):
+        self._delimiter = delimiter_of(heading)
+        cells = split_csv_line(heading, self._delimiter)
+        self._text, self._line, self.width = text, line, len(cells)
+        self.headings = tuple(cell.strip() for cell in cells)
+        at = self._at = {column_name(cell): place for place, cell in enumerate(cells)}
+        identity = [name for name in IDENTITY if name in at]
+        self._timestamp = at.get("timestamp")
+        if self._timestamp is None and (of_page is None or not identity):
             raise RecordingError(
                 f"{text.name}:{line}: there is no timestamp among the columns "
                 f"{', '.join(self.headings)}; {_REMEDY}"
             )
-        self._timestamp = self._at.get("timestamp")
-        known = self._at.keys() & SIGNAL_COLUMNS
-        ranked = sorted(known, key=lambda name: (SIGNAL_COLUMNS[name].rank, self._at[name]))
-        self._table = CellTable(
-            CellColumn(self._at[name], name, *SIGNAL_COLUMNS[name][:2]) for name in ranked
-        )
-        self._reasons = [
-            (at, REASON_BITS[name]) for name, at in self._at.items() if name in REASON_BITS
-        ]
+        known = at.keys() & SIGNAL_COLUMNS
+        self._reasons = [(at[name], bit) for name, bit in REASON_BITS.items() if name in at]
         if not known and not self._reasons:
             raise RecordingError(
                 f"{text.name}:{line}: none of the columns {', '.join(self.headings)} "
                 f"tells how busy a GPU is; {_REMEDY}"
             )
-        self._has_mask = "clocks_event_reasons.active" in self._at
-        self._facts_at = [at for name, at in self._at.items() if name in FACTS]
-        self._facts_of = cells_at(self._facts_at)
-        self._facts: dict[str, tuple[str, ...]] = {}
-        self._device = self._identifier(line, delimiter, notes)
-
-    def time_text(self, cells: Sequence[str]) -> str:
-        """Return the time of a row as written; empty if it is above its page."""
-        return "" if self._timestamp is None else cells[self._timestamp].strip()
-
-    def time_of(self, cells: Sequence[str], of_page: Nanoseconds | None = None) -> Nanoseconds:
-        """Return the time of a row; raise `ValueError` for a heading, or a date that is none."""
-        is_heading = of_page is not None and cells[0].strip() == self.headings[0]
-        if self._timestamp is not None or of_page is None or is_heading:
-            return parse_timestamp(self.time_text(cells))
-        return of_page
-
-    def row(
-        self, cells: Sequence[str], time: Nanoseconds, line: int, notes: RecordingNotes
-    ) -> RecordingRow:
-        device = self._device(cells, time, line)
-        facts = self._facts_of(cells)
-        if self._facts.get(device) != facts:
-            self._facts[device] = facts
-            notes.learn(device, self._learned(device, cells))
-        values, missing = self._table.read(cells, line, notes)
-        if self._reasons and not self._has_mask:
-            read_clock_events({bit: cells[at] for at, bit in self._reasons}, values, missing)
-        return RecordingRow(time, device, values, missing, self._text.name)
-
-    def _identifier(self, heading: int, delimiter: str, notes: RecordingNotes) -> _DeviceOf:
-        """Return what identifies a row's device: a column, else its position in the poll."""
-        for name in IDENTITY:
-            if name in self._at:
-                return _by_cell(self._at[name], name, self._at.get("index"))
-        count_at = self._at.get("count")
-        sample = sampled_rows(
-            self._text,
-            self._table,
-            self.time_of,
-            width=self.width,
-            delimiter=delimiter,
-            behind=heading,
-            facts=self._facts_at,
+        self._has_mask = "clocks_event_reasons.active" in at
+        ranked = sorted(known, key=lambda name: (SIGNAL_COLUMNS[name].rank, at[name]))
+        columns = LayoutColumns(
+            {at[name]: Heading(*SIGNAL_COLUMNS[name][:2]) for name in ranked},
+            uuid=at[identity[0]] if identity and identity[0] != "index" else None,
+            device=at.get("index"),
+            count=at.get("count"),
+            facts=tuple(place for name, place in at.items() if name in FACTS),
+            learn=self._learned,
         )
-        order = device_order(sample, self._text.stated, notes, has_count=count_at is not None)
+        self.times = TimeColumns(self.headings, notes, (self._timestamp or 0, parse_timestamp))
+        table = HeadedTable(text, self.headings, self._rows_below)
+        self._layout = TableLayout(table, columns, self.times, notes)
 
-        def device(cells: Sequence[str], time: Nanoseconds, line: int) -> str:
-            count = None if count_at is None else _number(cells[count_at])
-            return order(time, None if count is None else int(count), line)
+    def _rows_below(self, notes: RecordingNotes) -> Iterator[NumberedRow]:
+        """Yield the rows below the heading, also those of other headings as wide."""
+        for number, line in self._text.lines(notes):
+            cells = split_csv_line(line, self._delimiter)
+            if number > self._line and len(cells) == self.width:
+                yield number, cells
 
-        return device
+    def time_of(self, cells: Sequence[str], of_page: Nanoseconds | None) -> Nanoseconds:
+        """Return the time of a row; raise `ValueError` for a heading, or a date that is none."""
+        if self._timestamp is None and of_page is not None and cells[0].strip() != self.headings[0]:
+            return of_page
+        return self.times.parse(cells)
+
+    def rows(self, cells: Sequence[str], time: Nanoseconds, line: int) -> Iterator[RecordingRow]:
+        """Yield the reading of a row."""
+        if not self._reasons or self._has_mask:
+            yield from self._layout.read(line, cells, time)
+            return
+        states: dict[int, str] = {bit: cells[at] for at, bit in self._reasons}
+        for row in self._layout.read(line, cells, time):
+            values, missing = {**row.values}, {**row.missing}
+            read_clock_events(states, values, missing)
+            yield row._replace(values=values, missing=missing)
 
     def _learned(self, device: str, cells: Sequence[str]) -> RecordingDeviceFacts:
         def cell(name: str) -> str | None:
@@ -240,7 +198,7 @@ class _QueryLogLayout:
             return None if at is None or missing_cell(cells[at]) else cells[at].strip()
 
         def number(*names: str) -> float | None:
-            found = (_number(cell(name)) for name in names)
+            found = (number_in(cell(name) or "") for name in names)
             return min((each for each in found if each is not None), default=None)
 
         def whole_number(*names: str) -> int | None:
@@ -264,14 +222,6 @@ class _QueryLogLayout:
             pcie_width_maximum=whole_number("pcie.link.width.max"),
             mig_profile=mig_profile(name) if device.startswith("MIG-") else None,
         )
-
-
-def _number(cell: str | None) -> float | None:
-    try:
-        number = float("nan" if cell is None else cell.split()[0])
-    except (ValueError, IndexError):
-        return None
-    return number if math.isfinite(number) else None
 
 
 def _heading_of(head: Sequence[str]) -> str | None:

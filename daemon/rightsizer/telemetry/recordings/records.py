@@ -31,7 +31,7 @@ from rightsizer.telemetry.recordings.nvidia_smi_columns import column_name
 from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow, recorded_process
 from rightsizer.telemetry.recordings.table_layout import TableLayout
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile, json_objects
-from rightsizer.telemetry.recordings.timestamps import parse_timestamp
+from rightsizer.telemetry.recordings.timestamps import leading_time
 
 _SAMPLED: Final = 1000
 """Records by which the columns are known."""
@@ -154,7 +154,7 @@ JSON_RECORDS: Final = RecordingFormat(
 OpenTelemetry, experiment trackers."""
 
 
-def _records_of_line(line: str) -> list[Record]:
+def _records_of_line(line: str, notes: RecordingNotes) -> list[Record]:
     """Return a point of InfluxDB, or pairs of key and value; the time may precede these.
 
     Where keys are repeated, each of them begins a record of what is before the first.
@@ -168,8 +168,8 @@ def _records_of_line(line: str) -> list[Record]:
         return []
     keys = [found[1] for found in pairs]
     first = next((key for key in keys if keys.count(key) > 1), "")
-    shared = _leading_time(line[: pairs[0].start()])
-    records = [shared]
+    time, _ = leading_time(line[: pairs[0].start()], notes)
+    records: list[Record] = [{} if time is None else {"time": str(time)}]
     for found in pairs:
         if found[1] == first:
             records.append(dict(records[0]))
@@ -177,19 +177,9 @@ def _records_of_line(line: str) -> list[Record]:
     return records[1:] or records
 
 
-def _leading_time(text: str) -> Record:
-    """Return the time that a text begins with, if any."""
-    words = text.split()
-    for before in (" ".join(words[:2]).strip("[]:,"), *(word.strip("[]:,") for word in words[:1])):
-        with contextlib.suppress(ValueError):
-            parse_timestamp(before)
-            return {"time": before}
-    return {}
-
-
 def _line_records(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[int, Record]]:
     for number, line in text.lines(notes):
-        records = _records_of_line(line.strip())
+        records = _records_of_line(line.strip(), notes)
         yield from ((number, record) for record in records)
         if not records and not line.endswith("\n"):
             notes.skip(number, line)
@@ -197,7 +187,9 @@ def _line_records(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[int, 
 
 LINE_RECORDS: Final = RecordingFormat(
     "lines of key=value",
-    lambda head: _have_gpus([record for line in head for record in _records_of_line(line)]),
+    lambda head: _have_gpus(
+        [record for line in head for record in _records_of_line(line, RecordingNotes(""))]
+    ),
     _records_table_rows(_line_records),
 )
 """InfluxDB's line protocol and logfmt."""

@@ -2,7 +2,7 @@
 
 import math
 from array import array
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from operator import add
@@ -20,12 +20,11 @@ from rightsizer.telemetry.recordings.text_file import Progress, show_read
 from rightsizer.telemetry.recordings.timestamps import CLOCKS_SET
 
 _MOST_MOMENTS: Final = 2048
-_MOST_GAPS: Final = 100_000
-"""Different gaps of a recording, of all devices and streams."""
+_GAP_BITS: Final = 11
 _MOST_PROCESSES: Final = 4096
 """Limit per device; later processes do not identify jobs."""
 _READINGS: Final = "readings"
-_SETTLE_EVERY: Final = 1 << 12
+_SHOWN_EVERY: Final = 1 << 12
 _SPREADSHEET_DAYS: Final = range(36_526 * NANOSECONDS_PER_SECOND, 73_050 * NANOSECONDS_PER_SECOND)
 """Years 2000 to 2099 as a spreadsheet numbers days, read as seconds."""
 _SPREADSHEET_INTERVAL: Final[Nanoseconds] = NANOSECONDS_PER_SECOND // 100
@@ -149,42 +148,28 @@ def _means(sums: "array[float]", count: int) -> dict[Load, list[float]]:
 
 
 class IntervalMedian:
-    """Medians of gaps by key.
+    """Medians of gaps by key, to a thousandth.
 
-    Logs repeat a few gaps, whose medians are exact; with jittering clocks, gaps are rounded as far
-    as their number requires.
+    Logs repeat a few gaps; those with the same first bits count as the first of them.
     """
 
-    def __init__(self, most_gaps: int = _MOST_GAPS) -> None:
-        self._most = most_gaps
-        self._counts: defaultdict[Hashable, Counter[Nanoseconds]] = defaultdict(Counter)
-        self._rounded_to: Nanoseconds = 1
+    def __init__(self) -> None:
+        self._counts: defaultdict[Hashable, dict[int, list[int]]] = defaultdict(dict)
+        """Of each rounded gap, the first one and the number."""
 
-    def of(self, key: Hashable) -> Counter[Nanoseconds]:
-        """Return the counter of a key; valid until the next `settle`."""
-        return self._counts[key]
+    def add(self, key: Hashable, gap: Nanoseconds) -> None:
+        """Add a gap."""
+        below = max(0, gap.bit_length() - _GAP_BITS)
+        self._counts[key].setdefault(gap >> below << below, [gap, 0])[1] += 1
 
-    def settle(self) -> None:
-        """Round the gaps if there are too many, to half of the limit."""
-        if self._size() > self._most:
-            self._round()
-            while self._size() > max(self._most // 2, len(self._counts)):
-                self._rounded_to *= 2
-                self._round()
-
-    def _size(self) -> int:
-        return sum(map(len, self._counts.values()))
-
-    def _round(self) -> None:
-        for key, counts in self._counts.items():
-            rounded = self._counts[key] = Counter()
-            for gap, count in counts.items():
-                rounded[-(-gap // self._rounded_to) * self._rounded_to] += count
+    def total(self, key: Hashable) -> int:
+        """Return the number of gaps of a key."""
+        return sum(count for _, count in self._counts[key].values())
 
     def median(self, key: Hashable) -> Nanoseconds | None:
         """Return the median gap of a key, or `None`."""
-        counts = sorted(self._counts[key].items())
-        total = sum(count for _, count in counts)
+        counts = [(gap, count) for gap, count in sorted(self._counts[key].values())]
+        total = self.total(key)
         if not total:
             return None
         return (_nth(counts, (total - 1) // 2) + _nth(counts, total // 2)) // 2
@@ -265,18 +250,17 @@ def _surveyed(files: Sequence[RowFile], progress: Progress) -> RecordingSurvey:
                 )
             )
         elif time > before.time:
-            gaps.of(key)[time - before.time] += 1
+            gaps.add(key, time - before.time)
         else:
             repeated.add(before, row)
         if time > (earlier := seen.setdefault(device, time)):
             seen[device] = time
-            gaps.of(_READINGS)[time - earlier] += 1
-        if not count % _SETTLE_EVERY:
-            gaps.settle()
+            gaps.add(_READINGS, time - earlier)
+        if not count % _SHOWN_EVERY:
             show_read(progress, [file.text for file in files])
     if not last:
         raise _nothing_read(files)
-    repeated.check({key: gaps.of(key).total() for key in last}, files[0].notes)
+    repeated.check({key: gaps.total(key) for key in last}, files[0].notes)
     for file in files:
         for device, facts in file.notes.facts.items():
             learned[file.names.get(device, device)].learn(facts)

@@ -3,17 +3,15 @@
 import contextlib
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import getitem, itemgetter
 from string import digits
 from typing import Final
 
 from rightsizer.model.reading import Missing, plausible, scaled
 from rightsizer.model.signal import Signal
-from rightsizer.model.units import Nanoseconds, Unit, convert
+from rightsizer.model.units import Unit, convert
 from rightsizer.telemetry.recordings.row import RecordingNotes
-from rightsizer.telemetry.recordings.text_file import TextFile, split_csv_line
-from rightsizer.telemetry.recordings.unnamed_devices import SampledRow
 
 _REASONS: Final[dict[str, Missing]] = {
     **dict.fromkeys(("", "-", "na", "null", "none", "no data", "not found"), Missing.NO_SAMPLE),
@@ -173,25 +171,12 @@ def read_clock_events(
         values[Signal.CLOCK_EVENT_REASONS] = float(mask)
 
 
-def sampled_rows(  # noqa: PLR0913 - layout of a line.
-    text: TextFile,
-    table: CellTable,
-    time_of: Callable[[Sequence[str]], Nanoseconds],
-    *,
-    width: int,
-    delimiter: str = ",",
-    behind: int = 0,
-    facts: Sequence[int] = (),
-) -> Iterator[SampledRow]:
-    """Yield the rows after a line, until a heading changes the columns."""
-    notes = RecordingNotes(text.name)
-    for number, line in text.lines(notes):
-        cells = split_csv_line(line, delimiter)
-        if number > behind and len(cells) == width:
-            with contextlib.suppress(ValueError):
-                at = time_of(cells)
-                values, _ = table.read(cells, number, notes)
-                yield SampledRow(at, values, tuple(cells[place] for place in facts))
+def number_in(cell: str) -> float | None:
+    """Return the finite number that a cell begins with, or `None`."""
+    with contextlib.suppress(ValueError, IndexError):
+        number = float(cell.split(maxsplit=1)[0])
+        return number if math.isfinite(number) else None
+    return None
 
 
 def untorn(cells: Sequence[str], line: str, number: int, notes: RecordingNotes) -> Sequence[str]:

@@ -1,10 +1,11 @@
 """Rows of a table whose columns are known: a row per device, or all devices in one row."""
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rightsizer.model.device import BY_INDEX
 from rightsizer.model.frozen import dataclass
+from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Holding, Workload, WorkloadKind
 from rightsizer.telemetry.recordings.headed_table import HeadedTable, TimeColumns
 from rightsizer.telemetry.recordings.heading_words import Heading, gpu_index
@@ -14,7 +15,13 @@ from rightsizer.telemetry.recordings.row import (
     RecordingRow,
     on_node,
 )
-from rightsizer.telemetry.recordings.table import CellColumn, CellTable, missing_cell
+from rightsizer.telemetry.recordings.table import (
+    CellColumn,
+    CellTable,
+    cells_at,
+    missing_cell,
+    number_in,
+)
 from rightsizer.telemetry.recordings.unnamed_devices import SampledRow, device_order
 
 
@@ -31,6 +38,11 @@ class LayoutColumns:
     node: int | None = None
     board: int | None = None
     workload: int | None = None
+    count: int | None = None
+    """Of the number of devices."""
+    facts: tuple[int, ...] = ()
+    """Of what `learn` tells of a device, given its key and cells."""
+    learn: Callable[[str, Sequence[str]], RecordingDeviceFacts] | None = None
 
 
 class TableLayout:
@@ -44,11 +56,15 @@ class TableLayout:
         notes: RecordingNotes,
     ) -> None:
         self._notes, self._file, self._time = notes, table.text.name, times
+        self._columns = columns
         self._identity = (columns.uuid, columns.device, columns.node, columns.board)
-        self._workload = columns.workload
+        self._cells_of = cells_at(
+            [at for at in (*self._identity, *columns.facts) if at is not None]
+        )
         self._known: dict[tuple[str, ...], str] = {}
         self._facts: dict[str, RecordingDeviceFacts] = {}
-        by_device: dict[str | None, list[CellColumn]] = {}
+        # A query may have nothing but the reasons of clocks.
+        by_device: dict[str | None, list[CellColumn]] = {} if columns.learn is None else {None: []}
         for at, heading in columns.headings.items():
             if heading.facts is not None and heading.device is not None:
                 self._facts[heading.device] = heading.facts
@@ -57,7 +73,12 @@ class TableLayout:
         self._tables = {device: CellTable(found) for device, found in by_device.items()}
         self._order = None
         if None in self._tables and columns.uuid is None and columns.device is None:
-            self._order = device_order(self._sampled(table), table.text.stated, notes)
+            self._order = device_order(
+                self._sampled(table),
+                table.text.stated,
+                notes,
+                has_count=columns.count is not None,
+            )
 
     def rows(self, line: int, cells: Sequence[str]) -> Iterator[RecordingRow]:
         """Yield a row per device, except devices whose own columns are empty."""
@@ -68,38 +89,51 @@ class TableLayout:
             if any(_has_cells(each, cells) for each in self._tables.values()):
                 self._notes.count("unreadable timestamp", line, self._time.text(cells))
             return
-        identity = tuple(["" if at is None else cells[at] for at in self._identity])
-        holdings = None if self._workload is None else _holdings(cells[self._workload].strip())
+        yield from self.read(line, cells, time)
+
+    def read(self, line: int, cells: Sequence[str], time: Nanoseconds) -> Iterator[RecordingRow]:
+        """Yield the same for a row whose time is known."""
+        identity, columns = self._cells_of(cells), self._columns
+        holdings = None if columns.workload is None else _holdings(cells[columns.workload].strip())
         for device, table in self._tables.items():
             if device is not None and not _has_cells(table, cells):
                 continue
-            ordered = self._order(time, None, line) if device is None and self._order else None
-            named = (device or ordered or "", *identity)
+            named = (device or self._ordered(time, cells, line), *identity)
             if (key := self._known.get(named)) is None:
-                key = self._known[named] = self._key(*named)
+                key = self._known[named] = self._key(named[0], cells)
             if not key:
                 self._notes.count("row without a device", line)
                 continue
             values, missing = table.read(cells, line, self._notes)
             yield RecordingRow(time, key, values, missing, self._file, holdings=holdings)
 
-    def _key(self, device: str, *identity: str) -> str:
+    def _ordered(self, time: Nanoseconds, cells: Sequence[str], line: int) -> str:
+        """Return the device of a row by its place in the poll; empty if a column names it."""
+        if self._order is None:
+            return ""
+        at = self._columns.count
+        count = None if at is None else number_in(cells[at])
+        return self._order(time, None if count is None else int(count), line)
+
+    def _key(self, device: str, cells: Sequence[str]) -> str:
         """Return the key of a row's device, and note its facts."""
-        uuid, named, node, board = ("" if missing_cell(cell) else cell.strip() for cell in identity)
+        uuid, named, node, board = (
+            "" if at is None or missing_cell(cells[at]) else cells[at].strip()
+            for at in self._identity
+        )
         index = gpu_index(named)
         by_index = named if index is None else f"{BY_INDEX}{index}"
-        if not (key := on_node(device or uuid or by_index, node)):
-            return ""
-        place = (device or by_index).removeprefix(BY_INDEX)
-        self._notes.learn(
-            key,
-            self._facts.get(device)
-            or RecordingDeviceFacts(
+        key = on_node(device or uuid or by_index, node)
+        if key and self._columns.learn is not None:
+            self._notes.learn(key, self._columns.learn(key, cells))
+        elif key:
+            place = (device or by_index).removeprefix(BY_INDEX)
+            facts = self._facts.get(device) or RecordingDeviceFacts(
                 index=int(place) if place.isdecimal() else None,
                 # InfluxDB's 'name' is the measurement's; board names contain digits.
                 name=board if any(map(str.isdigit, board)) else None,
-            ),
-        )
+            )
+            self._notes.learn(key, facts)
         return key
 
     def _sampled(self, table: HeadedTable) -> Iterator[SampledRow]:
@@ -110,7 +144,7 @@ class TableLayout:
             with contextlib.suppress(ValueError):
                 time = times.parse(cells)
                 values, _ = self._tables[None].read(cells, line, notes)
-                yield SampledRow(time, values)
+                yield SampledRow(time, values, self._cells_of(cells))
 
 
 def _has_cells(table: CellTable, cells: Sequence[str]) -> bool:

@@ -26,6 +26,10 @@ _EPOCH: Final = re.compile(r"[\d.]+(?:[eE]\+?\d+)?")
 _ZONE: Final = re.compile(r" [A-Z]{3,4}\b")
 """Zone names are ambiguous, so they are ignored."""
 _NOISE: Final = re.compile(rf"{_ZONE.pattern}|(?<=:\d\d)[.,]\d+|,|\(.*\)")
+_STAMP: Final = re.compile(
+    r"\s*\[?(?P<stamp>\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
+    r"|\d{9,}(?:\.\d+)?|(?P<yearless>[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d))\]?[\s:,]+"
+)
 _TIME_OF_DAY: Final = re.compile(r"(\d\d):(\d\d):(\d\d)")
 _DATED: Final = re.compile(r"[\s#=*[-]*(?:\d{4}[-/]|\d{10}|[A-Z][a-z]{2} )")
 _AROUND: Final = " \t\r\n#=*[]-"
@@ -61,9 +65,16 @@ def page_time(line: str) -> Nanoseconds | None:
     return None
 
 
-def parse_yearless(text: str) -> Nanoseconds:
-    """Parse `Jan 31 12:34:56` in a leap year; `ValueError` for anything else."""
-    return _parse_date(f"{text} {_LEAP_YEAR}")
+def leading_time(line: str, notes: RecordingNotes) -> tuple[Nanoseconds | None, str]:
+    """Return the time that a line begins with, as `ts` writes it, and the rest of the line."""
+    found = _STAMP.match(line)
+    rest = line[found.end() if found else 0 :].strip()
+    with contextlib.suppress(ValueError):
+        if found is None or found["yearless"] is None:
+            return None if found is None else parse_timestamp(found["stamp"]), rest
+        notes.remark(f"its times have no year: {_LEAP_YEAR} is assumed; 'ts %.s' gives it")
+        return _parse_date(f"{found['stamp']} {_LEAP_YEAR}"), rest
+    return None, rest
 
 
 def parse_time_of_day(text: str) -> Nanoseconds:
