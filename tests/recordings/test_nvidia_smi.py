@@ -312,3 +312,11 @@ def test_date_above_a_page_is_its_time(replay: Replays, write: Writes) -> None:
     assert played.values("index:0", Signal.GPU_BUSY) == [0.0, 0.01, 0.02]
     assert played.source.interval == 10**9
     assert "another length" not in played.warnings
+
+
+def test_query_of_nothing_but_reasons_is_read(replay: Replays, write: Writes) -> None:
+    """Why clocks are low is a reading too."""
+    heading = "timestamp, index, clocks_event_reasons.sw_power_cap\n"
+    rows = "".join(f"2026/01/05 00:00:0{at}.000, 0, Active\n" for at in range(2))
+    values = replay(write(heading + rows)).values("index:0", Signal.CLOCK_EVENT_REASONS)
+    assert values == [4.0, 4.0]

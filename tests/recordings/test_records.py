@@ -144,3 +144,12 @@ def test_times_of_day_are_counted_on(replay: Replays, write: Writes) -> None:
     played = replay(write("time,gpu,util_pct\n23:59:59,1,90\n00:00:00,1,90\n"))
     assert played.source.interval == 10**9
     assert "has no dates" in played.warnings
+
+
+def test_objects_of_another_shape_are_counted(replay: Replays, write: Writes) -> None:
+    """What looks like OpenTelemetry's metrics or a point may be none."""
+    others = [{"resourceMetrics": 5}, {"fields": [], "tags": {}, "timestamp": 1}]
+    text = "\n".join(map(json.dumps, [PLAIN[0], *others, *PLAIN[1:]]))
+    played = replay(write(text))
+    assert played.values("index:1", Signal.GPU_BUSY) == [0.9] * 4
+    assert "of an unknown shape, the first of 2" in played.warnings

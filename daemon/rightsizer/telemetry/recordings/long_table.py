@@ -37,8 +37,6 @@ _LABEL: Final = re.compile(r'"?([\w.]+)"?\s*[=:]\s*"?([^",;{}]*)')
 """As Prometheus, Datadog, Azure and JSON write them."""
 _OURS: Final = ((UUIDS, "UUID"), (DEVICES, "gpu"), (NODES, "Hostname"), (NAMES, "modelName"))
 """Labels of dcgm-exporter, by headings with their meaning."""
-_MEASUREMENT: Final = frozenset({"measurement"})
-"""InfluxDB's column beside that of the field."""
 
 _Labels = tuple[tuple[str, str], ...]
 
@@ -49,7 +47,8 @@ class SampleColumns:
     def __init__(self, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         times = time_places(headings)
         self._value, self._label_list = place_of(headings, VALUES), place_of(headings, LABELS)
-        self._measurement = place_of(headings, _MEASUREMENT)
+        # InfluxDB has it beside the name of a field.
+        self._measurement = place_of(headings, {"measurement"})
         used = {*times, self._value, self._label_list}
         self._labels = [(at, text) for at, text in enumerate(headings) if at not in used]
         self._metric: int | None = None
@@ -77,13 +76,9 @@ class SampleColumns:
         measurement = "" if before in (None, at) else cells[before or 0].strip()
         return ".".join(filter(None, (measurement, cells[at].strip())))
 
-    def metric(self, cells: Sequence[str]) -> str:
-        """Return the name of a row's metric."""
-        return self._name(cells, self._metric or 0)
-
-    def value(self, cells: Sequence[str]) -> str:
-        """Return the number of a row as written."""
-        return cells[self._value or 0].strip()
+    def sample(self, cells: Sequence[str]) -> tuple[str, str]:
+        """Return metric and number of a row as written."""
+        return self._name(cells, self._metric or 0), cells[self._value or 0].strip()
 
     def labels(self, cells: Sequence[str]) -> _Labels:
         """Return a row's labels by their own and dcgm-exporter's names."""
@@ -156,7 +151,7 @@ def long_rows(
     units = _units(columns, sample, notes)
     series_of, times = cache(_series), TimeColumns(table.headings, notes)
     for number, cells in table.rows(notes):
-        metric, value = columns.metric(cells), columns.value(cells)
+        metric, value = columns.sample(cells)
         series = series_of(metric, columns.labels(cells), units.get(metric))
         if not isinstance(series, DcgmSeries) or missing_cell(value) is not None:
             continue
@@ -176,10 +171,10 @@ def _units(
     """Return units of metrics by their names, else infer them from their first values."""
     samples: dict[str, UnitSample] = {}
     for cells in rows:
-        metric = columns.metric(cells)
+        metric, value = columns.sample(cells)
         if (heading := heading_of(metric)) is not None:
             of_metric = samples.setdefault(metric, UnitSample(len(rows)))
-            of_metric.add(heading.signal, columns.value(cells))
+            of_metric.add(heading.signal, value)
     found: dict[str, str] = {}
     for metric, sample in samples.items():
         if (heading := heading_of(metric)) is None:

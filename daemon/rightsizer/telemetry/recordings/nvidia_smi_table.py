@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from rightsizer.model.reading import Process
-from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds
+from rightsizer.telemetry.recordings.nvidia_smi_columns import signal_columns
 from rightsizer.telemetry.recordings.row import (
     RecordingDeviceFacts,
     RecordingNotes,
@@ -39,18 +39,10 @@ _DIVIDED: Final = (
     "not read; record with 'rightsizer record'"
 )
 _COLUMNS: Final = CellTable(
-    CellColumn(at, name, signal, unit)
-    for at, (name, signal, unit) in enumerate(
-        (
-            ("Temp", Signal.TEMPERATURE_CELSIUS, "C"),
-            ("Pwr:Usage", Signal.POWER_WATTS, "W"),
-            ("Cap", Signal.POWER_LIMIT_WATTS, "W"),
-            ("Memory-Usage", Signal.MEMORY_USED_BYTES, "MiB"),
-            ("Memory", Signal.MEMORY_TOTAL_BYTES, "MiB"),
-            ("GPU-Util", Signal.GPU_BUSY, "%"),
-        )
-    )
+    CellColumn(at, name, column.signal, column.unit)
+    for at, (name, column) in enumerate(signal_columns("table").items())
 )
+"""In the order of `_cells`."""
 
 
 class _Table:

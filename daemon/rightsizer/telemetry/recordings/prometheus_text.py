@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from rightsizer.model.device import BY_INDEX
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.dcgm.series import (
@@ -17,7 +18,12 @@ from rightsizer.telemetry.dcgm.series import (
     wanted,
 )
 from rightsizer.telemetry.recordings.nvidia_smi_columns import SIGNAL_COLUMNS, exported_spellings
-from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
+from rightsizer.telemetry.recordings.row import (
+    RecordingDeviceFacts,
+    RecordingNotes,
+    RecordingRow,
+    on_node,
+)
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile, json_objects
 from rightsizer.telemetry.recordings.timestamps import (
     EPOCH_UNITS,
@@ -132,7 +138,7 @@ def interpreted(name: str, labels: Mapping[str, str]) -> DcgmSeries | UnusedSeri
         node = next(filter(None, map(labels.get, _NODES)), None)
         index = labels.get("gpu")
         if node and index and not uuid:
-            labels = {**labels, "UUID": f"{node} GPU {index}"}
+            labels = {**labels, "UUID": on_node(f"{BY_INDEX}{index}", node)}
         return interpret_labels(name, labels)
     column = _SMI_SIGNALS.get(name)
     if not uuid or (column is None and name not in (f"{_SMI}gpu_info", *_SMI_FACTS)):

@@ -46,6 +46,7 @@ _POINT: Final = re.compile(
 _TAG: Final = re.compile(rf"({_PART})=({_PART})")
 _PAIR: Final = re.compile(r'(?<![^\s,;|])([A-Za-z_][\w.@%/-]*)=("(?:\\.|[^"\\])*"|[^\s,;"]*)')
 _FEWEST_PAIRS: Final = 3
+_UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 _ESCAPED: Final = re.compile(r"\\(.)")
 
 
@@ -128,8 +129,8 @@ def _json_records(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[int, 
     for number, document in json_objects(text, _OBJECT, notes):
         try:
             records = [*records_of(document)]
-        except RecursionError:
-            notes.count("objects within one another too deep", number)
+        except _UNREADABLE:
+            notes.count("object too deep, or of an unknown shape", number)
             continue
         yield from ((number, record) for record in records)
 
@@ -141,7 +142,7 @@ def _is_json(head: Sequence[str]) -> bool:
     for start in islice(_OBJECT.finditer(text), len(head)):
         if start.start() >= at:
             # Others may be torn by the end of the head.
-            with contextlib.suppress(ValueError, RecursionError):
+            with contextlib.suppress(*_UNREADABLE):
                 document, at = json.JSONDecoder().raw_decode(text, start.start())
                 found += records_of(document)
     return _have_gpus(found)

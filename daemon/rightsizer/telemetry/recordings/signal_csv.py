@@ -6,12 +6,12 @@ from typing import Final
 from rightsizer.io.near import near_words
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.signal import Signal
-from rightsizer.telemetry.recordings.headed_table import TimeColumns, csv_table
+from rightsizer.telemetry.recordings.headed_table import TimeColumns, csv_table, heading_line
 from rightsizer.telemetry.recordings.heading_words import Heading
 from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.table import columns_text
 from rightsizer.telemetry.recordings.table_layout import LayoutColumns, layout_rows
-from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile, split_csv_line
+from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
 from rightsizer.telemetry.recordings.timestamps import parse_timestamp
 from rightsizer.telemetry.recordings.unnamed_devices import NOTHING_STATED
 
@@ -26,12 +26,13 @@ _SIGNAL_NAMES: Final = {str(signal) for signal in Signal}
 
 
 def _recognizes(head: Sequence[str]) -> bool:
-    names = set(_names(head[0]))
+    names = {text.lower() for text in heading_line(head)[1]}
     return bool(names & _SIGNAL_NAMES) or {_TIME, _DEVICE} <= names
 
 
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-    names = _names(text.head[0])
+    table = csv_table(text)
+    names = [heading.lower() for heading in table.headings]
     for needed, remedy in (
         (_TIME, "add one: seconds since the epoch, or like 2024-01-31T12:34:56Z"),
         (_DEVICE, _DEVICE_REMEDY),
@@ -52,7 +53,6 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
             near = near_words(name, _SIGNAL_NAMES)
             hint = f"; did you mean '{near[0]}'?" if near else ""
             notes.remark(f"column '{name}' is not a signal and is left out{hint}")
-    table = csv_table(text)
     columns = LayoutColumns(
         {at: Heading(Signal(name), Signal(name).unit) for at, name in signals},
         uuid=names.index(_DEVICE) if _DEVICE in names else None,
@@ -64,7 +64,3 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
 
 SIGNAL_CSV: Final = RecordingFormat("signal CSV", _recognizes, _rows)
 """Base units, times in any epoch unit or ISO 8601, empty cells for missing values."""
-
-
-def _names(line: str) -> list[str]:
-    return [cell.strip().lower() for cell in split_csv_line(line)]

@@ -10,24 +10,12 @@ from typing import Final
 
 from rightsizer.model.reading import Missing, plausible, scaled
 from rightsizer.model.signal import Signal
+from rightsizer.model.table import table_rows
 from rightsizer.model.units import Unit, convert
 from rightsizer.telemetry.recordings.row import RecordingNotes
 
-_REASONS: Final[dict[str, Missing]] = {
-    **dict.fromkeys(("", "-", "na", "null", "none", "no data", "not found"), Missing.NO_SAMPLE),
-    **dict.fromkeys(
-        (
-            *("n/a", "not supported", "not available", "not active on display"),
-            *("function not found", "requested functionality has been deprecated"),
-        ),
-        Missing.NOT_SUPPORTED,
-    ),
-    **dict.fromkeys(("insufficient permissions", "no permission"), Missing.NO_PERMISSION),
-    "timeout": Missing.TIMED_OUT,
-    "gpu is lost": Missing.LOST,
-    **dict.fromkeys(
-        ("gpu requires reset", "reset required", "unknown error", "err!", "error"), Missing.FAILED
-    ),
+_REASONS: Final = {
+    row["cell"]: Missing(row["reason"]) for row in table_rows(__file__, "missing.csv")
 }
 _COLUMNS_SHOWN: Final = 12
 _REMEMBERED: Final = 4096

@@ -6,6 +6,7 @@ from shlex import quote
 from typing import Final
 
 from rightsizer.model.errors import RecordingError
+from rightsizer.model.table import table_rows
 from rightsizer.telemetry.recordings.headed_table import heading_line
 from rightsizer.telemetry.recordings.heading_words import DEVICES, place_of
 from rightsizer.telemetry.recordings.row import MESSAGE
@@ -14,16 +15,7 @@ from rightsizer.telemetry.recordings.timestamps import CLOCKS_SET, parse_timesta
 
 _SHOWN: Final = 80
 _COLUMNS: Final = "timestamp,gpu_index,util_pct,memory_used_mib,power_w"
-_JQ_FILTERS: Final = {
-    '"MetricDataResults"': ".MetricDataResults[] | .Label as $gpu | [.Timestamps, .Values] "
-    "| transpose[] | [.[0], $gpu, .[1]]",
-    '"Datapoints"': '.Datapoints[] | [.Timestamp, "0", .Average]',
-    '"timeSeries"': ".timeSeries[] | .metric.labels.gpu_number as $gpu | .points[] "
-    "| [.interval.endTime, $gpu, .value.doubleValue]",
-    '"timeseries"': '.value[].timeseries[].data[] | [.timeStamp, "0", .average]',
-    '"pointlist"': ".series[] | .scope as $gpu | .pointlist[] | [.[0], $gpu, .[1]]",
-    '"clock"': '.result[] | [.clock, "0", .value]',
-}
+_JQ_FILTERS: Final = {row["key"]: row["filter"] for row in table_rows(__file__, "jq_filters.csv")}
 """By keys that only answers of CloudWatch, Google Cloud, Azure, Datadog and Zabbix have."""
 _NUMBER: Final = re.compile(r"-?\d+(?:[.,]\d+)? ?%?")
 _PERCENT: Final = re.compile(r"(?:100|\d{1,2})(?:[.,]\d+)? ?%?")
