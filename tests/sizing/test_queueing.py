@@ -197,6 +197,19 @@ def test_replicas_shorten_the_wait_for_images() -> None:
     assert not short.fits
 
 
+def test_gpu_with_little_to_do_answers_texts_at_once() -> None:
+    """Batches are not filled up to the limit: the time to spare makes the latency certain."""
+    load = RequestLoad(256.0, units_per_second=20.0, latency_ms=50.0)
+    model = replace(LLAMA_8B, layers=12, cached_layers=0)
+    plan = PLANNER.plan(Requirement(model, load=load, gpus=("H100-SXM5-80GB",)))
+    rate = plan.candidates[0].rate
+
+    assert rate.targets_probability is not None
+    assert rate.targets_probability > 0.99
+    assert rate.units_per_second is not None
+    assert rate.units_per_second.value > 500.0
+
+
 @given(
     servers=st.integers(1, 64),
     busy=st.floats(0.01, 0.98),

@@ -1,7 +1,7 @@
 """Rates of a requirement on given GPUs, and whether they meet latencies and throughput."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
@@ -100,26 +100,31 @@ def _sampling(  # noqa: PLR0913 - as above.
         if rate.concurrency <= most and not is_late:
             break
         rate = sampled(max(float(replicas), min(float(most), rate.concurrency / 2.0)))
-    throughput, waited = rate.samples_per_second, 1.0
-    if load.is_open and load.has_targets:
-        sizes = [rate]
-        while sizes[-1].concurrency >= 2.0 * replicas:
-            sizes.append(sampled(sizes[-1].concurrency / 2.0))
-        rate, waited = _soonest(load, sizes, replicas, settings)
-    first_ms = rate.batch_seconds.scaled(1e3)
-    return PredictedRate(throughput, rate.concurrency, first_ms, batches_waited=waited)
+    return _soonest(load, rate, replicas, sampled, settings)
 
 
 def _soonest(
-    load: RequestLoad, sizes: Sequence[SampleRate], replicas: int, settings: ServingModelSettings
-) -> tuple[SampleRate, float]:
-    """Return the size of batches at which requests of a rate are answered soonest, and the wait.
+    load: RequestLoad,
+    largest: SampleRate,
+    replicas: int,
+    sampled: Callable[[float], SampleRate],
+    settings: ServingModelSettings,
+) -> PredictedRate:
+    """Rate of the largest batch, and the latency of the one that answers an open load soonest.
 
-    Batches fill as requests arrive. If none keeps up, return the first, with the usual wait.
+    Batches fill as requests arrive. If none keeps up, or there is nothing to be in time for: the
+    latency of the largest.
     """
-    waiting = [(each, _batches_waited(load, each, replicas, settings)) for each in sizes]
-    found = min(waiting, key=lambda each: (1.0 + each[1]) * each[0].batch_seconds.value)
-    return found if found[1] < math.inf else (sizes[0], 1.0)
+    found, waited = largest, 1.0
+    if load.is_open and load.has_targets:
+        sizes = [largest]
+        while sizes[-1].concurrency >= 2.0 * replicas:
+            sizes.append(sampled(sizes[-1].concurrency / 2.0))
+        waiting = [(each, _batches_waited(load, each, replicas, settings)) for each in sizes]
+        soonest = min(waiting, key=lambda each: (1.0 + each[1]) * each[0].batch_seconds.value)
+        found, waited = soonest if soonest[1] < math.inf else (largest, 1.0)
+    first_ms, throughput = found.batch_seconds.scaled(1e3), largest.samples_per_second
+    return PredictedRate(throughput, found.concurrency, first_ms, batches_waited=waited)
 
 
 def _batches_waited(
@@ -136,11 +141,21 @@ def _batches_waited(
 
 def _serving(requirement: Requirement, server: Server, concurrency: float | None) -> PredictedRate:
     """Rate of token models; if not even one request meets the latencies, that of one."""
-    if concurrency is None and requirement.load.is_open and server.is_causal:
+    load, replicas = requirement.load, server.memory.layout.data
+    if concurrency is None and load.is_open and server.is_causal:
         return _arriving(requirement, server)
-    if concurrency is None:
-        concurrency = float(best_concurrency(server) or server.memory.layout.data)
-    return _rate_of(requirement, server, server.at(concurrency), concurrency)
+    most = float(best_concurrency(server) or replicas) if concurrency is None else concurrency
+    found = _rate_of(requirement, server, server.at(most), most)
+    if concurrency is not None or server.is_causal:
+        return found
+
+    def batched(requests: float) -> SampleRate:
+        serving = server.at(requests)
+        made = serving.tokens_per_second.scaled(units_per_token(requirement.model, load))
+        return SampleRate(made, serving.ttft_ms.scaled(1e-3), requests)
+
+    rate = _soonest(load, batched(most), replicas, batched, server.settings)
+    return replace(rate, bound=found.bound)
 
 
 def _arriving(requirement: Requirement, server: Server) -> PredictedRate:
