@@ -26,8 +26,8 @@ REPORT_PATH: Final = "/api/v1/report/document"
 
 _Settings = TypeVar("_Settings")
 _CONFIG: Final = """
---config.file FILE: configuration file (default: {usual}, where it can be read).
-  Environment variables like RIGHTSIZER_LOG__LEVEL override it
+--config.file FILE: configuration file (default: rightsizer.yaml, of the fleet fleet.yaml, in
+  /etc/rightsizer, if readable). Environment variables like RIGHTSIZER_LOG__LEVEL override it
 """
 _MICROSECOND: Final = 1000
 _LAST_SECOND: Final = 2**33
@@ -37,7 +37,7 @@ _LAST_SECOND: Final = 2**33
 def add_config_flag(parser: argparse.ArgumentParser, usual: Path = CONFIGURATION) -> None:
     """Add the flag of the configuration file; without a usual one that is readable, defaults."""
     kind = {"type": Path, "default": usual if os.access(usual, os.R_OK) else None}
-    add_flags(parser.add_argument, _CONFIG.format(usual=usual), config_file=kind)
+    add_flags(parser.add_argument, _CONFIG, config_file=kind)
 
 
 def settings_of(arguments: argparse.Namespace, root: type[_Settings]) -> _Settings:
