@@ -8,7 +8,8 @@ import pytest
 
 from rightsizer.model.errors import ConfigurationError, RecordingError
 from rightsizer.model.signal import Signal
-from rightsizer.telemetry.recordings.mapped_csv import MappedColumn, load_column_map
+from rightsizer.telemetry.recordings.heading_words import Heading
+from rightsizer.telemetry.recordings.mapped_csv import load_column_map
 
 Replays = Callable[..., Any]
 Writes = Callable[..., Path]
@@ -48,13 +49,11 @@ def test_the_unit_decides_the_signal(write: Writes) -> None:
         "    a: {signal: memory_used, unit: MiB}\n    b: {signal: memory_used, unit: '%'}\n"
         "    c: {signal: power, unit: mW}\n"
     )
-    [(pattern, columns)] = load_column_map(write(text, "map.yaml")).files
-    assert pattern == "*.csv"
-    assert columns == (
-        MappedColumn("a", Signal.MEMORY_USED_BYTES, "MiB"),
-        MappedColumn("b", Signal.MEMORY_USED, "%"),
-        MappedColumn("c", Signal.POWER_WATTS, "mW"),
-    )
+    assert load_column_map(write(text, "map.yaml")).files["*.csv"] == {
+        "a": Heading(Signal.MEMORY_USED_BYTES, "MiB"),
+        "b": Heading(Signal.MEMORY_USED, "%"),
+        "c": Heading(Signal.POWER_WATTS, "mW"),
+    }
 
 
 def test_a_home_made_log(replay: Replays, write: Writes) -> None:

@@ -55,11 +55,8 @@ class SampleColumns:
         if times and self._value is not None:
             self._metric = self._metric_place(rows)
         self._labels = [(at, text) for at, text in self._labels if at != self._metric]
-
-    @property
-    def are_complete(self) -> bool:
+        self.are_complete = self._metric is not None
         """Whether there are a time, a value and metrics of GPUs."""
-        return self._metric is not None
 
     def _metric_place(self, rows: Iterable[Sequence[str]]) -> int | None:
         """Return the column in which a row has a metric of a GPU."""

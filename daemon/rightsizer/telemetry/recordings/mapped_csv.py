@@ -1,6 +1,6 @@
 """Any CSV through a column map in YAML."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -26,15 +26,6 @@ _KEYS: Final = ("time", "device", "workload", "files")
 
 
 @dataclass(frozen=True, slots=True)
-class MappedColumn:
-    """A column that holds a signal."""
-
-    column: str
-    signal: Signal
-    unit: str
-
-
-@dataclass(frozen=True, slots=True)
 class ColumnMap:
     """Columns of a recording's CSV files."""
 
@@ -44,12 +35,13 @@ class ColumnMap:
     device_column: str | None
     """`None` for a log of one GPU, or of several in constant order."""
     workload_column: str | None
-    files: tuple[tuple[str, tuple[MappedColumn, ...]], ...]
+    files: Mapping[str, Mapping[str, Heading]]
     """Columns by file name pattern; the first match wins."""
 
-    def columns_of(self, file: Path) -> tuple[MappedColumn, ...] | None:
+    def columns_of(self, file: Path) -> Mapping[str, Heading] | None:
         """Return the columns of a file by its name, or `None`."""
-        fitting = (columns for pattern, columns in self.files if fnmatchcase(file.name, pattern))
+        known = self.files.items()
+        fitting = (columns for pattern, columns in known if fnmatchcase(file.name, pattern))
         return next(fitting, None)
 
 
@@ -78,15 +70,13 @@ def load_column_map(path: Path) -> ColumnMap:
         time_unit=_one_of(time, "unit", _TIME_UNITS),
         device_column=_name(top, "device") if "device" in top.values else None,
         workload_column=_name(top, "workload") if "workload" in top.values else None,
-        files=tuple(
-            (str(pattern), tuple(_columns(files.row(pattern)))) for pattern in files.values
-        ),
+        files={str(pattern): dict(_columns(files.row(pattern))) for pattern in files.values},
     )
     faults.refuse()
     return found
 
 
-def _columns(columns: Row) -> Iterator[MappedColumn]:
+def _columns(columns: Row) -> Iterator[tuple[str, Heading]]:
     if not columns.values:
         columns.fault("", "names no column; write names below it")
     for name in columns.values:
@@ -95,7 +85,7 @@ def _columns(columns: Row) -> Iterator[MappedColumn]:
         if not signal or not unit:
             continue
         try:
-            yield MappedColumn(str(name), in_unit(Signal(signal), convert(unit)[0]), unit)
+            yield str(name), Heading(in_unit(Signal(signal), convert(unit)[0]), unit)
         except KeyError:
             usual = Signal(signal).unit
             entry.fault("unit", f"'{unit}' is not a unit; '{signal}' is in {usual}")
@@ -120,7 +110,7 @@ def _one_of(row: Row, key: str, known: Collection[str]) -> str:
     return value
 
 
-def mapped_csv(column_map: ColumnMap, columns: Sequence[MappedColumn]) -> RecordingFormat:
+def mapped_csv(column_map: ColumnMap, columns: Mapping[str, Heading]) -> RecordingFormat:
     """Return the format of files that match one pattern of a column map; content is not checked."""
 
     def rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
@@ -139,7 +129,7 @@ def mapped_csv(column_map: ColumnMap, columns: Sequence[MappedColumn]) -> Record
         parse = parse_calendar if unit == "iso" else partial(parse_epoch, unit=EPOCH_UNITS[unit])
         device, workload = column_map.device_column, column_map.workload_column
         mapped = LayoutColumns(
-            {place(each.column): Heading(each.signal, each.unit) for each in columns},
+            {place(column): heading for column, heading in columns.items()},
             uuid=None if device is None else place(device),
             workload=None if workload is None else place(workload),
         )

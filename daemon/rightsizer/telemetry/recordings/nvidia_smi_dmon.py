@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from rightsizer.model.errors import RecordingError
 from rightsizer.model.reading import Process
 from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.recordings.nvidia_smi_columns import signal_columns
@@ -15,7 +14,7 @@ from rightsizer.telemetry.recordings.row import (
     RecordingRow,
     recorded_process,
 )
-from rightsizer.telemetry.recordings.table import CellColumn, CellTable, untorn
+from rightsizer.telemetry.recordings.table import CellTable, signal_table, untorn
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
 from rightsizer.telemetry.recordings.timestamps import (
     AssumedTimes,
@@ -103,11 +102,4 @@ def _layout(text: TextFile, heading: str, line: int) -> tuple[list[str], CellTab
     names = [name.lower() for name in _cells(heading.lstrip("# "))]
     if "pid" in names:
         return names, CellTable(())
-    known = ((at, name) for at, name in enumerate(names) if name in _COLUMNS)
-    columns = [CellColumn(at, name, *_COLUMNS[name][:2]) for at, name in known]
-    if not columns:
-        raise RecordingError(
-            f"{text.name}:{line}: none of the columns {', '.join(names)} says how busy a GPU is; "
-            f"{_REMEDY}"
-        )
-    return names, CellTable(columns)
+    return names, signal_table(names, _COLUMNS, f"{text.name}:{line}", _REMEDY)

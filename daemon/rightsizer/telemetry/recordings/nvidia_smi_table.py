@@ -13,7 +13,7 @@ from rightsizer.telemetry.recordings.row import (
     RecordingRow,
     recorded_process,
 )
-from rightsizer.telemetry.recordings.table import CellColumn, CellTable
+from rightsizer.telemetry.recordings.table import signal_table
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
 from rightsizer.telemetry.recordings.timestamps import AssumedTimes, page_time
 
@@ -38,10 +38,8 @@ _DIVIDED: Final = (
     "has GPUs split into MIG instances, of which nvidia-smi's table gives no utilization: they are "
     "not read; record with 'rightsizer record'"
 )
-_COLUMNS: Final = CellTable(
-    CellColumn(at, name, column.signal, column.unit)
-    for at, (name, column) in enumerate(signal_columns("table").items())
-)
+_TABLE: Final = signal_columns("table")
+_COLUMNS: Final = signal_table([*_TABLE], _TABLE, "", "")
 """In the order of `_cells`."""
 
 

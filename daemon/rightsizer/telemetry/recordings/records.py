@@ -75,15 +75,14 @@ def _processes(listed: str) -> tuple[Process, ...] | None:
     """Return the processes of a GPU; pids of a graphics or MPS server identify no job."""
     if not listed:
         return None
-    found = (each for each in json.loads(listed) if isinstance(each, dict))
     return tuple(
         recorded_process(
             str(each["pid"]),
             str(each.get("gpu_memory_usage")),
             program=str(each.get("command") or ""),
         )
-        for each in found
-        if isinstance(each.get("pid"), int)
+        for each in json.loads(listed)
+        if isinstance(each, dict) and isinstance(each.get("pid"), int)
     )
 
 

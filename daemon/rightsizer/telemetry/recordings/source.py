@@ -260,7 +260,7 @@ def _shown(
 
 def _check_patterns(column_map: ColumnMap | None, texts: Sequence[TextFile]) -> None:
     if column_map and all(column_map.columns_of(text.path) is None for text in texts):
-        patterns = ", ".join(pattern for pattern, _ in column_map.files)
+        patterns = ", ".join(column_map.files)
         names = ", ".join(text.path.name for text in texts)
         raise RecordingError(
             f"{column_map.name}: none of its patterns ({patterns}) fits {names}; "

@@ -8,10 +8,12 @@ from operator import getitem, itemgetter
 from string import digits
 from typing import Final
 
+from rightsizer.model.errors import RecordingError
 from rightsizer.model.reading import Missing, plausible, scaled
 from rightsizer.model.signal import Signal
 from rightsizer.model.table import table_rows
 from rightsizer.model.units import Unit, convert
+from rightsizer.telemetry.recordings.nvidia_smi_columns import SignalColumn
 from rightsizer.telemetry.recordings.row import RecordingNotes
 
 _REASONS: Final = {
@@ -144,6 +146,21 @@ class CellTable:
         for column, cell, value in zip(self.columns, cells, found, strict=True):
             if value is Missing.INVALID:
                 notes.count(f"unreadable cell in '{column.name}'", line, cell.strip())
+
+
+def signal_table(
+    names: Sequence[str], columns: Mapping[str, SignalColumn], where: str, remedy: str
+) -> CellTable:
+    """Return the columns with signals, the less preferred first; fail without any."""
+    found = [(at, name, columns[name]) for at, name in enumerate(names) if name in columns]
+    if not found:
+        raise RecordingError(
+            f"{where}: none of the columns {', '.join(names)} says how busy a GPU is; {remedy}"
+        )
+    return CellTable(
+        CellColumn(at, name, column.signal, column.unit)
+        for at, name, column in sorted(found, key=lambda each: each[2].rank)
+    )
 
 
 def read_clock_events(
