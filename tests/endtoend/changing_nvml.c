@@ -4,6 +4,7 @@
  * that tests change it under a running agent. Its lines:
  *
  *   gpus 0 2 1                    boards by index; a board not in the line is off the bus
+ *   refuse NUMBER CODE            each call of this number
  *   fail BOARD FUNCTION CODE      BOARD is a number, '*' for each, or '-' for calls without one;
  *                                 '*' as FUNCTION is each
  *   value BOARD FUNCTION NUMBER
@@ -100,9 +101,22 @@ static int index_of(int board)
     return -1;
 }
 
+static int refuse(const char *rest, void *context)
+{
+    static _Atomic unsigned long calls;
+    unsigned long each;
+    int *code = context;
+    if (sscanf(rest, "%lu %d", &each, code) != 2 || ++calls % each)
+        *code = SUCCESS;
+    return 1;
+}
+
 static int refusal(int board, const char *function)
 {
     Question question = {board, function, ""};
+    int code = SUCCESS;
+    if (each_line("refuse", refuse, &code) && code)
+        return code;
     if (each_line("fail", matches, &question))
         return atoi(question.answer);
     return board == WITHOUT_BOARD || index_of(board) >= 0 ? SUCCESS : LOST;

@@ -152,6 +152,23 @@ def test_library_that_is_replaced_under_the_agent_is_loaded(tmp_path: Path) -> N
         assert found.agent.metric("rightsizer_driver_info", driver_version="560.1") == 1
 
 
+@pytest.mark.parametrize("code", [3, 10, 999])
+def test_driver_that_refuses_one_call_in_fifty_loses_no_gpu(
+    library_folder: Path, tmp_path: Path, code: int
+) -> None:
+    """Not supported, timeout, unknown error: each is logged once, and all is read again."""
+    with node(tmp_path, library_folder, "gpus 0 1 2", PROCESS) as found:
+        before = set(found.device("GPU-0")["signals"])
+        found.change("gpus 0 1 2", PROCESS, f"refuse 47 {code}")
+        sampled = found.agent.metric("rightsizer_samples_total")
+        eventually(lambda: found.agent.metric("rightsizer_samples_total") >= sampled + 30)
+        found.change("gpus 0 1 2", PROCESS)
+        eventually(lambda: before <= set(found.device("GPU-0")["signals"]))
+        eventually(lambda: found.up() == {"GPU-0": 1, "GPU-1": 1, "GPU-2": 1})
+        failed = [each["collector"] for each in found.agent.events("collector_failed")]
+    assert len(failed) == len(set(failed))
+
+
 def test_impossible_answers_cost_their_signals_and_are_logged(
     library_folder: Path, tmp_path: Path
 ) -> None:

@@ -222,6 +222,17 @@ def test_driver_without_events_is_left_alone(name: str) -> None:
     assert logs == []
 
 
+@pytest.mark.parametrize("name", ["nvmlDeviceGetSupportedEventTypes", "nvmlDeviceRegisterEvents"])
+def test_driver_that_denies_events_is_a_failed_collector(name: str) -> None:
+    """Nothing is counted, and the reason is reported, although no GPU is listened to."""
+    with listening(FakeGpu("GPU-0")) as node:
+        node.driver.codes[name] = int(pynvml.NVML_ERROR_NO_PERMISSION)
+        node.poll_until(lambda: node.listener.outcome is not None)
+        assert node.listener.outcome is not None
+        assert name in (node.listener.outcome.failure or "")
+        assert node.listener.xids == {}
+
+
 def test_gpu_without_xid_events_is_not_listened_to() -> None:
     """A GPU reports its supported events; a count of 0 would claim support."""
     with listening(FakeGpu("GPU-0"), kinds=int(pynvml.nvmlEventTypePState)) as node:

@@ -49,8 +49,8 @@ class XidBatch:
     xids: tuple[XidEvent, ...]
     listening: frozenset[str]
     """Uuids of the GPUs whose Xids are reported, and of their MIG instances."""
-    is_partial: bool
-    """Whether a GPU that supports Xid events could not be registered this time."""
+    refusal: NvmlFailure | None
+    """Why a GPU that supports Xid events could not be registered this time."""
     failure: NvmlFailure | None
     """Why no events can be read."""
     duration_seconds: float
@@ -64,7 +64,7 @@ class XidEventSet:
         self._gpus = gpus
         self._set: Any = None
         self._registered: dict[int, Gpu] = {}
-        self._is_partial = False
+        self._refusal: NvmlFailure | None = None
 
     def read(self) -> XidBatch:
         """Return the events since the last read."""
@@ -76,7 +76,7 @@ class XidEventSet:
         targets = (target for gpu in self._registered.values() for target in gpu.targets)
         listening = frozenset(target.device.uuid for target in targets)
         seconds = time.perf_counter() - started
-        return XidBatch(tuple(xids), listening, self._is_partial, failure, seconds)
+        return XidBatch(tuple(xids), listening, self._refusal, failure, seconds)
 
     def __enter__(self) -> Self:
         return self
@@ -86,7 +86,7 @@ class XidEventSet:
 
     def _open(self) -> NvmlFailure | None:
         gpus = list(self._gpus)
-        self._is_partial = False
+        self._refusal = None
         while True:
             made = self.library.ask("nvmlEventSetCreate")
             if isinstance(made, NvmlFailure):
@@ -110,7 +110,8 @@ class XidEventSet:
         if not isinstance(answer, NvmlFailure):
             self._registered[_address(handle)] = gpu
             return True
-        self._is_partial = self._is_partial or not answer.is_unsupported
+        if not answer.is_unsupported:
+            self._refusal = self._refusal or answer
         return not answer.is_unknown
 
     def _drain(self, xids: list[XidEvent]) -> NvmlFailure | None:
@@ -129,7 +130,7 @@ class XidEventSet:
             return None
         self._free()
         # A GPU fell off the bus: continue with a set of the others.
-        self._is_partial = True
+        self._refusal = failure
         return failure
 
     def _xid(self, event: Any) -> XidEvent:
@@ -280,17 +281,18 @@ class XidListener:
             self._note(xid)
         if self._asked_of != self._followed:
             return  # Last events of GPUs no longer followed.
-        self._is_partial = heard.is_partial
+        self._is_partial = heard.refusal is not None
         if heard.failure is not None:
             # Retrying may be pointless before the next inventory.
             self._is_idle = heard.failure.is_unsupported or heard.failure.driver_is_gone
             if not heard.failure.is_unsupported:
                 failure = str(heard.failure)
                 self.outcome = CollectorOutcome(False, heard.duration_seconds, failure)
-        elif not heard.listening:
-            self._is_idle = True  # None of these GPUs supports Xid events.
         else:
-            self.outcome = CollectorOutcome(not heard.is_partial, heard.duration_seconds)
+            self._is_idle = not heard.listening  # None of these GPUs can be listened to.
+            if heard.listening or heard.refusal:
+                detail = None if heard.refusal is None else str(heard.refusal)
+                self.outcome = CollectorOutcome(not detail, heard.duration_seconds, detail)
 
     def _note(self, xid: XidEvent) -> None:
         self._event_log.log(xid)
