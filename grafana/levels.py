@@ -41,7 +41,10 @@ def with_level(panel: dict[str, Any]) -> dict[str, Any]:
         return panel
     told = f"Needs `web.metrics.level: {least}` on the agents."
     described = " ".join(filter(None, (panel.get("description", ""), told)))
-    return panel | {"description": described}
+    fields = panel["fieldConfig"]
+    empty = f"{fields['defaults']['noValue']}, or web.metrics.level is below {least}"
+    defaults = fields["defaults"] | {"noValue": empty}
+    return panel | {"description": described, "fieldConfig": fields | {"defaults": defaults}}
 
 
 @cache

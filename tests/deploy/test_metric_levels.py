@@ -56,12 +56,14 @@ def test_no_alert_asks_for_histograms() -> None:
 
 
 def test_panels_say_what_they_need() -> None:
-    """Those that are empty at the default level, and no others."""
+    """Those that are empty at the default level, and no others; empty is not "all is well"."""
     for path in sorted(BOARDS.glob("*.json")):
         for panel in panels(json.loads(path.read_text("utf-8"))["panels"]):
             ranks = [level_needed(each).rank for each in expressions(panel.get("targets", []))]
             needs_full = bool(ranks) and min(ranks) > Level.STANDARD.rank
             assert ("web.metrics.level: full" in panel.get("description", "")) is needs_full
+            empty = panel.get("fieldConfig", {}).get("defaults", {}).get("noValue", "")
+            assert empty.endswith(", or web.metrics.level is below full") is needs_full
 
 
 def panels(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
