@@ -63,6 +63,8 @@ def test_former_names_read_like_those_of_today() -> None:
         ("9223372036854775794", Missing.NOT_SUPPORTED),
         ("9223372036854775795", Missing.NO_PERMISSION),
         ("140737488355330.000000", Missing.NOT_SUPPORTED),
+        ("1.40737488355328e+14", Missing.NO_SAMPLE),
+        ("2147483634", Missing.NOT_SUPPORTED),
         ("9.223372036854776e+18", Missing.INVALID),
         ("NaN", Missing.INVALID),
         ("-1", Missing.INVALID),
@@ -70,7 +72,10 @@ def test_former_names_read_like_those_of_today() -> None:
 )
 def test_a_blank_says_why(number: str, why: Missing) -> None:
     """DCGM's own reason is used where the last digits have survived."""
-    for name in ("DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_POWER_USAGE"):
+    for name in (
+        *("DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_POWER_USAGE"),
+        *("DCGM_FI_PROF_PCIE_TX_BYTES", "DCGM_FI_DEV_THERMAL_VIOLATION"),
+    ):
         found = read(lines(BUSY, {name: number}))
         signal = DCGM_FIELDS[name].signal
         assert (found.readings[BUSY].values, found.readings[BUSY].missing) == ({}, {signal: why})

@@ -52,9 +52,11 @@ _REASONS: Final = (
     Missing.NOT_SUPPORTED,
     Missing.NO_PERMISSION,
 )
-_FIRST: Final = (0x7FFFFFFFFFFFFFF0, 1 << 47)
-"""First blank of integers and of floats; 32-bit blanks could be the energy of a quiet hour."""
-_BLANKS: Final = {first + step: reason for first in _FIRST for step, reason in enumerate(_REASONS)}
+_FIRST: Final = (0x7FFFFFF0, 0x7FFFFFFFFFFFFFF0, 1 << 47)
+"""First blank of integers of both sizes, and of floats."""
+_BLANKS: Final[Mapping[float, Missing]] = {
+    first + step: reason for first in _FIRST for step, reason in enumerate(_REASONS)
+}
 
 
 def facts_of(labels: Mapping[str, str], entity: Entity) -> RecordingDeviceFacts:
@@ -211,7 +213,8 @@ def blank(number: str) -> Missing | None:
     The last digits encode the reason, and would be lost in a float.
     """
     whole, _, fraction = number.partition(".")
-    return None if not whole.isdecimal() or fraction.strip("0") else _BLANKS.get(int(whole))
+    is_whole = whole.isdecimal() and not fraction.strip("0")
+    return _BLANKS.get(int(whole) if is_whole else float(number))
 
 
 _SAMPLE: Final = re.compile(
