@@ -160,9 +160,9 @@ def _schedule(agent: Agent, watched: Watched, span: str) -> dict[str, int]:
         counts["recommended"] += 1
 
     watched.tasks += [
-        PeriodicTask(_FLUSH_SECONDS[span], agent.history_writer.flush),
+        PeriodicTask(_FLUSH_SECONDS[span], agent.history_service.flush),
         PeriodicTask(_RECOMMEND_SECONDS[span], recommend),
-        PeriodicTask(_HOUR, agent.history_writer.prune),
+        PeriodicTask(_HOUR, agent.history_service.prune),
         PeriodicTask(_SCRAPE_SECONDS[span], lambda: get("/metrics", "scrapes")),
         PeriodicTask(_LOOK_SECONDS[span], lambda: get("/", "pages")),
     ]

@@ -107,23 +107,23 @@ def test_a_run_without_anywhere_to_tell_is_a_run(tmp_path: Path) -> None:
     empty = NodeServices(service, storage, FastClock(EPOCH))
     empty.advice_service.recommend()
     empty.advice_service.deliver()
-    empty.history_writer.prune()
-    empty.history_writer.flush()
+    empty.history_service.prune()
+    empty.history_service.flush()
 
     assert empty.advice_service.advice == ()
-    assert set(empty.history_writer.counts.values()) == {0}
+    assert set(empty.history_service.counts.values()) == {0}
 
 
 def test_a_flush_keeps_what_is_closed_and_what_runs(advice_node: AdviceNode) -> None:
     """The whole hour is on disk."""
     advice_node.hold_idle(0, 61)
-    advice_node.history_writer.flush()
+    advice_node.history_service.flush()
     assert advice_node.storage.history is not None
     stored = list(advice_node.storage.history.load())
 
     assert of_devices(stored) == 60 * MINUTE
     assert [known.holder for known in advice_node.storage.history.devices()] == [NOTEBOOK]
-    assert {name: count for name, count in advice_node.history_writer.counts.items() if count} == {
+    assert {name: count for name, count in advice_node.history_service.counts.items() if count} == {
         "history_writes": 1
     }
 
@@ -133,30 +133,30 @@ def test_a_flush_that_fails_loses_nothing(advice_node: AdviceNode) -> None:
     advice_node.hold_idle(0, 31)
     break_table(advice_node.path, "window", "away")
     with pytest.raises(HistoryError):
-        advice_node.history_writer.flush()
-    assert advice_node.history_writer.counts["history_write_failures"] == 1
+        advice_node.history_service.flush()
+    assert advice_node.history_service.counts["history_write_failures"] == 1
     break_table(advice_node.path, "away", "window")
     advice_node.accountant.post(
         snapshot(31 * 60.0, [gpu()], {gpu(): EMPTY}, interval_seconds=60.0), (), lambda: AGENT
     )
-    advice_node.history_writer.flush()
+    advice_node.history_service.flush()
     assert advice_node.storage.history is not None
 
     assert of_devices(advice_node.storage.history.load()) == 31 * MINUTE
-    assert advice_node.history_writer.counts["history_writes"] == 1
+    assert advice_node.history_service.counts["history_writes"] == 1
 
 
 def test_old_windows_become_hourly_and_then_nothing(advice_node: AdviceNode) -> None:
     """Their accounted time stays the same until the retention ends."""
     advice_node.hold_idle(0, 121)
-    advice_node.history_writer.flush()
+    advice_node.history_service.flush()
     assert advice_node.storage.history is not None
     fine = [w for w in advice_node.storage.history.load() if w.workload_key is None]
     advice_node.at(EPOCH + 3 * DAY)
-    advice_node.history_writer.prune()
+    advice_node.history_service.prune()
     hourly = [w for w in advice_node.storage.history.load() if w.workload_key is None]
     advice_node.at(EPOCH + 31 * DAY)
-    advice_node.history_writer.prune()
+    advice_node.history_service.prune()
 
     assert len(fine) == 24
     assert len(hourly) == 2
@@ -178,7 +178,7 @@ class SetClock(FastClock):
 def test_a_clock_that_leaps_ahead_costs_no_history_at_once(advice_node: AdviceNode) -> None:
     """A brief leap may be corrected; a lasting one is accepted."""
     advice_node.hold_idle(0, 121)
-    advice_node.history_writer.flush()
+    advice_node.history_service.flush()
     history, clock = advice_node.storage.history, SetClock(EPOCH + 2 * HOUR)
     assert history is not None
     stored = list(history.load())
@@ -186,14 +186,14 @@ def test_a_clock_that_leaps_ahead_costs_no_history_at_once(advice_node: AdviceNo
         NodeServices(advice_node.accountant, advice_node.storage, clock, (advice_node.sink,))
     )
     clock.ahead = 400 * DAY
-    advice_node.history_writer.prune()
+    advice_node.history_service.prune()
     assert list(history.load()) == stored
     clock.ahead = 0
-    advice_node.history_writer.prune()
+    advice_node.history_service.prune()
     assert list(history.load()) == stored
     clock.ahead = 400 * DAY
-    advice_node.history_writer.prune()
-    advice_node.history_writer.prune()
+    advice_node.history_service.prune()
+    advice_node.history_service.prune()
     assert list(history.load()) == []
 
 

@@ -16,7 +16,7 @@ from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import AccountingSettings, HistorySettings
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.coordinator import Coordinator
-from rightsizer.agent.history_writer import HistoryWriter
+from rightsizer.agent.history_service import HistoryService
 from rightsizer.io.clock import FastClock
 from rightsizer.model.errors import HistoryError
 from rightsizer.model.report import AgentReport
@@ -75,7 +75,7 @@ class HistoryNode:
         self.path = path
         self.storage = Storage(str(path), is_durable=False, maximum_bytes=maximum_bytes)
         self.accountant = AccountingService(AccountingSettings())
-        self.history_writer = HistoryWriter(
+        self.history_service = HistoryService(
             self.accountant, self.storage, FastClock(EPOCH), HistorySettings()
         )
 
@@ -114,10 +114,10 @@ def history_node(tmp_path: Path) -> Iterator[HistoryNode]:
 def test_a_disk_that_blocks_makes_no_sample_late(history_node: HistoryNode) -> None:
     """A flush waits for its disk, and ticks continue meanwhile."""
     history_node.tick(0, 10)
-    history_node.history_writer.flush()
+    history_node.history_service.flush()
     disk = sqlite3.connect(history_node.path, isolation_level=None)
     disk.execute("BEGIN IMMEDIATE")
-    flush = threading.Thread(target=history_node.history_writer.flush)
+    flush = threading.Thread(target=history_node.history_service.flush)
     history_node.tick(10, 20)
     flush.start()
     ticking = history_node.tick(20, 320)
@@ -128,25 +128,25 @@ def test_a_disk_that_blocks_makes_no_sample_late(history_node: HistoryNode) -> N
 
     assert is_blocked
     assert (ticking.samples, ticking.late_samples, ticking.failed_ticks) == (300, 0, 0)
-    history_node.history_writer.flush()
+    history_node.history_service.flush()
     assert history_node.accounted() == 319 * SECOND
-    assert history_node.history_writer.counts["history_write_failures"] == 0
+    assert history_node.history_service.counts["history_write_failures"] == 0
 
 
 def test_a_history_that_breaks_is_reported_once_and_counted(history_node: HistoryNode) -> None:
     """With its new path, and that a new history was begun."""
     history_node.tick(0, 100)
-    history_node.history_writer.flush()
+    history_node.history_service.flush()
     spoil(history_node.path)
     history_node.tick(100, 400)
     with capture_logs() as logs:
-        history_node.history_writer.flush()
-        history_node.history_writer.flush()
+        history_node.history_service.flush()
+        history_node.history_service.flush()
 
     (error,) = (entry for entry in logs if entry["event"] == "history_set_aside")
     assert error["log_level"] == "error"
     assert Path(error["moved_to"]).exists()
-    assert history_node.history_writer.counts == {
+    assert history_node.history_service.counts == {
         "history_writes": 3,
         "history_write_failures": 0,
         "history_breaks": 1,
@@ -167,19 +167,19 @@ def lived_after(path: Path, how: str) -> Counter[str]:
     history_node = HistoryNode(path)
     for hour in range(55):
         history_node.tick(hour * 3600, hour * 3600 + 2)
-    history_node.history_writer.flush()
+    history_node.history_service.flush()
     history_node.tick(55 * 3600, 55 * 3600 + 10)
     event, harm = HARM[how]
     harm(path)
     with capture_logs() as logs:
-        history_node.history_writer.flush()
+        history_node.history_service.flush()
     entries = [entry for entry in logs if entry["event"] == event]
-    assert len(entries) == history_node.history_writer.counts["history_breaks"] == bool(event)
+    assert len(entries) == history_node.history_service.counts["history_breaks"] == bool(event)
     assert all("while it was open" in entry["reason"] for entry in entries)
-    assert history_node.history_writer.counts["history_write_failures"] == 0
+    assert history_node.history_service.counts["history_write_failures"] == 0
     for second in range(310, 330, 10):
         history_node.tick(55 * 3600 + second, 55 * 3600 + second + 10)
-        history_node.history_writer.flush()
+        history_node.history_service.flush()
     history_node.storage.close()
 
     found: Counter[str] = Counter()
@@ -208,11 +208,11 @@ def test_writing_that_works_again_is_reported(
         full.setattr(Storage, "save_windows", _refuse)
         for _ in range(2):
             with pytest.raises(HistoryError):
-                history_node.history_writer.flush()
+                history_node.history_service.flush()
         assert logs == []
     with capture_logs() as logs:
-        history_node.history_writer.flush()
-        history_node.history_writer.flush()
+        history_node.history_service.flush()
+        history_node.history_service.flush()
     (entry,) = logs
     assert (entry["event"], entry["failed_flushes"]) == ("history_writes_recovered", 2)
     assert entry["log_level"] == "info"
@@ -227,10 +227,10 @@ def test_history_broken_at_the_start_is_counted(tmp_path: Path) -> None:
     (tmp_path / "history.db").write_bytes(b"no database" * 500)
     history_node = HistoryNode(tmp_path / "history.db")
     with capture_logs() as logs:
-        history_node.history_writer.flush()
+        history_node.history_service.flush()
     history_node.storage.close()
 
-    assert history_node.history_writer.counts["history_breaks"] == 1
+    assert history_node.history_service.counts["history_breaks"] == 1
     assert logs == []  # The agent logged it at its start.
 
 
@@ -241,11 +241,11 @@ def test_a_history_that_is_full_is_reported_once(tmp_path: Path) -> None:
         for hour in range(60):
             history_node.tick(hour * 3600, hour * 3600 + 1)
             history_node.tick(hour * 3600 + 3599, hour * 3600 + 3600)
-            history_node.history_writer.flush()
+            history_node.history_service.flush()
     kept = history_node.accounted()
     history_node.storage.close()
 
     (warning,) = (entry for entry in logs if entry["event"] == "history_full")
     assert "history.maximum_size" in warning["remedy"]
-    assert history_node.history_writer.counts["history_windows_forgotten"] > 0
+    assert history_node.history_service.counts["history_windows_forgotten"] > 0
     assert kept > 0

@@ -100,10 +100,10 @@ def test_a_reload_changes_how_many_processes_are_looked_at(node: Node) -> None:
     node.looks()
     assert len(node.lending.leased().pids) <= 11
     more = replace(node.settings, broker=replace(node.settings.broker, processes_maximum=1000))
-    node.lending.follow(more)
+    node.lending.change_settings(more)
     node.looks()
     assert node.lending.leased().pids == {10, *range(100, 300)}
-    node.lending.follow(node.settings)
+    node.lending.change_settings(node.settings)
     for pid in range(300, 400):
         node.processes.start(pid, parent=10)
     node.looks()
@@ -143,7 +143,7 @@ def living(tmp_path: Path) -> Iterator[Node]:
     with capture_logs():
         found = Node(tmp_path, procfs=Path("/proc"))
         whole = replace(found.settings.broker, processes_maximum=100_000)
-        found.lending.follow(replace(found.settings, broker=whole))
+        found.lending.change_settings(replace(found.settings, broker=whole))
         yield found
         found.lending.stop()
 

@@ -68,7 +68,7 @@ def test_another_workload_is_not_blamed(node: Node) -> None:
     """The GPU's present holder is unrelated; the recommendation goes with the workload."""
     node.profiles.take([waits(node)])
     assert node.open()
-    node.history_writer.flush()
+    node.history_service.flush()
     node.work(100, holder=workload("other"))
 
     assert node.open() == []
@@ -79,7 +79,7 @@ def test_another_workload_is_not_blamed(node: Node) -> None:
 
 def test_the_past_is_known_from_the_history(node: Node) -> None:
     """It has the holder before the GPU changed hands."""
-    node.history_writer.flush()
+    node.history_service.flush()
     node.work(30, holder=workload("other"))
     (taken,) = node.profiles.take([waits(node, 40.0)])
 
@@ -117,7 +117,7 @@ def test_a_policy_silences_profiles_as_it_does_rules(node: Node) -> None:
     """Reasons are the same for both."""
     text = "policies: [{match: {owner: llama}, ignore: [{reasons: [HostBound], why: known}]}]"
     settings = load(Settings, text, "test.yaml")
-    node.recommender.change(RULES, PolicySet(settings.policies_here))
+    node.recommender.change_rules(RULES, PolicySet(settings.policies_here))
     node.profiles.take([waits(node)])
 
     assert node.open() == []
@@ -139,7 +139,7 @@ def test_the_reasoning_behind_it_has_its_thresholds(node: Node) -> None:
 def test_settings_of_an_operator_judge(node: Node) -> None:
     """They apply from the next profile on, without a restart."""
     text = "profiles: {rules: {profile_host_bound: {on_ratio: 0.9}}}"
-    node.profiles.follow(load(Settings, text, "test.yaml").profiles)
+    node.profiles.change_settings(load(Settings, text, "test.yaml").profiles)
     (taken,) = node.profiles.take([waits(node)])
 
     assert taken.outcome == "fine"
@@ -165,7 +165,7 @@ def test_advice_of_a_profile_is_there_without_an_agent(node: Node) -> None:
     """`rightsizer advise` shows what an agent would."""
     node.work(60)
     node.profiles.take([waits(node)])
-    node.history_writer.flush()
+    node.history_service.flush()
     node.base.storage.close()
     findings, advice = run_offline(node.base.path, Settings())
 

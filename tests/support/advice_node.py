@@ -16,7 +16,7 @@ from rightsizer.advice.rules.rule import Rule
 from rightsizer.advice.service import AdviceService, EventSink, JudgementSource, Recommender
 from rightsizer.advice.settings import LedgerSettings
 from rightsizer.advice.storage import Storage
-from rightsizer.agent.history_writer import HistoryWriter
+from rightsizer.agent.history_service import HistoryService
 from rightsizer.io.clock import FastClock
 from rightsizer.model.advice import Advice, AdviceEvent
 from rightsizer.model.report import AgentReport
@@ -65,7 +65,7 @@ class NodeServices:
         self.failures = self.recommender.failures
         ledger = storage.ledger(LedgerSettings())
         self.advice_service = AdviceService(self.recommender, ledger, storage, sinks, clock)
-        self.history_writer = HistoryWriter(accountant, storage, clock, HistorySettings())
+        self.history_service = HistoryService(accountant, storage, clock, HistorySettings())
 
 
 @dataclass
@@ -86,7 +86,7 @@ class AdviceNode:
         """Continue with other services."""
         self.recommender = services.recommender
         self.advice_service = services.advice_service
-        self.history_writer = services.history_writer
+        self.history_service = services.history_service
 
     def hold_idle(self, first_minute: int, last_minute: int) -> None:
         """Let a notebook hold an idle GPU, minute by minute."""

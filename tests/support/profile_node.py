@@ -38,7 +38,7 @@ class Node:
         services = NodeServices(self.base.accountant, storage, self.clock, profiles=self.profiles)
         self.recommender = services.recommender
         self.advice_service = services.advice_service
-        self.history_writer = services.history_writer
+        self.history_service = services.history_service
 
     @property
     def now(self) -> Nanoseconds:

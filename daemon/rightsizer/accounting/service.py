@@ -303,7 +303,7 @@ class AccountingService:
         self._latest = report
         return report
 
-    def follow(self, enrich: Enrich) -> None:
+    def change_enrichment(self, enrich: Enrich) -> None:
         """Replace the enrichment, from the next snapshot on."""
         self._enrich = enrich
 

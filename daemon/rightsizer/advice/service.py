@@ -144,7 +144,7 @@ class Recommender:
             **{series_key(name, reason=reason): float(n) for (name, reason), n in counts.items()},
         }
 
-    def change(self, rules: Sequence[Rule[Any]], policies: PolicySet) -> None:
+    def change_rules(self, rules: Sequence[Rule[Any]], policies: PolicySet) -> None:
         """Replace rules and policies from the next run on."""
         self._judges = (tuple(rules), policies)
 

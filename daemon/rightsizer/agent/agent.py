@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from rightsizer import __version__
 from rightsizer.accounting.service import AccountingService, SpanCache
 from rightsizer.advice.policy import PolicySet, apply_policies
 from rightsizer.advice.rules.rule import Rule
-from rightsizer.advice.service import (
-    AdviceService,
-    Recommender,
-    configured_rules,
-)
+from rightsizer.advice.service import AdviceService, Recommender, configured_rules
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.coordinator import (
     Coordinator,
@@ -25,7 +21,7 @@ from rightsizer.agent.coordinator import (
     driver_metrics,
 )
 from rightsizer.agent.features import FeatureContext, Features
-from rightsizer.agent.history_writer import HistoryWriter
+from rightsizer.agent.history_service import HistoryService
 from rightsizer.agent.local_api import flush_route, report_route
 from rightsizer.agent.node_labels import LabelWriter
 from rightsizer.agent.reloader import Reloader, SettingsPart
@@ -41,8 +37,7 @@ from rightsizer.model.device import Device
 from rightsizer.model.errors import HistoryError
 from rightsizer.model.report import AgentReport, Report
 from rightsizer.model.snapshot import Snapshot
-from rightsizer.model.units import Nanoseconds, nanoseconds
-from rightsizer.model.window import Window
+from rightsizer.model.units import nanoseconds
 from rightsizer.notify.service import NotificationService
 from rightsizer.profiler.service import ProfileService
 from rightsizer.report.facts import price_rate
@@ -55,12 +50,6 @@ from rightsizer.web.server import Reloadable, WebAccess, WebServer, configured_a
 
 if TYPE_CHECKING:
     from rightsizer.broker.slot import LeaseSlot
-
-
-_RESTORED: Final = 30 * 86400.0
-_SET_BACK: Final = 86400.0
-_LAST_SEEN: Final = 3600.0
-"""Records further in the future come from a wrong clock, and would make all others look too old."""
 
 
 class Agent:
@@ -92,13 +81,13 @@ class Agent:
             settings.accounting, partial(apply_policies, policies=settings.policies_here)
         )
         self._stopping = threading.Event()
-        self._sinks = self._notifications()
+        self._notifications = self._new_notifications()
         self.profiles = ProfileService(self.accountant, storage, clock, settings.profiles)
         rules, policies = configured_rules(settings), PolicySet(settings.policies_here)
         self.recommender = Recommender(self.accountant, rules, policies, clock, self.profiles)
-        ledger, sinks = storage.ledger(settings.recommender.ledger), (self._sinks,)
+        ledger, sinks = storage.ledger(settings.recommender.ledger), (self._notifications,)
         self.advice_service = AdviceService(self.recommender, ledger, storage, sinks, clock)
-        self.history_writer = HistoryWriter(self.accountant, storage, clock, settings.history)
+        self.history_service = HistoryService(self.accountant, storage, clock, settings.history)
         self._features = self._new_features(controls or ReleaseController(clock), still_held)
         latest = self.accountant.latest
         self._labels = LabelWriter(lambda: self.settings.labels, latest, self._slots_of, clock)
@@ -112,9 +101,9 @@ class Agent:
         self.server = self._server(access, local_routes)
         self._source_log, self._heartbeat = SourceLog(self._log), Heartbeat(self._notifier, clock)
         self._package = InstalledPackage()
-        self._parts = self._closing()
+        self._parts = self._closing_parts()
 
-    def _notifications(self) -> NotificationService:
+    def _new_notifications(self) -> NotificationService:
         return NotificationService(
             self.settings,
             self._storage.database,
@@ -140,7 +129,7 @@ class Agent:
             database=self._storage.database,
             freshness=self._freshness(),
             clock=self._clock,
-            notify=self._sinks.notify,
+            notify=self._notifications.notify,
             controls=controls,
             still_held=still_held,
         )
@@ -154,12 +143,12 @@ class Agent:
             trim()
 
     def _schedule(self, settings: Settings) -> tuple[Job, ...]:
-        recommender, writer = settings.recommender, self.history_writer
+        recommender, history = settings.recommender, self.history_service
         advice = self.advice_service
         return (
             Job("recommend", self.recommend, recommender.interval, recommender.jitter),
-            Job("flush", writer.flush, settings.history.flush_interval, has_own_thread=True),
-            Job("prune", writer.prune, 3600.0),
+            Job("flush", history.flush, settings.history.flush_interval, has_own_thread=True),
+            Job("prune", history.prune, 3600.0),
             Job("annotate", advice.deliver, 60.0),
             # No-op while no file is set; a reload may set one.
             Job("label", self._labels.write, settings.labels.interval),
@@ -179,23 +168,23 @@ class Agent:
     ) -> Reloader:
         parts, wall_time = tuple(files), self._clock.wall_time
         if reread is not None:
-            parts = (SettingsPart(self.settings, reread, self._change, wall_time), *parts)
+            parts = (SettingsPart(self.settings, reread, self._change_settings, wall_time), *parts)
         return Reloader(parts, started=self._started, notifier=self._notifier, wall_time=wall_time)
 
-    def _change(self, settings: Settings, rules: Sequence[Rule[Any]]) -> None:
+    def _change_settings(self, settings: Settings, rules: Sequence[Rule[Any]]) -> None:
         """Apply settings that differ from those in force only in live keys."""
         # First: the only call that can fail, and it leaves everything unchanged if it does.
-        self._sinks.change(settings)
+        self._notifications.change_settings(settings)
         self.settings = settings
-        self.accountant.follow(partial(apply_policies, policies=settings.policies_here))
-        self.recommender.change(rules, PolicySet(settings.policies_here))
+        self.accountant.change_enrichment(partial(apply_policies, policies=settings.policies_here))
+        self.recommender.change_rules(rules, PolicySet(settings.policies_here))
         self.advice_service.change_settings(settings.recommender.ledger)
-        self.history_writer.keep(settings.history)
+        self.history_service.change_settings(settings.history)
         self._advice_routes.rules = settings.rule_trees
-        self.profiles.follow(settings.profiles)
+        self.profiles.change_settings(settings.profiles)
         if self._features.broker:
-            self._features.broker.follow(settings)
-        self._exposition.change(settings.web.metrics)
+            self._features.broker.change_settings(settings)
+        self._exposition.change_settings(settings.web.metrics)
         tune(settings.log.level, settings.log.repeat_interval)
         for job in self._schedule(settings):
             self.jobs.change(job)
@@ -224,7 +213,7 @@ class Agent:
                 *local_routes,
                 *self._advice_routes.routes,
                 *self._features.routes,
-                flush_route(self.history_writer.flush),
+                flush_route(self.history_service.flush),
                 report_route(lambda: self.settings),
                 *lifecycle_routes(self.reloader.reload, is_enabled=settings.web.enable_lifecycle),
             ),
@@ -269,7 +258,7 @@ class Agent:
         """Close each part once; log what a part raises and go on with the next."""
         self._parts.close()
 
-    def _closing(self) -> ExitStack:
+    def _closing_parts(self) -> ExitStack:
         """Stack of the parts' close calls: the last one named closes first, each once."""
         parts: tuple[tuple[str, Callable[[], None]], ...] = (
             ("storage", self._storage.close),
@@ -298,20 +287,13 @@ class Agent:
             self._log.error("history_set_aside", moved_to=moved, remedy="inspect it")
         if self._storage.history is None:
             return
-        now = self._clock.wall_time()
-        since, until = now - nanoseconds(_RESTORED), now + nanoseconds(_SET_BACK)
         try:
-            history = self._storage.history
-            ends: dict[str, Nanoseconds] = {}
-            windows = _noted(history.load(since, until), ends)
-            restored = self.accountant.restore(history.devices(), windows)
-            # Devices that were present when the previous agent stopped.
-            then = max(ends.values(), default=0) - nanoseconds(_LAST_SEEN)
-            devices = (each.device for each in history.devices())
-            self._expect(each for each in devices if ends.get(each.uuid, -1) >= then)
-            self._log.info("history_restored", windows=restored)
+            windows, present = self.history_service.restore()
         except HistoryError as error:
             self._log.error("history_unreadable", error=str(error))
+        else:
+            self._expect(present)
+            self._log.info("history_restored", windows=windows)
 
     def _on_snapshot(self, snapshot: Snapshot) -> None:
         agent_report = partial(self._agent_report, snapshot)
@@ -335,13 +317,13 @@ class Agent:
 
     def _metrics(self, snapshot: Snapshot) -> dict[str, float]:
         sources: tuple[Callable[[], Mapping[str, float]], ...] = (
-            self.history_writer.metrics,
+            self.history_service.metrics,
             self.coordinator.metrics,
             self.recommender.metrics,
             self.advice_service.metrics,
             self.profiles.metrics,
             self.reloader.metrics,
-            self._sinks.metrics,
+            self._notifications.metrics,
             self._log_counter.metrics,
             *(feature.metrics for feature in self._features.all),
         )
@@ -349,10 +331,3 @@ class Agent:
         for metrics in sources:
             found |= metrics()
         return found
-
-
-def _noted(windows: Iterable[Window], ends: dict[str, Nanoseconds]) -> Iterator[Window]:
-    """Pass the windows through, and record the end of each device's last one in `ends`."""
-    for window in windows:
-        ends[window.uuid] = max(ends.get(window.uuid, 0), window.end)
-        yield window

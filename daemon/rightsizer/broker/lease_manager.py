@@ -101,7 +101,7 @@ class LeaseManager:
         """Latest twenty notices to the holder of a lease since the agent started."""
         return tuple(self._messages.get(lease_id, ()))
 
-    def follow(self, broker: Broker) -> None:
+    def change_broker(self, broker: Broker) -> None:
         """Use another broker from now on, after a change of settings."""
         with self._lock:
             self._broker = broker

@@ -115,11 +115,11 @@ class BrokerService:
         pids = self._observer.leased_pids(state)
         return LeasedSlots(state.leased(), reserved, pids, _reserved_later(state, now))
 
-    def follow(self, settings: BrokerFeatureSettings) -> None:
+    def change_settings(self, settings: BrokerFeatureSettings) -> None:
         """Apply other settings from now on."""
         self._settings = settings
         self._tracker.maximum = settings.broker.processes_maximum
-        self.manager.follow(self._broker())
+        self.manager.change_broker(self._broker())
 
     def start(self) -> None:
         """Start serving the queue."""

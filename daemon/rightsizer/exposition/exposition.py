@@ -94,9 +94,9 @@ class MetricsExposition:
         self._freshness = freshness or FreshnessSettings()
         self._dcgm_source, self._hostname = dcgm_source, hostname or node_name()
         self._lock = threading.Lock()
-        self.change(settings or MetricsSettings())
+        self.change_settings(settings or MetricsSettings())
 
-    def change(self, settings: MetricsSettings) -> None:
+    def change_settings(self, settings: MetricsSettings) -> None:
         """Apply other settings from the next scrape on."""
         with self._lock:
             self._settings, self._enabled = settings, settings.enabled

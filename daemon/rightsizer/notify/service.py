@@ -56,7 +56,7 @@ class NotificationService:
     def _deliveries(self) -> tuple[Delivery[Any], ...]:
         return (*self._annotations, *self._webhooks)
 
-    def change(self, settings: NotificationSettings) -> None:
+    def change_settings(self, settings: NotificationSettings) -> None:
         """Rebuild the deliveries whose settings differ; pending messages stay in the outboxes.
 
         Raises:

@@ -66,7 +66,7 @@ class ProfileService:
             for (profile_format, outcome), count in self.counts.items()
         }
 
-    def follow(self, settings: ProfileSettings) -> None:
+    def change_settings(self, settings: ProfileSettings) -> None:
         """Apply other settings to the next profiles and to retention."""
         self._settings = settings
 

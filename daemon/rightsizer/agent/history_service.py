@@ -1,7 +1,8 @@
-"""HistoryWriter: flushes accounted windows to the history and prunes it."""
+"""HistoryService: restores the accounts from the history, writes their windows, prunes it."""
 
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from typing import Final
 
 from rightsizer.accounting.service import AccountingService
@@ -9,15 +10,22 @@ from rightsizer.accounting.settings import HistorySettings
 from rightsizer.advice.storage import Storage
 from rightsizer.io.clock import Clock, wall_offset
 from rightsizer.io.log import logger
+from rightsizer.model.device import Device
 from rightsizer.model.errors import HistoryError
-from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.units import DAY, Nanoseconds, nanoseconds
+from rightsizer.model.window import Window
 
+_RESTORED: Final = 30 * DAY
+_SET_BACK: Final = DAY
+"""Records further in the future come from a wrong clock, and would make all others look too old."""
+_LAST_SEEN: Final[Nanoseconds] = nanoseconds(3600.0)
+"""Devices without a window in the last hour of the history had left before the agent stopped."""
 _LEAP: Final[Nanoseconds] = nanoseconds(3600.0)
 """Largest jump of the wall clock that is not taken for a wrong clock."""
 
 
-class HistoryWriter:
-    """Jobs `flush` and `prune`, and counters of their failures."""
+class HistoryService:
+    """Restoration at the start, jobs `flush` and `prune`, and counters of their failures."""
 
     def __init__(
         self,
@@ -27,7 +35,7 @@ class HistoryWriter:
         settings: HistorySettings,
     ) -> None:
         self._accountant, self._storage, self._clock = accountant, storage, clock
-        self.keep(settings)
+        self.change_settings(settings)
         self._offset = wall_offset(clock)
         self._flushing = threading.Lock()
         self._rewritten_breaks = storage.database.breaks
@@ -49,10 +57,30 @@ class HistoryWriter:
             found["rightsizer_history_size_bytes"] = self._storage.history.size_bytes
         return found
 
-    def keep(self, settings: HistorySettings) -> None:
+    def change_settings(self, settings: HistorySettings) -> None:
         """Change the retention, from the next pruning on."""
         self._retention: Nanoseconds = nanoseconds(settings.retention)
         self._fine: Nanoseconds = nanoseconds(settings.fine_retention)
+
+    def restore(self) -> tuple[int, tuple[Device, ...]]:
+        """Restore the accounts; return the number of windows, and the devices present at their end.
+
+        Raises:
+            HistoryError: there is no history, or it cannot be read.
+        """
+        history, now = self._storage.kept_history, self._clock.wall_time()
+        ends: dict[str, Nanoseconds] = {}
+
+        def windows() -> Iterator[Window]:
+            for window in history.load(now - _RESTORED, now + _SET_BACK):
+                ends[window.uuid] = max(ends.get(window.uuid, 0), window.end)
+                yield window
+
+        devices = history.devices()
+        restored = self._accountant.restore(devices, windows())
+        since = max(ends.values(), default=0) - _LAST_SEEN
+        present = (each.device for each in devices if ends.get(each.device.uuid, -1) >= since)
+        return restored, tuple(present)
 
     def flush(self) -> None:
         """Write the windows closed since the last flush, and those still open."""
