@@ -83,9 +83,16 @@ def test_date_and_time_of_day_between_blanks_are_one_time(replay: Replays, write
     assert played.snapshots[0].wall_time == 1_772_532_000_000_000_000
 
 
-@pytest.mark.parametrize("heading", ["time,load1,load5,load15", "time,cpu_pct,util0,util1"])
+@pytest.mark.parametrize(
+    "heading",
+    [
+        "time,load1,load5,load15",
+        "time,cpu_pct,util0,util1",
+        "Training time on the GPU: utilization was high",
+    ],
+)
 def test_numbers_of_other_things_are_no_gpus(replay: Replays, write: Writes, heading: str) -> None:
-    """The load of a host over minutes, and cores beside its CPU."""
+    """The load of a host over minutes, cores beside its CPU, and sentences."""
     path = write(f"{heading}\n{_lines('AT,50,60,70')}")
     with pytest.raises(Exception, match="no known format"):
         replay(path)

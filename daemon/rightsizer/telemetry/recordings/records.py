@@ -30,8 +30,13 @@ from rightsizer.telemetry.recordings.named_columns import has_named_columns, nam
 from rightsizer.telemetry.recordings.nvidia_smi_columns import column_name
 from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow, recorded_process
 from rightsizer.telemetry.recordings.table_layout import TableLayout
-from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile, json_objects
-from rightsizer.telemetry.recordings.timestamps import leading_time
+from rightsizer.telemetry.recordings.text_file import (
+    RecordingFormat,
+    TextFile,
+    delimiter_of,
+    json_objects,
+)
+from rightsizer.telemetry.recordings.timestamps import is_timestamp, leading_time
 
 _SAMPLED: Final = 1000
 """Records by which the columns are known."""
@@ -87,11 +92,14 @@ def _processes(listed: str) -> tuple[Process, ...] | None:
 
 
 def _is_csv(head: Sequence[str]) -> bool:
-    _, headings = heading_line(head)
+    line, headings = heading_line(head)
     if Signal.GPU_BUSY in headings or "utilization.gpu" in map(column_name, headings):
         return False
-    rows = csv_rows(enumerate(head), head, RecordingNotes(""))
-    return _is_of_gpus(headings, [cells for _, cells in rows])
+    rows = [cells for _, cells in csv_rows(enumerate(head), head, RecordingNotes(""))]
+    # Sentences have words between blanks too, but no times.
+    times = TimeColumns(headings, RecordingNotes(""))
+    is_prose = delimiter_of(line) == " " and not any(is_timestamp(times.text(e)) for e in rows)
+    return not is_prose and _is_of_gpus(headings, rows)
 
 
 CSV_RECORDS: Final = RecordingFormat(

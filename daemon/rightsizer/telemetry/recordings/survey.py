@@ -2,9 +2,11 @@
 
 import math
 from array import array
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from itertools import accumulate
 from operator import add
 from typing import Final
 
@@ -168,19 +170,11 @@ class IntervalMedian:
 
     def median(self, key: Hashable) -> Nanoseconds | None:
         """Return the median gap of a key, or `None`."""
-        counts = [(gap, count) for gap, count in sorted(self._counts[key].values())]
-        total = self.total(key)
-        if not total:
+        counts = sorted(self._counts[key].values())
+        if not (ends := [*accumulate(count for _, count in counts)]):
             return None
-        return (_nth(counts, (total - 1) // 2) + _nth(counts, total // 2)) // 2
-
-
-def _nth(counts: Iterable[tuple[Nanoseconds, int]], n: int) -> Nanoseconds:
-    for gap, count in counts:
-        if n < count:
-            return gap
-        n -= count
-    raise IndexError(n)
+        low, high = (counts[bisect_right(ends, n)][0] for n in ((ends[-1] - 1) // 2, ends[-1] // 2))
+        return (low + high) // 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,14 +55,18 @@ def parse_timestamp(text: str) -> Nanoseconds:
     return _parse_date(text)
 
 
+def is_timestamp(text: str) -> bool:
+    """Whether it is a date with time, or an epoch with as many digits as today's."""
+    try:
+        return parse_timestamp(text) >= CLOCKS_SET
+    except ValueError:
+        return False
+
+
 def page_time(line: str) -> Nanoseconds | None:
     """Return the time of a line that is a date, as a loop writes it above what it runs."""
-    if _DATED.match(line) is None:
-        return None
-    with contextlib.suppress(ValueError):
-        time = parse_timestamp(line.strip(_AROUND))
-        return time if time >= CLOCKS_SET else None
-    return None
+    text = line.strip(_AROUND)
+    return parse_timestamp(text) if _DATED.match(line) and is_timestamp(text) else None
 
 
 def leading_time(line: str, notes: RecordingNotes) -> tuple[Nanoseconds | None, str]:

@@ -11,7 +11,7 @@ from rightsizer.telemetry.recordings.headed_table import heading_line
 from rightsizer.telemetry.recordings.heading_words import DEVICES, place_of
 from rightsizer.telemetry.recordings.row import MESSAGE
 from rightsizer.telemetry.recordings.text_file import TextFile, delimiter_of, split_csv_line
-from rightsizer.telemetry.recordings.timestamps import CLOCKS_SET, parse_timestamp
+from rightsizer.telemetry.recordings.timestamps import is_timestamp
 
 _SHOWN: Final = 80
 _COLUMNS: Final = "timestamp,gpu_index,util_pct,memory_used_mib,power_w"
@@ -79,10 +79,10 @@ def stated_fields(head: Sequence[str]) -> str:
     """
     heading, headings = heading_line(head)
     lines = (split_csv_line(line, delimiter_of(heading)) for line in head)
-    rows = [[cell.strip() for cell in cells] for cells in lines if any(map(_is_time, cells))]
+    rows = [[cell.strip() for cell in cells] for cells in lines if any(map(is_timestamp, cells))]
     rows = [row for row in rows if len(row) == len(rows[0])]
     first = rows[0] if rows else []
-    time_at = next((at for at, cell in enumerate(first) if _is_time(cell)), None)
+    time_at = next((at for at, cell in enumerate(first) if is_timestamp(cell)), None)
     is_titled = len(headings) == len(first) and headings != first
     titles = headings if is_titled else [""] * len(first)
     device_at = place_of(titles, DEVICES)
@@ -124,11 +124,3 @@ def _gpu_number(title: str) -> str:
     """Return the number behind 'gpu' in a heading, else its last one; empty without any."""
     found = _GPU.findall(title) or _DIGITS.findall(title)
     return found[-1] if found else ""
-
-
-def _is_time(cell: str) -> bool:
-    """Whether a cell is a date with time, or an epoch with as many digits as today's."""
-    try:
-        return parse_timestamp(cell) >= CLOCKS_SET
-    except ValueError:
-        return False
