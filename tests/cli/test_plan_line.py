@@ -303,6 +303,7 @@ def test_images_are_what_a_model_of_images_and_texts_is_asked_for() -> None:
         ("--model claude-3.5-sonnet", "name an open model, or a size like 70B"),
         ("--model 7B --provider azur", "did you mean 'azure'? Else take one of aws"),
         ("--model 7B --provider foo", "--provider: no prices of 'foo' are known; take one of aws"),
+        ("--model 7B --provider ,", "--provider: no prices of ',' are known; take one of aws"),
     ],
 )
 def test_invalid_option_is_refused_by_its_flag(

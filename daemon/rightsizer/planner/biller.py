@@ -1,11 +1,11 @@
 """Biller of candidates: dollars on all terms, energy, carbon; a plan's own prices come first."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from rightsizer.catalogue.board import Board, MigProfile
 from rightsizer.catalogue.catalogue import Catalogue
-from rightsizer.catalogue.prices import OnPremises, Prices
+from rightsizer.catalogue.prices import Instance, OnPremises, Prices
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import HOUR_SECONDS
 from rightsizer.planner.alternatives import Alternative
@@ -35,6 +35,8 @@ class PlanPrices:
 
     catalogue: Catalogue
     prices: Prices
+    instances: Mapping[str, Sequence[Instance]] | None = None
+    """Those of the named clouds, by board; `None` if none is named or known."""
 
     def board(self, key: str) -> Board:
         """Return a board or a slice of one, by the key of a candidate."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue
-from rightsizer.catalogue.prices import Instance, Prices
+from rightsizer.catalogue.prices import Prices
 from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.planner.alternatives import Alternative, alternatives, remedies
@@ -101,7 +101,7 @@ class Planner:
         load = requirement.load.accepting(self.settings.serving.token_acceptance_ratio)
         requirement = replace(requirement, load=load)
         prices = self._prices(requirement)
-        boards, search = self._boards(requirement, prices), partial(self._search, prices=prices)
+        boards, search = self._boards(requirement, prices), self._searches(prices)
         biller = Biller(requirement, prices, self.settings.cost)
         found = _ranked(requirement, boards, search, prices.prices)
         plan = GpuPlan(requirement, tuple(map(biller.billed, found)))
@@ -151,7 +151,7 @@ class Planner:
         """Predict one kind of GPU for a requirement, whether it fits or not."""
         (board,) = boards_of((gpu,), self.catalogue)
         prices = self._prices(requirement)
-        found = self._search(requirement, prices).best(board)
+        found = self._searches(prices)(requirement).best(board)
         return Biller(requirement, prices, self.settings.cost).billed(found)
 
     def _boards(self, requirement: Requirement, prices: PlanPrices) -> tuple[Board, ...]:
@@ -159,32 +159,25 @@ class Planner:
         boards = boards_of(requirement.gpus, self.catalogue)
         if requirement.gpus or not requirement.provider:
             return boards
-        rented, price = self._instances(requirement) or {}, prices.dollars_per_hour
+        rented, price = prices.instances or {}, prices.dollars_per_hour
         return tuple(each for each in boards if each.key in rented or price(each) is not None)
 
-    def _search(self, requirement: Requirement, prices: PlanPrices) -> Search:
-        instances = self._instances(requirement)
-        return Search(requirement, self.settings, prices.dollars_per_hour, instances)
-
-    def _instances(self, requirement: Requirement) -> dict[str, list[Instance]] | None:
-        """Return the instances of the named clouds, by board; `None` if unknown."""
-        if not requirement.provider:
-            return None
-        stated, providers = self._stated(requirement), providers_of(requirement, self.prices)
-        return instances_of(providers, self.prices, tuple(stated)) or None
-
-    def _stated(self, requirement: Requirement) -> dict[str, float]:
-        found: dict[str, float] = {}
-        for name, dollars in requirement.prices.items():
-            boards = boards_of((name,), self.catalogue, "prices")
-            found |= {board.key: dollars for board in boards}
-        return found
+    def _searches(self, prices: PlanPrices) -> SearchFactory:
+        price, instances = prices.dollars_per_hour, prices.instances
+        return partial(Search, settings=self.settings, price=price, instances=instances)
 
     def _prices(self, requirement: Requirement) -> PlanPrices:
-        stated, prices = self._stated(requirement), self.prices
+        """Return the plan's own prices, and the others of the named clouds, or of all."""
+        stated: dict[str, float] = {}
+        for name, dollars in requirement.prices.items():
+            boards = boards_of((name,), self.catalogue, "prices")
+            stated |= {board.key: dollars for board in boards}
+        prices, instances = self.prices, None
         if requirement.provider:
-            prices = prices.of_providers(providers_of(requirement, prices))
-        return PlanPrices(self.catalogue, prices.with_stated(stated, _PRICES))
+            clouds = providers_of(requirement, prices)
+            instances = instances_of(clouds, prices, tuple(stated)) or None
+            prices = prices.of_providers(clouds)
+        return PlanPrices(self.catalogue, prices.with_stated(stated, _PRICES), instances)
 
 
 def _ranked(

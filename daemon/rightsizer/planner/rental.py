@@ -76,6 +76,7 @@ def providers_of(requirement: Requirement, prices: Prices) -> tuple[str, ...]:
     if requirement.provider == ANY:
         return rented
     names = tuple(filter(None, (name.strip() for name in requirement.provider.split(","))))
+    names = names or (requirement.provider,)
     what, known = "instances", rented
     if len(names) == 1:
         what, known = "prices", (*sorted({*rented, *prices.providers}), ANY)
