@@ -30,7 +30,7 @@ class PartialSet:
     """Additive part of the rank."""
     power: int
     temperature: int
-    groups: int
+    kinds: int
     """Bit mask of the kinds of its slots and links."""
     allowed: int
     """Bit mask of the places that may follow."""
@@ -38,7 +38,7 @@ class PartialSet:
     """First place that may follow."""
     added: list[int]
     """Contribution of each slot from `first` on to the sum."""
-    ways: list[int]
+    link_kinds: list[int]
     """Bit masks of the kinds of links from there to its slots."""
 
 
@@ -46,7 +46,7 @@ class RankTable:
     """Candidate table as parts of ranks.
 
     The rank of a set is a sum over its slots and pairs, and of the minimum of its links and
-    headrooms and the number of its groups.
+    headrooms and the number of its kinds (models, NUMA nodes, GPUs that it opens).
     """
 
     def __init__(self, table: CandidateTable, *, must_be_joined: bool, in_order: bool) -> None:
@@ -70,10 +70,10 @@ class RankTable:
         self._alone = [_alone(at, table, on_gpu) for at in places]
         self._pairs = [[_pair(one, other, table) for other in places] for one in places]
         self._best_pair = max(map(max, self._pairs), default=0)
-        self._kinds = _Kinds()
-        self._groups = [self._kinds.of_slot(each, on_gpu) for each in candidates]
-        ways = [[self._kinds.of_link(score) for score in row] for row in table.links]
-        self._together: dict[int, int] = {}
+        self._kind_bits = _Kinds()
+        self._slot_kinds = [self._kind_bits.of_slot(each, on_gpu) for each in candidates]
+        link_kinds = [[self._kind_bits.of_link(score) for score in row] for row in table.links]
+        self._kind_ranks: dict[int, int] = {}
         self.classes: list[int] = self._classes()
         """First equivalent place for each place."""
         self._before = [
@@ -83,7 +83,9 @@ class RankTable:
         """Bit of the previous place of the same class, or 0."""
         self._starts = [at + 1 if in_order else 0 for at in places]
         self._added = [row[first:] for row, first in zip(self._pairs, self._starts, strict=True)]
-        self._ways = [row[first:] for row, first in zip(ways, self._starts, strict=True)]
+        self._link_kinds = [
+            row[first:] for row, first in zip(link_kinds, self._starts, strict=True)
+        ]
 
     def empty(self) -> PartialSet:
         """Empty set."""
@@ -93,11 +95,11 @@ class RankTable:
             sum=0,
             power=_NO_SLOT,
             temperature=_NO_SLOT,
-            groups=0,
+            kinds=0,
             allowed=(1 << self.size) - 1,
             first=0,
             added=list(self._alone),
-            ways=[0] * self.size,
+            link_kinds=[0] * self.size,
         )
 
     def followers(self, partial: PartialSet) -> Iterator[int]:
@@ -117,16 +119,16 @@ class RankTable:
             partial.sum + partial.added[index],
             min(partial.power, self._power[at]),
             min(partial.temperature, self._temperature[at]),
-            partial.groups | self._groups[at] | partial.ways[index],
+            partial.kinds | self._slot_kinds[at] | partial.link_kinds[index],
             partial.allowed & self._partners[at] & ~(1 << at),
             first,
             list(map(add, partial.added[skipped:], self._added[at])),
-            list(map(or_, partial.ways[skipped:], self._ways[at])),
+            list(map(or_, partial.link_kinds[skipped:], self._link_kinds[at])),
         )
 
     def rank(self, partial: PartialSet) -> int:
         """Rank of the set; a single slot without links gets the best link value."""
-        return partial.sum + self._bounded(partial.power, partial.temperature, partial.groups)
+        return partial.sum + self._bounded(partial.power, partial.temperature, partial.kinds)
 
     def bound(self, partial: PartialSet, missing: int) -> int:
         """Upper bound of the ranks of sets with `missing` more slots."""
@@ -135,7 +137,7 @@ class RankTable:
 
     def ranks_with_one_more(self, partial: PartialSet) -> Iterator[tuple[int, int]]:
         """Ranks of sets with one more slot, each with its place."""
-        first, added, ways = partial.first, partial.added, partial.ways
+        first, added, link_kinds = partial.first, partial.added, partial.link_kinds
         for at in self.followers(partial):
             yield (
                 partial.sum
@@ -143,17 +145,17 @@ class RankTable:
                 + self._bounded(
                     min(partial.power, self._power[at]),
                     min(partial.temperature, self._temperature[at]),
-                    partial.groups | self._groups[at] | ways[at - first],
+                    partial.kinds | self._slot_kinds[at] | link_kinds[at - first],
                 ),
                 at,
             )
 
-    def _bounded(self, power: int, temperature: int, groups: int) -> int:
-        """Non-additive part of the rank: groups, weakest link and headrooms."""
-        together = self._together.get(groups)
-        if together is None:
-            together = self._together[groups] = self._kinds.rank_of(groups)
-        return together + power * _POWER + temperature
+    def _bounded(self, power: int, temperature: int, kinds: int) -> int:
+        """Non-additive part of the rank: kinds, weakest link and headrooms."""
+        rank = self._kind_ranks.get(kinds)
+        if rank is None:
+            rank = self._kind_ranks[kinds] = self._kind_bits.rank_of(kinds)
+        return rank + power * _POWER + temperature
 
     def _classes(self) -> list[int]:
         found: list[int] = []
@@ -168,7 +170,7 @@ class RankTable:
             self._alone[one] == self._alone[other]
             and self._power[one] == self._power[other]
             and self._temperature[one] == self._temperature[other]
-            and self._groups[one] == self._groups[other]
+            and self._slot_kinds[one] == self._slot_kinds[other]
             and self._partners[one] & both == self._partners[other] & both
             and all(
                 self._pairs[one][at] == self._pairs[other][at]
