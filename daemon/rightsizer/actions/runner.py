@@ -1,10 +1,8 @@
 """Order of an action, and its runner by a program or a webhook."""
 
 import platform
-import threading
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +12,7 @@ from rightsizer.io.http_result import Failure, FailureKind
 from rightsizer.io.http_settings import HttpSettings
 from rightsizer.io.log import logger
 from rightsizer.io.program import Ending, Limits, run_program
+from rightsizer.io.worker import TaskThread
 from rightsizer.model.advice import Advice
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import seconds
@@ -24,7 +23,6 @@ from rightsizer.report.json_encoder import JsonObject, encode_advice, encode_wor
 ORDER_VERSION = 1
 """Increases when a key changes its meaning or is removed; not when keys are added."""
 _LONGEST_SECONDS: Final = 60.0
-_STOP_SECONDS: Final = 5.0
 _OUTCOMES: Final = {
     Ending.ABSENT: ActionOutcome.FAILED,
     Ending.TOO_MUCH: ActionOutcome.FAILED,
@@ -105,18 +103,12 @@ def post(
     return ActionResult(outcome, answer.message, answer.status)
 
 
-class ActionRunner:
+class ActionRunner(TaskThread):
     """Executes actions in its own thread, one at a time."""
 
     def __init__(self) -> None:
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        super().__init__("action")
         self._log = logger("actions")
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether an action is running."""
-        return self._thread is not None and self._thread.is_alive()
 
     def start(
         self, order: ActionOrder, note: Callable[[int], None], done: Callable[[ActionResult], None]
@@ -126,15 +118,7 @@ class ActionRunner:
         `note` receives a program's process id before it runs, and prevents it from running by
         raising RightsizerError.
         """
-        do = partial(self._carry_out, order, note, done)
-        self._thread = threading.Thread(target=do, name="action", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop the running action and wait for its end."""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join(_STOP_SECONDS)
+        self._begin(self._carry_out, order, note, done)
 
     def _carry_out(
         self, order: ActionOrder, note: Callable[[int], None], done: Callable[[ActionResult], None]

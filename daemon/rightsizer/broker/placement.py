@@ -5,7 +5,7 @@ from http import HTTPStatus
 from typing import Any
 
 from rightsizer.broker.choice import PlacementChoice, PlacementRefusal, RejectedSet, choose
-from rightsizer.broker.lease import GpuRequest, Lease
+from rightsizer.broker.lease import Lease
 from rightsizer.broker.request import request_of
 from rightsizer.broker.settings import PlacementSettings
 from rightsizer.broker.slot import LeaseSlot, SlotVerdict
@@ -115,7 +115,14 @@ def placement_response(
     if report is None or not report.devices:
         text = trouble if report is None else report.agent.trouble or trouble
         return WebResponse.of_text(text, HTTPStatus.SERVICE_UNAVAILABLE)
-    answer = chosen_of(slots_of(report, view), report, wanted, settings, leased)
+    answer = choose(
+        slots_of(report, view),
+        report.node.topology or Topology(),
+        wanted,
+        settings.placement,
+        leased=leased.leases,
+        reserved=leased.reserved,
+    )
     answer = replace(answer, reasons=(*answer.reasons, *_kept_later(answer, leased)))
     now, watched = report.wall_time, seconds(report.wall_time - report.agent.started)
     document = encode_placement(answer, time=now, watched_seconds=watched, source="agent")
@@ -131,24 +138,6 @@ def view_of(
     """Parameters of slots from a report, by the settings."""
     rules: Any = settings.recommender.rules
     return SlotView(now, freshness, rules.hardware_unhealthy.trouble, leased_pids)
-
-
-def chosen_of(
-    slots: tuple[LeaseSlot, ...],
-    report: Report,
-    request: GpuRequest,
-    settings: PlacementSettings,
-    leased: LeasedSlots,
-) -> PlacementChoice | PlacementRefusal:
-    """Choose the best slots of a report, by the settings and the leases."""
-    return choose(
-        slots,
-        report.node.topology or Topology(),
-        request,
-        settings.placement,
-        leased=leased.leases,
-        reserved=leased.reserved,
-    )
 
 
 def _kept_later(answer: PlacementChoice | PlacementRefusal, leased: LeasedSlots) -> Iterator[str]:

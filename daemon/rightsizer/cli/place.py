@@ -117,11 +117,14 @@ def placement_of_node(settings: Settings, request: GpuRequest, clock: Clock) -> 
     """
     # Imported on use: not needed with an agent.
     from rightsizer.agent.scheduler_documents import first_reports, slots_over  # noqa: PLC0415
-    from rightsizer.broker.placement import LeasedSlots, chosen_of, encode_placement  # noqa: PLC0415
+    from rightsizer.broker.choice import choose  # noqa: PLC0415
+    from rightsizer.broker.placement import encode_placement  # noqa: PLC0415
+    from rightsizer.model.topology import Topology  # noqa: PLC0415
 
     reports = first_reports(settings, clock)
     last = reports[-1]
-    answer = chosen_of(slots_over(reports, settings), last, request, settings, LeasedSlots())
+    topology = last.node.topology or Topology()
+    answer = choose(slots_over(reports, settings), topology, request, settings.placement)
     watched = seconds(last.wall_time - reports[0].wall_time)
     return encode_placement(answer, time=last.wall_time, watched_seconds=watched, source="look")
 

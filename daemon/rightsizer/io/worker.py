@@ -6,11 +6,12 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from queue import SimpleQueue
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.snapshot import CollectorOutcome
 
+_STOP_SECONDS: Final = 5.0
 S = TypeVar("S")
 T = TypeVar("T")
 
@@ -274,6 +275,30 @@ class FetchResult(Generic[T]):
         """Outcome of the last attempt."""
         failure = self.error if self.duration_seconds else None  # Else there was none yet.
         return CollectorOutcome(self.error is None, self.duration_seconds, failure)
+
+
+class TaskThread:
+    """Thread for one task at a time; subclasses watch the event that asks a task to end."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a task is under way."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def stop(self) -> None:
+        """End the task under way, and wait for it for some seconds."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(_STOP_SECONDS)
+
+    def _begin(self, task: Callable[..., None], *arguments: object) -> None:
+        self._thread = threading.Thread(target=task, args=arguments, name=self._name, daemon=True)
+        self._thread.start()
 
 
 class PollingThread(Generic[T]):

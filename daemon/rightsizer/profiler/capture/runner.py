@@ -3,7 +3,6 @@
 import math
 import platform
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from rightsizer.io.clock import Clock
 from rightsizer.io.http_result import Failure, FailureKind
 from rightsizer.io.log import logger
 from rightsizer.io.program import Ending, Limits, run_program
+from rightsizer.io.worker import TaskThread
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Finding
 from rightsizer.model.frozen import dataclass, replace
@@ -53,7 +53,6 @@ COUNTER_HOLDER: Final = "capture"
 _RELEASE_SECONDS: Final = 10.0
 """Time to wait for the release of counters: some rounds of the slowest driver."""
 _LOOK_SECONDS: Final = 0.05
-_STOP_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +188,7 @@ def dynolog_result(called: CaptureResult) -> CaptureResult:
     return replace(called, is_recorded=False)
 
 
-class ThreadedCaptureRunner:
+class ThreadedCaptureRunner(TaskThread):
     """Calls the configured profiler; one capture at a time, in real time."""
 
     def __init__(  # noqa: PLR0913 - the outside world comes in as arguments.
@@ -203,31 +202,16 @@ class ThreadedCaptureRunner:
         clock: Clock,
     ) -> None:
         """Create an idle runner; `still_held` returns why counters are not released yet."""
+        super().__init__("capture")
         self._settings, self._storage, self._repository = settings, storage, repository
         self._controls, self._still_held, self._clock = controls, still_held, clock
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
         self._log = logger("capture")
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether a capture is under way."""
-        return self._thread is not None and self._thread.is_alive()
 
     def start(
         self, request: CaptureRequest, record: CaptureRecord, done: Callable[[CaptureRecord], None]
     ) -> None:
         """Start a capture; its thread ends within the limits of the settings."""
-        self._thread = threading.Thread(
-            target=self._carry_out, args=(request, record, done), name="capture", daemon=True
-        )
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the capture under way."""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join(_STOP_SECONDS)
+        self._begin(self._carry_out, request, record, done)
 
     def _carry_out(
         self, request: CaptureRequest, record: CaptureRecord, done: Callable[[CaptureRecord], None]
