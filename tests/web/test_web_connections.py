@@ -1,9 +1,12 @@
 """Many connections: which one is closed, and clients that are slow, silent, early or huge."""
 
 import socket
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from http.client import HTTPConnection
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -171,6 +174,32 @@ def test_a_huge_head_is_not_read_to_its_end(start: Start, head: bytes) -> None:
         except OSError:
             return  # The connection was reset: unread data discarded the answer.
     assert answer.startswith(b"HTTP/1.1 431 ")
+
+
+def waits_of(thread: threading.Thread) -> int:
+    """How often a thread of this process gave up its CPU to wait."""
+    status = Path(f"/proc/self/task/{thread.native_id}/status").read_text(encoding="ascii")
+    fields = dict(line.split(":", 1) for line in status.splitlines())
+    return int(fields["voluntary_ctxt_switches"])
+
+
+def sleeps(thread: threading.Thread) -> bool:
+    """Whether a thread does not wake for a while."""
+    before = waits_of(thread)
+    time.sleep(0.7)
+    return waits_of(thread) == before
+
+
+def test_an_idle_server_does_not_wake(start: Start) -> None:
+    """After a request, its thread waits for the next one in one piece."""
+    server = start()
+    name = f"web {server.addresses[0]}"
+    accepting = next(each for each in threading.enumerate() if each.name == name)
+    with closing(HTTPConnection(server.addresses[0])) as connection:
+        connection.request("GET", "/-/healthy")
+        assert connection.getresponse().read() == b"healthy\n"
+    # On a busy machine it may take a while to come to rest.
+    assert any(sleeps(accepting) for _ in range(10))
 
 
 class _Drip:

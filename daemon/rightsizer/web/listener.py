@@ -6,6 +6,7 @@ import _thread
 import contextlib
 import errno
 import os
+import select
 import socket
 import sys
 import threading
@@ -25,6 +26,8 @@ from rightsizer.web.settings import Address, WebSettings, format_address
 
 if TYPE_CHECKING:
     from rightsizer.web.authenticator import Authenticator
+
+_STOP_SECONDS: Final = 2.0
 
 
 @dataclass(slots=True)
@@ -92,7 +95,7 @@ class Connections:
             self._open.pop(connection, None)
             self._changed.notify_all()
 
-    def close_all(self, timeout_seconds: float) -> None:
+    def close_all(self, timeout_seconds: float = _STOP_SECONDS) -> None:
         """Close all connections and wait for their threads to end."""
         with self._changed:
             for connection in self._open:
@@ -130,6 +133,7 @@ class WebListener(ThreadingTCPServer):
     """Accepts connections of one socket; never waits for a client."""
 
     daemon_threads = True
+    timeout = 0  # A client that has left before it is accepted is not waited for.
 
     def __init__(
         self,
@@ -144,16 +148,33 @@ class WebListener(ThreadingTCPServer):
         self.queue = None if authenticator is None else authenticator.connections
         self._answered = threading.local()
         self._is_exhausted = False
+        self._stop, self._stopped = socket.socketpair()
         super().__init__(listening.getsockname(), Handler, bind_and_activate=False)
         # The base class always creates a socket, which is not used.
         self.socket.close()
         self.socket = listening
+        self.thread = threading.Thread(target=self._accept, name=f"web {self.place}", daemon=True)
 
     @property
     def place(self) -> str:
         """Listening address with the actual port, or the path of a local socket."""
         name = self.socket.getsockname()
         return name if isinstance(name, str) else format_address(*name[:2])
+
+    def stop(self) -> None:
+        """End the thread that accepts, and close the socket."""
+        self._stop.close()
+        self.thread.join(_STOP_SECONDS)
+        self.server_close()
+        self._stopped.close()
+
+    def _accept(self) -> None:
+        # Woken by `stop`: a poll every now and then would cost more than scrapes.
+        waiting = select.poll()
+        waiting.register(self.socket, select.POLLIN)
+        waiting.register(self._stopped, select.POLLIN)
+        while self._stopped.fileno() not in dict(waiting.poll()):
+            self.handle_request()
 
     def get_request(self) -> Any:
         """Accept a connection; pause first if the process is out of descriptors.

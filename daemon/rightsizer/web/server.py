@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import threading
 import time
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
@@ -94,8 +93,6 @@ def with_prefix(prefix: str, answer: Answer) -> Answer:
     return answer_below
 
 
-_POLL_SECONDS: Final = 0.2
-_STOP_SECONDS: Final = 2.0
 _LOCAL_CONNECTIONS: Final = 12
 """One thread each while busy; together with TCP within the unit's TasksMax=64."""
 _OPEN: Final = WebAccess()
@@ -153,7 +150,6 @@ class WebServer:
         self._router = Router(routes, access.may_change)
         self._answer = with_prefix(access.route_prefix, self._router.answer)
         self._listeners: list[WebListener] = []
-        self._threads: list[threading.Thread] = []
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -191,28 +187,17 @@ class WebServer:
                 )
                 self._listeners.append(listener)
         for listener in self._listeners:
-            thread = threading.Thread(
-                target=listener.serve_forever,
-                args=(_POLL_SECONDS,),
-                name=f"web {listener.place}",
-                daemon=True,
-            )
-            thread.start()
-            self._threads.append(thread)
+            listener.thread.start()
 
     def stop(self) -> None:
         """Stop listening and close all connections."""
         if self._local is not None:
             self._local.remove()
         for listener in self._listeners:
-            listener.shutdown()
-            listener.server_close()
-        self._connections.close_all(_STOP_SECONDS)
-        self._local_connections.close_all(_STOP_SECONDS)
-        for thread in self._threads:
-            thread.join(_STOP_SECONDS)
+            listener.stop()
+        self._connections.close_all()
+        self._local_connections.close_all()
         self._listeners.clear()
-        self._threads.clear()
 
 
 def configured_access(
