@@ -167,11 +167,10 @@ class NodeHostProbe:
     def _read_topology(self, query: HostQuery) -> Topology | None:
         if self._sysfs is None:
             return None
-        places = [(device.uuid, device.pci_bus_id) for device in query.devices]
-        now = time.monotonic()
-        if (places, query.topology) != self._topology_of or now >= self._topology_due:
-            self._topology = read_topology(self._sysfs, query.devices, query.topology)
-            self._topology_of = places, query.topology
+        asked_of, now = (query.devices, query.topology), time.monotonic()
+        if asked_of != self._topology_of or now >= self._topology_due:
+            self._topology = read_topology(self._sysfs, *asked_of)
+            self._topology_of = asked_of
             self._topology_due = now + _TOPOLOGY_HOLDS_SECONDS
         return self._topology
 

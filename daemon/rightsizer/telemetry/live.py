@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.host.topology import TopologyFacts
@@ -29,8 +29,6 @@ from rightsizer.telemetry.source import (
     ReleaseRequest,
     SecondarySource,
 )
-
-_NOTHING: Final = CollectorOutcome(success=True, duration_seconds=0.0)
 
 
 class LiveSource:
@@ -242,11 +240,9 @@ def _outcomes(rounds: Iterable[PollResult]) -> Mapping[str, CollectorOutcome]:
     """Merge outcomes over all devices: success on each of them, and total time."""
     outcomes: dict[str, CollectorOutcome] = {}
     for found in rounds:
-        for name, (success, duration_seconds, failure) in found.collectors.items():
-            other = outcomes.get(name, _NOTHING)
+        for name, each in found.collectors.items():
+            success, taken, failure = outcomes.get(name, (True, 0.0, None))
             outcomes[name] = CollectorOutcome(
-                success and other.success,
-                duration_seconds + other.duration_seconds,
-                other.failure or failure,
+                success and each.success, taken + each.duration_seconds, failure or each.failure
             )
     return outcomes

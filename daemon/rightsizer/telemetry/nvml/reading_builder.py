@@ -110,12 +110,9 @@ class ReadingBuilder:
 
     def adopt(self, other: "ReadingBuilder") -> None:
         """Add results of an earlier round that this one lacks."""
-        for signal, value in other.values.items():
-            if signal not in self.values:
-                self.values[signal] = value
-                self.origins[signal] = other.origins[signal]
-        for signal, failure in other.failures.items():
-            self.failures.setdefault(signal, failure)
+        self.values = {**other.values, **self.values}
+        self.origins = {**other.origins, **self.origins}
+        self.failures = {**other.failures, **self.failures}
         self.nvlinks = self.nvlinks or other.nvlinks
         self.other_processes = self.other_processes or other.other_processes
         self.process_shares = self.process_shares or other.process_shares
