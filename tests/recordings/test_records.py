@@ -160,3 +160,10 @@ def test_objects_of_another_shape_are_counted(replay: Replays, write: Writes) ->
     played = replay(write(text))
     assert played.values("index:1", Signal.GPU_BUSY) == [0.9] * 4
     assert "of an unknown shape, the first of 2" in played.warnings
+
+
+def test_text_of_another_tool_is_no_table(replay: Replays, write: Writes) -> None:
+    """What gpustat prints has no columns to name."""
+    text = "n1  2024-05-01T08:00:00  550.54\n[0] NVIDIA L4 | 45'C,  90 % | 20000 / 23034 MB\n"
+    with pytest.raises(Exception, match="record with 'rightsizer record'"):
+        replay(write(text))

@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Any, Final
 
@@ -175,8 +175,3 @@ def _flat(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _text(value: Any) -> str:
     return "null" if value is None else str(value)
-
-
-def all_keys(records: Sequence[Record]) -> list[str]:
-    """Return the keys of all records, in order."""
-    return [*dict.fromkeys(key for record in records for key in record)]

@@ -21,7 +21,6 @@ from rightsizer.telemetry.recordings.heading_words import place_of
 from rightsizer.telemetry.recordings.json_records import (
     PROCESSES,
     Record,
-    all_keys,
     point,
     records_of,
 )
@@ -116,7 +115,7 @@ def _records_table_rows(
 
     def table_rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
         first = islice(of(text, RecordingNotes(text.name)), _SAMPLED)
-        headings = all_keys([record for _, record in first])
+        headings = [*dict.fromkeys(key for _, record in first for key in record)]
 
         def rows(notes: RecordingNotes) -> Iterator[NumberedRow]:
             for number, record in of(text, notes):
@@ -128,7 +127,7 @@ def _records_table_rows(
 
 
 def _have_gpus(records: Sequence[Record]) -> bool:
-    headings = all_keys(records)
+    headings = [*dict.fromkeys(key for record in records for key in record)]
     return _is_of_gpus(headings, [[each.get(key, "") for key in headings] for each in records])
 
 

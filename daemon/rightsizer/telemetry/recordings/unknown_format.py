@@ -47,14 +47,14 @@ def unknown_format(text: TextFile, column_map: str | None = None) -> RecordingEr
             else f"write it as CSV: (echo timestamp,gpu_index,util_pct; jq -r '{of_kind} | @csv' "
             f"{quote(text.name)}) > gpu.csv"
         )
-    elif fields := stated_fields(text.head):
+    elif (is_table := _is_table(text.head)) and (fields := stated_fields(text.head)):
         remedy = (
             "where what it names util_pct is utilization in percent, use "
             f"'rightsizer replay {quote(text.name)} {fields}'; other columns are util_ratio, "
             "memory_used_mib and power_w, of several GPUs in a row gpu0_util_pct; "
             "--columns MAP.yaml takes any"
         )
-    elif len(split_csv_line(first, delimiter_of(first))) > 1:
+    elif is_table:
         remedy = (
             f"name its columns {_COLUMNS}, of several GPUs in a row gpu0_util_pct; tell what they "
             "hold with --columns MAP.yaml, or name those of a log without a heading with --fields"
@@ -68,6 +68,13 @@ def unknown_format(text: TextFile, column_map: str | None = None) -> RecordingEr
         f"{text.name}:1: this is in no known format: '{shown}'; {remedy}; docs/recordings.md has "
         "the formats"
     )
+
+
+def _is_table(head: Sequence[str]) -> bool:
+    """Whether lines have several cells, between blanks as many as each other."""
+    mark = delimiter_of(heading_line(head)[0])
+    widths = {len(split_csv_line(line, mark)) for line in head}
+    return max(widths) > 1 and (mark != " " or len(widths) == 1 < len(head))
 
 
 def stated_fields(head: Sequence[str]) -> str:
