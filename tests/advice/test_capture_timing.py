@@ -105,8 +105,8 @@ def test_a_finding_must_be_worth_it(facts: Mapping[str, Any], why: str) -> None:
 def test_nobody_is_disturbed_against_somebodys_word() -> None:
     """Dismissed advice, excluded workloads and contradicted findings get no capture."""
     finding = host_bound()
-    ignored = finding.under((Exclusion((Reason.HOST_BOUND,), why="known"),), NOW)
-    other = finding.under((Exclusion((Reason.IDLE_HELD,), why="known"),), NOW)
+    ignored = finding.with_exclusions((Exclusion((Reason.HOST_BOUND,), why="known"),), NOW)
+    other = finding.with_exclusions((Exclusion((Reason.IDLE_HELD,), why="known"),), NOW)
     assert why_not(quiet={finding.finding.id}) == "its advice was dismissed or snoozed"
     assert why_not([ignored]) == "a policy leaves the workload out"
     assert why_not([other]) is None

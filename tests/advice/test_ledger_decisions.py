@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from cases import after, judgement
+from cases import after, answers, judgement
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.rules.rule import Exclusion, Judgement
 from rightsizer.model.advice import AdviceEventKind, AdviceState
@@ -80,21 +80,21 @@ def test_policy_dismisses_what_is_open_and_lets_nothing_open() -> None:
     """With author, reason and end; after the end, advice opens again."""
     ledger = opened()
     launch = Exclusion((Reason.IDLE_HELD,), until="2026-02-01", why="launch", actor="ada")
-    ignored = YES.under((launch,), after(5))
+    ignored = YES.with_exclusions((launch,), after(5))
     assert run(ledger, [ignored], 5) == [CLOSED]
     (advice,) = ledger.advice()
     assert (advice.state, advice.actor) == (AdviceState.DISMISSED, "ada")
     assert advice.why == "ignored until 2026-02-01: launch (ada)"
     assert run(ledger, [ignored], 10) == []
-    assert ledger.track_record.brier == {}
+    assert answers(ledger) == (0, 0)
     expires = launch.expires
     assert expires is not None
-    assert ledger.update([YES.under((launch,), expires)], expires) != []
+    assert ledger.update([YES.with_exclusions((launch,), expires)], expires) != []
 
 
 def test_quiet_advice_falls_under_an_exclusion_too() -> None:
     """Whatever its rule says now: the exclusion covers the finding it was opened for."""
     ledger = opened()
     launch = Exclusion((Reason.IDLE_HELD,), why="launch")
-    assert run(ledger, [ABSTAINED.under((launch,), after(5))], 5) == [CLOSED]
+    assert run(ledger, [ABSTAINED.with_exclusions((launch,), after(5))], 5) == [CLOSED]
     assert state(ledger) is AdviceState.DISMISSED

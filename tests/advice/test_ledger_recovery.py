@@ -22,7 +22,7 @@ QUIET = judgement(id="nothing", may_open=False, still_holds=False)
 def test_advice_open_before_keeps_its_age_and_is_not_sent_again() -> None:
     """Advice unknown to other stores is new."""
     ledger = Ledger()
-    ledger.remember(OPEN_BEFORE)
+    ledger.restore(OPEN_BEFORE)
     (event,) = ledger.update([YES, ELSEWHERE], NOW)
     assert (event.kind, event.advice.id) == (OPENED, OTHER)
     opened = {advice.id: advice.opened for advice in ledger.advice()}
@@ -32,7 +32,7 @@ def test_advice_open_before_keeps_its_age_and_is_not_sent_again() -> None:
 def test_its_end_is_reported_with_the_time_at_which_it_began() -> None:
     """So that the mark of its opening is found again."""
     ledger = Ledger()
-    ledger.remember(OPEN_BEFORE)
+    ledger.restore(OPEN_BEFORE)
     ledger.update([YES], NOW)
     events = [
         event for minute in range(10, 600, 10) for event in ledger.update([QUIET], after(minute))
@@ -46,7 +46,7 @@ def test_ledger_takes_precedence_over_remembered_advice() -> None:
     ledger.update([YES], NOW)
     for minute in range(10, 600, 10):
         ledger.update([QUIET], after(minute))
-    ledger.remember(OPEN_BEFORE)
+    ledger.restore(OPEN_BEFORE)
     (event,) = ledger.update([YES], after(700))
     assert (event.kind, event.advice.opened) == (OPENED, after(700))
 
@@ -54,7 +54,7 @@ def test_ledger_takes_precedence_over_remembered_advice() -> None:
 def test_a_time_that_is_still_to_come_is_now() -> None:
     """Clocks of other hosts may be ahead."""
     ledger = Ledger()
-    ledger.remember(Restoration({ID: RestoredAdvice(NOW + HOUR)}))
+    ledger.restore(Restoration({ID: RestoredAdvice(NOW + HOUR)}))
     ledger.update([YES], NOW)
     (advice,) = ledger.advice()
     assert advice.opened == NOW
@@ -66,7 +66,7 @@ def test_remembered_decision_stays_in_force(state: AdviceState) -> None:
     expires = NOW + HOUR if state is AdviceState.SNOOZED else None
     standing = RestoredAdvice(NOW - 5 * HOUR, state, expires, "ana", "mine")
     ledger = Ledger()
-    ledger.remember(Restoration({ID: standing}))
+    ledger.restore(Restoration({ID: standing}))
     assert ledger.update([YES], NOW) == []
     (advice,) = ledger.advice()
     assert standing == RestoredAdvice(
@@ -79,7 +79,7 @@ def test_a_restored_snooze_ends() -> None:
     """At its original end."""
     ledger = Ledger()
     snoozed = RestoredAdvice(NOW - HOUR, AdviceState.SNOOZED, after(30), "ana")
-    ledger.remember(Restoration({ID: snoozed}))
+    ledger.restore(Restoration({ID: snoozed}))
     for minute in (0, 10, 20):
         ledger.update([YES], after(minute))
         assert ledger.advice()[0].state is AdviceState.SNOOZED
@@ -99,9 +99,9 @@ def test_a_restored_dismissal_keeps_quiet_until_its_end() -> None:
         actor="ana",
     )
     ledger = Ledger()
-    ledger.remember(Restoration({}, (AdviceRecord(dismissed, key=""),)))
+    ledger.restore(Restoration({}, (AdviceRecord(dismissed, key=""),)))
     assert ledger.update([], NOW) == []
-    ledger.remember(Restoration())
+    ledger.restore(Restoration())
     assert ledger.update([YES], after(60)) == []
     assert [advice.state for advice in ledger.advice()] == [AdviceState.DISMISSED]
     assert [event.kind for event in ledger.update([YES], after(120))] == [OPENED]

@@ -106,7 +106,7 @@ def test_a_dismissal_is_restored_until_it_expires() -> None:
     """Completely, as closed advice."""
     mark = region(DISMISSED, end=NOW - DAY, decided=NOW - DAY, expires=NOW + 1)
     found = made(scraped(seen=NOW - DAY - SECOND), mark)
-    (record,) = found.quiet
+    (record,) = found.closed
     advice = record.advice
     assert found.open_advice == {}
     assert (advice.state, advice.closed, advice.expires) == (DISMISSED, NOW - DAY, NOW + 1)
@@ -116,7 +116,7 @@ def test_a_dismissal_is_restored_until_it_expires() -> None:
 
 def test_a_dismissal_of_a_former_program_lasts_as_the_settings_say() -> None:
     """Its annotation has the end and nothing more."""
-    (record,) = made(region(DISMISSED, end=NOW - DAY)).quiet
+    (record,) = made(region(DISMISSED, end=NOW - DAY)).closed
     assert record.advice.expires == NOW + 29 * DAY
     assert record.advice.actor is None
     assert record.advice.why.startswith("from an annotation, which tells neither who nor why; ")
@@ -173,7 +173,7 @@ def test_ledger_is_rebuilt_from_any_events(
 ) -> None:
     """Each id once, nothing expired or foreign, for any order of sources."""
     found = restored(metrics, regions, OURS, NOW, SETTINGS)
-    quiet = [record.advice for record in found.quiet]
+    quiet = [record.advice for record in found.closed]
     ids = [advice.id for advice in quiet]
     assert len({*ids, *found.open_advice}) == len(ids) + len(found.open_advice)
     sources = {each.id for each in metrics} | {each.advice.id for each in regions}
@@ -200,5 +200,5 @@ def test_a_ledger_takes_over_whatever_is_reported(
 ) -> None:
     """It announces none of it, since none of it is new."""
     ledger = Ledger()
-    ledger.remember(restored(metrics, regions, OURS, NOW, SETTINGS))
+    ledger.restore(restored(metrics, regions, OURS, NOW, SETTINGS))
     assert ledger.update([], NOW) == []

@@ -1,6 +1,5 @@
 """Track record of advice: outcomes, savings, and calibration of confidence."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,30 +18,22 @@ def answered(
     """A record of advice by its confidence, and whether it was right."""
     record = TrackRecord((), settings)
     for confidence, was_right in answers:
-        record.answered(ADVICE, confidence, was_right=was_right)
+        record.count_answer(ADVICE, confidence, was_right=was_right)
     return record
 
 
 def test_outcomes_and_savings_add_up() -> None:
-    """Outcomes by reason and end, GPU-hours by rule."""
+    """Outcomes by reason and end, savings by rule and reason."""
     record = TrackRecord()
-    record.ended(ADVICE)
-    record.ended(ADVICE)
-    record.saved(ADVICE, 12.0, 3600.0)
-    record.saved(ADVICE, 3.0, 0.0)
+    record.count_end(ADVICE)
+    record.count_end(ADVICE)
+    record.add_savings(ADVICE, 12.0, 3600.0)
+    record.add_savings(ADVICE, 3.0, 0.0)
 
     assert record.outcomes == {("IdleHeld", "succeeded"): 2}
-    assert record.realized_gpu_hours == {"idle": 15.0}
+    assert record.tallies[0].realized_gpu_hours == 15.0
     assert record.tallies[0].realized_joules == 3600.0
     assert TrackRecord(record.tallies).outcomes == record.outcomes
-
-
-def test_brier_score_is_the_mean_squared_error_of_the_confidence() -> None:
-    """0 is perfect, 0.25 a coin toss; without an outcome there is no score."""
-    assert answered((0.9, True), (0.5, False)).brier == {"idle": pytest.approx((0.01 + 0.25) / 2)}
-    record = TrackRecord()
-    record.ended(ADVICE)
-    assert record.brier == {}
 
 
 def test_reason_that_is_wrong_too_often_must_be_surer() -> None:
@@ -69,11 +60,10 @@ def test_operator_may_forgo_floors() -> None:
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), max_size=60))
 def test_advice_above_the_floor_was_right_often_enough(answers: list[tuple[float, bool]]) -> None:
-    """Or the floor is at its maximum; and Brier's score is a share."""
+    """Or the floor is at its maximum."""
     record = answered(*answers)
     floor = record.floor(*KEY)
     above = [was_right for confidence, was_right in answers if int(confidence * 20) / 20 >= floor]
     assert 0.0 <= floor <= 0.95
     if len(answers) >= 20 and floor < 0.95:
         assert sum(above) >= 0.7 * len(above)
-    assert all(0.0 <= score <= 1.0 for score in record.brier.values())

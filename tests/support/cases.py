@@ -7,6 +7,7 @@ from typing import Any, Final
 from readings import DAY, EPOCH, HOUR, gpu
 from rightsizer.accounting.provisioning import provision
 from rightsizer.accounting.settings import ProvisioningSettings
+from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Judgement, OpeningPolicy, Rule
 from rightsizer.model.block import BLOCK_SPAN, Blocks
@@ -123,6 +124,13 @@ def judgement(
 def after(minutes: float) -> Nanoseconds:
     """A time some minutes after now."""
     return NOW + nanoseconds(60.0 * minutes)
+
+
+def answers(ledger: Ledger) -> tuple[int, int]:
+    """How often advice proved right, and how often wrong."""
+    tallies = ledger.track_record.tallies
+    right, wrong = zip(*((sum(t.confirmed), sum(t.contradicted)) for t in tallies), strict=True)
+    return sum(right), sum(wrong)
 
 
 def findings(cases: Sequence[Case], rules: Sequence[Rule[Any]] = RULES) -> tuple[Finding, ...]:

@@ -33,7 +33,7 @@ class _RuleError(Exception):
         self.error = error
 
 
-def raised(rule: str, key: str, error: Exception) -> None:
+def reraise(rule: str, key: str, error: Exception) -> None:
     """Raise a rule's exception, for callers that do not log it."""
     del rule, key
     raise error
@@ -43,7 +43,7 @@ def judge_span(
     cases: Sequence[Case],
     rules: Sequence[Rule[Any]] = RULES,
     tuned: Tuned = lambda rule, _: rule,
-    failed: Failed = raised,
+    failed: Failed = reraise,
 ) -> tuple[Judgement, ...]:
     """Judge every case as it is by every rule, resolve conflicts, and open no advice.
 
@@ -53,16 +53,16 @@ def judge_span(
     for case in cases:
         for general in rules:
             try:
-                rule = _answer(tuned, general, case)
-                finding = _answer(_patient, rule, case)
+                rule = _call_rule(tuned, general, case)
+                finding = _call_rule(_judge_whole_span, rule, case)
             except _RuleError as fault:
                 failed(general.name, case.key, fault.error)
                 finding = _failure(general, case)
-            judgements.append(_undecided(finding, case, OpeningPolicy()))
+            judgements.append(_judgement(finding, case, OpeningPolicy()))
     return without_conflicts(judgements)
 
 
-def _patient(rule: Rule[Any], case: Case) -> Finding:
+def _judge_whole_span(rule: Rule[Any], case: Case) -> Finding:
     """Judge a case, but suppress idleness shorter than the rule's minimum time."""
     finding = rule.judge(case)
     if not finding.is_actionable or finding.kind is not FindingKind.IDLE:
@@ -87,7 +87,7 @@ def actionable(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     )
 
 
-def unadvised(findings: Iterable[Finding], advice: Iterable[Advice]) -> tuple[Finding, ...]:
+def without_advice(findings: Iterable[Finding], advice: Iterable[Advice]) -> tuple[Finding, ...]:
     """Complaints without advice; a closed recommendation may still hold for the whole span."""
     known = {each.id for each in advice if each.is_open or each.state is AdviceState.DISMISSED}
     return tuple(each for each in actionable(findings) if each.id not in known)
@@ -98,7 +98,7 @@ def judge_all(
     rules: Sequence[Rule[Any]] = RULES,
     open_now: AbstractSet[tuple[str, str]] = frozenset(),
     tuned: Tuned = lambda rule, _: rule,
-    failed: Failed = raised,
+    failed: Failed = reraise,
 ) -> tuple[Judgement, ...]:
     """Judge every workload by every rule over the rule's own spans, and resolve conflicts.
 
@@ -110,41 +110,41 @@ def judge_all(
     for general in rules:
         for key, present in by_key(0).items():
             try:
-                rule = _answer(tuned, general, present)
-                found = _judged(rule, present, by_key, is_open=(key, rule.name) in open_now)
+                rule = _call_rule(tuned, general, present)
+                found = _judge(rule, present, by_key, is_open=(key, rule.name) in open_now)
             except _RuleError as fault:
                 failed(general.name, key, fault.error)
-                found = _undecided(_failure(general, present), present, OpeningPolicy())
+                found = _judgement(_failure(general, present), present, OpeningPolicy())
             if found is not None:
                 judgements.append(found)
     return without_conflicts(judgements)
 
 
-def _judged(
+def _judge(
     rule: Rule[Any],
     present: Case,
     by_key: Callable[[Nanoseconds], Mapping[str, Case]],
     *,
     is_open: bool,
 ) -> Judgement | None:
-    conduct = _answer(rule.conduct, present.workload)
+    conduct = _call_rule(rule.conduct, present.workload)
     long_case = by_key(nanoseconds(conduct.long_seconds)).get(present.key)
     if long_case is None:  # The workload left between the two queries.
         return None
-    finding = _answer(rule.judge, long_case)
-    judgement = _undecided(finding, long_case, conduct)
+    finding = _call_rule(rule.judge, long_case)
+    judgement = _judgement(finding, long_case, conduct)
     matters = finding.is_actionable or is_open
     short_case = by_key(nanoseconds(conduct.short_seconds)).get(present.key) if matters else None
     if short_case is None:
         return judgement
     return judgement.settled(
-        _answer(rule.judge, short_case) if finding.is_actionable else None,
-        lambda: _answer(rule.relaxed(conduct.close_ratio).judge, short_case),
+        _call_rule(rule.judge, short_case) if finding.is_actionable else None,
+        lambda: _call_rule(rule.relaxed(conduct.close_ratio).judge, short_case),
         long_case.known_seconds,
     )
 
 
-def _answer(ask: Callable[..., _Answer], *of: Any) -> _Answer:
+def _call_rule(ask: Callable[..., _Answer], *of: Any) -> _Answer:
     """Call a rule and wrap any exception as its fault."""
     try:
         return ask(*of)
@@ -157,7 +157,7 @@ def _failure(rule: Rule[Any], case: Case) -> Finding:
     return subject.abstain(_FAILED, Reason.INSUFFICIENT_DATA)
 
 
-def _undecided(finding: Finding, case: Case, conduct: OpeningPolicy) -> Judgement:
+def _judgement(finding: Finding, case: Case, conduct: OpeningPolicy) -> Judgement:
     return Judgement(
         finding, case.key, conduct, may_open=False, still_holds=None, workload=case.workload
     )
@@ -225,38 +225,41 @@ def without_conflicts(judgements: Sequence[Judgement]) -> tuple[Judgement, ...]:
     by_key: dict[str, list[int]] = {}
     for place, judgement in enumerate(judgements):
         by_key.setdefault(judgement.key, []).append(place)
-    result = [_grouped(judgement) for judgement in judgements]
+    result = [_with_exclusive_group(judgement) for judgement in judgements]
     for places in by_key.values():
-        for place, settled in zip(places, _settled([result[at] for at in places]), strict=True):
-            result[place] = settled
+        suppressed = _suppress_conflicts([result[place] for place in places])
+        for place, judgement in zip(places, suppressed, strict=True):
+            result[place] = judgement
     return tuple(result)
 
 
-def _settled(judgements: list[Judgement]) -> list[Judgement]:
-    asking = {
+def _suppress_conflicts(judgements: list[Judgement]) -> list[Judgement]:
+    complaints = {
         place: judgement.finding
         for place, judgement in enumerate(judgements)
         if judgement.finding.is_actionable
     }
-    held: set[int] = set()
-    for wins, yields in _PRECEDENCES if len(asking) > 1 else ():
+    suppressed: set[int] = set()
+    for wins, yields in _PRECEDENCES if len(complaints) > 1 else ():
         # A complaint that ended before the end of the span suppresses nothing.
         winners = {
             f"{finding.rule} ({', '.join(finding.reasons)})"
-            for place, finding in asking.items()
-            if judgements[place].still_holds is not False and place not in held and wins(finding)
+            for place, finding in complaints.items()
+            if judgements[place].still_holds is not False
+            and place not in suppressed
+            and wins(finding)
         }
         if not winners:
             continue
-        for place, finding in asking.items():
-            if place not in held and yields(finding):
+        for place, finding in complaints.items():
+            if place not in suppressed and yields(finding):
                 why = ", ".join(sorted(winners))
                 judgements[place] = judgements[place].suppressed_by_conflict(why)
-                held.add(place)
+                suppressed.add(place)
     return judgements
 
 
-def _grouped(judgement: Judgement) -> Judgement:
+def _with_exclusive_group(judgement: Judgement) -> Judgement:
     finding = judgement.finding
     is_size = finding.is_actionable and finding.action in _SIZE_ACTIONS
     if not is_size or finding.exclusive_group is not None:

@@ -44,7 +44,7 @@ class Ledger:
         self.settings = settings or LedgerSettings()
         self._records = RecordIndex(records)
         self.track_record = TrackRecord(tallies, self.settings.track_record)
-        self._trials = Verifier(self.settings, self.track_record)
+        self._verifier = Verifier(self.settings, self.track_record)
         self._restored: Mapping[str, RestoredAdvice] = {}
         self.dropped: Mapping[Severity, int] = {}
         """Findings dropped by the last update for lack of room, by severity."""
@@ -54,16 +54,16 @@ class Ledger:
         """All records, unordered."""
         return tuple(self._records)
 
-    def under(self, settings: LedgerSettings) -> "Ledger":
+    def with_settings(self, settings: LedgerSettings) -> "Ledger":
         """Copy with the same advice and track record under other settings."""
         copy = Ledger(self._records, settings, self.track_record.tallies)
         copy._restored, copy.dropped = self._restored, self.dropped
         return copy
 
-    def remember(self, restoration: Restoration) -> None:
+    def restore(self, restoration: Restoration) -> None:
         """Restore from a lost ledger: open advice continues by id, closed advice stays closed."""
         self._restored = restoration.open_advice
-        for record in restoration.quiet:
+        for record in restoration.closed:
             if self._records.get(record.advice.id) is None:
                 self._records.put(record)
 
@@ -99,7 +99,7 @@ class Ledger:
         """
         peers, baselines = self.settings.verification.most_peers, None
         if measured is not None:
-            baselines = Baselines(measured, self._records.tried_keys, peers)
+            baselines = Baselines(measured, self._records.keys_in_trial, peers)
         run = _Run(now, measured, baselines)
         events: list[AdviceEvent] = []
         ordered = sorted(
@@ -107,13 +107,13 @@ class Ledger:
         )
         for judgement in ordered:
             for record in self._records.open_of(judgement.key, judgement.finding.rule):
-                events.extend(self._follow(record, judgement, run))
+                events.extend(self._refresh_or_close(record, judgement, run))
         events.extend(self._open_most_urgent(ordered, run))
         events.extend(self._expire_gone(now))
         if measured is not None:
             for record in sorted(self._records, key=lambda each: each.advice.id):
                 if record.due is not None and now >= record.due:
-                    verified, changes = self._trials.concluded(record, now, measured)
+                    verified, changes = self._verifier.conclude(record, now, measured)
                     self._records.put(verified)
                     events.extend(changes)
         self._forget(now)
@@ -160,7 +160,7 @@ class Ledger:
         self._records.put(decided)
         if not is_dismissed:
             return AdviceEvent(AdviceEventKind.DECIDED, advice, now)
-        self._trials.ended(decided, was_right=False)
+        self._verifier.count_end(decided, was_right=False)
         return AdviceEvent(AdviceEventKind.CLOSED, advice, now)
 
     def _lasting(self, state: AdviceState, for_seconds: float | None) -> Nanoseconds | None:
@@ -176,7 +176,9 @@ class Ledger:
             raise UsageError(f"{for_seconds:g} s is no time; give more than 0")
         return nanoseconds(for_seconds)
 
-    def _follow(self, record: AdviceRecord, judgement: Judgement, run: "_Run") -> list[AdviceEvent]:
+    def _refresh_or_close(
+        self, record: AdviceRecord, judgement: Judgement, run: "_Run"
+    ) -> list[AdviceEvent]:
         """Refresh or close open advice by the same rule's judgement of its workload."""
         now = run.now
         if (exclusion := judgement.exclusion_of(record.advice.finding, now)) is not None:
@@ -213,8 +215,8 @@ class Ledger:
         has_lasted = now - record.advice.opened >= nanoseconds(record.long_seconds)
         if not is_over:
             return self._put_closed(closed, now, was_right=None)
-        if self._trials.may_try(record, run.measured, was_claimed=was_claimed):
-            return self._put_tried(closed, now)
+        if self._verifier.is_worth_verifying(record, run.measured, was_claimed=was_claimed):
+            return self._put_in_trial(closed, now)
         # A problem that ended within the rule's span was probably no real one.
         was_right = True if has_succeeded else None if has_lasted else False
         return self._put_closed(closed, now, was_right=was_right)
@@ -223,10 +225,10 @@ class Ledger:
         self, record: AdviceRecord, now: Nanoseconds, *, was_right: bool | None
     ) -> list[AdviceEvent]:
         self._records.put(record)
-        self._trials.ended(record, was_right=was_right)
+        self._verifier.count_end(record, was_right=was_right)
         return [AdviceEvent(AdviceEventKind.CLOSED, record.advice, now)]
 
-    def _put_tried(self, record: AdviceRecord, now: Nanoseconds) -> list[AdviceEvent]:
+    def _put_in_trial(self, record: AdviceRecord, now: Nanoseconds) -> list[AdviceEvent]:
         """Close for now; the outcome is decided by the comparison of before and after."""
         self._records.put(replace(record, trial_since=now))
         return [AdviceEvent(AdviceEventKind.CLOSED, record.advice, now)]
@@ -274,7 +276,7 @@ class Ledger:
         before = self._records.get(finding.id)
         return (
             judgement.may_open
-            and (before is None or not _is_settled(before.advice, now))
+            and (before is None or not _is_in_force(before.advice, now))
             and not self._records.open_of(judgement.key, finding.rule)
             and finding.confidence >= self.track_record.floor(finding.rule, finding.reasons[0])
         )
@@ -284,13 +286,13 @@ class Ledger:
         before = self._records.get(finding.id)
         has_regressed = before is not None and self._has_regressed(before.advice, now)
         if before is not None and before.trial_since is not None:
-            self._trials.ended(before, was_right=None)
+            self._verifier.count_end(before, was_right=None)
         open_advice = self._restored.get(finding.id) if before is None else None
         if open_advice is None:
             state = AdviceState.REGRESSED if has_regressed else AdviceState.ACTIVE
             advice = Advice(finding=finding, state=state, opened=now, updated=now)
         else:
-            advice = open_advice.taken_up(finding, now)
+            advice = open_advice.continued(finding, now)
         long_seconds = judgement.conduct.long_seconds
         record = AdviceRecord(
             advice,
@@ -320,7 +322,7 @@ class Ledger:
     def _with_baseline(self, record: AdviceRecord, run: "_Run") -> AdviceRecord:
         if run.baselines is None:
             return record
-        return self._trials.with_baseline(record, run.now, run.baselines)
+        return self._verifier.with_baseline(record, run.now, run.baselines)
 
     def _expire_gone(self, now: Nanoseconds) -> list[AdviceEvent]:
         limit = now - nanoseconds(self.settings.gone_after_seconds)
@@ -335,7 +337,7 @@ class Ledger:
             state = AdviceState.SUCCEEDED if has_succeeded else AdviceState.EXPIRED
             closed = record.closed(state, now)
             if has_succeeded and record.baseline is not None:
-                events += self._put_tried(closed, now)
+                events += self._put_in_trial(closed, now)
             else:
                 events += self._put_closed(closed, now, was_right=has_left or None)
         return events
@@ -350,7 +352,7 @@ class Ledger:
         first_crowded_out = len(closed) - beyond
         for place, record in enumerate(closed):
             advice = record.advice
-            is_old = advice.updated < limit and not _is_settled(advice, now)
+            is_old = advice.updated < limit and not _is_in_force(advice, now)
             if place >= first_crowded_out or (is_old and record.trial_since is None):
                 self._records.remove(advice.id)
 
@@ -373,6 +375,6 @@ def _urgency(finding: Finding) -> tuple[int, float, float, str]:
     )
 
 
-def _is_settled(advice: Advice, now: Nanoseconds) -> bool:
+def _is_in_force(advice: Advice, now: Nanoseconds) -> bool:
     """Whether advice is open, or closed and not yet to be repeated."""
     return advice.is_open or (advice.expires is not None and now < advice.expires)

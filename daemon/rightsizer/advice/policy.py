@@ -181,7 +181,7 @@ class PolicySet:
         for judgement in judgements:
             place = self._place(judgement.workload, judgement.finding.devices)
             ignored = () if place is None else self._policies[place].ignore
-            found.append(judgement.under(ignored, now) if ignored else judgement)
+            found.append(judgement.with_exclusions(ignored, now) if ignored else judgement)
         return tuple(found)
 
     def _place(self, workload: Workload | None, uuids: Sequence[str]) -> int | None:

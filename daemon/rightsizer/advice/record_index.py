@@ -1,4 +1,4 @@
-"""Index of advice records by id, and of open and tried ones by workload."""
+"""Index of advice records by id, and of open ones and those in a trial by workload."""
 
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
@@ -15,7 +15,7 @@ class RecordIndex:
     def __init__(self, records: Iterable[AdviceRecord] = ()) -> None:
         self._records: dict[str, AdviceRecord] = {}
         self._open: dict[tuple[str, str], dict[str, None]] = {}
-        self._tried: dict[str, dict[str, None]] = {}
+        self._in_trial: dict[str, dict[str, None]] = {}
         self.open_count = 0
         for record in records:
             self.put(record)
@@ -38,7 +38,7 @@ class RecordIndex:
             self._open.setdefault(_place(record), {})[record.advice.id] = None
             self.open_count += 1
         if record.trial_since is not None:
-            self._tried.setdefault(record.key, {})[record.advice.id] = None
+            self._in_trial.setdefault(record.key, {})[record.advice.id] = None
 
     def remove(self, advice_id: str) -> None:
         """Remove a record."""
@@ -55,9 +55,9 @@ class RecordIndex:
         return self._open.keys()
 
     @property
-    def tried_keys(self) -> AbstractSet[str]:
+    def keys_in_trial(self) -> AbstractSet[str]:
         """Keys of workloads in a trial."""
-        return self._tried.keys()
+        return self._in_trial.keys()
 
     def _forget_place(self, advice_id: str) -> None:
         if (former := self._records.get(advice_id)) is None:
@@ -66,7 +66,7 @@ class RecordIndex:
             self.open_count -= 1
             _drop(self._open, _place(former), advice_id)
         if former.trial_since is not None:
-            _drop(self._tried, former.key, advice_id)
+            _drop(self._in_trial, former.key, advice_id)
 
 
 def _place(record: AdviceRecord) -> tuple[str, str]:

@@ -33,7 +33,7 @@ class RestoredAdvice:
         is_over = self.expires is not None and self.expires <= now
         return RestoredAdvice(self.opened) if is_over else self
 
-    def taken_up(self, finding: Finding, now: Nanoseconds) -> Advice:
+    def continued(self, finding: Finding, now: Nanoseconds) -> Advice:
         """Advice continued from this state."""
         open_advice = self.at(now)
         return Advice(
@@ -53,7 +53,7 @@ class Restoration:
 
     open_advice: Mapping[str, RestoredAdvice] = field(default_factory=dict)
     """State of open advice by id."""
-    quiet: tuple[AdviceRecord, ...] = ()
+    closed: tuple[AdviceRecord, ...] = ()
     """Closed advice that must not be repeated yet."""
 
 
@@ -72,45 +72,45 @@ def restored(
     seen = {each.id: each for each in scraped if each.opened <= now}
     latest: dict[str, Region] = {}
     # Later regions sort last; `repr` makes the order of equal ones deterministic.
-    for region in sorted(
+    for later in sorted(
         (each for each in regions if each.advice.opened <= now),
         key=lambda each: (each.advice.opened, each.end, each.decided or 0, repr(each)),
     ):
-        latest[region.advice.id] = region
-    open_advice, quiet = {}, []
+        latest[later.advice.id] = later
+    open_advice, closed = {}, list[AdviceRecord]()
     for advice_id in sorted(seen.keys() | latest.keys()):
-        metric, mark = _of_one_time(seen.get(advice_id), latest.get(advice_id))
-        if mark is None or mark.advice.is_open:
-            open_advice[advice_id] = _restored(metric, mark, settings).at(now)
-        elif not devices.isdisjoint(mark.advice.finding.devices):
-            closed = _closed(mark, settings)
-            quiet += [closed] if (closed.advice.expires or 0) > now else []
-    return Restoration(open_advice, tuple(quiet))
+        metric, region = _of_one_opening(seen.get(advice_id), latest.get(advice_id))
+        if region is None or region.advice.is_open:
+            open_advice[advice_id] = _restored(metric, region, settings).at(now)
+        elif not devices.isdisjoint(region.advice.finding.devices):
+            record = _closed(region, settings)
+            closed += [record] if (record.advice.expires or 0) > now else []
+    return Restoration(open_advice, tuple(closed))
 
 
-def _of_one_time(
-    metric: Scraped | None, mark: Region | None
+def _of_one_opening(
+    metric: Scraped | None, region: Region | None
 ) -> tuple[Scraped | None, Region | None]:
     """Return both if they describe the same opening, else only the later one."""
-    if metric is None or mark is None:
-        return metric, mark
-    was_open_later = not mark.advice.is_open and mark.end < metric.seen
-    if was_open_later or mark.advice.opened < metric.opened - _SAME_MOMENT:
+    if metric is None or region is None:
+        return metric, region
+    was_open_later = not region.advice.is_open and region.end < metric.seen
+    if was_open_later or region.advice.opened < metric.opened - _SAME_MOMENT:
         return metric, None
-    return (None if mark.advice.opened > metric.opened + _SAME_MOMENT else metric), mark
+    return (None if region.advice.opened > metric.opened + _SAME_MOMENT else metric), region
 
 
 def _restored(
-    metric: Scraped | None, mark: Region | None, settings: LedgerSettings
+    metric: Scraped | None, region: Region | None, settings: LedgerSettings
 ) -> RestoredAdvice:
     """State by the later of the two; at least one is given."""
-    opened = metric.opened if metric is not None else mark.advice.opened if mark else 0
+    opened = metric.opened if metric is not None else region.advice.opened if region else 0
     usual = nanoseconds(settings.snoozed_seconds)
-    if mark is not None and mark.decided is not None:
-        advice = mark.advice
-        if metric is None or mark.decided > metric.seen or advice.state is metric.state:
+    if region is not None and region.decided is not None:
+        advice = region.advice
+        if metric is None or region.decided > metric.seen or advice.state is metric.state:
             is_snoozed = advice.state is AdviceState.SNOOZED
-            expires = (advice.expires or mark.decided + usual) if is_snoozed else None
+            expires = (advice.expires or region.decided + usual) if is_snoozed else None
             return RestoredAdvice(opened, advice.state, expires, advice.actor, advice.why)
     if metric is None:
         return RestoredAdvice(opened)
@@ -121,10 +121,10 @@ def _restored(
     return RestoredAdvice(opened, metric.state, why=why)
 
 
-def _closed(mark: Region, settings: LedgerSettings) -> AdviceRecord:
+def _closed(region: Region, settings: LedgerSettings) -> AdviceRecord:
     """Restore closed advice from a region; it expires when it may be repeated."""
-    advice, closed = mark.advice, mark.end
-    if mark.decided is None and advice.state is AdviceState.DISMISSED:
+    advice, closed = region.advice, region.end
+    if region.decided is None and advice.state is AdviceState.DISMISSED:
         # Annotation of an earlier version, without decisions.
         expires = closed + nanoseconds(settings.dismissed_seconds)
         advice = replace(advice, expires=expires, why=_FROM_ANNOTATION + _UNTIL)

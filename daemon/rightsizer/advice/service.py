@@ -112,20 +112,20 @@ class Recommender:
     ) -> None:
         self._accounts, self._clock = accounts, clock
         self._profiles = profiles
-        self._judges = (tuple(rules), policies)
+        self._rules_and_policies = (tuple(rules), policies)
         self._log = logger("recommender")
         self.failures: Counter[str] = Counter()
         """Number of exceptions by rule since the start."""
         self.judgements: tuple[Judgement, ...] = ()
 
-    def _note_failure(self, rule: str, workload: str, error: Exception) -> None:
+    def _count_failure(self, rule: str, workload: str, error: Exception) -> None:
         self.failures[rule] += 1
         self._log.error("rule_failed", rule=rule, workload=workload, exc_info=error)
 
     @property
     def market(self) -> Market:
         """Boards and prices that the rules in force go by."""
-        rules, _ = self._judges
+        rules, _ = self._rules_and_policies
         return rules[0].market if rules else Market()
 
     def metrics(self) -> dict[str, float]:
@@ -146,7 +146,7 @@ class Recommender:
 
     def change_rules(self, rules: Sequence[Rule[Any]], policies: PolicySet) -> None:
         """Replace rules and policies from the next run on."""
-        self._judges = (tuple(rules), policies)
+        self._rules_and_policies = (tuple(rules), policies)
 
     def run(
         self,
@@ -159,15 +159,15 @@ class Recommender:
         `open_now` holds workload key and rule of open advice, `advice` all advice in the ledger;
         `now` is the wall time of a replay.
         """
-        rules, policies = self._judges
+        rules, policies = self._rules_and_policies
         now = self._clock.wall_time() if now is None else now
         cases: Cases = cache(self._accounts.snapshot(now).cases)
-        found = judge_all(cases, rules, open_now, policies.with_thresholds, self._note_failure)
+        found = judge_all(cases, rules, open_now, policies.with_thresholds, self._count_failure)
         if self._profiles is not None:
             try:
                 found = self._profiles.combined_with(found, open_now, now, advice)
             except Exception as error:  # noqa: BLE001 - a failing profile must stop no rule.
-                self._note_failure("profiles", "", error)
+                self._count_failure("profiles", "", error)
         found = policies.suppressed(found, now)
         self.judgements = found
         return RecommenderResult(now, found, cache(lambda span: measure_all(cases(span))))
@@ -177,9 +177,9 @@ class Recommender:
 
         Replay, advice and report all use it, so that they agree.
         """
-        rules, policies = self._judges
+        rules, policies = self._rules_and_policies
         cases = self._accounts.snapshot(now).cases(None)
-        found = judge_span(cases, rules, policies.with_thresholds, self._note_failure)
+        found = judge_span(cases, rules, policies.with_thresholds, self._count_failure)
         return tuple(each.finding for each in policies.suppressed(found, now))
 
 
@@ -222,22 +222,22 @@ class AdviceService:
         self._restore = restore
         self._judge, self._ledger, self._store = judge, ledger, store
         self._sinks, self._clock = tuple(sinks), clock
-        self._deciding = threading.Lock()
+        self._ledger_lock = threading.Lock()
         self._log = logger("recommender")
         self.advice: tuple[Advice, ...] = ledger.advice()
         """After the last run and later decisions."""
-        self._updating = threading.Lock()
+        self._update_lock = threading.Lock()
         self._decisions: list[Callable[[Ledger], object]] = []
         """Decisions made since a run began to update a copy of the ledger."""
-        self._delivering = threading.Lock()
+        self._delivery_lock = threading.Lock()
         # Saved by the last process, perhaps not delivered.
         self._pending: list[AdviceEvent] = list(store.pending_events)
-        self._put_up_track_record()
+        self._publish_counts()
 
     def change_settings(self, settings: LedgerSettings) -> None:
         """Apply other settings from now on; keep the present advice."""
-        with self._deciding:
-            self._ledger = self._ledger.under(settings)
+        with self._ledger_lock:
+            self._ledger = self._ledger.with_settings(settings)
 
     def recommend(self) -> None:
         """Run the rules and update the ledger with their judgements.
@@ -247,40 +247,42 @@ class AdviceService:
         Raises:
             HistoryError: the ledger could not be saved; a later run retries its events.
         """
-        with self._deciding:
+        with self._ledger_lock:
             open_now, is_empty = self._ledger.open_now(), not self._ledger.records
         found = self._judge.run(open_now, self.advice)
         restoration = self._restore() if is_empty and self._restore is not None else None
-        with self._updating:
+        with self._update_lock:
             events = self._update(found, restoration)
         self._log_run(found, events)
-        with self._deciding:
+        with self._ledger_lock:
             self._save()
         self._deliver_pending()
 
     def _update(
         self, found: RecommenderResult, restoration: Restoration | None
     ) -> list[AdviceEvent]:
-        with self._deciding:
-            ledger, self._decisions = self._ledger.under(self._ledger.settings), []
+        with self._ledger_lock:
+            ledger, self._decisions = self._ledger.with_settings(self._ledger.settings), []
         if restoration is not None:
-            ledger.remember(restoration)
+            ledger.restore(restoration)
         events = ledger.update(found.judgements, found.time, found.measured)
         self._store.encode_ledger(ledger, events)
-        with self._deciding:
-            self._ledger = self._decided(ledger, self._decisions)
+        with self._ledger_lock:
+            self._ledger = self._with_decisions(ledger, self._decisions)
             self._decisions = []
-            self._note(events)
+            self._publish(events)
         return events
 
-    def _decided(self, ledger: Ledger, decisions: Sequence[Callable[[Ledger], object]]) -> Ledger:
+    def _with_decisions(
+        self, ledger: Ledger, decisions: Sequence[Callable[[Ledger], object]]
+    ) -> Ledger:
         for decide in decisions:
             try:
                 decide(ledger)
             except UsageError as error:  # The update has closed the advice.
                 self._log.warning("decision_overtaken", error=str(error))
-        is_under_them = ledger.settings is self._ledger.settings
-        return ledger if is_under_them else ledger.under(self._ledger.settings)
+        has_same_settings = ledger.settings is self._ledger.settings
+        return ledger if has_same_settings else ledger.with_settings(self._ledger.settings)
 
     def act(
         self,
@@ -301,11 +303,11 @@ class AdviceService:
         def decide(ledger: Ledger) -> AdviceEvent:
             return ledger.act(advice_id, state, actor, now, why=why, for_seconds=for_seconds)
 
-        with self._deciding:
+        with self._ledger_lock:
             event = decide(self._ledger)
             self._decisions.append(decide)
             self._log.info(f"advice_{state}", id=advice_id, actor=actor, why=why)
-            self._note([event])
+            self._publish([event])
             self._save()
         self._log_changes([event])
         self._deliver_pending()
@@ -327,9 +329,9 @@ class AdviceService:
             found[key] = float(count)
         return found
 
-    def _note(self, events: Sequence[AdviceEvent]) -> None:
+    def _publish(self, events: Sequence[AdviceEvent]) -> None:
         self.advice = self._ledger.advice()
-        self._put_up_track_record()
+        self._publish_counts()
         self._pending.extend(events)
 
     def _log_run(self, found: RecommenderResult, events: Sequence[AdviceEvent]) -> None:
@@ -372,27 +374,22 @@ class AdviceService:
 
     def _deliver_pending(self) -> None:
         """Offer pending events in order; events added meanwhile are offered by the same thread."""
-        while self._pending and self._delivering.acquire(blocking=False):
+        while self._pending and self._delivery_lock.acquire(blocking=False):
             try:
-                with self._deciding:
+                with self._ledger_lock:
                     events = tuple(self._pending)
                 for sink in self._sinks:
                     sink.offer(events)
-                with self._deciding:
+                with self._ledger_lock:
                     del self._pending[: len(events)]
                     if not self._pending:
                         self._store.clear_pending()
             finally:
-                self._delivering.release()
+                self._delivery_lock.release()
 
-    def _put_up_track_record(self) -> None:
+    def _publish_counts(self) -> None:
         # New mappings each time, since the sampling thread reads them.
         self.claims: Mapping[str, Nanoseconds] = self._ledger.claims
         """Start of each current claim, by advice id."""
-        record = self._ledger.track_record
-        self.outcomes: Mapping[tuple[str, str], int] = record.outcomes
+        self.outcomes: Mapping[tuple[str, str], int] = self._ledger.track_record.outcomes
         """Number of ended recommendations, by reason and outcome."""
-        self.realized_gpu_hours: Mapping[str, float] = record.realized_gpu_hours
-        """Verified savings in GPU-hours, by rule."""
-        self.brier: Mapping[str, float] = record.brier
-        """Mean squared error of the confidence by rule, for rules with outcomes."""

@@ -1,4 +1,4 @@
-"""Track record of advice: outcomes, savings, and accuracy of confidence, by rule and reason."""
+"""Track record of advice: outcomes, savings, and calibration of confidence, by rule and reason."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -23,8 +23,6 @@ class OutcomeCounts:
     confirmed: tuple[int, ...] = _NONE
     """By opening confidence, in twentieths."""
     contradicted: tuple[int, ...] = _NONE
-    squared_errors: float = 0.0
-    """Sum over all answers of the squared error of the opening confidence."""
     realized_gpu_hours: float = 0.0
     realized_joules: float = 0.0
 
@@ -68,23 +66,6 @@ class TrackRecord:
             found.update({(tally.reason, state): n for state, n in tally.outcomes.items()})
         return dict(found)
 
-    @property
-    def realized_gpu_hours(self) -> dict[str, float]:
-        """GPU-hours saved within the compared times, by rule."""
-        found: dict[str, float] = {}
-        for tally in self.tallies:
-            found[tally.rule] = found.get(tally.rule, 0.0) + tally.realized_gpu_hours
-        return found
-
-    @property
-    def brier(self) -> dict[str, float]:
-        """Mean squared error of the confidence by rule, for rules with answers."""
-        errors: dict[str, tuple[float, int]] = {}
-        for tally in self.tallies:
-            total, count = errors.get(tally.rule, (0.0, 0))
-            errors[tally.rule] = (total + tally.squared_errors, count + tally.answers)
-        return {rule: total / count for rule, (total, count) in errors.items() if count}
-
     def floor(self, rule: str, reason: str) -> float:
         """Minimum confidence to open advice; 0 leaves it to the rule's own."""
         tally = self._tallies.get((rule, reason))
@@ -92,22 +73,21 @@ class TrackRecord:
             return 0.0
         return tally.floor(self._settings)
 
-    def ended(self, advice: Advice) -> None:
+    def count_end(self, advice: Advice) -> None:
         """Count the final state of advice."""
         tally = self._of(advice)
         count = tally.outcomes.get(advice.state, 0) + 1
         self._put(tally, outcomes={**tally.outcomes, str(advice.state): count})
 
-    def answered(self, advice: Advice, confidence: float, *, was_right: bool) -> None:
+    def count_answer(self, advice: Advice, confidence: float, *, was_right: bool) -> None:
         """Count whether advice opened with some confidence was right."""
         tally = self._of(advice)
-        error = (confidence - float(was_right)) ** 2
         counts = list(tally.confirmed if was_right else tally.contradicted)
         counts[min(_BINS - 1, int(confidence * _BINS))] += 1
         changes = {"confirmed" if was_right else "contradicted": tuple(counts)}
-        self._put(tally, squared_errors=tally.squared_errors + error, **changes)
+        self._put(tally, **changes)
 
-    def saved(self, advice: Advice, gpu_hours: float, joules: float) -> None:
+    def add_savings(self, advice: Advice, gpu_hours: float, joules: float) -> None:
         """Add the verified savings of advice."""
         tally = self._of(advice)
         self._put(

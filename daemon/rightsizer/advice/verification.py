@@ -119,10 +119,10 @@ class Baselines:
     """Baselines of workloads at one moment; each span is measured and grouped once."""
 
     def __init__(
-        self, measured: Measured, followed: AbstractSet[str] = frozenset(), most_peers: int = 30
+        self, measured: Measured, in_trial: AbstractSet[str] = frozenset(), most_peers: int = 30
     ) -> None:
-        """Use measurements of that moment; `followed` are workloads in a trial."""
-        self._measured, self._followed = measured, frozenset(followed)
+        """Use measurements of that moment; `in_trial` are workloads in a trial."""
+        self._measured, self._in_trial = measured, frozenset(in_trial)
         self._most_peers = most_peers
         self._peers: dict[Nanoseconds, Mapping[str, Mapping[str, float]]] = {}
 
@@ -144,7 +144,7 @@ class Baselines:
 
     def _by_class(self, found: Mapping[str, Measurement]) -> Mapping[str, Mapping[str, float]]:
         by_class: dict[str, dict[str, float]] = {}
-        for key in sorted(found.keys() - self._followed):
+        for key in sorted(found.keys() - self._in_trial):
             by_class.setdefault(found[key].workload_class, {})[key] = found[key].waste_ratio
         return {
             name: dict(list(peers.items())[:: -(-len(peers) // self._most_peers)])
@@ -303,7 +303,7 @@ class Verifier:
     """Starts and concludes trials, and records their results in the track record."""
 
     def __init__(self, settings: LedgerSettings, track_record: TrackRecord) -> None:
-        self._settings, self._track = settings, track_record
+        self._settings, self._track_record = settings, track_record
 
     def with_baseline(
         self, record: AdviceRecord, now: Nanoseconds, baselines: Baselines
@@ -317,7 +317,7 @@ class Verifier:
         found = baselines.of(record.key, span)
         return record if found is None else replace(record, baseline=found, baseline_since=now)
 
-    def may_try(
+    def is_worth_verifying(
         self, record: AdviceRecord, measured: Measured | None, *, was_claimed: bool
     ) -> bool:
         """Whether ended advice is worth verifying, since the recommended change was made."""
@@ -328,7 +328,7 @@ class Verifier:
         now = measured(nanoseconds(record.trial_seconds)).get(record.key)
         return has_changed(record.advice.finding, record.baseline.workload, now)
 
-    def concluded(
+    def conclude(
         self, record: AdviceRecord, now: Nanoseconds, measured: Measured
     ) -> tuple[AdviceRecord, list[AdviceEvent]]:
         """Conclude a due trial; return the record and its events."""
@@ -336,7 +336,7 @@ class Verifier:
         record = replace(record, trial_since=None)
         if outcome is None:
             if not was_open:
-                self.ended(record, was_right=None)
+                self.count_end(record, was_right=None)
             return record, []
         has_succeeded = outcome.has_succeeded
         hours = record.trial_seconds / 3600.0
@@ -353,12 +353,12 @@ class Verifier:
             realized_gpu_hours=gpu_hours,
         )
         record = replace(record, advice=advice, quiet_since=None)
-        self.ended(
+        self.count_end(
             record, was_right=True if has_succeeded else False if outcome.has_harmed else None
         )
         if has_succeeded:
             watts = max(0.0, outcome.saved_watts or 0.0)
-            self._track.saved(advice, gpu_hours, watts * record.trial_seconds)
+            self._track_record.add_savings(advice, gpu_hours, watts * record.trial_seconds)
         # A success has its own event; a failure closes, even if closed before.
         events = []
         if was_open or not has_succeeded:
@@ -368,11 +368,11 @@ class Verifier:
             events.append(AdviceEvent(AdviceEventKind.VERIFIED, advice, now))
         return record, events
 
-    def ended(self, record: AdviceRecord, *, was_right: bool | None) -> None:
+    def count_end(self, record: AdviceRecord, *, was_right: bool | None) -> None:
         """Count the final state, and whether the advice was right if known."""
-        self._track.ended(record.advice)
+        self._track_record.count_end(record.advice)
         if was_right is not None:
-            self._track.answered(record.advice, record.confidence, was_right=was_right)
+            self._track_record.count_answer(record.advice, record.confidence, was_right=was_right)
 
     def _outcome(self, record: AdviceRecord, measured: Measured) -> VerificationOutcome | None:
         if record.baseline is None:

@@ -33,7 +33,7 @@ def advise_text(
     findings: Sequence[Finding], advice: Sequence[Advice], *, is_verbose: bool = False
 ) -> str:
     """Format findings and advice in at most 100 columns; abstentions only if verbose."""
-    from rightsizer.advice.engine import unadvised  # noqa: PLC0415 - the rules, as said below.
+    from rightsizer.advice.engine import without_advice  # noqa: PLC0415 - the rules, as said below.
 
     still_open = [each for each in advice if each.is_open]
     still_open.sort(key=lambda each: (each.opened, each.id))
@@ -45,7 +45,7 @@ def advise_text(
         most = width()
         cut = (line if len(line) <= most else f"{line[: most - 1]}…" for line in closed_lines)
         lines += ["Closed:", *cut, ""]
-    if others := unadvised(findings, advice):
+    if others := without_advice(findings, advice):
         lines.append("Findings over the whole history without an open recommendation:")
         for finding in others:
             lines += wrapped(finding_line(finding), 2)

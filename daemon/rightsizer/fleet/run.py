@@ -136,7 +136,7 @@ def _unsaved(
             ledger = storage.ledger(ledger_settings(settings))
     found = judge.run(ledger.open_now())
     if not ledger.records:
-        ledger.remember(
+        ledger.restore(
             restoration(judge, settings, lambda _, message: troubles.append(message), _at_once)
         )
     ledger.update(found.judgements, found.time, found.measured)

@@ -238,7 +238,7 @@ class Judgement:
             has_conflict=True,
         )
 
-    def under(self, exclusions: tuple[Exclusion, ...], now: Nanoseconds) -> "Judgement":
+    def with_exclusions(self, exclusions: tuple[Exclusion, ...], now: Nanoseconds) -> "Judgement":
         """Apply an operator's exclusions."""
         judgement = replace(self, exclusions=exclusions)
         found = judgement.exclusion_of(self.finding, now) if self.finding.is_actionable else None

@@ -11,7 +11,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from rightsizer.advice.engine import Failed, Tuned, judge_all, raised
+from rightsizer.advice.engine import Failed, Tuned, judge_all, reraise
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Judgement, Rule
 from rightsizer.fleet.cache.day_cache import DayCache
@@ -173,7 +173,7 @@ def evaluate_fleet(
     views: Views,
     rules: Sequence[FleetRule[Any]],
     open_now: AbstractSet[tuple[str, str]] = frozenset(),
-    failed: Failed = raised,
+    failed: Failed = reraise,
 ) -> tuple[Judgement, ...]:
     """Judge the fleet by every rule, over its long span and the short one at its end.
 
