@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from fleet_loopback import LoopbackStore, loopback_store
 from readings import DAY, EPOCH, HOUR
 from rightsizer.advice.storage import Storage
 from rightsizer.fleet.judge import FleetJudge
+from rightsizer.fleet.rules.idle_pool import IdlePoolSettings
 from rightsizer.fleet.run import explain_once, run_once
 from rightsizer.fleet.settings import (
     FleetConfig,
@@ -90,6 +92,29 @@ def test_advice_that_was_kept_is_known_to_the_next_look(settings: FleetConfig) -
         answer = run_once(judge, settings, FastClock(NOW))
     assert advice_id in [each.id for each in answer.advice]
     assert ledger_path(settings).read_bytes() == before
+
+
+_PROCESSES: list[int] = []
+
+
+class CountingSettings(IdlePoolSettings):
+    """Counts worker processes when it is sent to them, and when a rule of the fleet judges."""
+
+    def __getattribute__(self, name: str) -> object:
+        if name == "conduct":
+            _PROCESSES.append(len(active_children()))
+        return super().__getattribute__(name)
+
+
+def test_workers_have_ended_when_the_fleet_s_rules_judge(settings: FleetConfig) -> None:
+    """Views of a large fleet take as much memory as the workers."""
+    rules = replace(settings.fleet.rules, idle_pool=CountingSettings())
+    fleet = replace(settings.fleet, rules=rules, workers=2, lookback_seconds=3 * 86400.0)
+    _PROCESSES.clear()
+    with judge_of(replace(settings, fleet=fleet)) as judge:
+        run_once(judge, settings, FastClock(NOW))
+    assert max(_PROCESSES) == 2
+    assert _PROCESSES[-1] == 0
 
 
 def test_a_ledger_that_is_held_is_not_written_to(settings: FleetConfig) -> None:

@@ -218,7 +218,9 @@ class FleetJudge:
             with self._pool(context) as pool:
                 used = self._fetched(context, pool)
                 request = self._request(context)
-                verdicts, view = self._evaluated(context, request, policies, open_now, pool)
+                verdicts = self._evaluated(context, request, policies, open_now, pool)
+            # Views take the memory that the worker processes had.
+            view = self._add_fleet_rules(verdicts, context, open_now)
             judgements = policies.suppressed(verdicts.judgements, context.now)
             for fault in verdicts.faults:
                 self._log.error("rule_failed", **fault._asdict())
@@ -338,9 +340,8 @@ class FleetJudge:
         policies: FleetPolicies,
         open_now: AbstractSet[tuple[str, str]],
         pool: ProcessPool,
-    ) -> tuple[BatchVerdicts, FleetView]:
-        """Return the judgements of all rules, and the view over the lookback."""
-        lookback = nanoseconds(self._settings.fleet.lookback_seconds)
+    ) -> BatchVerdicts:
+        """Return the judgements of a node's rules on every workload."""
         evaluation = BatchEvaluation(
             path=self._cache.database.path,
             rules=self._rules,
@@ -348,14 +349,23 @@ class FleetJudge:
             settings=self._case_settings,
             open_now=open_now,
             owners=owners_of(context, request, self._settings.fleet),
-            lookback=lookback,
+            lookback=nanoseconds(self._settings.fleet.lookback_seconds),
             spans=spans_of(self._fleet_rules),
             keeps_all=self._keeps_all,
         )
         progress = partial(self._progress, "judging")
         verdicts = evaluate_batches(evaluation, request, pool, progress)
         verdicts.judgements = list(map(_worth_advice, verdicts.judgements))
+        return verdicts
 
+    def _add_fleet_rules(
+        self,
+        verdicts: BatchVerdicts,
+        context: FleetContext,
+        open_now: AbstractSet[tuple[str, str]],
+    ) -> FleetView:
+        """Add the judgements of the fleet's rules; return the view over the lookback."""
+        lookback = nanoseconds(self._settings.fleet.lookback_seconds)
         view = view_of(verdicts.parts, lookback, context.now, context.inventory.waiting)
 
         def views(span: Nanoseconds) -> FleetView:
@@ -373,4 +383,4 @@ class FleetJudge:
             for each in without_conflicts(whole)
             if self._keeps_all or matters(each, open_now)
         ]
-        return verdicts, view
+        return view

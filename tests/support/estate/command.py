@@ -30,6 +30,8 @@ class Answer:
     peak_mebibytes: float
     """Sum of the peak resident sizes of processes that existed together, at its maximum: an upper
     bound of simultaneous use that counts shared pages once per process."""
+    main_peak_mebibytes: float
+    """Peak resident size of the process that gives the answer, without its workers."""
 
     @property
     def findings(self) -> list[dict[str, Any]]:
@@ -97,6 +99,7 @@ def _run(command: list[str], timeout_seconds: float) -> Answer:
             took,
             sum(after[2:4]) - sum(before[2:4]),
             peaks.mebibytes,
+            peaks.main_mebibytes,
         )
 
 
@@ -109,6 +112,8 @@ class _Peaks:
     def __post_init__(self) -> None:
         self.mebibytes = 0.0
         """The current processes' peaks so far."""
+        self.main_mebibytes = 0.0
+        """That of the first of them."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -121,8 +126,9 @@ class _Peaks:
 
     def _watch(self) -> None:
         while not self._stop.wait(_LOOK_SECONDS):
-            together = sum(map(_peak_kibibytes, _family(self.pid)))
-            self.mebibytes = max(self.mebibytes, together / _MEBIBYTE)
+            peaks = [_peak_kibibytes(pid) / _MEBIBYTE for pid in _family(self.pid)]
+            self.mebibytes = max(self.mebibytes, sum(peaks))
+            self.main_mebibytes = max(self.main_mebibytes, peaks[0])
 
 
 def _family(pid: int) -> list[int]:

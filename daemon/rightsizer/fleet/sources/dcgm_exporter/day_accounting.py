@@ -183,7 +183,8 @@ class _Columns:
 
     def add(self, kind: ColumnKind, name: str, values: Floats, rows: Floats | None = None) -> None:
         there = self._is_known if rows is None else self._is_known & rows[:, None]
-        self.found[kind.column(name)] = np.where(there, values, np.nan)
+        with np.errstate(over="ignore"):  # As in frames, whose precision this is.
+            self.found[kind.column(name)] = np.where(there, values, np.nan).astype(np.float32)
 
     def add_seconds(self, kind: ColumnKind, name: str, is_there: Floats, told: Floats) -> None:
         """Add a condition for all of the known time, for devices that ever report it."""
