@@ -9,11 +9,13 @@ from dcgm_estate import BUSY, NOW, EstatePast, Phase, gpu, stored
 from rightsizer.catalogue.catalogue import built_in, mig_instance
 from rightsizer.fleet.cache.grid import DAY, Grid
 from rightsizer.fleet.context import CompositeSource
+from rightsizer.fleet.fetch import PlannedSource, plan_of
 from rightsizer.fleet.model import FleetDay, FleetDevice, FleetInventory
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import MetricStore, SourceReport
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
 from rightsizer.model.device import Device
+from rightsizer.model.frozen import replace
 from rightsizer.model.units import Nanoseconds
 
 pytestmark = pytest.mark.prometheus
@@ -36,7 +38,8 @@ class Agents:
     ) -> FleetInventory:
         """Both of them."""
         devices = (Device(gpu(0), 0), Device("MIG-1", 1, mig=SLICE))
-        return FleetInventory({each.uuid: FleetDevice(each, "node-a", "all") for each in devices})
+        found = (FleetDevice(each, "node-a", "all", seen=(0, NOW)) for each in devices)
+        return FleetInventory({each.device.uuid: each for each in found})
 
     def day(
         self,
@@ -83,3 +86,35 @@ def test_only_the_wanted_sources_are_asked() -> None:
         devices = composite.inventory(store, reports, NOW, DAY).devices
     assert [report.source for report in reports] == ["dcgm-exporter"]
     assert set(devices) == {gpu(0), f"{gpu(1)}/gi3", gpu(2)}
+
+
+class SomeAgents(Agents):
+    """An agent that came yesterday, and one that is gone since."""
+
+    def inventory(
+        self, _store: MetricStore, _report: SourceReport, _now: Nanoseconds, _lookback: Nanoseconds
+    ) -> FleetInventory:
+        """When they were seen, to the day."""
+        seen = {0: (NOW - DAY, NOW), 2: (NOW - 3 * DAY, NOW - DAY)}
+        devices = {
+            gpu(number): FleetDevice(Device(gpu(number), 0), "node-a", "all", seen=times)
+            for number, times in seen.items()
+        }
+        return FleetInventory(devices)
+
+
+def test_exporter_reads_the_days_before_an_agent_came_and_after_it_left() -> None:
+    """Nodes get agents one by one, and lose no history by it."""
+    composite = CompositeSource([SomeAgents(), DcgmExporterSource()])
+    with stored(past()) as store:
+        reports = composite.probe(store, NOW, DAY)
+        devices = composite.inventory(store, reports, NOW, DAY).devices
+    assert (devices[gpu(0)].source, devices[gpu(0)].former) == ("rightsizer", "dcgm-exporter")
+    assert (devices[gpu(2)].source, devices[gpu(2)].former) == ("dcgm-exporter", "")
+
+    (_, report) = composite.readers(reports)[1]
+    report = replace(report, oldest=NOW - 5 * DAY)
+    source, settings = PlannedSource(report, (devices[gpu(0)],)), FleetSettings()
+    plan = plan_of([source], lambda _, __: {}, NOW, settings)
+    last = (NOW - 1) // DAY
+    assert {shard.grid.day for shard in plan.shards} == {*range(last - 4, last - 1)}

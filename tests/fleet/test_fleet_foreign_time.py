@@ -6,13 +6,13 @@ from typing import Any, Final
 
 import pytest
 
-from dcgm_estate import BUSY, NOW, EstatePast, Phase, gpu
+from dcgm_estate import BUSY, NOW, EstatePast, Phase, gpu, unprofiled
 from fleet_command import asked_in_process, configured
 from prometheus_server import prometheus_server, scrape_config
 
 pytestmark = pytest.mark.prometheus
 
-FleetOf = Callable[[str], dict[str, Any]]
+FleetOf = Callable[..., dict[str, Any]]
 NODE: Final = {"Hostname": "node-a", "modelName": "NVIDIA A100-SXM4-80GB", "instance": "a:9400"}
 MEMORY: Final = {"DCGM_FI_DEV_FB_USED": 61_440.0, "DCGM_FI_DEV_FB_FREE": 20_000.0}
 
@@ -30,11 +30,11 @@ def hours(document: dict[str, Any], kind: str = "held") -> dict[str, float]:
 
 @pytest.fixture
 def fleet_of(tmp_path: Path) -> FleetOf:
-    """JSON of a run of a day on a store that has scraped a text."""
+    """JSON of a run on a store that has scraped a text, of a day by default."""
 
-    def looked(past: str) -> dict[str, Any]:
+    def looked(past: str, lookback: str = "1d") -> dict[str, Any]:
         with prometheus_server(scrape_config(), past=past) as server:
-            config = configured(tmp_path, server.url, lookback="1d")
+            config = configured(tmp_path, server.url, lookback=lookback)
             return asked_in_process(config, "--json", "--at", str(NOW // 10**9)).document
 
     return looked
@@ -91,4 +91,42 @@ def test_gpu_that_was_divided_has_its_hours_before(fleet_of: FleetOf, whole_unti
 
     assert (document["gpus"], document["workloads"]) == (pytest.approx(6 / 7), 2)
     assert hours(document) == {"ml": 12, "web": 10.3}
+    assert not document["advice"]
+
+
+def add_agent(past: EstatePast, number: int, first: float, last: float) -> None:
+    """Series of an agent about a GPU that always works."""
+    own, key = {"uuid": gpu(number), "instance": "a:19400"}, "kubernetes:ml/train-0"
+    infos = {
+        "device_info": {"gpu": str(number), "model": NODE["modelName"]},
+        "device_up": {},
+        "device_capacity_ratio": {},
+        "device_telemetry_info": {"tier": "power", "source": "nvml"},
+        "workload_share_ratio": {"workload": key},
+        "workload_info": {
+            "workload": key,
+            "kind": "kubernetes",
+            "class": "batch",
+            "allocator": "growing",
+            "name": "train-0",
+            **pod("train-0", "ml"),
+        },
+    }
+    for name, labels in infos.items():
+        past.series(f"rightsizer_{name}", {**own, **labels}, 1, first, last)
+    worked = {**own, "state": "productive"}
+    past.series("rightsizer_state_seconds_total", worked, 0, first, last, grows_by=120.0)
+
+
+def test_agents_that_come_and_go_lose_no_days_of_the_exporter(fleet_of: FleetOf) -> None:
+    """They are installed node by node; the rest of the day on which one came is unknown."""
+    past = EstatePast(interval_seconds=120)
+    for number in range(3):
+        device = {**NODE, "UUID": gpu(number), "gpu": str(number)}
+        past.device([Phase(-48, 24, unprofiled(BUSY), pod("train-0", "ml"))], **device)
+    for number, times in enumerate(((12, 24), (-48, 6), (-48, 24))):
+        add_agent(past, number, *times)
+    document = fleet_of(past.text(), lookback="3d")
+
+    assert (document["gpus"], hours(document)) == (3, {"ml": 3 * 72 - 12})
     assert not document["advice"]

@@ -82,13 +82,16 @@ class CompositeSource:
 
 
 def _merged(better: FleetInventory, name: str, other: FleetInventory) -> FleetInventory:
-    known = {*better.devices, *(_slot(each) for each in better.devices.values())}
-    added = {
-        uuid: replace(device, source=name)
-        for uuid, device in other.devices.items()
-        if uuid not in known and _slot(device) not in known
-    }
-    return better.merged(replace(other, devices=added))
+    """Add another source's devices. Agents are installed, and removed, node by node."""
+    devices = dict(better.devices)
+    slots = {_slot(each) for each in devices.values()}
+    for uuid, device in other.devices.items():
+        known = devices.get(uuid)
+        if known and known.seen[1] >= device.seen[1]:
+            devices[uuid] = replace(known, former=name)
+        elif known or _slot(device) not in slots:
+            devices[uuid] = replace(device, source=name)
+    return replace(better.merged(other), devices=devices)
 
 
 def _slot(device: FleetDevice) -> str:
@@ -169,7 +172,8 @@ def fleet_context(
                 tuple(
                     each
                     for each in inventory.devices.values()
-                    if (each.source, each.cluster) == (report.source, report.cluster.name)
+                    if report.source in (each.source, each.former)
+                    and each.cluster == report.cluster.name
                 ),
             )
             for _, report in readers.values()
@@ -182,11 +186,7 @@ def fleet_context(
 def teams_of_ended(
     context: FleetContext, settings: FleetSettings, workloads: Mapping[str, Workload]
 ) -> dict[str, str]:
-    """Return the teams that the labels of pods named that are gone, by workload.
-
-    Raises:
-        StoreError: the store does not answer.
-    """
+    """Return the teams that the labels of pods named that are gone, by workload."""
     kubernetes, found = KubernetesState(settings), dict[str, str]()
     known = context.inventory.workloads.keys() | context.inventory.teams.keys()
     ended = [each for key, each in workloads.items() if key not in known]

@@ -48,8 +48,8 @@ class FleetAnswer:
     """Number of judgements by kind."""
     node_advice: tuple[NodeAdvice, ...] = ()
     """Advice of the nodes' own agents; the fleet neither repeats nor annotates it."""
-    sharing: frozenset[tuple[str, str]] = frozenset()
-    """Those of workloads that hold a part of a device; the view has the largest of each."""
+    workloads: frozenset[tuple[str, str]] = frozenset()
+    """Cluster and key of all present ones; the view has the largest of each device."""
     waiting: tuple[WaitingWork, ...] = ()
     served: tuple[WaitingOutcome, ...] = ()
     """What each of these could get, longest waiting first."""
@@ -61,11 +61,6 @@ class FleetAnswer:
     """Cost for the store."""
     notes: tuple[str, ...] = ()
     """Limitations of the answer, a sentence each."""
-
-    @property
-    def holders(self) -> frozenset[tuple[str, str]]:
-        """Cluster and key of all present workloads."""
-        return self.sharing | {(each.cluster, each.case.key) for each in self.view.workloads}
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -85,7 +80,7 @@ def encode_answer(answer: FleetAnswer) -> dict[str, Any]:
         "coverage_ratio": answer.view.coverage_ratio,
         "devices": sum(len(pool.devices) for pool in answer.view.pools),
         "gpus": sum(pool.gpus for pool in answer.view.pools),
-        "workloads": len(answer.holders),
+        "workloads": len(answer.workloads),
         "clusters": _clusters(answer),
         "sources": [encode_source(each) for each in answer.sources],
         "pools": [_pool(each, waiting.get(each.name)) for each in answer.view.pools],
@@ -225,7 +220,7 @@ def _clusters(answer: FleetAnswer) -> list[dict[str, Any]]:
                 "name": name,
                 "pools": len(pools),
                 **{figure: sum(pool[figure] for pool in pools) for figure in ("nodes", "gpus")},
-                "workloads": sum(cluster == name for cluster, _ in answer.holders),
+                "workloads": sum(cluster == name for cluster, _ in answer.workloads),
                 **{figure: sum(known) if known else None for figure, known in means.items()},
                 "free_now": sum(pool["free_now"] for pool in pools),
                 "waiting_gpus": sum(each.gpus for each in answer.waiting if each.cluster == name),

@@ -114,11 +114,15 @@ def plan_of(
                 continue
             # A day read after its last sample is complete, in either step.
             complete = min(grid.end + late, now) if is_read else grid.end + late
-            left = tuple(
-                device for device in devices if known.get((day, device.device.uuid), 0) < complete
-            )
-            wanted += len(devices)
-            kept += len(devices) - len(left)
+            own = [
+                each
+                for each in devices
+                if each.former != source.report.source
+                or grid.end <= (each.seen[0] - 1) // DAY * DAY
+            ]
+            left = tuple(each for each in own if known.get((day, each.device.uuid), 0) < complete)
+            wanted += len(own)
+            kept += len(own) - len(left)
             asked.append((grid, left))
             samples += len(left) * COLUMNS * min(grid.count, (now - grid.start) // grid.step)
         for grid, left in _at_once(asked, source.report, now - late):

@@ -233,7 +233,7 @@ class FleetJudge:
                 judgements=judgements,
                 tallies=verdicts.tallies,
                 node_advice=context.inventory.advice,
-                sharing=frozenset(
+                workloads=frozenset(
                     (request.devices[row.uuid].cluster, key)
                     for key, rows in request.occupancy.ever.items()
                     for row in rows

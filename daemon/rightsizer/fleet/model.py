@@ -57,6 +57,10 @@ class FleetDevice:
     """Name of the only pod that holds it; empty without one, or if unknown."""
     source: str = ""
     """Source that reads it, if several know the fleet."""
+    seen: tuple[Nanoseconds, Nanoseconds] = (0, 0)
+    """When its source had it first and last within the lookback, to the day."""
+    former: str = ""
+    """Source that reads the days before."""
     scheduler: WorkloadKind | None = None
     """Scheduler that allocates its node, according to the scheduler's exporter."""
 

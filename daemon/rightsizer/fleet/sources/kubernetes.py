@@ -208,10 +208,10 @@ def gpus_of_resources(
     found: dict[str, float] = {}
     for series in store.instant(_CAPACITY, now):
         node = first_label(series.labels, NODE_LABELS)
-        count = max(boards.get(name, 0) for name in names_of_node(node))
-        part, resource = min(1.0, count / series.value), series.labels.get("resource", "")
-        found[resource] = max(part, found.get(resource, 0.0))
-    return {resource: part for resource, part in found.items() if part}
+        if count := max(boards.get(name, 0) for name in names_of_node(node)):
+            part, resource = min(1.0, count / series.value), series.labels.get("resource", "")
+            found[resource] = max(part, found.get(resource, 0.0))
+    return found
 
 
 def waiting_pods(
@@ -334,12 +334,8 @@ class KubernetesState:
     ) -> FleetInventory:
         """Return the fleet with pools, teams, and waiting work."""
         devices = dict(inventory.devices)
-        boards = {
-            (name, each.device.board_uuid)
-            for each in devices.values()
-            for name in names_of_node(each.node)
-        }
-        gpus = Counter(name for name, _ in boards)
+        boards = {each.device.board_uuid: {*names_of_node(each.node)} for each in devices.values()}
+        gpus = Counter(chain.from_iterable(boards.values()))
         present, pools = self._pools(store, gpus.keys(), LookbackSpan(now, lookback))
         for uuid, device in inventory.devices.items():
             names = names_of_node(device.node)
@@ -363,10 +359,7 @@ class KubernetesState:
     def _pools(
         self, store: MetricStore, nodes: AbstractSet[str], span: LookbackSpan
     ) -> tuple[frozenset[str], Mapping[str, str]]:
-        """Return the present nodes, and the pools of these, and of those of `nodes` that are gone.
-
-        Names are with and without their domain.
-        """
+        """Return the present nodes, and pools by node, of `nodes` also those that are gone."""
         labels = self._settings.pool_labels
         by = ", ".join((*NODE_LABELS, *labels))
         query = f"group by ({by}) (kube_node_labels)"

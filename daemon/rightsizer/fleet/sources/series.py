@@ -161,17 +161,12 @@ def seen_over(
     return found
 
 
-def total_of(
-    store: MetricStore, query: str, now: Nanoseconds, labels: Sequence[str] = ("uuid",)
+def number_of(
+    store: MetricStore, query: str, now: Nanoseconds, labels: Sequence[str] = ()
 ) -> float:
-    """Return the value of a query that counts devices or their series, 0 without any."""
-    found = divided(store, at_moment(query, now), labels)
-    return sum(series.value for series in found)
-
-
-def number_of(store: MetricStore, query: str, now: Nanoseconds) -> float:
-    """Return the single value of an answer, 0 without any."""
-    return next((series.value for series in store.instant(query, now)), 0.0)
+    """Return the value of a query that counts; `labels` may contain the uuid of what it counts."""
+    ask = at_moment(query, now)
+    return sum(each.value for each in (divided(store, ask, labels) if labels else ask(store)))
 
 
 def shares_of(values: Sequence[_Value], size: int = 200) -> Iterator[Sequence[_Value]]:

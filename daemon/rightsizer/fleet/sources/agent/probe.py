@@ -18,7 +18,6 @@ from rightsizer.fleet.sources.series import (
     divided,
     number_of,
     seconds_by_day,
-    total_of,
     word_of,
 )
 from rightsizer.model.frozen import dataclass, replace
@@ -125,7 +124,9 @@ class AgentProbe:
         some_series = selector(_UP, {"uuid": few})
         report = SourceReport(
             source=NAME,
-            devices=int(total_of(self.store, f"count(max by (uuid) ({_UP}))", self.now)),
+            devices=int(
+                number_of(self.store, f"count(max by (uuid) ({_UP}))", self.now, ("uuid",))
+            ),
             oldest=oldest,
             resolution_seconds=self._resolution_seconds(),
             tier=max(tiers, key=lambda tier: tiers[tier]) if tiers else Tier.NONE,

@@ -183,16 +183,21 @@ class AgentSource:
         if moments := range(now - now % DAY, now - lookback, -DAY):
             former = seen_over(store, query, (moments[-1], now), DAY)
             answers += sorted(former, key=lambda series: series.span[1], reverse=True)
-        seen = (series.labels for series in answers)
+        seen: dict[str, tuple[Nanoseconds, Nanoseconds]] = {}
+        for series in answers:
+            (first, last), uuid = series.span, series.labels.get("uuid", "")
+            known = seen.get(uuid, (first, last))
+            seen[uuid] = min(first, known[0]), max(last, known[1])
         shares = _values(store, "rightsizer_device_capacity_ratio", now)
         names = ("memory_total_bytes", "power_limit_watts")
         figures = {name: _values(store, f"rightsizer_{name}", now) for name in names}
-        devices = devices_of(seen, shares, figures, self.catalogue, fleet)
+        infos = (series.labels for series in answers)
+        devices = devices_of(infos, shares, figures, self.catalogue, fleet)
         by = ", ".join(dict.fromkeys((*WORKLOAD_LABELS, *fleet.team_labels)))
-        infos = store.instant(f"max by ({by}) (rightsizer_workload_info)", now)
+        workloads = store.instant(f"max by ({by}) (rightsizer_workload_info)", now)
         teams = {
             key: team
-            for series in infos
+            for series in workloads
             if (key := series.labels.get("workload", ""))
             and (team := first_label(series.labels, fleet.team_labels))
         }
@@ -202,10 +207,15 @@ class AgentSource:
         details = store.instant(_ADVICE_DETAILS, now) if advice else ()
         return FleetInventory(
             devices={
-                uuid: replace(each, demands=demands.get(uuid, {}), readings=readings.get(uuid, {}))
+                uuid: replace(
+                    each,
+                    demands=demands.get(uuid, {}),
+                    readings=readings.get(uuid, {}),
+                    seen=seen[uuid],
+                )
                 for uuid, each in devices.items()
             },
-            workloads=workloads_of(infos),
+            workloads=workloads_of(workloads),
             teams=teams,
             advice=node_advice(advice, details),
         )

@@ -93,7 +93,7 @@ _WHOLE = 0.9
 _REGULAR = 0.2
 """Share of intervals: if this many lack the same scrape, the rate is regular."""
 _COMPARED = 24
-"""Intervals: two hours, or a day by the hour, so that what an outage leaves is no rate."""
+"""Number of intervals nearby: two hours, or a day by the hour."""
 _FEW = 3
 _SLOWEST = 8.0
 """Maximum ratio of a scrape interval to the fleet's usual one: 15 s, and two minutes."""
@@ -144,10 +144,9 @@ class ExporterPresence:
     def known_seconds(self, grid: Grid, resolution_seconds: float) -> Floats:
         """Return how much of each interval was watched, by the fleet's usual sample interval.
 
-        Exporters of one fleet may be scraped at different intervals, so the expected number of
-        samples is that of the fullest interval of a device's day, or hours, since scrapes may
-        become rarer; or of the second fullest, if that occurs regularly: two of three, every two
-        minutes.
+        Exporters may be scraped at different intervals, and rarer later, so the expected number of
+        samples is that of a device's fullest interval nearby; or of the second fullest, if that
+        occurs regularly: two of three, every two minutes.
         """
         length = seconds(grid.step)
         columns = np.stack(list(self.counts.values()))

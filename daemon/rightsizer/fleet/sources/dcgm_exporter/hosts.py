@@ -12,7 +12,7 @@ from rightsizer.model.dcgm_fields import EXPORTER
 
 _ADDRESS: Final = re.compile(r"\d+(?:\.\d+){3}|[\da-fA-F]*:[\da-fA-F:.]+")
 _CONTAINER: Final = re.compile(r"[0-9a-f]{12}")
-"""Host of a container, unless it is started with another."""
+"""Host of a container, unless started with another. That of a pod is the pod."""
 _LOCAL: Final = re.compile(rf"|localhost|127\..*|.*{EXPORTER}.*")
 """Targets of Prometheus on the same machine."""
 
@@ -44,7 +44,6 @@ def hosts_of(labels: Mapping[str, str], shared: Container[str] = ()) -> tuple[li
     pods = {labels.get(label) for label in ("pod", "exported_pod", "pod_name")}
     names = [labels[label] for label in NODE_LABELS if labels.get(label)]
     own = [name for name in names if EXPORTER in name or name in pods]
-    # In a pod the host would be the pod; on the same machine there is no better name.
     is_host = any(pods) or _LOCAL.fullmatch(instance_of(labels)) is not None
     nodes = [
         name

@@ -103,11 +103,13 @@ def read_inventory(
     shared = shared_hosts(each.labels for each in seen if each.span[1] >= span.end)
     figures, nodes = _figures(store, report, span.end), _nodes(store, all_labels, shared, span)
     labels_of: dict[str, tuple[Entity, Mapping[str, str]]] = {}
-    for each in all_labels:
-        entity = dcgm.device_of(each)
+    last: dict[str, Nanoseconds] = {}
+    for one in seen:
+        entity = dcgm.device_of(one.labels)
         if entity is not None:
             former = labels_of.get(entity.device, (entity, {}))[1]
-            labels_of[entity.device] = entity, {**former, **each}
+            labels_of[entity.device] = entity, {**former, **one.labels}
+            last[entity.device] = one.span[1]
     readings, xids = _readings(store, report, span.end), _xids(store, report, span)
     divided = _divided(seen)
     devices: dict[str, FleetDevice] = {}
@@ -119,6 +121,7 @@ def read_inventory(
                 device.board or device.name or "unknown",
                 readings=readings.get(entity.whole or uuid, {}),
                 xids=xids.get(entity.whole or uuid),
+                seen=(0, last[uuid]),
             )
     targets = pods_of_exporters(store, series, (span.end, span.end))
     exported = HolderNames.seen_in(all_labels, targets)

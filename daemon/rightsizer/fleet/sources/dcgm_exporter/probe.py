@@ -17,7 +17,6 @@ from rightsizer.fleet.sources.series import (
     one_of,
     over_time,
     seconds_by_day,
-    total_of,
 )
 from rightsizer.model.dcgm_fields import (
     DCGM_FIELDS,
@@ -217,7 +216,7 @@ def probe(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> Source
     devices = f"group by ({_DEVICE}) ({_having(UUID_LABELS, any_series)})"
     report = SourceReport(
         NAME,
-        devices=int(_total(store, f"count({devices})", now)),
+        devices=int(number_of(store, f"count({devices})", now, UUID_LABELS)),
         oldest=min((each.span[0] for each in counts), default=None),
         resolution_seconds=resolution,
         resolution_by_day={**usual, **by_day},
@@ -228,11 +227,13 @@ def probe(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> Source
         warnings=tuple(_warnings(store, series, metrics, now)),
     )
     labels = ("exported_pod", "pod", "pod_name", "hpc_job")
-    is_held = bool(_total(store, f"count({_having(labels, series)})", now))
+    is_held = bool(number_of(store, f"count({_having(labels, series)})", now, UUID_LABELS))
     cannot = [*_cannot(report, is_held=is_held, has_throttling=has_throttling)]
     if work := [name for field in _WORK for name in spelled(field, metrics)]:
         working = f"group by ({_DEVICE}) ({{{one_of('__name__', work)}}})"
-        if blind := _total(store, f"count({devices} unless on ({_DEVICE}) {working})", now):
+        if blind := number_of(
+            store, f"count({devices} unless on ({_DEVICE}) {working})", now, UUID_LABELS
+        ):
             cannot.insert(0, _BLIND.format(blind))
     return replace(report, cannot=tuple(cannot))
 
@@ -286,7 +287,7 @@ def _warnings(
 ) -> Iterator[str]:
     scraped = ", ".join((*DEVICE_LABELS, *SCRAPER_LABELS))
     each = f"count by ({_DEVICE}) (group by ({scraped}) ({{{series}}}))"
-    if twice := _total(store, f"count({each} > 1)", now):
+    if twice := number_of(store, f"count({each} > 1)", now, UUID_LABELS):
         yield (
             f"Scraped more than once, by several jobs or replicas: {twice:.0f} of the GPUs; each "
             "is counted once, and kept twice by the store."
@@ -327,7 +328,3 @@ def _shared_slots(store: MetricStore, series: str, now: Nanoseconds) -> float:
         return number_of(store, f"count(count by (Hostname, gpu) ({slots}) > 1)", now)
     except StoreLimitError:
         return 0.0
-
-
-def _total(store: MetricStore, query: str, now: Nanoseconds) -> float:
-    return total_of(store, query, now, UUID_LABELS)
