@@ -197,22 +197,6 @@ def test_energy_field_that_counts_nothing_leaves_it_to_the_function() -> None:
     assert one_reading(with_fields(fill)).get(Signal.ENERGY_JOULES) == pytest.approx(123.456)
 
 
-@pytest.mark.parametrize(("age_seconds", "is_read"), [(1, True), (3600, False)])
-def test_field_that_is_no_longer_updated_is_stale(age_seconds: int, is_read: bool) -> None:  # noqa: FBT001
-    """A field has the wall time at which the driver took it."""
-    now_seconds = 1_790_000_000
-
-    def fill(field: Any) -> None:
-        field.valueType = pynvml.NVML_VALUE_TYPE_UNSIGNED_INT
-        field.value.uiVal, field.timestamp = 61, (now_seconds - age_seconds) * 1_000_000
-
-    with rounds(with_fields(fill), FastClock(now_seconds * 10**9)) as read:
-        found = read()[0].readings["GPU-0"]
-    assert (found.get(Signal.MEMORY_TEMPERATURE_CELSIUS) == 61) is is_read
-    reason = found.why_missing(Signal.MEMORY_TEMPERATURE_CELSIUS)
-    assert reason is (None if is_read else Missing.STALE)
-
-
 @pytest.mark.parametrize("blank", [2**32 - 1, 0x7FFFFFFFFFFFFFF2, 2**64 - 1])
 def test_counter_of_all_ones_has_no_rate(blank: int) -> None:
     """It stands still, which is no traffic of 0."""

@@ -19,12 +19,9 @@ H = TypeVar("H")
 _NOT_FETCHED: Final = NvmlFailure(
     Missing.NOT_READ, "nvmlDeviceGetFieldValues", "the field was not asked for"
 )
-_MICROSECOND: Final = 1000
 _REFUSAL: Final = pynvml.NVML_ERROR_INVALID_ARGUMENT
 _RETRY_AFTER: Final[Nanoseconds] = 600 * NANOSECONDS_PER_SECOND
 """Time after which refused calls are made again: drivers refuse some that they answer later."""
-_STALE_AFTER: Final[Nanoseconds] = 300 * NANOSECONDS_PER_SECOND
-"""Age of a field that the driver no longer updates; it takes all of them at each call."""
 
 
 class DeviceHandle:
@@ -82,8 +79,7 @@ class DeviceHandle:
 
     def ask_fields(self, keys: Sequence[FieldKey]) -> Mapping[FieldKey, Any]:
         """Fetch numbered fields in a call of its own; each is a value or a failure, uncached."""
-        oldest = (self.clock.wall_time() - _STALE_AFTER) // _MICROSECOND
-        answers = self.library.ask_fields(self.target.handle, keys, oldest) if keys else {}
+        answers = self.library.ask_fields(self.target.handle, keys) if keys else {}
         return self._one_by_one(keys, answers) if isinstance(answers, NvmlFailure) else answers
 
     def field(self, key: FieldKey) -> Any:

@@ -6,7 +6,6 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from ctypes import CDLL, Structure
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import pynvml
@@ -51,8 +50,6 @@ _LOWEST: Final = 0x7FFFFFFFFFFFFFF0
 """Lowest of DCGM's blank values, which NVML may return, and all ones above; no count gets here."""
 _MEMBERS: Final = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 """Union members by NVML's value type (nvml.h, nvmlValueType_t)."""
-_FIRST_TIMESTAMP: Final = 10**15
-"""September 2001 in microseconds; a lower number is no wall time, or in another unit."""
 FieldKey = int | tuple[int, int]
 """A numbered field, or one with its scope: a link's number, or all ones for all links."""
 
@@ -202,19 +199,17 @@ class NvmlLibrary:
             self.asking = None
 
     def ask_fields(
-        self, device: Any, keys: Sequence[FieldKey], oldest_microseconds: int = 0
+        self, device: Any, keys: Sequence[FieldKey]
     ) -> dict[FieldKey, Any] | NvmlFailure:
         """Read NVML's numbered fields in one call; each is a value or a `NvmlFailure`.
 
         Each field has its own result code in a successful call; the whole call may fail, too.
-        Fields that the driver took before the wall time `oldest_microseconds` are stale.
         """
         answer = self.ask("nvmlDeviceGetFieldValues", device, keys)
         if isinstance(answer, NvmlFailure):
             return answer
         fields = (_Field * len(keys)).from_buffer(answer)
-        oldest = oldest_microseconds
-        return {key: _value(key, field, oldest) for key, field in zip(keys, fields, strict=True)}
+        return {key: _value(key, field) for key, field in zip(keys, fields, strict=True)}
 
 
 class _Field(Structure):
@@ -224,15 +219,12 @@ class _Field(Structure):
     _fields_ = pynvml.c_nvmlFieldValue_t._fields_
 
 
-def _value(key: FieldKey, field: Any, oldest_microseconds: int) -> Any:
+def _value(key: FieldKey, field: Any) -> Any:
     code = field.nvmlReturn
     if code == pynvml.NVML_SUCCESS:
-        kind, taken = field.valueType, field.timestamp
-        if _FIRST_TIMESTAMP <= taken < oldest_microseconds:
-            since = datetime.fromtimestamp(taken // 1_000_000, UTC).isoformat()
-            return NvmlFailure(Missing.STALE, _call(key), f"the driver read it last at {since}")
+        kind = field.valueType
         # Untouched by the driver: looks like success with value 0.
-        if not (kind or taken or field.ullVal):
+        if not (kind or field.timestamp or field.ullVal):
             return NvmlFailure(
                 Missing.NOT_SUPPORTED, _call(key), "the driver left the field as it was"
             )
