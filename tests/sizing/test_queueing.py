@@ -197,6 +197,23 @@ def test_replicas_shorten_the_wait_for_images() -> None:
     assert not short.fits
 
 
+@pytest.mark.parametrize("gpus", [4, 8])
+def test_images_with_a_gpu_each_wait_for_none(gpus: int) -> None:
+    """More GPUs than images in flight do not answer one sooner, nor all of them faster."""
+    model = Diffusion(1.2e10, text_encoder_parameters=4.9e9, steps=30, guided=False)
+    load = RequestLoad(concurrency=4.0, latency_ms=5000.0)
+    spread = Requirement(model, load=load, gpus=("B200",), parallel=Parallelism(data=gpus))
+    one = replace(spread, load=replace(load, concurrency=1.0), parallel=Parallelism())
+    found, alone = (PLANNER.plan(each).candidates[0] for each in (spread, one))
+
+    assert found.fits
+    assert found.rate.batches_waited == 0.0
+    assert found.rate.ttft_ms == alone.rate.ttft_ms
+    assert found.rate.units_per_second is not None
+    assert alone.rate.units_per_second is not None
+    assert found.rate.units_per_second.value == 4.0 * alone.rate.units_per_second.value
+
+
 def test_gpu_with_little_to_do_answers_texts_at_once() -> None:
     """Batches are not filled up to the limit: the time to spare makes the latency certain."""
     load = RequestLoad(256.0, units_per_second=20.0, latency_ms=50.0)
@@ -213,7 +230,7 @@ def test_gpu_with_little_to_do_answers_texts_at_once() -> None:
 @given(
     servers=st.integers(1, 64),
     busy=st.floats(0.01, 0.98),
-    burstiness=st.floats(0.1, 20.0),
+    burstiness=st.floats(0.0, 20.0),
     ratio=st.floats(0.5, 0.999),
 )
 def test_wait_grows_with_the_load(

@@ -115,14 +115,15 @@ def _soonest(
     Batches fill as requests arrive. If none keeps up, or there is nothing to be in time for: the
     latency of the largest.
     """
-    found, waited = largest, 1.0
+    # A present batch, unless each request has a GPU of its own.
+    found, waited = largest, 1.0 if largest.concurrency > replicas else 0.0
     if load.is_open and load.has_targets:
         sizes = [largest]
         while sizes[-1].concurrency >= 2.0 * replicas:
             sizes.append(sampled(sizes[-1].concurrency / 2.0))
         waiting = [(each, _batches_waited(load, each, replicas, settings)) for each in sizes]
         soonest = min(waiting, key=lambda each: (1.0 + each[1]) * each[0].batch_seconds.value)
-        found, waited = soonest if soonest[1] < math.inf else (largest, 1.0)
+        found, waited = soonest if soonest[1] < math.inf else (found, waited)
     first_ms, throughput = found.batch_seconds.scaled(1e3), largest.samples_per_second
     return PredictedRate(throughput, found.concurrency, first_ms, batches_waited=waited)
 
@@ -146,7 +147,7 @@ def _serving(requirement: Requirement, server: Server, concurrency: float | None
         return _arriving(requirement, server)
     most = float(best_concurrency(server) or replicas) if concurrency is None else concurrency
     found = _rate_of(requirement, server, server.at(most), most)
-    if concurrency is not None or server.is_causal:
+    if server.is_causal:
         return found
 
     def batched(requests: float) -> SampleRate:

@@ -109,17 +109,14 @@ def waiting_for_places(
 def services_waited(servers: int, busy_ratio: float, burstiness: float, ratio: float) -> float:
     """Quantile of the wait for the first free of several servers, in times of one service.
 
-    Every service takes the same time. Erlang's C formula, with an exponential tail by Allen and
-    Cunneen; bursts fill as many servers as the burstiness says, so that there are fewer groups of
-    them. Infinite at full load.
+    Every service takes the same time. Allen and Cunneen's exponential tail, with Sakasegawa's
+    approximation of Erlang's C; bursts fill as many servers as the burstiness says, so that there
+    are fewer groups of them. Infinite at full load.
     """
     if busy_ratio >= 1.0:
         return math.inf
-    groups = max(1, round(servers / burstiness))
-    offered, refused = busy_ratio * groups, 1.0
-    for each in range(1, groups + 1):
-        refused = offered * refused / (each + offered * refused)
-    waiting = refused / (1.0 - busy_ratio * (1.0 - refused))
+    groups = max(1.0, servers / max(_CERTAIN, burstiness))
+    waiting = math.pow(busy_ratio, math.sqrt(2.0 * (groups + 1.0)) - 1.0)
     if waiting <= 1.0 - ratio:
         return 0.0
     mean = burstiness / (2.0 * servers * (1.0 - busy_ratio))

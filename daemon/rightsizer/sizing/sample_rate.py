@@ -80,7 +80,7 @@ def sample_rate(
         raise TypeError("tokens are served, not sampled")
     if concurrency is None:
         concurrency = _BATCHES[type(model)] * layout.data
-    samples, factor = concurrency / layout.data, settings.error_factor
+    samples, factor = max(1.0, concurrency / layout.data), settings.error_factor
     step = sample_step(model, requirement, board, layout, settings, samples=samples)
     made = EstimateInterval.around(concurrency / step.seconds, factor)
     return SampleRate(made, EstimateInterval.around(step.seconds, factor), concurrency)
