@@ -66,7 +66,7 @@ def _of_node(name: str, scenario: str, most: float) -> Iterator[Figure]:
         interval=600 * NANOSECONDS_PER_SECOND,
         duration=_DAY,
     )
-    accountant.remember(iter(past.read, None))
+    accountant.backfill(iter(past.read, None))
     source = SimulatedSource(loaded, catalogue, interval=NANOSECONDS_PER_SECOND, duration=None)
     agent = AgentReport("0", "bench", DEFAULT_START, 1.0)
     whole = MetricsSettings(level=Level.FULL)

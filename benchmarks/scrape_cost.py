@@ -133,7 +133,7 @@ def simulated_node(instances: int = 0) -> _Node:
         interval=300 * NANOSECONDS_PER_SECOND,
         duration=_DAY,
     )
-    accountant.remember(iter(past.read, None))
+    accountant.backfill(iter(past.read, None))
     source = SimulatedSource(scenario, catalogue, interval=NANOSECONDS_PER_SECOND, duration=None)
     return _Node(accountant, source)
 

@@ -165,8 +165,8 @@ def test_windows_are_handed_over_once_when_closed_and_always_while_open() -> Non
     """Running windows are saved again at each flush, so that a crash loses little."""
     service, device = accountant(), gpu()
     minutes(service, device, 8)
-    closed, running, devices = service.take_windows()
-    closed_again, running_again, _ = service.take_windows()
+    closed, running, devices = service.drain_windows()
+    closed_again, running_again, _ = service.drain_windows()
 
     assert [window.accounted for window in closed] == [5 * MINUTE]
     assert closed_again == []
@@ -179,7 +179,7 @@ def test_accounts_are_restored_from_saved_windows() -> None:
     """After a restart the rules judge the same data."""
     before, device = accountant(), gpu()
     minutes(before, device, 31)
-    closed, running, devices = before.take_windows()
+    closed, running, devices = before.drain_windows()
 
     after = accountant()
     restored = after.restore(devices, [*closed, *running])
@@ -192,14 +192,14 @@ def test_accounts_are_restored_from_saved_windows() -> None:
     ]
 
 
-def test_remembered_days_are_kept_as_a_life_of_them_would_be() -> None:
+def test_backfilled_days_leave_the_windows_of_days_lived() -> None:
     """Five-minute windows that would be too old by the end are skipped; all else is equal."""
     device, days = gpu(), 5
     now = EPOCH + days * 24 * 60 * MINUTE
     found = []
     for until in (0, now):
         service = accountant()
-        service.remember(
+        service.backfill(
             (
                 snapshot(hour * 3600.0, [device], {device: EMPTY}, interval_seconds=3600.0)
                 for hour in range(days * 24 + 1)
@@ -207,20 +207,20 @@ def test_remembered_days_are_kept_as_a_life_of_them_would_be() -> None:
             until,
         )
         found.append([case.windows for case in service.snapshot(now).cases(4 * 24 * 60 * MINUTE)])
-        (query,) = service.remembered()[1]
+        (query,) = service.device_queries()[1]
         found.append(query.fine.between(query.fine_since, now))
     assert found[:2] == found[2:]
 
 
-def test_remembered_days_are_judged_and_neither_flushed_nor_counted() -> None:
+def test_backfilled_days_are_judged_and_neither_flushed_nor_counted() -> None:
     """A demonstration's past is not written to disk, and counters begin with the process."""
     service, device = accountant(), gpu()
-    service.remember(
+    service.backfill(
         snapshot(minute * 60.0, [device], {device: EMPTY}, interval_seconds=60.0)
         for minute in range(20)
     )
     assert service.latest() is None
-    closed, _, _ = service.take_windows()
+    closed, _, _ = service.drain_windows()
     (case,) = service.snapshot(EPOCH + 19 * MINUTE).cases(60 * MINUTE)
     (found,) = post(
         service, snapshot(1200.0, [device], {device: EMPTY}, interval_seconds=60.0)

@@ -70,7 +70,7 @@ def test_days_of_blocks_are_one_object_too() -> None:
             store.go_to(at)
             store.add(entry((at - EPOCH) / 1e9, (at - EPOCH + 5 * MINUTE) / 1e9))
             store.measure({Measure.BUSY: 0.5}, 5 * MINUTE)
-    one, other = (store.window_query().remembered.days for store in stores)
+    one, other = (store.window_query().stored_blocks.days for store in stores)
     assert len(one) == 2
     assert all(mine[1] is its[1] for mine, its in zip(one, other, strict=True))
 

@@ -206,7 +206,7 @@ def test_restart_keeps_what_a_history_can_tell() -> None:
         again = decode_window(window.uuid, encode_window(window))
         assert again.workload_key == JOB.key
         after.restore(JOB.key, again)
-    after.know(JOB)
+    after.restore_workload(JOB)
     assert after.reports() == ()
     assert window_of(after) == window_of(before)
     run(after, BOTH, range(7210, 10801, 10))

@@ -17,8 +17,8 @@ from rightsizer.catalogue.catalogue import built_in
 from rightsizer.cli.demo import (
     DemoClock,
     DemoSettings,
+    backfill,
     pages_text,
-    remember,
     run_demo,
     told_at,
 )
@@ -74,12 +74,12 @@ def test_the_clock_is_fast_until_it_has_caught_up_with_the_world() -> None:
     assert clock.time() == world - SECOND
 
 
-def test_the_days_before_are_remembered(agent: Agent) -> None:
+def test_days_before_the_demonstration_are_accounted_for(agent: Agent) -> None:
     """Rules have a past to judge, and the page still begins empty."""
     # The scenario trains from eight to eight and is empty at night.
     until = DEFAULT_START + DAY + 20 * HOUR
     demo = DemoSettings(scenario="single-h100", days_before=1.0, memory_tick_seconds=300.0)
-    remember(agent, demo, until)
+    backfill(agent, demo, until)
     (case,) = agent.accountant.snapshot(until).cases(DAY)
     (window,) = case.windows
 
@@ -102,7 +102,7 @@ def test_memory_and_first_tick_meet(agent: Agent) -> None:
         interval=10 * SECOND,
         duration=HOUR,
     )
-    remember(agent, demo, until)
+    backfill(agent, demo, until)
     for _ in range(7):
         seen = live.read()
         assert seen is not None
@@ -132,7 +132,7 @@ def test_the_story_is_the_same_at_any_hour(hour: float) -> None:
 
 def test_a_demonstration_without_a_past_has_none(agent: Agent) -> None:
     """`--days-before 0` starts at once."""
-    remember(agent, DemoSettings(days_before=0.0), DEFAULT_START)
+    backfill(agent, DemoSettings(days_before=0.0), DEFAULT_START)
 
     assert agent.accountant.snapshot(DEFAULT_START).cases(DAY) == ()
 

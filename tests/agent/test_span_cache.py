@@ -73,7 +73,7 @@ def test_an_accountant_remembers_for_the_book() -> None:
     """Of devices with states of their own, at the time of the last snapshot."""
     device = gpu()
     accountant = AccountingService(AccountingSettings())
-    cache = SpanCache(accountant.remembered)
+    cache = SpanCache(accountant.device_queries)
     assert cache(DEFAULT_SPAN) == {}
     for second in range(3):
         values = {Signal.GPU_BUSY: 0.0, Signal.MEMORY_USED: 0.0}

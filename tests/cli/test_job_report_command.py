@@ -60,7 +60,7 @@ def history(tmp_path: Path) -> Path:
         )
         accountant.post(seen, (), lambda: None)  # type: ignore[arg-type, return-value]
     storage = Storage(str(path))
-    storage.save_windows(*accountant.take_windows())
+    storage.save_windows(*accountant.drain_windows())
     storage.close()
     return path
 

@@ -38,7 +38,7 @@ def history(tmp_path: Path) -> Path:
             holders={A100: workload("llama")},
         )
         accountant.post(seen, (), lambda: AGENT)
-    storage.save_windows(*accountant.take_windows())
+    storage.save_windows(*accountant.drain_windows())
     storage.close()
     return tmp_path / "h.db"
 
@@ -76,7 +76,7 @@ def test_a_profile_of_a_gpu_that_was_idle_then_is_doubted(tmp_path: Path, capsys
     for minute in range(61):
         seen = snapshot(minute * 60.0, [A100], {A100: HELD}, interval_seconds=60.0)
         accountant.post(seen, (), lambda: AGENT)
-    storage.save_windows(*accountant.take_windows())
+    storage.save_windows(*accountant.drain_windows())
     storage.close()
     file = loader_bound_trace(tmp_path, baseTimeNanoseconds=EPOCH + 30 * MINUTE)
 

@@ -92,7 +92,7 @@ def past_of(key: str, blocks: Blocks) -> CaseHistory:
         open_hour=None,
         open_day=None,
         fine_since=0,
-        remembered=StoredBlocks((), blocks),
+        stored_blocks=StoredBlocks((), blocks),
     )
     return CaseHistory(LoadHistory(window_query, 0, NOW, LoadPatternSettings()), 0, NOW)
 

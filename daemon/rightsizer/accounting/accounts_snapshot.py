@@ -63,7 +63,7 @@ class LoadHistory:
         """All blocks in the history."""
         if self._window_query is None:
             return Blocks()
-        return self._reader.month(self._window_query.remembered, self._since, self._end)
+        return self._reader.month(self._window_query.stored_blocks, self._since, self._end)
 
 
 class CaseHistory:

@@ -36,7 +36,7 @@ class DecayedDemands:
         settings = settings or DecaySettings()
         fast: dict[Resource, Histogram] = {}
         slow: dict[Resource, Histogram] = {}
-        self._memories = (
+        self._distributions = (
             (settings.fast_half_life_seconds, settings.fast_quantile_ratio, fast),
             (settings.slow_half_life_seconds, settings.slow_quantile_ratio, slow),
         )
@@ -47,7 +47,7 @@ class DecayedDemands:
         """Decay to the window's end, then add the window."""
         elapsed = 0 if self._until is None else max(0, window.end - self._until)
         self._until = window.end
-        for half_life, _, histograms in self._memories:
+        for half_life, _, histograms in self._distributions:
             if elapsed:
                 factor = 0.5 ** (seconds(elapsed) / half_life)
                 for histogram in histograms.values():
@@ -58,7 +58,7 @@ class DecayedDemands:
     def demand(self) -> Mapping[Resource, float]:
         """Demand by resource; resources never used are absent."""
         found: dict[Resource, float] = {}
-        for _, quantile, histograms in self._memories:
+        for _, quantile, histograms in self._distributions:
             for resource, histogram in histograms.items():
                 if (share := histogram.quantile(quantile)) is not None:
                     found[resource] = max(share, found.get(resource, share))
@@ -89,7 +89,7 @@ class DeviceWindows:
         values = entry_measures(entry)
         for part in split_entry(entry):
             if (window := self.rollups.add(part)) is not None:
-                self._note(window)
+                self._add_closed(window)
                 closed.append(window)
             self.rollups.measure(values, part.end - part.start)
         return closed
@@ -97,7 +97,7 @@ class DeviceWindows:
     def restore(self, window: Window) -> None:
         """Restore a closed window from the history; call oldest first."""
         self.rollups.restore(window)
-        self._note(window)
+        self._add_closed(window)
 
     def reset_demands(self) -> None:
         """Reset the decayed demands after a change of holder."""
@@ -113,7 +113,7 @@ class DeviceWindows:
         running = self.rollups.open_window()
         return cells if running is None else (*cells, _cell(running))
 
-    def _note(self, closed: Window) -> None:
+    def _add_closed(self, closed: Window) -> None:
         while self._cells and self._cells[0].start < closed.start - DAY:
             self._cells.popleft()
         self._cells.append(_cell(closed))
@@ -257,11 +257,11 @@ class DeviceAccount:
     ) -> None:
         self.windows = DeviceWindows(uuid, settings.decay, hourly_before)
         self._distributions = distributions
-        self.begin()
+        self.reset_totals()
         self.last: Entry | None = None
         self.tenancy = Tenancy(nanoseconds(settings.holder_gap_seconds))
 
-    def begin(self) -> None:
+    def reset_totals(self) -> None:
         """Reset the totals and the window over everything posted."""
         self.whole = WindowBuilder(self.windows.uuid)
         self.totals = RunningTotals(self.whole, self._distributions)

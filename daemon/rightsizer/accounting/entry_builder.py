@@ -65,7 +65,7 @@ class EntryBuilder:
     def restore_power(self, uuid: str, learned: LearnedPower | None) -> None:
         """Restore a device's learned power range from the history."""
         if learned is not None:
-            self._range(uuid).restore(learned)
+            self._power_range(uuid).restore(learned)
 
     def learned_power(self, uuid: str) -> LearnedPower | None:
         """Learned power range of a device, or `None`."""
@@ -137,12 +137,12 @@ class EntryBuilder:
     ) -> Entry:
         uuid, signals = device.uuid, evidence.signals
         duration = interval.end - interval.start
-        match, used = self._judged(device, state, evidence)
+        match, used = self._classification(device, state, evidence)
         known = match.state is not _State.UNKNOWN
         holdings = snapshot.holdings.get(uuid, ())
-        holding = _NO_CONDITIONS
+        present = _NO_CONDITIONS
         if known:
-            holding = self._conditions(device, state, holdings, interval, evidence)
+            present = self._conditions(device, state, holdings, interval, evidence)
         watts = signals.get(_Signal.POWER_WATTS)
         energy = state.meter.measure(
             duration,
@@ -151,10 +151,10 @@ class EntryBuilder:
             signals.get(_Signal.POWER_LIMIT_WATTS, device.power_limit_watts),
         )
         pressed = state.pressure.update(
-            interval.steady_end, signals, used.saturated, holding, snapshot.xids.get(uuid)
+            interval.steady_end, signals, used.saturated, present, snapshot.xids.get(uuid)
         )
         if watts is not None:
-            self._range(uuid).account(watts, match.state, duration)
+            self._power_range(uuid).account(watts, match.state, duration)
         return Entry(
             uuid=uuid,
             start=interval.start,
@@ -163,7 +163,7 @@ class EntryBuilder:
             unknown_reason=match.unknown_reason,
             second_cause=match.second_cause,
             score=match.score,
-            conditions=holding,
+            conditions=present,
             tier=evidence.layout.tier,
             signals=signals,
             shares=used.shares,
@@ -171,7 +171,7 @@ class EntryBuilder:
             saturated=used.saturated if known else frozenset(),
             pressed=pressed if known else frozenset(),
             used_ratio=used.used_ratio if known else None,
-            waste=waste(match.state, holding, used.used_ratio, evidence.clock_ratio),
+            waste=waste(match.state, present, used.used_ratio, evidence.clock_ratio),
             energy_joules=None if energy is None else energy.joules,
             energy_source=None if energy is None else energy.source,
             cycle=state.cycles.update(duration, evidence.busy if known else None),
@@ -211,7 +211,7 @@ class EntryBuilder:
         )
 
     def _evidence(self, snapshot: Snapshot, device: Device, reading: Reading) -> StateEvidence:
-        power = self._range(device.uuid)
+        power = self._power_range(device.uuid)
         if (watts := reading.get(_Signal.POWER_WATTS)) is not None:
             power.observe(watts)
         draws = power.draws(device.power_limit_watts or reading.get(_Signal.POWER_LIMIT_WATTS))
@@ -234,7 +234,7 @@ class EntryBuilder:
         state.read = read, evidence
         return evidence
 
-    def _judged(
+    def _classification(
         self, device: Device, state: DeviceState, evidence: StateEvidence
     ) -> tuple[StateMatch, DeviceUsage]:
         if (judged := state.judged) is None or judged[:2] != (evidence, evidence.peer_stalls):
@@ -259,7 +259,7 @@ class EntryBuilder:
             self._states[uuid] = DeviceState(self._settings)
         return self._states[uuid]
 
-    def _range(self, uuid: str) -> PowerRange:
+    def _power_range(self, uuid: str) -> PowerRange:
         if uuid not in self._power:
             self._power[uuid] = PowerRange(self._settings.power)
         return self._power[uuid]

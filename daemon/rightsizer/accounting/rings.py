@@ -164,7 +164,7 @@ class BlockRing:
         if blocks:
             self._running.append(blocks)
 
-    def remembered(self, growing: Blocks) -> StoredBlocks:
+    def stored_blocks(self, growing: Blocks) -> StoredBlocks:
         """Copy of the blocks with the growing one, safe for any thread to read."""
         if len(self._running) > 1:
             self._running = [Blocks.joined(self._running)]

@@ -53,7 +53,7 @@ class WindowQuery:
     """Closed part of the current day, in whole hours."""
     fine_since: Nanoseconds
     """Start of the five-minute windows; a whole hour."""
-    remembered: StoredBlocks
+    stored_blocks: StoredBlocks
 
     @property
     def first(self) -> Nanoseconds:
@@ -63,7 +63,7 @@ class WindowQuery:
         slots = (
             *chain.from_iterable(rings),
             *(each.slot for each in growing),
-            *(day for day, _ in self.remembered.days),
+            *(day for day, _ in self.stored_blocks.days),
         )
         return min(slots, default=0)
 
@@ -85,11 +85,11 @@ class WindowQuery:
             return Window(self.uuid, 0, 0)
         reader = reader or WindowReader()
         builder = WindowBuilder(self.uuid, self._cover(start, end, reader), keeps_blocks=False)
-        return builder.window(reader.blocks(self.remembered, start, end))
+        return builder.window(reader.blocks(self.stored_blocks, start, end))
 
     def blocks(self, start: Nanoseconds, end: Nanoseconds) -> Blocks:
         """Blocks that begin in a time range, exact to five minutes for thirty days."""
-        return self.remembered.between(start, end)
+        return self.stored_blocks.between(start, end)
 
     def closed_windows(self) -> Iterator[Window]:
         """All closed windows without overlap, oldest first: hours, then five minutes."""
@@ -104,7 +104,7 @@ class WindowQuery:
             *((slot, FINE_SPAN, reader.window(encoded)) for slot, encoded in fine),
         ]
         for slot, grain, window in found:
-            blocks = reader.blocks(self.remembered, slot, slot + grain)
+            blocks = reader.blocks(self.stored_blocks, slot, slot + grain)
             yield replace(window, uuid=self.uuid, blocks=blocks)
 
     def _cover(
@@ -330,7 +330,7 @@ class RollupStore:
             open_hour=self._hours.open_window(),
             open_day=self._days.open_window(),
             fine_since=-(-(self._latest_slot - FINE_KEPT) // HOUR) * HOUR,
-            remembered=self._blocks.remembered(Blocks() if found is None else found.blocks),
+            stored_blocks=self._blocks.stored_blocks(Blocks() if found is None else found.blocks),
         )
 
     def last_day(self) -> Window:

@@ -1,8 +1,8 @@
 """Accounts of a node, and the thread-safe service that updates and reads them."""
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from rightsizer.accounting.accounts_snapshot import (
     AccountsSnapshot,
@@ -120,11 +120,11 @@ class NodeAccounts:
         self._hourly_before = moment
         self._workloads.keep_hours_before(moment)
 
-    def begin(self) -> None:
+    def reset_totals(self) -> None:
         """Reset the totals to 0; keep the windows."""
         for account in self._accounts.values():
-            account.begin()
-        self._workloads.begin()
+            account.reset_totals()
+        self._workloads.reset_totals()
 
     def restore(self, window: Window, *, counts: bool = False) -> None:
         """Restore a window from the history; call oldest first for each device and workload.
@@ -148,7 +148,7 @@ class NodeAccounts:
         account.tenancy.restore(known.holder, known.holder_since)
         self._builder.restore_power(known.device.uuid, known.power)
         if known.holder is not None:
-            self._workloads.know(known.holder)
+            self._workloads.restore_workload(known.holder)
 
     def device_records(self) -> tuple[DeviceRecord, ...]:
         """Devices of the last snapshot with their holders."""
@@ -244,6 +244,14 @@ class NodeAccounts:
         return CaseInput(key, workload, devices, group)
 
 
+class StoredAccounts(NamedTuple):
+    """Part of the accounts that the history stores."""
+
+    closed: Iterable[Window]
+    running: Sequence[Window]
+    devices: Sequence[DeviceRecord]
+
+
 Enrich = Callable[[Snapshot], Snapshot]
 """Applies the operators' statements to the holders of a snapshot."""
 
@@ -283,7 +291,7 @@ class AccountingService:
             self._accounts.post(snapshot)
             # Monotonic time: the wall clock may step back by hours.
             if snapshot.time >= self._gauges_due:
-                self._make_gauges(snapshot)
+                self._update_gauges(snapshot)
             self._generation += 1
             report = Report(
                 generation=self._generation,
@@ -307,8 +315,8 @@ class AccountingService:
         """Replace the enrichment, from the next snapshot on."""
         self._enrich = enrich
 
-    def remember(self, snapshots: Iterable[Snapshot], until: Nanoseconds = 0) -> None:
-        """Account for past snapshots without publishing; reset the counters afterwards.
+    def backfill(self, snapshots: Iterable[Snapshot], until: Nanoseconds = 0) -> None:
+        """Account for past snapshots without publishing; reset the totals afterwards.
 
         With a known end, windows too old by then for five-minute retention are kept as hours only.
         """
@@ -317,7 +325,7 @@ class AccountingService:
             for snapshot in snapshots:
                 self._accounts.post(self._enrich(snapshot))
             self._accounts.drain_closed()
-            self._accounts.begin()
+            self._accounts.reset_totals()
 
     def restore(
         self, devices: Iterable[DeviceRecord], windows: Iterable[Window], *, counts: bool = False
@@ -341,34 +349,36 @@ class AccountingService:
         with self._lock:
             return self._accounts.snapshot(now)
 
-    def remembered(self) -> tuple[Nanoseconds, tuple[WindowQuery, ...]]:
+    def device_queries(self) -> tuple[Nanoseconds, tuple[WindowQuery, ...]]:
         """Time of the latest snapshot, and the histories of its devices."""
         with self._lock:
             now = self._latest.wall_time if self._latest is not None else 0
             return now, self._accounts.device_queries()
 
-    def known(self) -> tuple[DeviceRecord, ...]:
+    def device_records(self) -> tuple[DeviceRecord, ...]:
         """Devices of the last snapshot with their holders."""
         with self._lock:
             return self._accounts.device_records()
 
-    def take_windows(self) -> tuple[list[Window], list[Window], tuple[DeviceRecord, ...]]:
-        """Data to store: windows closed since the last call, open windows, devices."""
+    def drain_windows(self) -> StoredAccounts:
+        """Accounts to add to the history: windows closed since the last call, and open ones."""
         with self._lock:
-            return self._take_windows()
+            return self._drain_windows()
 
-    def _take_windows(self) -> tuple[list[Window], list[Window], tuple[DeviceRecord, ...]]:
+    def _drain_windows(self) -> StoredAccounts:
         accounts = self._accounts
-        return accounts.drain_closed(), accounts.open_windows(), accounts.device_records()
+        return StoredAccounts(
+            accounts.drain_closed(), accounts.open_windows(), accounts.device_records()
+        )
 
-    def take_all_windows(self) -> tuple[Iterator[Window], list[Window], tuple[DeviceRecord, ...]]:
-        """The same for an empty history: all closed windows in memory."""
+    def drain_all_windows(self) -> StoredAccounts:
+        """Accounts for an empty history: all closed windows in memory, and open ones."""
         with self._lock:
             queries = self._accounts.window_queries()
-            _, running, devices = self._take_windows()
-        return (window for each in queries for window in each.closed_windows()), running, devices
+            drained = self._drain_windows()
+        return drained._replace(closed=(w for each in queries for w in each.closed_windows()))
 
-    def _make_gauges(self, snapshot: Snapshot) -> None:
+    def _update_gauges(self, snapshot: Snapshot) -> None:
         present = {device.uuid for device in snapshot.devices}
         times = self._last_sample.items()
         self._last_sample = {uuid: time for uuid, time in times if uuid in present}

@@ -16,7 +16,7 @@ from rightsizer.model.units import Nanoseconds
 from rightsizer.model.window import Entry, Window, workload_subject
 from rightsizer.model.workload import Holding, Workload
 
-_HELD_FOR: Final = 2
+_INTERVALS_VALID: Final = 2
 """Number of its own intervals for which a silent device's last values are still used."""
 
 
@@ -38,18 +38,16 @@ class WorkloadAccount:
         self.totals = RunningTotals(EntrySums(), ())
         self._latest: dict[str, _Latest] = {}
 
-    def post(
-        self, held: Mapping[str, float], stretches: Sequence[tuple[Entry, float]]
-    ) -> list[Window]:
+    def post(self, held: Mapping[str, float], parts: Sequence[tuple[Entry, float]]) -> list[Window]:
         """Account for one moment; return the five-minute windows that it closed.
 
         Entries cover the workload's share of the device, given beside each.
         """
-        self.seen = max(entry.end for entry, _ in stretches)
+        self.seen = max(entry.end for entry, _ in parts)
         self.devices = tuple(held)
-        closed = list(self._add(entry for entry, _ in stretches))
+        closed = list(self._add(entry for entry, _ in parts))
         self._latest = {uuid: each for uuid, each in self._latest.items() if uuid in held}
-        for entry, share in stretches:
+        for entry, share in parts:
             self.totals.add(entry)
             values, duration = entry_measures(entry), entry.end - entry.start
             if share != 1.0:
@@ -76,7 +74,7 @@ class WorkloadAccount:
             return
         sums: Mapping[Measure, float] | None = None
         for end, duration, values in latest:
-            if self.seen - end > _HELD_FOR * duration:
+            if self.seen - end > _INTERVALS_VALID * duration:
                 return
             sums = (
                 values
@@ -107,25 +105,25 @@ class WorkloadAccounts:
         A shared device counts for each workload by its share.
         """
         closed: list[Window] = []
-        stretches: dict[str, list[tuple[Entry, float]]] = {}
+        parts: dict[str, list[tuple[Entry, float]]] = {}
         workloads: dict[str, Workload] = {}
         for entry in entries:
-            for holding, part in _divided(entry, holdings.get(entry.uuid, ())):
+            for holding, part in _split_by_holder(entry, holdings.get(entry.uuid, ())):
                 workloads[holding.workload.key] = holding.workload
-                stretches.setdefault(holding.workload.key, []).append((part, holding.share_ratio))
-        if stretches:
-            held = _held(holdings)
-            self._admit(held, stretches, closed)
-            for key, found in stretches.items():
+                parts.setdefault(holding.workload.key, []).append((part, holding.share_ratio))
+        if parts:
+            held = _shares_by_workload(holdings)
+            self._admit(held, parts, closed)
+            for key, found in parts.items():
                 if key in self._accounts:  # The number of workloads may exceed the limit.
                     self._accounts[key].workload = workloads[key]
                     closed += self._accounts[key].post(held[key], found)
-            closed += self._close_left(
-                max(entry.end for found in stretches.values() for entry, _ in found)
+            closed += self._close_absent(
+                max(entry.end for found in parts.values() for entry, _ in found)
             )
         return closed
 
-    def know(self, workload: Workload) -> None:
+    def restore_workload(self, workload: Workload) -> None:
         """Restore the description of a workload from the history."""
         if workload.key in self._accounts:
             self._accounts[workload.key].workload = workload
@@ -136,7 +134,7 @@ class WorkloadAccounts:
         account.seen = window.end
         account.rollups.restore(window)
 
-    def begin(self) -> None:
+    def reset_totals(self) -> None:
         """Reset the totals to 0; keep the windows."""
         for account in self._accounts.values():
             account.totals = RunningTotals(EntrySums(), ())
@@ -183,7 +181,7 @@ class WorkloadAccounts:
                 closed.append(window)
         return self._accounts[key]
 
-    def _close_left(self, now: Nanoseconds) -> Iterator[Window]:
+    def _close_absent(self, now: Nanoseconds) -> Iterator[Window]:
         """Close windows of workloads that are gone, once every five minutes."""
         if (slot := now - now % FINE_SPAN) == self._slot:
             return
@@ -193,7 +191,7 @@ class WorkloadAccounts:
                 yield window
 
 
-def _held(holdings: Mapping[str, tuple[Holding, ...]]) -> dict[str, dict[str, float]]:
+def _shares_by_workload(holdings: Mapping[str, tuple[Holding, ...]]) -> dict[str, dict[str, float]]:
     """Shares of each workload by device."""
     held: dict[str, dict[str, float]] = {}
     for uuid, found in holdings.items():
@@ -202,7 +200,9 @@ def _held(holdings: Mapping[str, tuple[Holding, ...]]) -> dict[str, dict[str, fl
     return held
 
 
-def _divided(entry: Entry, holdings: tuple[Holding, ...]) -> Iterator[tuple[Holding, Entry]]:
+def _split_by_holder(
+    entry: Entry, holdings: tuple[Holding, ...]
+) -> Iterator[tuple[Holding, Entry]]:
     """Split an entry by holder; the parts add up to it if all of the device is held."""
     share, last = 0.0, entry.end
     for holding in holdings:

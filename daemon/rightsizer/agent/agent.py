@@ -200,7 +200,7 @@ class Agent:
         return MetricsExposition(latest, metrics, self._freshness(), wall_time, dcgm_source=dcgm)
 
     def _server(self, access: WebAccess, local_routes: Sequence[Route]) -> WebServer:
-        settings, spans = self.settings, SpanCache(self.accountant.remembered)
+        settings, spans = self.settings, SpanCache(self.accountant.device_queries)
         return WebServer(
             settings.web.listen_addresses,
             latest=self.accountant.latest,

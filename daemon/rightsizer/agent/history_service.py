@@ -85,9 +85,9 @@ class HistoryService:
     def flush(self) -> None:
         """Write the windows closed since the last flush, and those still open."""
         with self._flushing:
-            closed, running, devices = self._accountant.take_windows()
+            drained = self._accountant.drain_windows()
             try:
-                if self._storage.save_windows(closed, running, devices):
+                if self._storage.save_windows(*drained):
                     self._rewrite_after_break()
                     self.counts["history_writes"] += 1
             except HistoryError:
@@ -104,7 +104,7 @@ class HistoryService:
     def _rewrite_after_break(self) -> None:
         """Write all windows in memory if the file was replaced since the last write."""
         if (breaks := self._storage.database.breaks) != self._rewritten_breaks:
-            self._storage.rewrite_windows(*self._accountant.take_all_windows())
+            self._storage.rewrite_windows(*self._accountant.drain_all_windows())
             self._rewritten_breaks = breaks
 
     def prune(self) -> None:

@@ -100,7 +100,7 @@ def run_demo(
 
     def prepare(agent: Agent) -> None:
         tell(f"Simulating {demo.scenario}; remembering {demo.days_before:g} days first ...")
-        remember(agent, demo, clock.wall_time())
+        backfill(agent, demo, clock.wall_time())
 
     def announce(agent: Agent) -> None:
         lasts = format_duration(_DAY / demo.speed)
@@ -143,7 +143,7 @@ def _command() -> str:
     return os.path.relpath(installed) if installed.is_relative_to(Path.cwd()) else str(installed)
 
 
-def remember(agent: Agent, demo: DemoSettings, until: Nanoseconds) -> None:
+def backfill(agent: Agent, demo: DemoSettings, until: Nanoseconds) -> None:
     """Account for the preceding days directly from the physical model."""
     interval = nanoseconds(demo.memory_tick_seconds)
     # Whole ticks, so that the last one ends where the demonstration begins.
@@ -158,7 +158,7 @@ def remember(agent: Agent, demo: DemoSettings, until: Nanoseconds) -> None:
         interval=interval,
         duration=span + 1,  # Including the final reading, from which the next phase continues.
     )
-    agent.accountant.remember(iter(source.read, None), until)
+    agent.accountant.backfill(iter(source.read, None), until)
 
 
 def _settings(demo: DemoSettings, folder: Path) -> Settings:

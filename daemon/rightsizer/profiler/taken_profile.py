@@ -64,8 +64,8 @@ def _accounts_telemetry(
     accountant: AccountingService, tenures: Sequence[HolderPeriod]
 ) -> tuple[tuple[Device, ...], ProfileTelemetryOf]:
     """Return devices and telemetry of a running agent, with holders from the history."""
-    queries = {each.uuid: each for each in accountant.remembered()[1]}
-    known = tuple(accountant.known())
+    queries = {each.uuid: each for each in accountant.device_queries()[1]}
+    known = tuple(accountant.device_records())
 
     def window_of(uuid: str, start: Nanoseconds, end: Nanoseconds) -> Window | None:
         if (remembered := queries.get(uuid)) is None:
