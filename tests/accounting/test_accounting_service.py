@@ -185,7 +185,8 @@ def test_accounts_are_restored_from_saved_windows() -> None:
     restored = after.restore(devices, [*closed, *running])
     span, now = 60 * MINUTE, EPOCH + 30 * MINUTE
 
-    assert restored == len(closed) + len(running)
+    assert restored.number == len(closed) + len(running)
+    assert restored.ends == {device.uuid: restored.end}
     assert after.latest() is None
     assert [case.windows for case in after.snapshot(now).cases(span)] == [
         case.windows for case in before.snapshot(now).cases(span)

@@ -14,23 +14,19 @@ from rightsizer.accounting.device_account import DeviceAccount, DeviceRecord
 from rightsizer.accounting.entry_builder import EntryBuilder
 from rightsizer.accounting.provisioning import provision
 from rightsizer.accounting.rings import WindowReader
-from rightsizer.accounting.rollup_store import FINE_KEPT, WindowQuery, device_span
+from rightsizer.accounting.rollup_store import FINE_KEPT, WindowQuery
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.accounting.workload_accounts import WorkloadAccounts
 from rightsizer.model.advice import Advice
-from rightsizer.model.block import Blocks
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Node
 from rightsizer.model.metric import DISTRIBUTION_SIGNALS
 from rightsizer.model.report import (
     AgentReport,
     DeviceReport,
-    DeviceSpan,
     NodeReport,
     Report,
-    Span,
     StripCell,
-    TimeRange,
     WorkloadReport,
 )
 from rightsizer.model.signal import RATIO_SIGNALS, Signal
@@ -244,6 +240,19 @@ class NodeAccounts:
         return CaseInput(key, workload, devices, group)
 
 
+class RestoredWindows(NamedTuple):
+    """Windows restored from a history."""
+
+    number: int
+    ends: Mapping[str, Nanoseconds]
+    """End of the last window, by device or workload."""
+
+    @property
+    def end(self) -> Nanoseconds:
+        """End of the last window of all; 0 without any."""
+        return max(self.ends.values(), default=0)
+
+
 class StoredAccounts(NamedTuple):
     """Part of the accounts that the history stores."""
 
@@ -329,10 +338,9 @@ class AccountingService:
 
     def restore(
         self, devices: Iterable[DeviceRecord], windows: Iterable[Window], *, counts: bool = False
-    ) -> int:
-        """Restore devices and windows from the history; return the number of windows."""
-        restored = 0
-        records = tuple(devices)
+    ) -> RestoredWindows:
+        """Restore devices and windows from the history, oldest first."""
+        number, ends, records = 0, dict[str, Nanoseconds](), tuple(devices)
         with self._lock:
             for known in records:
                 self._accounts.restore_record(known)
@@ -340,8 +348,9 @@ class AccountingService:
                 self._accounts.restore_node(records)
             for window in windows:
                 self._accounts.restore(window, counts=counts)
-                restored += 1
-        return restored
+                number += 1
+                ends[window.uuid] = max(ends.get(window.uuid, 0), window.end)
+        return RestoredWindows(number, ends)
 
     def snapshot(self, now: Nanoseconds) -> AccountsSnapshot:
         """Snapshot of the accounts, for the cases of several spans up to a wall time."""
@@ -420,39 +429,3 @@ class AccountingService:
             holdings=snapshot.holdings.get(uuid, ()),
             xids=snapshot.xids.get(uuid),
         )
-
-
-_RENEWED: Final = 24
-"""Fraction of a cell after which a span is read again; earlier changes are not visible."""
-_LEAST: Final[Nanoseconds] = 10 * NANOSECONDS_PER_SECOND
-
-
-class SpanCache:
-    """Cache of device activity by span, so that many readers cost as little as one."""
-
-    def __init__(self, queries: Callable[[], tuple[Nanoseconds, tuple[WindowQuery, ...]]]) -> None:
-        self._queries = queries
-        self._lock = threading.Lock()
-        self._cached: dict[str, tuple[Nanoseconds, Mapping[str, DeviceSpan]]] = {}
-
-    def __call__(self, span: Span) -> Mapping[str, DeviceSpan]:
-        """Activity of each device over a span, by uuid."""
-        with self._lock:
-            now, queries = self._queries()
-            made, spans = self._cached.get(span.name, (None, {}))
-            fresh_for = max(_LEAST, span.cell // _RENEWED)
-            is_fresh = made is not None and 0 <= now - made < fresh_for
-            if is_fresh and {each.uuid for each in queries} <= spans.keys():
-                return spans
-            spans = {each.uuid: device_span(each, span, now) for each in queries}
-            self._cached[span.name] = now, spans
-            return spans
-
-    def blocks(self, uuids: Collection[str], stretch: TimeRange) -> Mapping[str, Blocks]:
-        """Blocks of some devices in a past time range, by uuid."""
-        _, queries = self._queries()
-        return {
-            each.uuid: each.blocks(stretch.start, stretch.end)
-            for each in queries
-            if each.uuid in uuids
-        }

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rightsizer import __version__
-from rightsizer.accounting.service import AccountingService, SpanCache
+from rightsizer.accounting.service import AccountingService
 from rightsizer.advice.policy import PolicySet, apply_policies
 from rightsizer.advice.rules.rule import Rule
 from rightsizer.advice.service import AdviceService, Recommender, configured_rules
@@ -45,6 +45,7 @@ from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.telemetry.source import ReleaseController, SnapshotSource, StillHeld
 from rightsizer.web.advice_api import AdviceApi
 from rightsizer.web.api import lifecycle_routes
+from rightsizer.web.page import SpanCache
 from rightsizer.web.router import Route
 from rightsizer.web.server import Reloadable, WebAccess, WebServer, configured_access
 

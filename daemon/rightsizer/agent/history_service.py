@@ -2,7 +2,6 @@
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from typing import Final
 
 from rightsizer.accounting.service import AccountingService
@@ -13,7 +12,6 @@ from rightsizer.io.log import logger
 from rightsizer.model.device import Device
 from rightsizer.model.errors import HistoryError
 from rightsizer.model.units import DAY, Nanoseconds, nanoseconds
-from rightsizer.model.window import Window
 
 _RESTORED: Final = 30 * DAY
 _SET_BACK: Final = DAY
@@ -69,18 +67,12 @@ class HistoryService:
             HistoryError: there is no history, or it cannot be read.
         """
         history, now = self._storage.kept_history, self._clock.wall_time()
-        ends: dict[str, Nanoseconds] = {}
-
-        def windows() -> Iterator[Window]:
-            for window in history.load(now - _RESTORED, now + _SET_BACK):
-                ends[window.uuid] = max(ends.get(window.uuid, 0), window.end)
-                yield window
-
         devices = history.devices()
-        restored = self._accountant.restore(devices, windows())
-        since = max(ends.values(), default=0) - _LAST_SEEN
-        present = (each.device for each in devices if ends.get(each.device.uuid, -1) >= since)
-        return restored, tuple(present)
+        windows = history.load(now - _RESTORED, now + _SET_BACK)
+        restored = self._accountant.restore(devices, windows)
+        since = restored.end - _LAST_SEEN
+        present = (e.device for e in devices if restored.ends.get(e.device.uuid, -1) >= since)
+        return restored.number, tuple(present)
 
     def flush(self) -> None:
         """Write the windows closed since the last flush, and those still open."""

@@ -1,6 +1,6 @@
 """Recommendations without an agent: one run over a history on disk; decisions, explanations."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -15,7 +15,6 @@ from rightsizer.io.files import is_there
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.errors import HistoryError, UsageError
 from rightsizer.model.finding import Finding
-from rightsizer.model.units import Nanoseconds
 from rightsizer.model.window import Window
 from rightsizer.notify.service import NotificationService
 from rightsizer.profiler.service import ProfileService
@@ -39,7 +38,8 @@ def run_offline(
     with closing(opened) as storage:
         accountant = AccountingService(settings.accounting)
         history = storage.kept_history
-        if not (end := _restored(accountant, history.devices(), history.load())):
+        end = accountant.restore(history.devices(), history.load(), counts=True).end
+        if not end:
             raise HistoryError(f"history '{path}' is empty; let the agent run for a while first")
         clock, policies = FastClock(end), PolicySet(settings.policies_here)
         profiles = ProfileService(accountant, storage, clock, settings.profiles)
@@ -66,26 +66,10 @@ def findings_over(
 ) -> tuple[Finding, ...]:
     """Judge windows of a history by every rule; windows come oldest first."""
     accountant = AccountingService(settings.accounting)
-    end = _restored(accountant, devices, windows)
+    end = accountant.restore(devices, windows, counts=True).end
     policies = PolicySet(settings.policies_here)
     rules = configured_rules(settings)
     return Recommender(accountant, rules, policies, FastClock(end)).over_all(end)
-
-
-def _restored(
-    accountant: AccountingService, devices: Iterable[DeviceRecord], windows: Iterable[Window]
-) -> Nanoseconds:
-    """Restore a history into the accounts; return the end of its last window, 0 without any."""
-    end = 0
-
-    def reaching() -> Iterator[Window]:
-        nonlocal end
-        for window in windows:
-            end = max(end, window.end)
-            yield window
-
-    accountant.restore(devices, reaching(), counts=True)
-    return end
 
 
 def _opened(path: Path, settings: Settings) -> Storage:

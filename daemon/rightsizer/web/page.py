@@ -1,15 +1,18 @@
-"""Page at `/`: the report through pure views as one self-contained HTML document."""
+"""Page at `/`: one self-contained HTML document of pure views; cache of the spans that it shows."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from rightsizer.accounting.rollup_store import WindowQuery, device_span
+from rightsizer.model.block import Blocks
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.report import SPANS, BlocksOf, DeviceSpan, PastOf, Report, Span, TimeRange
-from rightsizer.model.units import Nanoseconds, dollars_text, percent_text
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, dollars_text, percent_text
 from rightsizer.report import labels
 from rightsizer.report.facts import RateOf, no_rate
 from rightsizer.report.freshness import FreshnessSettings
@@ -54,7 +57,7 @@ class WebPage:
         from rightsizer.web.view.node import node_view  # noqa: PLC0415
 
         query = query or PageQuery()
-        past = self._remembered(report, query) if report is not None else None
+        past = self._past(report, query) if report is not None else None
         view = node_view(report, now, self.freshness, self.fit, query, past)
         interval_seconds = report.agent.interval_seconds if report is not None else 1.0
         document = _template().render(
@@ -71,7 +74,7 @@ class WebPage:
         )
         return document.encode()
 
-    def _remembered(self, report: Report, query: PageQuery) -> NodePast | None:
+    def _past(self, report: Report, query: PageQuery) -> NodePast | None:
         """Return the past to draw; `None` if only the report has it."""
         if self.past is None:
             return None
@@ -84,6 +87,42 @@ class WebPage:
             blocks=self.blocks(uuids, drawn) if self.blocks and uuids else {},
             rate_of=self.rate_of,
         )
+
+
+_RENEWED: Final = 24
+"""Fraction of a cell after which a span is read again; earlier changes are not visible."""
+_SHORTEST: Final[Nanoseconds] = 10 * NANOSECONDS_PER_SECOND
+
+
+class SpanCache:
+    """Cache of device activity by span, so that many readers cost as little as one."""
+
+    def __init__(self, queries: Callable[[], tuple[Nanoseconds, tuple[WindowQuery, ...]]]) -> None:
+        self._queries = queries
+        self._lock = threading.Lock()
+        self._cached: dict[str, tuple[Nanoseconds, Mapping[str, DeviceSpan]]] = {}
+
+    def __call__(self, span: Span) -> Mapping[str, DeviceSpan]:
+        """Activity of each device over a span, by uuid."""
+        with self._lock:
+            now, queries = self._queries()
+            made, spans = self._cached.get(span.name, (None, {}))
+            fresh_for = max(_SHORTEST, span.cell // _RENEWED)
+            is_fresh = made is not None and 0 <= now - made < fresh_for
+            if is_fresh and {each.uuid for each in queries} <= spans.keys():
+                return spans
+            spans = {each.uuid: device_span(each, span, now) for each in queries}
+            self._cached[span.name] = now, spans
+            return spans
+
+    def blocks(self, uuids: Collection[str], stretch: TimeRange) -> Mapping[str, Blocks]:
+        """Blocks of some devices in a past time range, by uuid."""
+        _, queries = self._queries()
+        return {
+            each.uuid: each.blocks(stretch.start, stretch.end)
+            for each in queries
+            if each.uuid in uuids
+        }
 
 
 def content_security_policy() -> str:

@@ -6,12 +6,13 @@ from typing import Final
 from readings import EPOCH, HOUR, SECOND, entry, gpu, snapshot
 from rightsizer.accounting.device_account import DeviceWindows
 from rightsizer.accounting.rollup_store import WindowQuery
-from rightsizer.accounting.service import AccountingService, SpanCache
+from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.model.report import DEFAULT_SPAN, SPANS, AgentReport
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import State
 from rightsizer.model.units import Nanoseconds
+from rightsizer.web.page import SpanCache
 
 AGENT: Final = AgentReport("0", "test", EPOCH, 1.0)
 
