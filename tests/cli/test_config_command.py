@@ -1,6 +1,7 @@
 """`rightsizer config`: the starter is valid, and shown settings load back."""
 
 import argparse
+import os
 from pathlib import Path
 
 import pytest
@@ -137,3 +138,15 @@ def test_commands_read_the_installed_configuration(tmp_path: Path) -> None:
     other.write_text("")
     named = parser.parse_args(["--config.file", str(other)])
     assert settings_of(named, Settings).history == Settings().history
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_an_installed_configuration_with_a_closed_part_is_left_alone(tmp_path: Path) -> None:
+    """Who may not read secrets in conf.d plans a model all the same."""
+    installed, part = tmp_path / "rightsizer.yaml", tmp_path / "conf.d" / "secrets.yaml"
+    installed.write_text("history: {retention: 3d}\n")
+    part.parent.mkdir()
+    part.touch(mode=0)
+    parser = argparse.ArgumentParser()
+    add_config_flag(parser, installed)
+    assert parser.parse_args([]).config_file is None

@@ -18,7 +18,6 @@ from rightsizer.io.yaml import dump_yaml
 from rightsizer.model.errors import ConfigurationError
 from rightsizer.model.frozen import dataclass, field
 
-_STARTER: Final = "rightsizer.yaml"
 _REMEDY: Final = "name the file to show, as in 'rightsizer config show FILE'"
 _CHECK_REMEDY: Final = "name the file to check, as in 'rightsizer check-config FILE'"
 
@@ -33,7 +32,7 @@ class WholeSettings(Settings):
 def _configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, help="what is done")
     init = actions.add_parser("init")
-    init.add_argument("file", type=Path, nargs="?", default=Path(_STARTER), help="file to write")
+    init.add_argument("file", nargs="?", type=Path, default="rightsizer.yaml", help="file to write")
     show = actions.add_parser("show")
     show.add_argument("file", type=Path, nargs="?", default=CONFIGURATION, help="file to show")
     effective = "print all settings, defaults too"

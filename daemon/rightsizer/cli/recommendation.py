@@ -106,8 +106,7 @@ def _target(advice_id: str) -> str:
 
 def _configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", help="the recommendation's id")
-    actor = {"default": _user()}
-    add_flags(parser.add_argument, _HELP["flags"], for_=duration_text, actor=actor)
+    add_flags(parser.add_argument, _HELP["flags"], for_=duration_text, actor={"default": _user()})
     add_agent_flags(parser)
     parser.add_argument("--fleet", action="store_true", help=_FLEET)
     add_url_flags(parser)

@@ -35,8 +35,10 @@ _LAST_SECOND: Final = 2**33
 
 
 def add_config_flag(parser: argparse.ArgumentParser, usual: Path = CONFIGURATION) -> None:
-    """Add the flag of the configuration file; without a usual one that is readable, defaults."""
-    kind = {"type": Path, "default": usual if os.access(usual, os.R_OK) else None}
+    """Add the flag of the configuration file; defaults if the usual one or a part is closed."""
+    files = (usual, *usual.parent.glob("*.d/*.yaml"))
+    is_readable = all(os.access(file, os.R_OK) for file in files)
+    kind = {"type": Path, "default": usual if is_readable else None}
     add_flags(parser.add_argument, _CONFIG, config_file=kind)
 
 
