@@ -15,7 +15,7 @@ from rightsizer.cli.main import main
 from rightsizer.cli.topology import topology_text
 from rightsizer.model.device import Device
 from rightsizer.model.topology import GpuLink, LinkKind, Placement, Topology, cpu_list
-from rightsizer.telemetry.host_context import NodeSurvey, survey_node
+from rightsizer.telemetry.node_survey import NodeSurvey, survey_node
 from simulated_driver import simulated_driver
 from sysfs_trees import SysfsTree, flat_virtual_machine, grace_hopper, hgx, no_numa, one_socket
 

@@ -114,7 +114,7 @@ def test_host_context_seen_in_time_is_used() -> None:
         assert collector.collect(question, soon()) is SEEN
         assert collector.collect(question, soon()) is SEEN
     assert probe.questions == [question, question]
-    assert probe.threads == {"surroundings"}
+    assert probe.threads == {"host"}
     assert probe.is_closed
 
 
@@ -188,7 +188,7 @@ def test_eyes_that_hang_are_never_shared() -> None:
         for _ in range(20):
             collector.collect(HostQuery(), time.monotonic())
             time.sleep(0.001)
-        assert sum(thread.name == "surroundings" for thread in threading.enumerate()) == 1
+        assert sum(thread.name == "host" for thread in threading.enumerate()) == 1
         assert len(probe.questions) == 1
 
 

@@ -333,8 +333,8 @@ def test_held_devices_may_be_listed_while_gpus_change() -> None:
     try:
         asking.start()
         for generation in range(50):
-            pool.follow(Inventory(generation, gpus[: 1 + generation * 4]))
-            pool.follow(None)
+            pool.set_inventory(Inventory(generation, gpus[: 1 + generation * 4]))
+            pool.set_inventory(None)
         has_ended.set()
         asking.join()
     finally:

@@ -13,7 +13,7 @@ COSTS = st.lists(st.floats(0.0, 5.0), min_size=1, max_size=20)
 
 def items_of(costs: list[float]) -> list[ScheduledCollector]:
     """Collectors with the given costs, which ran at second 0."""
-    return [ScheduledCollector(COLLECTORS[0], asked_at=0, seconds=cost) for cost in costs]
+    return [ScheduledCollector(COLLECTORS[0], run_at=0, seconds=cost) for cost in costs]
 
 
 def scheduled(items: list[ScheduledCollector]) -> list[bool]:
@@ -44,7 +44,7 @@ def test_slow_collector_yields_to_the_others() -> None:
 def test_collector_never_run_goes_first() -> None:
     """Its cost is unknown."""
     items = items_of([0.3, 0.0])
-    items[1].asked_at = None
+    items[1].run_at = None
 
     schedule(items, 0.2, SECOND)
 
@@ -85,7 +85,7 @@ def test_none_is_left_out_forever(costs: list[float], left_seconds: float) -> No
         for place, item in enumerate(items):
             if item.is_scheduled:
                 counts[place] += 1
-                item.asked(now, item.seconds)
+                item.record_run(now, item.seconds)
         now += round((1.0 + sum(item.seconds for item in items if item.is_scheduled)) * SECOND)
 
     assert min(counts) >= 2
@@ -96,14 +96,14 @@ def test_none_is_left_out_where_essential_ones_take_all_the_time(costs: list[flo
     """Then only the one that ignores the budget runs in a round; those never run come first."""
     items = items_of(costs)
     for item in items:
-        item.asked_at, item.seconds = None, 0.0
+        item.run_at, item.seconds = None, 0.0
     counts, now = [0] * len(items), 0
     for _ in range(60 * len(items) + 200):
         schedule(items, -0.6, now)
         for place, item in enumerate(items):
             if item.ignores_budget:
                 counts[place] += 1
-                item.asked(now, costs[place])
+                item.record_run(now, costs[place])
         now += 2 * SECOND
 
     assert min(counts) >= 2
@@ -115,13 +115,13 @@ def test_collector_that_hung_once_is_retried_soon() -> None:
     For any hang, the pause is at most five minutes.
     """
     item = ScheduledCollector(COLLECTORS[0])
-    item.asked(0, 0.001)
-    item.asked(3600 * SECOND, 3600.0)
+    item.record_run(0, 0.001)
+    item.record_run(3600 * SECOND, 3600.0)
 
     assert schedule([item], 0.4, 3629 * SECOND) == [item]
     assert schedule([item], 0.4, 3630 * SECOND) == []
-    item.asked(7300 * SECOND, 3600.0)
+    item.record_run(7300 * SECOND, 3600.0)
     assert schedule([item], 0.4, 7599 * SECOND) == [item]
     assert schedule([item], 0.4, 7600 * SECOND) == []
-    item.asked(7600 * SECOND, 0.001)
+    item.record_run(7600 * SECOND, 0.001)
     assert schedule([item], 0.4, 7601 * SECOND) == []

@@ -40,7 +40,7 @@ class Node:
         """Discover devices, as is done once a minute, and follow them."""
         found = self.opener.find_devices()
         assert isinstance(found, Inventory)
-        self.listener.follow(found)
+        self.listener.set_inventory(found)
         return found
 
     def poll_until(self, is_so: Callable[[], bool]) -> None:
@@ -282,7 +282,7 @@ def test_counts_outlive_the_driver() -> None:
             node.listener.poll()
             time.sleep(0.002)
         assert len(node.driver.calls) == calls  # No device can be queried.
-        node.listener.follow(None)
+        node.listener.set_inventory(None)
         node.opener.close()
         node.driver.is_loaded = True
         node.read()
@@ -294,7 +294,7 @@ def test_nothing_is_held_after_letting_go() -> None:
     """The set is freed before NVML is shut down: workers are returned to be waited for."""
     with listening(FakeGpu("GPU-0")) as node:
         node.poll_until(lambda: bool(node.events.sets))
-        node.listener.follow(None)
+        node.listener.set_inventory(None)
         assert node.listener.worker.join(time.monotonic() + 5)
         assert node.events.sets == {}
         node.listener.poll()

@@ -33,7 +33,7 @@ from rightsizer.model.topology import (
     cpu_list,
 )
 from rightsizer.report.json_encoder import encode_topology
-from rightsizer.telemetry.host_context import NodeSurvey, survey_node
+from rightsizer.telemetry.node_survey import NodeSurvey, survey_node
 from rightsizer.telemetry.nvml.library import use_library
 
 _HELP: Final = help_of(__file__)

@@ -20,7 +20,7 @@ from rightsizer.model.frozen import asdict, dataclass, field
 from rightsizer.model.units import GIB
 from rightsizer.planner.catalogue_text import card_text, columns, table_text
 from rightsizer.planner.display import short_number
-from rightsizer.telemetry.host_context import survey_node
+from rightsizer.telemetry.node_survey import survey_node
 
 _HELP: Final = help_of(__file__)
 _FIGURES: Final[Mapping[str, str]] = {

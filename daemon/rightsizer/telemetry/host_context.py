@@ -7,11 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.host.collector import HostCollector
-from rightsizer.host.pcie import BusGpu, expected_gpus, kernel_address
 from rightsizer.host.topology import TopologyFacts, read_topology
-from rightsizer.io.clock import SystemClock
 from rightsizer.io.worker import Crashed, Stuck, Worker
 from rightsizer.model.device import Device
 from rightsizer.model.frozen import dataclass, field, replace
@@ -22,68 +19,9 @@ from rightsizer.model.topology import FabricPort, Topology
 from rightsizer.model.workload import Holding
 from rightsizer.owners.collector import WorkloadResolver
 from rightsizer.owners.holdings import holdings_on, workloads_on
-from rightsizer.telemetry.nvml.connection import NvmlConnection
-from rightsizer.telemetry.nvml.inventory import Inventory
-from rightsizer.telemetry.nvml.settings import LiveSettings
 
-_TOPOLOGY_HOLDS_SECONDS: Final = 3600.0
+_TOPOLOGY_VALID_SECONDS: Final = 3600.0
 """Topology rarely changes: GPUs do not move, and links that train down show in readings."""
-
-
-@dataclass(frozen=True, slots=True)
-class NodeSurvey:
-    """Topology and GPUs of a node, found without an agent."""
-
-    topology: Topology
-    devices: tuple[Device, ...]
-    """All GPUs; one that the driver does not offer has its PCI address as uuid."""
-    offered: frozenset[str]
-    """Uuids of the GPUs that the driver offers."""
-    warnings: tuple[str, ...] = ()
-
-
-def survey_node(sysfs: Path, catalogue: Catalogue, *, patience_seconds: float = 10.0) -> NodeSurvey:
-    """Read driver and bus, and merge the results.
-
-    What the driver has not answered within the patience is left out, and the hanging call named:
-    opening NVML takes about 3 s without a persistence daemon.
-    """
-    on_bus = expected_gpus(sysfs)
-    clock, settings = SystemClock(), LiveSettings()
-    connection = NvmlConnection(
-        clock=clock, settings=settings, catalogue=catalogue, sysfs=sysfs, root=Path("/")
-    )
-    connection.advance(time.monotonic() + patience_seconds)
-    hanging = connection.stuck_probes.calls
-    connection.close(time.monotonic() + settings.deadline_seconds)
-    inventory = connection.inventory or Inventory(0, ())
-    offered = tuple(gpu.whole.device for gpu in inventory.gpus)
-    addresses = {kernel_address(device.pci_bus_id) for device in offered}
-    rest = [gpu for gpu in on_bus if gpu.pci_bus_id not in addresses]
-    without_driver = (
-        Device(uuid=gpu.pci_bus_id, index=index, pci_bus_id=gpu.pci_bus_id)
-        for index, gpu in enumerate(rest, start=len(offered))
-    )
-    devices = (*offered, *without_driver)
-    return NodeSurvey(
-        topology=read_topology(sysfs, devices, inventory.topology),
-        devices=devices,
-        offered=frozenset(device.uuid for device in offered),
-        warnings=(
-            *(f"NVML hangs in {call}" for call in hanging),
-            *(f"GPU {index}: {failure}" for index, failure in inventory.unopened.items()),
-            *map(_absence, rest),
-        )
-        if connection.inventory is not None
-        else (str(connection.trouble),),
-    )
-
-
-def _absence(gpu: BusGpu) -> str:
-    if gpu.is_asleep:
-        return f"{gpu.pci_bus_id} is asleep, and asking the driver would wake it"
-    held = f"with the kernel's driver {gpu.driver_name}" if gpu.driver_name else "without a driver"
-    return f"{gpu.pci_bus_id} is on the bus {held}, and NVML does not offer it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +61,9 @@ class NodeHostProbe:
         started = time.perf_counter()
         topology = self._read_topology(query)
         node = self._host.node()
-        signals = {device.uuid: self._around(device, query, topology) for device in query.devices}
+        signals = {
+            device.uuid: self._signals_near(device, query, topology) for device in query.devices
+        }
         ports = self._host.ports()
         seen = time.perf_counter()
         owned = {
@@ -153,7 +93,7 @@ class NodeHostProbe:
         """Stop what the owners started."""
         self._owners.close()
 
-    def _around(
+    def _signals_near(
         self, device: Device, query: HostQuery, topology: Topology | None
     ) -> Mapping[Signal, float]:
         whole = device.mig.parent_uuid if device.mig else device.uuid
@@ -171,7 +111,7 @@ class NodeHostProbe:
         if asked_of != self._topology_of or now >= self._topology_due:
             self._topology = read_topology(self._sysfs, *asked_of)
             self._topology_of = asked_of
-            self._topology_due = now + _TOPOLOGY_HOLDS_SECONDS
+            self._topology_due = now + _TOPOLOGY_VALID_SECONDS
         return self._topology
 
 
@@ -182,7 +122,7 @@ class HostContextCollector:
         self._hold_seconds = hold_seconds
         # The probe belongs to one thread, so a hung thread is never replaced.
         self._worker: Worker[None, HostContext] = Worker(
-            "surroundings",
+            "host",
             contextlib.nullcontext,
             abandon_after_seconds=math.inf,
             abandoned_maximum=0,

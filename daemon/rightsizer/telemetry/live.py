@@ -86,11 +86,11 @@ class LiveSource:
         # Enumeration may take half of the deadline, readings get the rest.
         self._connection.advance(started + self._settings.deadline_seconds / 2)
         inventory = self._connection.inventory
-        self._pool.follow(inventory)
-        self._xids.follow(inventory)
-        self._pool.ask()
+        self._pool.set_inventory(inventory)
+        self._xids.set_inventory(inventory)
+        self._pool.start_rounds()
         self._xids.poll()
-        rounds = self._pool.answers(deadline)
+        rounds = self._pool.finish_rounds(deadline)
         snapshot = self._snapshot(rounds, deadline, released)
         self._recover(rounds)
         if snapshot.down.keys() != self._down:
@@ -180,8 +180,8 @@ class LiveSource:
             self._connection.resume()
             return None
         reason = f"the GPUs were released{_until(release)}"
-        self._pool.follow(None)
-        self._xids.follow(None)
+        self._pool.set_inventory(None)
+        self._xids.set_inventory(None)
         self._connection.release(self._workers, reason)
         return reason
 
@@ -214,8 +214,8 @@ class LiveSource:
             ):
                 self._connection.confirm()
             return
-        self._pool.follow(None)
-        self._xids.follow(None)
+        self._pool.set_inventory(None)
+        self._xids.set_inventory(None)
         self._connection.reopen(self._workers, f"NVML is being opened again: {reason}")
 
 

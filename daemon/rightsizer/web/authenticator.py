@@ -36,15 +36,13 @@ class ConnectionQueue:
     first. Without refusals there is no delay.
     """
 
-    def __init__(
-        self, settings: PasswordSettings, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._settings, self._clock = settings, clock
+    def __init__(self, settings: PasswordSettings) -> None:
+        self._settings = settings
         self._changed = threading.Condition()
         self._numbers = itertools.count()
         self.waiting: list[tuple[bool, int]] = []
         """Whether an address is unknown, and a ticket number; the lowest goes first."""
-        self._free_at = clock()
+        self._free_at = time.monotonic()
         self._known: OrderedDict[str, None] = OrderedDict()
 
     def has_room(self, address: str) -> bool:
@@ -62,10 +60,10 @@ class ConnectionQueue:
         with self._changed:
             ticket = (address not in self._known, next(self._numbers))
             self.waiting.append(ticket)
-            deadline = self._clock() + self._settings.wait_seconds
+            deadline = time.monotonic() + self._settings.wait_seconds
             try:
                 while (rest := self._rest(ticket)) > 0.0:
-                    left = deadline - self._clock()
+                    left = deadline - time.monotonic()
                     if left <= 0.0:
                         return False
                     self._changed.wait(min(rest, left))
@@ -83,14 +81,14 @@ class ConnectionQueue:
                 if len(self._known) > _ADDRESSES_MAXIMUM:
                     self._known.popitem(last=False)
             else:
-                begin = max(self._free_at, self._clock())
+                begin = max(self._free_at, time.monotonic())
                 self._free_at = begin + cpu_seconds / self._settings.share_ratio
             self._changed.notify_all()
 
     def _rest(self, ticket: tuple[bool, int]) -> float:
         if min(self.waiting) != ticket:
             return self._settings.wait_seconds
-        return self._free_at - self._clock()
+        return self._free_at - time.monotonic()
 
 
 class FairQueue:
@@ -271,14 +269,9 @@ class ConnectionSecurity:
 class Authenticator:
     """Checks requests against the web configuration in force."""
 
-    def __init__(
-        self,
-        current: Callable[[], WebConfig],
-        passwords: Passwords,
-        limiter: RateLimiter | None = None,
-    ) -> None:
+    def __init__(self, current: Callable[[], WebConfig], passwords: Passwords) -> None:
         self._current, self._passwords = current, passwords
-        self._limiter = limiter or RateLimiter()
+        self._limiter = RateLimiter()
         self.connections = ConnectionQueue(passwords.settings)
 
     @property

@@ -27,6 +27,7 @@ from rightsizer.web.settings import Address, WebSettings, format_address
 if TYPE_CHECKING:
     from rightsizer.web.authenticator import Authenticator
 
+_PATIENCE_SECONDS: Final = 0.5
 _STOP_SECONDS: Final = 2.0
 
 
@@ -40,9 +41,8 @@ class _ConnectionSlot:
 class Connections:
     """Registry of open connections; thread-safe."""
 
-    def __init__(self, maximum: int, patience_seconds: float = 0.5) -> None:
+    def __init__(self, maximum: int) -> None:
         self._maximum = maximum
-        self._patience_seconds = patience_seconds
         self._changed = threading.Condition()
         # Longest idle first.
         self._open: dict[socket.socket, _ConnectionSlot] = {}
@@ -53,7 +53,7 @@ class Connections:
     def admit(self, connection: socket.socket, address: str = "") -> bool:
         """Add a connection; return `False` if all others are being answered."""
         with self._changed:
-            if not self._changed.wait_for(self._has_place, self._patience_seconds):
+            if not self._changed.wait_for(self._has_place, _PATIENCE_SECONDS):
                 return False
             if len(self._open) >= self._maximum:
                 idle = self._to_give_way()

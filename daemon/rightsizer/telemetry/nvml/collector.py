@@ -95,7 +95,7 @@ class NvmlCollector:
     """Whether it runs every round, however slow the driver is."""
     is_slow: bool = False
     """Whether its signals change slowly: read at the slow interval, and held in between."""
-    tells: tuple[str, ...] = ()
+    attributes: tuple[str, ...] = ()
     """Attributes of the reading that it sets beside its signals."""
     release: Read | None = None
     """Frees what a profiler needs, and puts why the signals are missing meanwhile."""

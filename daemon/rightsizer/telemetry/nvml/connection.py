@@ -23,7 +23,7 @@ _MOST_GPUS: Final = 16
 _RELEASED: Final = NvmlFailure(Missing.RELEASED, "nvmlShutdown", "released")
 
 
-class ReopenBackOff:
+class BackOff:
     """Waits that double up to a maximum."""
 
     def __init__(self, first_seconds: float, longest_seconds: float) -> None:
@@ -70,7 +70,7 @@ class NvmlConnection:
             moved_at=lambda driver: driver.library.asked_at,
         )
         waits = settings.retry_first_seconds, settings.retry_longest_seconds
-        self._back_off, self._unopened_back_off = ReopenBackOff(*waits), ReopenBackOff(*waits)
+        self._back_off, self._unopened_back_off = BackOff(*waits), BackOff(*waits)
         self._due = clock.time()
         self._next_reopening = self._due
         self._reopening = False
@@ -110,13 +110,13 @@ class NvmlConnection:
         if self._abandoned < abandoned:
             self.retry_soon()  # A thread came back, and with it perhaps its GPU.
         if not self._is_waiting and self._clock.time() >= self._due:
-            self._begin()
+            self._enumerate()
         if self._is_waiting and self.inventory is not None:
-            self._take(time.monotonic())
+            self._take_answer(time.monotonic())
         while self._is_waiting and self.inventory is None and time.monotonic() < deadline:
-            self._take(min(deadline, time.monotonic() + max(0.0, self._first_patience_left)))
+            self._take_answer(min(deadline, time.monotonic() + max(0.0, self._first_patience_left)))
             if self._first_patience_left <= 0.0 and self._is_waiting:
-                self._take(deadline)  # The hanging call cannot be skipped.
+                self._take_answer(deadline)  # The hanging call cannot be skipped.
 
     def retry_soon(self) -> None:
         """Enumerate again within the shortest retry interval: a device has changed."""
@@ -176,17 +176,17 @@ class NvmlConnection:
             if not self._is_waiting and self._release is _Release.UNDER_WAY:
                 self._release = _Release.DONE
         if not self._is_waiting and self._release is _Release.WANTED:
-            self._is_waiting = self._ask(lambda _: _RELEASED)
+            self._is_waiting = self._ask_after_close(lambda _: _RELEASED)
             if self._is_waiting:
                 self._release = _Release.UNDER_WAY
 
-    def _begin(self) -> None:
+    def _enumerate(self) -> None:
         self._is_outdated = False
-        ask = self._ask if self._reopening else self._worker.ask
+        ask = self._ask_after_close if self._reopening else self._worker.ask
         if ask(NvmlDriver.find_devices):
             self._is_waiting = True
 
-    def _ask(self, then: Callable[[NvmlDriver], Inventory | NvmlFailure]) -> bool:
+    def _ask_after_close(self, then: Callable[[NvmlDriver], Inventory | NvmlFailure]) -> bool:
         """Close NVML once the retired workers hold nothing, then call `then`."""
         retired, wait_seconds = self._retired, self._settings.deadline_seconds
 
@@ -199,7 +199,7 @@ class NvmlConnection:
 
         return self._worker.ask(close)
 
-    def _take(self, deadline: float) -> None:
+    def _take_answer(self, deadline: float) -> None:
         answer = self._worker.answer(deadline)
         if isinstance(answer, Stuck):
             if self.inventory is None:
@@ -211,13 +211,13 @@ class NvmlConnection:
                 )
             # Enumeration of many GPUs is slow and must not be restarted while calls return.
             if self._is_given_up(answer):
-                self._begin()
+                self._enumerate()
             return
         self._is_waiting = False
         if isinstance(answer, Inventory):
             self._accept(answer)
         elif isinstance(answer, NvmlFailure) and answer.reason is Missing.RELEASED:
-            self._begin()  # Resumed while the release was under way.
+            self._enumerate()  # Resumed while the release was under way.
         else:
             self._refuse(answer)
 

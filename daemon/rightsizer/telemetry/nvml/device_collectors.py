@@ -33,7 +33,7 @@ class ScheduledCollector:
 
     collector: NvmlCollector
     due: Nanoseconds = 0
-    asked_at: Nanoseconds | None = None
+    run_at: Nanoseconds | None = None
     period: Nanoseconds = 0
     """Time between its last two runs."""
     seconds: float = 0.0
@@ -47,12 +47,12 @@ class ScheduledCollector:
     ignores_budget: bool = False
     """Whether it runs in this round regardless of the time."""
 
-    def asked(self, now: Nanoseconds, duration_seconds: float) -> None:
+    def record_run(self, now: Nanoseconds, duration_seconds: float) -> None:
         """Record a run."""
-        if self.asked_at is not None:
-            self.period = now - self.asked_at
+        if self.run_at is not None:
+            self.period = now - self.run_at
             self.seconds_before = self.seconds
-        self.asked_at = now
+        self.run_at = now
         self.seconds = duration_seconds
 
     @property
@@ -109,7 +109,7 @@ def _patience(item: ScheduledCollector, now: Nanoseconds) -> float:
 
 
 def _waited(item: ScheduledCollector, now: Nanoseconds) -> float:
-    return math.inf if item.asked_at is None else seconds(now - item.asked_at)
+    return math.inf if item.run_at is None else seconds(now - item.run_at)
 
 
 @dataclass(slots=True)
@@ -147,7 +147,7 @@ class DeviceCollectors:
         return cls(handle, essential, optional, slow, absent)
 
     @property
-    def waiting(self) -> tuple[ScheduledCollector, ...]:
+    def postponable(self) -> tuple[ScheduledCollector, ...]:
         """All collectors that may be postponed if the driver is slow."""
         return (*self.optional, *self.slow)
 
@@ -157,7 +157,7 @@ class DeviceCollectors:
         Fields whose signals another collector gave in the last round are left out: on H100 and H200
         each counter of a link costs a quarter of a millisecond of CPU time.
         """
-        items = (*self.essential, *self.waiting)
+        items = (*self.essential, *self.postponable)
         return [
             key
             for item in items

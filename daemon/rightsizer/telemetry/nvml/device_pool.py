@@ -18,9 +18,9 @@ from rightsizer.telemetry.nvml.device_reader import DeviceReader, PollResult
 from rightsizer.telemetry.nvml.inventory import Gpu, Inventory
 from rightsizer.telemetry.nvml.settings import LiveSettings
 
-_ROUNDS: Final = 3
+_SLOW_ROUNDS: Final = 3
 """Slow rounds before a driver counts as slow: one hiccup, and the round after it, do not."""
-_CALM: Final[Nanoseconds] = 60 * NANOSECONDS_PER_SECOND
+_QUICK_AGAIN_AFTER: Final[Nanoseconds] = 60 * NANOSECONDS_PER_SECOND
 """Time without a slow round after which the driver counts as quick again."""
 
 
@@ -45,12 +45,12 @@ class SlowDriverDetector:
             self._rounds, self._longest_seconds = 0, 0.0
         self._rounds += 1
         self._longest_seconds = max(self._longest_seconds, duration_seconds)
-        self._until = now + _CALM
+        self._until = now + _QUICK_AGAIN_AFTER
         self._postponed.update(dict.fromkeys(names, self._until))
 
     def state(self, now: Nanoseconds) -> Slow | None:
         """Return how slow the driver is, or `None` while it is quick."""
-        if now >= self._until or self._rounds < _ROUNDS:
+        if now >= self._until or self._rounds < _SLOW_ROUNDS:
             return None
         names = sorted(name for name, until in self._postponed.items() if now < until)
         return Slow(self._longest_seconds, tuple(names))
@@ -126,7 +126,7 @@ class DevicePool:
             for device in self._devices.values()
         )
 
-    def follow(self, inventory: Inventory | None) -> None:
+    def set_inventory(self, inventory: Inventory | None) -> None:
         """Assign workers to the GPUs of an inventory; an unchanged GPU keeps its device."""
         if inventory is self._inventory:
             return
@@ -144,13 +144,13 @@ class DevicePool:
                     pooled.slowness, pooled.last = known.slowness, known.last
                     pooled.is_hung = known.is_hung
 
-    def ask(self) -> None:
+    def start_rounds(self) -> None:
         """Take late rounds, and start one on every GPU that has none under way.
 
         One thread reads all GPUs that respond at once: several would contend for the interpreter
         lock at every call. Slower GPUs get threads of their own.
         """
-        rounds = [job for device in self._devices.values() if (job := self._ask(device))]
+        rounds = [job for device in self._devices.values() if (job := self._next_round(device))]
         # Shared iterator: each thread takes what no other has taken.
         waiting = iter(rounds)
 
@@ -163,14 +163,14 @@ class DevicePool:
         for job in waiting:
             job.start()
 
-    def answers(self, deadline: float) -> list[PollResult]:
+    def finish_rounds(self, deadline: float) -> list[PollResult]:
         """Return the rounds of this tick, waiting until a point on the monotonic clock.
 
         Later ticks do not wait for a GPU that is late: its round counts in the tick after it came,
         and its last answer stays valid until then, with its own time.
         """
         # Started last, so once it has answered most others have: this saves nearly all waits.
-        found = [self._answer(device, deadline) for device in reversed(self._devices.values())]
+        found = [self._result(device, deadline) for device in reversed(self._devices.values())]
         return found[::-1]
 
     def slow(self) -> Mapping[str, Slow]:
@@ -181,7 +181,7 @@ class DevicePool:
 
     def close(self, deadline: float) -> None:
         """End all threads, and wait for those that do end."""
-        self.follow(None)
+        self.set_inventory(None)
         self._in_turn.close()
         for worker in self.workers:
             worker.join(deadline)
@@ -212,7 +212,7 @@ class DevicePool:
             gpu, generation, worker, SlowDriverDetector(self._settings.deadline_seconds)
         )
 
-    def _ask(self, device: _PooledDevice) -> WorkerJob[DeviceReader, PollResult] | None:
+    def _next_round(self, device: _PooledDevice) -> WorkerJob[DeviceReader, PollResult] | None:
         """Return a round to start on a GPU, or `None` while one is under way."""
         device.arrived, device.is_waited_for = None, False
         if device.is_pending:
@@ -222,7 +222,7 @@ class DevicePool:
                 if answer.still_seconds >= self._settings.abandon_after_seconds:
                     return device.worker.prepare(DeviceReader.read)
                 return None
-            device.arrived = self._take(device, answer)
+            device.arrived = self._record(device, answer)
             if device.arrived.duration_seconds <= self._settings.deadline_seconds:
                 # Quick again: the next tick asks and waits as usual.
                 device.is_pending = False
@@ -232,17 +232,17 @@ class DevicePool:
         device.is_pending = job is not None
         return job
 
-    def _answer(self, device: _PooledDevice, deadline: float) -> PollResult:
+    def _result(self, device: _PooledDevice, deadline: float) -> PollResult:
         if device.arrived is not None:
             return device.arrived
         if device.is_pending and device.is_waited_for:
             answer = device.worker.answer(deadline)
             if not isinstance(answer, Stuck):
                 device.is_pending = False
-                return self._take(device, answer)
-        return self._late(device, device.worker.stuck())
+                return self._record(device, answer)
+        return self._late_result(device, device.worker.stuck())
 
-    def _take(self, device: _PooledDevice, answer: PollResult | Crashed) -> PollResult:
+    def _record(self, device: _PooledDevice, answer: PollResult | Crashed) -> PollResult:
         if isinstance(answer, Crashed):
             reason = f"reading it failed: {answer.error!r}"
             answer = _without_readings(device, Down(Missing.FAILED, reason))
@@ -254,7 +254,7 @@ class DevicePool:
         device.last, device.is_hung = answer, False
         return answer
 
-    def _late(self, device: _PooledDevice, stuck: Stuck[DeviceReader]) -> PollResult:
+    def _late_result(self, device: _PooledDevice, stuck: Stuck[DeviceReader]) -> PollResult:
         """Result of a GPU whose round is under way: its last answer, unless it hangs."""
         device.is_hung |= stuck.still_seconds >= self._settings.hung_after_seconds
         if device.is_hung:
@@ -263,7 +263,7 @@ class DevicePool:
             collector = stuck.state.collecting if stuck.state else None
             failed = {collector: CollectorOutcome(False, stuck.seconds)} if collector else {}
             return _without_readings(device, Down(Missing.TIMED_OUT, reason), failed)
-        last = device.last or _NOTHING
+        last = device.last or _NO_RESULT
         first = Down(Missing.NO_SAMPLE, f"its first round takes {stuck.seconds:.1f} s so far")
         uuids = [target.device.uuid for target in device.gpu.targets]
         return PollResult(
@@ -273,7 +273,7 @@ class DevicePool:
         )
 
 
-_NOTHING: Final = PollResult({}, {}, {})
+_NO_RESULT: Final = PollResult({}, {}, {})
 
 
 def _without_readings(

@@ -25,9 +25,7 @@ from rightsizer.telemetry.nvml.settings import LiveSettings
 
 _TURNS: Final = 16
 _ASLEEP: Final = Down(Missing.SUSPENDED, "the kernel has put the GPU to sleep")
-_NOT_ASKED: Final = NvmlFailure(
-    Missing.NO_SAMPLE, "the driver", "it is slow, and was not asked yet"
-)
+_NOT_RUN: Final = NvmlFailure(Missing.NO_SAMPLE, "the driver", "it is slow, and was not asked yet")
 _TOO_OLD: Final = NvmlFailure(Missing.STALE, "the driver", "it is slow, and was not asked for long")
 _SETTLING: Final = NvmlFailure(Missing.NO_SAMPLE, "nvmlInit", "the GPU was woken up just now")
 _MILDNESS: Final = {Missing.NO_SAMPLE: 1, Missing.RELEASED: 1, Missing.NOT_SUPPORTED: 2}
@@ -106,7 +104,9 @@ class DeviceReader:
             )
             for target in gpu.targets
         ]
-        self._waiting = [item for collectors in self._devices for item in collectors.waiting]
+        self._postponable = [
+            item for collectors in self._devices for item in collectors.postponable
+        ]
 
     def read(self) -> PollResult:
         """Run all collectors that are due; a GPU asleep is not woken."""
@@ -120,7 +120,7 @@ class DeviceReader:
         progress = _PollProgress()
         # Half of the deadline is left for calls that take longer than before.
         left_seconds = self._settings.deadline_seconds / 2 - self._essential_seconds
-        for item in schedule(self._waiting, left_seconds, self._clock.time()):
+        for item in schedule(self._postponable, left_seconds, self._clock.time()):
             progress.postponed.add(item.collector.name)
         self._essential_seconds = 0.0
         self._counters_are_free = self._counters_are_released()
@@ -154,10 +154,10 @@ class DeviceReader:
             progress.down[device.uuid] = lost
             return
         builder = ReadingBuilder()
-        time_read = self._read_fast(collectors, builder, progress)
+        time_read = self._read_every_round(collectors, builder, progress)
         # A device without values counts as down, so old ones must not be added.
         if builder.values and builder.lost is None:
-            self._read_slowly(collectors, builder, progress)
+            self._read_at_slow_interval(collectors, builder, progress)
         collectors.last = builder
         progress.failures.extend(builder.failures.values())
         if builder.lost is not None:
@@ -169,7 +169,7 @@ class DeviceReader:
             builder.failures.setdefault(signal, failure)
         progress.readings[device.uuid] = builder.reading(device.uuid, time_read)
 
-    def _read_fast(
+    def _read_every_round(
         self, collectors: DeviceCollectors, builder: ReadingBuilder, progress: _PollProgress
     ) -> Nanoseconds:
         """Run the collectors of every round; return the time of the essential readings."""
@@ -184,7 +184,7 @@ class DeviceReader:
             self._collect_all(collectors, collectors.optional, builder, progress, collectors.last)
         return time_read
 
-    def _read_slowly(
+    def _read_at_slow_interval(
         self, collectors: DeviceCollectors, builder: ReadingBuilder, progress: _PollProgress
     ) -> None:
         """Run the slow collectors that are due, and add their last results."""
@@ -202,7 +202,7 @@ class DeviceReader:
             collectors.slow_builder = slow
         if collectors.slow_builder is None:
             return
-        builder.adopt(collectors.slow_builder)
+        builder.add_missing(collectors.slow_builder)
         progress.add(collectors.slow, collectors.handle.target.device)
         builder.lost = collectors.slow_builder.lost
         if builder.lost is not None:
@@ -234,7 +234,7 @@ class DeviceReader:
             elif self._has_time_for(item, progress):
                 self._collect(item, collectors.handle, builder)
             else:
-                self._hold(item, builder, last)
+                self._keep_last(item, builder, last)
             if builder.lost is not None:
                 break
         progress.add(counted, collectors.handle.target.device)
@@ -265,22 +265,22 @@ class DeviceReader:
         except Exception as error:  # noqa: BLE001 - a fault of one collector costs its signals alone.
             failure = NvmlFailure(Missing.FAILED, collector.name, repr(error))
             builder.fail_all(collector.signals, failure)
-        item.asked(self._clock.time(), time.perf_counter() - started)
+        item.record_run(self._clock.time(), time.perf_counter() - started)
         # A device without any of the signals made no call.
         item.has_outcome = builder.has_any(collector.signals)
         item.trouble = builder.trouble
 
-    def _hold(
+    def _keep_last(
         self, item: ScheduledCollector, builder: ReadingBuilder, last: ReadingBuilder | None
     ) -> None:
         """Keep a collector's last result, for at most two of its intervals."""
         collector, interval = item.collector, nanoseconds(self._settings.slow_interval_seconds)
-        if item.asked_at is None or last is None:
-            builder.fail_all(collector.signals, _NOT_ASKED)
-        elif self._clock.time() - item.asked_at > 2 * max(interval, item.period):
+        if item.run_at is None or last is None:
+            builder.fail_all(collector.signals, _NOT_RUN)
+        elif self._clock.time() - item.run_at > 2 * max(interval, item.period):
             builder.fail_all(collector.signals, _TOO_OLD)
         else:
-            builder.keep(collector.name, collector.signals, collector.tells, last)
+            builder.keep_results(collector.name, collector.signals, collector.attributes, last)
 
 
 def _down(builder: ReadingBuilder) -> Down:

@@ -108,7 +108,7 @@ class ReadingBuilder:
         self.values[signal] = value
         self.origins[signal] = self.collecting
 
-    def adopt(self, other: "ReadingBuilder") -> None:
+    def add_missing(self, other: "ReadingBuilder") -> None:
         """Add results of an earlier round that this one lacks."""
         self.values = {**other.values, **self.values}
         self.origins = {**other.origins, **self.origins}
@@ -117,11 +117,11 @@ class ReadingBuilder:
         self.other_processes = self.other_processes or other.other_processes
         self.process_shares = self.process_shares or other.process_shares
 
-    def keep(
+    def keep_results(
         self,
         collector: str,
         signals: Iterable[Signal],
-        tells: Iterable[str],
+        attributes: Iterable[str],
         last: "ReadingBuilder",
     ) -> None:
         """Keep a collector's last results, if it did not run this time."""
@@ -131,7 +131,7 @@ class ReadingBuilder:
                 self.origins[signal] = collector
             elif signal in last.failures:
                 self.failures.setdefault(signal, last.failures[signal])
-        for name in tells:
+        for name in attributes:
             setattr(self, name, getattr(last, name))
 
     def reading(self, uuid: str, time: Nanoseconds) -> Reading:

@@ -25,7 +25,7 @@ _WAIT_MILLISECONDS: Final = 50
 _MOST_EVENTS: Final = 256
 """Limit of one read; the rest of a storm is read next time."""
 _ANY_INSTANCE: Final = 0xFFFFFFFF
-_Followed = tuple[int, tuple[Gpu, ...]]
+_ListedGpus = tuple[int, tuple[Gpu, ...]]
 _UNKNOWN: Final = "see NVIDIA's Xid catalog"
 _LOG_EVERY: Final = 60 * NANOSECONDS_PER_SECOND
 _CODES_MAXIMUM: Final = 64
@@ -212,10 +212,10 @@ class XidListener:
             abandon_after_seconds=settings.abandon_after_seconds,
             abandoned_maximum=settings.abandoned_threads_maximum,
         )
-        """Worker that holds an event set of the followed inventory."""
+        """Worker that holds an event set of the listed inventory."""
         self._inventory: Inventory | None = None
-        self._followed: _Followed | None = None
-        self._asked_of: _Followed | None = None
+        self._listed: _ListedGpus | None = None
+        self._asked_of: _ListedGpus | None = None
         self._is_asking = False
         self._is_idle = True
         self._is_partial = False
@@ -224,16 +224,16 @@ class XidListener:
         self.outcome: CollectorOutcome | None = None
         """Outcome of the last read; `None` if no GPU supports Xid events."""
 
-    def follow(self, inventory: Inventory | None) -> None:
+    def set_inventory(self, inventory: Inventory | None) -> None:
         """Listen to the GPUs of an inventory; `None` releases the driver."""
         if inventory is self._inventory:
             return
         self._inventory = inventory
-        followed = None if inventory is None else (inventory.generation, inventory.gpus)
+        listed = None if inventory is None else (inventory.generation, inventory.gpus)
         # GPUs that failed to register are tried again with each inventory.
-        if followed is not None and followed == self._followed and not self._is_partial:
+        if listed is not None and listed == self._listed and not self._is_partial:
             return
-        self._followed = followed
+        self._listed = listed
         gpus = () if inventory is None else inventory.gpus
         self.worker.renew(lambda: XidEventSet(gpus))
         self._is_idle = not gpus
@@ -249,14 +249,14 @@ class XidListener:
 
     def close(self, deadline: float) -> None:
         """Free the event set and end the thread; a hung one is left behind."""
-        self.follow(None)
+        self.set_inventory(None)
         self.worker.close()
         self.worker.join(deadline)
 
     def _ask(self) -> None:
         if not self._is_idle and self.worker.ask(XidEventSet.read):
             self._is_asking = True
-            self._asked_of = self._followed
+            self._asked_of = self._listed
 
     def _take(self) -> None:
         answer = self.worker.answer(time.monotonic())
@@ -278,9 +278,9 @@ class XidListener:
         if quiet:
             self.xids = {**self.xids, **quiet}
         for xid in heard.xids:
-            self._note(xid)
-        if self._asked_of != self._followed:
-            return  # Last events of GPUs no longer followed.
+            self._count(xid)
+        if self._asked_of != self._listed:
+            return  # Last events of GPUs no longer listed.
         self._is_partial = heard.refusal is not None
         if heard.failure is not None:
             # Retrying may be pointless before the next inventory.
@@ -294,7 +294,7 @@ class XidListener:
                 detail = None if heard.refusal is None else str(heard.refusal)
                 self.outcome = CollectorOutcome(not detail, heard.duration_seconds, detail)
 
-    def _note(self, xid: XidEvent) -> None:
+    def _count(self, xid: XidEvent) -> None:
         self._event_log.log(xid)
         # A GPU's count includes its instances', which come and go.
         for uuid in filter(None, (xid.uuid, xid.parent_uuid)):

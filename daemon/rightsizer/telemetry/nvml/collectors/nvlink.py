@@ -228,7 +228,7 @@ def _read_throughput(handle: DeviceHandle, builder: ReadingBuilder) -> None:
         _RATES.read(handle, builder)
 
 
-NVLINK: Final = NvmlCollector("nvlink", _SIGNALS, _read, tells=("nvlinks",), is_slow=True)
+NVLINK: Final = NvmlCollector("nvlink", _SIGNALS, _read, attributes=("nvlinks",), is_slow=True)
 # Counters of the driver, for boards without GPM.
 NVLINK_THROUGHPUT: Final = replace(_RATES, read=_read_throughput)
 
