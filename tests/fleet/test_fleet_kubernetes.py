@@ -146,6 +146,30 @@ def test_nodes_are_in_pools(enriched: FleetInventory) -> None:
     assert pools == {"node-0.example.org": "large", "node-1.example.org": "H100-SXM5-80GB"}
 
 
+@pytest.mark.parametrize("region", ["", "cn-hangzhou."])
+def test_nodes_named_by_their_addresses_are_not_taken_for_each_other(region: str) -> None:
+    """Their names have no domain; of GPUs offered in four parts each, two parts are half a one."""
+    past, gpu_of = EstatePast(interval_seconds=120), {"resource": "nvidia_com_gpu"}
+    for number in range(4):
+        host = {"UUID": gpu(number), "Hostname": f"{region}10.0.0.{number}"}
+        past.device([Phase(20, 24, BUSY)], modelName="NVIDIA H100 80GB HBM3", **host)
+        node, pool = {"node": host["Hostname"]}, {"label_node_pool": "large"} if number else {}
+        past.series("kube_node_labels", node | pool, 1)
+        past.series("kube_node_status_capacity", node | gpu_of, 4)
+    pod = {"namespace": "chat", "pod": "wait-x5k2m"}
+    past.series("kube_pod_status_phase", {**pod, "phase": "Pending"}, 1, 23)
+    past.series("kube_pod_container_resource_requests", pod | gpu_of, 2, 23)
+    with stored(past) as store:
+        source = DcgmExporterSource()
+        inventory = source.inventory(store, source.probe(store, NOW, DAY), NOW, DAY)
+        found = KubernetesState().enrich(store, inventory, NOW, DAY)
+
+    pools = {each.node: each.pool for each in found.devices.values()}
+    assert pools[f"{region}10.0.0.0"] == "H100-SXM5-80GB"
+    assert pools[f"{region}10.0.0.1"] == "large"
+    assert [each.gpus for each in found.waiting] == [0.5]
+
+
 def test_its_nodes_are_its_own(enriched: FleetInventory) -> None:
     """The scheduler of a Kubernetes node is its workload's, or unknown where it has none."""
     schedulers = {each.node: each.scheduler for each in enriched.devices.values()}

@@ -371,7 +371,7 @@ class KubernetesState:
         # Of two series of a node, the one with a label comes last, so it wins.
         found.sort(key=lambda each: first_label(each, labels))
         pools = {first_label(each, NODE_LABELS): first_label(each, labels) for each in found}
-        return present, {node.partition(".")[0]: pool for node, pool in pools.items()} | pools
+        return present, {names_of_node(node)[-1]: pool for node, pool in pools.items()} | pools
 
     def _teams(
         self, store: MetricStore, workloads: Iterable[Workload], now: Nanoseconds

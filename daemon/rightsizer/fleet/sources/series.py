@@ -46,9 +46,13 @@ def node_of(labels: Mapping[str, str]) -> str:
     return first_label(labels, NODE_LABELS) or instance_of(labels)
 
 
-def names_of_node(node: str) -> tuple[str, str]:
-    """Return the names of a node, also without the domain that schedulers leave out."""
-    return node, node.partition(".")[0]
+def names_of_node(node: str) -> tuple[str, ...]:
+    """Return the names of a node, also without the domain that schedulers leave out.
+
+    What ends in an address has no domain: `10.0.0.1`, `cn-hangzhou.10.0.0.1`.
+    """
+    short, _, domain = node.partition(".")
+    return (node,) if domain.rpartition(".")[2].isdecimal() else (node, short)
 
 
 def instance_of(labels: Mapping[str, str]) -> str:
