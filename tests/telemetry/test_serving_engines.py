@@ -300,7 +300,7 @@ def test_the_wrong_engine_is_reported(pages: Pages) -> None:
     node.engines.close()
 
 
-def test_untied_endpoint_is_in_the_outcomes(pages: Pages) -> None:
+def test_unmatched_endpoint_is_in_the_outcomes(pages: Pages) -> None:
     """It answers, but its workload is unknown, which is no success."""
     pages.say("/metrics", vllm(1))
     node = Node(ServingEndpoint(pages.url))

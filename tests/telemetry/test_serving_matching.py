@@ -41,7 +41,7 @@ def test_named_gpus_all_have_the_same_pressure(names: tuple[str, ...]) -> None:
     ties = match_engines(GPUS, {}, {ServingEndpoint(URL, gpus=names): BUSY})
 
     assert ties.values == {UUIDS[1]: BUSY, UUIDS[2]: BUSY}
-    assert ties.untied == {}
+    assert ties.unmatched == {}
 
 
 def test_owner_finds_its_gpus() -> None:
@@ -74,7 +74,7 @@ def test_two_pods_of_one_workload_are_two_engines() -> None:
     ties = match_engines(GPUS, holdings, {endpoint: BUSY})
 
     assert ties.values == {}
-    assert ties.untied == {
+    assert ties.unmatched == {
         endpoint: "it names 2 owners (llama-0, llama-1); name one pod, or the GPUs"
     }
 
@@ -96,7 +96,7 @@ def test_unmatched_engine_is_left_out_with_a_reason(endpoint: ServingEndpoint, w
     ties = match_engines((split, instance(split, 1), GPUS[1]), holdings, {endpoint: BUSY})
 
     assert ties.values == {}
-    assert why in ties.untied[endpoint]
+    assert why in ties.unmatched[endpoint]
 
 
 def test_mig_instance_is_named_by_its_uuid() -> None:
@@ -115,7 +115,7 @@ def test_a_gpu_that_is_gone_leaves_the_others_tied() -> None:
     ties = match_engines(GPUS, {}, {endpoint: BUSY})
 
     assert ties.values == {UUIDS[0]: BUSY}
-    assert ties.untied == {endpoint: "there is no GPU '7'"}
+    assert ties.unmatched == {endpoint: "there is no GPU '7'"}
 
 
 def test_two_engines_on_one_gpu_share_its_pressure() -> None:

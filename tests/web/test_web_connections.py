@@ -90,12 +90,12 @@ def test_answered_connection_is_kept_before_unanswered_ones(
     known = [sockets(), sockets()]
     for each in known:
         assert connections.admit(each, "a")
-        connections.prove(each)
+        connections.record_answered(each)
     strangers = [sockets() for _ in range(3)]
     for each in strangers:
         assert connections.admit(each, "a")
     assert [is_shut(each) for each in known + strangers] == [False, False, True, True, False]
-    connections.prove(strangers[-1])
+    connections.record_answered(strangers[-1])
     connections.mark(known[0], is_working=True)
     connections.mark(known[0], is_working=False)
     assert connections.admit(sockets(), "a")

@@ -184,10 +184,10 @@ class CaseInput:
     """Query of the workload, if known."""
 
 
-def _lasting(view: CaseInput, since: Nanoseconds) -> CaseInput:
+def _with_recent_devices(case_input: CaseInput, since: Nanoseconds) -> CaseInput:
     """Keep devices with accounts since a time, or without any yet."""
-    lasting = (each for each in view.devices if not each.whole.end or each.whole.end >= since)
-    return replace(view, devices=tuple(lasting))
+    lasting = (each for each in case_input.devices if not each.whole.end or each.whole.end >= since)
+    return replace(case_input, devices=tuple(lasting))
 
 
 def allocator_of(workload: Workload | None) -> Allocator:
@@ -195,7 +195,7 @@ def allocator_of(workload: Workload | None) -> Allocator:
     return Allocator.UNKNOWN if workload is None else workload.allocator
 
 
-_EVER: Final[Nanoseconds] = 2**63
+_END_OF_TIME: Final[Nanoseconds] = 2**63
 
 
 class AccountsSnapshot:
@@ -206,17 +206,21 @@ class AccountsSnapshot:
 
     def __init__(
         self,
-        views: Sequence[CaseInput],
+        inputs: Sequence[CaseInput],
         node: Node,
         now: Nanoseconds,
         settings: AccountingSettings,
         reader: WindowReader,
     ) -> None:
         self._settings = settings
-        self._views, self._node, self._now = tuple(views), node, now
-        latest = max((each.whole.end for view in views for each in view.devices), default=0)
+        self._inputs, self._node, self._now = tuple(inputs), node, now
+        latest = max(
+            (each.whole.end for case_input in inputs for each in case_input.devices), default=0
+        )
         gap = nanoseconds(settings.holder_gap_seconds)
-        self._present = tuple(_lasting(view, latest - gap) for view in views)
+        self._present = tuple(
+            _with_recent_devices(case_input, latest - gap) for case_input in inputs
+        )
         self._reader = reader
         self._loads: dict[tuple[str, Nanoseconds], LoadHistory] = {}
         self._whole_cases: tuple[CachedCase, ...] = ()
@@ -236,49 +240,49 @@ class AccountsSnapshot:
     @cached_property
     def _first(self) -> Nanoseconds:
         """Start of the history; its days count in full from the start of the day."""
-        devices = (each.window_query for view in self._views for each in view.devices)
-        groups = (view.group for view in self._views if view.group is not None)
+        devices = (each.window_query for case_input in self._inputs for each in case_input.devices)
+        groups = (case_input.group for case_input in self._inputs if case_input.group is not None)
         return min((each.first for each in (*devices, *groups)), default=self._now)
 
     def _cases(self, span: Nanoseconds | None) -> tuple[CachedCase, ...]:
-        views = self._views if span is None else self._present
-        cases = tuple(self._case(view, span) for view in views if view.devices)
+        inputs = self._inputs if span is None else self._present
+        cases = tuple(self._case(case_input, span) for case_input in inputs if case_input.devices)
         around = replace(self._node, cases=cases)
         return tuple(case.on(around) for case in cases)
 
-    def _case(self, view: CaseInput, span: Nanoseconds | None) -> CachedCase:
-        start, end = (0, _EVER) if span is None else (self._now - span, self._now)
-        allocator, settings = allocator_of(view.workload), self._settings.provisioning
-        devices = tuple(each.device for each in view.devices)
+    def _case(self, case_input: CaseInput, span: Nanoseconds | None) -> CachedCase:
+        start, end = (0, _END_OF_TIME) if span is None else (self._now - span, self._now)
+        allocator, settings = allocator_of(case_input.workload), self._settings.provisioning
+        devices = tuple(each.device for each in case_input.devices)
 
         @cache
         def windows() -> Windows:
             return tuple(
-                replace(each.whole, blocks=each.window_query.blocks(0, _EVER))
+                replace(each.whole, blocks=each.window_query.blocks(0, _END_OF_TIME))
                 if span is None
                 # Limited to the present tenancy.
                 else each.window_query.window(max(start, each.since), self._now, self._reader)
-                for each in view.devices
+                for each in case_input.devices
             )
 
         @cache
         def provisioning() -> Provisionings:
             return tuple(
                 provision(window, allocator, settings, each.demands)
-                for each, window in zip(view.devices, windows(), strict=True)
+                for each, window in zip(case_input.devices, windows(), strict=True)
             )
 
-        past = CaseHistory(self._load(view, end), start, end)
-        return CachedCase(view.key, view.workload, devices, windows, provisioning, past)
+        past = CaseHistory(self._load(case_input, end), start, end)
+        return CachedCase(case_input.key, case_input.workload, devices, windows, provisioning, past)
 
-    def _load(self, view: CaseInput, end: Nanoseconds) -> LoadHistory:
+    def _load(self, case_input: CaseInput, end: Nanoseconds) -> LoadHistory:
         """History of the group, or of the only device, limited to its present holder."""
-        key = view.key, end
+        key = case_input.key, end
         if key not in self._loads:
-            first, *others = view.devices
-            found, since = view.group, 0
+            first, *others = case_input.devices
+            found, since = case_input.group, 0
             # A workload may be unknown to the history, e.g. one of an earlier version.
             if found is None and not others:
-                found, since = first.window_query, 0 if end == _EVER else first.since
+                found, since = first.window_query, 0 if end == _END_OF_TIME else first.since
             self._loads[key] = LoadHistory(found, since, end, self._settings.past, self._reader)
         return self._loads[key]

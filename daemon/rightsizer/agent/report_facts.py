@@ -86,7 +86,7 @@ def report_facts(path: Path, settings: Settings, query: ReportQuery) -> ReportFa
         sums = _read(history, since, until)
         known, tenures = history.devices(), history.tenures()
         is_latest = until >= extent[1]
-        read_then = known if is_latest else tuple(map(_unread, known))
+        read_then = known if is_latest else tuple(map(_without_reading, known))
         findings = findings_over(read_then, history.load(since, until), settings)
         ledger = storage.ledger(settings.recommender.ledger)
     tenures = tuple(each for each in tenures if each.since < until and each.seen > since)
@@ -109,7 +109,7 @@ def report_facts(path: Path, settings: Settings, query: ReportQuery) -> ReportFa
     )
 
 
-def _unread(known: DeviceRecord) -> DeviceRecord:
+def _without_reading(known: DeviceRecord) -> DeviceRecord:
     """Remove the last reading, which says nothing about an earlier span."""
     return replace(known, reading=None, xids=None, holdings=(), topology=None)
 

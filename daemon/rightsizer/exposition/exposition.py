@@ -7,9 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from types import SimpleNamespace
 from typing import Final
 
-from rightsizer.exposition import families as writer
 from rightsizer.exposition.dcgm import DCGM_CONTENT_TYPE, DcgmLabelEncoder, dcgm_page, node_name
-from rightsizer.exposition.families import SampleFamily
+from rightsizer.exposition.families import SampleFamily, open_metrics_text, prometheus_text
 from rightsizer.exposition.negotiation import ExpositionFormat, Rendering, accepts_gzip, format_for
 from rightsizer.exposition.process_metrics import process_families
 from rightsizer.exposition.report_collector import report_families
@@ -194,10 +193,8 @@ class MetricsExposition:
 
 def _encode(families: Iterable[SampleFamily], chosen: ExpositionFormat) -> bytes:
     if chosen.escaping in _CHANGING_ESCAPINGS:
-        return _escaped(writer.open_metrics_text(families).decode(), chosen)
-    return (writer.open_metrics_text if chosen.is_open_metrics else writer.prometheus_text)(
-        families
-    )
+        return _escaped(open_metrics_text(families).decode(), chosen)
+    return (open_metrics_text if chosen.is_open_metrics else prometheus_text)(families)
 
 
 def _escaped(text: str, chosen: ExpositionFormat) -> bytes:

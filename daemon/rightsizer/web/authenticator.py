@@ -304,7 +304,7 @@ class Authenticator:
             context if isinstance(context, ServerContext) else None, identity_of(connection)
         )
 
-    def keeps(self, context: ServerContext | None) -> bool:
+    def is_current(self, context: ServerContext | None) -> bool:
         """Whether a connection's TLS policy is still in force; certificates may have rotated."""
         now = self._current().tls
         return (now and now.policy) == (context and context.policy)

@@ -208,7 +208,7 @@ class Handler(StreamRequestHandler):
         authenticator = self.server.authenticator
         # Clients of the local socket need no password.
         if authenticator is not None and self._security is not None:
-            if not authenticator.keeps(self._security.context):
+            if not authenticator.is_current(self._security.context):
                 # Admission rules have changed: the client must connect again.
                 self._is_open = False
                 return
@@ -228,12 +228,12 @@ class Handler(StreamRequestHandler):
             admission.identity,
             _is_cross_site(head),
         )
-        response = admission.refusal or self._worked_out(request)
+        response = admission.refusal or self._answer_to(request)
         if response.status < HTTPStatus.BAD_REQUEST:
-            self.server.prove(self.connection)
+            self.server.record_answered(self.connection)
         self._send(response)
 
-    def _worked_out(self, request: WebRequest) -> WebResponse:
+    def _answer_to(self, request: WebRequest) -> WebResponse:
         self.server.connections.mark(self.connection, is_working=True)
         try:
             return _compressed(self.server.answer(request), request.accept_encoding)

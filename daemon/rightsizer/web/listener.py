@@ -35,7 +35,7 @@ _STOP_SECONDS: Final = 2.0
 class _ConnectionSlot:
     address: str
     is_working: bool = False
-    is_proven: bool = False
+    was_answered: bool = False
 
 
 class Connections:
@@ -53,10 +53,10 @@ class Connections:
     def admit(self, connection: socket.socket, address: str = "") -> bool:
         """Add a connection; return `False` if all others are being answered."""
         with self._changed:
-            if not self._changed.wait_for(self._has_place, _PATIENCE_SECONDS):
+            if not self._changed.wait_for(self._has_room, _PATIENCE_SECONDS):
                 return False
             if len(self._open) >= self._maximum:
-                idle = self._to_give_way()
+                idle = self._least_needed()
                 # Its thread wakes on the closed connection and ends.
                 del self._open[idle]
                 _shut(idle)
@@ -70,24 +70,24 @@ class Connections:
             ConnectionAbortedError: it was evicted meanwhile.
         """
         with self._changed:
-            place = self._open.pop(connection, None)
-            if place is None:
+            slot = self._open.pop(connection, None)
+            if slot is None:
                 raise ConnectionAbortedError
-            self._open[by] = place
+            self._open[by] = slot
 
     def mark(self, connection: socket.socket, *, is_working: bool) -> None:
         """Record that a connection starts or ends work; it becomes the least idle."""
         with self._changed:
-            if (place := self._open.pop(connection, None)) is not None:
-                place.is_working = is_working
-                self._open[connection] = place
+            if (slot := self._open.pop(connection, None)) is not None:
+                slot.is_working = is_working
+                self._open[connection] = slot
                 self._changed.notify_all()
 
-    def prove(self, connection: socket.socket) -> None:
+    def record_answered(self, connection: socket.socket) -> None:
         """Record that the client was answered."""
         with self._changed:
             if connection in self._open:
-                self._open[connection].is_proven = True
+                self._open[connection].was_answered = True
 
     def leave(self, connection: socket.socket) -> None:
         """Remove a connection that is being closed."""
@@ -102,17 +102,17 @@ class Connections:
                 _shut(connection)
             self._changed.wait_for(lambda: not self._open, timeout_seconds)
 
-    def _has_place(self) -> bool:
+    def _has_room(self) -> bool:
         return len(self._open) < self._maximum or any(
-            not place.is_working for place in self._open.values()
+            not slot.is_working for slot in self._open.values()
         )
 
-    def _to_give_way(self) -> socket.socket:
-        held = Counter(place.address for place in self._open.values())
-        idle = [connection for connection, place in self._open.items() if not place.is_working]
+    def _least_needed(self) -> socket.socket:
+        held = Counter(slot.address for slot in self._open.values())
+        idle = [connection for connection, slot in self._open.items() if not slot.is_working]
         # Of equals, the first has been idle longest.
         return min(
-            idle, key=lambda each: (self._open[each].is_proven, -held[self._open[each].address])
+            idle, key=lambda each: (self._open[each].was_answered, -held[self._open[each].address])
         )
 
 
@@ -220,10 +220,10 @@ class WebListener(ThreadingTCPServer):
             taken = time.thread_time() - started
             queue.leave(address, taken, was_answered=self._answered.value)
 
-    def prove(self, connection: socket.socket) -> None:
+    def record_answered(self, connection: socket.socket) -> None:
         """Record that the client of this thread's connection was answered."""
         self._answered.value = True
-        self.connections.prove(connection)
+        self.connections.record_answered(connection)
 
     def _serve(self, request: Any, client_address: Any) -> None:
         if self.authenticator is not None:

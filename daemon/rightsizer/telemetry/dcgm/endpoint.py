@@ -20,11 +20,11 @@ from rightsizer.telemetry.dcgm.series import DcgmExpositionParser, ExporterDevic
 from rightsizer.telemetry.dcgm.settings import DcgmSettings
 
 _Evidence: TypeAlias = Mapping[Signal, float]
-_ALWAYS_GROWS: Final = Signal.ENERGY_JOULES
-_ALWAYS_JITTERS: Final = Signal.POWER_WATTS
+_GROWING_SIGNAL: Final = Signal.ENERGY_JOULES
+_JITTERING_SIGNAL: Final = Signal.POWER_WATTS
 _ACCEPT: Final = "text/plain;version=0.0.4"
 _OURS: Final = "rightsizer_"
-_STANDS_STILL: Final = Down(
+_STALLED: Final = Down(
     Missing.STALE, "dcgm-exporter repeats the same values: its collection stands still"
 )
 _LOST: Final = Down(Missing.LOST, "dcgm-exporter no longer lists it")
@@ -77,10 +77,10 @@ class StalledCollectionDetector:
 
 def _evidence(values: Mapping[Signal, float]) -> _Evidence | None:
     """Return the values that cannot stay the same, or `None` if all may."""
-    energy = values.get(_ALWAYS_GROWS)
+    energy = values.get(_GROWING_SIGNAL)
     if energy:
-        return {_ALWAYS_GROWS: energy}
-    return values if values.get(_ALWAYS_JITTERS) else None
+        return {_GROWING_SIGNAL: energy}
+    return values if values.get(_JITTERING_SIGNAL) else None
 
 
 class XidGaugeTracker:
@@ -120,26 +120,26 @@ class DcgmEndpoint:
             hold_seconds=2 * settings.interval_seconds,
             now=lambda: seconds(clock.time()),
         )
-        self._stillness = StalledCollectionDetector(nanoseconds(settings.longest_age_seconds))
+        self._stall_detector = StalledCollectionDetector(nanoseconds(settings.longest_age_seconds))
         self._xids = XidGaugeTracker()
         self._listed: dict[str, tuple[Device, Nanoseconds]] = {}
         self._boards: frozenset[str] = frozenset()
-        self._judged: FetchResult[ExporterPage] | None = None
-        self._still: frozenset[str] = frozenset()
+        self._fetched: FetchResult[ExporterPage] | None = None
+        self._stalled: frozenset[str] = frozenset()
         self._view = ExporterView(FetchResult(None, "nothing was fetched yet").outcome)
 
     def view(self, wait_seconds: float = 0.0) -> ExporterView:
         """Return the current view; start the next fetch if due, by default without waiting."""
         fetched = self._background.latest(wait_seconds)
-        if fetched is not self._judged:
-            before = None if self._judged is None else self._judged.value
-            self._judged = fetched
+        if fetched is not self._fetched:
+            before = None if self._fetched is None else self._fetched.value
+            self._fetched = fetched
             if fetched.value is not None and fetched.value is not before:
                 self._update(fetched.value)
-            self._view = self._viewed(fetched)
+            self._view = self._view_of(fetched)
         return self._view
 
-    def _forget(self) -> None:
+    def _forget_listed(self) -> None:
         """Forget what was listed, as another node's: the next page may be the right one."""
         if self._listed:
             self._listed.clear()
@@ -173,7 +173,7 @@ class DcgmEndpoint:
 
     def _update(self, page: ExporterPage) -> None:
         now = self._clock.time()
-        self._still = self._stillness.update(page, now)
+        self._stalled = self._stall_detector.update(page, now)
         self._xids.update(page.xids, self._clock.wall_time())
         self._listed.update({device.uuid: (device, now) for device in page.devices})
         retention = nanoseconds(self._settings.lost_retention_seconds)
@@ -183,7 +183,7 @@ class DcgmEndpoint:
             if uuid not in page.readings and (is_dissolved or now - seen > retention):
                 del self._listed[uuid]
 
-    def _viewed(self, fetched: FetchResult[ExporterPage]) -> ExporterView:
+    def _view_of(self, fetched: FetchResult[ExporterPage]) -> ExporterView:
         devices = tuple(device for device, _ in self._listed.values())
         xids, page = dict(self._xids.logs), fetched.value
         if page is None:
@@ -191,10 +191,10 @@ class DcgmEndpoint:
             down = dict.fromkeys(self._listed, away)
             return ExporterView(fetched.outcome, devices, down, xids=xids)
         down = {each: _LOST for each in self._listed if each not in page.readings}
-        down.update(dict.fromkeys(self._still, _STANDS_STILL))
+        down.update(dict.fromkeys(self._stalled, _STALLED))
         view = ExporterView(fetched.outcome, devices, down, xids=xids)
         readings, version = dict(page.readings), page.driver_version
-        for device in self._still:
+        for device in self._stalled:
             known = readings[device]
             missing = {**known.missing, **dict.fromkeys(known.values, Missing.STALE)}
             readings[device] = ExporterDevice({}, missing, frozenset(), known.holdings)

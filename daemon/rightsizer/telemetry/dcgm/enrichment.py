@@ -150,7 +150,7 @@ class DcgmSecondarySource(DcgmEndpoint):
         slots = {kernel_address(device.pci_bus_id) for device in snapshot.devices} - {None}
         added = [device for device in view.devices if _is_unmatched(device, uuids, slots)]
         if uuids and added and len(added) == len(view.devices):
-            self._forget()
+            self._forget_listed()
             outcome = view.outcome._replace(success=False, failure=_OTHER_NODE)
             return replace(snapshot, collectors={**snapshot.collectors, self.name: outcome})
         exported = {

@@ -34,7 +34,7 @@ class EngineMatches:
 
     values: Mapping[str, Mapping[Signal, float]]
     """Per application: all GPUs of an engine have the same values, which must not be summed."""
-    untied: Mapping[ServingEndpoint, str]
+    unmatched: Mapping[ServingEndpoint, str]
     """Endpoints whose GPUs are unknown, with the reason; an owner is never guessed."""
 
 
@@ -45,17 +45,17 @@ def match_engines(
 ) -> EngineMatches:
     """Assign the values of engines to the devices they run on."""
     values: dict[str, dict[Signal, float]] = {}
-    untied: dict[ServingEndpoint, str] = {}
-    for endpoint, said in pages.items():
+    unmatched: dict[ServingEndpoint, str] = {}
+    for endpoint, page_values in pages.items():
         uuids, trouble = _devices_of(endpoint, devices, holdings)
         if trouble:
-            untied[endpoint] = trouble
+            unmatched[endpoint] = trouble
         for uuid in uuids:
             held = values.setdefault(uuid, {})
-            for signal, value in said.items():
+            for signal, value in page_values.items():
                 both = (held[signal], value) if signal in held else (value,)
                 held[signal] = sum(both) if signal in _ADDED else max(both)
-    return EngineMatches(values, untied)
+    return EngineMatches(values, unmatched)
 
 
 def _devices_of(
@@ -115,7 +115,7 @@ class ServingEngineCollector:
         self._pollers = tuple(
             _EnginePoller(endpoint, settings, now) for endpoint in settings.endpoints
         )
-        self._ties = EngineMatches({}, {})
+        self._matches = EngineMatches({}, {})
 
     def enrich(self, snapshot: Snapshot) -> Snapshot:
         """Merge the values of engines into the snapshot."""
@@ -130,22 +130,22 @@ class ServingEngineCollector:
     def latest(self, wait_seconds: float = 0.0) -> Mapping[ServingEndpoint, Mapping[Signal, float]]:
         """Return the last values of each endpoint; without those that have expired."""
         answers = ((each.endpoint, each.latest(wait_seconds)) for each in self._pollers)
-        return {endpoint: said for endpoint, said in answers if said is not None}
+        return {endpoint: values for endpoint, values in answers if values is not None}
 
     def read(
         self, devices: Sequence[Device], holdings: Holdings
     ) -> Mapping[str, Mapping[Signal, float]]:
         """Return the values of engines by the uuid of their devices."""
-        self._ties = match_engines(devices, holdings, self.latest())
-        return self._ties.values
+        self._matches = match_engines(devices, holdings, self.latest())
+        return self._matches.values
 
     def outcomes(self) -> Mapping[str, CollectorOutcome]:
         """Return the outcome of each endpoint; a success needs an answer and known GPUs."""
         found: dict[str, CollectorOutcome] = {}
         for poller in self._pollers:
-            outcome, untied = poller.fetched.outcome, self._ties.untied.get(poller.endpoint)
-            if outcome.success and untied is not None:
-                outcome = outcome._replace(success=False, failure=untied)
+            outcome, failure = poller.fetched.outcome, self._matches.unmatched.get(poller.endpoint)
+            if outcome.success and failure is not None:
+                outcome = outcome._replace(success=False, failure=failure)
             found[poller.endpoint.name] = outcome
         return found
 
