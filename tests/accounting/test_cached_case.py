@@ -29,7 +29,7 @@ class Counted:
         return GIVEN.provisioning
 
 
-def test_nothing_is_summed_up_before_somebody_looks() -> None:
+def test_windows_are_summed_only_when_read() -> None:
     """Key, workload and devices are known without."""
     counted = Counted()
     found = counted.case.on(Node())
@@ -55,7 +55,7 @@ def test_a_case_on_its_node_shares_what_was_summed_up() -> None:
     assert counted.case.node is None
 
 
-def test_it_has_all_that_a_case_has() -> None:
+def test_cached_case_has_every_field_of_a_case() -> None:
     """It has every field, so that rules cannot tell the difference."""
     found = Counted().case
     as_any = Case(

@@ -195,7 +195,7 @@ def test_case_without_a_past_says_so() -> None:
     assert found.group_exceedance(Measure.BUSY, 0.5) is None
 
 
-def test_everything_posted_has_blocks_too() -> None:
+def test_case_over_everything_posted_has_blocks() -> None:
     """A whole recording is judged by the same peaks."""
     accounts = NodeAccounts()
     live(accounts, range(6), lambda _: {GPU: working(0.8)})

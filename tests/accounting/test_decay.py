@@ -34,7 +34,7 @@ def demand_after(windows: list[Window]) -> float | None:
     return demands.demand().get(Resource.COMPUTE)
 
 
-def test_nothing_used_is_no_demand() -> None:
+def test_unused_resource_has_no_demand() -> None:
     """It is absent, not zero."""
     assert DecayedDemands().demand() == {}
     assert demand_after([Window("GPU-0", EPOCH, EPOCH + HOUR, {State.IDLE_EMPTY: HOUR})]) is None

@@ -35,7 +35,7 @@ KNOWN: Final = DeviceRecord(gpu(), workload(), EPOCH, LEARNED)
         DeviceRecord(gpu(0, uuid="MIG-0", mig=MigInstance("GPU-0", "1g.10gb", 7, 0, 1 / 7, 1 / 8))),
     ],
 )
-def test_nothing_is_lost_on_the_way(known: DeviceRecord) -> None:
+def test_decoded_device_equals_the_encoded_one(known: DeviceRecord) -> None:
     """Facts, holder and power range are restored."""
     assert decode_device(encode_device(known)) == known
 

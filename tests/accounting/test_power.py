@@ -19,7 +19,7 @@ def learned(draws: list[float], state: State = State.IDLE_EMPTY) -> PowerRange:
     return power
 
 
-def test_nothing_seen_is_nothing_known() -> None:
+def test_unseen_device_has_no_power_range() -> None:
     """Without a draw there is no range, whatever the limit."""
     assert PowerRange(PowerSettings()).draws(700.0) == PowerLevels(None, None)
 

@@ -240,7 +240,7 @@ def test_current_demand_goes_before_the_windows_own() -> None:
     assert found.resources[MEMORY].demand == 0.5
 
 
-def test_nothing_known_is_nothing_said() -> None:
+def test_unknown_time_gives_no_provisioning() -> None:
     """A window without known time has no gauges."""
     found = fit(window({State.UNKNOWN: 24}))
     assert found.resources == {}

@@ -37,7 +37,7 @@ def quarters(hours: int, uuid: str = "GPU-0") -> list[Entry]:
 
 
 @given(st.lists(st.binary(max_size=3), max_size=400))
-def test_it_is_always_the_same_bytes(found: list[bytes]) -> None:
+def test_deduplicated_bytes_equal_the_given_ones(found: list[bytes]) -> None:
     """Whatever was shared before, and however much."""
     assert [deduplicate(data) for data in found] == found
 

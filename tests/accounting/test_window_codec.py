@@ -62,7 +62,7 @@ BLOCKS: Final = Blocks.of_one(
 
 
 @given(WINDOWS)
-def test_nothing_is_lost(found: Window) -> None:
+def test_decoded_window_equals_the_encoded_one(found: Window) -> None:
     """Every sum and bin is restored, including a recording that begins at 0."""
     assert decode_window(found.uuid, encode_window(found)) == found
     assert encode_window(decode_window(found.uuid, encode_window(found))) == encode_window(found)

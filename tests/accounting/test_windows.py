@@ -298,7 +298,7 @@ def test_memory_is_bounded_whatever_the_clock_does() -> None:
     assert len(list(device.strip(start))) <= DAY // FINE_SPAN + 1
 
 
-def test_nothing_added_is_an_empty_window() -> None:
+def test_window_without_entries_is_empty() -> None:
     """There are no figures before the first entry."""
     device = DeviceWindows("GPU-0")
     assert device.rollups.open_window() is None

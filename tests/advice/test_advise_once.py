@@ -70,7 +70,7 @@ def test_grafana_is_reported_once(history: Path, tmp_path: Path) -> None:
         assert not server.complaints
 
 
-def test_it_refuses_beside_an_agent(history: Path) -> None:
+def test_advise_save_is_refused_beside_an_agent(history: Path) -> None:
     """The writer of the history holds its lock; reading is still allowed."""
     agent = Storage(str(history))
     try:
@@ -81,7 +81,7 @@ def test_it_refuses_beside_an_agent(history: Path) -> None:
         agent.close()
 
 
-def test_there_must_be_a_history(tmp_path: Path) -> None:
+def test_advise_without_a_history_is_refused(tmp_path: Path) -> None:
     """A missing history is not created, and an empty one gives no advice."""
     absent = tmp_path / "none.db"
     with pytest.raises(HistoryError, match="does not exist; name one"):

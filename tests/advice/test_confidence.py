@@ -67,7 +67,7 @@ def test_sizing_grows_with_history_and_margin() -> None:
     assert sizing_factors(week, 0.5)["certainty"] == 1.0
 
 
-def test_nothing_known_is_not_believed() -> None:
+def test_unknown_time_has_no_confidence() -> None:
     """Without known time, confidence is 0."""
     nothing = case([window({State.UNKNOWN: 5})])
     assert confidence_of(direct_factors(nothing, 0.0, 0.9)) == 0.0

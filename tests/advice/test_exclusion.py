@@ -15,7 +15,7 @@ def at(day: int, hour: int, minute: int = 0) -> Nanoseconds:
     return nanoseconds(datetime(2027, 1, day, hour, minute, tzinfo=UTC).timestamp())
 
 
-def test_it_holds_to_the_end_of_its_last_day() -> None:
+def test_exclusion_holds_to_the_end_of_its_last_day() -> None:
     """In UTC, like all times."""
     launch = Exclusion((Reason.IDLE_HELD,), until="2027-01-30", why="launch")
 
@@ -23,7 +23,7 @@ def test_it_holds_to_the_end_of_its_last_day() -> None:
     assert not launch.holds(finding(), at(31, 0))
 
 
-def test_it_is_about_its_reasons_alone_or_about_all() -> None:
+def test_exclusion_covers_its_reasons_or_all() -> None:
     """An empty list means every reason."""
     stalls = Exclusion((Reason.HIDDEN_STALL,), why="known")
 
@@ -32,7 +32,7 @@ def test_it_is_about_its_reasons_alone_or_about_all() -> None:
     assert Exclusion(why="all of it").holds(finding(), 0)
 
 
-def test_it_says_who_why_and_until_when() -> None:
+def test_exclusion_says_who_why_and_until_when() -> None:
     """Shown beside a suppressed finding."""
     assert str(Exclusion(until="2027-01-30", why="launch", actor="ada")) == (
         "ignored until 2027-01-30: launch (ada)"
@@ -48,7 +48,7 @@ def test_it_says_who_why_and_until_when() -> None:
         ("2027-01-30", "", "why: say in a few words why this is ignored"),
     ],
 )
-def test_one_without_a_date_or_a_cause_is_refused(until: str, why: str, message: str) -> None:
+def test_exclusion_without_a_date_or_a_cause_is_refused(until: str, why: str, message: str) -> None:
     """Someone who reads it in a year needs both."""
     with pytest.raises(ValueError, match=message):
         Exclusion(until=until, why=why)

@@ -115,7 +115,7 @@ def test_rank_that_may_launch_small_kernels_is_not_a_waiting_rank(
     assert RULE.judge(replace(case(windows, JOB), node=node)).culprits == culprits
 
 
-def test_it_tells_where_to_look() -> None:
+def test_stall_finding_says_where_to_look() -> None:
     """The straggler's stacks, its limit, and how to make the next run name the rank."""
     spinning = window({STALL: 9, BUSY: 1})
     late = window({State.HOST_BOUND: 9, BUSY: 1})

@@ -29,7 +29,7 @@ def test_advice_open_before_keeps_its_age_and_is_not_sent_again() -> None:
     assert opened == {ID: NOW - 5 * HOUR, OTHER: NOW}
 
 
-def test_its_end_is_reported_with_the_time_at_which_it_began() -> None:
+def test_restored_advice_closes_with_its_first_opening_time() -> None:
     """So that the mark of its opening is found again."""
     ledger = Ledger()
     ledger.restore(OPEN_BEFORE)

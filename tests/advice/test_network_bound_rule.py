@@ -52,7 +52,7 @@ def test_savings_are_at_most_what_no_other_cause_took() -> None:
     assert (found.savings.gpus_low, found.savings.gpus_high) == (0.0, 0.2)
 
 
-def test_it_names_the_adapters_next_to_the_gpus() -> None:
+def test_network_finding_names_the_adapters_near_the_gpus() -> None:
     """The nearest fabric port of each GPU; disks are left out."""
     adapters = (
         Adapter("mlx5_1", AdapterKind.INFINIBAND, "1", links={"GPU-0": LinkKind.PIX}),

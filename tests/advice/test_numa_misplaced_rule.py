@@ -35,7 +35,7 @@ def judged(hours: float = 5, kind: WorkloadKind = WorkloadKind.SLURM) -> Case:
     return around(fed_from_afar(hours, holder), FAR, pids={"GPU-0": (7, 5)}, topology=TOPOLOGY)
 
 
-def test_it_says_where_the_processes_belong() -> None:
+def test_numa_finding_names_the_cpus_of_the_gpus_node() -> None:
     """With the CPUs of the GPU's node."""
     found = RULE.judge(judged())
     assert found.kind is FindingKind.MISPLACED
@@ -87,7 +87,7 @@ def test_processes_that_are_near_are_no_finding() -> None:
     assert found.abstained is None
 
 
-def test_it_abstains_where_nobody_measures_or_nobody_knows_the_node() -> None:
+def test_numa_rule_abstains_without_signals_or_node() -> None:
     """A history; no signals; no NUMA node."""
     for unknown in (fed_from_afar(5), around(fed_from_afar(0)), around(fed_from_afar(5), FAR)):
         assert RULE.judge(unknown).reasons == (Reason.UNSUPPORTED_TELEMETRY,)

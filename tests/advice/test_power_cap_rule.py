@@ -104,7 +104,7 @@ def test_idle_time_saves_nothing() -> None:
     ],
     ids=["history", "instance", "no range", "fixed", "no profiling", "shared"],
 )
-def test_it_abstains_where_it_cannot_know_or_others_would_pay(judged: Case) -> None:
+def test_power_cap_abstains_without_evidence_or_at_the_cost_of_others(judged: Case) -> None:
     """Advice is not based on guesses."""
     assert RULE.judge(judged).reasons == (Reason.UNSUPPORTED_TELEMETRY,)
 

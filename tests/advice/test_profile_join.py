@@ -44,7 +44,7 @@ def test_a_contradiction_is_reported_with_both_figures() -> None:
     assert found.key == KEY
 
 
-def test_those_that_agree_contradict_nothing() -> None:
+def test_profiles_that_agree_have_no_contradiction() -> None:
     """Both figures are still reported."""
     found = joined(long_profile(), telemetry_of({State.HOST_BOUND: 200.0, State.PRODUCTIVE: 100.0}))
 

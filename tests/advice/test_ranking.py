@@ -30,7 +30,7 @@ def test_money_decides_where_all_have_a_price() -> None:
 
 
 @given(st.lists(st.sampled_from(Risk), max_size=8))
-def test_nothing_is_lost_and_equals_keep_their_order(risks: list[Risk]) -> None:
+def test_ranking_keeps_all_options_and_the_order_of_equals(risks: list[Risk]) -> None:
     """The mildest step comes first."""
     given_options = [Option(str(at), risk) for at, risk in enumerate(risks)]
     found = ranked(given_options)

@@ -72,7 +72,7 @@ def test_long_and_short_spans_must_agree(
 @pytest.mark.parametrize(
     ("share", "still_holds"), [(0.5, True), (0.3, True), (0.18, True), (0.179, False)]
 )
-def test_it_holds_until_well_below_the_threshold(
+def test_open_finding_holds_until_well_below_the_threshold(
     share: float,
     still_holds: bool,  # noqa: FBT001 - a case.
 ) -> None:

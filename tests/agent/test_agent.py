@@ -140,7 +140,7 @@ def lived_through(source: Minutes, path: str = "", **parts: Any) -> Agent:
     return agent
 
 
-def test_it_samples_until_there_is_no_more_and_closes_everything() -> None:
+def test_agent_samples_to_the_end_and_closes_everything() -> None:
     """Its source, its port and its jobs."""
     source = Minutes(30)
     agent = lived_through(source)
@@ -167,7 +167,7 @@ def test_a_feature_file_is_written_once_settings_name_one(tmp_path: Path) -> Non
     assert "rightsizer.gpu-count=1\n" in file.read_text()
 
 
-def test_it_reports_itself_in_metrics() -> None:
+def test_agent_reports_itself_in_metrics() -> None:
     """From the first report on, so that rates and absence alerts work."""
     report = lived_through(Minutes(3)).accountant.latest()
     assert report is not None

@@ -108,7 +108,7 @@ def test_replay_advise_and_report_agree(
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in RECORDINGS.iterdir()))
-def test_they_agree_on_logs_of_every_format(
+def test_commands_agree_on_logs_of_every_format(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Devices with different starts and ends, parts of GPUs, and isolated readings."""
@@ -116,7 +116,7 @@ def test_they_agree_on_logs_of_every_format(
 
 
 @pytest.mark.timeout(600)
-def test_they_agree_on_a_production_trace(
+def test_commands_agree_on_a_production_trace(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Most of its pods end before the trace does."""

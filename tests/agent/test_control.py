@@ -95,7 +95,7 @@ def test_a_release_reaches_the_source_and_is_reported(control: ControlFixture) -
     assert control.controls.released(ReleasableResource.COUNTERS) is None
 
 
-def test_it_is_done_when_the_source_says_so(control: ControlFixture) -> None:
+def test_release_is_done_when_the_source_says_so(control: ControlFixture) -> None:
     """Separately: released counters say nothing about the GPUs."""
     control.ask(POST_RELEASE, held="counters")
     control.ask(POST_RELEASE, held="gpus")

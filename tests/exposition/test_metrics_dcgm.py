@@ -319,7 +319,7 @@ def test_a_generation_is_rendered_once_and_packs() -> None:
     assert exposition_of(None).render_dcgm().body == b""
 
 
-def test_it_is_refused_with_a_reason() -> None:
+def test_dcgm_page_is_refused_with_a_reason() -> None:
     """Unless it is enabled, and while a dcgm-exporter is the agent's own source."""
     off = exposition_of(full_report(1), dcgm=False).dcgm_refusal()
     doubled = exposition_of(

@@ -62,7 +62,7 @@ def test_the_page_is_as_it_was(golden: GoldenFile) -> None:
     golden("fleet.html", fleet_document(document_of()))
 
 
-def test_it_loads_nothing_and_runs_nothing() -> None:
+def test_fleet_document_loads_and_runs_nothing() -> None:
     """It has neither scripts nor external resources; its policy forbids both, too."""
     page = fleet_document(document_of())
     seen = Tags(page).seen

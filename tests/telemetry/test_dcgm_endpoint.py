@@ -64,7 +64,7 @@ def test_a_page_is_read(packed: bool) -> None:  # noqa: FBT001 - a parameter.
     assert exporter.requests[0]["Accept"].startswith("text/plain")
 
 
-def test_it_is_asked_at_its_interval() -> None:
+def test_exporter_is_fetched_at_its_interval() -> None:
     """However often it is read, no more pages are fetched than configured."""
     with dcgm_exporter() as exporter, watching(exporter.url, interval_seconds=15) as watch:
         seen = []

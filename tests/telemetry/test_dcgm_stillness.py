@@ -44,7 +44,7 @@ def test_one_gpu_may_stand_still_alone() -> None:
     assert still(*pages)[-1] == {BUSY}
 
 
-def test_it_recovers() -> None:
+def test_exporter_that_collects_again_is_accepted_at_once() -> None:
     """The next collection is accepted at once."""
     assert still(*[page()] * 4, page(energy=9))[-2:] == [{BUSY}, frozenset()]
 
@@ -57,7 +57,7 @@ def test_without_energy_all_values_must_repeat() -> None:
     assert still(*[moving[0]] * 5)[-1] == {BUSY}
 
 
-def test_without_any_draw_nothing_is_proven() -> None:
+def test_devices_without_any_draw_do_not_count_as_stalled() -> None:
     """A virtual GPU exports neither power nor energy; its zeros may be true."""
     assert still(*[lines(BUSY, {UTIL: 0})] * 9)[-1] == frozenset()
 

@@ -190,7 +190,7 @@ def test_a_driver_that_serves_one_call_at_a_time() -> None:
         node.until(all_had_two_turns)
 
 
-def test_it_goes_back_to_the_usual_pace_by_itself() -> None:
+def test_quick_driver_is_read_at_the_usual_pace_again() -> None:
     """After the slow period every tick reads every GPU completely again."""
     with slow_node() as node:
         calls = node.driver.inside.calls

@@ -73,7 +73,7 @@ def test_a_reason_is_kept_unless_dcgm_knows_a_better_one() -> None:
 
 
 @given(readings(), VALUES, st.sets(SIGNALS), REASONS)
-def test_nothing_is_lost_and_nothing_invented(
+def test_merged_reading_loses_and_invents_no_value(
     ours: Reading, theirs: dict[Signal, float], profiled: set[Signal], why: dict[Signal, Missing]
 ) -> None:
     """Every value comes from one of the sources; the origin names it."""

@@ -179,7 +179,7 @@ def test_only_user_and_group_may_open_it(tmp_path: Path, stack: ExitStack, umask
     assert stat.S_IMODE((tmp_path / "api.sock").stat().st_mode) == 0o660
 
 
-def test_it_is_gone_when_the_server_stops(tmp_path: Path, stack: ExitStack) -> None:
+def test_local_socket_is_removed_when_the_server_stops(tmp_path: Path, stack: ExitStack) -> None:
     """The path can be used again at once."""
     server = served(tmp_path / "api.sock", stack)
     server.stop()

@@ -68,7 +68,7 @@ def test_a_file_that_asks_for_nothing(tmp_path: Path, text: str) -> None:
     assert read(tmp_path, text) == WebConfig()
 
 
-def test_everything_beside_tls(tmp_path: Path) -> None:
+def test_web_config_has_users_headers_and_limit(tmp_path: Path) -> None:
     """Covers users, headers and the limit, and hashes of PHP and Apache."""
     config = read(
         tmp_path,
