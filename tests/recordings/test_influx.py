@@ -76,6 +76,7 @@ def test_points_of_other_plugins_and_torn_lines_are_left_out(
     found = replay(write(text, "points"))
     assert len(found.readings("GPU-0")) == 3
     assert "torn last line" in found.warnings
+    assert "without a device" not in found.warnings
 
 
 def test_gpus_of_two_hosts_without_uuid_are_distinguished(replay: Replays, write: Writes) -> None:

@@ -102,7 +102,9 @@ class TableLayout:
             if (key := self._known.get(named)) is None:
                 key = self._known[named] = self._key(named[0], cells)
             if not key:
-                self._notes.count("row without a device", line)
+                # Records of other things may lie between those of GPUs.
+                if _has_cells(table, cells):
+                    self._notes.count("row without a device", line)
                 continue
             values, missing = table.read(cells, line, self._notes)
             yield RecordingRow(time, key, values, missing, self._file, holdings=holdings)
