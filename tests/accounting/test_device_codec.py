@@ -6,7 +6,7 @@ from typing import Any, Final
 import pytest
 
 from readings import EPOCH, gpu, workload
-from rightsizer.accounting.device_account import DeviceRecord, decode_device, encode_device
+from rightsizer.accounting.device_codec import DeviceRecord, decode_device, encode_device
 from rightsizer.accounting.power import LearnedPower
 from rightsizer.model.device import MigInstance
 from rightsizer.model.driver_codes import XidLog

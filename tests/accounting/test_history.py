@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from readings import DAY, EPOCH, HOUR, MINUTE, SECOND, gpu, workload
-from rightsizer.accounting.device_account import DeviceRecord
+from rightsizer.accounting.device_codec import DeviceRecord
 from rightsizer.accounting.history import HistoryRepository, HolderPeriod
 from rightsizer.advice.storage import MIGRATIONS
 from rightsizer.io.database import Database

@@ -12,7 +12,7 @@ import pytest
 
 from cases import NOW, after, finding, judgement, window
 from readings import DAY, SECOND, gpu, workload
-from rightsizer.accounting.device_account import DeviceRecord
+from rightsizer.accounting.device_codec import DeviceRecord
 from rightsizer.advice.settings import LedgerSettings
 from rightsizer.advice.storage import MIGRATIONS, Storage
 from rightsizer.advice.verification import AdviceRecord

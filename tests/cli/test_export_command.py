@@ -17,7 +17,7 @@ import pytest
 from agent_process import RIGHTSIZER
 from readings import EPOCH, HOUR, MINUTE, SECOND, gpu, workload
 from recordings import BOARD, SIGNALS_OF, write_states
-from rightsizer.accounting.device_account import DeviceRecord
+from rightsizer.accounting.device_codec import DeviceRecord
 from rightsizer.advice.storage import Storage
 from rightsizer.cli.main import main
 from rightsizer.model.histogram import Histogram

@@ -1,26 +1,18 @@
-"""Account of one device: windows, decayed demand, totals, tenancy; its record in the history."""
+"""Account of one device: windows, decayed demand, totals, tenancy."""
 
-import json
 from collections import deque
 from collections.abc import Collection, Mapping
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
-from rightsizer.accounting.power import LearnedPower
 from rightsizer.accounting.rollup_store import FINE_SPAN, RollupStore, split_entry
 from rightsizer.accounting.settings import AccountingSettings, DecaySettings
 from rightsizer.accounting.window_builder import EntrySums, WindowBuilder, entry_measures
-from rightsizer.io.codec import convert
-from rightsizer.model.device import Device
-from rightsizer.model.driver_codes import XidLog
-from rightsizer.model.frozen import asdict, dataclass, replace
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.members import members
-from rightsizer.model.reading import Reading
 from rightsizer.model.report import StripCell, Totals
 from rightsizer.model.signal import RATIO_SIGNALS, Signal
 from rightsizer.model.state import Resource, State
-from rightsizer.model.topology import Topology
 from rightsizer.model.units import DAY, Nanoseconds, nanoseconds, seconds
 from rightsizer.model.window import EnergySource, Entry, Window
 from rightsizer.model.workload import Holding, Workload
@@ -128,52 +120,6 @@ def _cell(window: Window) -> StripCell:
 def _shared_states(states: tuple[tuple[State, Nanoseconds], ...]) -> Mapping[State, Nanoseconds]:
     # Most cells have a single state, and a dict takes more memory than its cell.
     return dict(states)
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceRecord:
-    """Device with its holder and last known state."""
-
-    device: Device
-    holder: Workload | None = None
-    holder_since: Nanoseconds = 0
-    power: LearnedPower | None = None
-    """Learned power range."""
-    reading: Reading | None = None
-    """Last reading, so that the history shows which signals were available."""
-    xids: XidLog | None = None
-    holdings: tuple[Holding, ...] = ()
-    topology: Topology | None = None
-    """Topology of the node, stored with one of its devices."""
-
-    @property
-    def is_of_recording(self) -> bool:
-        """Whether `replay` filled it in: what an agent reads itself names its collector."""
-        return self.reading is not None and bool(self.reading.values and not self.reading.origins)
-
-
-def encode_device(known: DeviceRecord) -> str:
-    """Encode a device as JSON."""
-    reading = known.reading
-    if reading is not None:  # Shared read-only mappings cannot be copied.
-        missing, origins = dict(reading.missing), dict(reading.origins)
-        known = replace(known, reading=replace(reading, missing=missing, origins=origins))
-    fields = asdict(known)
-    fields["held_since"] = fields.pop("holder_since")  # Name in stored records.
-    return json.dumps(fields)
-
-
-def decode_device(text: str) -> DeviceRecord:
-    """Decode the output of `encode_device`, of this version or an earlier one.
-
-    Raises:
-        ValueError: the text is not a device record.
-    """
-    try:
-        fields: dict[str, Any] = json.loads(text)
-        return convert({**fields, "holder_since": fields["held_since"]}, DeviceRecord)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"not a device: {error!r}") from None
 
 
 class Tenancy:

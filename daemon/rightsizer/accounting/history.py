@@ -6,7 +6,7 @@ from itertools import islice
 from sqlite3 import Connection
 from typing import Final
 
-from rightsizer.accounting.device_account import DeviceRecord, decode_device, encode_device
+from rightsizer.accounting.device_codec import DeviceRecord, decode_device, encode_device
 from rightsizer.accounting.window_builder import WindowBuilder
 from rightsizer.accounting.window_codec import encode_window, parse_window_row
 from rightsizer.io.database import Database

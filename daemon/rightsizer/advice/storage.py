@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
-from rightsizer.accounting.device_account import DeviceRecord
+from rightsizer.accounting.device_codec import DeviceRecord
 from rightsizer.accounting.history import HistoryRepository, PackedWindow
 from rightsizer.accounting.settings import MAXIMUM_BYTES
 from rightsizer.advice.ledger import Ledger

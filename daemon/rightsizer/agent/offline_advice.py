@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from contextlib import closing, suppress
 from pathlib import Path
 
-from rightsizer.accounting.device_account import DeviceRecord
+from rightsizer.accounting.device_codec import DeviceRecord
 from rightsizer.accounting.service import AccountingService
 from rightsizer.advice.policy import PolicySet
 from rightsizer.advice.service import AdviceService, Recommender, configured_rules

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from rightsizer import __version__
-from rightsizer.accounting.device_account import DeviceRecord
+from rightsizer.accounting.device_codec import DeviceRecord
 from rightsizer.accounting.history import HistoryRepository, HolderPeriod
 from rightsizer.accounting.provisioning import provision
 from rightsizer.accounting.window_builder import WindowBuilder

@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import IO, Final
 
-from rightsizer.accounting.device_account import DeviceRecord
+from rightsizer.accounting.device_codec import DeviceRecord
 from rightsizer.accounting.history import HistoryRepository, HolderPeriod
 from rightsizer.accounting.settings import HistorySettings
 from rightsizer.accounting.window_builder import WindowBuilder

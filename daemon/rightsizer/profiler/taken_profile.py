@@ -6,7 +6,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from rightsizer.accounting.device_account import DeviceRecord
+from rightsizer.accounting.device_codec import DeviceRecord
 from rightsizer.accounting.history import HistoryRepository, HolderPeriod
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.window_builder import WindowBuilder

@@ -1,0 +1,60 @@
+"""Record of a device and its holder in the history, as JSON."""
+
+import json
+from typing import Any
+
+from rightsizer.accounting.power import LearnedPower
+from rightsizer.io.codec import convert
+from rightsizer.model.device import Device
+from rightsizer.model.driver_codes import XidLog
+from rightsizer.model.frozen import asdict, dataclass, replace
+from rightsizer.model.reading import Reading
+from rightsizer.model.topology import Topology
+from rightsizer.model.units import Nanoseconds
+from rightsizer.model.workload import Holding, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRecord:
+    """Device with its holder and last known state."""
+
+    device: Device
+    holder: Workload | None = None
+    holder_since: Nanoseconds = 0
+    power: LearnedPower | None = None
+    """Learned power range."""
+    reading: Reading | None = None
+    """Last reading, so that the history shows which signals were available."""
+    xids: XidLog | None = None
+    holdings: tuple[Holding, ...] = ()
+    topology: Topology | None = None
+    """Topology of the node, stored with one of its devices."""
+
+    @property
+    def is_of_recording(self) -> bool:
+        """Whether `replay` filled it in: what an agent reads itself names its collector."""
+        return self.reading is not None and bool(self.reading.values and not self.reading.origins)
+
+
+def encode_device(known: DeviceRecord) -> str:
+    """Encode a device as JSON."""
+    reading = known.reading
+    if reading is not None:  # Shared read-only mappings cannot be copied.
+        missing, origins = dict(reading.missing), dict(reading.origins)
+        known = replace(known, reading=replace(reading, missing=missing, origins=origins))
+    fields = asdict(known)
+    fields["held_since"] = fields.pop("holder_since")  # Name in stored records.
+    return json.dumps(fields)
+
+
+def decode_device(text: str) -> DeviceRecord:
+    """Decode the output of `encode_device`, of this version or an earlier one.
+
+    Raises:
+        ValueError: the text is not a device record.
+    """
+    try:
+        fields: dict[str, Any] = json.loads(text)
+        return convert({**fields, "holder_since": fields["held_since"]}, DeviceRecord)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"not a device: {error!r}") from None
