@@ -42,9 +42,9 @@ def thirty_days(end: Nanoseconds) -> AccountingService:
         windows += accounts.drain_closed()
     known = [replace(each, holder_since=end - _DAYS * _DAY) for each in accounts.device_records()]
     shifted = (moved(window, -day * _DAY) for day in reversed(range(_DAYS)) for window in windows)
-    accountant = AccountingService(AccountingSettings())
-    accountant.restore(known, shifted)
-    return accountant
+    accounting = AccountingService(AccountingSettings())
+    accounting.restore(known, shifted)
+    return accounting
 
 
 def _seconds(recommender: Recommender) -> float:

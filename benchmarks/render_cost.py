@@ -57,7 +57,7 @@ def _divided() -> str:
 
 def _of_node(name: str, scenario: str, most: float) -> Iterator[Figure]:
     catalogue = built_in()
-    accountant = AccountingService(AccountingSettings())
+    accounting = AccountingService(AccountingSettings())
     loaded = load_scenario(scenario, catalogue)
     past = SimulatedSource(
         loaded,
@@ -66,7 +66,7 @@ def _of_node(name: str, scenario: str, most: float) -> Iterator[Figure]:
         interval=600 * NANOSECONDS_PER_SECOND,
         duration=_DAY,
     )
-    accountant.backfill(iter(past.read, None))
+    accounting.backfill(iter(past.read, None))
     source = SimulatedSource(loaded, catalogue, interval=NANOSECONDS_PER_SECOND, duration=None)
     agent = AgentReport("0", "bench", DEFAULT_START, 1.0)
     whole = MetricsSettings(level=Level.FULL)
@@ -74,7 +74,7 @@ def _of_node(name: str, scenario: str, most: float) -> Iterator[Figure]:
     for _ in range(_TICKS):
         snapshot = source.read()
         assert snapshot is not None
-        report = accountant.post(snapshot, (), lambda: agent)
+        report = accounting.post(snapshot, (), lambda: agent)
         # One exposition a format, so that neither finds what the other has collected.
         now = snapshot.wall_time
         for key, accept in (("text", ""), ("OpenMetrics", _OPEN_METRICS)):

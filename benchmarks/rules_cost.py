@@ -92,7 +92,7 @@ def _page() -> Sequence[_Series]:
     node = simulated_node()
     node.tick()
     exposition = MetricsExposition(
-        node.accountant.latest, MetricsSettings(), wall_time=lambda: node.now
+        node.accounting.latest, MetricsSettings(), wall_time=lambda: node.now
     )
     found = map(_LINE.fullmatch, exposition.render().body.decode().splitlines())
     return [_Series(each[1], each[2] or "", float(each[3])) for each in found if each]

@@ -59,7 +59,7 @@ workloads:
 class _Node:
     """A node with a day behind it, one tick further at each scrape."""
 
-    accountant: AccountingService
+    accounting: AccountingService
     source: SimulatedSource
     now: Nanoseconds = DEFAULT_START
 
@@ -67,7 +67,7 @@ class _Node:
         snapshot = self.source.read()
         assert snapshot is not None
         self.now = snapshot.wall_time
-        self.accountant.post(snapshot, (), lambda: AgentReport("0", "bench", DEFAULT_START, 1.0))
+        self.accounting.post(snapshot, (), lambda: AgentReport("0", "bench", DEFAULT_START, 1.0))
 
 
 def measure(_: Options) -> Iterator[Figure]:
@@ -78,11 +78,11 @@ def measure(_: Options) -> Iterator[Figure]:
 
 def _of_node(name: str, node: _Node, level: Level, most_milliseconds: float) -> Iterator[Figure]:
     exposition = MetricsExposition(
-        node.accountant.latest, MetricsSettings(level=level), wall_time=lambda: node.now
+        node.accounting.latest, MetricsSettings(level=level), wall_time=lambda: node.now
     )
     server = WebServer(
         ["127.0.0.1:0"],
-        latest=node.accountant.latest,
+        latest=node.accounting.latest,
         exposition=exposition,
         wall_time=lambda: node.now,
     )
@@ -125,7 +125,7 @@ def simulated_node(instances: int = 0) -> _Node:
             file.write(_SLICED % (profiles, named))
             file.flush()
             scenario = load_scenario(file.name, catalogue)
-    accountant = AccountingService(AccountingSettings())
+    accounting = AccountingService(AccountingSettings())
     past = SimulatedSource(
         scenario,
         catalogue,
@@ -133,9 +133,9 @@ def simulated_node(instances: int = 0) -> _Node:
         interval=300 * NANOSECONDS_PER_SECOND,
         duration=_DAY,
     )
-    accountant.backfill(iter(past.read, None))
+    accounting.backfill(iter(past.read, None))
     source = SimulatedSource(scenario, catalogue, interval=NANOSECONDS_PER_SECOND, duration=None)
-    return _Node(accountant, source)
+    return _Node(accounting, source)
 
 
 def _of_format(

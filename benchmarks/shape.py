@@ -266,7 +266,7 @@ def annotation_way() -> frozenset[str]:
         )
         advice_node.take(
             NodeServices(
-                advice_node.accountant, storage, advice_node.clock, (receivers,), rules=(idle.RULE,)
+                advice_node.accounting, storage, advice_node.clock, (receivers,), rules=(idle.RULE,)
             )
         )
         # What the services log is no part of the table.

@@ -36,7 +36,7 @@ def test_no_driver_call_is_on_the_path_of_a_scrape(tmp_path: Path) -> None:
     with whole_node(tmp_path, counts_calls=True) as node:
         node.tick()
         node.tick()
-        latest, now = node.accountant.latest, node.clock.wall_time
+        latest, now = node.accounting.latest, node.clock.wall_time
         server = WebServer(
             ["127.0.0.1:0"],
             latest=latest,

@@ -1,4 +1,4 @@
-"""One stream of snapshots with an accountant and a ledger behind it, scored as it goes."""
+"""One stream of snapshots with accounts and a ledger behind it, scored as it goes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -40,7 +40,7 @@ def services_of(
 ) -> NodeServices:
     """Services over the node's accounts."""
     return NodeServices(
-        advice_node.accountant, advice_node.storage, advice_node.clock, sinks, rules
+        advice_node.accounting, advice_node.storage, advice_node.clock, sinks, rules
     )
 
 

@@ -136,7 +136,7 @@ def test_a_flush_that_fails_loses_nothing(advice_node: AdviceNode) -> None:
         advice_node.history_service.flush()
     assert advice_node.history_service.counts["history_write_failures"] == 1
     break_table(advice_node.path, "away", "window")
-    advice_node.accountant.post(
+    advice_node.accounting.post(
         snapshot(31 * 60.0, [gpu()], {gpu(): EMPTY}, interval_seconds=60.0), (), lambda: AGENT
     )
     advice_node.history_service.flush()
@@ -183,7 +183,7 @@ def test_a_clock_that_leaps_ahead_costs_no_history_at_once(advice_node: AdviceNo
     assert history is not None
     stored = list(history.load())
     advice_node.take(
-        NodeServices(advice_node.accountant, advice_node.storage, clock, (advice_node.sink,))
+        NodeServices(advice_node.accounting, advice_node.storage, clock, (advice_node.sink,))
     )
     clock.ahead = 400 * DAY
     advice_node.history_service.prune()

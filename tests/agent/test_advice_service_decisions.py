@@ -130,7 +130,7 @@ def test_event_saved_before_a_crash_is_sent_after_it(advice_node: AdviceNode) ->
             raise KeyboardInterrupt
 
     dying = NodeServices(
-        advice_node.accountant, advice_node.storage, advice_node.clock, (Crash(advice_node.path),)
+        advice_node.accounting, advice_node.storage, advice_node.clock, (Crash(advice_node.path),)
     ).advice_service
     with pytest.raises(KeyboardInterrupt):
         dying.recommend()
@@ -148,7 +148,7 @@ def test_everybody_who_wants_to_know_is_reported(advice_node: AdviceNode) -> Non
     others = (Sink(advice_node.path), Sink(advice_node.path))
     advice_node.hold_idle(0, 91)
     both = NodeServices(
-        advice_node.accountant, advice_node.storage, advice_node.clock, others
+        advice_node.accounting, advice_node.storage, advice_node.clock, others
     ).advice_service
     both.recommend()
     both.deliver()
@@ -162,7 +162,7 @@ def test_policies_guide_what_is_said(advice_node: AdviceNode) -> None:
     launch = Policy(ignore=(Exclusion(why="launch"),))
     advice_node.hold_idle(0, 91)
     guided = NodeServices(
-        advice_node.accountant, advice_node.storage, advice_node.clock, policies=(launch,)
+        advice_node.accounting, advice_node.storage, advice_node.clock, policies=(launch,)
     )
     guided.advice_service.recommend()
     complaints = [

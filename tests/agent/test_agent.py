@@ -144,7 +144,7 @@ def test_agent_samples_to_the_end_and_closes_everything() -> None:
     """Its source, its port and its jobs."""
     source = Minutes(30)
     agent = lived_through(source)
-    report = agent.accountant.latest()
+    report = agent.accounting.latest()
 
     assert report is not None
     assert report.generation == 30
@@ -169,7 +169,7 @@ def test_a_feature_file_is_written_once_settings_name_one(tmp_path: Path) -> Non
 
 def test_agent_reports_itself_in_metrics() -> None:
     """From the first report on, so that rates and absence alerts work."""
-    report = lived_through(Minutes(3)).accountant.latest()
+    report = lived_through(Minutes(3)).accounting.latest()
     assert report is not None
     agent_report = report.agent
 
@@ -209,7 +209,7 @@ def test_profiles_are_listed_counted_and_judged_by_what_a_reload_says(tmp_path: 
         (address,) = agent.server.addresses
         with urllib.request.urlopen(f"http://{address}/api/v1/profiles") as answer:
             listed = json.load(answer)["profiles"]
-        report = agent.accountant.latest()
+        report = agent.accounting.latest()
         agent.stop()
 
     assert sorted(each["outcome"] for each in listed) == ["complaint", "fine"]
@@ -248,7 +248,7 @@ def test_a_restart_goes_on_with_the_day(tmp_path: Path) -> None:
     lived_through(Minutes(61), path)
     with running(Minutes(1), path) as agent, capture_logs() as logs:
         agent.start()
-        (case,) = agent.accountant.snapshot(EPOCH + HOUR).cases(2 * HOUR)
+        (case,) = agent.accounting.snapshot(EPOCH + HOUR).cases(2 * HOUR)
         agent.stop()
 
     assert case.windows[0].accounted == HOUR
@@ -265,7 +265,7 @@ def test_windows_of_a_clock_that_was_years_ahead_take_nothing_with_them(tmp_path
         storage.history.save([Window("GPU-0", start, start + MINUTE, {State.UNKNOWN: MINUTE})])
     with running(Minutes(1), path) as agent:
         agent.start()
-        (case,) = agent.accountant.snapshot(EPOCH + HOUR).cases(2 * HOUR)
+        (case,) = agent.accounting.snapshot(EPOCH + HOUR).cases(2 * HOUR)
         agent.stop()
 
     assert case.windows[0].accounted == HOUR
@@ -414,7 +414,7 @@ def test_the_outcome_of_advice_is_reported() -> None:
             agent.coordinator.run(threading.Event())
             agent.jobs.run("recommend")
         agent.coordinator.run(threading.Event())
-        report = agent.accountant.latest()
+        report = agent.accounting.latest()
         agent.stop()
     name = "rightsizer_advice_outcomes_total"
 

@@ -80,10 +80,10 @@ def test_days_before_the_demonstration_are_accounted_for(agent: Agent) -> None:
     until = DEFAULT_START + DAY + 20 * HOUR
     demo = DemoSettings(scenario="single-h100", days_before=1.0, memory_tick_seconds=300.0)
     backfill(agent, demo, until)
-    (case,) = agent.accountant.snapshot(until).cases(DAY)
+    (case,) = agent.accounting.snapshot(until).cases(DAY)
     (window,) = case.windows
 
-    assert agent.accountant.latest() is None
+    assert agent.accounting.latest() is None
     assert case.workload is not None
     assert case.workload.name == "train"
     assert window.accounted == pytest.approx(12 * HOUR, abs=600 * SECOND)
@@ -106,8 +106,8 @@ def test_memory_and_first_tick_meet(agent: Agent) -> None:
     for _ in range(7):
         seen = live.read()
         assert seen is not None
-        report = agent.accountant.post(seen, (), lambda: TELLER)
-    (case,) = agent.accountant.snapshot(until + MINUTE).cases(DAY)
+        report = agent.accounting.post(seen, (), lambda: TELLER)
+    (case,) = agent.accounting.snapshot(until + MINUTE).cases(DAY)
     (device,) = report.devices
     live.close()
 
@@ -134,7 +134,7 @@ def test_a_demonstration_without_a_past_has_none(agent: Agent) -> None:
     """`--days-before 0` starts at once."""
     backfill(agent, DemoSettings(days_before=0.0), DEFAULT_START)
 
-    assert agent.accountant.snapshot(DEFAULT_START).cases(DAY) == ()
+    assert agent.accounting.snapshot(DEFAULT_START).cases(DAY) == ()
 
 
 def test_people_are_told_where_to_look() -> None:

@@ -74,9 +74,9 @@ class HistoryNode:
     def __init__(self, path: Path, maximum_bytes: int | None = None) -> None:
         self.path = path
         self.storage = Storage(str(path), is_durable=False, maximum_bytes=maximum_bytes)
-        self.accountant = AccountingService(AccountingSettings())
+        self.accounting = AccountingService(AccountingSettings())
         self.history_service = HistoryService(
-            self.accountant, self.storage, FastClock(EPOCH), HistorySettings()
+            self.accounting, self.storage, FastClock(EPOCH), HistorySettings()
         )
 
     def tick(self, first: int, last: int) -> Coordinator:
@@ -91,7 +91,7 @@ class HistoryNode:
             Seconds(first, last),
             SteppedClock(),
             SECOND,
-            lambda seen: self.accountant.post(seen, (), report),
+            lambda seen: self.accounting.post(seen, (), report),
         )
         coordinator.run(threading.Event())
         return coordinator

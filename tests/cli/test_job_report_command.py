@@ -47,7 +47,7 @@ REPORT: Final = JobUsageReport(
 def history(tmp_path: Path) -> Path:
     """Half an hour of two GPUs; job 7 holds one and trains on it for 20 minutes."""
     path = tmp_path / "history.db"
-    accountant, devices, job = AccountingService(AccountingSettings()), [gpu(0), gpu(1)], "7"
+    accounting, devices, job = AccountingService(AccountingSettings()), [gpu(0), gpu(1)], "7"
     for minute in range(31):
         is_held = 5 < minute <= 25
         first = TRAINING if minute <= 15 else HELD
@@ -58,9 +58,9 @@ def history(tmp_path: Path) -> Path:
             interval_seconds=60.0,
             holders={devices[0]: workload_of_job(job)} if is_held else {},
         )
-        accountant.post(seen, (), lambda: None)  # type: ignore[arg-type, return-value]
+        accounting.post(seen, (), lambda: None)  # type: ignore[arg-type, return-value]
     storage = Storage(str(path))
-    storage.save_windows(*accountant.drain_windows())
+    storage.save_windows(*accounting.drain_windows())
     storage.close()
     return path
 

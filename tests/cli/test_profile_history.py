@@ -25,7 +25,7 @@ A100: Final = gpu(0, name="NVIDIA A100-SXM4-80GB")
 @pytest.fixture
 def history(tmp_path: Path) -> Path:
     """An hour of training on the only GPU of a node."""
-    accountant, storage = (
+    accounting, storage = (
         AccountingService(AccountingSettings()),
         Storage(str(tmp_path / "h.db")),
     )
@@ -37,8 +37,8 @@ def history(tmp_path: Path) -> Path:
             interval_seconds=60.0,
             holders={A100: workload("llama")},
         )
-        accountant.post(seen, (), lambda: AGENT)
-    storage.save_windows(*accountant.drain_windows())
+        accounting.post(seen, (), lambda: AGENT)
+    storage.save_windows(*accounting.drain_windows())
     storage.close()
     return tmp_path / "h.db"
 
@@ -72,11 +72,11 @@ def test_telemetry_stands_beside_the_profile(
 
 def test_a_profile_of_a_gpu_that_was_idle_then_is_doubted(tmp_path: Path, capsys: Captured) -> None:
     """In text and in JSON; also a short one, with less certain verdicts."""
-    accountant, storage = AccountingService(AccountingSettings()), Storage(str(tmp_path / "h.db"))
+    accounting, storage = AccountingService(AccountingSettings()), Storage(str(tmp_path / "h.db"))
     for minute in range(61):
         seen = snapshot(minute * 60.0, [A100], {A100: HELD}, interval_seconds=60.0)
-        accountant.post(seen, (), lambda: AGENT)
-    storage.save_windows(*accountant.drain_windows())
+        accounting.post(seen, (), lambda: AGENT)
+    storage.save_windows(*accounting.drain_windows())
     storage.close()
     file = loader_bound_trace(tmp_path, baseTimeNanoseconds=EPOCH + 30 * MINUTE)
 

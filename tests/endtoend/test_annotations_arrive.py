@@ -84,10 +84,10 @@ def test_a_grafana_that_is_away_costs_nothing_but_time(tmp_path: Path) -> None:
         grafana.faults += ["POST 503", "GET 503"] * 50
         with fast_agent(grafana, tmp_path) as agent:
             eventually(lambda: agent.advice_service.advice, 30)
-            report = agent.accountant.latest()
+            report = agent.accounting.latest()
             eventually(
                 lambda: (
-                    (latest := agent.accountant.latest())
+                    (latest := agent.accounting.latest())
                     and latest.agent.metrics["rightsizer_annotations_pending"] >= 1
                     and latest.agent.metrics["rightsizer_annotation_failures_total"] >= 1
                 ),

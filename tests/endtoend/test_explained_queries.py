@@ -51,18 +51,18 @@ class Life:
         )
         self._clock = FastClock(DEFAULT_START + 14 * HOUR)
         self._source = live_source(settings, self._clock).source
-        self._accountant = AccountingService(
+        self._accounting = AccountingService(
             settings.accounting, partial(apply_policies, policies=settings.policies)
         )
         self._exposition = MetricsExposition(
-            self._accountant.latest,
+            self._accounting.latest,
             MetricsSettings(level=Level.FULL),
             wall_time=self._clock.wall_time,
         )
         self._series: dict[str, list[tuple[str, Nanoseconds]]] = {}
         self._live()
         self.end = self._clock.wall_time()
-        cases = self._accountant.snapshot(self.end).cases(2 * HOUR)
+        cases = self._accounting.snapshot(self.end).cases(2 * HOUR)
         self.findings = findings(cases, configured_rules(settings))
 
     @property
@@ -83,7 +83,7 @@ class Life:
         while self._clock.time() < end:
             snapshot = self._source.read()
             assert snapshot is not None
-            self._accountant.post(snapshot, (), lambda: agent)
+            self._accounting.post(snapshot, (), lambda: agent)
             self._scrape()
             self._clock.wait_until(self._clock.time() + TICK, threading.Event())
         self._source.close()

@@ -85,7 +85,7 @@ def test_it_resumes_when_its_driver_comes_back(tmp_path: Path) -> None:
 
     def unready() -> str | None:
         freshness = FreshnessSettings(stale_minimum_seconds=0.5)
-        return unready_reason(agent.accountant.latest(), clock.wall_time(), freshness)
+        return unready_reason(agent.accounting.latest(), clock.wall_time(), freshness)
 
     try:
         with capture_logs() as logs:

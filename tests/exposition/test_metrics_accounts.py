@@ -39,9 +39,9 @@ def last_report(interval_seconds: float, span_seconds: int) -> Report:
         interval=interval,
         duration=span_seconds * SECOND + interval,
     )
-    accountant = AccountingService(AccountingSettings())
+    accounting = AccountingService(AccountingSettings())
     for each in iter(source.read, None):
-        report = accountant.post(each, (), lambda: AGENT)
+        report = accounting.post(each, (), lambda: AGENT)
     return report
 
 

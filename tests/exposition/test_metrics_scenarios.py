@@ -39,10 +39,10 @@ def last_report(scenario: str) -> Report:
         interval=_INTERVAL,
         duration=_SPAN,
     )
-    accountant = AccountingService(AccountingSettings())
+    accounting = AccountingService(AccountingSettings())
     agent = AgentReport("0", f"simulated ({scenario})", DEFAULT_START, 10.0)
     for snapshot in iter(source.read, None):
-        report = accountant.post(snapshot, (), lambda: agent)
+        report = accounting.post(snapshot, (), lambda: agent)
     return report
 
 

@@ -98,7 +98,7 @@ def test_an_agent_that_nobody_asked_captures_nothing() -> None:
             "candidates": [],
             "files": [],
         }
-    report = agent.accountant.latest()
+    report = agent.accounting.latest()
     assert report is not None
     assert not {"profiles", "capture"} & set(jobs(agent))
     assert not any("captures" in name for name in report.agent.metrics)
@@ -117,7 +117,7 @@ def test_an_agent_that_captures_counts_every_outcome_from_the_start(tmp_path: Pa
     with running(capturing(tmp_path)) as agent:
         assert capture_status(agent)["kind"] == "command"
         assert set(jobs(agent)) >= {"profiles", "capture"}
-    report = agent.accountant.latest()
+    report = agent.accounting.latest()
     assert report is not None
     outcomes = {name: value for name, value in report.agent.metrics.items() if "captures" in name}
     assert outcomes == {

@@ -139,11 +139,11 @@ def test_a_row_with_odd_values_stops_nobody(
                 "INSERT INTO window (uuid, start, finish, data) VALUES (?, ?, ?, ?)",
                 ("GPU-0", EPOCH, EPOCH + HOUR, json.dumps(document).encode()),
             )
-        history, accountant = (
+        history, accounting = (
             HistoryRepository(database),
             AccountingService(AccountingSettings()),
         )
-        accountant.restore(history.devices(), history.load())
-    recommender = Recommender(accountant, RULES, PolicySet(), FastClock(EPOCH + HOUR))
+        accounting.restore(history.devices(), history.load())
+    recommender = Recommender(accounting, RULES, PolicySet(), FastClock(EPOCH + HOUR))
     recommender.run(frozenset())
     assert not recommender.failures

@@ -74,7 +74,7 @@ class ActionNode:
     """The node, with one GPU for each holder."""
 
     def __init__(self, repository: ActionRepository, holders: Sequence[Workload]) -> None:
-        self.clock, self.accountant = SetClock(), AccountingService(AccountingSettings())
+        self.clock, self.accounting = SetClock(), AccountingService(AccountingSettings())
         self.clock.pass_seconds(1000.0)
         self.repository, self.holders = repository, holders
         self.advice: list[Advice] = []
@@ -96,7 +96,7 @@ class ActionNode:
                 for device, held in zip(devices, self.holders, strict=True)
             },
         )
-        self.accountant.post(seen, (), lambda: _AGENT)
+        self.accounting.post(seen, (), lambda: _AGENT)
 
     def advise(self, index: int = 0, **facts: Any) -> Advice:
         """Open advice on a holder's GPU."""
@@ -148,7 +148,7 @@ class ActionNode:
     ) -> ActionController:
         """A controller as constructed at the agent's start."""
         context = ActionContext(
-            self.accountant.latest, lambda: self.advice, lambda: self.claims, self._claim
+            self.accounting.latest, lambda: self.advice, lambda: self.claims, self._claim
         )
         self.audit = AuditLog(self.repository, str(journal or ""), self.clock, boot)
         acting = ActionsSettings(approvers=approvers, limits=limits)

@@ -53,7 +53,7 @@ class NodeServices:
 
     def __init__(  # noqa: PLR0913, PLR0917 - the parts that an agent brings together.
         self,
-        accountant: AccountingService,
+        accounting: AccountingService,
         storage: Storage,
         clock: FastClock,
         sinks: Sequence[EventSink] = (),
@@ -61,11 +61,11 @@ class NodeServices:
         policies: Sequence[Policy] = (),
         profiles: JudgementSource | None = None,
     ) -> None:
-        self.recommender = Recommender(accountant, rules, PolicySet(policies), clock, profiles)
+        self.recommender = Recommender(accounting, rules, PolicySet(policies), clock, profiles)
         self.failures = self.recommender.failures
         ledger = storage.ledger(LedgerSettings())
         self.advice_service = AdviceService(self.recommender, ledger, storage, sinks, clock)
-        self.history_service = HistoryService(accountant, storage, clock, HistorySettings())
+        self.history_service = HistoryService(accounting, storage, clock, HistorySettings())
 
 
 @dataclass
@@ -74,13 +74,13 @@ class AdviceNode:
 
     path: Path
     clock: FastClock
-    accountant: AccountingService
+    accounting: AccountingService
     storage: Storage
     sink: Sink
 
     def __post_init__(self) -> None:
         """Start without a run."""
-        self.take(NodeServices(self.accountant, self.storage, self.clock, (self.sink,)))
+        self.take(NodeServices(self.accounting, self.storage, self.clock, (self.sink,)))
 
     def take(self, services: NodeServices) -> None:
         """Continue with other services."""
@@ -92,7 +92,7 @@ class AdviceNode:
         """Let a notebook hold an idle GPU, minute by minute."""
         device = gpu()
         for minute in range(first_minute, last_minute):
-            self.accountant.post(
+            self.accounting.post(
                 snapshot(
                     minute * 60.0,
                     [device],
@@ -110,13 +110,13 @@ class AdviceNode:
         device = gpu()
         for minute in range(first_minute, last_minute):
             seen = snapshot(minute * 60.0, [device], {device: EMPTY}, interval_seconds=60.0)
-            self.accountant.post(seen, (), lambda: AGENT)
+            self.accounting.post(seen, (), lambda: AGENT)
         self.at(EPOCH + (last_minute - 1) * MINUTE)
 
     def at(self, time: Nanoseconds) -> None:
         """Advance the time."""
         self.clock = FastClock(time)
-        self.take(NodeServices(self.accountant, self.storage, self.clock, (self.sink,)))
+        self.take(NodeServices(self.accounting, self.storage, self.clock, (self.sink,)))
 
 
 @pytest.fixture

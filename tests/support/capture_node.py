@@ -83,7 +83,7 @@ class CaptureNode:
     def __init__(
         self, folder: Path, repository: CaptureRepository, settings: CaptureSettings
     ) -> None:
-        self.clock, self.accountant = SetClock(), AccountingService(AccountingSettings())
+        self.clock, self.accounting = SetClock(), AccountingService(AccountingSettings())
         self.controls = ReleaseController(self.clock)
         self.judgements: Sequence[Judgement] = (host_bound(),)
         self.advice: Sequence[Advice] = ()
@@ -100,7 +100,7 @@ class CaptureNode:
         service = CaptureService(
             DropFolderSettings(str(self.folder), read_timeout=30.0),
             settings,
-            CaptureContext(self.accountant.latest, lambda: self.judgements, lambda: self.advice),
+            CaptureContext(self.accounting.latest, lambda: self.judgements, lambda: self.advice),
             self.repository,
             self.take,
             limits=ReadLimits,
@@ -164,7 +164,7 @@ class CaptureNode:
                 holdings={device.uuid: self.holders},
                 wall_time=self.clock.wall_time(),
             )
-            self.accountant.post(seen, (), lambda: _AGENT)
+            self.accounting.post(seen, (), lambda: _AGENT)
             self.run("capture")
 
     def pass_its_start(self) -> None:

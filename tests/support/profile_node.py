@@ -34,8 +34,8 @@ class Node:
         """A new program over the same database and accounts."""
         self.clock = FastClock(self.now)
         storage = self.base.storage
-        self.profiles = ProfileService(self.base.accountant, storage, self.clock, settings)
-        services = NodeServices(self.base.accountant, storage, self.clock, profiles=self.profiles)
+        self.profiles = ProfileService(self.base.accounting, storage, self.clock, settings)
+        services = NodeServices(self.base.accounting, storage, self.clock, profiles=self.profiles)
         self.recommender = services.recommender
         self.advice_service = services.advice_service
         self.history_service = services.history_service
@@ -58,7 +58,7 @@ class Node:
                 interval_seconds=60.0,
                 holders={found: holder} if holder else {},
             )
-            self.base.accountant.post(seen, (), lambda: AGENT)
+            self.base.accounting.post(seen, (), lambda: AGENT)
         self.minute += minutes
         self.restart()
 

@@ -58,13 +58,13 @@ def scraped_day(scenario: str, node: str = "n1") -> ScrapedDay:
         interval=SAMPLING * SECOND,
         duration=SPAN + SAMPLING * SECOND,
     )
-    accountant, accounts = (
+    accounting, accounts = (
         AccountingService(AccountingSettings()),
         NodeAccounts(AccountingSettings()),
     )
     lines: list[str] = []
     for number, snapshot in enumerate(iter(source.read, None)):
-        report = accountant.post(snapshot, (), lambda: _AGENT)
+        report = accounting.post(snapshot, (), lambda: _AGENT)
         accounts.post(snapshot)
         if number * SAMPLING % SCRAPE == SCRAPE // 2:
             lines.extend(_page(report, node))

@@ -51,9 +51,9 @@ def _scrapes() -> Iterator[Report]:
         interval=SAMPLING * SECOND,
         duration=SPAN * SECOND,
     )
-    accountant = AccountingService(AccountingSettings())
+    accounting = AccountingService(AccountingSettings())
     for number, snapshot in enumerate(iter(source.read, None)):
-        report = accountant.post(snapshot, (), lambda: AGENT)
+        report = accounting.post(snapshot, (), lambda: AGENT)
         if number * SAMPLING % SCRAPE == 0:
             yield report
 

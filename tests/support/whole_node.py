@@ -38,14 +38,14 @@ class WholeNode:
     library: InstrumentedLibrary
     clock: FastClock
     source: LiveSource
-    accountant: AccountingService
+    accounting: AccountingService
     driver: Any
     """What the bindings call: the library, or something around it."""
 
     def tick(self) -> Report:
         """Read, account and publish, as the coordinator does; then a second passes."""
         snapshot = self.source.read()
-        report = self.accountant.post(
+        report = self.accounting.post(
             snapshot, (), lambda: AgentReport("0", "whole", self.clock.wall_time(), 1.0)
         )
         self.pass_second()
@@ -102,9 +102,9 @@ def whole_node(
         sysfs=tree.sysfs,
         root=root,
     )
-    accountant = AccountingService(AccountingSettings())
+    accounting = AccountingService(AccountingSettings())
     try:
-        yield WholeNode(node, library, clock, source, accountant, driver)
+        yield WholeNode(node, library, clock, source, accounting, driver)
     finally:
         library.faults.clear()
         source.close()

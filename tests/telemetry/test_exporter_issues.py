@@ -44,7 +44,7 @@ SLOW_QUESTIONS = {
 @contextmanager
 def served(node: WholeNode) -> Iterator[http.client.HTTPConnection]:
     """The node's pages, and a connection to them."""
-    latest, now = node.accountant.latest, node.clock.wall_time
+    latest, now = node.accounting.latest, node.clock.wall_time
     exposition = MetricsExposition(latest, wall_time=now)
     server = WebServer(["127.0.0.1:0"], latest=latest, exposition=exposition, wall_time=now)
     server.start()

@@ -70,15 +70,15 @@ def test_each_span_is_known_by_itself() -> None:
     assert known == {"1h": 1, "6h": 2, "24h": 2, "7d": 2, "30d": 2}
 
 
-def test_an_accountant_remembers_for_the_book() -> None:
+def test_span_cache_reads_the_accounts_of_a_service() -> None:
     """Of devices with states of their own, at the time of the last snapshot."""
     device = gpu()
-    accountant = AccountingService(AccountingSettings())
-    cache = SpanCache(accountant.device_queries)
+    accounting = AccountingService(AccountingSettings())
+    cache = SpanCache(accounting.device_queries)
     assert cache(DEFAULT_SPAN) == {}
     for second in range(3):
         values = {Signal.GPU_BUSY: 0.0, Signal.MEMORY_USED: 0.0}
-        accountant.post(snapshot(second, [device], {device: values}), (), lambda: AGENT)
+        accounting.post(snapshot(second, [device], {device: values}), (), lambda: AGENT)
     past = cache(DEFAULT_SPAN)
     assert sum(past[device.uuid].states.values()) == 2 * SECOND
 

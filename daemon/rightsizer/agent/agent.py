@@ -78,19 +78,19 @@ class Agent:
         self._log_counter, self._notifier = log_counter or LogCounter(), notifier or Notifier({})
         self._log = logger("agent")
         self._interval, self._started = nanoseconds(settings.sampling.interval), clock.wall_time()
-        self.accountant = AccountingService(
+        self.accounting = AccountingService(
             settings.accounting, partial(apply_policies, policies=settings.policies_here)
         )
         self._stopping = threading.Event()
         self._notifications = self._new_notifications()
-        self.profiles = ProfileService(self.accountant, storage, clock, settings.profiles)
+        self.profiles = ProfileService(self.accounting, storage, clock, settings.profiles)
         rules, policies = configured_rules(settings), PolicySet(settings.policies_here)
-        self.recommender = Recommender(self.accountant, rules, policies, clock, self.profiles)
+        self.recommender = Recommender(self.accounting, rules, policies, clock, self.profiles)
         ledger, sinks = storage.ledger(settings.recommender.ledger), (self._notifications,)
         self.advice_service = AdviceService(self.recommender, ledger, storage, sinks, clock)
-        self.history_service = HistoryService(self.accountant, storage, clock, settings.history)
+        self.history_service = HistoryService(self.accounting, storage, clock, settings.history)
         self._features = self._new_features(controls or ReleaseController(clock), still_held)
-        latest = self.accountant.latest
+        latest = self.accounting.latest
         self._labels = LabelWriter(lambda: self.settings.labels, latest, self._slots_of, clock)
         self.jobs = Jobs(self._schedule(settings), clock)
         access = access or configured_access(settings.web, clock.wall_time)
@@ -116,14 +116,14 @@ class Agent:
         )
 
     def _titles(self) -> Mapping[str, str]:
-        report = self.accountant.latest()
+        report = self.accounting.latest()
         devices = report.devices if report else ()
         return {each.device.uuid: each.device.title for each in devices}
 
     def _new_features(self, controls: ReleaseController, still_held: StillHeld) -> Features:
         context = FeatureContext(
             settings=lambda: self.settings,
-            accountant=self.accountant,
+            accounting=self.accounting,
             recommender=self.recommender,
             advice=self.advice_service,
             profiles=self.profiles,
@@ -177,7 +177,7 @@ class Agent:
         # First: the only call that can fail, and it leaves everything unchanged if it does.
         self._notifications.change_settings(settings)
         self.settings = settings
-        self.accountant.change_enrichment(partial(apply_policies, policies=settings.policies_here))
+        self.accounting.change_enrichment(partial(apply_policies, policies=settings.policies_here))
         self.recommender.change_rules(rules, PolicySet(settings.policies_here))
         self.advice_service.change_settings(settings.recommender.ledger)
         self.history_service.change_settings(settings.history)
@@ -196,15 +196,15 @@ class Agent:
         return FreshnessSettings(books.gap_intervals, books.gap_minimum_seconds)
 
     def _new_exposition(self) -> MetricsExposition:
-        latest, settings, wall_time = self.accountant.latest, self.settings, self._clock.wall_time
+        latest, settings, wall_time = self.accounting.latest, self.settings, self._clock.wall_time
         dcgm, metrics = settings.sources.dcgm.url, settings.web.metrics
         return MetricsExposition(latest, metrics, self._freshness(), wall_time, dcgm_source=dcgm)
 
     def _server(self, access: WebAccess, local_routes: Sequence[Route]) -> WebServer:
-        settings, spans = self.settings, SpanCache(self.accountant.device_queries)
+        settings, spans = self.settings, SpanCache(self.accounting.device_queries)
         return WebServer(
             settings.web.listen_addresses,
-            latest=self.accountant.latest,
+            latest=self.accounting.latest,
             exposition=self._exposition,
             settings=settings.web.server,
             freshness=self._freshness(),
@@ -298,7 +298,7 @@ class Agent:
 
     def _on_snapshot(self, snapshot: Snapshot) -> None:
         agent_report = partial(self._agent_report, snapshot)
-        report = self.accountant.post(snapshot, self.advice_service.advice, agent_report)
+        report = self.accounting.post(snapshot, self.advice_service.advice, agent_report)
         self._source_log.log(snapshot)
         if self._heartbeat.notify(report):
             self.jobs.supervise()

@@ -50,7 +50,7 @@ class FeatureContext:
 
     settings: Callable[[], Settings]
     """Those in force."""
-    accountant: AccountingService
+    accounting: AccountingService
     recommender: Recommender
     advice: AdviceService
     profiles: ProfileService
@@ -73,7 +73,7 @@ class Features:
             HistoryError: the broker's database cannot be opened.
         """
         self._context, settings = context, context.settings()
-        latest, clock = context.accountant.latest, context.clock
+        latest, clock = context.accounting.latest, context.clock
         self.captures = _capture_service(context)
         self.actions: ActionController | None = action_controller(
             settings, context.advice, latest, context.database, clock
@@ -92,7 +92,7 @@ class Features:
             actions_route(partial(action_state, self.actions, context.database)),
             place_route(
                 context.settings,
-                context.accountant.latest,
+                context.accounting.latest,
                 context.freshness,
                 context.clock,
                 self.broker,
@@ -114,7 +114,7 @@ def _capture_service(context: FeatureContext) -> CaptureService | None:
         settings.drop_folder,
         settings.capture,
         CaptureContext(
-            context.accountant.latest, lambda: recommender.judgements, lambda: advice.advice
+            context.accounting.latest, lambda: recommender.judgements, lambda: advice.advice
         ),
         CaptureRepository(context.database),
         context.profiles.take,
@@ -131,7 +131,7 @@ def _broker_service(context: FeatureContext) -> BrokerService | None:
     # Imported on use: most agents have no broker.
     from rightsizer.broker.service import BrokerService  # noqa: PLC0415
 
-    latest = context.accountant.latest
+    latest = context.accounting.latest
     return BrokerService(
         context.settings(), latest, context.freshness, context.clock, context.notify
     )

@@ -27,12 +27,12 @@ class HistoryService:
 
     def __init__(
         self,
-        accountant: AccountingService,
+        accounting: AccountingService,
         storage: Storage,
         clock: Clock,
         settings: HistorySettings,
     ) -> None:
-        self._accountant, self._storage, self._clock = accountant, storage, clock
+        self._accounting, self._storage, self._clock = accounting, storage, clock
         self.change_settings(settings)
         self._offset = wall_offset(clock)
         self._flushing = threading.Lock()
@@ -69,7 +69,7 @@ class HistoryService:
         history, now = self._storage.kept_history, self._clock.wall_time()
         devices = history.devices()
         windows = history.load(now - _RESTORED, now + _SET_BACK)
-        restored = self._accountant.restore(devices, windows)
+        restored = self._accounting.restore(devices, windows)
         since = restored.end - _LAST_SEEN
         present = (e.device for e in devices if restored.ends.get(e.device.uuid, -1) >= since)
         return restored.number, tuple(present)
@@ -77,7 +77,7 @@ class HistoryService:
     def flush(self) -> None:
         """Write the windows closed since the last flush, and those still open."""
         with self._flushing:
-            drained = self._accountant.drain_windows()
+            drained = self._accounting.drain_windows()
             try:
                 if self._storage.save_windows(*drained):
                     self._rewrite_after_break()
@@ -96,7 +96,7 @@ class HistoryService:
     def _rewrite_after_break(self) -> None:
         """Write all windows in memory if the file was replaced since the last write."""
         if (breaks := self._storage.database.breaks) != self._rewritten_breaks:
-            self._storage.rewrite_windows(*self._accountant.drain_all_windows())
+            self._storage.rewrite_windows(*self._accounting.drain_all_windows())
             self._rewritten_breaks = breaks
 
     def prune(self) -> None:

@@ -36,15 +36,15 @@ def run_offline(
     _must_exist(path)
     opened = _opened(path, settings) if save else Storage(str(path), read_only=True)
     with closing(opened) as storage:
-        accountant = AccountingService(settings.accounting)
+        accounting = AccountingService(settings.accounting)
         history = storage.kept_history
-        end = accountant.restore(history.devices(), history.load(), counts=True).end
+        end = accounting.restore(history.devices(), history.load(), counts=True).end
         if not end:
             raise HistoryError(f"history '{path}' is empty; let the agent run for a while first")
         clock, policies = FastClock(end), PolicySet(settings.policies_here)
-        profiles = ProfileService(accountant, storage, clock, settings.profiles)
+        profiles = ProfileService(accounting, storage, clock, settings.profiles)
         rules = configured_rules(settings)
-        recommender = Recommender(accountant, rules, policies, clock, profiles)
+        recommender = Recommender(accounting, rules, policies, clock, profiles)
         if save:
             service = _service(recommender, settings, storage, clock)
             service.recommend()
@@ -65,11 +65,11 @@ def findings_over(
     devices: Iterable[DeviceRecord], windows: Iterable[Window], settings: Settings
 ) -> tuple[Finding, ...]:
     """Judge windows of a history by every rule; windows come oldest first."""
-    accountant = AccountingService(settings.accounting)
-    end = accountant.restore(devices, windows, counts=True).end
+    accounting = AccountingService(settings.accounting)
+    end = accounting.restore(devices, windows, counts=True).end
     policies = PolicySet(settings.policies_here)
     rules = configured_rules(settings)
-    return Recommender(accountant, rules, policies, FastClock(end)).over_all(end)
+    return Recommender(accounting, rules, policies, FastClock(end)).over_all(end)
 
 
 def _opened(path: Path, settings: Settings) -> Storage:

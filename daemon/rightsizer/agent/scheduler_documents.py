@@ -47,7 +47,7 @@ def first_reports(settings: Settings, clock: Clock) -> tuple[Report, ...]:
     """
     named = live_source(settings, clock)
     enrich = partial(apply_policies, policies=settings.policies_here)
-    accountant = AccountingService(settings.accounting, enrich)
+    accounting = AccountingService(settings.accounting, enrich)
     began, never = clock.time(), threading.Event()
     reports: list[Report] = []
     with closing(named.source) as source:
@@ -61,7 +61,7 @@ def first_reports(settings: Settings, clock: Clock) -> tuple[Report, ...]:
                 settings.sampling.interval,
                 trouble=snapshot.trouble,
             )
-            report = accountant.post(snapshot, (), agent)
+            report = accounting.post(snapshot, (), agent)
             is_late = clock.time() - began >= _PATIENCE
             if report.devices or is_late:
                 reports.append(report)

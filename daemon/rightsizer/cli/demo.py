@@ -158,7 +158,7 @@ def backfill(agent: Agent, demo: DemoSettings, until: Nanoseconds) -> None:
         interval=interval,
         duration=span + 1,  # Including the final reading, from which the next phase continues.
     )
-    agent.accountant.backfill(iter(source.read, None), until)
+    agent.accounting.backfill(iter(source.read, None), until)
 
 
 def _settings(demo: DemoSettings, folder: Path) -> Settings:

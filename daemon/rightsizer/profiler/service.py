@@ -38,12 +38,12 @@ class ProfileService:
 
     def __init__(
         self,
-        accountant: AccountingService,
+        accounting: AccountingService,
         storage: Storage,
         clock: Clock,
         settings: ProfileSettings | None = None,
     ) -> None:
-        self._accountant, self._storage, self._clock = accountant, storage, clock
+        self._accounting, self._storage, self._clock = accounting, storage, clock
         self._settings = settings or ProfileSettings()
         self._log = logger("profiles")
         self._lock = threading.Lock()
@@ -79,7 +79,7 @@ class ProfileService:
         from rightsizer.profiler.taken_profile import taken_profiles  # noqa: PLC0415 - see above.
 
         settings, now = self._settings, self._clock.wall_time()
-        found = taken_profiles(profiles, self._accountant, self._tenures(), settings, now)
+        found = taken_profiles(profiles, self._accounting, self._tenures(), settings, now)
         with self._lock:
             new = [each for each in found if each.id not in self._kept]
             self._kept |= {each.id: each.text for each in found}

@@ -61,11 +61,11 @@ def history_telemetry(history: HistoryRepository) -> tuple[tuple[Device, ...], P
 
 
 def _accounts_telemetry(
-    accountant: AccountingService, tenures: Sequence[HolderPeriod]
+    accounting: AccountingService, tenures: Sequence[HolderPeriod]
 ) -> tuple[tuple[Device, ...], ProfileTelemetryOf]:
     """Return devices and telemetry of a running agent, with holders from the history."""
-    queries = {each.uuid: each for each in accountant.device_queries()[1]}
-    known = tuple(accountant.device_records())
+    queries = {each.uuid: each for each in accounting.device_queries()[1]}
+    known = tuple(accounting.device_records())
 
     def window_of(uuid: str, start: Nanoseconds, end: Nanoseconds) -> Window | None:
         if (remembered := queries.get(uuid)) is None:
@@ -257,13 +257,13 @@ def _short(value: Any) -> Any:
 
 def taken_profiles(
     profiles: Sequence[Profile],
-    accountant: AccountingService,
+    accounting: AccountingService,
     tenures: Sequence[HolderPeriod],
     settings: ProfileSettings,
     now: Nanoseconds,
 ) -> tuple[TakenProfile, ...]:
     """Join and judge profiles in any order; return one result per program."""
-    devices, telemetry = _accounts_telemetry(accountant, tenures)
+    devices, telemetry = _accounts_telemetry(accounting, tenures)
     comparison = settings.comparison
     return tuple(
         taken(each, join(each.profiles, devices, telemetry, comparison), comparison, now)

@@ -57,8 +57,8 @@ def agent_findings(
     for machine in layout.machines:
         if machine.since_hours is not None:
             continue
-        accountant = _past(_scenario(machine), days, end, tick_seconds * NANOSECONDS_PER_SECOND)
-        recommender = Recommender(accountant, RULES, PolicySet(), FastClock(end))
+        accounting = _past(_scenario(machine), days, end, tick_seconds * NANOSECONDS_PER_SECOND)
+        recommender = Recommender(accounting, RULES, PolicySet(), FastClock(end))
         recommender.run(frozenset())
         assert not recommender.failures
         found[machine.name] = tuple(
@@ -104,9 +104,9 @@ def _past(
         accounts.post(snapshot)
         windows += accounts.drain_closed()
     known = [replace(each, holder_since=end - days * _DAY) for each in accounts.device_records()]
-    accountant = AccountingService(AccountingSettings())
-    accountant.restore(
+    accounting = AccountingService(AccountingSettings())
+    accounting.restore(
         known,
         (moved(window, -day * _DAY) for day in reversed(range(days)) for window in windows),
     )
-    return accountant
+    return accounting
