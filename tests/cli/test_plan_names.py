@@ -1,6 +1,7 @@
 """Models by name: a table of published configurations, found by common names."""
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -40,6 +41,23 @@ def test_known_model_has_its_published_parameters(row: Mapping[str, str]) -> Non
         counted = count_parameters(model).total
         near = max(published * (0.02 if pipeline else 0.004), rounding(published))
         assert counted == pytest.approx(published, abs=near)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        row
+        for row in table_rows(known_models.__file__, "known_models.csv")
+        if re.fullmatch(r"[\w-]+/[\w.-]+", row["source"])
+    ],
+    ids=lambda row: row["source"],
+)
+def test_model_is_known_by_its_name_on_the_hub(row: Mapping[str, str]) -> None:
+    """The organization does not matter, whatever words it has in common with the model."""
+    found = find_model(row["source"])
+
+    assert found is not None
+    assert found.name == row["name"]
 
 
 @pytest.mark.parametrize(
@@ -105,7 +123,8 @@ def test_weights_of_an_unsaid_format_are_told() -> None:
 
 def test_a_name_that_embeds_reads_alone() -> None:
     """Wherever the word stands, and also where the row has an encoder."""
-    for spelled in ("Qwen3-Embedding-8B", "stella-en-1.5b-embedding", "nvidia/llama-embed-8b"):
+    embedding = ("Qwen3-Embedding-8B", "stella-en-1.5b-embedding", "nvidia/llama-embed-8b")
+    for spelled in (*embedding, "NovaSearch/stella_en_1.5B_v5", "vidore/colqwen2.5-v0.2"):
         known = find_model(spelled)
         assert known is not None
         assert known.is_reader, spelled

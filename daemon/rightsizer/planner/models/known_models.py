@@ -72,16 +72,20 @@ def find_model(name: str) -> KnownModel | None:
     """
     if is_closed(name):
         return None
-    plain, words, read = _without_host_tags(name), list[str](), list[str]()
+    plain, own = _without_host_tags(name), list[str]()
     for respelled in ((r"$", ""), *_LOOSER_SPELLINGS):
         plain = re.sub(*respelled, plain)
-        for spelling in (plain.rpartition("/")[2], plain):
-            words = [word for word in re.split(r"[-_ :/@]+|\.(?=w\d)", spelling) if word]
+        own = _words_of(plain.rpartition("/")[2])
+        for words in (own, _words_of(plain)):
             read = [word for word in words if not _WORDS["readers"].fullmatch(word)]
             if found := _row_model(words, name) or _row_model(read, name):
                 return replace(found, is_reader=read != words)
-    found = _base_model(words, name)
-    return found and replace(found, is_reader=read != words)
+    found = _base_model(own, name)
+    return found and replace(found, is_reader=any(map(_WORDS["readers"].fullmatch, own)))
+
+
+def _words_of(name: str) -> list[str]:
+    return [word for word in re.split(r"[-_ :/@]+|\.(?=w\d)", name) if word]
 
 
 def _without_host_tags(name: str) -> str:
