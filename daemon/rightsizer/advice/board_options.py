@@ -7,7 +7,7 @@ from rightsizer.advice.board_status import works_on_media
 from rightsizer.advice.market import Market
 from rightsizer.advice.projection import costing, measured_profile, place_of, projected
 from rightsizer.advice.risk import ranked, risks_beyond, worst
-from rightsizer.advice.verdict import replaced
+from rightsizer.advice.verdict import replacement_savings
 from rightsizer.catalogue.board import Precision
 from rightsizer.model.finding import Action, Case, Option
 from rightsizer.model.frozen import dataclass
@@ -171,6 +171,6 @@ def _option(case: Case, market: Market, candidate: _BoardCandidate) -> Option:
         risks=risks,
         target=board.key,
         action=Action.CHANGE_GPU_TYPE,
-        savings=replaced(case, market, dollars, "" if cost is None else cost.date),
+        savings=replacement_savings(case, market, dollars, "" if cost is None else cost.date),
     )
     return costing(projected(option, candidate.projection()), dollars)

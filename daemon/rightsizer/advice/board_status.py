@@ -125,7 +125,7 @@ def hides_why_clocks_are_low(case: Case, violation: Signal) -> str:
 
 @cache
 def metrics_of(signals: tuple[Signal, ...]) -> str:
-    """Metrics of dcgm-exporter and of our agent for some signals, for display."""
+    """Metrics of dcgm-exporter and of the agent for some signals, for display."""
     of_exporter: dict[Signal, DcgmField] = {}
     for each in DCGM_FIELDS.values():
         if each.signal is not None and each.signal in signals:

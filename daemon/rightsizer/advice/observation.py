@@ -9,7 +9,13 @@ from rightsizer.advice.board_status import metrics_of
 from rightsizer.advice.market import Market
 from rightsizer.advice.risk import probability_above
 from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings, minimum_active, minimum_known
-from rightsizer.advice.verdict import CaseSubject, direct_factors, names_of, opposite, released
+from rightsizer.advice.verdict import (
+    CaseSubject,
+    direct_factors,
+    names_of,
+    opposite_factors,
+    release_savings,
+)
 from rightsizer.model.block import BLOCK_SPAN
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Case, Finding, Reason, Risk, Savings
@@ -62,7 +68,7 @@ def saved_at_most(case: Case, market: Market, state: State) -> Savings:
     """Savings of a fix: from nothing up to all of the loss."""
     capacity = case.gpus
     share = lost_gpus(case, state) / capacity if capacity else 0.0
-    return released(case, market, 0.0, min(1.0, share))
+    return release_savings(case, market, 0.0, min(1.0, share))
 
 
 def _losses(case: Case) -> list[tuple[State, float]]:
@@ -208,7 +214,7 @@ def observe(  # noqa: PLR0913 - what is looked for, and how it is named.
     }
     if share < settings.on_ratio:
         text = absent.format(what=what, share=percent_text(share), time=time)
-        return subject.find_nothing(f"{subject.name}: {text}.", opposite(factors), evidence)
+        return subject.find_nothing(f"{subject.name}: {text}.", opposite_factors(factors), evidence)
     seen = tuple(each for each in case.devices if shares[each.uuid] >= settings.on_ratio)
     summary = f"{names_of(seen)}{subject.holder}: {what} for {percent_text(share)} of {span}"
     return TimeShare(subject, shares, seen, factors, evidence, summary)

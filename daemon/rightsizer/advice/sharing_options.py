@@ -9,7 +9,7 @@ from typing import Final
 from rightsizer.advice.market import Market
 from rightsizer.advice.projection import costing, measured_profile, projected, timed
 from rightsizer.advice.risk import ranked, risk_of, risks_beyond, worst
-from rightsizer.advice.verdict import shared
+from rightsizer.advice.verdict import sharing_savings
 from rightsizer.catalogue.board import Board, MigProfile
 from rightsizer.model.block import Measure, Series
 from rightsizer.model.device import Device
@@ -212,7 +212,7 @@ def _option(case: Case, market: Market, board: Board, profile: MigProfile) -> Op
         risks=risks,
         target=profile.name,
         action=Action.SHARE_MIG,
-        savings=shared(case, market, 1.0 - part),
+        savings=sharing_savings(case, market, 1.0 - part),
     )
     place = GpuPlace(board, profile)
     return costing(projected(option, None if found is None else project(found, place)), dollars)
@@ -237,7 +237,7 @@ def shared_option(case: Case, market: Market, pairing: WorkloadPair) -> Option:
         action=Action.SHARE_TIMESLICE if pairing.is_alternating else Action.SHARE_MPS,
         utilization=pairing.mean_ratios,
         fits=True,
-        savings=shared(case, market, _HALF),
+        savings=sharing_savings(case, market, _HALF),
         risks=pairing.risks,
     )
     own = measured_profile(case, 0, market)

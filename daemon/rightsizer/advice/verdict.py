@@ -65,7 +65,7 @@ def direct_factors(
     return _telemetry(case, _OBSERVED_TIERS) | {"certainty": certainty}
 
 
-def opposite(factors: Mapping[str, float]) -> dict[str, float]:
+def opposite_factors(factors: Mapping[str, float]) -> dict[str, float]:
     """Confidence factors of the opposite verdict."""
     return {**factors, "certainty": 1.0 - factors["certainty"]}
 
@@ -102,14 +102,16 @@ def _telemetry(case: Case, tiers: Mapping[Tier, float]) -> dict[str, float]:
 LOW_CONFIDENCE: Final = Savings(reason="confidence too low for savings")
 
 
-def released(case: Case, market: Market, low: float, high: float) -> Savings:
+def release_savings(case: Case, market: Market, low: float, high: float) -> Savings:
     """Savings of releasing a share of the devices: `low` for certain, `high` at most."""
     count = case.gpus
     gpus = EstimateInterval(count * high, count * low, count * high)
     return _savings(gpus, _kilowatt_hours(case, high), _dollars(case, market, low, high))
 
 
-def replaced(case: Case, market: Market, then: EstimateInterval | None, date: str) -> Savings:
+def replacement_savings(
+    case: Case, market: Market, then: EstimateInterval | None, date: str
+) -> Savings:
     """Savings of replacing the GPUs by as many others, at dollars per hour and a price date."""
     gpus = EstimateInterval(0.0, 0.0, 0.0)
     if (now := _dollars(case, market, 1.0, 1.0)) is None or then is None:
@@ -122,9 +124,9 @@ def replaced(case: Case, market: Market, then: EstimateInterval | None, date: st
     return _savings(gpus, None, (saved, now[1], dates))
 
 
-def shared(case: Case, market: Market, part: float) -> Savings:
+def sharing_savings(case: Case, market: Market, part: float) -> Savings:
     """Savings of sharing the only device: nothing until another workload uses the rest."""
-    found = released(case, market, 0.0, part)
+    found = release_savings(case, market, 0.0, part)
     return replace(found, kilowatt_hours_per_month_low=None, kilowatt_hours_per_month_high=None)
 
 

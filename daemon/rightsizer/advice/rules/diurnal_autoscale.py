@@ -20,7 +20,7 @@ from rightsizer.advice.board_status import is_shared, works_on_media
 from rightsizer.advice.replica_load import ReplicaLoad, ReplicaSettings, replica_load
 from rightsizer.advice.risk import risk_of
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.verdict import CaseSubject, released
+from rightsizer.advice.verdict import CaseSubject, release_savings
 from rightsizer.model.block import BLOCK_SPAN
 from rightsizer.model.finding import Action, Finding, Option, Reason
 from rightsizer.model.frozen import dataclass, field
@@ -146,7 +146,7 @@ def _problem(
     case, count = subject.case, len(subject.case.devices)
     who = subject.name if count <= _MOST_NAMES else f"{count} GPUs"
     low, high = sorted((max(0.0, planned.outcome.saved_ratio), best.saved_ratio))
-    savings = released(case, subject.market, low, high)
+    savings = release_savings(case, subject.market, low, high)
     risk = risk_of(best.short_ratio, case.effective_samples())
     least, most = min(planned.replicas), max(planned.replicas)
     scaling = f"{least} to {most} replicas by the hour, instead of {evidence['replicas']}"

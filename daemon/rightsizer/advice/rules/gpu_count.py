@@ -20,7 +20,7 @@ from rightsizer.advice.replica_load import (
 from rightsizer.advice.risk import group_risks, risk_of, worst
 from rightsizer.advice.rules.diurnal_autoscale import RULE as DIURNAL
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.verdict import CaseSubject, direct_factors, names_of, released
+from rightsizer.advice.verdict import CaseSubject, direct_factors, names_of, release_savings
 from rightsizer.model.block import Measure, Series
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Option, Reason
@@ -139,7 +139,7 @@ def _problem(  # noqa: PLR0913, PLR0917 - what differs between GPUs and replicas
     part = len(unused) / count if unused else 1.0 - left / count
     risks = {} if unused else group_risks(case, left)
     risk = risk_of(0.0, case.effective_samples()) if unused else worst(risks.values())
-    savings = released(case, subject.market, part, part)
+    savings = release_savings(case, subject.market, part, part)
     option = Option(
         description=f"{left} of the {count} {'GPUs' if unused else 'replicas'}",
         risk=risk,

@@ -7,7 +7,7 @@ from rightsizer.advice.instructions import instruction, instructions
 from rightsizer.advice.resumption import IdleGap, ResumptionModel, idle_gaps
 from rightsizer.advice.risk import risk_under, upper_bound
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
-from rightsizer.advice.verdict import CaseSubject, direct_factors, opposite, released
+from rightsizer.advice.verdict import CaseSubject, direct_factors, opposite_factors, release_savings
 from rightsizer.model.block import Measure
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Option, Reason, Risk
 from rightsizer.model.frozen import dataclass
@@ -106,10 +106,10 @@ def judge(subject: CaseSubject, settings: IdleSettings) -> Finding:
     factors = direct_factors(case, share, min(settings.certain_ratio, settings.on_ratio))
     if share < settings.on_ratio:
         summary = f"{subject.name}: active {percent_text(1 - share)} of the time."
-        return subject.find_nothing(summary, opposite(factors), evidence)
+        return subject.find_nothing(summary, opposite_factors(factors), evidence)
     if _is_usual(case, settings):
         summary = f"{subject.name}: idle, as at these hours of every day."
-        return subject.find_nothing(summary, opposite(factors), evidence)
+        return subject.find_nothing(summary, opposite_factors(factors), evidence)
     soon = _outlook(case, settings)
     evidence |= soon.evidence
     if soon.is_costly(settings):
@@ -118,12 +118,12 @@ def judge(subject: CaseSubject, settings: IdleSettings) -> Finding:
             f"work again within {format_duration(settings.resume_seconds)} "
             f"({percent_text(soon.probability)})."
         )
-        return subject.find_nothing(summary, opposite(factors), evidence)
+        return subject.find_nothing(summary, opposite_factors(factors), evidence)
     risk = soon.risk
     is_serving = case.workload_class is WorkloadClass.SERVING
     action = Action.SCALE_TO_ZERO if is_serving else Action.RELEASE
     give_back = "scale to zero while no requests come" if is_serving else "give back"
-    savings = released(case, subject.market, *_idle_parts(case, share, settings))
+    savings = release_savings(case, subject.market, *_idle_parts(case, share, settings))
     reason, what = _reason(case)
     # A share of 100% adds nothing to a start time.
     is_whole = bool(soon.since) and f"{share:.0%}" == "100%"

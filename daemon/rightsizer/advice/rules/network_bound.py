@@ -6,7 +6,7 @@ from rightsizer.advice.board_status import abstain_unobserved
 from rightsizer.advice.instructions import instruction
 from rightsizer.advice.observation import in_condition, observe, on_ratio
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
-from rightsizer.advice.verdict import CaseSubject, released
+from rightsizer.advice.verdict import CaseSubject, release_savings
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason
 from rightsizer.model.frozen import dataclass, field
@@ -53,7 +53,7 @@ def judge(subject: CaseSubject, settings: NetworkBoundSettings) -> Finding:
         ", with the ports nearest to the GPUs at their rate",
         reasons=(Reason.NETWORK_BOUND,),
         action=Action.NONE,
-        savings=released(case, subject.market, 0.0, lost / case.gpus),
+        savings=release_savings(case, subject.market, 0.0, lost / case.gpus),
         instructions=(
             instruction("show_transport"),
             *_nearest(case, seen.devices),

@@ -5,7 +5,7 @@ from typing import Final
 from rightsizer.advice.instructions import dump_stacks, instructions
 from rightsizer.advice.observation import observe, observed_seconds
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
-from rightsizer.advice.verdict import CaseSubject, released
+from rightsizer.advice.verdict import CaseSubject, release_savings
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Reason
 from rightsizer.model.frozen import dataclass, field
@@ -69,7 +69,9 @@ def judge(subject: CaseSubject, settings: PeriodicStarvationSettings) -> Finding
         reasons=(Reason.PERIODIC_STARVATION,),
         action=Action.FIX_INPUT_PIPELINE,
         evidence=evidence,
-        savings=released(case, subject.market, 0.0, _lost_gpus(case, seen.devices) / case.gpus),
+        savings=release_savings(
+            case, subject.market, 0.0, _lost_gpus(case, seen.devices) / case.gpus
+        ),
         instructions=(
             dump_stacks(seen.devices, "Check what the process waits for between two bursts"),
             *instructions("read_ahead"),

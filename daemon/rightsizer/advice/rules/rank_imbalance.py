@@ -11,7 +11,7 @@ from typing import Final
 from rightsizer.advice.instructions import dump_stacks, instruction
 from rightsizer.advice.observation import limit_of, lost_gpus, observe, observed_seconds
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
-from rightsizer.advice.verdict import CaseSubject, finding_id, names_of, released
+from rightsizer.advice.verdict import CaseSubject, finding_id, names_of, release_savings
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason
@@ -179,7 +179,7 @@ def judge(subject: CaseSubject, settings: RankImbalanceSettings) -> Finding:
         action=Action.INVESTIGATE_STRAGGLER,
         evidence={"oddity": str(stragglers.deviation), "at_work_ratio": dict(stragglers.levels)},
         culprits=tuple(device.uuid for device in stragglers.devices),
-        savings=released(case, subject.market, 0.0, lost / case.gpus),
+        savings=release_savings(case, subject.market, 0.0, lost / case.gpus),
         instructions=follow_up(case, stragglers.devices),
         affected_gpus=lost,
     )

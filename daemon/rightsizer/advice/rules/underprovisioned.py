@@ -10,7 +10,13 @@ from typing import Final
 from rightsizer.advice.board_options import faster_boards
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
-from rightsizer.advice.verdict import TOO_SMALL, CaseSubject, direct_factors, names_of, opposite
+from rightsizer.advice.verdict import (
+    TOO_SMALL,
+    CaseSubject,
+    direct_factors,
+    names_of,
+    opposite_factors,
+)
 from rightsizer.model.finding import Action, Case, Finding, Option, Reason, Risk
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
@@ -74,7 +80,7 @@ def judge(subject: CaseSubject, settings: UnderprovisionedSettings) -> Finding:
     }
     if share < settings.on_ratio:
         summary = f"{subject.name}: short of something {share:.1%} of the time."
-        return subject.find_nothing(summary, opposite(factors), evidence)
+        return subject.find_nothing(summary, opposite_factors(factors), evidence)
     what = sorted({name for found in shares.values() for name, each in found.items() if each})
     short = tuple(each for each in case.devices if most[each.uuid] >= settings.on_ratio)
     options = _options(case, settings, subject.market)

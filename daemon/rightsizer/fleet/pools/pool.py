@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Protocol, Self
 
 from rightsizer.advice.market import Market
-from rightsizer.advice.verdict import CaseSubject, released
+from rightsizer.advice.verdict import CaseSubject, release_savings
 from rightsizer.fleet.model import FleetPool, FleetView, FleetWorkload, HourlySeries, WaitingWork
 from rightsizer.fleet.pools.hourly import HOUR, covers_cycle, known_ratio, known_values, mean_of
 from rightsizer.model.device import Device
@@ -101,7 +101,7 @@ class PoolSubject(CaseSubject):
         Energy is unknown for pools.
         """
         case = Case("", None, (Device(uuid="", index=0, board=self.pool.board),), (), ())
-        found = released(case, self.market, low, high)
+        found = release_savings(case, self.market, low, high)
         return replace(found, kilowatt_hours_per_month_low=None, kilowatt_hours_per_month_high=None)
 
     def abstain(self, why: str, reason: Reason = Reason.INSUFFICIENT_DATA) -> Finding:

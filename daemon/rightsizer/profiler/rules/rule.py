@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from rightsizer.advice.risk import probability_above
-from rightsizer.advice.verdict import confidence_of, finding_id, opposite, severity_of
+from rightsizer.advice.verdict import confidence_of, finding_id, opposite_factors, severity_of
 from rightsizer.io.codec import convert
 from rightsizer.io.yaml import load_beside
 from rightsizer.model.finding import (
@@ -143,7 +143,7 @@ class ProfileRule(Generic[ProfileSettingsT]):
             return replace(
                 self._finding(profiles, self.name, Action.NONE, verdict.summary),
                 kind=FindingKind.OPTIMIZED,
-                **_confidence(opposite(verdict.factors)),
+                **_confidence(opposite_factors(verdict.factors)),
                 risk=Risk.VERY_LOW,
                 savings=Savings(reason="nothing to save"),
                 evidence=verdict.evidence,
