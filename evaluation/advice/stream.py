@@ -229,7 +229,7 @@ class AdviceStream:
         start = now - nanoseconds(conduct.long_seconds)
         for uuid in subject.devices:
             window, last = (
-                self._accounts.device(uuid).windows.window(start, now),
+                self._accounts.device(uuid).windows.rollups.window_query().window(start, now),
                 self._accounts.device(uuid).last,
             )
             if window.known_seconds < conduct.minimum_known_seconds:

@@ -8,6 +8,7 @@ import pytest
 
 from cases import case as case_by_hand
 from cases import window as window_by_hand
+from cases import window_over
 from readings import DAY, EPOCH, GIBIBYTE, HELD, HOUR, Signals, gpu, snapshot, workload
 from rightsizer.accounting.service import NodeAccounts
 from rightsizer.accounting.window_codec import decode_window, encode_window
@@ -217,7 +218,7 @@ def test_look_gives_cases_of_the_moment_it_was_taken() -> None:
     assert after == before
     assert after.workload_window == before.workload_window
     assert before.windows == tuple(
-        accounts.device(each.uuid).windows.window(0, now) for each in (GPU, PEER)
+        window_over(accounts.device(each.uuid).windows, 0, now) for each in (GPU, PEER)
     )
     assert before.windows[0].known == 6 * HOUR
 

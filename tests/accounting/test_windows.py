@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cases import window_over
 from readings import DAY, EPOCH, HOUR, MINUTE, SECOND, entry
 from rightsizer.accounting.device_account import DeviceWindows
 from rightsizer.accounting.rollup_store import FINE_SPAN, split_entry
@@ -190,7 +191,7 @@ def test_running_sums_equal_sums_made_again() -> None:
     day = [window for window in closed if window.start >= now - DAY]
     assert_same(device.rollups.last_day(), unblocked(summed([*day, open_window])))
     assert device.rollups.last_week().accounted == pytest.approx(7 * DAY, abs=HOUR)
-    found = device.window(now - DAY, open_window.end)
+    found = window_over(device, now - DAY, open_window.end)
     assert_same(unblocked(found), unblocked(summed([*day, open_window])))
 
 
@@ -208,7 +209,7 @@ def test_span_is_answered_to_its_grain(span: int, grain: int) -> None:
     entries = long_run(100)
     device, _ = windows_of(entries)
     now = entries[-1].end
-    found = device.window(now - span, now)
+    found = window_over(device, now - span, now)
     assert found.end == now
     assert found.start % grain == 0
     assert abs(found.accounted - span) <= grain
@@ -245,7 +246,8 @@ def test_restart_changes_nothing(minutes: int) -> None:
     now = after[-1].end
     for span in (HOUR, 6 * HOUR, DAY, 7 * DAY):
         assert_same(
-            unblocked(restarted.window(now - span, now)), unblocked(steady.window(now - span, now))
+            unblocked(window_over(restarted, now - span, now)),
+            unblocked(window_over(steady, now - span, now)),
         )
     assert_same(restarted.rollups.last_day(), steady.rollups.last_day())
     assert_same(restarted.rollups.last_week(), steady.rollups.last_week())
@@ -263,7 +265,7 @@ def test_window_older_than_its_span_is_dropped_as_time_passes() -> None:
         1.0,
     )
     assert device.rollups.last_week().accounted == 5 * HOUR + SECOND
-    assert device.window(later - 3 * HOUR, later + SECOND).accounted == SECOND
+    assert window_over(device, later - 3 * HOUR, later + SECOND).accounted == SECOND
 
 
 @pytest.mark.parametrize("back", [30 * SECOND, 20 * MINUTE, 5 * HOUR, 400 * DAY])
@@ -279,7 +281,7 @@ def test_clock_that_is_set_back_loses_no_time(back: int) -> None:
     assert summed([*closed, open_window]).accounted == 4 * HOUR
     assert len(closed) >= 46
     end = again[-1].end
-    assert device.window(end - HOUR, end).accounted >= HOUR - FINE_SPAN
+    assert window_over(device, end - HOUR, end).accounted >= HOUR - FINE_SPAN
 
 
 def test_memory_is_bounded_whatever_the_clock_does() -> None:
@@ -305,7 +307,7 @@ def test_window_without_entries_is_empty() -> None:
     assert (
         device.rollups.last_day()
         == device.rollups.last_week()
-        == device.window(EPOCH - HOUR, EPOCH)
+        == window_over(device, EPOCH - HOUR, EPOCH)
         == Window("GPU-0", 0, 0)
     )
     assert list(device.strip(EPOCH)) == []
@@ -336,7 +338,7 @@ def test_any_span_is_the_sum_of_the_five_minutes_in_it(
     borders = st.integers(-3, 110).map(lambda number: EPOCH + 23 * HOUR + number * FINE_SPAN)
     start, end = data.draw(borders), data.draw(borders)
     inside = [each for each in (*closed, open_window) if start <= each.start < end]
-    assert_same(device.window(start, end), summed(inside))
+    assert_same(window_over(device, start, end), summed(inside))
 
 
 @pytest.mark.parametrize(
@@ -388,7 +390,7 @@ def test_blocks_hold_mean_and_peak_of_five_minutes() -> None:
     busy = {Resource.COMPUTE: 0.9, Resource.MEMORY: 0.5}
     for each in entries_of([(replace(KINDS[1], shares=busy), 30), (KINDS[2], 90), (KINDS[4], 180)]):
         device.add(each)
-    found = device.window(EPOCH, EPOCH + HOUR).blocks
+    found = window_over(device, EPOCH, EPOCH + HOUR).blocks
     (compute,) = found.of(Measure.COMPUTE)
     assert (compute.start, compute.known_seconds) == (EPOCH, 120.0)
     assert compute.mean == pytest.approx(0.9 * 30 / 120, rel=1e-3)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from cases import window_over
 from prometheus_server import prometheus_server, scrape_config
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.fleet.cache.day_frame import ColumnKind, DayFrame, kind_of
@@ -111,7 +112,7 @@ def truths(nodes: tuple[ScrapedDay, ...], step: Nanoseconds) -> Iterator[tuple[s
                     yield (
                         device.uuid,
                         place,
-                        node.accounts.device(device.uuid).windows.window(start, start + step),
+                        window_over(node.accounts.device(device.uuid).windows, start, start + step),
                     )
 
 
@@ -253,7 +254,10 @@ def wholes(nodes: tuple[ScrapedDay, ...]) -> Iterator[tuple[str, Window]]:
     for node in nodes:
         for device in node.devices:
             if not device.has_mig_instances:
-                yield device.uuid, node.accounts.device(device.uuid).windows.window(START, LAST)
+                yield (
+                    device.uuid,
+                    window_over(node.accounts.device(device.uuid).windows, START, LAST),
+                )
 
 
 def test_demands_are_the_accounts_own(nodes: tuple[ScrapedDay, ...], result: SourceResult) -> None:
@@ -287,7 +291,9 @@ def test_tiers_are_the_devices_own(nodes: tuple[ScrapedDay, ...], result: Source
                     for name, values in columns.items()
                     if kind_of(name) is ColumnKind.TIER and any(values > 0)
                 }
-                known = node.accounts.device(each.device.uuid).windows.window(START, LAST).known
+                known = window_over(
+                    node.accounts.device(each.device.uuid).windows, START, LAST
+                ).known
                 assert tiers == ({each.tier.value} if known else set())
     assert {Tier.PROFILING, Tier.POWER} <= {
         each.tier for node in nodes for each in node.latest.devices

@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Iterator
 from itertools import chain
 
+from cases import window_over
 from rightsizer.accounting.service import NodeAccounts
 from rightsizer.fleet.cache.day_frame import ColumnKind, DayFrame, kind_of
 from rightsizer.fleet.cache.grid import Grid
@@ -43,7 +44,7 @@ def frame_of(accounts: NodeAccounts, uuid: str, grid: Grid, now: Nanoseconds) ->
             for column in columns:
                 columns[column].append(math.nan)
             continue
-        window = accounts.device(uuid).windows.window(start, start + grid.step)
+        window = window_over(accounts.device(uuid).windows, start, start + grid.step)
         for column in _COLUMNS:
             columns[column].append(_value(window, column) if window.states else math.nan)
         for measure in Measure:
@@ -53,7 +54,9 @@ def frame_of(accounts: NodeAccounts, uuid: str, grid: Grid, now: Nanoseconds) ->
             columns[ColumnKind.MEAN.column(measure)].append(mean if known else math.nan)
             peak = max((block.peak for block in blocks), default=math.nan)
             columns[ColumnKind.PEAK.column(measure)].append(peak)
-    demands = dict(_exported(accounts.device(uuid).windows.window(grid.start, min(now, grid.end))))
+    demands = dict(
+        _exported(window_over(accounts.device(uuid).windows, grid.start, min(now, grid.end)))
+    )
     return DayFrame.of(grid, columns, demands)
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from readings import DAY, EPOCH, HOUR, gpu
+from rightsizer.accounting.device_account import DeviceWindows
 from rightsizer.accounting.provisioning import provision
 from rightsizer.accounting.settings import ProvisioningSettings
 from rightsizer.advice.ledger import Ledger
@@ -136,6 +137,11 @@ def answers(ledger: Ledger) -> tuple[int, int]:
 def findings(cases: Sequence[Case], rules: Sequence[Rule[Any]] = RULES) -> tuple[Finding, ...]:
     """Every rule's verdict on every case, abstentions included."""
     return tuple(rule.judge(case) for case in cases for rule in rules)
+
+
+def window_over(windows: DeviceWindows, start: Nanoseconds, end: Nanoseconds) -> Window:
+    """The window over a part of a device's history."""
+    return windows.rollups.window_query().window(start, end)
 
 
 def moved(window: Window, time: Nanoseconds) -> Window:

@@ -95,10 +95,6 @@ class DeviceWindows:
         """Reset the decayed demands after a change of holder."""
         self.demands = DecayedDemands(self._decay)
 
-    def window(self, start: Nanoseconds, end: Nanoseconds) -> Window:
-        """Window over any past span; `WindowQuery.window` describes its precision."""
-        return self.rollups.window_query().window(start, end)
-
     def strip(self, now: Nanoseconds) -> tuple[StripCell, ...]:
         """States of the last day in five-minute cells, including the current one."""
         cells = tuple(cell for cell in self._cells if now - DAY <= cell.start <= now)
