@@ -141,12 +141,17 @@ def test_commands_read_the_installed_configuration(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_an_installed_configuration_with_a_closed_part_is_left_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("closed", ["conf.d", "conf.d/secrets.yaml"])
+def test_an_installed_configuration_with_a_closed_part_is_left_alone(
+    tmp_path: Path, closed: str
+) -> None:
     """Who may not read secrets in conf.d plans a model all the same."""
     installed, part = tmp_path / "rightsizer.yaml", tmp_path / "conf.d" / "secrets.yaml"
     installed.write_text("history: {retention: 3d}\n")
     part.parent.mkdir()
-    part.touch(mode=0)
+    part.touch()
+    (tmp_path / closed).chmod(0)
     parser = argparse.ArgumentParser()
     add_config_flag(parser, installed)
+    (tmp_path / closed).chmod(0o700)
     assert parser.parse_args([]).config_file is None

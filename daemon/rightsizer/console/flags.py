@@ -36,8 +36,9 @@ _LAST_SECOND: Final = 2**33
 
 def add_config_flag(parser: argparse.ArgumentParser, usual: Path = CONFIGURATION) -> None:
     """Add the flag of the configuration file; defaults if the usual one or a part is closed."""
-    files = (usual, *usual.parent.glob("*.d/*.yaml"))
-    is_readable = all(os.access(file, os.R_OK) for file in files)
+    folder = usual.parent
+    parts = (usual, *folder.glob("*.d"), *folder.glob("*.d/*.yaml"))
+    is_readable = all(os.access(part, os.R_OK) for part in parts)
     kind = {"type": Path, "default": usual if is_readable else None}
     add_flags(parser.add_argument, _CONFIG, config_file=kind)
 
