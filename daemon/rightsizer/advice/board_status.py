@@ -23,10 +23,6 @@ class BoardStatus:
     reading: Reading
     xids: XidLog | None = None
 
-    def get(self, signal: Signal) -> float | None:
-        """Last value of a signal, or `None` if missing."""
-        return self.reading.get(signal)
-
     @property
     def default_limit_watts(self) -> float | None:
         """Default power limit of the board."""
@@ -35,13 +31,15 @@ class BoardStatus:
     @property
     def limit_watts(self) -> float | None:
         """Enforced power limit."""
-        return self.get(Signal.POWER_LIMIT_WATTS)
+        return self.reading.get(Signal.POWER_LIMIT_WATTS)
 
     @property
     def clock_ratio(self) -> float | None:
         """SM clock at the last reading, relative to its maximum."""
-        clock = self.get(Signal.SM_CLOCK_HERTZ)
-        highest = self.get(Signal.SM_CLOCK_MAXIMUM_HERTZ) or self.device.sm_clock_maximum_hertz
+        clock = self.reading.get(Signal.SM_CLOCK_HERTZ)
+        highest = (
+            self.reading.get(Signal.SM_CLOCK_MAXIMUM_HERTZ) or self.device.sm_clock_maximum_hertz
+        )
         return None if clock is None or not highest else clock / highest
 
 

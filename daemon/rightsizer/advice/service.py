@@ -224,15 +224,13 @@ class AdviceService:
         self._sinks, self._clock = tuple(sinks), clock
         self._ledger_lock = threading.Lock()
         self._log = logger("recommender")
-        self.advice: tuple[Advice, ...] = ledger.advice()
-        """After the last run and later decisions."""
         self._update_lock = threading.Lock()
         self._decisions: list[Callable[[Ledger], object]] = []
         """Decisions made since a run began to update a copy of the ledger."""
         self._delivery_lock = threading.Lock()
+        self._pending: list[AdviceEvent] = []
         # Saved by the last process, perhaps not delivered.
-        self._pending: list[AdviceEvent] = list(store.pending_events)
-        self._publish_counts()
+        self._publish(store.pending_events)
 
     def change_settings(self, settings: LedgerSettings) -> None:
         """Apply other settings from now on; keep the present advice."""
@@ -330,8 +328,13 @@ class AdviceService:
         return found
 
     def _publish(self, events: Sequence[AdviceEvent]) -> None:
-        self.advice = self._ledger.advice()
-        self._publish_counts()
+        # New values each time, since the sampling thread reads them.
+        self.advice: tuple[Advice, ...] = self._ledger.advice()
+        """After the last run and later decisions."""
+        self.claims: Mapping[str, Nanoseconds] = self._ledger.claims
+        """Start of each current claim, by advice id."""
+        self.outcomes: Mapping[tuple[str, str], int] = self._ledger.track_record.outcomes
+        """Number of ended recommendations, by reason and outcome."""
         self._pending.extend(events)
 
     def _log_run(self, found: RecommenderResult, events: Sequence[AdviceEvent]) -> None:
@@ -386,10 +389,3 @@ class AdviceService:
                         self._store.clear_pending()
             finally:
                 self._delivery_lock.release()
-
-    def _publish_counts(self) -> None:
-        # New mappings each time, since the sampling thread reads them.
-        self.claims: Mapping[str, Nanoseconds] = self._ledger.claims
-        """Start of each current claim, by advice id."""
-        self.outcomes: Mapping[tuple[str, str], int] = self._ledger.track_record.outcomes
-        """Number of ended recommendations, by reason and outcome."""

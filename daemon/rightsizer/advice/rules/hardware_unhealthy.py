@@ -105,7 +105,7 @@ def memory_faults(
     board: InspectedBoard, settings: HardwareFaultSettings
 ) -> Iterator[HardwareFault]:
     """Uncorrectable errors, and memory repairs that failed or are pending."""
-    get = board.status.get
+    get = board.status.reading.get
     if get(Signal.REMAPPED_ROWS_FAILED):
         yield _fault("remapping_failed", {"remapped_rows_failed": 1})
     pages = (Signal.RETIRED_PAGES_CORRECTABLE, Signal.RETIRED_PAGES_UNCORRECTABLE)
@@ -125,7 +125,7 @@ _FABRIC_COMPLETED: Final = 3
 
 def link_faults(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterator[HardwareFault]:
     """Links that are down or have errors."""
-    get, momentary = board.status.get, settings.momentary_ratio
+    get, momentary = board.status.reading.get, settings.momentary_ratio
     yield from _down(board, settings)
     recoveries = sum(link.recovery_errors or 0 for link in board.status.reading.nvlinks)
     errors = get(Signal.NVLINK_ERRORS) or 0.0
@@ -141,7 +141,7 @@ def link_faults(board: InspectedBoard, settings: HardwareFaultSettings) -> Itera
 
 def _down(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterator[HardwareFault]:
     """Compare with GPUs of the same model: boards without bridges have unconnected links."""
-    own, get = board.status.device, board.status.get
+    own, get = board.status.device, board.status.reading.get
     links, up = get(Signal.NVLINK_LINKS), get(Signal.NVLINK_LINKS_UP)
     readings = (
         board.node.readings.get(each.uuid)
@@ -183,7 +183,7 @@ def driver_faults(
     board: InspectedBoard, settings: HardwareFaultSettings
 ) -> Iterator[HardwareFault]:
     """Recent critical Xids, and recovery actions requested by the driver."""
-    if action := int(board.status.get(Signal.RECOVERY_ACTION) or 0):
+    if action := int(board.status.reading.get(Signal.RECOVERY_ACTION) or 0):
         what, severity, remedy = _RECOVERIES.get(action, _UNKNOWN_RECOVERY)
         evidence = {"recovery_action": action}
         yield _fault("recovery_asked", evidence, SURE, remedy, severity, recovery=what)

@@ -101,8 +101,8 @@ def link_state(case: Case, device: Device) -> LinkState | None:
     if (status := board_status_of(case, device)) is None:
         return None
     ends = (
-        status.get(Signal.PCIE_LINK_GENERATION),
-        status.get(Signal.PCIE_LINK_WIDTH),
+        status.reading.get(Signal.PCIE_LINK_GENERATION),
+        status.reading.get(Signal.PCIE_LINK_WIDTH),
         status.device.stated("pcie_generation_maximum"),
         status.device.stated("pcie_width_maximum"),
     )

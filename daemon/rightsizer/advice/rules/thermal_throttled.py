@@ -103,10 +103,10 @@ def _where(
 ) -> str:
     reasons = 0
     for each in found:
-        reasons |= int(each.get(Signal.CLOCK_EVENT_REASONS) or 0)
+        reasons |= int(each.reading.get(Signal.CLOCK_EVENT_REASONS) or 0)
     if reasons & ClockEvent.HW_POWER_BRAKE_SLOWDOWN:
         return "; the power brake is on, which the server's power supply pulls, not heat"
-    known = [value for each in found if (value := each.get(_TEMPERATURE)) is not None]
+    known = [value for each in found if (value := each.reading.get(_TEMPERATURE)) is not None]
     if not known:
         return ""
     now = f"; {max(known):.0f} °C at the last reading"
@@ -121,11 +121,11 @@ def _where(
 def _temperatures(status: BoardStatus) -> dict[str, object]:
     clock = status.clock_ratio
     facts: dict[str, float | None] = {
-        "gpu_celsius": status.get(_TEMPERATURE),
-        "memory_celsius": status.get(Signal.MEMORY_TEMPERATURE_CELSIUS),
+        "gpu_celsius": status.reading.get(_TEMPERATURE),
+        "memory_celsius": status.reading.get(Signal.MEMORY_TEMPERATURE_CELSIUS),
         "slowdown_celsius": status.device.stated("temperature_slowdown_celsius"),
-        "margin_celsius": status.get(Signal.TEMPERATURE_MARGIN_CELSIUS),
-        "fan_ratio": status.get(Signal.FAN_SPEED),
+        "margin_celsius": status.reading.get(Signal.TEMPERATURE_MARGIN_CELSIUS),
+        "fan_ratio": status.reading.get(Signal.FAN_SPEED),
         "clock_ratio": None if clock is None else round(clock, 3),
     }
     return {name: value for name, value in facts.items() if value is not None}
