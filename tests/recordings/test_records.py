@@ -76,6 +76,14 @@ def test_every_shape_says_the_same(replay: Replays, write: Writes, text: str) ->
     assert played.source.interval == 10 * 10**9
 
 
+def test_times_of_day_may_have_milliseconds(replay: Replays, write: Writes) -> None:
+    """Tools that log for minutes write no dates, and midnight begins a day."""
+    rows = ("23:59:59.500,    0, 90.00", "00:00:00.000,    0, 91.00")
+    found = replay(write("\n".join(("Timestamp, DeviceId, GPU Utilization (%)", *rows, ""))))
+    assert [each.time for each in found.readings("index:0")] == [86399_500_000_000, 86400 * 10**9]
+    assert "write dates too" in found.warnings
+
+
 def test_date_and_time_of_day_between_blanks_are_one_time(replay: Replays, write: Writes) -> None:
     """A row has one cell more than the headings."""
     rows = "".join(f"2026-03-03 10:00:0{at} 1 90\n" for at in range(3))

@@ -30,7 +30,7 @@ _STAMP: Final = re.compile(
     r"\s*\[?(?P<stamp>\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
     r"|\d{9,}(?:\.\d+)?|(?P<yearless>[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d))\]?[\s:,]+"
 )
-_TIME_OF_DAY: Final = re.compile(r"(\d\d):(\d\d):(\d\d)")
+_TIME_OF_DAY: Final = re.compile(r"(\d\d):(\d\d):(\d\d)(?:[.,](\d+))?")
 _DATED: Final = re.compile(r"[\s#=*[-]*(?:\d{4}[-/]|\d{10}|[A-Z][a-z]{2} )")
 _AROUND: Final = " \t\r\n#=*[]-"
 """What scripts write around a date."""
@@ -82,11 +82,12 @@ def leading_time(line: str, notes: RecordingNotes) -> tuple[Nanoseconds | None, 
 
 
 def parse_time_of_day(text: str) -> Nanoseconds:
-    """Parse `12:34:56`; `ValueError` for anything else."""
+    """Parse `12:34:56` or `12:34:56.789`; `ValueError` for anything else."""
     if (found := _TIME_OF_DAY.fullmatch(text)) is None:
         raise ValueError(f"'{text}' is no time of day")
-    hours, minutes, seconds = map(int, found.groups())
-    return ((hours * 60 + minutes) * 60 + seconds) * NANOSECONDS_PER_SECOND
+    hours, minutes, seconds = map(int, found.groups()[:3])
+    whole = ((hours * 60 + minutes) * 60 + seconds) * NANOSECONDS_PER_SECOND
+    return whole + _below_second(found[4] or "")
 
 
 def _parse_date(text: str) -> Nanoseconds:
