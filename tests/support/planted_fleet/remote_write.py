@@ -15,7 +15,7 @@ from victoria_server import victoria_server
 
 __all__ = ["STORES", "filled_store"]
 
-_WINDOW_SECONDS: Final = 3600
+_WINDOW_SECONDS: Final = {"Prometheus": 3600, "VictoriaMetrics": 2 * 86_400}
 """Sent at once for all series: Prometheus takes nothing older than an hour before its newest."""
 _SAMPLE: Final = np.dtype(
     [("head", "u1", 3), ("value", "<f8"), ("tag", "u1"), ("milliseconds", "u1", 6)]
@@ -57,10 +57,12 @@ def _samples(moments: range) -> np.ndarray:
     return found
 
 
-def _requests(fleet: Sequence[Series], interval_seconds: int) -> Iterator[bytes]:
+def _requests(
+    fleet: Sequence[Series], interval_seconds: int, window_seconds: int
+) -> Iterator[bytes]:
     heads = [_head(series) for series in fleet]
     moments = times(interval_seconds)
-    length = _WINDOW_SECONDS // interval_seconds
+    length = window_seconds // interval_seconds
     for start in range(0, len(moments), length):
         block, parts, size = _samples(moments[start : start + length]), list[bytes](), 0
         for head, series in zip(heads, fleet, strict=True):
@@ -96,7 +98,8 @@ STORES: Final = ("Prometheus", "VictoriaMetrics")
 @contextmanager
 def filled_store(store: str, interval_seconds: int) -> Iterator[Prometheus]:
     """A real store with all samples of the planted fleet."""
-    messages = _requests(_fleet(interval_seconds), interval_seconds)
+    fleet, window_seconds = _fleet(interval_seconds), _WINDOW_SECONDS[store]
+    messages = _requests(fleet, interval_seconds, window_seconds)
     if store == "Prometheus":
         flags = ("--web.enable-remote-write-receiver",)
         with prometheus_server(scrape_config(), flags=flags) as server:
