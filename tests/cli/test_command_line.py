@@ -92,6 +92,17 @@ def test_a_mistyped_command_is_told_the_nearest_before_the_list(capsys: Captured
 
 
 @pytest.mark.parametrize(
+    ("word", "meant"), [("check", "'doctor' or 'check-config'"), ("recommend", "'advise'")]
+)
+def test_command_of_another_tool_is_told_ours(word: str, meant: str, capsys: Captured) -> None:
+    """Its name alone resembles none."""
+    with pytest.raises(SystemExit):
+        main([word])
+
+    assert f"'{word}' is no command; did you mean {meant}? " in faults_of(capsys)[-1]
+
+
+@pytest.mark.parametrize(
     ("line", "command"),
     [
         ("--url http://node:19400 advise", "advise"),

@@ -34,6 +34,8 @@ class CommandEntry:
     name: str
     place: str
     summary: str
+    also: str = ""
+    """What other tools call it."""
 
     def load(self) -> Command:
         """Import the command."""
@@ -228,8 +230,9 @@ def _without_command(arguments: Sequence[str]) -> int:
     parser = _RootParser()
     names = [entry.name for entry in COMMANDS]
     if arguments and not arguments[0].startswith("-"):
-        near = near_words(arguments[0], names)
-        hint = f"did you mean '{near[0]}'? " if near else ""
+        meant = [entry.name for entry in COMMANDS if arguments[0].lower() in entry.also.split()]
+        meant = meant or near_words(arguments[0], names)
+        hint = f"did you mean {' or '.join(map(repr, meant))}? " if meant else ""
         parser.error(f"'{arguments[0]}' is no command; {hint}Commands: {', '.join(names)}")
     if arguments and arguments[0] not in _GLOBAL_FLAGS and (later := _later(arguments, names)):
         line = f"'{program()} {later} {arguments[0]} ...'"
