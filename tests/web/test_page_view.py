@@ -393,7 +393,10 @@ def test_a_page_without_gpus_says_why() -> None:
     report = node_report()
     agent = replace(report.agent, trouble="libnvidia-ml.so.1 was not found")
     empty = replace(report, devices=(), advice=(), agent=agent)
-    assert "libnvidia-ml.so.1 was not found" in page_of(empty)
+    page = page_of(empty)
+    assert "libnvidia-ml.so.1 was not found" in page
+    collectors = page.partition("<dt>Collectors</dt>")[2].partition("</dd>")[0]
+    assert "driver: libnvidia-ml.so.1 was not found" in collectors
 
 
 def test_missing_signal_has_a_reason() -> None:
