@@ -14,7 +14,7 @@ import pytest
 from publish_reports import node_report
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.web.handler import read_head
-from rightsizer.web.listener import Connections
+from rightsizer.web.listener import Connections, WebListener
 from rightsizer.web.server import WebServer
 from rightsizer.web.settings import WebSettings
 
@@ -200,6 +200,25 @@ def test_an_idle_server_does_not_wake(start: Start) -> None:
         assert connection.getresponse().read() == b"healthy\n"
     # On a busy machine it may take a while to come to rest.
     assert any(sleeps(accepting) for _ in range(10))
+
+
+def test_connection_without_memory_costs_itself_alone(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that accepts goes on with the next one."""
+    accept, refused = WebListener.get_request, iter([MemoryError()])
+
+    def get_request(listener: WebListener) -> Any:
+        if (error := next(refused, None)) is not None:
+            raise error
+        return accept(listener)
+
+    monkeypatch.setattr(WebListener, "get_request", get_request)
+    server = start()
+    with closing(HTTPConnection(server.addresses[0], timeout=10)) as connection:
+        connection.request("GET", "/-/healthy")
+        assert connection.getresponse().read() == b"healthy\n"
+    assert next(refused, None) is None
 
 
 class _Drip:

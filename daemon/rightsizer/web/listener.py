@@ -174,7 +174,10 @@ class WebListener(ThreadingTCPServer):
         waiting.register(self.socket, select.POLLIN)
         waiting.register(self._stopped, select.POLLIN)
         while self._stopped.fileno() not in dict(waiting.poll()):
-            self.handle_request()
+            try:
+                self.handle_request()
+            except MemoryError:  # Of one connection: later ones may have it again.
+                time.sleep(_EXHAUSTED_SECONDS)
 
     def get_request(self) -> Any:
         """Accept a connection; pause first if the process is out of descriptors.
