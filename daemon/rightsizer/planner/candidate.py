@@ -251,9 +251,8 @@ def preference(candidate: PlanCandidate) -> tuple[float, ...]:
 
     Candidates that meet all requirements: first those with a price for the work, by expected cost
     to three digits, those with a `sole_cloud` last; then fewest paid GPUs, fastest, cheapest hour.
-    Of the rest: those
-    with enough memory first, then by how much memory is missing, then the cheapest if a budget is
-    exceeded.
+    Of the rest: those with enough memory first, then by how much memory is missing, then the
+    cheapest if a budget is exceeded.
     """
     rate = candidate.rate.units_per_second
     speed = 0.0 if rate is None else rate.value

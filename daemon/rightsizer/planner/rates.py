@@ -146,17 +146,19 @@ def _serving(requirement: Requirement, server: Server, concurrency: float | None
     if concurrency is None and load.is_open and server.is_causal:
         return _arriving(requirement, server)
     most = float(best_concurrency(server) or replicas) if concurrency is None else concurrency
-    found = _rate_of(requirement, server, server.at(most), most)
+    largest = server.at(most)
     if server.is_causal:
-        return found
+        return _rate_of(requirement, largest, most)
 
-    def batched(requests: float) -> SampleRate:
-        serving = server.at(requests)
+    def batch(serving: Serving, requests: float) -> SampleRate:
         made = serving.tokens_per_second.scaled(units_per_token(requirement.model, load))
         return SampleRate(made, serving.ttft_ms.scaled(1e-3), requests)
 
-    rate = _soonest(load, batched(most), replicas, batched, server.settings)
-    return replace(rate, bound=found.bound)
+    def sampled(requests: float) -> SampleRate:
+        return batch(server.at(requests), requests)
+
+    rate = _soonest(load, batch(largest, most), replicas, sampled, server.settings)
+    return replace(rate, bound=str(largest.bound))
 
 
 def _arriving(requirement: Requirement, server: Server) -> PredictedRate:
@@ -174,17 +176,15 @@ def _arriving(requirement: Requirement, server: Server) -> PredictedRate:
     throughput = most * max(1.0, load.output_tokens)
     by = serving.tokens_per_second.value
     shown = replace(serving, tokens_per_second=serving.tokens_per_second.scaled(throughput / by))
-    return _rate_of(requirement, server, shown if most else serving, max(1.0, serving.running))
+    return _rate_of(requirement, shown if most else serving, max(1.0, serving.running))
 
 
-def _rate_of(
-    requirement: Requirement, server: Server, serving: Serving, concurrency: float
-) -> PredictedRate:
+def _rate_of(requirement: Requirement, serving: Serving, concurrency: float) -> PredictedRate:
     throughput = serving.tokens_per_second.scaled(
         units_per_token(requirement.model, requirement.load)
     )
-    between, bound = serving.tpot_ms if server.is_causal else None, str(serving.bound)
-    return PredictedRate(throughput, concurrency, serving.ttft_ms, between, bound=bound)
+    first, between, bound = serving.ttft_ms, serving.tpot_ms, str(serving.bound)
+    return PredictedRate(throughput, concurrency, first, between, bound=bound)
 
 
 def too_slow(

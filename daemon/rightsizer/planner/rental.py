@@ -15,27 +15,33 @@ ANY: Final = "any"
 
 @dataclass(frozen=True, slots=True)
 class Rental:
-    """Number of instances of one type."""
+    """Instances of one type for the GPUs of a layout."""
 
     instance: Instance
-    count: int
     used_gpus: int
-    """GPUs of one instance that a layout can use."""
-    spares: int = 0
-    """Instances of the count that wait for failures."""
+    """All GPUs of the layout."""
+    usable_gpus: int
+    """GPUs of one instance that the layout can use."""
+    spares: int
+    """Instances that wait for failures."""
 
     def __str__(self) -> str:
         """`2 x p5.48xlarge`."""
         return f"{self.count} x {self.instance.name}"
 
     @property
+    def count(self) -> int:
+        """All paid instances."""
+        return self.gpus // self.instance.gpus
+
+    @property
     def gpus(self) -> int:
         """All paid GPUs, used or not."""
-        return self.count * self.instance.gpus
+        return self.paid_gpus(self.used_gpus)
 
     def paid_gpus(self, used: int) -> int:
         """All paid GPUs for so many used ones."""
-        return (math.ceil(used / self.used_gpus) + self.spares) * self.instance.gpus
+        return (math.ceil(used / self.usable_gpus) + self.spares) * self.instance.gpus
 
     @property
     def dollars_per_hour(self) -> float | None:
@@ -59,9 +65,8 @@ def cheapest_rental(
     found = []
     for each in possible:
         if each.gpus >= joined:
-            used = each.gpus // joined * joined // layout.tensor * layout.tensor
-            count = math.ceil(layout.gpus / used) + spares
-            found.append(Rental(each, count, used, spares))
+            usable = each.gpus // joined * joined // layout.tensor * layout.tensor
+            found.append(Rental(each, layout.gpus, usable, spares))
 
     def preference(rental: Rental) -> tuple[bool, float, int, int]:
         dollars = rental.dollars_per_hour

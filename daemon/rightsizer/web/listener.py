@@ -173,8 +173,10 @@ class WebListener(ThreadingTCPServer):
         waiting = select.poll()
         waiting.register(self.socket, select.POLLIN)
         waiting.register(self._stopped, select.POLLIN)
-        while self._stopped.fileno() not in dict(waiting.poll()):
+        while True:
             try:
+                if self._stopped.fileno() in dict(waiting.poll()):
+                    return
                 self.handle_request()
             except MemoryError:  # Of one connection: later ones may have it again.
                 time.sleep(_EXHAUSTED_SECONDS)
