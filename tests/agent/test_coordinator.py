@@ -138,6 +138,23 @@ def test_a_snapshot_that_cannot_be_accounted_for_ends_nothing_either() -> None:
     assert (coordinator.samples, coordinator.failed_ticks) == (3, 3)
 
 
+@pytest.mark.parametrize("shortage", [MemoryError(), RuntimeError("can't allocate lock")])
+def test_shortage_of_memory_while_it_waits_ends_nothing(shortage: Exception) -> None:
+    """A wait needs a lock, and a lock memory."""
+    shortages = iter([shortage])
+
+    class Short(FastClock):
+        def wait_until(self, deadline: Nanoseconds, stop: threading.Event) -> bool:
+            if (error := next(shortages, None)) is not None:
+                raise error
+            return super().wait_until(deadline, stop)
+
+    source = Script(*[nothing] * 3)
+    Coordinator(source, Short(EPOCH), SECOND, lambda _: None).run(threading.Event())
+
+    assert source.reads == 3
+
+
 def test_a_stop_ends_it_before_the_next_tick() -> None:
     """A signal does not wait for the source."""
     stop = threading.Event()

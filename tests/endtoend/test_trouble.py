@@ -189,5 +189,6 @@ def test_page_answers_again_after_a_shortage_of_memory(tmp_path: Path) -> None:
         resource.prlimit(pid, resource.RLIMIT_AS, (most, most))
         if not was_short:
             pytest.skip("the agent found the memory for every thread within a minute")
+        assert agent.process.poll() is None, agent.log_file.read_text("utf-8")[-4000:]
         assert agent.get("/-/healthy")[0] == 200
         assert agent.end() == 0

@@ -1,6 +1,7 @@
 """The coordinator: one snapshot a tick, and the service manager's watchdog."""
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from rightsizer.telemetry.source import SnapshotSource
 
 _STATUS_EVERY: Final = nanoseconds(60.0)
 _COMPLAIN_EVERY: Final = 60 * NANOSECONDS_PER_SECOND
+_SHORTAGE_SECONDS: Final = 0.2
 
 
 class Heartbeat:
@@ -120,14 +122,18 @@ class Coordinator:
         """Tick once an interval; skip ticks missed during a slow one."""
         due = self._clock.time()
         while not stop.is_set():
-            if not self._tick():
-                return
-            due += self._interval
-            if (late := self._clock.time() - due) > 0:
-                self.late_samples += 1
-                due += late - late % self._interval + self._interval
-            if self._clock.wait_until(due, stop):
-                return
+            try:
+                if not self._tick():
+                    return
+                due += self._interval
+                if (late := self._clock.time() - due) > 0:
+                    self.late_samples += 1
+                    due += late - late % self._interval + self._interval
+                if self._clock.wait_until(due, stop):
+                    return
+            except (MemoryError, RuntimeError):
+                # To log and to wait take memory, too: without it a lock is a RuntimeError.
+                time.sleep(_SHORTAGE_SECONDS)
 
     def _tick(self) -> bool:
         try:
