@@ -140,19 +140,21 @@ def test_a_snapshot_that_cannot_be_accounted_for_ends_nothing_either() -> None:
 
 @pytest.mark.parametrize("shortage", [MemoryError(), RuntimeError("can't allocate lock")])
 def test_shortage_of_memory_while_it_waits_ends_nothing(shortage: Exception) -> None:
-    """A wait needs a lock, and a lock memory."""
-    shortages = iter([shortage])
+    """A wait needs a lock, and a lock memory; the interval is kept again right after it."""
+    shortages, waits = iter([shortage] * 2), list[Nanoseconds]()
 
     class Short(FastClock):
         def wait_until(self, deadline: Nanoseconds, stop: threading.Event) -> bool:
             if (error := next(shortages, None)) is not None:
                 raise error
+            waits.append(deadline - self.time())
             return super().wait_until(deadline, stop)
 
-    source = Script(*[nothing] * 3)
+    source = Script(*[nothing] * 5)
     Coordinator(source, Short(EPOCH), SECOND, lambda _: None).run(threading.Event())
 
-    assert source.reads == 3
+    assert source.reads == 5
+    assert waits == [SECOND] * 3
 
 
 def test_a_stop_ends_it_before_the_next_tick() -> None:

@@ -125,7 +125,8 @@ class Coordinator:
             try:
                 if not self._tick():
                     return
-                due += self._interval
+                # After a wait that failed it may still be ahead.
+                due = min(due, self._clock.time()) + self._interval
                 if (late := self._clock.time() - due) > 0:
                     self.late_samples += 1
                     due += late - late % self._interval + self._interval
