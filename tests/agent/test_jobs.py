@@ -4,14 +4,17 @@ import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Any
 
 import pytest
+from apscheduler.executors.base import run_job
 from structlog.testing import capture_logs
 
 from agent_process import eventually
 from readings import EPOCH, SECOND
+from rightsizer.io import jobs as jobs_module
 from rightsizer.io.clock import FastClock, SystemClock
-from rightsizer.io.jobs import Job, Jobs
+from rightsizer.io.jobs import Job, Jobs, JobScheduler
 from rightsizer.model.errors import HistoryError, RightsizerError
 from thread_limit import no_more_threads
 
@@ -154,6 +157,36 @@ def test_jobs_whose_threads_cannot_start_say_so_at_once() -> None:
     jobs = Jobs([Job("flush", nothing, 1.0)], SystemClock())
     with no_more_threads(), pytest.raises(RightsizerError, match="TasksMax"):
         jobs.start()
+
+
+def test_jobs_outlive_a_shortage_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the scheduler, which needs a lock to wait, and of a run, whose end takes memory, too."""
+    shortages, ran = iter([MemoryError()]), threading.Semaphore(0)
+
+    def short_of_memory(*arguments: Any) -> Any:
+        if (error := next(shortages, None)) is not None:
+            raise error
+        return run_job(*arguments)
+
+    monkeypatch.setattr(jobs_module, "run_job", short_of_memory)
+    process = JobScheduler._process_jobs
+    locks = iter([RuntimeError("can't allocate lock")])
+
+    def short_of_locks(scheduler: JobScheduler) -> Any:
+        if (error := next(locks, None)) is not None:
+            raise error
+        return process(scheduler)
+
+    monkeypatch.setattr(JobScheduler, "_process_jobs", short_of_locks)
+    jobs = Jobs([Job("flush", ran.release, 1.0, has_own_thread=True)], SystemClock())
+    with capture_logs() as lines:
+        jobs.start()
+        try:
+            assert ran.acquire(timeout=10)
+        finally:
+            jobs.stop()
+
+    assert [line["thread"] for line in lines] == ["APScheduler", "flush"]
 
 
 def test_stopping_waits_for_nobody() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from rightsizer.agent.reloader import Reloader
 from rightsizer.io.systemd import Notifier
@@ -90,6 +91,26 @@ def test_requests_are_obeyed_elsewhere_and_outlive_a_fault() -> None:
     assert part.changed.wait(20)
     assert part.value == 5
     subject.stop()
+
+
+def test_a_reload_that_breaks_off_does_not_end_the_thread() -> None:
+    """A fault of ours is logged, and the next request is served."""
+
+    class Broken(Part):
+        def prepare(self) -> Callable[[], None]:
+            if (error := next(faults, None)) is not None:
+                raise error
+            return super().prepare()
+
+    faults, part = iter([OSError("disk"), RuntimeError("can't allocate lock")]), Broken()
+    subject = reloader(part)
+    with capture_logs() as lines:
+        subject.start()
+        for _ in range(3):
+            subject.request()
+        assert part.changed.wait(20)
+        subject.stop()
+    assert [line["event"] for line in lines] == ["reload_failed", "reload_failed", "reloaded"]
 
 
 def test_the_manager_hears_of_it_once_it_knows_the_service_as_ready(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -199,3 +200,22 @@ def test_a_leased_gpu_that_is_not_listed_any_more_is_lost(node: Node) -> None:
     node.looks(12)
     (message,) = node.lending.manager.messages_for("a")
     assert message.startswith("lease a has lost GPU-1 (the driver no longer offers it)")
+
+
+def test_queue_is_served_after_a_shortage_of_memory(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wait for the next turn needs a lock, and a lock memory."""
+    manager, turns = node.lending.manager, threading.Semaphore(0)
+    wait, shortages = manager.woken.wait, iter([RuntimeError("can't allocate lock")])
+
+    def short_of_memory(seconds: float) -> bool:
+        if (error := next(shortages, None)) is not None:
+            raise error
+        return wait(seconds)
+
+    monkeypatch.setattr(manager.woken, "wait", short_of_memory)
+    monkeypatch.setattr(manager, "turn", turns.release)
+    node.lending.start()
+    assert turns.acquire(timeout=10)
+    assert turns.acquire(timeout=10)

@@ -1,7 +1,6 @@
 """The coordinator: one snapshot a tick, and the service manager's watchdog."""
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ import rightsizer
 from rightsizer.io.clock import Clock
 from rightsizer.io.log import logger
 from rightsizer.io.systemd import Notifier
+from rightsizer.io.worker import outlive_shortages
 from rightsizer.model.metric_family import series_key
 from rightsizer.model.report import Report
 from rightsizer.model.snapshot import Snapshot
@@ -19,7 +19,6 @@ from rightsizer.telemetry.source import SnapshotSource
 
 _STATUS_EVERY: Final = nanoseconds(60.0)
 _COMPLAIN_EVERY: Final = 60 * NANOSECONDS_PER_SECOND
-_SHORTAGE_SECONDS: Final = 0.2
 
 
 class Heartbeat:
@@ -120,21 +119,17 @@ class Coordinator:
 
     def run(self, stop: threading.Event) -> None:
         """Tick once an interval; skip ticks missed during a slow one."""
+        outlive_shortages(lambda: self._run(stop))
+
+    def _run(self, stop: threading.Event) -> None:
         due = self._clock.time()
-        while not stop.is_set():
-            try:
-                if not self._tick():
-                    return
-                # After a wait that failed it may still be ahead.
-                due = min(due, self._clock.time()) + self._interval
-                if (late := self._clock.time() - due) > 0:
-                    self.late_samples += 1
-                    due += late - late % self._interval + self._interval
-                if self._clock.wait_until(due, stop):
-                    return
-            except (MemoryError, RuntimeError):
-                # To log and to wait take memory, too: without it a lock is a RuntimeError.
-                time.sleep(_SHORTAGE_SECONDS)
+        while not stop.is_set() and self._tick():
+            due += self._interval
+            if (late := self._clock.time() - due) > 0:
+                self.late_samples += 1
+                due += late - late % self._interval + self._interval
+            if self._clock.wait_until(due, stop):
+                return
 
     def _tick(self) -> bool:
         try:

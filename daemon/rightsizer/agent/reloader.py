@@ -12,6 +12,7 @@ from rightsizer.agent.settings import Settings
 from rightsizer.config.loader import live_update
 from rightsizer.io.log import logger
 from rightsizer.io.systemd import Notifier
+from rightsizer.io.worker import outlive_shortages
 from rightsizer.model.errors import ConfigurationError, RightsizerError
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.web.server import Reloadable
@@ -70,7 +71,9 @@ class Reloader:
 
     def start(self) -> None:
         """Start the thread that serves requests."""
-        threading.Thread(target=self._serve, name="reload", daemon=True).start()
+        threading.Thread(
+            target=outlive_shortages, args=(self._serve,), name="reload", daemon=True
+        ).start()
 
     def stop(self) -> None:
         """Stop serving requests."""
@@ -82,6 +85,8 @@ class Reloader:
                 self.reload()
             except ConfigurationError:
                 continue  # Already logged and exported as a gauge.
+            except Exception:  # noqa: BLE001 - of one reload: the next is served as well.
+                _log.exception("reload_failed")
 
     def _reload_all(self) -> None:
         try:

@@ -16,6 +16,7 @@ from apscheduler.triggers.base import BaseTrigger
 
 from rightsizer.io.clock import Clock
 from rightsizer.io.log import logger
+from rightsizer.io.worker import outlive_shortages
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.report import JobReport
@@ -75,7 +76,9 @@ class JobThreads(BaseExecutor):  # type: ignore[misc] # The library has no types
         """
         super().start(scheduler, alias)
         for _ in range(self._count):
-            threading.Thread(target=self._work, name=alias, daemon=True).start()
+            threading.Thread(
+                target=outlive_shortages, args=(self._work,), name=alias, daemon=True
+            ).start()
 
     def shutdown(self, wait: bool = True) -> None:  # noqa: FBT001, FBT002 - the library's.
         """End each thread after its run."""
@@ -89,8 +92,22 @@ class JobThreads(BaseExecutor):  # type: ignore[misc] # The library has no types
     def _work(self) -> None:
         while (run := self._runs.get()) is not None:
             job, run_times = run
-            events = run_job(job, job._jobstore_alias, run_times, self._logger.name)  # noqa: SLF001
-            self._run_job_success(job.id, events)
+            events: list[Any] = []
+            try:
+                events = run_job(job, job._jobstore_alias, run_times, self._logger.name)  # noqa: SLF001
+            finally:  # Else it would count as still active for ever.
+                self._run_job_success(job.id, events)
+
+
+class JobScheduler(BackgroundScheduler):  # type: ignore[misc] # The library has no types.
+    """Scheduler whose thread outlives a shortage of memory."""
+
+    def _main_loop(self) -> None:
+        outlive_shortages(self._schedule)
+
+    def _schedule(self) -> None:
+        self.wakeup()
+        super()._main_loop()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +140,7 @@ class Jobs:
         self._log = logger("jobs")
         # A run that is still active when the next is due is counted, not logged.
         logging.getLogger("apscheduler").setLevel(logging.ERROR)
-        self._scheduler = BackgroundScheduler(
+        self._scheduler = JobScheduler(
             timezone="UTC",
             daemon=True,
             executors={

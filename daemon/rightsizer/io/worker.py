@@ -1,4 +1,4 @@
-"""Threads with a deadline, threads that poll in the background, and independent calls."""
+"""Threads with a deadline, threads that poll, and calls and loops that outlive failures."""
 
 import contextlib
 import threading
@@ -8,10 +8,13 @@ from contextlib import AbstractContextManager
 from queue import SimpleQueue
 from typing import Final, Generic, TypeVar
 
+from rightsizer.io.log import logger
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.snapshot import CollectorOutcome
 
+_log: Final = logger("worker")
 _STOP_SECONDS: Final = 5.0
+_SHORTAGE_SECONDS: Final = 0.2
 S = TypeVar("S")
 T = TypeVar("T")
 
@@ -380,6 +383,20 @@ class PollingThread(Generic[T]):
         else:
             value, self._fetched_at = answer
             self._last = FetchResult(value, None, self._duration_seconds)
+
+
+def outlive_shortages(loop: Callable[[], None]) -> None:
+    """Run the loop of a thread; begin it again after a shortage of memory, until it returns.
+
+    To wait and to log take memory, too: without it, a lock is a `RuntimeError`.
+    """
+    while True:
+        try:
+            return loop()
+        except (MemoryError, RuntimeError):
+            with contextlib.suppress(MemoryError, RuntimeError):
+                _log.exception("thread_failed", thread=threading.current_thread().name)
+            time.sleep(_SHORTAGE_SECONDS)
 
 
 def attempt_all(acts: Iterable[Callable[[], object]]) -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rightsizer.host.listeners import listening_process
 from rightsizer.io.log import logger
+from rightsizer.io.worker import outlive_shortages
 from rightsizer.model.errors import ListenError, RightsizerError
 from rightsizer.web.handler import Handler
 from rightsizer.web.message import Answer
@@ -153,7 +154,9 @@ class WebListener(ThreadingTCPServer):
         # The base class always creates a socket, which is not used.
         self.socket.close()
         self.socket = listening
-        self.thread = threading.Thread(target=self._accept, name=f"web {self.place}", daemon=True)
+        self.thread = threading.Thread(
+            target=outlive_shortages, args=(self._accept,), name=f"web {self.place}", daemon=True
+        )
 
     @property
     def place(self) -> str:
@@ -173,13 +176,8 @@ class WebListener(ThreadingTCPServer):
         waiting = select.poll()
         waiting.register(self.socket, select.POLLIN)
         waiting.register(self._stopped, select.POLLIN)
-        while True:
-            try:
-                if self._stopped.fileno() in dict(waiting.poll()):
-                    return
-                self.handle_request()
-            except MemoryError:  # Of one connection: later ones may have it again.
-                time.sleep(_EXHAUSTED_SECONDS)
+        while self._stopped.fileno() not in dict(waiting.poll()):
+            self.handle_request()
 
     def get_request(self) -> Any:
         """Accept a connection; pause first if the process is out of descriptors.
