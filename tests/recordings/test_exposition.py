@@ -225,7 +225,7 @@ def test_the_table_of_names_is_consistent() -> None:
 
 
 def test_metrics_of_other_exporters_are_named_as_such(replay: Replays, write: Writes) -> None:
-    """AMD's for one: it is not that there were no GPUs."""
-    text = 'gpu_gfx_activity{gpu_id="0",hostname="a"} 5 1772532000000\n'
+    """A host's for one: it is not that there were no GPUs."""
+    text = 'node_memory_used_bytes{instance="a"} 5 1772532000000\n'
     with pytest.raises(RecordingError, match=r"none of its metrics is DCGM_FI_\*, rightsizer_"):
         replay(write(text))

@@ -21,7 +21,7 @@ from rightsizer.telemetry.recordings.timestamps import (
     parse_timestamp,
 )
 
-_SAMPLED_ROWS: Final = 10_000
+SAMPLED_ROWS: Final = 10_000
 """Rows by which missing units are inferred."""
 _ROWS_WITH_UNITS: Final = 100
 """Rows whose cells may have units that the headings lack."""
@@ -53,7 +53,7 @@ class HeadedTable:
     def sample(self) -> list[Sequence[str]]:
         """Return the first rows."""
         rows = self.rows(RecordingNotes(self.text.name))
-        return [cells for _, cells in islice(rows, _SAMPLED_ROWS)]
+        return [cells for _, cells in islice(rows, SAMPLED_ROWS)]
 
 
 def heading_line(head: Sequence[str]) -> tuple[str, list[str]]:
@@ -146,11 +146,13 @@ class TimeColumns:
 
 
 class UnitSample:
-    """Numbers of each signal in the first rows, by which missing units are inferred."""
+    """Extremes of each signal's numbers in the first rows, by which missing units are inferred."""
 
-    def __init__(self, rows: int) -> None:
-        self._values: dict[Signal, list[float]] = {}
-        self._are_all = rows < _SAMPLED_ROWS
+    def __init__(self, *, has_all: bool) -> None:
+        self._most: dict[Signal, float] = {}
+        self._fractions: set[Signal] = set()
+        self._has_all = has_all
+        """Whether no other rows follow."""
 
     def add(self, signal: Signal, cell: str) -> float | None:
         """Add a cell; return its number, or `None` for one without a finite number."""
@@ -160,21 +162,22 @@ class UnitSample:
             return None
         if not math.isfinite(number):
             return None
-        self._values.setdefault(signal, []).append(number)
+        self._most[signal] = max(self._most.get(signal, 0.0), abs(number))
+        if number % 1.0:
+            self._fractions.add(signal)
         return number
 
     def unit_of(self, heading: Heading) -> str | None:
         """Return the unit of a heading; `None` if it, or that of later values, is ambiguous."""
         if heading.unit is not None:
             return heading.unit
-        signal, values = heading.signal, self._values.get(heading.signal, ())
-        most = max(values, default=0.0)
-        if values and self._are_all and not any(values):
+        signal, most = heading.signal, self._most.get(heading.signal, 0.0)
+        if signal in self._most and self._has_all and not most:
             return signal.unit.value
         if signal.unit is Unit.WATTS:
             return "mW" if most >= _MILLIWATTS_FROM else "W"
         if signal.unit is Unit.RATIO:
-            is_ratio = most <= 1.0 and any(value % 1.0 for value in values)
+            is_ratio = most <= 1.0 and signal in self._fractions
             return "ratio" if is_ratio else "%" if most > 1.0 else None
         return "bytes" if most >= _BYTES_FROM else "MiB" if most >= _MIB_FROM else None
 

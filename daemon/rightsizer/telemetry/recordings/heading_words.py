@@ -102,6 +102,12 @@ def words_of(heading: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(plain)]
 
 
+def names_host(text: str) -> bool:
+    """Whether a heading is about a host, and not its name."""
+    words = words_of(text)
+    return not _OF_HOSTS.isdisjoint(words) and " ".join(words) not in NODES
+
+
 def heading_of(text: str, *, is_of_host: bool = False, has_devices: bool = False) -> Heading | None:
     """Interpret a heading, or the name of a metric; `None` unless it is about a GPU.
 
@@ -182,10 +188,7 @@ def read_headings(headings: Sequence[str]) -> dict[int, Heading]:
 
     Of several for a signal the first counts; exact names stand in for each other.
     """
-    is_of_host = any(
-        not _OF_HOSTS.isdisjoint(words := words_of(text)) and " ".join(words) not in NODES
-        for text in headings
-    )
+    is_of_host = any(names_host(text) for text in headings)
     has_devices = place_of(headings, DEVICES | UUIDS) is not None
     texts = _without_run(headings)
     if not (is_of_host or has_devices):

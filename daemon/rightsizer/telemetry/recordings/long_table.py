@@ -2,14 +2,19 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Final
 
 from rightsizer.model.dcgm_fields import holder_of
 from rightsizer.model.device import BY_INDEX
 from rightsizer.model.units import Unit, convert
 from rightsizer.telemetry.dcgm.series import DcgmSeries, UnusedSeries, interpret, sample_row
-from rightsizer.telemetry.recordings.headed_table import HeadedTable, TimeColumns, UnitSample
+from rightsizer.telemetry.recordings.headed_table import (
+    SAMPLED_ROWS,
+    HeadedTable,
+    TimeColumns,
+    UnitSample,
+)
 from rightsizer.telemetry.recordings.heading_words import (
     DEVICES,
     LABELS,
@@ -18,8 +23,10 @@ from rightsizer.telemetry.recordings.heading_words import (
     NODES,
     UUIDS,
     VALUES,
+    Heading,
     gpu_index,
     heading_of,
+    names_host,
     place_of,
     time_places,
     words_of,
@@ -37,8 +44,10 @@ _LABEL: Final = re.compile(r'"?([\w.]+)"?\s*[=:]\s*"?([^",;{}]*)')
 """As Prometheus, Datadog, Azure and JSON write them."""
 _OURS: Final = ((UUIDS, "UUID"), (DEVICES, "gpu"), (NODES, "Hostname"), (NAMES, "modelName"))
 """Labels of dcgm-exporter, by headings with their meaning."""
+_OF_GPU: Final = ("UUID", "gpu")
 
 _Labels = tuple[tuple[str, str], ...]
+_Metrics = dict[str, tuple[Heading, UnitSample] | None]
 
 
 class SampleColumns:
@@ -97,24 +106,32 @@ def _label(name: str, value: str) -> tuple[str, str]:
     return (ours, value) if index is None else ("gpu", str(index))
 
 
-def _series(metric: str, labels: _Labels, unit: str | None) -> DcgmSeries | UnusedSeries:
-    """Interpret a metric by its name, else by its words with a unit."""
+def _series(
+    metric: str, labels: _Labels, unit: str | None, *, has_hosts: bool = False
+) -> DcgmSeries | UnusedSeries:
+    """Interpret a metric by its name, else by its words with a unit.
+
+    Beside metrics of hosts, one whose name and labels name no GPU may be the host's.
+    """
 
     def meaning(name: str, own: Mapping[str, str]) -> DcgmSeries | UnusedSeries:
         all_labels = {**dict(labels), **own}
         known = interpreted(name, all_labels)
         if isinstance(known, DcgmSeries):
             return known
-        return _by_words(metric, all_labels, unit) or known
+        return _by_words(name, all_labels, unit, has_hosts=has_hosts) or known
 
     try:
         return interpret(named_line(metric), meaning)
     except ValueError:
-        return _by_words(metric, dict(labels), unit) or UnusedSeries(metric, "it is not read")
+        found = _by_words(metric, dict(labels), unit, has_hosts=has_hosts)
+        return found or UnusedSeries(metric, "it is not read")
 
 
-def _by_words(metric: str, labels: Mapping[str, str], unit: str | None) -> DcgmSeries | None:
-    heading = heading_of(metric)
+def _by_words(
+    metric: str, labels: Mapping[str, str], unit: str | None, *, has_hosts: bool
+) -> DcgmSeries | None:
+    heading = heading_of(metric, is_of_host=has_hosts and labels.keys().isdisjoint(_OF_GPU))
     if heading is None or heading.is_bare or unit is None:
         return None
     index, node = labels.get("gpu", ""), labels.get("Hostname", "")
@@ -145,8 +162,10 @@ def long_rows(
     notes: RecordingNotes,
 ) -> Iterator[RecordingRow]:
     """Yield a row a sample: metrics of a device may have different times."""
-    units = _units(columns, sample, notes)
-    series_of, times = cache(_series), TimeColumns(table.headings, notes)
+    metrics = _sampled(columns, table, sample)
+    units, has_hosts = _units(metrics, notes), any(map(names_host, metrics))
+    series_of = cache(partial(_series, has_hosts=has_hosts))
+    times = TimeColumns(table.headings, notes)
     for number, cells in table.rows(notes):
         metric, value = columns.sample(cells)
         series = series_of(metric, columns.labels(cells), units.get(metric))
@@ -162,21 +181,33 @@ def long_rows(
             yield sample_row(series, series.signal, time, found, table.text.name)
 
 
-def _units(
-    columns: SampleColumns, rows: Sequence[Sequence[str]], notes: RecordingNotes
-) -> dict[str, str]:
-    """Return units of metrics by their names, else infer them from their first values."""
-    samples: dict[str, UnitSample] = {}
-    for cells in rows:
+def _sampled(
+    columns: SampleColumns, table: HeadedTable, sample: Sequence[Sequence[str]]
+) -> _Metrics:
+    """Return the metrics of a table with their values, where they are of GPUs by their words.
+
+    Where a table is longer than its sample, one metric may follow another: all of it is searched.
+    """
+    all_rows = (cells for _, cells in table.rows(RecordingNotes(table.text.name)))
+    found: _Metrics = {}
+    for cells in sample if len(sample) < SAMPLED_ROWS else all_rows:
         metric, value = columns.sample(cells)
-        if (heading := heading_of(metric)) is not None:
-            of_metric = samples.setdefault(metric, UnitSample(len(rows)))
-            of_metric.add(heading.signal, value)
+        if metric not in found:
+            heading = heading_of(metric)
+            found[metric] = None if heading is None else (heading, UnitSample(has_all=True))
+        if (of_metric := found[metric]) is not None:
+            of_metric[1].add(of_metric[0].signal, value)
+    return found
+
+
+def _units(metrics: _Metrics, notes: RecordingNotes) -> dict[str, str]:
+    """Return units of metrics by their names, else infer them from their values."""
     found: dict[str, str] = {}
-    for metric, sample in samples.items():
-        if (heading := heading_of(metric)) is None:
+    for metric, of_metric in metrics.items():
+        if of_metric is None:
             continue
-        if (unit := sample.unit_of(heading)) is not None:
+        heading, values = of_metric
+        if (unit := values.unit_of(heading)) is not None:
             found[metric] = unit
         elif not heading.is_bare:
             notes.remark(

@@ -5,6 +5,7 @@ from typing import Final
 
 from rightsizer.model.signal import Signal
 from rightsizer.telemetry.recordings.headed_table import (
+    SAMPLED_ROWS,
     HeadedTable,
     UnitSample,
     with_units_of_cells,
@@ -129,7 +130,7 @@ def _column_sample(
     rows: Sequence[Sequence[str]], read: Mapping[int, Heading], device_at: int | None
 ) -> tuple[UnitSample, bool]:
     """Return numbers by which missing units are inferred, and whether bare memory ever varies."""
-    units, varies = UnitSample(len(rows)), False
+    units, varies = UnitSample(has_all=len(rows) < SAMPLED_ROWS), False
     wanted = {at: each for at, each in read.items() if each.unit is None or each.is_bare}
     last: dict[tuple[int, str], float] = {}
     for cells in rows if wanted else ():

@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from rightsizer.model.device import BY_INDEX
@@ -24,7 +24,7 @@ from rightsizer.telemetry.recordings.row import (
     RecordingRow,
     on_node,
 )
-from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile, json_objects
+from rightsizer.telemetry.recordings.text_file import TextFile, json_objects
 from rightsizer.telemetry.recordings.timestamps import (
     EPOCH_UNITS,
     page_time,
@@ -60,7 +60,7 @@ _NODES: Final = ("Hostname", "hostname", "instance")
 _REMEDY: Final = "ask for the metrics themselves, like query=DCGM_FI_DEV_GPU_UTIL"
 
 
-class _TimedSample(NamedTuple):
+class TimedSample(NamedTuple):
     """A sample's line, number and head, which is its name with labels."""
 
     number: int
@@ -69,12 +69,19 @@ class _TimedSample(NamedTuple):
     time: Nanoseconds
 
 
-def _samples_of(text: TextFile, notes: RecordingNotes) -> Iterator[_TimedSample]:
-    """Yield the samples; one without a time has that of its page."""
+def is_known(line: str) -> bool:
+    """Whether a line begins with a metric of an exporter whose metrics are read by name."""
+    return wanted(line) or line.startswith(_SMI)
+
+
+def text_samples(
+    text: TextFile, notes: RecordingNotes, is_wanted: Callable[[str], bool]
+) -> Iterator[TimedSample]:
+    """Yield the samples of wanted lines; one without a time has that of its page."""
     of_page: Nanoseconds | None = None
     for number, written in text.lines(notes):
         line = named_line(written) if written.startswith("{") else written
-        if not (wanted(line) or line.startswith(_SMI)):
+        if not is_wanted(line):
             of_page = page_time(line) or of_page
             continue
         labelled, closing, rest = line.partition(" # {")[0].rpartition("}")
@@ -92,13 +99,13 @@ def _samples_of(text: TextFile, notes: RecordingNotes) -> Iterator[_TimedSample]
                 f"{text.name}:{number}: the sample has no timestamp; write the date before each "
                 "page (date +%s; curl ...), or record with 'rightsizer record'"
             )
-        yield _TimedSample(number, labelled + closing, value, time)
+        yield TimedSample(number, labelled + closing, value, time)
 
 
-def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
+def text_rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
     """Yield a row per sample: metrics of a device may have different times."""
     known: dict[str, DcgmSeries | None] = {}
-    for number, head, value, time in _samples_of(text, notes):
+    for number, head, value, time in text_samples(text, notes, is_known):
         if head not in known:
             if len(known) >= _REMEMBERED:
                 known.clear()
@@ -108,16 +115,14 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
             yield sample_row(series, series.signal, time, value, text.name)
     if not known:
         notes.remark(
-            "none of its metrics is DCGM_FI_*, rightsizer_* or nvidia_smi_*, and no others are read"
+            "none of its metrics is DCGM_FI_*, rightsizer_* or nvidia_smi_*, or says by its name "
+            "how busy a GPU is"
         )
 
 
-PROMETHEUS_TEXT: Final = RecordingFormat(
-    "Prometheus or OpenMetrics text",
-    lambda head: any(_COMMENT.match(line) or _SAMPLE.match(line) for line in head),
-    _rows,
-)
-"""Successive scrapes or series; a sample's time is its own, or written above its page."""
+def is_text(head: Sequence[str]) -> bool:
+    """Whether lines are of Prometheus or OpenMetrics text."""
+    return any(_COMMENT.match(line) or _SAMPLE.match(line) for line in head)
 
 
 def named_line(line: str) -> str:
@@ -185,29 +190,31 @@ def teach(series: DcgmSeries, value: float, time: Nanoseconds, notes: RecordingN
         facts.learn(RecordingDeviceFacts(**known))
 
 
-def _rows_json(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-    """Yield a row per sample; at most one series is in memory."""
+def json_series(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield each series of answers with its line; at most one is in memory."""
     if _ERROR.match("\n".join(text.head)):
         raise RecordingError(
             f"{text.name}:1: holds an error in the place of an answer: "
             f"'{text.head[0][:_SHOWN]}'; ask again"
         )
-    for number, found in json_objects(text, _SERIES, notes):
+    yield from json_objects(text, _SERIES, notes)
+
+
+def json_rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
+    """Yield a row per sample."""
+    for number, found in json_series(text, notes):
         series = _series(found, number, notes)
         if series is None:
             continue
-        for time, value in _samples(found, number, notes):
+        for time, value in series_samples(found, number, notes):
             teach(series, value, time, notes)
             if series.signal is not None:
                 yield sample_row(series, series.signal, time, value, text.name)
 
 
-PROMETHEUS_JSON: Final = RecordingFormat(
-    "Prometheus JSON",
-    lambda head: any(each.match("\n".join(head)) for each in (_START, _ERROR)),
-    _rows_json,
-)
-"""Whole answers, result lists, or a series per line; several to a file."""
+def is_json(head: Sequence[str]) -> bool:
+    """Whether lines are of answers of Prometheus's API."""
+    return any(each.match("\n".join(head)) for each in (_START, _ERROR))
 
 
 def _series(found: Mapping[str, Any], number: int, notes: RecordingNotes) -> DcgmSeries | None:
@@ -227,9 +234,10 @@ def _series(found: Mapping[str, Any], number: int, notes: RecordingNotes) -> Dcg
     return None
 
 
-def _samples(
+def series_samples(
     found: Mapping[str, Any], number: int, notes: RecordingNotes
 ) -> Iterator[tuple[Nanoseconds, float]]:
+    """Yield times and values of a series."""
     values, times = found.get("values") or (), found.get("timestamps")
     unit = EPOCH_UNITS["s" if times is None else "ms"]
     pairs = (values or [found.get("value")]) if times is None else zip(times, values, strict=False)

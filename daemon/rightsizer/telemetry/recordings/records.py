@@ -1,4 +1,4 @@
-"""Tables and records of any tool: CSV, JSON, logfmt and InfluxDB's line protocol."""
+"""Tables, records and metrics of any tool: CSV, JSON, logfmt, InfluxDB's lines, Prometheus."""
 
 import contextlib
 import json
@@ -9,6 +9,7 @@ from typing import Final
 
 from rightsizer.model.reading import Process
 from rightsizer.model.signal import Signal
+from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.recordings.headed_table import (
     HeadedTable,
     NumberedRow,
@@ -17,7 +18,7 @@ from rightsizer.telemetry.recordings.headed_table import (
     csv_table,
     heading_line,
 )
-from rightsizer.telemetry.recordings.heading_words import place_of
+from rightsizer.telemetry.recordings.heading_words import heading_of, place_of
 from rightsizer.telemetry.recordings.json_records import (
     PROCESSES,
     Record,
@@ -27,6 +28,15 @@ from rightsizer.telemetry.recordings.json_records import (
 from rightsizer.telemetry.recordings.long_table import SampleColumns, long_rows
 from rightsizer.telemetry.recordings.named_columns import has_named_columns, named_columns
 from rightsizer.telemetry.recordings.nvidia_smi_columns import column_name
+from rightsizer.telemetry.recordings.prometheus_text import (
+    is_json,
+    is_text,
+    json_rows,
+    json_series,
+    series_samples,
+    text_rows,
+    text_samples,
+)
 from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow, recorded_process
 from rightsizer.telemetry.recordings.table_layout import TableLayout
 from rightsizer.telemetry.recordings.text_file import (
@@ -50,6 +60,7 @@ _POINT: Final = re.compile(
 _TAG: Final = re.compile(rf"({_PART})=({_PART})")
 _PAIR: Final = re.compile(r'(?<![^\s,;|])([A-Za-z_][\w.@%/-]*)=("(?:\\.|[^"\\])*"|[^\s,;"]*)')
 _FEWEST_PAIRS: Final = 3
+Rows = Callable[[TextFile, RecordingNotes], Iterator[RecordingRow]]
 _UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 _ESCAPED: Final = re.compile(r"\\(.)")
 
@@ -110,7 +121,7 @@ a row per metric."""
 
 def _records_table_rows(
     of: Callable[[TextFile, RecordingNotes], Iterator[tuple[int, Record]]],
-) -> Callable[[TextFile, RecordingNotes], Iterator[RecordingRow]]:
+) -> Rows:
     """Return the reader of rows by one of records."""
 
     def table_rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
@@ -200,3 +211,51 @@ LINE_RECORDS: Final = RecordingFormat(
     _records_table_rows(_line_records),
 )
 """InfluxDB's line protocol and logfmt."""
+
+
+def _is_of_gpu(head: str) -> bool:
+    """Whether a metric's name says that it is of a GPU, and what."""
+    return heading_of(head.partition("{")[0].split(" ")[0], is_of_host=True) is not None
+
+
+def _sample_record(name: str, labels: str, time: Nanoseconds, value: float) -> Record:
+    return {"metric": name, "labels": labels, "time": str(time), "value": str(value)}
+
+
+def _text_records(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[int, Record]]:
+    for number, head, value, time in text_samples(text, notes, _is_of_gpu):
+        name, _, labels = head.partition("{")
+        yield number, _sample_record(name, labels, time, value)
+
+
+def _series_records(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[int, Record]]:
+    for number, series in json_series(text, notes):
+        labels = series.get("metric")
+        name = labels.pop("__name__", None) if isinstance(labels, dict) else None
+        if isinstance(name, str) and _is_of_gpu(name):
+            for time, value in series_samples(series, number, notes):
+                yield number, _sample_record(name, json.dumps(labels), time, value)
+
+
+def _of_any_exporter(known: Rows, records: Rows) -> Rows:
+    """Return a reader of known metrics or, where none is there, of metrics by their words."""
+
+    def rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
+        for read in (known, records):
+            if next(read(text, RecordingNotes(text.name)), None) is not None:
+                return read(text, notes)
+        return known(text, notes)
+
+    return rows
+
+
+PROMETHEUS_TEXT: Final = RecordingFormat(
+    "Prometheus or OpenMetrics text",
+    is_text,
+    _of_any_exporter(text_rows, _records_table_rows(_text_records)),
+)
+"""Successive scrapes or series; a sample's time is its own, or written above its page."""
+PROMETHEUS_JSON: Final = RecordingFormat(
+    "Prometheus JSON", is_json, _of_any_exporter(json_rows, _records_table_rows(_series_records))
+)
+"""Whole answers, result lists, or a series per line; several to a file."""

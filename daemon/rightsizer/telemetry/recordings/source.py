@@ -23,8 +23,13 @@ from rightsizer.telemetry.recordings.nvidia_smi import NVIDIA_SMI_LOG, NVIDIA_SM
 from rightsizer.telemetry.recordings.nvidia_smi_dmon import NVIDIA_SMI_DMON
 from rightsizer.telemetry.recordings.nvidia_smi_report import NVIDIA_SMI_REPORT
 from rightsizer.telemetry.recordings.nvidia_smi_table import NVIDIA_SMI_TABLE
-from rightsizer.telemetry.recordings.prometheus_text import PROMETHEUS_JSON, PROMETHEUS_TEXT
-from rightsizer.telemetry.recordings.records import CSV_RECORDS, JSON_RECORDS, LINE_RECORDS
+from rightsizer.telemetry.recordings.records import (
+    CSV_RECORDS,
+    JSON_RECORDS,
+    LINE_RECORDS,
+    PROMETHEUS_JSON,
+    PROMETHEUS_TEXT,
+)
 from rightsizer.telemetry.recordings.row import (
     SUMMED,
     RecordingNotes,
