@@ -6,7 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from structlog.testing import capture_logs
 
+from rightsizer.io import thread as thread_module
+from rightsizer.io import worker as worker_module
+from rightsizer.io.thread import DaemonThread
 from rightsizer.io.worker import Crashed, Stuck, Worker
 from thread_limit import no_more_threads
 
@@ -80,6 +84,41 @@ def test_nothing_asked_is_an_error() -> None:
     """Waiting without a submitted job is an error of the caller."""
     with pytest.raises(LookupError, match="asked for nothing"):
         make(ThreadContext()).answer(in_time())
+
+
+def test_thread_without_memory_is_an_answer_and_the_next_job_has_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The worker neither waits for it, nor counts it as abandoned."""
+    worker = make(ThreadContext(), maximum=0)
+    with monkeypatch.context() as short_of_memory:
+        short_of_memory.setattr(thread_module, "_BEGIN_SECONDS", 0.05)
+        short_of_memory.setattr(DaemonThread, "_bootstrap", lambda _: None)
+        assert worker.ask(lambda _: "lost")
+    answer = worker.answer(in_time())
+    assert isinstance(answer, Crashed)
+    assert "does not begin" in str(answer.error)
+    assert worker.ask(lambda _: "fine")
+    assert worker.answer(in_time()) == "fine"
+    worker.close()
+
+
+def test_answer_without_memory_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job is over, and its thread does the next one."""
+
+    def short_of_memory(_: BaseException) -> Crashed:
+        raise MemoryError
+
+    worker = make(ThreadContext())
+    with monkeypatch.context() as patched, capture_logs():
+        patched.setattr(worker_module, "Crashed", short_of_memory)
+        worker.ask(lambda _: 1 // 0)
+        answer = worker.answer(in_time())
+    assert isinstance(answer, Crashed)
+    assert isinstance(answer.error, MemoryError)
+    worker.ask(lambda _: threading.current_thread().name)
+    assert worker.answer(in_time()) == "test"
+    worker.close()
 
 
 def test_stuck_job_refuses_the_next_until_it_is_back() -> None:

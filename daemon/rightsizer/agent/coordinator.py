@@ -10,7 +10,7 @@ import rightsizer
 from rightsizer.io.clock import Clock
 from rightsizer.io.log import logger
 from rightsizer.io.systemd import Notifier
-from rightsizer.io.worker import outlive_shortages
+from rightsizer.io.thread import outlive_shortages
 from rightsizer.model.metric_family import series_key
 from rightsizer.model.report import Report
 from rightsizer.model.snapshot import Snapshot

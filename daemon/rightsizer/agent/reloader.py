@@ -12,7 +12,7 @@ from rightsizer.agent.settings import Settings
 from rightsizer.config.loader import live_update
 from rightsizer.io.log import logger
 from rightsizer.io.systemd import Notifier
-from rightsizer.io.worker import outlive_shortages
+from rightsizer.io.thread import DaemonThread, outlive_shortages
 from rightsizer.model.errors import ConfigurationError, RightsizerError
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.web.server import Reloadable
@@ -71,9 +71,7 @@ class Reloader:
 
     def start(self) -> None:
         """Start the thread that serves requests."""
-        threading.Thread(
-            target=outlive_shortages, args=(self._serve,), name="reload", daemon=True
-        ).start()
+        DaemonThread("reload", outlive_shortages, self._serve).start()
 
     def stop(self) -> None:
         """Stop serving requests."""

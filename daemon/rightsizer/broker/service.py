@@ -25,7 +25,7 @@ from rightsizer.host.process_table import ProcessTable, user_name
 from rightsizer.io.clock import Clock
 from rightsizer.io.jobs import Job
 from rightsizer.io.log import logger
-from rightsizer.io.worker import outlive_shortages
+from rightsizer.io.thread import DaemonThread, outlive_shortages
 from rightsizer.model.report import Report
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.report.freshness import FreshnessSettings
@@ -99,9 +99,7 @@ class BrokerService:
         self.jobs: tuple[Job, ...] = ()
         """None: a thread of its own serves the queue."""
         self._stop = threading.Event()
-        self._thread = threading.Thread(
-            target=outlive_shortages, args=(self._serve,), name="broker", daemon=True
-        )
+        self._thread = DaemonThread("broker", outlive_shortages, self._serve)
 
     @property
     def routes(self) -> tuple[Route, ...]:

@@ -24,6 +24,7 @@ from rightsizer.io.clock import Clock, SystemClock
 from rightsizer.io.jobs import Job, Jobs
 from rightsizer.io.log import configure, logger
 from rightsizer.io.systemd import Notifier, stop_on_signals
+from rightsizer.io.thread import DaemonThread
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.report import AgentReport, Report
@@ -150,7 +151,7 @@ class FleetService:
             running.callback(self._log_stopping)
             self._log.info("fleet_started", addresses=",".join(self.server.addresses))
             self._notifier.ready()
-            threading.Thread(target=look_first, daemon=True).start()
+            DaemonThread("first-look", look_first).start()
             watchdog = self._notifier.watchdog_interval
             turn_seconds = min(_TURN_SECONDS, seconds(watchdog) if watchdog else _TURN_SECONDS)
             while not stop.wait(turn_seconds):

@@ -16,7 +16,7 @@ from apscheduler.triggers.base import BaseTrigger
 
 from rightsizer.io.clock import Clock
 from rightsizer.io.log import logger
-from rightsizer.io.worker import outlive_shortages
+from rightsizer.io.thread import DaemonThread, outlive_shortages
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.report import JobReport
@@ -76,9 +76,7 @@ class JobThreads(BaseExecutor):  # type: ignore[misc] # The library has no types
         """
         super().start(scheduler, alias)
         for _ in range(self._count):
-            threading.Thread(
-                target=outlive_shortages, args=(self._work,), name=alias, daemon=True
-            ).start()
+            DaemonThread(alias, outlive_shortages, self._work).start()
 
     def shutdown(self, wait: bool = True) -> None:  # noqa: FBT001, FBT002 - the library's.
         """End each thread after its run."""

@@ -1,4 +1,4 @@
-"""Threads with a deadline, threads that poll, and calls and loops that outlive failures."""
+"""Threads with a deadline, threads that poll in the background, and independent calls."""
 
 import contextlib
 import threading
@@ -8,13 +8,11 @@ from contextlib import AbstractContextManager
 from queue import SimpleQueue
 from typing import Final, Generic, TypeVar
 
-from rightsizer.io.log import logger
+from rightsizer.io.thread import DaemonThread, outlive_shortages
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.snapshot import CollectorOutcome
 
-_log: Final = logger("worker")
 _STOP_SECONDS: Final = 5.0
-_SHORTAGE_SECONDS: Final = 0.2
 S = TypeVar("S")
 T = TypeVar("T")
 
@@ -36,6 +34,9 @@ class Crashed:
     """Job that raised, or could not create its state."""
 
     error: BaseException
+
+
+_WITHOUT_MEMORY: Final = Crashed(MemoryError())
 
 
 class Worker(Generic[S, T]):
@@ -142,11 +143,13 @@ class Worker(Generic[S, T]):
 class WorkerJob(Generic[S, T]):
     """Job on a worker's state, with its answer; lighter than a future."""
 
-    __slots__ = ("_act", "_answer", "_lane", "_pending")
+    __slots__ = ("_act", "_answer", "_lane", "_pending", "is_done")
 
     def __init__(self, act: Callable[[S], T], lane: "_WorkerThread[S, T]") -> None:
         self._act, self._lane = act, lane
-        self._answer: tuple[T | Crashed] | None = None
+        self._answer: T | Crashed = _WITHOUT_MEMORY
+        self.is_done = False
+        """Whether there is an answer."""
         self._pending = threading.Lock()
         self._pending.acquire()
 
@@ -154,38 +157,37 @@ class WorkerJob(Generic[S, T]):
         """Run it on the worker's own thread; if the process may have none, that is the answer."""
         try:
             self._lane.post(self)
-        except RuntimeError as error:
-            self._finish(Crashed(error))
+        except (MemoryError, RuntimeError) as error:
+            self._answer = Crashed(error)
+            self._finish()
 
     def run(self) -> None:
         """Run it on this thread; any exception becomes the answer."""
         try:
             with self._lane.in_use:
-                answer: T | Crashed = self._act(self._lane.entered())
+                self._answer = self._act(self._lane.entered())
         except BaseException as error:  # noqa: BLE001 - returned to the caller.
-            answer = Crashed(error)
-        self._finish(answer)
-
-    @property
-    def is_done(self) -> bool:
-        """Whether there is an answer."""
-        return self._answer is not None
+            self._answer = Crashed(error)
+        finally:  # Even where there was no memory for the answer.
+            self._finish()
 
     def answer(self, timeout_seconds: float) -> tuple[T | Crashed] | None:
         """Answer wrapped in a tuple; `None` if not available in time."""
-        if self._answer is None:
+        if not self.is_done:
             self.wait(timeout_seconds)
-        return self._answer
+        return (self._answer,) if self.is_done else None
 
     def wait(self, timeout_seconds: float) -> None:
         """Wait for the end of the job, and of the state if it was the last."""
         if self._pending.acquire(timeout=timeout_seconds):
             self._pending.release()
 
-    def _finish(self, answer: T | Crashed) -> None:
-        self._answer = (answer,)
-        self._lane.finish()
-        self._pending.release()
+    def _finish(self) -> None:
+        self.is_done = True
+        try:
+            self._lane.finish()
+        finally:
+            self._pending.release()
 
 
 class _WorkerThread(Generic[S, T]):
@@ -197,14 +199,14 @@ class _WorkerThread(Generic[S, T]):
         self.in_use = threading.Lock()
         """Held by the thread that uses the state."""
         self._posted, self._is_ended = 0.0, False
-        self._enter, self._entered = enter, contextlib.ExitStack()
+        self._name, self._enter, self._entered = name, enter, contextlib.ExitStack()
         self._found: list[S] = []
         self._jobs: SimpleQueue[WorkerJob[S, T] | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread: DaemonThread | None = None
 
     @property
     def is_alive(self) -> bool:
-        return self.is_busy or self._thread.is_alive()
+        return self.is_busy or (self._thread is not None and self._thread.is_alive())
 
     @property
     def is_busy(self) -> bool:
@@ -231,20 +233,22 @@ class _WorkerThread(Generic[S, T]):
         return self._found[0]
 
     def post(self, job: WorkerJob[S, T] | None) -> None:
-        if self._thread.ident is None:
-            self._thread.start()
+        if self._thread is None:
+            thread = DaemonThread(self._name, self._work)
+            thread.start()
+            self._thread = thread
         self._jobs.put(job)
 
     def end(self) -> None:
         self._is_ended = True
         # A job run by another thread ends there.
-        if self._thread.ident is not None or not self.is_busy:
+        if self._thread is not None or not self.is_busy:
             # If the process may have no more threads, the state ends with it.
-            with contextlib.suppress(RuntimeError):
+            with contextlib.suppress(MemoryError, RuntimeError):
                 self.post(None)
 
     def join(self, deadline: float) -> bool:
-        if self._thread.ident is not None:
+        if self._thread is not None:
             self._thread.join(max(0.0, deadline - time.monotonic()))
         elif self.job is not None:
             self.job.wait(max(0.0, deadline - time.monotonic()))
@@ -257,9 +261,12 @@ class _WorkerThread(Generic[S, T]):
                 self._entered.close()
 
     def _work(self) -> None:
+        outlive_shortages(self._run_jobs)
+        self.finish()
+
+    def _run_jobs(self) -> None:
         while (job := self._jobs.get()) is not None:
             job.run()
-        self.finish()
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +307,7 @@ class TaskThread:
             self._thread.join(_STOP_SECONDS)
 
     def _begin(self, task: Callable[..., None], *arguments: object) -> None:
-        self._thread = threading.Thread(target=task, args=arguments, name=self._name, daemon=True)
+        self._thread = DaemonThread(self._name, task, *arguments)
         self._thread.start()
 
 
@@ -383,20 +390,6 @@ class PollingThread(Generic[T]):
         else:
             value, self._fetched_at = answer
             self._last = FetchResult(value, None, self._duration_seconds)
-
-
-def outlive_shortages(loop: Callable[[], None]) -> None:
-    """Run the loop of a thread; begin it again after a shortage of memory, until it returns.
-
-    To wait and to log take memory, too: without it, a lock is a `RuntimeError`.
-    """
-    while True:
-        try:
-            return loop()
-        except (MemoryError, RuntimeError):
-            with contextlib.suppress(MemoryError, RuntimeError):
-                _log.exception("thread_failed", thread=threading.current_thread().name)
-            time.sleep(_SHORTAGE_SECONDS)
 
 
 def attempt_all(acts: Iterable[Callable[[], object]]) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rightsizer.host.listeners import listening_process
 from rightsizer.io.log import logger
-from rightsizer.io.worker import outlive_shortages
+from rightsizer.io.thread import DaemonThread, outlive_shortages
 from rightsizer.model.errors import ListenError, RightsizerError
 from rightsizer.web.handler import Handler
 from rightsizer.web.message import Answer
@@ -154,9 +154,7 @@ class WebListener(ThreadingTCPServer):
         # The base class always creates a socket, which is not used.
         self.socket.close()
         self.socket = listening
-        self.thread = threading.Thread(
-            target=outlive_shortages, args=(self._accept,), name=f"web {self.place}", daemon=True
-        )
+        self.thread = DaemonThread(f"web {self.place}", outlive_shortages, self._accept)
 
     @property
     def place(self) -> str:
