@@ -14,6 +14,7 @@ from rightsizer.model.units import convert
 from rightsizer.telemetry.dcgm.series import DcgmSeries, interpret, wanted
 from rightsizer.telemetry.recordings.nvidia_smi_columns import (
     SIGNAL_COLUMNS,
+    column_name,
     exported_spellings,
     signal_columns,
 )
@@ -72,6 +73,10 @@ _DEVICE_WORDS: Final = frozenset({"gpu", "gpus", "cuda", "card", "cards", "devic
 TELLING_WORDS: Final = _DEVICE_WORDS.union(_OF_GPUS, _OF_HOSTS, _SYNONYMS, *_SIGNALS)
 """Words that say what a value is of."""
 _GPU_INDEX: Final = re.compile(r"(?:gpu|cuda|card|device|nvidia)?[\s_:/#-]*(\d+)", re.IGNORECASE)
+_OF_ROWS: Final = frozenset(
+    {Signal.POWER_WATTS, Signal.POWER_LIMIT_WATTS, Signal.TEMPERATURE_CELSIUS}
+)
+"""Signals that are of a row's GPU beside columns of the host."""
 _SOME_GPU: Final = '{gpu="0"}'
 
 
@@ -129,14 +134,18 @@ def heading_of(text: str, *, is_of_host: bool = False, has_devices: bool = False
     meanings = {_SYNONYMS.get(word, word) for word in words if word not in UNITS}
     names_gpu = device is not None or not _OF_GPUS.isdisjoint(words)
     telling = frozenset(meanings - _FILLERS)
-    if names_gpu and telling <= _MEMORY and unit in _SIZES:
+    if names_gpu and ((telling <= _MEMORY and unit in _SIZES) or (telling == _MEMORY and not unit)):
         return Heading(Signal.MEMORY_USED_BYTES, unit, device, facts, is_bare=True)
     if names_gpu and not telling and unit is not None:
         signal = _ALONE.get(unit)
         return None if signal is None else Heading(Signal(signal), unit, device, facts)
     signal, usual = _SIGNALS.get(telling, (None, None))
+    if signal is None and (column := SIGNAL_COLUMNS.get(column_name(text))) is not None:
+        return Heading(column.signal, unit or column.unit, is_exact=True, rank=column.rank)
     is_vague = meanings <= (_VAGUE - {"load"} if has_devices else _VAGUE)
-    if signal is None or not (names_gpu or not (is_of_host or is_vague)):
+    # Hosts have a memory and a load in each row, too, but hardly ever a power.
+    may_be_of_host = is_of_host and not (has_devices and signal in _OF_ROWS)
+    if signal is None or not (names_gpu or not (may_be_of_host or is_vague)):
         return None
     if signal is Signal.MEMORY_USED_BYTES and unit in ("%", "ratio"):
         signal = Signal.MEMORY_USED
@@ -260,13 +269,13 @@ def is_time(heading: str, telling: AbstractSet[str] = _TIMES) -> bool:
 
 
 def unread_headings(headings: Sequence[str], read: Collection[int]) -> list[str]:
-    """Return headings with a unit that are not read, without those of the host."""
+    """Return headings with a unit or a meaning that are not read, without those of the host."""
     return [
         text
         for at, text in enumerate(headings)
         if at not in read
-        and UNITS.keys() & (words := {*words_of(text)})
-        and _OF_HOSTS.isdisjoint(words)
+        and not names_host(text)
+        and (UNITS.keys() & {*words_of(text)} or heading_of(text) is not None)
     ]
 
 

@@ -27,6 +27,8 @@ _SHARED: Final = NODES | {"gpu name", "gpu model", "gpu product name"}
 """Keys beside such a list, or around records, that count for all of them."""
 _COLUMNS: Final = (("labels", "data"), ("columns", "data"), ("columns", "values"))
 """Names of columns and rows of cells, as of Netdata, pandas and InfluxDB."""
+_MOST_GPUS: Final = 64
+"""Values of a list that may be of one GPU each."""
 _OTLP_UNITS: Final = {"1": " ratio", "By": " bytes"}
 
 Record = dict[str, str]
@@ -171,6 +173,9 @@ def _flat(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 yield (name if is_time(name) else f"{before}{name}"), cell
         elif value is None or isinstance(value, str | int | float):
             yield key, _text(value)
+        elif _is_row(value) and len(value) <= _MOST_GPUS:
+            # A number for each GPU, in their order.
+            yield from ((f"{key} {at}", _text(each)) for at, each in enumerate(value))
 
 
 def _text(value: Any) -> str:

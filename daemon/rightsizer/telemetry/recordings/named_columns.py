@@ -22,12 +22,13 @@ from rightsizer.telemetry.recordings.heading_words import (
     time_places,
     unread_headings,
 )
-from rightsizer.telemetry.recordings.nvidia_smi_columns import SIGNAL_COLUMNS
+from rightsizer.telemetry.recordings.nvidia_smi_columns import SIGNAL_COLUMNS, column_name
 from rightsizer.telemetry.recordings.row import (
     RecordingNotes,
 )
 from rightsizer.telemetry.recordings.table_layout import LayoutColumns
 
+_BUSY: Final = (Signal.GPU_BUSY, Signal.SM_ACTIVE)
 _ADD_UNIT: Final = "add it to the heading, like util_pct or memory_used_mib"
 _REMEDY: Final = "where that is wrong, give a column map (--columns)"
 _REMEDY_OF_JSON: Final = "where that is wrong, write it as CSV (docs/recordings.md)"
@@ -62,7 +63,7 @@ def has_named_columns(headings: Sequence[str], rows: Iterable[Sequence[str]]) ->
         return False
     found = read_headings(with_units_of_cells(headings, rows)).items()
     return any(
-        each.signal is Signal.GPU_BUSY or (each.is_exact and headings[at] not in SIGNAL_COLUMNS)
+        each.signal in _BUSY or (each.is_exact and column_name(headings[at]) not in SIGNAL_COLUMNS)
         for at, each in found
     )
 

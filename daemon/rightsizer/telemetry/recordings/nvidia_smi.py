@@ -6,9 +6,14 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rightsizer.model.errors import RecordingError
+from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.recordings.headed_table import HeadedTable, NumberedRow, TimeColumns
-from rightsizer.telemetry.recordings.heading_words import Heading
+from rightsizer.telemetry.recordings.heading_words import (
+    Heading,
+    heading_of,
+    time_places,
+)
 from rightsizer.telemetry.recordings.nvidia_smi_columns import (
     FACTS,
     IDENTITY,
@@ -38,7 +43,12 @@ from rightsizer.telemetry.recordings.text_file import (
     delimiter_of,
     split_csv_line,
 )
-from rightsizer.telemetry.recordings.timestamps import page_time, parse_timestamp
+from rightsizer.telemetry.recordings.timestamps import (
+    leading_time,
+    page_time,
+    parse_timestamp,
+    seconds_text,
+)
 
 _DATA_START: Final = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(\.\d+)?\s*,")
 _MIB: Final = 2.0**20
@@ -58,25 +68,55 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
         )
     delimiter = delimiter_of(heading)
     layout: _QueryLogLayout | None = None
-    of_page: Nanoseconds | None = None
-    for number, line in text.lines(notes):
+    for number, line in _timed_lines(text, heading, notes):
         cells = split_csv_line(line, delimiter)
         is_row = layout is not None and layout.width == len(cells)
         if layout is not None and is_row:
             with contextlib.suppress(ValueError):
-                time = layout.time_of(cells, of_page)
+                time = layout.times.parse(cells)
                 yield from layout.rows(untorn(cells, line, number, notes), time, number)
                 continue
         if _is_heading(line):
             # Appended logs may have other columns.
             if layout is None or tuple(cell.strip() for cell in cells) != layout.headings:
-                layout = _QueryLogLayout(text, line, number, notes, of_page)
-        elif (dated := page_time(line)) is not None:
-            of_page = dated
+                layout = _QueryLogLayout(text, heading, line, number, notes)
         elif layout is not None and is_row:
             notes.count("unreadable timestamp", number, layout.times.text(cells))
         elif layout is not None:
             notes.skip(number, line)
+
+
+def _timed_lines(text: TextFile, heading: str, notes: RecordingNotes) -> Iterator[tuple[int, str]]:
+    """Yield lines; where no column is a time, that before each line or above its page is the first.
+
+    `ts` and shell loops write such times.
+    """
+    delimiter = delimiter_of(heading)
+    names = [column_name(cell) for cell in split_csv_line(heading, delimiter)]
+    if time_places(names):
+        yield from text.lines(notes)
+        return
+    own, _ = leading_time(heading, notes)
+    is_stamped, time, first = own is not None, None, 1
+    for number, line in text.lines(notes):
+        if (dated := page_time(line)) is not None:
+            time = dated
+            continue
+        cells = line
+        if is_stamped:
+            own, rest = leading_time(line, notes)
+            time = time if own is None else own
+            cells = rest + line[len(line.rstrip()) :]
+        if _is_heading(cells):
+            first = number
+            yield number, f"timestamp{delimiter}{cells}"
+        elif time is not None:
+            yield number, f"{seconds_text(time)}{delimiter}{cells}"
+        elif len(split_csv_line(cells, delimiter)) == len(names):
+            raise RecordingError(
+                f"{text.name}:{first}: there is no timestamp among the columns "
+                f"{', '.join(names)}; {_REMEDY}"
+            )
 
 
 NVIDIA_SMI_LOG: Final = RecordingFormat(
@@ -114,8 +154,11 @@ def _process_rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRo
 
 
 def _is_process_heading(line: str) -> bool:
-    names = {column_name(heading) for heading in split_csv_line(line, delimiter_of(line))}
-    return {"timestamp", "pid"} <= names and not names.isdisjoint(IDENTITY)
+    headings = split_csv_line(line, delimiter_of(line))
+    names = {column_name(heading) for heading in headings}
+    # Scripts write the GPU's load beside each process.
+    has_load = any(each and each.signal is Signal.GPU_BUSY for each in map(heading_of, headings))
+    return {"timestamp", "pid"} <= names and not names.isdisjoint(IDENTITY) and not has_load
 
 
 NVIDIA_SMI_PROCESSES: Final = RecordingFormat(
@@ -130,23 +173,17 @@ class _QueryLogLayout:
     def __init__(
         self,
         text: TextFile,
+        first: str,
         heading: str,
         line: int,
         notes: RecordingNotes,
-        of_page: Nanoseconds | None,
     ) -> None:
-        self._delimiter = delimiter_of(heading)
+        self._first, self._delimiter = first, delimiter_of(heading)
         cells = split_csv_line(heading, self._delimiter)
         self._text, self._line, self.width = text, line, len(cells)
         self.headings = tuple(cell.strip() for cell in cells)
         at = self._at = {column_name(cell): place for place, cell in enumerate(cells)}
         identity = [name for name in IDENTITY if name in at]
-        self._timestamp = at.get("timestamp")
-        if self._timestamp is None and (of_page is None or not identity):
-            raise RecordingError(
-                f"{text.name}:{line}: there is no timestamp among the columns "
-                f"{', '.join(self.headings)}; {_REMEDY}"
-            )
         known = at.keys() & SIGNAL_COLUMNS
         self._reasons = [(at[name], bit) for name, bit in REASON_BITS.items() if name in at]
         if not known and not self._reasons:
@@ -164,22 +201,17 @@ class _QueryLogLayout:
             facts=tuple(place for name, place in at.items() if name in FACTS),
             learn=self._learned,
         )
-        self.times = TimeColumns(self.headings, notes, (self._timestamp or 0, parse_timestamp))
+        stated = (at["timestamp"], parse_timestamp) if "timestamp" in at else None
+        self.times = TimeColumns(self.headings, notes, stated)
         table = HeadedTable(text, self.headings, self._rows_below)
         self._layout = TableLayout(table, columns, self.times, notes)
 
     def _rows_below(self, notes: RecordingNotes) -> Iterator[NumberedRow]:
         """Yield the rows below the heading, also those of other headings as wide."""
-        for number, line in self._text.lines(notes):
+        for number, line in _timed_lines(self._text, self._first, notes):
             cells = split_csv_line(line, self._delimiter)
             if number > self._line and len(cells) == self.width:
                 yield number, cells
-
-    def time_of(self, cells: Sequence[str], of_page: Nanoseconds | None) -> Nanoseconds:
-        """Return the time of a row; raise `ValueError` for a heading, or a date that is none."""
-        if self._timestamp is None and of_page is not None and cells[0].strip() != self.headings[0]:
-            return of_page
-        return self.times.parse(cells)
 
     def rows(self, cells: Sequence[str], time: Nanoseconds, line: int) -> Iterator[RecordingRow]:
         """Yield the reading of a row."""

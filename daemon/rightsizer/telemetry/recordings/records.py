@@ -4,13 +4,15 @@ import contextlib
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from itertools import groupby, islice
+from operator import attrgetter
 from typing import Final
 
 from rightsizer.model.reading import Process
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.recordings.headed_table import (
+    SAMPLED_ROWS,
     HeadedTable,
     NumberedRow,
     TimeColumns,
@@ -27,7 +29,7 @@ from rightsizer.telemetry.recordings.json_records import (
 )
 from rightsizer.telemetry.recordings.long_table import SampleColumns, long_rows
 from rightsizer.telemetry.recordings.named_columns import has_named_columns, named_columns
-from rightsizer.telemetry.recordings.nvidia_smi_columns import column_name
+from rightsizer.telemetry.recordings.nvidia_smi_columns import SIGNAL_COLUMNS, column_name
 from rightsizer.telemetry.recordings.prometheus_text import (
     is_json,
     is_text,
@@ -38,7 +40,7 @@ from rightsizer.telemetry.recordings.prometheus_text import (
     text_samples,
 )
 from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow, recorded_process
-from rightsizer.telemetry.recordings.table_layout import TableLayout
+from rightsizer.telemetry.recordings.table_layout import LayoutColumns, TableLayout
 from rightsizer.telemetry.recordings.text_file import (
     RecordingFormat,
     TextFile,
@@ -47,6 +49,9 @@ from rightsizer.telemetry.recordings.text_file import (
 )
 from rightsizer.telemetry.recordings.timestamps import is_timestamp, leading_time
 
+_PIDS: Final = {"pid", "process id", "gpu pid"}
+_OF_PROCESSES: Final = (Signal.GPU_BUSY, Signal.MEMORY_USED_BYTES)
+"""Signals of which each process has a part."""
 _SAMPLED: Final = 1000
 """Records by which the columns are known."""
 _OBJECT: Final = re.compile(r"\{")
@@ -78,12 +83,54 @@ def _table_rows(table: HeadedTable, notes: RecordingNotes) -> Iterator[Recording
         yield from long_rows(table, columns, sample, notes)
         return
     named = named_columns(table, sample, notes)
+    if place_of(table.headings, _PIDS) is not None:
+        yield from _process_rows(table, named, notes)
+        return
     layout = TableLayout(table, named, TimeColumns(table.headings, notes), notes)
     processes_at = place_of(table.headings, {PROCESSES})
     for number, cells in table.rows(notes):
         processes = None if processes_at is None else _processes(cells[processes_at])
         for row in layout.rows(number, cells):
             yield row if processes is None else row._replace(processes=processes)
+
+
+def _process_rows(
+    table: HeadedTable, columns: LayoutColumns, notes: RecordingNotes
+) -> Iterator[RecordingRow]:
+    """Yield the rows of GPUs by those of their processes, whose parts are added up.
+
+    Where they are always equal, each has that of the GPU.
+    """
+
+    def polls(notes: RecordingNotes) -> Iterator[list[RecordingRow]]:
+        layout = TableLayout(table, columns, TimeColumns(table.headings, notes), notes)
+        rows = (row for numbered in table.rows(notes) for row in layout.rows(*numbered))
+        yield from (list(poll) for _, poll in groupby(rows, attrgetter("time", "device")))
+
+    sample = islice(polls(RecordingNotes(table.text.name)), SAMPLED_ROWS)
+    if all(_parts(row) == _parts(poll[0]) for poll in sample for row in poll):
+        yield from (poll[0] for poll in polls(notes))
+        return
+    notes.remark("its rows are of processes: the parts of a GPU at one time are added up")
+    for first, *others in polls(notes):
+        sums = _parts(first)
+        for row in others:
+            for signal, part in _parts(row).items():
+                sums[signal] = sums.get(signal, 0.0) + part
+        yield first._replace(
+            values={
+                **first.values,
+                **{
+                    signal: min(1.0, part) if signal is Signal.GPU_BUSY else part
+                    for signal, part in sums.items()
+                },
+            }
+        )
+
+
+def _parts(row: RecordingRow) -> dict[Signal, float]:
+    """Return what a process may have a part of."""
+    return {signal: row.values[signal] for signal in _OF_PROCESSES if signal in row.values}
 
 
 def _processes(listed: str) -> tuple[Process, ...] | None:
@@ -101,9 +148,18 @@ def _processes(listed: str) -> tuple[Process, ...] | None:
     )
 
 
+def _are_of_nvidia_smi(headings: Sequence[str]) -> bool:
+    """Whether all that headings say of GPUs is in the words of `nvidia-smi --query-gpu`."""
+    names = [*map(column_name, headings)]
+    return "utilization.gpu" in names and all(
+        name in SIGNAL_COLUMNS or heading_of(heading) is None
+        for name, heading in zip(names, headings, strict=True)
+    )
+
+
 def _is_csv(head: Sequence[str]) -> bool:
     line, headings = heading_line(head)
-    if Signal.GPU_BUSY in headings or "utilization.gpu" in map(column_name, headings):
+    if {"timestamp", Signal.GPU_BUSY} <= {*headings} or _are_of_nvidia_smi(headings):
         return False
     rows = [cells for _, cells in csv_rows(enumerate(head), head, RecordingNotes(""))]
     # Sentences have words between blanks too, but no times.

@@ -27,7 +27,8 @@ _SIGNAL_NAMES: Final = {str(signal) for signal in Signal}
 
 def _recognizes(head: Sequence[str]) -> bool:
     names = {text.lower() for text in heading_line(head)[1]}
-    return bool(names & _SIGNAL_NAMES) or {_TIME, _DEVICE} <= names
+    # Others name power in watts like our share of the limit.
+    return bool(names & _SIGNAL_NAMES - {Signal.POWER}) or {_TIME, _DEVICE} <= names
 
 
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:

@@ -20,6 +20,7 @@ from rightsizer.io.files import packing_of
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.frozen import dataclass
 from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow
+from rightsizer.telemetry.recordings.timestamps import page_time
 from rightsizer.telemetry.recordings.unnamed_devices import NOTHING_STATED, StatedDevices
 
 _DELIMITERS: Final = (",", ";", "\t", "|")
@@ -135,7 +136,8 @@ class TextFile:
         if not self.head:
             raise RecordingError(f"{self.name}: is empty; was anything recorded?")
         if fields is not None:
-            self._heading = delimiter_of(self.head[0]).join(fields.split(","))
+            rows = (line for line in self.head if page_time(line) is None)
+            self._heading = delimiter_of(next(rows, self.head[0])).join(fields.split(","))
             self.head = (self._heading, *self.head)
         self._has_comma_fractions = _has_comma_fractions(self.head)
         self.head = tuple(map(self._with_point, self.head))

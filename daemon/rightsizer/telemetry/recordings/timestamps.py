@@ -81,6 +81,11 @@ def leading_time(line: str, notes: RecordingNotes) -> tuple[Nanoseconds | None, 
     return None, rest
 
 
+def seconds_text(time: Nanoseconds) -> str:
+    """Return a time as exact seconds since the epoch."""
+    return f"{time // NANOSECONDS_PER_SECOND}.{time % NANOSECONDS_PER_SECOND:09}"
+
+
 def parse_time_of_day(text: str) -> Nanoseconds:
     """Parse `12:34:56` or `12:34:56.789`; `ValueError` for anything else."""
     if (found := _TIME_OF_DAY.fullmatch(text)) is None:

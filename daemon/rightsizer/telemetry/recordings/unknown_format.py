@@ -6,12 +6,18 @@ from shlex import quote
 from typing import Final
 
 from rightsizer.model.errors import RecordingError
+from rightsizer.model.signal import Signal
 from rightsizer.model.table import table_rows
 from rightsizer.telemetry.recordings.headed_table import heading_line
-from rightsizer.telemetry.recordings.heading_words import DEVICES, place_of
+from rightsizer.telemetry.recordings.heading_words import (
+    DEVICES,
+    place_of,
+    read_headings,
+    time_places,
+)
 from rightsizer.telemetry.recordings.row import MESSAGE
 from rightsizer.telemetry.recordings.text_file import TextFile, delimiter_of, split_csv_line
-from rightsizer.telemetry.recordings.timestamps import is_timestamp
+from rightsizer.telemetry.recordings.timestamps import is_timestamp, page_time
 
 _SHOWN: Final = 80
 _COLUMNS: Final = "timestamp,gpu_index,util_pct,memory_used_mib,power_w"
@@ -54,6 +60,13 @@ def unknown_format(text: TextFile, column_map: str | None = None) -> RecordingEr
             "memory_used_mib and power_w, of several GPUs in a row gpu0_util_pct; "
             "--columns MAP.yaml takes any"
         )
+    elif page_time(first) is not None and len(text.head) > 1:
+        remedy = (
+            "its times stand above the rows: name the columns of these in their order, like "
+            f"'rightsizer replay {quote(text.name)} --fields utilization.gpu,memory.used'"
+        )
+    elif told := _told_but_busy(heading_line(text.head)[1]):
+        remedy = f"it tells {told} of GPUs, but not how busy they are: record utilization.gpu too"
     elif is_table:
         remedy = (
             f"name its columns {_COLUMNS}, of several GPUs in a row gpu0_util_pct; tell what they "
@@ -67,6 +80,14 @@ def unknown_format(text: TextFile, column_map: str | None = None) -> RecordingEr
     return RecordingError(
         f"{text.name}:1: this is in no known format: '{shown}'; {remedy}; docs/recordings.md has "
         "the formats"
+    )
+
+
+def _told_but_busy(headings: Sequence[str]) -> str:
+    """Return the signals of a table with times that does not tell how busy GPUs are."""
+    told = {str(each.signal) for each in read_headings(headings).values()}
+    return (
+        " and ".join(sorted(told)) if time_places(headings) and Signal.GPU_BUSY not in told else ""
     )
 
 
@@ -92,11 +113,11 @@ def stated_fields(head: Sequence[str]) -> str:
     time_at = next((at for at, cell in enumerate(first) if is_timestamp(cell)), None)
     is_titled = len(headings) == len(first) and headings != first
     titles = headings if is_titled else [""] * len(first)
-    device_at = place_of(titles, DEVICES)
+    device_at, read = place_of(titles, DEVICES), read_headings(titles)
     numbers = [
         at
         for at, cell in enumerate(first)
-        if at not in (time_at, device_at) and _NUMBER.fullmatch(cell)
+        if at not in (time_at, device_at, *read) and _NUMBER.fullmatch(cell)
     ]
     gpus = [_gpu_number(titles[at]) for at in numbers]
     stems = {_DIGITS.sub("", titles[at]) for at in numbers}

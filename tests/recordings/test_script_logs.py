@@ -1,0 +1,139 @@
+"""Logs as loops of shells and loggers of a few lines write them."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rightsizer.model.errors import RecordingError
+from rightsizer.model.signal import Signal
+
+Replays = Callable[..., Any]
+Writes = Callable[..., Path]
+
+MIB = float(2**20)
+START = 1_714_550_400
+TENS = START // 10
+
+
+def _lines(*rows: str, times: int = 3) -> str:
+    return "".join(f"{row.format(at=at)}\n" for at in range(times) for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("heading", "row"),
+    [
+        ("time, index, ", "2024/05/01 12:00:0{at}, 1, "),
+        ("2024-05-01 11:59:59, index, ", "2024-05-01 12:00:0{at}, 1, "),
+        ("2024-05-01T11:59:59Z index, ", "2024-05-01T12:00:0{at}Z 1, "),
+        ("1714564799.5 index, ", "171456480{at}.0 1, "),
+    ],
+    ids=["own heading", "a cell", "blank", "ts %.s"],
+)
+def test_time_before_each_line_of_a_query(
+    replay: Replays, write: Writes, heading: str, row: str
+) -> None:
+    """The heading too has one, unless a script replaced it."""
+    text = f"{heading}utilization.gpu [%], power.draw [W]\n{_lines(row + '90 %, 250.5 W')}"
+    played = replay(write(text))
+    assert [each.wall_time // 10**9 for each in played.snapshots] == [
+        1714564800 + at for at in range(3)
+    ]
+    assert played.values("index:1", Signal.GPU_BUSY) == [0.9] * 3
+    assert played.values("index:1", Signal.POWER_WATTS) == [250.5] * 3
+
+
+def test_date_above_rows_without_a_heading(replay: Replays, write: Writes) -> None:
+    """The columns are stated; without, the error says so."""
+    path = write(_lines("2024-05-01 12:00:0{at}", "90 %, 250.5 W", "0 %, 60.5 W", times=9))
+    with pytest.raises(RecordingError, match="times stand above the rows: name the columns"):
+        replay(path)
+    played = replay(path, fields="utilization.gpu,power.draw")
+    assert played.values("index:0", Signal.POWER_WATTS) == [250.5] * 9
+    assert played.values("index:1", Signal.GPU_BUSY) == [0.0] * 9
+
+
+def test_words_among_the_columns_of_a_query_are_read(replay: Replays, write: Writes) -> None:
+    """Power was lost beside `utilization_gpu_percent`, which is nvidia-smi's."""
+    heading = "timestamp,gpu_index,temperature_C,utilization_gpu_percent,power_W\n"
+    played = replay(write(heading + _lines("2024-05-01 12:00:0{at},1,44,90,250.5")))
+    assert played.readings("index:1")[-1].values == {
+        Signal.TEMPERATURE_CELSIUS: 44.0,
+        Signal.GPU_BUSY: 0.9,
+        Signal.POWER_WATTS: 250.5,
+    }
+
+
+def test_parts_of_processes_are_added_up(replay: Replays, write: Writes) -> None:
+    """As `nvidia-smi pmon` written to CSV has them: none is the load of the GPU."""
+    rows = (f"{TENS}{{at}},0,101,C,30,2000", f"{TENS}{{at}},0,202,C,20,1000")
+    played = replay(write(f"timestamp,gpu_id,pid,type,sm_util,fb_mem_mb\n{_lines(*rows)}"))
+    assert played.values("index:0", Signal.GPU_BUSY) == [0.5] * 3
+    assert played.values("index:0", Signal.MEMORY_USED_BYTES) == [3000 * MIB] * 3
+    assert "its rows are of processes" in played.warnings
+
+
+def test_load_of_the_gpu_beside_each_process_is_not_added_up(
+    replay: Replays, write: Writes
+) -> None:
+    """What is equal in all rows of a GPU is the GPU's; power is never added."""
+    rows = (f"{TENS}{{at}},GPU-1,101,9{{at}},250", f"{TENS}{{at}},GPU-1,202,9{{at}},250")
+    played = replay(write(f"timestamp,uuid,pid,gpu_util_%,power_W\n{_lines(*rows)}"))
+    assert played.values("GPU-1", Signal.GPU_BUSY) == pytest.approx([0.9, 0.91, 0.92])
+    assert played.values("GPU-1", Signal.POWER_WATTS) == [250.0] * 3
+
+
+def test_a_list_has_a_value_for_each_gpu(replay: Replays, write: Writes) -> None:
+    """In the order of the GPUs, a record a line."""
+    record = {"gpu_util": [90, 5], "gpu_mem_used_mb": [3000, 400], "loss": [0.5]}
+    text = "".join(f"{json.dumps({'ts': START + at, **record})}\n" for at in range(3))
+    played = replay(write(text))
+    assert played.readings("index:1")[-1].values == {
+        Signal.GPU_BUSY: 0.05,
+        Signal.MEMORY_USED_BYTES: 400 * MIB,
+    }
+
+
+def test_memory_of_a_gpu_without_a_unit(replay: Replays, write: Writes) -> None:
+    """Megabytes where it varies and no board has as many gigabytes, else the warning names it."""
+    text = f"ts,gpu0_util,gpu0_mem\n{TENS}1,90,400\n{TENS}2,95,30000\n"
+    assert replay(write(text)).values("index:0", Signal.MEMORY_USED_BYTES)[-1] == 30_000 * MIB
+    played = replay(write(f"ts,gpu0_util,gpu0_mem\n{TENS}1,90,40\n{TENS}2,95,45\n", "share.csv"))
+    assert "the unit of 'gpu0_mem' is not known" in played.warnings
+
+
+def test_activity_of_sms_is_a_load(replay: Replays, write: Writes) -> None:
+    """A counter in place of utilization."""
+    text = f"timestamp,gpu.sm_active,gpu.memory.usage\n{_lines(f'{TENS}{{at}},0.5,5368709120')}"
+    assert replay(write(text)).values("index:0", Signal.SM_ACTIVE) == [0.5] * 3
+
+
+def test_power_in_the_row_of_a_gpu_is_the_gpus(replay: Replays, write: Writes) -> None:
+    """Beside columns of the host, whose memory has the same words."""
+    heading = "timestamp,index,gpu_util,power,temperature,cpu_util,memory_used\n"
+    played = replay(write(heading + _lines(f"{TENS}{{at}},1,90,60500,44,12,20000")))
+    assert played.readings("index:1")[-1].values == {
+        Signal.GPU_BUSY: 0.9,
+        Signal.POWER_WATTS: 60.5,
+        Signal.TEMPERATURE_CELSIUS: 44.0,
+    }
+    assert "left out: 'memory_used'" in played.warnings
+
+
+@pytest.mark.parametrize("heading", ["time,power", "timestamp,gpu0_power"])
+def test_power_alone_is_refused_with_the_reason(
+    replay: Replays, write: Writes, heading: str
+) -> None:
+    """It was suggested to read it as utilization."""
+    with pytest.raises(RecordingError, match="it tells power_watts of GPUs, but not how busy"):
+        replay(write(f"{heading}\n{_lines(f'{TENS}{{at}},60.5')}"))
+
+
+def test_utilization_of_gaudi(replay: Replays, write: Writes) -> None:
+    """`hl-smi` has nvidia-smi's columns, and names utilization after its own engines."""
+    heading = "timestamp, index, name, utilization.aip [%], memory.used [MiB]\n"
+    row = "Wed May  1 12:00:0{at} UTC 2024, 1, HL-225, 90 %, 2000 MiB"
+    played = replay(write(heading + _lines(row)))
+    assert played.values("index:1", Signal.GPU_BUSY) == [0.9] * 3
