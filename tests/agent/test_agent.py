@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
+from urllib.error import HTTPError
 
 import pytest
 from structlog.testing import capture_logs
@@ -217,6 +218,30 @@ def test_profiles_are_listed_counted_and_judged_by_what_a_reload_says(tmp_path: 
     for outcome in ("complaint", "fine"):
         key = series_key("rightsizer_profiles_total", format="pytorch", outcome=outcome)
         assert report.agent.metrics[key] == 1
+
+
+def test_agent_whose_sampling_loop_hangs_asks_to_be_restarted() -> None:
+    """Its health, which probes watch, depends on no driver, but on ticks that end."""
+    found: list[tuple[int, bytes]] = []
+
+    def ask() -> None:
+        (address,) = agent.server.addresses
+        try:
+            with urllib.request.urlopen(f"http://{address}/-/healthy") as answer:
+                found.append((answer.status, answer.read()))
+        except HTTPError as refusal:
+            found.append((refusal.code, refusal.read()))
+
+    with running(Minutes(3)) as agent:
+        agent.start()
+        ask()
+        agent.coordinator.run(threading.Event())
+        ask()
+        agent._clock.wait_until(EPOCH + 6 * 60 * SECOND, threading.Event())
+        ask()
+        agent.stop()
+    assert found[:2] == [(200, b"healthy\n")] * 2
+    assert found[2] == (503, b"hangs: no tick has ended for 4 min\n")
 
 
 def test_stopping_flushes(tmp_path: Path) -> None:

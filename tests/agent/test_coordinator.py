@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -155,6 +156,25 @@ def test_shortage_of_memory_while_it_waits_ends_nothing(shortage: Exception) -> 
 
     assert source.reads == 5
     assert waits == [SECOND] * 3
+
+
+def test_it_hangs_once_no_tick_has_ended_for_a_minute() -> None:
+    """So that a probe restarts it; a failed tick has ended, and a slow one is only slow."""
+    clock, hangs = FastClock(EPOCH), list[str | None]()
+
+    def take(time_taken: int) -> None:
+        clock.wait_until(clock.time() + time_taken, threading.Event())
+        hangs.append(coordinator.hang())
+
+    def fail() -> None:
+        take(MINUTE)
+        raise OSError("no driver")
+
+    source = Script(nothing, fail, partial(take, MINUTE), partial(take, MINUTE + 3 * SECOND))
+    coordinator = Coordinator(source, clock, SECOND, lambda _: None)
+    with capture_logs():
+        coordinator.run(threading.Event())
+    assert hangs == [None, None, "hangs: no tick has ended for 1 min 4 s"]
 
 
 def test_a_stop_ends_it_before_the_next_tick() -> None:

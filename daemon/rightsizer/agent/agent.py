@@ -22,7 +22,7 @@ from rightsizer.agent.coordinator import (
 )
 from rightsizer.agent.features import FeatureContext, Features
 from rightsizer.agent.history_service import HistoryService
-from rightsizer.agent.local_api import flush_route, report_route
+from rightsizer.agent.local_api import flush_route, health_route, report_route
 from rightsizer.agent.node_labels import LabelWriter
 from rightsizer.agent.reloader import Reloader, SettingsPart
 from rightsizer.agent.settings import Settings
@@ -214,6 +214,7 @@ class Agent:
                 *local_routes,
                 *self._advice_routes.routes,
                 *self._features.routes,
+                health_route(self.coordinator.hang),
                 flush_route(self.history_service.flush),
                 report_route(lambda: self.settings),
                 *lifecycle_routes(self.reloader.reload, is_enabled=settings.web.enable_lifecycle),

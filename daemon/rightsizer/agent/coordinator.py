@@ -14,11 +14,19 @@ from rightsizer.io.thread import outlive_shortages
 from rightsizer.model.metric_family import series_key
 from rightsizer.model.report import Report
 from rightsizer.model.snapshot import Snapshot
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
+from rightsizer.model.units import (
+    NANOSECONDS_PER_SECOND,
+    Nanoseconds,
+    format_duration,
+    nanoseconds,
+    seconds,
+)
 from rightsizer.telemetry.source import SnapshotSource
 
 _STATUS_EVERY: Final = nanoseconds(60.0)
 _COMPLAIN_EVERY: Final = 60 * NANOSECONDS_PER_SECOND
+_HANG: Final = 60 * NANOSECONDS_PER_SECOND
+"""Source: twice the unit's WatchdogSec, since probes are repeated before they restart."""
 
 
 class Heartbeat:
@@ -103,6 +111,7 @@ class Coordinator:
         self._on_snapshot = on_snapshot
         self._log = logger("coordinator")
         self._complained: Nanoseconds | None = None
+        self._ticked = clock.time()
         self.failed_ticks = 0
         """Ticks without a snapshot, or whose snapshot could not be accounted for."""
         self.samples = 0
@@ -117,6 +126,13 @@ class Coordinator:
             "rightsizer_samples_late_total": float(self.late_samples),
         }
 
+    def hang(self) -> str | None:
+        """How long no tick has ended, if too long; whatever the driver does, each soon ends."""
+        since = self._clock.time() - self._ticked
+        if since <= _HANG + self._interval:
+            return None
+        return f"hangs: no tick has ended for {format_duration(seconds(since))}"
+
     def run(self, stop: threading.Event) -> None:
         """Tick once an interval; skip ticks missed during a slow one."""
         outlive_shortages(lambda: self._run(stop))
@@ -124,6 +140,7 @@ class Coordinator:
     def _run(self, stop: threading.Event) -> None:
         due = self._clock.time()
         while not stop.is_set() and self._tick():
+            self._ticked = self._clock.time()
             due += self._interval
             if (late := self._clock.time() - due) > 0:
                 self.late_samples += 1
