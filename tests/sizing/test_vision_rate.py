@@ -69,6 +69,31 @@ def test_one_image_is_met(board: str, flops: float, parameters: float, milliseco
     assert found.value == pytest.approx(milliseconds / 1e3, rel=0.15)
 
 
+@pytest.mark.parametrize(
+    ("model", "board", "batch", "images"),
+    [
+        ("resnet-50", "V100-SXM2-16GB", 256, 1261),
+        ("resnet-50", "T4", 64, 428),
+        ("swin-base", "V100-SXM2-16GB", 64, 278),
+    ],
+)
+def test_images_served_in_fp32_are_computed_in_fp32(
+    model: str, board: str, batch: int, images: float
+) -> None:
+    """In PyTorch (NVIDIA/DeepLearningExamples; Swin's README), without tensor cores."""
+    (item,) = plan_of_flags({"model": model, "precision": "fp32", "concurrency": str(batch)}).items
+    assert item.requirement is not None
+    rate = sample_rate(item.requirement, built_in().get(board), Parallelism(), batch)
+    assert rate.samples_per_second.value == pytest.approx(images, rel=0.2)
+
+
+def test_convolutions_in_fp32_use_tf32_where_boards_have_it() -> None:
+    """The default of cuDNN: faster on an A100 than its 19.5 TFLOPS of fp32 allow."""
+    whole = Precisions(NumberFormat.FP32, activations=NumberFormat.FP32)
+    rate = served(RESNET, concurrency=256, precisions=whole).samples_per_second
+    assert rate.value > 19.5e12 / RESNET.forward_flops
+
+
 def test_few_images_do_not_fill_the_tiles_of_convolutions() -> None:
     """An image of a pair takes less than one alone, beyond the time of launches."""
     network = ConvolutionalNetwork(2e7, 4e12)

@@ -236,6 +236,14 @@ def _precision(row: Row) -> Row:
     return row.row("precision")
 
 
+def _precisions(row: Row, *, trains: bool) -> Precisions:
+    """Return all formats; what is served in fp32 is computed in fp32, unless stated."""
+    formats = read_fields(_precision(row), Precisions)
+    if not trains and formats.get("weights") is NumberFormat.FP32:
+        formats.setdefault("activations", NumberFormat.FP32)
+    return Precisions(**formats)
+
+
 def _training(row: Row) -> tuple[ModelTask, Training]:
     """Return the task, by its key or that of the command line, and training settings."""
     task, given = read_choice(row, "task", ModelTask), row.values.get("train")
@@ -327,7 +335,7 @@ def _rest(row: Row) -> dict[str, Any]:
         "parallel": layout,
         "task": task,
         "training": training,
-        "precision": Precisions(**read_fields(_precision(row), Precisions)),
+        "precision": _precisions(row, trains=task.trains),
         "engine": read_choice(row, "engine", ServingEngine) or ServingEngine.VLLM,
         **{name: kind(**read_fields(row.row(name), kind)) for name, kind in parts.items()},
         "growth": LoadGrowth(

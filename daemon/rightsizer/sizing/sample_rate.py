@@ -158,6 +158,8 @@ def _speed(
     formats = (precisions.weights, precisions.activations)
     precision = compute_format(board, min(formats, key=lambda each: each.bytes_per_parameter))
     if isinstance(model, ConvolutionalNetwork):
+        if precision is Precision.FP32 and board.peak(Precision.TF32):
+            precision = Precision.TF32  # The default of cuDNN and TensorRT.
         peak = board.peak(precision) or board.peak(Precision.FP32) or 1.0
         filled = batch / (batch + settings.convolution_idle_images)
         return peak * board.efficiency.power_cap_ratio * settings.convolution_ratio * filled
