@@ -45,12 +45,12 @@ PRIORS: Final[Mapping[WorkloadActivity, Mapping[str, float]]] = {
 }
 """Where the fit starts. A language model's capacity is a roofline already, so that it counts in
 full; what is not NVIDIA's is not what engines are tuned on."""
-_EXPONENT_PER_SHARE: Final = 0.4
+_EXPONENT_PER_SHARE: Final = 0.6
 """That moves from bandwidth to compute with a part of the time; with a benchmark left out the same
 does well for both activities."""
-_OF_FIGURE: Final = {WorkloadActivity.INFERENCE: 30.0, WorkloadActivity.TRAINING: 3.0}
+_OF_FIGURE: Final = {WorkloadActivity.INFERENCE: 30.0, WorkloadActivity.TRAINING: 1.0}
 """Trainings are told better by less, whatever is left out; inference is not."""
-_PENALTIES: Final = {"board": 3.0, "architecture": 6.0}
+_PENALTIES: Final = {"board": 3.0, "architecture": 3.0}
 _HUBER_LOG: Final = 0.1
 _ROUNDS: Final = 3
 _REST: Final = "power"

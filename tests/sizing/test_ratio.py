@@ -191,12 +191,25 @@ def twice(board: Board) -> Board:
 
 @given(st.sampled_from(TRAININGS), st.sampled_from((1, 2, 8, 64)))
 def test_twice_of_everything_trains_twice_as_fast(workload: ComparedWorkload, gpus: int) -> None:
-    """Exponents sum to 1; memory that saves exchanges of gradients may add a little."""
+    """Exponents sum to 1; the fixed time of a step costs a little, fewer exchanges may add more."""
     asked = replace(workload, gpus=gpus)
     for key in ("RTX4090", "A100-SXM4-80GB", "T4", "V100-SXM2-32GB"):
         board = replace(built_in().get(key), key="ONCE")
         ratio = throughput_ratio(asked, board, twice(board), TABLE).value
-        assert ratio == pytest.approx(2.0, rel=0.001) or (gpus > 1 and 2.0 < ratio < 4.0)
+        assert 1.95 < ratio < 2.001 or (gpus > 1 and 1.95 < ratio < 4.0)
+
+
+def test_the_fixed_time_of_short_steps_costs_fast_boards_more() -> None:
+    """Launches take a T4 and a B200 alike; steps of language models take seconds."""
+    cnn, llm = (
+        [
+            throughput_ratio(replace(parse_workload(name), gpus=1), board, twice(board), TABLE)
+            for board in (replace(built_in().get(key), key="ONCE") for key in ("T4", "B200"))
+        ]
+        for name in ("training-cnn", "training-llm")
+    )
+    assert 2.0 > cnn[0].value > cnn[1].value + 0.03
+    assert [each.value for each in llm] == pytest.approx([2.0, 2.0], rel=0.001)
 
 
 def test_exponents_sum_to_one() -> None:

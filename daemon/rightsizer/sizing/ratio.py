@@ -30,17 +30,13 @@ _NARROWEST: Final = (Precision.FP4, Precision.FP8, Precision.BF16)
 _LARGE_SHARE: Final = 0.75
 """Weight in serving: MLPerf has three benchmarks with language models that need several GPUs per
 benchmark with one that does not."""
-_STEP_LIMIT_SECONDS: Final = 0.1
+_STEP_LIMITS_SECONDS: Final = {InferenceScenario.OFFLINE: None, InferenceScenario.SERVER: 0.1}
 """Average time between output tokens that keeps 99% of requests below MLPerf's 0.2 s."""
 _LLM_FORMATS: Final = (_NARROWEST, (Precision.FP4, Precision.FP8, Precision.INT8, Precision.BF16))
 """Without fp8, some models keep their accuracy in 8-bit integers and others do not."""
 _SMALL_L2_BYTES: Final = 6e6
 """Default for boards with unknown L2 size, as on most before 2020."""
-
-Formats = tuple[tuple[Precision, ...], ...]
-"""Formats for several ways to run a family, each best first; their mean counts."""
-
-_FORMATS: Final[Mapping[tuple[WorkloadActivity, ModelKind], Formats]] = {
+_FORMATS: Final[Mapping[tuple[WorkloadActivity, ModelKind], tuple[tuple[Precision, ...], ...]]] = {
     (WorkloadActivity.INFERENCE, ModelKind.CNN): (_INTEGER,),
     (WorkloadActivity.INFERENCE, ModelKind.DETECTION): (_INTEGER,),
     (WorkloadActivity.INFERENCE, ModelKind.SEGMENTATION): (_INTEGER,),
@@ -52,7 +48,8 @@ _FORMATS: Final[Mapping[tuple[WorkloadActivity, ModelKind], Formats]] = {
     # fp4 is new: some train in it if supported.
     (WorkloadActivity.TRAINING, ModelKind.LLM): (_EIGHT_BITS, _NARROWEST),
 }
-"""Formats used by engines and recipes; 16 bits for all others (MLPerf's closed division)."""
+"""Formats used by engines and recipes, each best first, the mean of several ways to run a family;
+16 bits for all others (MLPerf's closed division)."""
 _FALLBACK: Final = (Precision.BF16, Precision.FP32)
 _ALIKE: Final = EstimateInterval(1.0, 1.0, 1.0)
 _REFERENCE: Final[Mapping[str, float]] = {
@@ -71,6 +68,11 @@ _PCIE_SHARE: Final = 0.2
 measured over 4 and 8 L40S (0.18, 0.05) and RTX PRO 6000 (0.42, 0.39)."""
 _ALL_TO_ALL: Final = frozenset({ModelKind.RECOMMENDER, ModelKind.GRAPH})
 """Families with all-to-all exchange between GPUs; all others use all-reduce."""
+_FIXED_SECONDS: Final = 0.015
+"""Time per second of work on an A100 that no figure of a board shortens: launches and the host,
+2 ms of a step of 0.13 s (ResNet-50, BERT large); assumed."""
+_LONG_STEPS: Final = frozenset({ModelKind.LLM, ModelKind.DIFFUSION})
+"""Families whose steps take seconds, so that this time is negligible."""
 
 
 def board_features(
@@ -97,12 +99,10 @@ def board_features(
 
 
 def _llm_capacity(board: Board, workload: ComparedWorkload, settings: MemorySettings) -> float:
-    asked, scenarios = workload.precision, tuple(InferenceScenario)
+    asked = workload.precision
     ways = _LLM_FORMATS if asked is None else ((asked, Precision.BF16),)
-    limits = [
-        None if each is InferenceScenario.OFFLINE else _STEP_LIMIT_SECONDS
-        for each in ((workload.scenario,) if workload.scenario else scenarios)
-    ]
+    scenarios = (workload.scenario,) if workload.scenario else InferenceScenario
+    limits = [_STEP_LIMITS_SECONDS[each] for each in scenarios]
     served, total = ((LARGE, _LARGE_SHARE), (SMALL, 1.0 - _LARGE_SHARE)), 0.0
     for (model, share), limit, way in product(served, limits, ways):
         made = llm_tokens_per_second(board, way, model, limit, settings)
@@ -168,8 +168,9 @@ def log_score(
     if workload.activity is WorkloadActivity.INFERENCE:
         return by_figures + beyond
     # Relative to a second of compute on the A100, on this board.
-    exposed = exchange_seconds(board, workload.family, workload.gpus or 1) * math.exp(by_figures)
-    return by_figures + beyond - math.log1p(exposed)
+    exposed = exchange_seconds(board, family, workload.gpus or 1)
+    exposed += 0.0 if family in _LONG_STEPS else _FIXED_SECONDS
+    return by_figures + beyond - math.log1p(exposed * math.exp(by_figures))
 
 
 def exchange_seconds(board: Board, family: ModelKind, gpus: int) -> float:
@@ -231,5 +232,4 @@ def _rate(workload: ComparedWorkload, place: GpuPlace) -> EstimateInterval:
     if place.slice is None:
         return _ALIKE
     is_bound = workload.scenario is InferenceScenario.SERVER
-    asked = place.board, place.slice, workload.compute_share
-    return slice_rate(*asked, is_latency_bound=is_bound)
+    return slice_rate(place.board, place.slice, workload.compute_share, is_latency_bound=is_bound)
