@@ -168,8 +168,8 @@ def test_a_full_disk_does_not_end_it(tmp_path: Path) -> None:
     assert status == 0
 
 
-def test_page_answers_again_after_a_shortage_of_memory(tmp_path: Path) -> None:
-    """A thread that lacks the memory to begin costs its connection alone."""
+def test_agent_goes_on_after_a_shortage_of_memory(tmp_path: Path) -> None:
+    """A thread that lacks the memory to begin costs its connection alone, and no sample later."""
     history = ("--history.path", str(tmp_path / "history.db"))
     with agent_process(tmp_path, *SIMULATED, *history) as agent:
         eventually(lambda: agent.metric("rightsizer_samples_total") >= 4)
@@ -191,4 +191,6 @@ def test_page_answers_again_after_a_shortage_of_memory(tmp_path: Path) -> None:
             pytest.skip("the agent found the memory for every thread within a minute")
         assert agent.process.poll() is None, agent.log_file.read_text("utf-8")[-4000:]
         assert agent.get("/-/healthy")[0] == 200
+        before = agent.metric("rightsizer_samples_total")
+        eventually(lambda: agent.metric("rightsizer_samples_total") >= before + 3)
         assert agent.end() == 0
