@@ -152,12 +152,14 @@ def test_tokens_are_no_samples() -> None:
         ("CogVideoX1.5-5B", "H100-SXM5-80GB", 550),
         ("HunyuanVideo", "A100-SXM4-80GB", 3600),
         ("HunyuanVideo", "H100-SXM5-80GB", 1800),
+        ("HunyuanVideo", "H20", 6639),
+        ("HunyuanVideo", "L20", 6044),
         ("Wan2.1-T2V-1.3B", "RTX4090", 240),
         ("Wan2.2-T2V-A14B", "H100-SXM5-80GB", 8 * 250.7),
     ],
 )
 def test_published_times_of_videos_are_met(name: str, board: str, seconds: float) -> None:
-    """Model cards; HunyuanVideo issue 74; Wan 2.1's README; Wan 2.2 over eight GPUs by Morphic.
+    """Model cards; HunyuanVideo issue 74, and by xDiT; Wan 2.1's README; Wan 2.2 by Morphic.
 
     `video_attention_ratio` is chosen by these.
     """

@@ -314,11 +314,10 @@ class ForwardPass:
     def _multiplied(
         self, row_flops: float, rows: float, read_bytes: float, flops_per_second: float
     ) -> PassCost:
-        """Cost of multiplying weights with some rows, at least that of a whole tile."""
+        """Cost of multiplying weights with some rows, of a whole tile where that outlasts reads."""
         reading = read_bytes / self._read_bytes_per_second
-        cost = _overlapped(row_flops * rows / flops_per_second, reading)
-        tile_seconds = row_flops * max(rows, self._tile_rows) / flops_per_second
-        return cost if cost.seconds >= tile_seconds else PassCost(compute=tile_seconds)
+        compute, tile = (row_flops * each / flops_per_second for each in (rows, self._tile_rows))
+        return _overlapped(max(compute, tile) if tile > reading else compute, reading)
 
     def chosen_experts(
         self, tokens: float, stored_bytes: float, *, is_prompt: bool = False

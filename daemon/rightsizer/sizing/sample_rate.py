@@ -42,6 +42,8 @@ _BATCHES: Final[Mapping[type, float]] = {
 }
 """Default number of samples per GPU and pass, large enough to fill it."""
 _PROMPT_TOKENS: Final = 77.0
+_LATER_UNITS: Final = ((9, 0), (12, 0))
+"""Compute capabilities whose matrix units need instructions that flash attention 2 lacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,9 @@ def sample_step(  # noqa: PLR0913 - the last two distinguish serving from traini
     trains = links is not None
     batch = float(requirement.training.micro_batch) if samples is None else samples
     ranks = layout.tensor * layout.pipeline
-    flops = forward_flops(model, settings, trains=trains) * batch
+    is_later = _LATER_UNITS[0] <= board.compute_capability < _LATER_UNITS[1]
+    attention = settings.video_attention_ratio if is_later else 1.0
+    flops = forward_flops(model, settings, trains=trains, attention_ratio=attention) * batch
     seconds = _moved_seconds(model, requirement, board, batch, settings, trains=trains)
     if links is not None and requirement.task is not ModelTask.TRAINING:
         flops *= _FROZEN_BACKWARD
@@ -121,9 +125,16 @@ def sample_step(  # noqa: PLR0913 - the last two distinguish serving from traini
 
 
 def forward_flops(
-    model: SampleModel, settings: SampleSettings = _DEFAULTS, *, trains: bool = False
+    model: SampleModel,
+    settings: SampleSettings = _DEFAULTS,
+    *,
+    trains: bool = False,
+    attention_ratio: float = 1.0,
 ) -> float:
-    """FLOPs per sample; for a diffusion model all steps of an image, in training one step."""
+    """FLOPs per sample; for a diffusion model all steps of an image, in training one step.
+
+    Slower attention of a denoiser counts as more.
+    """
     match model:
         case ConvolutionalNetwork():
             return model.forward_flops
@@ -134,9 +145,7 @@ def forward_flops(
             guided, once = 2.0 if model.guided else 1.0, model.forward_flops
             if once is None:  # One step of one image, without guidance.
                 tokens, block = denoiser_tokens(model) / guided, denoiser_block(model)
-                attended = 4.0 * block.layers * block.hidden * tokens**2
-                if model.frames > 1:
-                    attended /= settings.video_attention_ratio
+                attended = 4.0 * block.layers * block.hidden * tokens**2 / attention_ratio
                 once = 2.0 * (model.token_parameters or model.parameters) * tokens + attended
             if trains:
                 return once

@@ -100,9 +100,11 @@ class SampleSettings:
         element_traffic: Bytes moved per element of a layer's width and token, forward, with fused
             kernels.
             Source: counted
-        video_attention_ratio: Speed of attention over all tokens of a video, relative to products.
-            Source: CogVideoX and HunyuanVideo on A100 and H100, Wan 2.1 and 2.2: x1.3 off, and x1.8
-            at most
+        video_attention_ratio: Speed of attention over all tokens of an image or video, relative to
+            products, on Hopper and data center Blackwell; on others both are alike.
+            Source: flash attention 2 beside 3 on an H20, 84 and 126 TFLOPS (its issue 1310);
+            CogVideoX, HunyuanVideo and Wan on A100, H100, H20, L20 and RTX 4090: x1.27 off, and
+            x1.54 at most
         decoder_pixel_flops: Operations per pixel decoded from latents.
             Source: about 2.5 TFLOP for 512 by 512 pixels
         pass_seconds: Time per pass beyond computation and traffic: launching its kernels.
