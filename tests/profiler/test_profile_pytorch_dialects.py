@@ -49,6 +49,22 @@ def test_categories_of_old_files_mean_the_same(tmp_path: Path) -> None:
     assert not profile.unread
 
 
+def test_copies_and_markers_among_kernels_of_rocm_are_none(tmp_path: Path) -> None:
+    """Before ROCm 6 all that a device did had the category of kernels."""
+    profile = profile_of(
+        KinetoTrace(deviceProperties=[])
+        .kernel("Cijk_Ailk_Bljk_SB_MT64x64", 0, 10, device=2)
+        .kernel("CopyHostToDevice", 20, 30, device=2)
+        .kernel("FillBuffer", 60, 5, device=2)
+        .kernel("Marker", 70, 90, device=2),
+        tmp_path,
+    )
+    (device,) = profile.devices
+    assert [kernel.name for kernel in device.kernels] == ["Cijk_Ailk_Bljk_SB_MT64x64"]
+    assert [copy.kind for copy in device.copies] == [CopyKind.HOST_TO_DEVICE]
+    assert profile.unread == {"Marker": 1}
+
+
 @pytest.mark.parametrize("category", ["xpu_runtime", "xpu_driver", "privateuse1_runtime"])
 def test_calls_of_any_kind_of_device_launch(tmp_path: Path, category: str) -> None:
     """Kineto's plug-ins name calls after the device; kernels and copies are like CUDA's."""

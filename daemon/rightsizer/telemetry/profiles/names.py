@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 from rightsizer.io.yaml import load_beside
@@ -28,10 +29,11 @@ _COLLECTIVE: Final = _any_of("collective")
 _MATRIX_UNITS: Final = _compiled(_PATTERNS["matrix_units"], re.NOFLAG)
 _OTHER_UNITS: Final = _any_of("other_units")
 _FAMILIES: Final = _kinds("families", KernelFamily)
+_REMEMBERED: Final = 10_000
 _KINDS: Final = _kinds("copies", CopyKind)
-_COLLECTIVE_KINDS, _ARCHITECTURES = (
+_COLLECTIVE_KINDS, _ARCHITECTURES, _OPERATIONS = (
     tuple((name, _compiled(patterns)) for name, patterns in _PATTERNS[table].items())
-    for table in ("collective_kinds", "architectures")
+    for table in ("collective_kinds", "architectures", "operations")
 )
 _MEMORIES: Final = _kinds("memories", HostMemory)
 _WAIT_CALL: Final = re.compile(
@@ -90,6 +92,12 @@ def kernel_family(name: str) -> KernelFamily:
         return KernelFamily.COLLECTIVE
     found = (family for pattern, family in _FAMILIES if pattern.search(name))
     return next(found, KernelFamily.OTHER)
+
+
+@lru_cache(_REMEMBERED)
+def operation(name: str) -> str:
+    """Return what else than a kernel a name among kernels is; empty for a kernel."""
+    return next((kind for kind, pattern in _OPERATIONS if pattern.search(name)), "")
 
 
 def copy_kind(name: str) -> CopyKind:

@@ -36,6 +36,7 @@ from rightsizer.telemetry.profiles.names import (
     is_read_back,
     is_turn,
     is_wait_call,
+    operation,
     python_span,
     span_kind,
 )
@@ -206,8 +207,12 @@ class PyTorchEvents:
         return key
 
     def _kernel(self, event: Event, arguments: _Arguments, span: Interval) -> bool:
-        if (name := _name(event)).startswith("Memcpy"):
-            return self._copy(event, arguments, span)  # ONNX Runtime has no category of copies.
+        name = _name(event)
+        if other := operation(name):
+            if (handler := self._handlers.get(other)) is not None:
+                return handler(event, arguments, span)
+            self._pass_over(name)
+            return True
         device = self._device(event, arguments)
         if "Collective name" in arguments:
             self._recorder.collective(device, span, arguments)
