@@ -171,7 +171,7 @@ def test_objects_of_another_shape_are_counted(replay: Replays, write: Writes) ->
 
 
 def test_text_of_another_tool_is_no_table(replay: Replays, write: Writes) -> None:
-    """What gpustat prints has no columns to name."""
-    text = "n1  2024-05-01T08:00:00  550.54\n[0] NVIDIA L4 | 45'C,  90 % | 20000 / 23034 MB\n"
+    """What is printed for people has no columns to name."""
+    text = "n1  2024-05-01T08:00:00  550.54\nGPU 0 NVIDIA L4 is at 45'C and 90 % busy\n"
     with pytest.raises(Exception, match="record with 'rightsizer record'"):
         replay(write(text))

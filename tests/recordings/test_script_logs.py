@@ -137,3 +137,21 @@ def test_utilization_of_gaudi(replay: Replays, write: Writes) -> None:
     row = "Wed May  1 12:00:0{at} UTC 2024, 1, HL-225, 90 %, 2000 MiB"
     played = replay(write(heading + _lines(row)))
     assert played.values("index:1", Signal.GPU_BUSY) == [0.9] * 3
+
+
+@pytest.mark.parametrize(
+    "heading",
+    [
+        "timestamp,gpu,GPUTL,SMACT,TENSO,FP64A",
+        "ts,gpu,DEV_GPU_UTIL,SM_ACTIVE,PIPE_TENSOR_ACTIVE,FP64_ACTIVE",
+    ],
+)
+def test_counters_of_dcgm_as_headings(replay: Replays, write: Writes, heading: str) -> None:
+    """In the short names of `dcgmi dmon`, or the words of its fields."""
+    played = replay(write(f"{heading}\n{_lines(f'{TENS}{{at}},1,90,0.8,0.5,0.01')}"))
+    assert played.readings("index:1")[-1].values == {
+        Signal.GPU_BUSY: 0.9,
+        Signal.SM_ACTIVE: 0.8,
+        Signal.TENSOR_ACTIVE: 0.5,
+        Signal.FP64_ACTIVE: 0.01,
+    }

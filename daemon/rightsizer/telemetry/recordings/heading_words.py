@@ -14,6 +14,7 @@ from rightsizer.model.units import convert
 from rightsizer.telemetry.dcgm.series import DcgmSeries, interpret, wanted
 from rightsizer.telemetry.recordings.nvidia_smi_columns import (
     SIGNAL_COLUMNS,
+    SignalColumn,
     column_name,
     exported_spellings,
     signal_columns,
@@ -51,13 +52,19 @@ _EXACT: Final = {
     **SIGNAL_COLUMNS,
     "utilization.enc": SIGNAL_COLUMNS["utilization.encoder"],
     "utilization.dec": SIGNAL_COLUMNS["utilization.decoder"],
+    "utilization_memory": SIGNAL_COLUMNS["utilization.memory"],
+    **{
+        field.short_name: SignalColumn(field.signal, field.unit, field.rank)
+        for field in DCGM_FIELDS.values()
+        if field.short_name and field.signal is not None
+    },
     **{
         f"nvidia_smi.{spelling}": column
         for name, column in SIGNAL_COLUMNS.items()
         for spelling in exported_spellings(name)
     },
 }
-"""Columns of nvidia-smi as gpustat and Telegraf spell them."""
+"""Columns of nvidia-smi as gpustat and Telegraf spell them, and those of `dcgmi dmon`."""
 _TRACKER_KEY: Final = re.compile(
     r"(?>(?P<run>.+) - )?(?:.*[/ ])?(?:system\.|sys\.)?"
     r"gpu[._](?P<index>\d+)[._](?P<metric>\w+)(?:/l:(?P<node>.+))?"

@@ -39,7 +39,7 @@ _DIVIDED: Final = (
     "not read; record with 'rightsizer record'"
 )
 _TABLE: Final = signal_columns("table")
-_COLUMNS: Final = signal_table([*_TABLE], _TABLE, "", "")
+TABLE_COLUMNS: Final = signal_table([*_TABLE], _TABLE, "", "")
 """In the order of `_cells`."""
 
 
@@ -58,7 +58,7 @@ class _Table:
             cells = [cell.strip() for cell in line.split("|")]
             if len(cells) > _CELLS:
                 time = times.next(self._device) if self._time is None else self._time
-                values = _COLUMNS.read(_cells(*cells[1 : _CELLS + 1]), number, self._notes)
+                values = TABLE_COLUMNS.read(_cells(*cells[1 : _CELLS + 1]), number, self._notes)
                 self.devices[self._device] = RecordingRow(
                     time, self._device, *values, self._notes.file
                 )

@@ -15,6 +15,7 @@ from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds, utc_text
 from rightsizer.model.workload import Holding
 from rightsizer.telemetry.recordings.dcgmi_dmon import DCGMI_DMON
+from rightsizer.telemetry.recordings.gpustat import GPUSTAT
 from rightsizer.telemetry.recordings.inferred_jobs import inferred_jobs
 from rightsizer.telemetry.recordings.jobs import RecordedJobs, stated_jobs
 from rightsizer.telemetry.recordings.mapped_csv import ColumnMap, load_column_map, mapped_csv
@@ -50,7 +51,7 @@ from rightsizer.telemetry.recordings.unnamed_devices import NOTHING_STATED, Stat
 
 FORMATS: Final[tuple[RecordingFormat, ...]] = (
     *(NATIVE, DCGMI_DMON, NVIDIA_SMI_DMON, NVIDIA_SMI_REPORT, PROMETHEUS_JSON, PROMETHEUS_TEXT),
-    *(NVIDIA_SMI_PROCESSES, NVIDIA_SMI_TABLE, JSON_RECORDS, CSV_RECORDS, LINE_RECORDS),
+    *(NVIDIA_SMI_PROCESSES, NVIDIA_SMI_TABLE, GPUSTAT, JSON_RECORDS, CSV_RECORDS, LINE_RECORDS),
     *(NVIDIA_SMI_LOG, SIGNAL_CSV),
 )
 """In order of detection."""
