@@ -155,3 +155,45 @@ def test_counters_of_dcgm_as_headings(replay: Replays, write: Writes, heading: s
         Signal.TENSOR_ACTIVE: 0.5,
         Signal.FP64_ACTIVE: 0.01,
     }
+
+
+def test_units_that_no_board_has_are_those_of_the_driver(replay: Replays, write: Writes) -> None:
+    """Mebibytes below GB and milliwatts below W, of idle GPUs too; garbage changes no unit."""
+    heading = "timestamp,gpu,util_pct,gpu_memory_used_GB,gpu_memory_total_GB,power_W\n"
+    rows = (f"{TENS}{{at}},0,90,30000,81559,250500", f"{TENS}{{at}},1,0,4,81559,60500")
+    played = replay(write(heading + _lines(*rows)))
+    assert [each.memory_total_bytes for each in played.source.devices] == [81559 * MIB] * 2
+    assert played.values("index:1", Signal.MEMORY_USED_BYTES) == [4 * MIB] * 3
+    assert played.values("index:1", Signal.POWER_WATTS) == [60.5] * 3
+    assert "'gpu_memory_used_GB' as memory_used_bytes in MiB" in played.warnings
+    garbage = "timestamp,gpu,util_pct,power_W\n" + _lines(f"{TENS}{{at}},0,90,60.5")
+    played = replay(write(f"{garbage}{TENS}9,0,90,65535\n", "garbage.csv"))
+    assert played.values("index:0", Signal.POWER_WATTS)[:3] == [60.5] * 3
+
+
+def test_epochs_of_a_training_are_no_times(replay: Replays, write: Writes) -> None:
+    """Another column is the time; without one, the log is refused with the reason."""
+    row = f"{{at}},{{at}},{TENS}{{at}},90"
+    played = replay(write(f"epoch,step,timestamp,gpu_util\n{_lines(row)}"))
+    assert played.snapshots[0].wall_time == TENS * 10 * 10**9
+    with pytest.raises(RecordingError, match="'epoch' is no time, but counts epochs"):
+        replay(write(f"epoch,gpu_util\n{_lines('{at},90')}"))
+    played = replay(write(f"epoch,gpu_util\n{_lines(f'{TENS}{{at}},90')}", "seconds.csv"))
+    assert played.snapshots[0].wall_time == TENS * 10 * 10**9
+
+
+def test_free_memory_is_not_suggested_as_used(replay: Replays, write: Writes) -> None:
+    """The hint for a column of memory that is left out is for those that may be used memory."""
+    text = f"timestamp,gpu_util,gpu_mem_free_mb\n{_lines(f'{TENS}{{at}},90,500')}"
+    played = replay(write(text))
+    assert "left out: 'gpu_mem_free_mb'" in played.warnings
+    assert "--fields" not in played.warnings
+
+
+def test_fields_of_a_table_whose_time_is_unknown_keep_its_headings(
+    replay: Replays, write: Writes
+) -> None:
+    """The number of a job was suggested as utilization."""
+    text = f"job,began,gpu_util,gpu_mem_mb\n{_lines('{at},2024-05-01 12:00:0{at},90,2000')}"
+    with pytest.raises(RecordingError, match="--fields x,timestamp,gpu_util,gpu_mem_mb"):
+        replay(write(text))

@@ -3,14 +3,22 @@
 import contextlib
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
+from rightsizer.model.errors import RecordingError
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import DAY, Nanoseconds, Unit
-from rightsizer.telemetry.recordings.heading_words import UNITS, Heading, time_places, words_of
+from rightsizer.telemetry.recordings.heading_words import (
+    EPOCH,
+    UNITS,
+    Heading,
+    time_places,
+    words_of,
+)
 from rightsizer.telemetry.recordings.row import RecordingNotes
 from rightsizer.telemetry.recordings.text_file import TextFile, delimiter_of, split_csv_line
 from rightsizer.telemetry.recordings.timestamps import (
@@ -31,6 +39,14 @@ _MILLIWATTS_FROM: Final = 5000
 """Maximum from which power must be in NVML's milliwatts: no board draws as many watts."""
 _MIB_FROM: Final = 512
 """Maximum from which memory must be in MiB: no board has as many GiB; below, it is ambiguous."""
+_SMALLER: Final = {
+    "GiB": (_MIB_FROM, "MiB"),
+    "MiB": (_BYTES_FROM, "bytes"),
+    "W": (_MILLIWATTS_FROM, "mW"),
+}
+"""From which number on a stated unit is impossible, and the one that it is then."""
+_ERRATIC_RATIO: Final = 0.01
+"""Share of numbers that may be garbage."""
 _NO_ROW: Final = re.compile(r"sep=|#(?:group|datatype|default)\b|(?=[-+|: ]+$).*--")
 """A directive for spreadsheets, annotations of InfluxDB, and rules of text tables."""
 _QUANTITY: Final = re.compile(r"([+-]?\d[\d.,]*) ?(%|°?[A-Za-z]+)?")
@@ -137,6 +153,11 @@ class TimeColumns:
             return self._stated[1](text)
         with contextlib.suppress(ValueError):
             time = parse_timestamp(text) if self._unit is None else parse_epoch(text, self._unit)
+            if time < DAY and words_of(self._heading) == [EPOCH]:
+                raise RecordingError(
+                    f"{self._notes.file}: '{self._heading}' is no time, but counts epochs of a "
+                    "training; add a column timestamp"
+                )
             if time < DAY:
                 self._notes.remark(f"its times are counted from 1970-01-01 on by '{self._heading}'")
             return time
@@ -151,10 +172,13 @@ class UnitSample:
     def __init__(self, *, has_all: bool) -> None:
         self._most: dict[Signal, float] = {}
         self._fractions: set[Signal] = set()
+        self._stated: Counter[str] = Counter()
+        self._impossible: Counter[str] = Counter()
+        """Numbers of each stated unit, and those that no board has."""
         self._has_all = has_all
         """Whether no other rows follow."""
 
-    def add(self, signal: Signal, cell: str) -> float | None:
+    def add(self, heading: Heading, cell: str) -> float | None:
         """Add a cell; return its number, or `None` for one without a finite number."""
         try:
             number = float(cell.strip().partition(" ")[0].rstrip("%").replace(",", "."))
@@ -162,15 +186,20 @@ class UnitSample:
             return None
         if not math.isfinite(number):
             return None
+        signal, unit = heading.signal, heading.unit or ""
         self._most[signal] = max(self._most.get(signal, 0.0), abs(number))
         if number % 1.0:
             self._fractions.add(signal)
+        self._stated[unit] += number > 0.0
+        self._impossible[unit] += number >= _SMALLER.get(unit, (math.inf, ""))[0]
         return number
 
     def unit_of(self, heading: Heading) -> str | None:
         """Return the unit of a heading; `None` if it, or that of later values, is ambiguous."""
-        if heading.unit is not None:
-            return heading.unit
+        if (unit := heading.unit) is not None:
+            # Scripts head nvidia-smi's mebibytes by GB, and NVML's milliwatts by W.
+            is_wrong = self._impossible[unit] > max(1, _ERRATIC_RATIO * self._stated[unit])
+            return _SMALLER[unit][1] if is_wrong else unit
         signal, most = heading.signal, self._most.get(heading.signal, 0.0)
         if signal in self._most and self._has_all and not most:
             return signal.unit.value

@@ -79,6 +79,7 @@ _ENDINGS: Final = {"MiB": "mib", "GiB": "gib", "bytes": "bytes", "%": "pct"}
 _DEVICE_WORDS: Final = frozenset({"gpu", "gpus", "cuda", "card", "cards", "device", "devices"})
 TELLING_WORDS: Final = _DEVICE_WORDS.union(_OF_GPUS, _OF_HOSTS, _SYNONYMS, *_SIGNALS)
 """Words that say what a value is of."""
+EPOCH: Final = "epoch"
 _GPU_INDEX: Final = re.compile(r"(?:gpu|cuda|card|device|nvidia)?[\s_:/#-]*(\d+)", re.IGNORECASE)
 _OF_ROWS: Final = frozenset(
     {Signal.POWER_WATTS, Signal.POWER_LIMIT_WATTS, Signal.TEMPERATURE_CELSIUS}
@@ -266,7 +267,9 @@ def time_places(headings: Sequence[str]) -> Sequence[int]:
         [at for at, text in enumerate(headings) if is_time(text, words)]
         for words in (_TIMES, _ELAPSED)
     )
-    return next(filter(None, places), [])[:1]
+    found = next(filter(None, places), [])
+    # A training counts its epochs, too.
+    return sorted(found, key=lambda at: words_of(headings[at]) == [EPOCH])[:1]
 
 
 def is_time(heading: str, telling: AbstractSet[str] = _TIMES) -> bool:
@@ -295,7 +298,8 @@ def field_names(headings: Sequence[str], unread: Collection[str]) -> str:
     for text in unread:
         words = words_of(text)
         unit = next((UNITS[word] for word in words if word in UNITS), "")
-        if "memory" not in {_SYNONYMS.get(word, word) for word in words} or unit not in _ENDINGS:
+        meanings = {_SYNONYMS.get(word, word) for word in words}
+        if "memory" not in meanings or "free" in meanings or unit not in _ENDINGS:
             continue
         at = _number_place(words)
         name = "" if at is None else f"gpu{words[at]}_"

@@ -196,7 +196,7 @@ def _sampled(
             heading = heading_of(metric)
             found[metric] = None if heading is None else (heading, UnitSample(has_all=True))
         if (of_metric := found[metric]) is not None:
-            of_metric[1].add(of_metric[0].signal, value)
+            of_metric[1].add(of_metric[0], value)
     return found
 
 

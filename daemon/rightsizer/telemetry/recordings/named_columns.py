@@ -132,11 +132,11 @@ def _column_sample(
 ) -> tuple[UnitSample, bool]:
     """Return numbers by which missing units are inferred, and whether bare memory ever varies."""
     units, varies = UnitSample(has_all=len(rows) < SAMPLED_ROWS), False
-    wanted = {at: each for at, each in read.items() if each.unit is None or each.is_bare}
+    wanted = {at: each for at, each in read.items() if not each.is_exact or each.unit is None}
     last: dict[tuple[int, str], float] = {}
     for cells in rows if wanted else ():
         for at, heading in wanted.items():
-            if (number := units.add(heading.signal, cells[at])) is not None and heading.is_bare:
+            if (number := units.add(heading, cells[at])) is not None and heading.is_bare:
                 key = at, "" if device_at is None else cells[device_at]
                 varies |= last.setdefault(key, number) != number
     return units, varies

@@ -121,9 +121,13 @@ def stated_fields(head: Sequence[str]) -> str:
     ]
     gpus = [_gpu_number(titles[at]) for at in numbers]
     stems = {_DIGITS.sub("", titles[at]) for at in numbers}
-    if time_at is None or not numbers:
+    is_told = any(each.signal is Signal.GPU_BUSY for each in read.values())
+    if time_at is None or not (numbers or is_told):
         return ""
-    if device_at is None and all(gpus) and len(stems) < len(numbers) == len({*gpus}):
+    if is_told:
+        # The time alone is unknown.
+        names = {at: titles[at] for at in read}
+    elif device_at is None and all(gpus) and len(stems) < len(numbers) == len({*gpus}):
         names = {at: f"gpu{gpu}_util_pct" for at, gpu in zip(numbers, gpus, strict=True)}
     elif is_titled and len(numbers) > _MOST_UNKNOWN:
         return ""
