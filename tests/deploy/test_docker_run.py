@@ -155,13 +155,11 @@ def test_it_stops_in_time_and_continues_its_history(
 def test_a_mounted_configuration_has_simulated_gpus(
     engine: DockerEngine, run: Callable[..., None]
 ) -> None:
-    """By the options that the page adds for one, on a machine without a driver."""
-    mount, flag = (
-        re.search(pattern, PAGE)[1]  # type: ignore[index]
-        for pattern in (r"add `(-v /etc/\S+)` before", r"and `(agent --config.file=\S+)` after")
-    )
+    """By the option that the page adds for one, on a machine without a driver."""
+    mount = re.search(r"add `(-v /etc/\S+)` before", PAGE)
+    assert mount is not None
     (engine.etc / "rightsizer.yaml").write_text(SIMULATED)
-    run([*WITHOUT_DRIVER[:-1], *mount.split(), WITHOUT_DRIVER[-1]], *flag.split())
+    run([*WITHOUT_DRIVER[:-1], *mount[1].split(), WITHOUT_DRIVER[-1]])
     up = r"^rightsizer_device_up\{.*\} 1.0$"
     until(lambda: len(re.findall(up, engine.get("/metrics"), re.MULTILINE)) == 8, shown(engine))
 
