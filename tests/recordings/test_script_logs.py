@@ -197,3 +197,23 @@ def test_fields_of_a_table_whose_time_is_unknown_keep_its_headings(
     text = f"job,began,gpu_util,gpu_mem_mb\n{_lines('{at},2024-05-01 12:00:0{at},90,2000')}"
     with pytest.raises(RecordingError, match="--fields x,timestamp,gpu_util,gpu_mem_mb"):
         replay(write(text))
+
+
+@pytest.mark.parametrize("of_gpu", [False, True], ids=["time above", "time of each"])
+def test_a_list_of_gpus_by_any_key_about_them(
+    replay: Replays, write: Writes, *, of_gpu: bool
+) -> None:
+    """`gpu_stats` for one, beside values of the host."""
+    records = [
+        {
+            "cpu_percent": 12,
+            "gpu_processes": [{"gpu": 1, "util_pct": 45}],
+            **({} if of_gpu else {"timestamp": START + at}),
+            "gpu_stats": [
+                {"id": 1, "util_pct": 90, **({"timestamp": START + at} if of_gpu else {})}
+            ],
+        }
+        for at in range(3)
+    ]
+    played = replay(write("".join(f"{json.dumps(each)}\n" for each in records)))
+    assert played.values("index:1", Signal.GPU_BUSY) == [0.9] * 3

@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, Final
 
@@ -22,6 +22,8 @@ PROCESSES: Final = "gpu processes"
 """Key of the processes of a GPU, as JSON."""
 _ENTITIES: Final = frozenset({"gpu", "gpus", "device", "devices", "card", "cards"})
 """Keys of lists with an object for each GPU."""
+_OF_GPUS: Final = frozenset({"gpu", "gpus"})
+_OF_PROCESSES: Final = frozenset({"process", "processes", "procs", "apps"})
 _INDEX: Final = "gpu index"
 _SHARED: Final = NODES | {"gpu name", "gpu model", "gpu product name"}
 """Keys beside such a list, or around records, that count for all of them."""
@@ -50,7 +52,7 @@ def _of_object(document: dict[str, Any]) -> Iterator[Record]:
         for key, cell in plain.items()
         if is_time(key) or " ".join(words_of(key)) in _SHARED
     }
-    entity = next((key for key, _ in lists if key.lower() in _ENTITIES), None)
+    entity = _list_of_gpus([key for key, _ in lists])
     if (tables := [*_tables(document)]) or "resourceMetrics" in document:
         for made in (*tables, *_otlp_points(document)):
             yield shared | made
@@ -67,6 +69,17 @@ def _of_object(document: dict[str, Any]) -> Iterator[Record]:
         yield plain
 
 
+def _list_of_gpus(keys: Sequence[str]) -> str | None:
+    """Return the key of the list of GPUs: one of the usual keys, else one about them."""
+    found = [key for key in keys if key.lower() in _ENTITIES]
+    found += [
+        key
+        for key in keys
+        if not _OF_GPUS.isdisjoint(words := words_of(key)) and _OF_PROCESSES.isdisjoint(words)
+    ]
+    return found[0] if found else None
+
+
 def point(measurement: str, tags: Mapping[str, str], fields: Mapping[str, Any]) -> Record:
     """Return a point of InfluxDB as a record, whose fields have the measurement before them."""
     return {
@@ -77,7 +90,7 @@ def point(measurement: str, tags: Mapping[str, str], fields: Mapping[str, Any]) 
 
 def _of_gpu(gpu: dict[str, Any], number: int) -> Record:
     """Return the record of a GPU in a list, by its place there if nothing else names it."""
-    own = {f"gpu {key}": cell for key, cell in _flat(gpu)}
+    own = {key if is_time(key) else f"gpu {key}": cell for key, cell in _flat(gpu)}
     names = [key for key, cell in own.items() if missing_cell(cell) is None]
     if place_of(names, DEVICES | UUIDS) is None:
         own[_INDEX] = str(number)
