@@ -209,10 +209,9 @@ def _in_published_format(
     if published is None or not published.is_quantized:
         return requirement
     precision, model = requirement.precision, requirement.model
-    if not _precision(row).values.get("weights"):
-        return replace(requirement, precision=replace(precision, weights=published))
-    if row.values.get("precision") == "mxfp4" and published is NumberFormat.INT4:
-        # Own formats, as of gpt-oss, have the same size and unpacking.
+    # Own formats, as of gpt-oss, have the same size and unpacking.
+    is_own = row.values.get("precision") == "mxfp4" and published is NumberFormat.INT4
+    if is_own or not _precision(row).values.get("weights"):
         return replace(requirement, precision=replace(precision, weights=published))
     if precision.weights is not published and isinstance(model, Transformer):
         unread = replace(model.unread, are_towers_quantized=False)

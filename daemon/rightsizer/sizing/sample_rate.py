@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from rightsizer.catalogue.board import Board, Precision
-from rightsizer.model.frozen import dataclass
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.sizing.activations import (
     convolution_training_bytes,
     denoiser_block,
@@ -102,9 +102,9 @@ def sample_step(  # noqa: PLR0913 - the last two distinguish serving from traini
     trains = links is not None
     batch = float(requirement.training.micro_batch) if samples is None else samples
     ranks = layout.tensor * layout.pipeline
-    is_later = _LATER_UNITS[0] <= board.compute_capability < _LATER_UNITS[1]
-    attention = settings.video_attention_ratio if is_later else 1.0
-    flops = forward_flops(model, settings, trains=trains, attention_ratio=attention) * batch
+    if not _LATER_UNITS[0] <= board.compute_capability < _LATER_UNITS[1]:
+        settings = replace(settings, video_attention_ratio=1.0)
+    flops = forward_flops(model, settings, trains=trains) * batch
     seconds = _moved_seconds(model, requirement, board, batch, settings, trains=trains)
     if links is not None and requirement.task is not ModelTask.TRAINING:
         flops *= _FROZEN_BACKWARD
@@ -125,16 +125,9 @@ def sample_step(  # noqa: PLR0913 - the last two distinguish serving from traini
 
 
 def forward_flops(
-    model: SampleModel,
-    settings: SampleSettings = _DEFAULTS,
-    *,
-    trains: bool = False,
-    attention_ratio: float = 1.0,
+    model: SampleModel, settings: SampleSettings = _DEFAULTS, *, trains: bool = False
 ) -> float:
-    """FLOPs per sample; for a diffusion model all steps of an image, in training one step.
-
-    Slower attention of a denoiser counts as more.
-    """
+    """FLOPs per sample; for a diffusion model all steps of an image, in training one step."""
     match model:
         case ConvolutionalNetwork():
             return model.forward_flops
@@ -145,7 +138,8 @@ def forward_flops(
             guided, once = 2.0 if model.guided else 1.0, model.forward_flops
             if once is None:  # One step of one image, without guidance.
                 tokens, block = denoiser_tokens(model) / guided, denoiser_block(model)
-                attended = 4.0 * block.layers * block.hidden * tokens**2 / attention_ratio
+                attended = 4.0 * block.layers * block.hidden * tokens**2
+                attended /= settings.video_attention_ratio
                 once = 2.0 * (model.token_parameters or model.parameters) * tokens + attended
             if trains:
                 return once
