@@ -4,6 +4,7 @@ import gc
 import logging
 import signal
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -68,9 +69,13 @@ def _patience_seconds(item: pytest.Item) -> float:
     marker = item.get_closest_marker("timeout")
     if marker is not None:
         return float(marker.args[0])
-    folders = (each.name for each in item.path.parents)
-    is_waiting = not _PROCESSES.isdisjoint(folders) or any(map(item.get_closest_marker, _SERVERS))
+    is_waiting = _has_processes(item.path) or any(map(item.get_closest_marker, _SERVERS))
     return 120.0 if is_waiting else 0.0
+
+
+@cache
+def _has_processes(file: Path) -> bool:
+    return not _PROCESSES.isdisjoint(each.name for each in file.parents)
 
 
 @pytest.fixture(autouse=True)

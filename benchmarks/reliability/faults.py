@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -353,9 +354,18 @@ def _dripping(start: bytes) -> Callable[[socket.socket], None]:
     return drip
 
 
+@cache
+def _large_page() -> bytes:
+    return b"".join(_PAGE % (each, each) for each in range(1_000_000))
+
+
+def _answer_large(made: socket.socket) -> None:
+    _status(200, _large_page())(made)
+
+
 _PAGE: Final = b'DCGM_FI_DEV_GPU_UTIL{UUID="GPU-%d",gpu="%d"} 5\n'
 _PAGES: Final[Mapping[str, Callable[[socket.socket], None]]] = {
-    "answers 50 MB": _status(200, b"".join(_PAGE % (each, each) for each in range(1_000_000))),
+    "answers 50 MB": _answer_large,
     "answers a byte at a time": _dripping(b"Content-Length: 100000\r\n\r\n"),
     "redirects to another address": _status(301, b"", b"Location: http://127.0.0.2:9/metrics\r\n"),
     "answers what was compressed unasked": _status(200, gzip.compress(_PAGE % (0, 0)), b"Content-Encoding: gzip\r\n"),
