@@ -215,7 +215,7 @@ def test_planted_faults_are_found_in_what_is_recorded_here(program: str, tmp_pat
     }
     for attempt in range(_RECORDINGS):
         (folder := tmp_path / str(attempt)).mkdir()
-        into, _, _ = recorded(program, folder)
+        into, _, _ = recorded(program, folder, *due)
         paths = [*into.glob("*.json"), *into.rglob("*.xplane.pb")]
         for loop, reason in tuple(due.items()):
             (path,) = [each for each in paths if loop in str(each.relative_to(into))]

@@ -115,9 +115,10 @@ LOOPS: dict[str, tuple[Callable[[], Iterator[None]], int]] = {
 }
 
 
-def main(folder: Path) -> None:
-    """Record every loop into a folder of its own."""
-    for name, (make, steps) in LOOPS.items():
+def main(folder: Path, names: list[str]) -> None:
+    """Record each loop, by default all, into a folder of its own."""
+    for name in names or LOOPS:
+        make, steps = LOOPS[name]
         loop = make()
         for _ in range(WARM_UP):
             next(loop)
@@ -128,4 +129,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2:])

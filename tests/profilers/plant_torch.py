@@ -1,8 +1,8 @@
 """Training loops on the CPU, each with one fault or none, recorded by PyTorch's own profiler.
 
-Runs in the environment described by tests/profilers/recorders.txt: `plant_torch.py FOLDER` writes
-one trace for each loop. `sync_points`, `tiny_kernels` and `host_bound_step` have the fault in their
-name; the others have none.
+Runs in the environment described by tests/profilers/recorders.txt: `plant_torch.py FOLDER LOOP...`
+writes one trace for each loop, without names for all. `sync_points`, `tiny_kernels` and
+`host_bound_step` have the fault in their name; the others have none.
 """
 
 import sys
@@ -164,13 +164,14 @@ def record(loop: Iterator[None], steps: int, into: Path, *, with_stack: bool) ->
             profiler.step()
 
 
-def main(folder: Path) -> None:
-    """Record every loop into a file of its own."""
+def main(folder: Path, names: list[str]) -> None:
+    """Record each loop into a file of its own."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    for name, (loop, steps, with_stack) in LOOPS.items():
+    for name in names or LOOPS:
+        loop, steps, with_stack = LOOPS[name]
         record(loop(), steps, folder / f"torch_{name}.json", with_stack=with_stack)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -46,13 +46,13 @@ def recorders() -> Path:
 
 
 @cache
-def recorded(program: str, folder: Path) -> tuple[Path, float, float]:
+def recorded(program: str, folder: Path, *flags: str) -> tuple[Path, float, float]:
     """The folder into which a program of tests/profilers/ recorded, and the wall time around it."""
     python, into = recorders(), folder / program
     into.mkdir()
     before = time.time()
     done = subprocess.run(
-        [python, _LISTS / f"{program}.py", into],
+        [python, _LISTS / f"{program}.py", into, *flags],
         capture_output=True,
         text=True,
         timeout=300,
