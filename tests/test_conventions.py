@@ -16,7 +16,7 @@ import pytest
 
 import rightsizer
 from code_trees import statements, tree_of
-from rightsizer.model.settings import Bounds, bounds_of
+from rightsizer.model.settings import Bounds, bounds_of, descriptions_of
 
 ROOT: Final = Path(__file__).parent.parent
 PROGRAMS: Final = ("tests", "evaluation", "benchmarks")
@@ -132,8 +132,8 @@ def test_every_setting_is_explained() -> None:
     assert [
         f"{each.__name__}.{name}"
         for each in settings
-        for name, bounds in bounds_of(each).items()
-        if not bounds.help
+        for name, description in descriptions_of(each).items()
+        if not description.help
     ] == []
 
 

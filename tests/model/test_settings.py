@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 import pytest
 
-from rightsizer.model.settings import Bounds, bounds_of, setting
+from rightsizer.model.settings import Bounds, Description, bounds_of, descriptions_of, setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,8 @@ def test_field_carries_its_documentation() -> None:
     """Default, unit, bounds and source are declared together."""
     (declared,) = fields(Inner)
     assert declared.default == 5.0
-    assert bounds_of(Inner)["delay"] == Bounds("How long.", "seconds", 0, 60, "a paper")
+    assert bounds_of(Inner)["delay"] == Bounds("seconds", 0, 60)
+    assert descriptions_of(Inner)["delay"] == Description("How long.", "a paper")
     assert Inner(delay=7.0).delay == 7.0
 
 
@@ -55,7 +56,8 @@ def test_name_tells_unit_and_bounds() -> None:
 
 def test_group_of_settings_has_no_bounds() -> None:
     """A field that only holds other settings has no help of its own."""
-    assert bounds_of(Outer) == {"names": Bounds("By name.", "", None, None, "")}
+    assert bounds_of(Outer) == {"names": Bounds("", None, None)}
+    assert descriptions_of(Outer) == {"names": Description("By name.", "")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +92,13 @@ class DescribedAgain(Described):
 def test_docstring_describes_settings() -> None:
     """A base class fills in what a class lacks; a field's own help takes precedence."""
     gap = "How long it may be away; longer than a line of a docstring has room for."
-    assert {name: (each.help, each.source) for name, each in bounds_of(Described).items()} == {
-        "gap_seconds": (gap, "a paper: the one on gaps"),
-        "name": ("What it is called.", ""),
-        "shared_ratio": ("How much.", "assumed"),
+    assert descriptions_of(Described) == {
+        "gap_seconds": Description(gap, "a paper: the one on gaps"),
+        "name": Description("What it is called.", ""),
+        "shared_ratio": Description("How much.", "assumed"),
     }
-    assert bounds_of(DescribedAgain)["name"].help == "What else it is called."
-    assert bounds_of(DescribedAgain)["gap_seconds"].help == gap
+    assert descriptions_of(DescribedAgain)["name"].help == "What else it is called."
+    assert descriptions_of(DescribedAgain)["gap_seconds"].help == gap
 
 
 def test_mapping_defaults_are_shared_read_only() -> None:

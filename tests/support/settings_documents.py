@@ -4,6 +4,7 @@ import json
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, Final
 
 from rightsizer.config.shape import (
@@ -19,6 +20,7 @@ from rightsizer.config.shape import (
 from rightsizer.config.spelling import plain
 from rightsizer.config.validator import kind, limits
 from rightsizer.io.yaml import dump_yaml
+from rightsizer.model.settings import descriptions_of
 
 _WIDTH: Final = 90
 """Of a comment, which leaves room for its indentation."""
@@ -27,6 +29,7 @@ _LONGEST: Final = 200
 """Characters of a list of choices that is written once."""
 _CITATION: Final = re.compile(r"arXiv:|\w#\d|\bissue \d|\bJSSPP\b|\.(?:com|ai)\b")
 """Marks of a source that is published; others are in the example file alone."""
+_descriptions_of: Final = cache(descriptions_of)
 _RULE: Final = re.compile(r"\brules\.\w+$")
 """Path of a rule's settings."""
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -94,11 +97,8 @@ def _summary(settings: type) -> str:
 
 def help_and_source(entry: ShapeEntry) -> tuple[str, str]:
     """Its help and the source of its default."""
-    return (
-        (entry.described.help, entry.described.source)
-        if entry.described
-        else (help_of(entry.shape), "")
-    )
+    described = _descriptions_of(entry.settings).get(entry.name)
+    return (described.help, described.source) if described else (help_of(entry.shape), "")
 
 
 def _group(group: Group, *, is_reloaded: bool) -> Iterator[str]:

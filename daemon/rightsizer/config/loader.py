@@ -11,7 +11,8 @@ from rightsizer.config.validator import Fault, explain, validate
 from rightsizer.io.near import near_words
 from rightsizer.io.yaml import Document, Place, YamlError, load_yaml, merge_documents
 from rightsizer.model.errors import ConfigurationError
-from rightsizer.model.frozen import dataclass, replace
+from rightsizer.model.frozen import dataclass, fields, replace
+from rightsizer.model.settings import key_in_file
 
 DROPPED: Final[dict[tuple[str, ...], str]] = {
     ("sizing", "training", "network_ratio"): "set sizing.training.network_bytes_per_second"
@@ -334,7 +335,7 @@ def load_sections(
     Raises:
         ConfigurationError: the file cannot be read, or a section has faults.
     """
-    others = SECTIONS - {entry.key for entry in shape_of(root).entries}
+    others = SECTIONS - {key_in_file(each.name, None) for each in fields(cast(Any, root))}
     return load_file(root, path, environ, others) if path else load(root, "", "", environ, others)
 
 

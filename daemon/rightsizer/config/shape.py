@@ -72,8 +72,8 @@ class ShapeEntry:
     shape: "Shape"
     default: Any
     """`dataclasses.MISSING` if required."""
-    described: Bounds | None
-    """Bounds and description of the field; `None` for a group of settings."""
+    settings: type
+    """Dataclass of the field."""
     is_live: bool = False
     """Whether a reload applies it; the keys of a group may override this."""
 
@@ -140,7 +140,7 @@ def _entries(settings: type, defaults: Any, live: bool) -> Iterator[ShapeEntry]:
             name=declared.name,
             shape=shape,
             default=default,
-            described=bounds,
+            settings=settings,
             is_live=is_entry_live,
         )
 

@@ -26,12 +26,18 @@ LIVE: Final[Mapping[str, Any]] = MappingProxyType({_IS_LIVE: True})
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Facts about a setting other than its default."""
+    """Unit and limits of a setting."""
 
-    help: str
     unit: str
     minimum: float | None
     maximum: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """Effect of a setting and origin of its default."""
+
+    help: str
     source: str
 
 
@@ -101,21 +107,31 @@ def group(settings: type) -> Any:
 
 def bounds_of(settings: type) -> dict[str, Bounds]:
     """Bounds of each setting of a class by field name; groups have none."""
-    described, found = _described(settings), {}
+    found = {}
     for declared in fields(settings):
         if _DESCRIPTION in declared.metadata:
-            help_text, unit, within, source = declared.metadata[_DESCRIPTION]
-            documented = described.get(declared.name, ("", ""))
+            _, unit, within, _ = declared.metadata[_DESCRIPTION]
             if unit is None:
                 unit = next((each for each in _WITHIN if declared.name.endswith(f"_{each}")), "")
-            minimum, maximum = within or _WITHIN.get(unit, _ANY)
-            found[declared.name] = Bounds(
-                help_text or documented[0], unit, minimum, maximum, source or documented[1]
-            )
+            found[declared.name] = Bounds(unit, *(within or _WITHIN.get(unit, _ANY)))
     return found
 
 
-def _described(settings: type) -> dict[str, tuple[str, str]]:
+def descriptions_of(settings: type) -> dict[str, Description]:
+    """Description of each setting of a class by field name; groups have none.
+
+    Parses docstrings, which takes longer than a start has: only for what people read.
+    """
+    documented, found = _documented(settings), {}
+    for declared in fields(settings):
+        if _DESCRIPTION in declared.metadata:
+            help_text, _, _, source = declared.metadata[_DESCRIPTION]
+            theirs = documented.get(declared.name, ("", ""))
+            found[declared.name] = Description(help_text or theirs[0], source or theirs[1])
+    return found
+
+
+def _documented(settings: type) -> dict[str, tuple[str, str]]:
     """Parse help and source of each attribute from the docstrings of a class and its bases."""
     found = {}
     for each in reversed(settings.__mro__[:-1]):

@@ -8,7 +8,7 @@ from rightsizer.model.advice import Advice
 from rightsizer.model.device import BY_INDEX
 from rightsizer.model.finding import Finding, Option, Reason
 from rightsizer.model.frozen import asdict, dataclass, fields, is_dataclass
-from rightsizer.model.settings import bounds_of, key_in_file
+from rightsizer.model.settings import bounds_of, descriptions_of, key_in_file
 from rightsizer.model.state import Condition, State
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.report.json_encoder import (
@@ -173,7 +173,7 @@ def _thresholds(settings: object, prefix: str) -> Iterator[JsonObject]:
     """Yield all settings of a class and its groups, by full name."""
     if not is_dataclass(settings):
         return
-    bounds_by_name = bounds_of(type(settings))
+    bounds_by_name, descriptions = bounds_of(type(settings)), descriptions_of(type(settings))
     for declared in fields(settings):
         bounds, value = bounds_by_name.get(declared.name), getattr(settings, declared.name)
         if bounds is None:
@@ -182,7 +182,8 @@ def _thresholds(settings: object, prefix: str) -> Iterator[JsonObject]:
         yield {
             "setting": f"{prefix}.{key_in_file(declared.name, bounds)}",
             "value": value,
-            **attributes(bounds, "unit help source"),
+            "unit": bounds.unit,
+            **attributes(descriptions[declared.name], "help source"),
         }
 
 
