@@ -256,8 +256,10 @@ def test_the_probe_warns_of_what_is_missing(recorded_store: RecordedStore) -> No
     name = "uuid:DCGM_FI_PROF_DRAM_ACTIVE:avg5m"
 
     class Without(WatchedStore):
-        def instant(self, promql: str, time: Nanoseconds) -> Sequence[SampledSeries]:
-            found = super().instant(promql, time)
+        def range(
+            self, promql: str, start: Nanoseconds, end: Nanoseconds, step: Nanoseconds
+        ) -> Sequence[SampledSeries]:
+            found = super().range(promql, start, end, step)
             return [each for each in found if each.labels.get("__name__") != name]
 
     report = recorded_store.source.probe(Without(recorded_store.store.store), NOW, DAY)

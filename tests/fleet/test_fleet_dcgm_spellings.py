@@ -101,6 +101,19 @@ SPELLINGS: Final = {
         {"UUID": "", "k8s_node_name": "node-a", "model_name": "nvidia h100 80gb hbm3"},
         ("pod", "namespace", "container"),
     ),
+    "renamed_uuid": (
+        {"gpuuuid": "", "Hostname": "node-a", "modelName": "NVIDIA H100 80GB HBM3"},
+        ("pod", "namespace", "container"),
+    ),
+    "renamed_uuid_beside_the_first": (
+        {
+            "UUID": "",
+            "gpu_uuid": "copied",
+            "Hostname": "node-a",
+            "modelName": "NVIDIA H100 80GB HBM3",
+        },
+        ("pod", "namespace", "container"),
+    ),
 }
 
 
@@ -120,7 +133,7 @@ def store() -> Iterator[PrometheusStore]:
     """A fleet in which each GPU is exported in another spelling."""
     past = EstatePast()
     for number, (spelling, (labels, names)) in enumerate(SPELLINGS.items()):
-        label = "UUID" if "UUID" in labels else "uuid"
+        label = next(name for name, value in labels.items() if not value)
         phases = life(names)
         if spelling == "all_small":
             phases = [

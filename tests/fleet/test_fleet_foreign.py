@@ -218,9 +218,10 @@ def test_nodes_of_one_name_are_reported(run_fleet: RunFleet) -> None:
     assert "Nodes of one name: 1 times several GPUs have the same Hostname and index" in warnings
 
 
-def test_pod_of_an_exporter_of_another_name_holds_nothing(run_fleet: RunFleet) -> None:
+@pytest.mark.parametrize("label", ["pod", "pod_name"])
+def test_pod_of_an_exporter_of_another_name_holds_nothing(run_fleet: RunFleet, label: str) -> None:
     """Where labels are honored a free GPU has the scraped pod, which `up` names."""
-    past, own = EstatePast(), {"pod": "gpu-metrics-x2x4z", "namespace": "monitoring"}
+    past, own = EstatePast(), {label: "gpu-metrics-x2x4z", "namespace": "monitoring"}
     scraped = {**NODE, "job": "gpus"}
     past.device([Phase(0, 24, HELD, own)], **scraped, UUID=gpu(0), gpu="0")
     past.device([Phase(0, 24, BUSY, POD)], **scraped, UUID=gpu(1), gpu="1")

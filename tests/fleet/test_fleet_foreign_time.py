@@ -32,10 +32,10 @@ def hours(document: dict[str, Any], kind: str = "held") -> dict[str, float]:
 def fleet_of(tmp_path: Path) -> FleetOf:
     """JSON of a run on a store that has scraped a text, of a day by default."""
 
-    def looked(past: str, lookback: str = "1d") -> dict[str, Any]:
+    def looked(past: str, lookback: str = "1d", at: int = NOW) -> dict[str, Any]:
         with prometheus_server(scrape_config(), past=past) as server:
             config = configured(tmp_path, server.url, lookback=lookback)
-            return asked_in_process(config, "--json", "--at", str(NOW // 10**9)).document
+            return asked_in_process(config, "--json", "--at", str(at // 10**9)).document
 
     return looked
 
@@ -130,3 +130,27 @@ def test_agents_that_come_and_go_lose_no_days_of_the_exporter(fleet_of: FleetOf)
 
     assert (document["gpus"], hours(document)) == (3, {"ml": 3 * 72 - 12})
     assert not document["advice"]
+
+
+def test_time_within_an_interval_counts_as_far_as_it_has_passed(fleet_of: FleetOf) -> None:
+    """Samples that stand for more of the last interval made what always held hold for longer."""
+    past = EstatePast(interval_seconds=120)
+    hot = {**BUSY, "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS": 0x20, "DCGM_FI_DEV_SM_CLOCK": 900.0}
+    past.device([Phase(0, 24, hot, pod("train-0", "ml"))], **NODE, UUID=gpu(0), gpu="0")
+    document = fleet_of(past.text(), at=NOW - int(0.55 * 3600) * 10**9)
+
+    assert not document["notes"]
+    assert document["usage"]["total"]["held_gpu_hours"] == pytest.approx(23.45, abs=0.02)
+    assert ["ThermalThrottled"] in [each["reasons"] for each in document["findings"]]
+
+
+def test_hours_before_an_exporter_was_upgraded_count(fleet_of: FleetOf) -> None:
+    """Its fields had other names then, which no series has now."""
+    past = EstatePast(interval_seconds=120)
+    former = {name.lower(): value for name, value in unprofiled(BUSY).items()}
+    device = {**NODE, "UUID": gpu(0), "gpu": "0"}
+    held = pod("train-0", "ml")
+    past.device([Phase(-24, 6, former, held), Phase(6, 24, BUSY, held)], **device)
+    document = fleet_of(past.text(), lookback="2d")
+
+    assert (hours(document), document["coverage_ratio"]) == ({"ml": 48}, pytest.approx(1, abs=0.01))

@@ -6,7 +6,7 @@ from typing import Final
 from rightsizer.fleet.cache.grid import COARSE_STEP
 from rightsizer.fleet.model import FleetInventory
 from rightsizer.fleet.source import MetricStore
-from rightsizer.fleet.sources.dcgm_exporter.probe import spellings
+from rightsizer.fleet.sources.dcgm_exporter.probe import NAMELESS, spellings
 from rightsizer.fleet.sources.series import one_of
 from rightsizer.model.dcgm_fields import DCGM_FIELDS, EXPORTER
 from rightsizer.model.errors import StoreError, StoreLimitError
@@ -47,7 +47,7 @@ def why_nothing(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> 
         StoreError: it does not answer.
     """
     names = one_of("__name__", _NAMES)
-    if store.instant(f'count({{{names},UUID="",uuid=""}})', now):
+    if store.instant(f"count({{{names},{NAMELESS}}})", now):
         return (
             "has series of GPUs that name no GPU: keep the label UUID of dcgm-exporter where "
             "series are relabeled; a node's index names no GPU of a fleet"

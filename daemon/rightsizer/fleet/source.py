@@ -138,6 +138,8 @@ class SourceReport:
     """Seconds between two samples on each UTC day, by its number; old ones may be downsampled."""
     days_at_once: int = 1
     """Number of hourly days that one grid may cover."""
+    time: Nanoseconds | None = None
+    """Of the probe; what is later is not known yet."""
     warnings: tuple[str, ...] = ()
     """Duplicate scrapers, clock skew, gaps: problems for the operator."""
     cluster: Cluster = field(default_factory=Cluster)

@@ -151,6 +151,8 @@ def why_no_gpu(labels: Mapping[str, str]) -> str | None:
     return next((why for label, why in _OTHERS.items() if label in labels), None)
 
 
+UUID_LABELS: Final = ("UUID", "uuid", "gpuuuid", "gpu_uuid")
+"""Labels of a GPU's uuid: the exporter's, and what relays and dashboards rename it to."""
 INSTANCE_LABELS: Final = ("GPU_I_ID", "gpu_i_id")
 """Labels of a MIG instance: exporters' spelling, and lower case after some relays."""
 NAME_LABELS: Final = ("modelName", "model", "model_name", "modelname")
@@ -159,7 +161,7 @@ PROFILE_LABELS: Final = ("GPU_I_PROFILE", "dra_mig_profile", "mig_profile", "gpu
 
 def entity_of(labels: Mapping[str, str]) -> Entity | None:
     """Device of a sample by its labels, or `None` if they do not identify one."""
-    uuid, index = labels.get("UUID") or labels.get("uuid"), labels.get("gpu")
+    uuid, index = next(filter(None, map(labels.get, UUID_LABELS)), None), labels.get("gpu")
     if not (uuid or index):
         return None
     whole = uuid or f"{BY_INDEX}{index}"

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 import numpy as np
 
 from rightsizer.fleet.cache.day_frame import Floats
-from rightsizer.fleet.cache.grid import DAY, Grid
+from rightsizer.fleet.cache.grid import DAY, FINE_STEP, Grid
 from rightsizer.fleet.prometheus.selector import any_of, quoted
 from rightsizer.fleet.source import MetricStore, SampledSeries
 from rightsizer.model.errors import StoreLimitError
@@ -179,6 +179,8 @@ def shares_of(values: Sequence[_Value], size: int = 200) -> Iterator[Sequence[_V
 
 
 _NAMES_AT_ONCE: Final = 30
+_MOST_MOMENTS: Final = 96
+"""Every 15 minutes of a day."""
 
 
 def names_of(
@@ -186,9 +188,9 @@ def names_of(
     names: Sequence[str],
     now: Nanoseconds,
     labels: Sequence[str] = (),
-    within: str = "",
+    over: Nanoseconds = 0,
 ) -> frozenset[str]:
-    """Return the metrics that have series, now or `within` a duration before.
+    """Return the metrics that have series now, or had some at a moment of the span before.
 
     `labels` may contain the uuid of a series' device.
 
@@ -196,9 +198,9 @@ def names_of(
     """
 
     def ask(part: MetricStore, some: Sequence[str]) -> Sequence[SampledSeries]:
-        series = f"{{{one_of('__name__', some)}}}"
-        latest = f"last_over_time({series}[{within}])" if within else series
-        return part.instant(f"count by (__name__) ({latest})", now)
+        query = f"count by (__name__) ({{{one_of('__name__', some)}}})"
+        step = max(FINE_STEP, over // _MOST_MOMENTS)
+        return part.range(query, now - over, now, step) if over else part.instant(query, now)
 
     def of(some: Sequence[str]) -> Iterable[SampledSeries]:
         try:
@@ -211,19 +213,6 @@ def names_of(
             return divided(store, lambda part: ask(part, some), labels)
 
     found = chain.from_iterable(map(of, shares_of(names, _NAMES_AT_ONCE)))
-    return frozenset(series.labels["__name__"] for series in found)
-
-
-_MOMENTS: Final[Nanoseconds] = 900 * NANOSECONDS_PER_SECOND
-
-
-def names_during(store: MetricStore, names: Iterable[str], grid: Grid) -> frozenset[str]:
-    """Return the metrics that had series on the days of a grid, which may not be over.
-
-    Checked every 15 minutes: at the end of today there is nothing yet.
-    """
-    query = f"count by (__name__) ({{{one_of('__name__', names)}}})"
-    found = store.range(query, grid.start + _MOMENTS, grid.end, _MOMENTS)
     return frozenset(series.labels["__name__"] for series in found)
 
 

@@ -14,14 +14,7 @@ from rightsizer.fleet.cache.grid import FINE_STEP, Grid
 from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.source import MetricStore, SourceReport
 from rightsizer.fleet.sources.kubernetes import Pod
-from rightsizer.fleet.sources.series import (
-    first_label,
-    names_during,
-    names_of,
-    placed,
-    shares_of,
-    together,
-)
+from rightsizer.fleet.sources.series import first_label, names_of, placed, shares_of, together
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.telemetry.serving.page import ENGINES, MeasureKind
@@ -126,7 +119,8 @@ class ServingMetrics:
         if not pods:
             return {}
         if grid not in self._measures:
-            self._measures[grid] = _among(names_during(store, _ALL, grid))
+            names = names_of(store, _ALL, grid.end, over=grid.end - grid.start)
+            self._measures[grid] = _among(names)
         found: dict[Pod, dict[Signal, Floats]] = {}
         for measure, some in product(self._measures[grid], shares_of(sorted(pods))):
             if measure.signal is Signal.PREEMPTIONS and grid.step > FINE_STEP:

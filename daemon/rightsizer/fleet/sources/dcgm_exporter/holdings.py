@@ -53,9 +53,9 @@ class HolderNames:
 
     def holder(self, labels: Mapping[str, str]) -> Workload | None:
         """Return the pod or job that holds the device, `None` without one."""
-        if _scrape(labels) in self.exporters or labels.get("pod") in self.targets:
-            labels = {name: value for name, value in labels.items() if name != "pod"}
-        return holder_of(labels)
+        own = {"pod"} if _scrape(labels) in self.exporters else set[str]()
+        own |= {name for name in ("pod", "pod_name") if labels.get(name) in self.targets}
+        return holder_of({name: value for name, value in labels.items() if name not in own})
 
 
 def pods_of_exporters(
@@ -66,12 +66,13 @@ def pods_of_exporters(
     Empty if the store refuses to say: then exporters are known by the usual name.
     """
     of_exporters = f"group by (job, instance) ({{{series}}})"
-    query = f'group by (pod) (up{{pod!=""}} and on (job, instance) {of_exporters})'
+    targets = 'up{pod!=""} or up{pod_name!=""}'
+    query = f"group by (pod, pod_name) (({targets}) and on (job, instance) {of_exporters})"
     try:
         found = store.range(query, *times, COARSE_STEP)
     except StoreLimitError:
         return frozenset()
-    return frozenset(filter(None, (each.labels.get("pod") for each in found)))
+    return frozenset(pod for each in found for pod in each.labels.values() if pod)
 
 
 def workloads_of(

@@ -30,7 +30,7 @@ from rightsizer.fleet.sources.series import (
     one_of,
     seen_over,
 )
-from rightsizer.model.dcgm_fields import NAME_LABELS, PROFILE_LABELS, DcgmField, Entity
+from rightsizer.model.dcgm_fields import NAME_LABELS, PROFILE_LABELS, UUID_LABELS, DcgmField, Entity
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import CRITICAL_XIDS, XidLog
 from rightsizer.model.frozen import replace
@@ -96,7 +96,7 @@ def read_inventory(
     times = span.end - span.length // step * step, span.end
     parts = _parts(report.devices, settings.store.series_maximum)
     queries = (f"group by ({by}) ({{{series}{part}}})" for part in parts)
-    asked = (seen_over(store, query, times, step, dcgm.UUID_LABELS) for query in queries)
+    asked = (seen_over(store, query, times, step, UUID_LABELS) for query in queries)
     seen = [*chain.from_iterable(asked)]
     seen.sort(key=lambda each: each.span[1])
     all_labels = [each.labels for each in seen]
@@ -157,7 +157,7 @@ def _latest(
     """Yield metric, device and series of a field; of several scrapes of a device, the largest."""
     for metric in dcgm.spelled(field, metrics):
         query = at_moment(f"max by ({_DEVICE}) ({metric})", now)
-        for series in divided(store, query, dcgm.UUID_LABELS):
+        for series in divided(store, query, UUID_LABELS):
             if (entity := dcgm.device_of(series.labels)) is not None:
                 yield metric, entity, series
 
@@ -167,7 +167,7 @@ def _parts(devices: int, series_maximum: int) -> tuple[str, ...]:
         return ("",)
     digits = 1 if devices <= len(DIGITS) * series_maximum else 2
     starts = map("".join, product(DIGITS, repeat=digits))
-    return tuple(f",{each}" for start in starts for each in matchers_of(dcgm.UUID_LABELS, start))
+    return tuple(f",{each}" for start in starts for each in matchers_of(UUID_LABELS, start))
 
 
 def _nodes(
@@ -229,7 +229,7 @@ def _xids(store: MetricStore, report: SourceReport, span: LookbackSpan) -> dict[
         if not entity.is_instance:
             code, log = int(series.value), XidLog({})
             if code in CRITICAL_XIDS:
-                label = next(each for each in dcgm.UUID_LABELS if series.labels.get(each))
+                label = next(each for each in UUID_LABELS if series.labels.get(each))
                 log = _xid_log(store, selector(metric, {label: series.labels[label]}), code, span)
             found[entity.device] = log
     return found

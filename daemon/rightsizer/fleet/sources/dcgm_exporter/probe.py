@@ -24,6 +24,7 @@ from rightsizer.model.dcgm_fields import (
     INSTANCE_LABELS,
     NAME_LABELS,
     PROFILE_LABELS,
+    UUID_LABELS,
     DcgmField,
     Entity,
     entity_of,
@@ -133,7 +134,8 @@ def tier_of_metrics(metrics: Iterable[str]) -> Tier:
     return Tier.POWER if found & _POWER else Tier.BASIC
 
 
-UUID_LABELS: Final = ("UUID", "uuid")
+NAMELESS: Final = ",".join(f'{label}=""' for label in UUID_LABELS)
+"""Matchers of series that name no GPU."""
 DEVICE_LABELS: Final = (*UUID_LABELS, *INSTANCE_LABELS, "dra_mig_device_uuid")
 """Labels that distinguish devices."""
 HOLDER_LABELS: Final = (
@@ -156,7 +158,7 @@ FACT_LABELS: Final = (
 
 def device_of(labels: Mapping[str, str]) -> Entity | None:
     """Return the device of a series; `None` without a unique name in a fleet."""
-    if why_no_gpu(labels) is not None or not (labels.get("UUID") or labels.get("uuid")):
+    if why_no_gpu(labels) is not None or not any(map(labels.get, UUID_LABELS)):
         return None
     return entity_of(labels)
 
@@ -194,12 +196,15 @@ def probe(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> Source
     names = presence_names(metrics)
     if not names:
         return SourceReport(NAME, metrics=metrics)
+    # Before an upgrade, exporters may have spelled some fields differently, or had more of them.
+    former = names_of(store, sorted({*all_names} - metrics), now, UUID_LABELS, lookback)
     series = one_of("__name__", names)
     # Median; scrapes of each device are counted separately.
     middle = f"quantile(0.5, count_over_time({names[0]}[{_MINUTES}m]))"
     medians = divided(store, at_moment(middle, now), UUID_LABELS)
     density = max((each.value for each in medians), default=0.0)
-    over = over_time(f"count({{{series}}})", now - lookback, now, _HOUR)
+    all_series = one_of("__name__", (*names, *presence_names(former)))
+    over = over_time(f"count({{{all_series}}})", now - lookback, now, _HOUR)
     counts = divided(store, over, UUID_LABELS)
     resolution = _MINUTES * 60.0 / density if density >= 1 else None
     by_day = seconds_by_day(store, _few(store, names[0], now), now, lookback)
@@ -223,6 +228,7 @@ def probe(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> Source
         tier=tier,
         metrics=metrics,
         days_at_once=DAYS_AT_ONCE,
+        time=now,
         can=tuple(can),
         warnings=tuple(_warnings(store, series, metrics, now)),
     )
@@ -235,7 +241,7 @@ def probe(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> Source
             store, f"count({devices} unless on ({_DEVICE}) {working})", now, UUID_LABELS
         ):
             cannot.insert(0, _BLIND.format(blind))
-    return replace(report, cannot=tuple(cannot))
+    return replace(report, cannot=tuple(cannot), metrics=metrics | former)
 
 
 def _having(labels: Iterable[str], series: str) -> str:
@@ -246,8 +252,7 @@ def _having(labels: Iterable[str], series: str) -> str:
 def _few(store: MetricStore, name: str, now: Nanoseconds) -> str:
     found = divided(store, at_moment(f"topk({_FEW}, {name})", now), UUID_LABELS)
     for label in UUID_LABELS:
-        uuids = sorted({each.labels[label] for each in found if each.labels.get(label)})
-        if uuids:
+        if uuids := sorted({each.labels[label] for each in found if each.labels.get(label)}):
             return selector(name, {label: uuids[:_FEW]})
     return selector(name)
 
@@ -292,7 +297,7 @@ def _warnings(
             f"Scraped more than once, by several jobs or replicas: {twice:.0f} of the GPUs; each "
             "is counted once, and kept twice by the store."
         )
-    if nameless := number_of(store, f'count({{{series},UUID="",uuid=""}})', now):
+    if nameless := number_of(store, f"count({{{series},{NAMELESS}}})", now):
         yield (
             f"Left out for want of a UUID: {nameless:.0f} series; a node's index names no GPU "
             "of a fleet."

@@ -16,9 +16,9 @@ from rightsizer.fleet.sources.dcgm_exporter.interval_queries import (
     IntervalQuery,
 )
 from rightsizer.fleet.sources.series import names_of, shares_of
-from rightsizer.model.dcgm_fields import DcgmField
+from rightsizer.model.dcgm_fields import UUID_LABELS, DcgmField
 from rightsizer.model.frozen import replace
-from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 
 RULES_IN_A_GROUP: Final = 20
 """Default maximum of Mimir and Cortex."""
@@ -27,7 +27,7 @@ _QUERIES: Final[Sequence[tuple[IntervalQuery, Sequence[DcgmField]]]] = (
     (PEAK, dcgm.PEAKED),
     (GAINED, (dcgm.ENERGY, dcgm.POWER_VIOLATION, dcgm.THERMAL_VIOLATION)),
 )
-_LOOK: Final = "15m"
+_LOOK: Final = 900 * NANOSECONDS_PER_SECOND
 """Recorded samples are five minutes apart, so an instant query might miss them."""
 _SHOWN: Final = 3
 _HEAD: Final = """\
@@ -52,7 +52,7 @@ def recorded_series(metrics: Collection[str]) -> tuple[tuple[IntervalQuery, str]
 def with_recorded(store: MetricStore, report: SourceReport, now: Nanoseconds) -> SourceReport:
     """Return the report with the recorded series in the store, and those missing."""
     wanted = [query.name(metric) for query, metric in recorded_series(report.metrics)]
-    found = names_of(store, wanted, now, dcgm.UUID_LABELS, within=_LOOK)
+    found = names_of(store, wanted, now, UUID_LABELS, over=_LOOK)
     missing = sorted(frozenset(wanted) - found)
     if not found:
         return report
@@ -81,7 +81,7 @@ USUAL_METRICS: Final = frozenset(each.name for each in _FIELDS)
 def metrics_in(store: MetricStore, now: Nanoseconds) -> frozenset[str]:
     """Return the metrics in a store that a run reads by interval, in all spellings."""
     names = [name for each in dict.fromkeys(_FIELDS) for name in dcgm.spellings(each)]
-    return names_of(store, names, now, dcgm.UUID_LABELS)
+    return names_of(store, names, now, UUID_LABELS)
 
 
 def rules_text(metrics: Collection[str], labels: Iterable[str] = ()) -> str:

@@ -30,10 +30,11 @@ from rightsizer.fleet.sources.dcgm_exporter.recording_rules import with_recorded
 from rightsizer.fleet.sources.kubernetes import LookbackSpan, Pod, PodOwners
 from rightsizer.fleet.sources.series import divided, one_of, over_time, together
 from rightsizer.fleet.sources.serving import ServingMetrics, ServingSignals
+from rightsizer.model.dcgm_fields import UUID_LABELS
 from rightsizer.model.device import Device
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.signal import Signal
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.model.workload import Allocator, Workload
 
 
@@ -165,6 +166,9 @@ class DcgmExporterSource:
         read = read.counted_once(np.array([each.series_at_once() for each in found]))
         workloads = self._workloads(store, grid, present, read, rows)
         known = np.array([each.known_seconds(grid, resolution) for each in found])
+        if report.time is not None:  # The last interval may have just begun.
+            past = np.clip((report.time - grid.start) / grid.step - np.arange(grid.count), 0, 1)
+            known = np.minimum(known, past * seconds(grid.step))
         holdings = [held_runs(each, workloads) for each in found]
         watched = WatchedDevices(chosen, holdings, known, grid)
         frames = zip(rows, accounted_days(watched, read, self.books), strict=True)
@@ -198,13 +202,16 @@ class DcgmExporterSource:
         """Return the labels of uuids and holders on some days, which may not be over."""
         if grid not in self._labels:
             series = one_of("__name__", names)
+            without = [f'{label}=""' for label in UUID_LABELS]
 
             def labels_in(query: str) -> list[Mapping[str, str]]:
                 over = over_time(query, grid.start + COARSE_STEP, grid.end, COARSE_STEP)
-                return [each.labels for each in divided(store, over, dcgm.UUID_LABELS)]
+                return [each.labels for each in divided(store, over, UUID_LABELS)]
 
             labels = tuple(
-                each for each in dcgm.UUID_LABELS if labels_in(f'count({{{series},{each}!=""}})')
+                each
+                for place, each in enumerate(UUID_LABELS)
+                if labels_in(f'count({{{",".join((series, *without[:place]))},{each}!=""}})')
             )
             exported = labels_in(
                 "count by (job, namespace, exported_pod, exported_namespace) "
@@ -212,5 +219,5 @@ class DcgmExporterSource:
             )
             targets = pods_of_exporters(store, series, (grid.start + COARSE_STEP, grid.end))
             holders = HolderNames.seen_in(exported, targets)
-            self._labels[grid] = labels or dcgm.UUID_LABELS, holders
+            self._labels[grid] = labels or UUID_LABELS, holders
         return self._labels[grid]
