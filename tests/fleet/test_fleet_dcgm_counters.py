@@ -9,8 +9,11 @@ from dcgm_estate import BUSY, NOW, YESTERDAY, EstatePast, Phase, gpu, stored
 from rightsizer.fleet.cache.day_frame import ColumnKind
 from rightsizer.fleet.cache.grid import DAY
 from rightsizer.fleet.model import FleetDay
+from rightsizer.fleet.prometheus.client import PrometheusStore
+from rightsizer.fleet.settings import StoreSettings
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
 from rightsizer.model.state import Condition
+from victoria_server import victoria_server
 
 pytestmark = pytest.mark.prometheus
 
@@ -61,3 +64,21 @@ def test_counter_of_a_device_counts_once(day: FleetDay, number: int) -> None:
     assert joules == pytest.approx(WATTS * 86_400, rel=0.02)
     throttled = sum(columns[ColumnKind.CONDITION.column(Condition.THERMAL_THROTTLED)])
     assert throttled == pytest.approx(86_400 / 3, rel=0.02)
+
+
+def test_energy_of_samples_two_minutes_apart_is_not_overestimated() -> None:
+    """Five minutes have two or three; VictoriaMetrics counts between them, not around them."""
+    past = EstatePast(interval_seconds=120)
+    device = {**NODE, "UUID": gpu(0), "gpu": "0", "modelName": "NVIDIA H100 80GB HBM3"}
+    past.device([Phase(-1, 24, {**BUSY, "DCGM_FI_DEV_POWER_USAGE": WATTS + 5})], **device)
+    counter = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
+    past.series(counter, device, 0, -1, grows_by=WATTS * 120_000)
+    source = DcgmExporterSource()
+    with victoria_server(past=past.text()) as server:
+        store = PrometheusStore(StoreSettings(url=server.url))
+        report = source.probe(store, NOW, DAY)
+        devices = source.inventory(store, report, NOW, DAY).devices
+        found = source.day(store, report, list(devices.values()), YESTERDAY)
+
+    joules = sum(found.frames[gpu(0)].columns[ColumnKind.ENERGY.column("joules")])
+    assert joules == pytest.approx(WATTS * 86_400, rel=0.02)

@@ -52,9 +52,9 @@ from rightsizer.model.signal import MEDIA_ENGINES, Signal
 from rightsizer.model.state import THROTTLES, Cause, Condition, Resource, State, Tier
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, seconds
 
-_TORN: Final = (0.8, 1.25)
+_TORN: Final = (0.75, 1.25)
 """Ratio of energy by counter to energy by power, outside of which the counter's series was split
-when a holder came or went: the increase between two series is lost."""
+when a holder came or went. Samples two minutes apart give 0.8 and 1.2 in turn."""
 _RARE: Final = 0.02
 """Share of an interval below which a throttle reason explains nothing."""
 _TENSOR_SIGNALS: Final = (Signal.SM_ACTIVE, Signal.TENSOR_ACTIVE, Signal.FP32_ACTIVE)
