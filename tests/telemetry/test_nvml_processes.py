@@ -259,6 +259,20 @@ def test_sample_that_is_reported_again_is_not_new() -> None:
     assert samples == [0.2, 0.4, None]
 
 
+def test_shares_come_back_after_the_clock_was_set_back() -> None:
+    """Samples with times before those of earlier ones are not lost until the clock catches up."""
+    taken = [ProcessSample(11, 3600, 20)]
+    driver, clock = sharing(taken), FastClock(0)
+    samples = []
+    with rounds(driver, clock, slow_interval_seconds=1.0) as read:
+        for time in range(10, 50, 10):
+            (found,) = read()
+            samples.append(shares(found.readings["GPU-0"])[11])
+            taken[:] = [ProcessSample(11, time, 40)]
+            tick(clock)
+    assert samples == [0.2, None, None, 0.4]
+
+
 def test_samples_are_asked_for_from_the_last_one_on() -> None:
     """The driver gets the time of the last one, so that it returns each sample once."""
     taken, times = [ProcessSample(11, 10, 50)], list[int]()

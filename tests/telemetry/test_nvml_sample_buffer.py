@@ -54,7 +54,19 @@ def test_first_look_gives_nothing() -> None:
         assert buffer.mean() is None
         samples.taken.append((50, 7))
         assert buffer.mean() == 7
-    assert samples.asked_since == [0, 20, 40, 40]
+    assert samples.asked_since == [0, 20, 40, 0]
+
+
+@pytest.mark.parametrize("newest", [3600, 2**64 - 1])
+def test_samples_before_the_last_one_are_read_again(newest: int) -> None:
+    """The wall clock was set back, or one time was garbage: new samples are not lost for good."""
+    samples = Samples(taken=[(10, 0), (newest, 50)])
+    with buffer_of(sampled(samples)) as buffer:
+        buffer.mean()
+        samples.taken = [(20, 80)]
+        assert [buffer.mean(), buffer.mean()] == [None, None]  # Finds out, then where it is now.
+        samples.taken.append((30, 60))
+        assert buffer.mean() == 60
 
 
 def test_nothing_new_is_no_value() -> None:

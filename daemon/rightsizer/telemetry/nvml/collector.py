@@ -1,6 +1,6 @@
-"""NVML collectors: base class, values of fields and functions, rates of counters in fields."""
+"""NVML collectors: base class, values of fields and functions, rates of counters, new samples."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Self
 
 from rightsizer.host.rates import CounterMeter, MonotonicCounter
@@ -45,6 +45,28 @@ class NvmlRate:
             counter = MonotonicCounter(count, seconds(now))
             count = meter.update(now, lambda: {self.signal: counter}).get(self.signal, _FIRST)
         builder.put(self.signal, count, self.scale)
+
+
+class SampleCursor:
+    """Place in a buffer of the driver's samples; gives each sample once.
+
+    Samples have times of the wall clock: set back, it would hide new ones, so that a look without
+    a new one is followed by one at the whole buffer.
+    """
+
+    def __init__(self) -> None:
+        self.last = 0
+        """Time of the newest sample."""
+        self.since = 0
+        """Time after which to ask for samples."""
+
+    def take(self, samples: Iterable[Any]) -> list[Any]:
+        """Return the samples that are new; `samples` is empty if the driver gave none."""
+        found = list(samples)
+        fresh = [each for each in found if each.timeStamp > self.last]
+        self.last = max((each.timeStamp for each in found), default=self.last)
+        self.since = self.last if fresh else 0
+        return fresh
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from rightsizer.model.reading import Missing, Process, ProcessKind
 from rightsizer.model.signal import Signal
-from rightsizer.telemetry.nvml.collector import NvmlCollector
+from rightsizer.telemetry.nvml.collector import NvmlCollector, SampleCursor
 from rightsizer.telemetry.nvml.handle import DeviceHandle
 from rightsizer.telemetry.nvml.library import NvmlFailure, is_blank
 from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
@@ -75,28 +75,24 @@ class _Samples:
 
     def __init__(self, handle: DeviceHandle) -> None:
         self._handle = handle
-        self._seen = 0
+        self._cursor = SampleCursor()
 
     def means(self) -> dict[int, float]:
         """Return the mean share of each process since the last call; empty without samples."""
         answer = self._ask()
-        if isinstance(answer, NvmlFailure):
-            return {}
+        found = () if isinstance(answer, NvmlFailure) else answer
         # Values above 100 have been seen, and mean that there is no value.
-        fresh = [
-            found for found in answer if found.timeStamp > self._seen and found.smUtil <= _PERCENT
-        ]
-        self._seen = max([self._seen, *(found.timeStamp for found in fresh)])
+        fresh = self._cursor.take(each for each in found if each.smUtil <= _PERCENT)
         shares: dict[int, list[int]] = {}
-        for found in fresh:
-            shares.setdefault(found.pid, []).append(found.smUtil)
+        for each in fresh:
+            shares.setdefault(each.pid, []).append(each.smUtil)
         return {pid: sum(of) / len(of) / _PERCENT for pid, of in shares.items()}
 
     def _ask(self) -> Any:
         """Return the answer to the first supported call."""
         answer: Any = None
         for call in _UTILIZATION_CALLS:
-            answer = self._handle.ask(call, self._seen, key=call)
+            answer = self._handle.ask(call, self._cursor.since, key=call)
             if not isinstance(answer, NvmlFailure) or not answer.is_unsupported:
                 break
         return answer

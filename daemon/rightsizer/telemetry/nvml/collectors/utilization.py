@@ -7,7 +7,7 @@ from typing import Any, Final
 import pynvml
 
 from rightsizer.model.signal import Signal
-from rightsizer.telemetry.nvml.collector import NvmlCollector, NvmlValue
+from rightsizer.telemetry.nvml.collector import NvmlCollector, NvmlValue, SampleCursor
 from rightsizer.telemetry.nvml.handle import DeviceHandle
 from rightsizer.telemetry.nvml.library import NvmlFailure, value_of
 from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
@@ -25,23 +25,17 @@ class SampleBuffer:
 
     def __init__(self, handle: DeviceHandle, kind: int) -> None:
         self._handle, self._kind = handle, kind
-        self._seen: int | None = None
+        self._cursor = SampleCursor()
 
     def mean(self) -> float | None:
         """Return the mean percentage since the last call, or `None` without a new sample.
 
         The first call returns `None`: the buffer holds samples from before it.
         """
-        key = (_SAMPLES_CALL, self._kind)
-        answer = self._handle.ask(_SAMPLES_CALL, self._kind, self._seen or 0, key=key)
-        if isinstance(answer, NvmlFailure):
-            return None
-        is_first = self._seen is None
-        kind, samples = answer
-        fresh = [found for found in samples if found.timeStamp > (self._seen or 0)]
-        if not fresh:
-            return None
-        self._seen = max(found.timeStamp for found in fresh)
+        is_first, key = not self._cursor.last, (_SAMPLES_CALL, self._kind)
+        answer = self._handle.ask(_SAMPLES_CALL, self._kind, self._cursor.since, key=key)
+        kind, samples = (0, ()) if isinstance(answer, NvmlFailure) else answer
+        fresh = self._cursor.take(samples)
         found = (value_of(kind, each.sampleValue) for each in fresh)
         values = [value for value in found if value is not None and 0 <= value <= _PERCENT]
         return None if is_first or not values else fmean(values)
