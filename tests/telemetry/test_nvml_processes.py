@@ -50,6 +50,17 @@ def test_three_lists_in_either_version(version: int) -> None:
     assert found.get(Signal.PROCESS_COUNT) == 3  # Those that compute.
 
 
+def test_drivers_before_r450_have_the_first_version_of_the_list() -> None:
+    """Its processes have an id and memory alone, and the bindings lack it (pynvml#43)."""
+    driver = FakeDriver(FakeGpu("GPU-0"))
+    driver.lacking |= {f"{name}_v{version}" for name in LISTS.values() for version in (2, 3)}
+    driver.more[LISTS["Compute"]] = listing({11: GIB, 12: None})
+    driver.more[LISTS["Graphics"]] = listing({})
+    found = one_reading(driver)
+    assert found.processes == (Process(11, GIB, COMPUTE), Process(12, None, COMPUTE))
+    assert found.get(Signal.PROCESS_COUNT) == 2
+
+
 def test_process_on_two_lists_counts_once() -> None:
     """An MPS client also computes, and a graphics process may."""
     driver = holding(

@@ -4,8 +4,8 @@ import math
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
-from ctypes import CDLL, Structure
+from collections.abc import Callable, Mapping, Sequence
+from ctypes import CDLL, Structure, byref, c_uint
 from typing import Any, Final
 
 import pynvml
@@ -171,6 +171,36 @@ def load_successor() -> bool:
     return True
 
 
+class _ProcessInfo(Structure):
+    """The first version of a listed process."""
+
+    _fields_ = pynvml.c_nvmlProcessInfo_v2_t._fields_[:2]
+
+
+def _first_version(name: str) -> Callable[[Any], Sequence[_ProcessInfo]]:
+    """Create a call of a process list's first version, which the bindings lack (pynvml#43)."""
+
+    def ask(device: Any) -> Sequence[_ProcessInfo]:
+        function = pynvml._nvmlGetFunctionPointer(name)  # noqa: SLF001 - as the bindings do.
+        count = c_uint(0)
+        code = function(device, byref(count), None)
+        processes = (_ProcessInfo * (2 * count.value + 5))()  # Some may start meanwhile.
+        if code == pynvml.NVML_ERROR_INSUFFICIENT_SIZE:
+            count.value = len(processes)
+            code = function(device, byref(count), processes)
+        if code != pynvml.NVML_SUCCESS:
+            raise pynvml.NVMLError(code)
+        return processes[: count.value]
+
+    return ask
+
+
+_FIRST_VERSIONS: Final = {
+    f"{name}_v1": _first_version(name)
+    for name in ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses")
+}
+
+
 class NvmlLibrary:
     """One thread's access to the driver: every call returns a value or a failure."""
 
@@ -182,7 +212,7 @@ class NvmlLibrary:
 
     def ask(self, name: str, *arguments: Any) -> Any:
         """Call a function of the bindings; return its result or a `NvmlFailure`."""
-        function = getattr(pynvml, name, None)
+        function = getattr(pynvml, name, None) or _FIRST_VERSIONS.get(name)
         if function is None:
             return NvmlFailure(
                 Missing.NOT_SUPPORTED, name, "the bindings are too old for this call"

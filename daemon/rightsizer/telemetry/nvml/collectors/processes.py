@@ -22,9 +22,10 @@ _PIDS: Final = 2**22
 
 
 def _ask(handle: DeviceHandle, kind: str) -> Any:
-    # The unsuffixed name requests version 3 of the list, which drivers before R510 lack.
+    # The unsuffixed name requests version 3 of the list, which drivers before R510 lack; those
+    # before 450.66 have only the first.
     call = f"nvmlDeviceGet{kind}RunningProcesses"
-    answer = handle.ask_first((call,), (f"{call}_v2",))
+    answer = handle.ask_first((call,), (f"{call}_v2",), (f"{call}_v1",))
     if _is_shifted(answer):
         # Some drivers fill version 3 with a longer structure (pynvml#48, go-nvml#75).
         answer = handle.ask(f"{call}_v2")
