@@ -58,8 +58,10 @@ PROFILING: Final = {Signal.SM_ACTIVE, Signal.TENSOR_ACTIVE, Signal.DRAM_ACTIVE}
 
 
 def test_device_files(context: CheckContext) -> None:
-    """Present, absent, or simulated."""
-    assert verdict(check_device_files(context)) == "missing"
+    """Present, absent, not needed (WSL2), or simulated."""
+    assert verdict(check_device_files(context)) == "unused"
+    unread = replace(context, snapshot=replace(context.snapshot, readings={}))
+    assert verdict(check_device_files(unread)) == "missing"
     write(context.devices / "nvidiactl")
     write(context.devices / "nvidia0")
     found = check_device_files(context)

@@ -28,7 +28,10 @@ def check_device_files(context: CheckContext) -> Check:
     if context.is_simulated:
         return Check(name, Verdict.UNUSED, "the GPUs are simulated")
     found = [context.devices / "nvidiactl", *sorted(context.devices.glob("nvidia[0-9]*"))]
-    if not (present := [path for path in found if path.exists()]):
+    present = [path for path in found if path.exists()]
+    if not present and context.snapshot.readings:  # WSL2: its driver opens /dev/dxg.
+        return Check(name, Verdict.UNUSED, "the GPUs are read without any")
+    if not present:
         return failed_check(name, Verdict.MISSING, "absent", f"there is no {found[0]}")
     if closed := [path.name for path in present if not os.access(path, os.R_OK | os.W_OK)]:
         verdict = Verdict.LIMITED if len(closed) < len(present) else Verdict.MISSING
