@@ -15,6 +15,7 @@ from typing import Final
 
 from rightsizer.catalogue.board import Board, Precision
 from rightsizer.catalogue.catalogue import built_in
+from rightsizer.sizing.engine import ServingEngine
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.load import RequestLoad
 from rightsizer.sizing.memory import available_bytes
@@ -79,7 +80,12 @@ def distance(rows: list[Offline], settings: ServingModelSettings) -> float:
 def _rates(board: Board, settings: ServingModelSettings) -> Iterator[EstimateInterval]:
     has_fp4 = board.peak(Precision.FP4) is not None
     weights = NumberFormat.NVFP4 if has_fp4 else NumberFormat.FP8
-    requirement = Requirement(_MODEL, precision=Precisions(weights, NumberFormat.FP8), load=_LOAD)
+    requirement = Requirement(
+        _MODEL,
+        precision=Precisions(weights, NumberFormat.FP8),
+        load=_LOAD,
+        engine=ServingEngine.TENSORRT_LLM,
+    )
     room = available_bytes(requirement, board.memory_bytes)
     for gpus in _GROUPS:
         memory = ServingMemory(requirement, Parallelism(tensor=gpus))

@@ -27,9 +27,9 @@ _BF16_BYTES = 2.0
 _TUNED_VENDOR = "NVIDIA"
 _CHUNK_TOKENS = 8192
 """Default if neither settings nor an engine specify it."""
-_ENCODER_ELEMENT_TRAFFIC = 24.0
-"""Bytes per element of an encoder's width, per token and layer: two norms read two inputs and
-write one in 16 bits, attention reads and writes four, the activation two."""
+_ELEMENT_TRAFFIC = 12.0
+"""Bytes per element of the width, token and layer: two norms read two inputs and write one in 16
+bits on each GPU of a group; attention (four) and activation (two) pass as much, split over it."""
 _TILE_ROWS = {"Hopper": 64.0}
 """Rows a matrix unit multiplies at a time, by architecture (PTX, `wgmma.m64`). Relevant on boards
 with high bandwidth and little compute, such as the H20."""
@@ -280,15 +280,7 @@ class ForwardPass:
         products = self._products(each, rows, part, is_prompt=True)
         one = products.plus(self._exchange(each, part))
         attended = self.attention.of_prompt(tokens, cached_tokens)
-        if self.model.experts > 1:
-            layers = self.model.layers - self.model.dense_layers
-            starts = layers * self.settings.expert_prompt_layer_seconds
-            one = one.plus(PassCost(latency=starts))
         whole = PassCost().plus(one, chunks).plus(attended, requests)
-        if self.model.is_encoder:
-            moved = _ENCODER_ELEMENT_TRAFFIC * self.model.layers * self.model.hidden * total
-            seconds = moved / self.layout.tensor / self._read_bytes_per_second
-            whole = whole.plus(PassCost(bandwidth=seconds))
         return PassCost().plus(whole, self._times)
 
     def _products(
@@ -341,8 +333,10 @@ class ForwardPass:
         sums = all_reduce_seconds(self.board, near, vectors / gpus)
         there_and_back = max(sums, self._sent_seconds(tokens, width, is_prompt=is_prompt))
         moved = settings.expert_passes * layers * vectors / self._read_bytes_per_second
-        starts = layers * settings.expert_layer_seconds
-        return products.plus(PassCost(0.0, moved, layers * there_and_back, starts))
+        launch = settings.expert_layer_seconds
+        if is_prompt:
+            launch += settings.expert_prompt_layer_seconds
+        return products.plus(PassCost(0.0, moved, layers * there_and_back, layers * launch))
 
     def _sent_seconds(self, tokens: float, width: float, *, is_prompt: bool) -> float:
         """Time to send a layer's tokens to experts on other servers and back.
@@ -359,9 +353,10 @@ class ForwardPass:
         return sent_bytes / self.settings.network_bytes_per_second
 
     def _exchange(self, tokens: float, part: float) -> PassCost:
-        """Cost of all-reduces, transfers between stages, and fixed time per layer."""
-        payload = tokens * self.model.hidden * _BF16_BYTES
-        depth, layout = part * self._depth, self.layout
+        """Cost of norms and activations, all-reduces, transfers between stages, and fixed time."""
+        depth, layout, elements = part * self._depth, self.layout, tokens * self.model.hidden
+        payload = elements * _BF16_BYTES
+        moved = depth * elements * _ELEMENT_TRAFFIC * (1.0 + 1.0 / layout.tensor)
         sums = 2.0 * depth * self.links.sum_seconds(layout.tensor, payload)
         sums += self.links.stage_seconds(layout.pipeline, layout.tensor, payload)
-        return PassCost(communication=sums, latency=depth * self._layer_seconds)
+        return PassCost(0.0, moved / self._read_bytes_per_second, sums, depth * self._layer_seconds)

@@ -10,8 +10,8 @@ _factor = partial(setting, within=(1.0, None))
 _part = partial(setting, within=(0.01, 1.0))
 _amount = partial(setting, within=(0.0, None))
 _EXPERTS: Final = (
-    "kernels of vLLM 0.24 on H100 and H200 (aiconfigurator-core 0.12.0); by other shapes within "
-    "x1.12, and x1.50 of nine in ten"
+    "kernels of vLLM, SGLang and TensorRT-LLM on seven boards (aiconfigurator-core 0.12.0); on a "
+    "board left out x1.17 off, and x1.60 nine in ten"
 )
 
 
@@ -98,9 +98,8 @@ class ServingModelSettings:
             Source: Punica adds 2 ms to a token of 32 layers (arXiv:2310.18547)
         encoder_decoder_ratio: Speed of encoder-decoder models, relative to the estimate.
             Source: Whisper in MLPerf Inference 5.1, 5,600 tokens per second on a B200
-        request_layer_seconds: Time per layer of a step and request in flight: scheduling, attention
-            tiles, cache writes.
-            Source: between 0.6 us, fitted on vLLM on several GPUs, and 0, which fits MLPerf's best
+        request_layer_seconds: Time per layer of a step and request in flight: scheduling (vLLM).
+            Source: below 0.3 to 0.7 us of vLLM with a model left out, since mixtures take less
         indexer_layer_seconds: Further time per layer and step to pick tokens in sparse attention
             (DeepSeek-V3.2, GLM-5): more kernels.
             Source: layers with and without, 1 to 256 requests on six boards: 85 us in vLLM 0.24, 57
@@ -121,7 +120,7 @@ class ServingModelSettings:
             SGLang: grouped kernels (DeepGEMM) are faster than the engines' mean for large products.
             Source: fitted on SGLang's kernels with even tokens on six boards (aiconfigurator-core
             0.12.0); 1.1 to 1.2 with a board left out, x1.09 to x1.15 off on it, x1.24 to x1.54 by
-            expert_compute_ratio
+            0.53
         expert_passes: How often a layer's experts move each token's vector: dispatch, between
             products, combine.
         expert_choice_ratio: Share of a batch's tokens that choose experts independently.
@@ -174,10 +173,10 @@ class ServingModelSettings:
     indexer_layer_seconds: float = setting(85e-6)
     expert_layer_seconds: float = setting(40e-6, source=_EXPERTS)
     expert_prompt_layer_seconds: float = setting(0.45e-3)
-    expert_compute_ratio: float = _part(0.53, source=_EXPERTS)
+    expert_compute_ratio: float = _part(0.65, source=_EXPERTS)
     unpacked_expert_compute_ratio: float = _part(0.31)
     shared_expert_compute_ratio: float = setting(1.2, within=(0.01, 3.0))
-    expert_passes: float = _amount(4.7, source=_EXPERTS)
+    expert_passes: float = _amount(4.2, source=_EXPERTS)
     expert_choice_ratio: float = _part(0.65)
     other_vendor_experts_ratio: float = _part(0.69)
     expert_imbalance_ratio: float = setting(1.8, within=(1.0, 10.0))
