@@ -82,6 +82,16 @@ def listening(
             opener.close()
 
 
+def test_drivers_before_r450_report_xids_by_the_first_version() -> None:
+    """Its events have no instances."""
+    with listening(FakeGpu("GPU-0")) as node:
+        node.driver.more["nvmlEventSetWait"] = node.driver.more.pop(WAIT)
+        node.driver.lacking.add(WAIT)
+        node.read()
+        node.events.report(0, 79)
+        node.poll_until_heard("GPU-0", 1)
+
+
 def test_xids_are_counted_by_device_and_code() -> None:
     """Each GPU has its own counts, with the last Xid and its time."""
     with listening(FakeGpu("GPU-0"), FakeGpu("GPU-1")) as node:

@@ -50,6 +50,8 @@ _LOWEST: Final = 0x7FFFFFFFFFFFFFF0
 """Lowest of DCGM's blank values, which NVML may return, and all ones above; no count gets here."""
 _MEMBERS: Final = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 """Union members by NVML's value type (nvml.h, nvmlValueType_t)."""
+_MOST_PROCESSES: Final = 1024
+"""Upper bound of a GPU's processes."""
 FieldKey = int | tuple[int, int]
 """A numbered field, or one with its scope: a link's number, or all ones for all links."""
 
@@ -177,28 +179,34 @@ class _ProcessInfo(Structure):
     _fields_ = pynvml.c_nvmlProcessInfo_v2_t._fields_[:2]
 
 
-def _first_version(name: str) -> Callable[[Any], Sequence[_ProcessInfo]]:
-    """Create a call of a process list's first version, which the bindings lack (pynvml#43)."""
-
+def _first_list(name: str) -> Callable[[Any], Sequence[_ProcessInfo]]:
     def ask(device: Any) -> Sequence[_ProcessInfo]:
-        function = pynvml._nvmlGetFunctionPointer(name)  # noqa: SLF001 - as the bindings do.
-        count = c_uint(0)
-        code = function(device, byref(count), None)
-        processes = (_ProcessInfo * (2 * count.value + 5))()  # Some may start meanwhile.
-        if code == pynvml.NVML_ERROR_INSUFFICIENT_SIZE:
-            count.value = len(processes)
-            code = function(device, byref(count), processes)
-        if code != pynvml.NVML_SUCCESS:
-            raise pynvml.NVMLError(code)
+        processes, count = (_ProcessInfo * _MOST_PROCESSES)(), c_uint(_MOST_PROCESSES)
+        _call_first(name, device, byref(count), processes)
         return processes[: count.value]
 
     return ask
 
 
-_FIRST_VERSIONS: Final = {
-    f"{name}_v1": _first_version(name)
-    for name in ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses")
+def _first_wait(events: Any, milliseconds: int) -> Any:
+    # The first version ends before the instances, of which there were none.
+    event = pynvml.c_nvmlEventData_t(gpuInstanceId=_WORD, computeInstanceId=_WORD)
+    _call_first("nvmlEventSetWait", events, byref(event), c_uint(milliseconds))
+    return event
+
+
+def _call_first(name: str, *arguments: Any) -> None:
+    code = pynvml._nvmlGetFunctionPointer(name)(*arguments)  # noqa: SLF001 - as the bindings do.
+    if code != pynvml.NVML_SUCCESS:
+        raise pynvml.NVMLError(code)
+
+
+_LISTS: Final = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses")
+_FIRST_VERSIONS: Final[Mapping[str, Callable[..., Any]]] = {
+    **{f"{name}_v1": _first_list(name) for name in _LISTS},
+    "nvmlEventSetWait_v1": _first_wait,
 }
+"""Calls of drivers before R450 that the bindings lack (pynvml#43)."""
 
 
 class NvmlLibrary:

@@ -118,6 +118,8 @@ class XidEventSet:
         for place in range(_MOST_EVENTS):
             wait = 0 if place else _WAIT_MILLISECONDS
             event = self.library.ask("nvmlEventSetWait_v2", self._set, wait)
+            if isinstance(event, NvmlFailure) and event.is_unsupported:
+                event = self.library.ask("nvmlEventSetWait_v1", self._set, wait)
             if isinstance(event, NvmlFailure):
                 return self._end(event)
             if event.eventType & _XID:
