@@ -4,6 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from rightsizer.model.signal import Signal
 
 Replays = Callable[..., Any]
@@ -37,6 +39,16 @@ def test_lines_below_a_header_are_of_its_time(replay: Replays, write: Writes) ->
         Signal.GPU_BUSY: 0.97,
     }
     assert played.values("index:1", Signal.GPU_BUSY) == [None] * 3
+
+
+@pytest.mark.parametrize("date", ["Wed 01 May 2024 12:00:00 PM", "Wed 01 May 2024 12:00:00"])
+def test_header_has_the_date_of_the_locale(replay: Replays, write: Writes, date: str) -> None:
+    """Here en_US and en_GB; power may stand without its limit."""
+    line = GPU_0.replace("60 /  72 W", "60 W")
+    played = replay(write(f"node1   {date}  550.54.15\n{line}", "gpustat.log"))
+    assert played.snapshots[0].wall_time == 1714564800 * 10**9
+    assert played.values("index:0", Signal.POWER_WATTS) == [60.0]
+    assert played.values("index:0", Signal.GPU_BUSY) == [0.97]
 
 
 def test_short_lines_in_color_without_a_header(replay: Replays, write: Writes) -> None:

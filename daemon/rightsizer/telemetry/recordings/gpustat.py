@@ -8,17 +8,20 @@ from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.recordings.nvidia_smi_table import TABLE_COLUMNS
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
-from rightsizer.telemetry.recordings.timestamps import AssumedTimes, page_time, parse_timestamp
+from rightsizer.telemetry.recordings.timestamps import AssumedTimes, page_time
 
 _COLOR: Final = re.compile(r"\x1b[\[(][\d;]*[A-Za-z]")
-_DATE: Final = re.compile(r"\b[A-Z][a-z]{2} [A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d \d{4}\b")
+_DATE: Final = re.compile(
+    r"\b[A-Z][a-z]{2} (?:[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d \d{4}\b"
+    r"|\d{1,2} [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d(?: [AP]M\b)?)"
+)
 _GPU: Final = re.compile(
     r"\[(?P<index>\d+)\] (?P<name>\S.*?) *\| *(?P<temperature>\d+|\?+)\D{0,2}C, (?P<use>[^|]*)"
     r"\| *(?P<used>\d+|\?+) / *(?P<total>\d+|\?+) Mi?B"
 )
 _SHARE: Final = re.compile(r"(?:^|,)\s*(\d+|\?+) ?%")
 """Of the fan, if printed, then of time; those of encoder and decoder have letters."""
-_POWER: Final = re.compile(r"(\d+|\?+) / *(\d+|\?+) W")
+_POWER: Final = re.compile(r"(\d+|\?+)(?: / *(\d+|\?+))? W")
 
 
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
@@ -32,10 +35,9 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
             values = TABLE_COLUMNS.read(_cells(found), number, notes)
             at = times.next(device) if time is None else time
             yield RecordingRow(at, device, *values, text.name)
-        elif (dated := _DATE.search(line)) is not None:
-            time = parse_timestamp(dated[0])
         else:
-            time = page_time(line) or time
+            dated = _DATE.search(line)
+            time = page_time(dated[0] if dated else line) or time
 
 
 def _cells(found: re.Match[str]) -> tuple[str, ...]:
@@ -43,7 +45,7 @@ def _cells(found: re.Match[str]) -> tuple[str, ...]:
     shares, power = _SHARE.findall(found["use"]), _POWER.search(found["use"])
     cells = (
         found["temperature"],
-        *(power.groups() if power else ("", "")),
+        *(power.groups("") if power else ("", "")),
         *(found["used"], found["total"]),
         shares[-1] if shares else "",
     )

@@ -18,6 +18,7 @@ _FORMATS: Final = (
     *("%d.%m.%Y %H:%M:%S", "%d.%m.%Y %H:%M", "%m/%d/%Y %I:%M:%S %p", "%m/%d/%Y %I:%M %p"),
     *("%a %b %d %H:%M:%S %Y", "%b %d %H:%M:%S %Y", "%b %d %Y @ %H:%M:%S"),
     *("%a %b %d %Y %H:%M:%S %z", "%a %d %b %Y %H:%M:%S", "%d/%b/%Y:%H:%M:%S %z"),
+    *("%a %b %d %I:%M:%S %p %Y", "%a %d %b %Y %I:%M:%S %p"),
 )
 """Of spreadsheets, `date`, Kibana, JavaScript, HTTP and its servers. With slashes and 24 hours, the
 order of day and month is ambiguous."""
