@@ -85,6 +85,18 @@ def test_load_of_the_gpu_beside_each_process_is_not_added_up(
     assert played.values("GPU-1", Signal.POWER_WATTS) == [250.0] * 3
 
 
+def test_parts_of_one_signal_stand_beside_another_of_the_gpu(
+    replay: Replays, write: Writes
+) -> None:
+    """Memory of each process beside the GPU's load, in the order of processes."""
+    rows = [f"{TENS}{{at}},{gpu},{pid},40,{pid}" for gpu, pid in ((0, 1000), (1, 500), (0, 2000))]
+    heading = "timestamp,gpu,pid,gpu_util_pct,used_gpu_memory_mib\n"
+    played = replay(write(heading + _lines(*rows)))
+    assert played.values("index:0", Signal.GPU_BUSY) == [0.4] * 3
+    assert played.values("index:0", Signal.MEMORY_USED_BYTES) == [3000 * MIB] * 3
+    assert played.values("index:1", Signal.MEMORY_USED_BYTES) == [500 * MIB] * 3
+
+
 def test_a_list_has_a_value_for_each_gpu(replay: Replays, write: Writes) -> None:
     """In the order of the GPUs, a record a line."""
     record = {"gpu_util": [90, 5], "gpu_mem_used_mb": [3000, 400], "loss": [0.5]}

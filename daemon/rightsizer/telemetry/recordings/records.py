@@ -12,7 +12,6 @@ from rightsizer.model.reading import Process
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.recordings.headed_table import (
-    SAMPLED_ROWS,
     HeadedTable,
     NumberedRow,
     TimeColumns,
@@ -99,38 +98,32 @@ def _process_rows(
 ) -> Iterator[RecordingRow]:
     """Yield the rows of GPUs by those of their processes, whose parts are added up.
 
-    Where they are always equal, each has that of the GPU.
+    A signal that is always equal for all processes of a GPU is the GPU's.
     """
 
     def polls(notes: RecordingNotes) -> Iterator[list[RecordingRow]]:
         layout = TableLayout(table, columns, TimeColumns(table.headings, notes), notes)
         rows = (row for numbered in table.rows(notes) for row in layout.rows(*numbered))
-        yield from (list(poll) for _, poll in groupby(rows, attrgetter("time", "device")))
+        for _, at_once in groupby(rows, attrgetter("time")):
+            by_device: dict[str, list[RecordingRow]] = {}
+            for row in at_once:
+                by_device.setdefault(row.device, []).append(row)
+            yield from by_device.values()
 
-    sample = islice(polls(RecordingNotes(table.text.name)), SAMPLED_ROWS)
-    if all(_parts(row) == _parts(poll[0]) for poll in sample for row in poll):
-        yield from (poll[0] for poll in polls(notes))
-        return
-    notes.remark("its rows are of processes: the parts of a GPU at one time are added up")
-    for first, *others in polls(notes):
-        sums = _parts(first)
-        for row in others:
-            for signal, part in _parts(row).items():
-                sums[signal] = sums.get(signal, 0.0) + part
-        yield first._replace(
-            values={
-                **first.values,
-                **{
-                    signal: min(1.0, part) if signal is Signal.GPU_BUSY else part
-                    for signal, part in sums.items()
-                },
-            }
-        )
-
-
-def _parts(row: RecordingRow) -> dict[Signal, float]:
-    """Return what a process may have a part of."""
-    return {signal: row.values[signal] for signal in _OF_PROCESSES if signal in row.values}
+    parts = {
+        signal
+        for poll in polls(RecordingNotes(table.text.name))
+        for signal in _OF_PROCESSES
+        if len({row.values.get(signal) for row in poll}) > 1
+    }
+    if parts:
+        notes.remark("its rows are of processes: the parts of a GPU at one time are added up")
+    for poll in polls(notes):
+        values = {signal: value for row in reversed(poll) for signal, value in row.values.items()}
+        for signal in parts & values.keys():
+            total = sum(row.values.get(signal, 0.0) for row in poll)
+            values[signal] = min(1.0, total) if signal is Signal.GPU_BUSY else total
+        yield poll[0]._replace(values=values)
 
 
 def _processes(listed: str) -> tuple[Process, ...] | None:
