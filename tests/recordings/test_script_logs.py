@@ -134,6 +134,15 @@ def test_power_in_the_row_of_a_gpu_is_the_gpus(replay: Replays, write: Writes) -
     assert "left out: 'memory_used'" in played.warnings
 
 
+@pytest.mark.parametrize("heading", ["node_memory_used_mb", "container_memory_usage_bytes"])
+def test_memory_of_a_node_or_container_is_not_the_gpus(
+    replay: Replays, write: Writes, heading: str
+) -> None:
+    """No other column has to be of the host."""
+    played = replay(write(f"timestamp,gpu_util,{heading}\n{_lines(f'{TENS}{{at}},90,20000')}"))
+    assert played.readings("index:0")[-1].values == {Signal.GPU_BUSY: 0.9}
+
+
 @pytest.mark.parametrize("heading", ["time,power", "timestamp,gpu0_power"])
 def test_power_alone_is_refused_with_the_reason(
     replay: Replays, write: Writes, heading: str

@@ -30,8 +30,8 @@ UNITS, _SYNONYMS, _ALONE = (
     {word: meaning for meaning, words in _LOADED[section].items() for word in words}
     for section in ("units", "synonyms", "alone")
 )
-_FILLERS, _VAGUE, _OF_GPUS, _OF_HOSTS = (
-    frozenset(_LOADED[section]) for section in ("fillers", "vague", "gpus", "hosts")
+_FILLERS, _GPU_FILLERS, _VAGUE, _OF_GPUS, _OF_HOSTS = (
+    frozenset(_LOADED[section]) for section in ("fillers", "gpu_fillers", "vague", "gpus", "hosts")
 )
 _TIMES, _ELAPSED, _QUALIFIERS = (
     frozenset(_LOADED[section]) for section in ("times", "elapsed", "qualifiers")
@@ -141,7 +141,7 @@ def heading_of(text: str, *, is_of_host: bool = False, has_devices: bool = False
     unit = next((UNITS[word] for word in words if word in UNITS), None)
     meanings = {_SYNONYMS.get(word, word) for word in words if word not in UNITS}
     names_gpu = device is not None or not _OF_GPUS.isdisjoint(words)
-    telling = frozenset(meanings - _FILLERS)
+    telling = frozenset(meanings - _FILLERS - (_GPU_FILLERS if names_gpu else set()))
     if names_gpu and ((telling <= _MEMORY and unit in _SIZES) or (telling == _MEMORY and not unit)):
         return Heading(Signal.MEMORY_USED_BYTES, unit, device, facts, is_bare=True)
     if names_gpu and not telling and unit is not None:
