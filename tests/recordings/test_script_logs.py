@@ -29,13 +29,16 @@ def _lines(*rows: str, times: int = 3) -> str:
         ("2024-05-01 11:59:59, index, ", "2024-05-01 12:00:0{at}, 1, "),
         ("2024-05-01T11:59:59Z index, ", "2024-05-01T12:00:0{at}Z 1, "),
         ("1714564799.5 index, ", "171456480{at}.0 1, "),
+        ("index, ", "171456480{at}, 1, "),
+        ("index, ", "2024-05-01 12:00:0{at} 1, "),
+        ("index, ", "Wed May  1 12:00:0{at} PM UTC 2024, 1, "),
     ],
-    ids=["own heading", "a cell", "blank", "ts %.s"],
+    ids=["own heading", "a cell", "blank", "ts %.s", "no heading", "neither", "date"],
 )
 def test_time_before_each_line_of_a_query(
     replay: Replays, write: Writes, heading: str, row: str
 ) -> None:
-    """The heading too has one, unless a script replaced it."""
+    """The heading has one too, unless a script replaced it, or wrote it alone."""
     text = f"{heading}utilization.gpu [%], power.draw [W]\n{_lines(row + '90 %, 250.5 W')}"
     played = replay(write(text))
     assert [each.wall_time // 10**9 for each in played.snapshots] == [

@@ -89,34 +89,35 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
 def _timed_lines(text: TextFile, heading: str, notes: RecordingNotes) -> Iterator[tuple[int, str]]:
     """Yield lines; where no column is a time, that before each line or above its page is the first.
 
-    `ts` and shell loops write such times.
+    `ts` and shell loops write such times, also below a heading without one.
     """
     delimiter = delimiter_of(heading)
-    names = [column_name(cell) for cell in split_csv_line(heading, delimiter)]
-    if time_places(names):
+    names = split_csv_line(leading_time(heading, notes)[1], delimiter)
+    if time_places([column_name(cell) for cell in names]):
         yield from text.lines(notes)
         return
-    own, _ = leading_time(heading, notes)
-    is_stamped, time, first = own is not None, None, 1
+    time, first, width = None, 1, len(names)
     for number, line in text.lines(notes):
         if (dated := page_time(line)) is not None:
             time = dated
             continue
-        cells = line
-        if is_stamped:
-            own, rest = leading_time(line, notes)
-            time = time if own is None else own
-            cells = rest + line[len(line.rstrip()) :]
-        if _is_heading(cells):
-            first = number
-            yield number, f"timestamp{delimiter}{cells}"
+        own, rest = leading_time(line, notes)
+        width_of_rest = len(split_csv_line(rest, delimiter))
+        if _is_heading(rest):
+            first, width = number, width_of_rest
+            yield number, f"timestamp{delimiter}{rest}"
+        elif own is not None and width_of_rest == width:
+            time = own
+            yield number, f"{seconds_text(own)}{delimiter}{rest}{line[len(line.rstrip()) :]}"
         elif time is not None:
-            yield number, f"{seconds_text(time)}{delimiter}{cells}"
-        elif len(split_csv_line(cells, delimiter)) == len(names):
+            yield number, f"{seconds_text(time)}{delimiter}{line}"
+        elif len(split_csv_line(line, delimiter)) == width:
             raise RecordingError(
                 f"{text.name}:{first}: there is no timestamp among the columns "
-                f"{', '.join(names)}; {_REMEDY}"
+                f"{', '.join(map(column_name, names))}; {_REMEDY}"
             )
+        else:
+            yield number, line
 
 
 NVIDIA_SMI_LOG: Final = RecordingFormat(
