@@ -157,6 +157,24 @@ def test_a_full_disk_is_survived(tmp_path: Path) -> None:
     assert result["found"] == result["saved"]
 
 
+@pytest.mark.parametrize("windows", [0, 1])
+def test_a_disk_that_is_full_at_the_start_is_survived(tmp_path: Path, windows: int) -> None:
+    """A history there is read, and both are written once there is room."""
+    path = tmp_path / "history.db"
+    if windows:
+        with closing(Storage(str(path))) as storage:
+            storage.save_windows([window({State.PRODUCTIVE: 1 / 12})], [], [])
+    script = Path(__file__).parents[1] / "support" / "full_disk_at_start.py"
+    command = [sys.executable, script, path]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    result = json.loads(done.stdout)
+
+    assert result["trouble"] == "file too large"
+    assert result["before"] == windows
+    assert result["error"] == f"history '{path}': file too large"
+    assert (result["after"], result["left"]) == (windows + 1, None)
+
+
 def test_a_history_that_breaks_while_it_is_written_is_begun_again(tmp_path: Path) -> None:
     """The windows of that flush are in the new file, and the ledger is unchanged."""
     path = tmp_path / "history.db"

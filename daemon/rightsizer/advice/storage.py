@@ -43,26 +43,33 @@ _Answer = TypeVar("_Answer")
 class Storage:
     """Persistent state of the agent. With an empty path nothing outlives the process."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - how a file may be opened.
         self,
         path: str,
         *,
         read_only: bool = False,
         is_durable: bool = True,
+        waits_for_disk: bool = False,
         maximum_bytes: int | None = MAXIMUM_BYTES,
         called: Called = HISTORY,
     ) -> None:
         """Open the database; beyond `maximum_bytes` the oldest windows are deleted.
 
         A read-only instance may coexist with the writer. Without durability, a power loss may
-        revert the last changes. `called` names the database in messages.
+        revert the last changes. With `waits_for_disk`, a history on a full or failing disk is only
+        read until it can be written. `called` names the database in messages.
 
         Raises:
             HistoryError: locked by another process, of a newer version, or inaccessible.
         """
         file = Path(path) if path else None
         self.database = Database(
-            file, MIGRATIONS, read_only=read_only, is_durable=is_durable, called=called
+            file,
+            MIGRATIONS,
+            read_only=read_only,
+            is_durable=is_durable,
+            waits_for_disk=waits_for_disk,
+            called=called,
         )
         self._ledger = LedgerRepository(self.database) if path else None
         self._pending: list[PackedWindow] = []

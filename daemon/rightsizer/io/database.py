@@ -1,9 +1,8 @@
 """SQLite database with a single writer, safe against kills, power loss and corrupt files."""
 
 import contextlib
-import os
+import errno
 import sqlite3
-import struct
 import threading
 import time
 import weakref
@@ -11,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from rightsizer.io.connected_file import BESIDE, ConnectedFile, LostDatabase, UnsoundDatabase
 from rightsizer.io.files import (
     HISTORY,
     Called,
@@ -26,12 +26,11 @@ DATABASE_ERRORS: Final = (sqlite3.Error, UnicodeDecodeError)
 """Errors of any call; the second if SQLite's message quotes an overwritten page."""
 _BROKEN: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_TOOBIG})
 """TOOBIG too: nothing that large is written, so only overwritten pages claim it."""
+_DISK_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""EFBIG too: a limit on the size of files is a disk that is full for one process."""
+_DISK_CODES: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR})
 _PRIMARY: Final = 0xFF
 """Mask of the primary result code in an extended one."""
-_HEADER: Final = struct.Struct(">16s12xI4xII16xI")
-_HEADER_PRAGMAS: Final = ("page_count", "freelist_count", "schema_version", "user_version")
-_MAGIC: Final = b"SQLite format 3\0"
-_BESIDE: Final = ("-wal", "-shm")
 _KEPT_ASIDE: Final = 3
 """Corrupt files to keep; bounded, since a failing disk may produce many."""
 _LOG_BYTES: Final = 4 * 2**20
@@ -40,21 +39,21 @@ _BUSY_SECONDS: Final = 5.0
 """Maximum wait for a lock of another process."""
 
 
-class UnsoundDatabase(sqlite3.DatabaseError):
-    """File that opens but has inconsistent pages."""
-
-    sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-
-
-class LostDatabase(UnsoundDatabase):
-    """File that was deleted, replaced or overwritten while open."""
-
-
 def is_broken(error: Exception) -> bool:
     """Whether an error means that the file is corrupt."""
     # Errors raised by the module itself have no code.
     code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY
     return code in _BROKEN or isinstance(error, UnicodeDecodeError)
+
+
+def _is_of_disk(error: Exception) -> bool:
+    """Whether an error means that the disk is full, or fails."""
+    code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY
+    return code in _DISK_CODES or getattr(error, "errno", None) in _DISK_ERRORS
+
+
+def _reason_of(error: Exception) -> str:
+    return (getattr(error, "strerror", None) or str(error)).lower()
 
 
 def text_of(raw: bytes) -> str:
@@ -65,13 +64,14 @@ def text_of(raw: bytes) -> str:
 class Database:
     """Open database file. One connection, for any thread within `transaction()`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - how a file may be opened.
         self,
         path: Path | None,
         migrations: Sequence[str],
         *,
         read_only: bool = False,
         is_durable: bool = True,
+        waits_for_disk: bool = False,
         called: Called = HISTORY,
     ) -> None:
         """Open, check and migrate the file; create it if missing.
@@ -79,7 +79,8 @@ class Database:
         Creates the directory; without a path the database is in memory. Migration n is the SQL from
         version n-1 to n. `read_only` takes no lock, creates no file, and migrates an old one in
         memory. `is_durable` syncs every change to disk; without it, a power loss may revert the
-        latest ones, though never partially.
+        latest ones, though never partially. With `waits_for_disk`, a file on a full or failing
+        disk is only read, until it can be opened for writing.
 
         Raises:
             HistoryError: the file is locked by another process, of a newer version, or cannot be
@@ -88,6 +89,7 @@ class Database:
         self.is_kept = path is not None
         """Whether changes outlast the process."""
         self.path, self._called = path or Path(), called
+        self._migrations, self._is_durable = migrations, is_durable
         self._name = f"{called.what} '{path}'" if path else f"{called.what} in memory"
         self.set_aside: Path | None = None
         """Path that the last corrupt file was moved to."""
@@ -95,25 +97,24 @@ class Database:
         """Number of corrupt or lost files."""
         self.break_reason = ""
         """Why the last of them was abandoned."""
+        self.disk_trouble: str | None = None
+        """Why the file is only read, or `None`."""
         self.size_bytes = 0
         """Size of file and log after the last change, without a system call."""
-        self._migrations = migrations
-        self._is_durable = is_durable
         self._lock = threading.RLock()
         self._owner: Ownership | None = None
         self._connection: sqlite3.Connection | None = None
-        self._file: _ConnectedFile | None = None
+        self._file: ConnectedFile | None = None
         self._unused_changes: int | None = None
         """Change count of a file created here, before its first row; `None` for other files."""
         if path is None:
-            self._connection = sqlite3.connect(":memory:", check_same_thread=False)
+            self._connection = self._open_in_memory()
             # It has no file to release, so it may end with its object, without `close`.
             weakref.finalize(self, self._connection.close)
-            self._migrate(self._connection)
         elif read_only:
             self._connection = self._open_read_only()
         else:
-            self._connection = self._open_owned()
+            self._connection = self._open_owned(waits_for_disk=waits_for_disk)
         self._measure()
 
     @contextlib.contextmanager
@@ -163,12 +164,15 @@ class Database:
             self._owner.release(remove=is_unused)
             self._owner = None
 
-    def _open_owned(self) -> sqlite3.Connection:
+    def _open_owned(self, *, waits_for_disk: bool) -> sqlite3.Connection:
         try:
             return self._open()
         except (OSError, *DATABASE_ERRORS) as error:
             self._release()
-            reason = (getattr(error, "strerror", None) or str(error)).lower()
+            reason = _reason_of(error)
+            if waits_for_disk and _is_of_disk(error):
+                self.disk_trouble = reason
+                return self._open_unwritten()
             raise HistoryError(
                 f"{self._name} cannot be written: {reason}; make the folder writable for this user "
                 f"or set {self._called.setting}"
@@ -176,6 +180,31 @@ class Database:
         except HistoryError:
             self._release()
             raise
+
+    def _open_unwritten(self) -> sqlite3.Connection:
+        """Open what is in the file until it can be written; a new one is empty."""
+        if is_there(self.path) and self.path.stat().st_size:
+            return self._open_read_only()
+        empty = self._open_in_memory()
+        empty.execute("PRAGMA query_only = ON")
+        return empty
+
+    def _open_in_memory(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(":memory:", check_same_thread=False)
+        self._migrate(connection)
+        return connection
+
+    def _open_again(self) -> None:
+        """Open the file for writing if its disk allows it by now."""
+        before = self._connection
+        try:
+            self._connection = self._open()
+        except (OSError, HistoryError, *DATABASE_ERRORS) as error:
+            self.disk_trouble = _reason_of(error)
+        else:
+            self.disk_trouble = None
+            if before is not None:
+                before.close()
 
     def _release(self) -> None:
         if self._owner is not None:
@@ -197,7 +226,7 @@ class Database:
             connection, is_new = self._connect(), True
         with _closed_on_error(connection):
             self._migrate(connection)
-            self._file = _ConnectedFile(self.path)
+            self._file = ConnectedFile(self.path)
         self._unused_changes = connection.total_changes if is_new else None
         return connection
 
@@ -218,7 +247,9 @@ class Database:
             file.close()
 
     def _opened(self) -> sqlite3.Connection:
-        """Connection, reopened if replacing the last corrupt file had failed."""
+        """Connection, reopened if replacing the last corrupt file had failed, or if it waits."""
+        if self.disk_trouble is not None:
+            self._open_again()
         if self._connection is None:
             if self._owner is None:
                 raise sqlite3.ProgrammingError("it is closed")
@@ -232,6 +263,8 @@ class Database:
 
     def _verdict(self, error: Exception) -> str:
         """Describe an error; moves a corrupt file aside and starts a new one."""
+        if self.disk_trouble is not None:
+            return self.disk_trouble
         if self._owner is None or self._connection is None or not is_broken(error):
             return str(error)
         try:
@@ -252,7 +285,7 @@ class Database:
     def _put_aside(self, reason: str) -> None:
         aside = Path(f"{self.path}.corrupt-{time.time_ns()}")
         is_there = _moved(self.path, aside)
-        for suffix in _BESIDE:
+        for suffix in BESIDE:
             beside = Path(f"{self.path}{suffix}")
             if is_there:
                 _moved(beside, Path(f"{aside}{suffix}"))
@@ -264,9 +297,9 @@ class Database:
         self.break_reason = reason
         self.breaks += 1
         found = self.path.parent.glob(f"{self.path.name}.corrupt-*")
-        kept = [file for file in found if not file.name.endswith(_BESIDE)]
+        kept = [file for file in found if not file.name.endswith(BESIDE)]
         for file in sorted(kept, key=lambda file: file.name)[:-_KEPT_ASIDE]:
-            for suffix in ("", *_BESIDE):
+            for suffix in ("", *BESIDE):
                 Path(f"{file}{suffix}").unlink(missing_ok=True)
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
@@ -342,75 +375,6 @@ class Database:
             self.size_bytes = sum(file.stat().st_size for file in files if file.exists())
 
 
-class _ConnectedFile:
-    """File of a connection, to detect that it was lost or changed by others.
-
-    Close it after the connection: closing the descriptor releases the process's locks.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._log = path, Path(f"{path}{_BESIDE[0]}")
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self._log_inode = _inode(self._log)
-        self._header = self._read_header()
-
-    def close(self) -> None:
-        """Close the descriptor."""
-        os.close(self._descriptor)
-
-    def drop_log(self) -> None:
-        """Delete our log, which otherwise the next process would apply to the file."""
-        if self._log_inode is not None and _inode(self._log) == self._log_inode:
-            for suffix in _BESIDE:
-                Path(f"{self._path}{suffix}").unlink(missing_ok=True)
-
-    def note_header(self) -> None:
-        """Record the header after our last change."""
-        with contextlib.suppress(OSError):
-            self._header = self._read_header()
-
-    def check(self, connection: sqlite3.Connection) -> None:
-        """Check that the connection still writes to the file at its path.
-
-        Raises:
-            LostDatabase: it does not.
-        """
-        try:
-            found, own = _inode(self._path), os.fstat(self._descriptor)
-            header = self._read_header()
-            is_log_in_place = _inode(self._log) == self._log_inode
-        except OSError:
-            return  # A disk that does not respond has lost nothing yet.
-        if found is None:
-            raise LostDatabase("it was deleted or moved away while it was open")
-        if found != (own.st_dev, own.st_ino):
-            raise LostDatabase("another file was put in its place while it was open")
-        if not is_log_in_place:
-            raise LostDatabase("its write-ahead log was deleted while it was open")
-        if header != self._header and not _agrees(header, connection):
-            raise LostDatabase("it was overwritten while it was open")
-
-    def _read_header(self) -> bytes:
-        return os.pread(self._descriptor, _HEADER.size, 0)
-
-
-def _agrees(header: bytes, connection: sqlite3.Connection) -> bool:
-    """Whether the header belongs to the open database, perhaps checkpointed by another process."""
-    if len(header) < _HEADER.size:
-        return False
-    magic, *stored = _HEADER.unpack(header)
-    seen = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in _HEADER_PRAGMAS]
-    return magic == _MAGIC and stored == seen
-
-
-def _inode(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return found.st_dev, found.st_ino
-
-
 def _moved(path: Path, target: Path) -> bool:
     try:
         path.rename(target)
@@ -423,10 +387,11 @@ def _connect_read_only(path: Path) -> sqlite3.Connection:
     try:
         return _connect_in_mode(path, "mode=ro")
     except sqlite3.OperationalError:
-        if Path(f"{path}-wal").exists():
+        log = Path(f"{path}-wal")
+        if log.exists() and log.stat().st_size:
             raise
-        # Reading the index of a log writes to the directory. Without a log no process is writing,
-        # and the file can be read as immutable.
+        # Reading the index of a log writes to the directory. Without anything in a log no process
+        # is writing, and the file can be read as immutable.
         return _connect_in_mode(path, "mode=ro&immutable=1")
 
 
