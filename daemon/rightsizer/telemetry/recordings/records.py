@@ -4,6 +4,7 @@ import contextlib
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from itertools import groupby, islice
 from operator import attrgetter
 from typing import Final
@@ -64,6 +65,8 @@ _POINT: Final = re.compile(
 _TAG: Final = re.compile(rf"({_PART})=({_PART})")
 _PAIR: Final = re.compile(r'(?<![^\s,;|])([A-Za-z_][\w.@%/-]*)=("(?:\\.|[^"\\])*"|[^\s,;"]*)')
 _FEWEST_PAIRS: Final = 3
+_REMEMBERED: Final = 10_000
+"""Most names of metrics whose meanings are kept."""
 Rows = Callable[[TextFile, RecordingNotes], Iterator[RecordingRow]]
 _UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 _ESCAPED: Final = re.compile(r"\\(.)")
@@ -262,9 +265,14 @@ LINE_RECORDS: Final = RecordingFormat(
 """InfluxDB's line protocol and logfmt."""
 
 
-def _is_of_gpu(head: str) -> bool:
+@lru_cache(_REMEMBERED)
+def _is_of_gpu(name: str) -> bool:
     """Whether a metric's name says that it is of a GPU, and what."""
-    return heading_of(head.partition("{")[0].split(" ")[0], is_of_host=True) is not None
+    return heading_of(name, is_of_host=True) is not None
+
+
+def _begins_with_gpu(line: str) -> bool:
+    return _is_of_gpu(line.partition("{")[0].partition(" ")[0])
 
 
 def _sample_record(name: str, labels: str, time: Nanoseconds, value: float) -> Record:
@@ -272,7 +280,7 @@ def _sample_record(name: str, labels: str, time: Nanoseconds, value: float) -> R
 
 
 def _text_records(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[int, Record]]:
-    for number, head, value, time in text_samples(text, notes, _is_of_gpu):
+    for number, head, value, time in text_samples(text, notes, _begins_with_gpu):
         name, _, labels = head.partition("{")
         yield number, _sample_record(name, labels, time, value)
 
