@@ -43,7 +43,8 @@ _BATCHES: Final[Mapping[type, float]] = {
 """Default number of samples per GPU and pass, large enough to fill it."""
 _PROMPT_TOKENS: Final = 77.0
 _LATER_UNITS: Final = ((9, 0), (12, 0))
-"""Compute capabilities whose matrix units need instructions that flash attention 2 lacks."""
+"""From Hopper to data center Blackwell, compute capabilities whose matrix units need instructions
+that flash attention 2 lacks; AMD's 9.4 and 9.5, which are not measured, are taken to be alike."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,7 @@ class SampleSettings:
             kernels.
             Source: counted
         video_attention_ratio: Speed of attention over all tokens of an image or video, relative to
-            products, on Hopper and data center Blackwell; on others both are alike.
+            products, on Hopper, data center Blackwell and CDNA 3 and 4; on others both are alike.
             Source: flash attention 2 beside 3 on an H20, 84 and 126 TFLOPS (its issue 1310);
             CogVideoX, HunyuanVideo and Wan on A100, H100, H20, L20 and RTX 4090: x1.27 off, and
             x1.54 at most
