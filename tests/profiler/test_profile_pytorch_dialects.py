@@ -54,13 +54,15 @@ def test_copies_and_markers_among_kernels_of_rocm_are_none(tmp_path: Path) -> No
     profile = profile_of(
         KinetoTrace(deviceProperties=[])
         .kernel("Cijk_Ailk_Bljk_SB_MT64x64", 0, 10, device=2)
+        .kernel("memcpy32_post", 12, 5, device=2)
         .kernel("CopyHostToDevice", 20, 30, device=2)
         .kernel("FillBuffer", 60, 5, device=2)
         .kernel("Marker", 70, 90, device=2),
         tmp_path,
     )
     (device,) = profile.devices
-    assert [kernel.name for kernel in device.kernels] == ["Cijk_Ailk_Bljk_SB_MT64x64"]
+    names = {kernel.name for kernel in device.kernels}
+    assert names == {"Cijk_Ailk_Bljk_SB_MT64x64", "memcpy32_post"}
     assert [copy.kind for copy in device.copies] == [CopyKind.HOST_TO_DEVICE]
     assert profile.unread == {"Marker": 1}
 

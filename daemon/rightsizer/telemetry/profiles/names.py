@@ -29,13 +29,14 @@ _COLLECTIVE: Final = _any_of("collective")
 _MATRIX_UNITS: Final = _compiled(_PATTERNS["matrix_units"], re.NOFLAG)
 _OTHER_UNITS: Final = _any_of("other_units")
 _FAMILIES: Final = _kinds("families", KernelFamily)
-_REMEMBERED: Final = 10_000
 _KINDS: Final = _kinds("copies", CopyKind)
 _COLLECTIVE_KINDS, _ARCHITECTURES, _OPERATIONS = (
     tuple((name, _compiled(patterns)) for name, patterns in _PATTERNS[table].items())
     for table in ("collective_kinds", "architectures", "operations")
 )
 _MEMORIES: Final = _kinds("memories", HostMemory)
+_REMEMBERED: Final = 10_000
+"""Most names of kernels whose operations are kept."""
 _WAIT_CALL: Final = re.compile(
     r"(?:cuda|cu|hip)(?:\w*Synchronize|Memcpy(?!\w*Async)|(?:Free|Malloc|MemAlloc|MemFree)"
     r"(?:_v\d+)?$)|ur(?:QueueFinish|EventWait)|ze\w*Synchronize"
