@@ -1,6 +1,7 @@
 """Persistence across a restart, a damaged file and a full disk."""
 
 import json
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -157,13 +158,18 @@ def test_a_full_disk_is_survived(tmp_path: Path) -> None:
     assert result["found"] == result["saved"]
 
 
-@pytest.mark.parametrize("windows", [0, 1])
-def test_a_disk_that_is_full_at_the_start_is_survived(tmp_path: Path, windows: int) -> None:
-    """A history there is read, and both are written once there is room."""
-    path = tmp_path / "history.db"
-    if windows:
-        with closing(Storage(str(path))) as storage:
-            storage.save_windows([window({State.PRODUCTIVE: 1 / 12})], [], [])
+@pytest.mark.parametrize("left", ["nothing", "closed", "killed"])
+def test_a_disk_that_is_full_at_the_start_is_survived(tmp_path: Path, left: str) -> None:
+    """A history there is read, also from a killed agent's log, and written once there is room."""
+    path, own = tmp_path / "history.db", tmp_path / "own.db"
+    with closing(Storage(str(own))) as storage:
+        storage.save_windows([window({State.PRODUCTIVE: 1 / 12})], [], [])
+        if left == "killed":
+            shutil.copyfile(own, path)
+            shutil.copyfile(f"{own}-wal", f"{path}-wal")
+    if left == "closed":
+        own.rename(path)
+    windows = int(left != "nothing")
     script = Path(__file__).parents[1] / "support" / "full_disk_at_start.py"
     command = [sys.executable, script, path]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)

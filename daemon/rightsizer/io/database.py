@@ -182,12 +182,22 @@ class Database:
             raise
 
     def _open_unwritten(self) -> sqlite3.Connection:
-        """Open what is in the file until it can be written; a new one is empty."""
+        """Open what is in the file until it can be written; one that cannot be read is empty."""
         if is_there(self.path) and self.path.stat().st_size:
-            return self._open_read_only()
+            with contextlib.suppress(HistoryError):
+                return self._open_read_only()
+            with contextlib.suppress(*DATABASE_ERRORS):
+                return self._copy_with_log()
         empty = self._open_in_memory()
         empty.execute("PRAGMA query_only = ON")
         return empty
+
+    def _copy_with_log(self) -> sqlite3.Connection:
+        """Copy of the file and the log of a killed process, whose index needs room on the disk."""
+        connection = sqlite3.connect(self.path, check_same_thread=False)
+        with _closed_on_error(connection):
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # Keeps the index in memory.
+            return self._migrated_copy(connection)
 
     def _open_in_memory(self) -> sqlite3.Connection:
         connection = sqlite3.connect(":memory:", check_same_thread=False)
