@@ -7,16 +7,17 @@ from typing import Final, Self
 import pytest
 
 from rightsizer.fleet.source import SampledSeries
-from rightsizer.fleet.sources.series import instance_of, seen_over
+from rightsizer.fleet.sources.series import instance_of, names_of, seen_over
 
 HOUR: Final = 3600 * 10**9
 SPAN: Final = (0, 72 * HOUR)
 
 
 class ShortLives:
-    """A store with devices that are there one after the other."""
+    """A store with devices, or metrics, that are there one after the other."""
 
-    def __init__(self, hours: float) -> None:
+    def __init__(self, hours: float, label: str = "uuid") -> None:
+        self.label = label
         count = round(72 / hours)
         self.lives = {f"GPU-{n}": (n * hours * HOUR, (n + 1) * hours * HOUR) for n in range(count)}
         self.steps: list[float] = []
@@ -34,7 +35,7 @@ class ShortLives:
             for uuid, (first, last) in self.lives.items()
         }
         return [
-            SampledSeries({"uuid": uuid}, times, array("d", [1.0] * len(times)))
+            SampledSeries({self.label: uuid}, times, array("d", [1.0] * len(times)))
             for uuid, times in there.items()
             if times
         ]
@@ -51,6 +52,12 @@ def test_moments_are_as_close_as_lives_are_short(hours: float, steps: list[float
 
     assert {each.labels["uuid"] for each in found} == store.lives.keys()
     assert store.steps == pytest.approx(steps)
+
+
+def test_metrics_that_were_there_for_15_minutes_are_found() -> None:
+    """An engine may serve for less than an hour of the days that are read at once."""
+    store = ShortLives(0.25, "__name__")
+    assert names_of(store, [*store.lives], SPAN[1], over=SPAN[1]) == store.lives.keys()
 
 
 @pytest.mark.parametrize(

@@ -179,8 +179,8 @@ def shares_of(values: Sequence[_Value], size: int = 200) -> Iterator[Sequence[_V
 
 
 _NAMES_AT_ONCE: Final = 30
-_MOST_MOMENTS: Final = 96
-"""Every 15 minutes of a day."""
+_MOST_MOMENTS: Final = 672
+"""Every 15 minutes of a week, the most days of a grid."""
 
 
 def names_of(
