@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rightsizer.io import database as database_module
 from rightsizer.io.database import Database
 from rightsizer.model.errors import HistoryError
 from spoiled_database import spoil
@@ -118,6 +119,32 @@ def test_creation_of_a_new_file_is_retried(tmp_path: Path) -> None:
         assert notes(database) == ["goes on"]
         with pytest.raises(HistoryError, match="being written by process"):
             Database(path, MIGRATIONS)
+
+
+def test_a_file_that_a_failing_disk_cannot_read_is_left_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows would be replaced by those of a process that never saw them."""
+    path = tmp_path / "history.db"
+    with closing(Database(path, MIGRATIONS)) as database:
+        write(database, "before")
+
+    def failing(*_: object, **__: object) -> None:
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+        raise error
+
+    with monkeypatch.context() as disk:
+        for name in ("_connect", "_copy_with_log"):
+            disk.setattr(Database, name, failing)
+        disk.setattr(database_module, "_connect_read_only", failing)
+        waiting = Database(path, MIGRATIONS, waits_for_disk=True)
+    with closing(waiting):
+        assert notes(waiting) == []
+        with pytest.raises(HistoryError, match="disk i/o error"):
+            write(waiting, "lost")
+    with closing(Database(path, MIGRATIONS)) as database:
+        assert notes(database) == ["before"]
 
 
 def other_database(path: Path) -> Path:

@@ -99,6 +99,7 @@ class Database:
         """Why the last of them was abandoned."""
         self.disk_trouble: str | None = None
         """Why the file is only read, or `None`."""
+        self._is_unread = False
         self.size_bytes = 0
         """Size of file and log after the last change, without a system call."""
         self._lock = threading.RLock()
@@ -182,12 +183,16 @@ class Database:
             raise
 
     def _open_unwritten(self) -> sqlite3.Connection:
-        """Open what is in the file until it can be written; one that cannot be read is empty."""
+        """Open what is in the file until it can be written.
+
+        One that cannot be read, either, is left as it is: changes would replace what is in it.
+        """
         if is_there(self.path) and self.path.stat().st_size:
             with contextlib.suppress(HistoryError):
                 return self._open_read_only()
             with contextlib.suppress(*DATABASE_ERRORS):
                 return self._copy_with_log()
+            self._is_unread = True
         empty = self._open_in_memory()
         empty.execute("PRAGMA query_only = ON")
         return empty
@@ -206,6 +211,8 @@ class Database:
 
     def _open_again(self) -> None:
         """Open the file for writing if its disk allows it by now."""
+        if self._is_unread:
+            return
         before = self._connection
         try:
             self._connection = self._open()
