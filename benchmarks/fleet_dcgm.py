@@ -39,12 +39,28 @@ def ranges(
     uuids: dict[str, int], promql: str, times: tuple[int, ...], step: float
 ) -> Iterator[str]:
     """Series of a range query for some devices, by number."""
+    if promql.startswith("count by (__name__)"):
+        return _counts_by_name(promql, _always(len(uuids), times))
+    return _ranges(uuids, promql, times, step)
+
+
+def _counts_by_name(promql: str, samples: str) -> Iterator[str]:
+    """Series of the metrics in a query that there are any of, recorded ones included."""
+    recorded = [each[0] for each in _RECORDED.finditer(promql) if each[1] in _LEVELS]
+    names = recorded or [each for each in _NAMES.findall(promql) if each in _LEVELS]
+    for name in dict.fromkeys(names):
+        yield f'{{"metric":{{"__name__":"{name}"}},{samples}}}'
+
+
+def _ranges(
+    uuids: dict[str, int], promql: str, times: tuple[int, ...], step: float
+) -> Iterator[str]:
     if promql.startswith("max(count_over_time("):
         yield f'{{"metric":{{}},{_always(3600 // _SCRAPE_SECONDS, times)}}}'
     elif promql.startswith(("count(", "group by (__tenant_id__")):
         if "uuid!=" not in promql:
             yield f'{{"metric":{{}},{_always(len(uuids), times)}}}'
-    elif promql.startswith("group by (pod) (up"):
+    elif promql.startswith("group by (pod, pod_name)"):
         for node in sorted({number // _GPUS_A_NODE for number in uuids.values()}):
             yield f'{{"metric":{{"pod":"dcgm-exporter-{node}"}},{_always(1, times)}}}'
     elif promql.startswith("group by (UUID"):
@@ -77,11 +93,7 @@ def instants(uuids: dict[str, int], promql: str, time: str) -> Iterator[str]:
     """Series of an instant query."""
     names = [name for name in dict.fromkeys(_NAMES.findall(promql)) if name in _LEVELS]
     if promql.startswith("count by (__name__)"):
-        is_recorded = "last_over_time(" in promql
-        found = _RECORDED.finditer(promql) if is_recorded else _NAMES.finditer(promql)
-        there = [each[0] for each in found if each[is_recorded] in _LEVELS]
-        for name in dict.fromkeys(there):
-            yield f'{{"metric":{{"__name__":"{name}"}},"value":[{time},"{len(uuids)}"]}}'
+        yield from _counts_by_name(promql, f'"value":[{time},"{len(uuids)}"]')
     elif promql.startswith("quantile("):
         yield f'{{"metric":{{}},"value":[{time},"{600 // _SCRAPE_SECONDS}"]}}'
     elif names and promql.startswith(("count(group by", "count({")):

@@ -115,15 +115,21 @@ class Estate:
         """The series of a range query."""
         if not self.is_dcgm:
             return _matrix(self, promql, times, step)
+        if self._lacks(promql):
+            return iter(())
         return fleet_dcgm.ranges(self._numbered(promql), promql, times, step)
 
     def vector(self, promql: str, time: str) -> Iterator[str]:
         """The series of an instant query."""
         if not self.is_dcgm:
             return _vector(self, promql, time)
-        if ":" in promql.partition("__name__")[2] and not self.is_recorded:
+        if self._lacks(promql):
             return iter(())
         return fleet_dcgm.instants(self._numbered(promql), promql, time)
+
+    def _lacks(self, promql: str) -> bool:
+        """Whether a query is for recorded series, of which there are none."""
+        return ":" in promql.partition("__name__")[2] and not self.is_recorded
 
     def _numbered(self, promql: str) -> dict[str, int]:
         return {uuid: self.numbers[uuid] for uuid in self.asked(promql)}

@@ -16,7 +16,7 @@ from rightsizer.fleet.pools.hourly import SpareSettings, spare_of
 from rightsizer.fleet.rules import FLEET_RULES
 from rightsizer.fleet.rules.rule import FleetRule
 from rightsizer.model.finding import Reason, Risk
-from rightsizer.model.settings import bounds_of
+from rightsizer.model.settings import descriptions_of
 from rightsizer.model.workload import WorkloadClass
 
 shapes = st.tuples(st.integers(0, 32), st.integers(0, 32), st.integers(0, 23), st.integers(1, 24))
@@ -166,12 +166,14 @@ def test_every_threshold_is_a_setting_with_its_source(rule: FleetRule[Any]) -> N
     """The spans of the opening policy lie within one another."""
 
     def bare(of: Any) -> list[str]:
-        found, known = [], bounds_of(type(of))
+        found, known = [], descriptions_of(type(of))
         for each in fields(of):
             value = getattr(of, each.name)
             if is_dataclass(value):
                 found.extend(bare(value))
-            elif each.name not in known or not known[each.name].help or not known[each.name].source:
+            elif not (described := known.get(each.name)) or not (
+                described.help and described.source
+            ):
                 found.append(each.name)
         return found
 

@@ -220,7 +220,7 @@ def late(load: RequestLoad, rate: PredictedRate, headroom: float) -> Iterator[Re
     """Yield the latencies above their targets less headroom."""
     for by, figure, most_ms, text in _targets(load, rate):
         if figure.value > most_ms * (1.0 - headroom + _ROUNDING):
-            free = f" ({most_ms:g} less {percent_text(headroom)} headroom)" if headroom else ""
+            free = f" ({percent_text(headroom)} headroom)" if headroom else ""
             yield Rejection(by, f"{text}, above {most_ms * (1.0 - headroom):g} ms{free}")
 
 
