@@ -52,8 +52,10 @@ oldest: ## The tests with the oldest libraries that pyproject.toml admits, in .c
 		pyproject.toml --output-file $(OLDEST)/constraints.txt
 	$(OLDEST)/bin/python -m pip install --quiet -c $(OLDEST)/constraints.txt \
 		-e .[kubernetes,fleet,cli] --group dev
-	@# The simulated driver mirrors the newest nvidia-ml-py, the writer the newest prometheus_client.
+	@# The simulated driver mirrors the newest nvidia-ml-py, the writer the newest prometheus_client;
+	@# the pins are what `make test` installs.
 	$(OLDEST)/bin/pytest --numprocesses 5 --dist loadfile --ignore tests/simulator \
+		--ignore tests/security/test_bill_of_materials.py \
 		-k 'not writer_equals_the_library and not number_is_written_as_the_library'
 
 compiled: $(INSTALLED)
