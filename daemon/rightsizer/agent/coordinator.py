@@ -25,8 +25,8 @@ from rightsizer.telemetry.source import SnapshotSource
 
 _STATUS_EVERY: Final = nanoseconds(60.0)
 _COMPLAIN_EVERY: Final = 60 * NANOSECONDS_PER_SECOND
-_HANG: Final = 60 * NANOSECONDS_PER_SECOND
-"""Source: twice the unit's WatchdogSec, since probes are repeated before they restart."""
+_HANG: Final = 120 * NANOSECONDS_PER_SECOND
+"""Source: twice the longest deadline that `sources.nvml.deadline` admits."""
 
 
 class Heartbeat:
