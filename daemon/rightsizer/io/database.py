@@ -193,6 +193,7 @@ class Database:
             with contextlib.suppress(*DATABASE_ERRORS):
                 return self._copy_with_log()
             self._is_unread = True
+            self.disk_trouble = f"{self.disk_trouble}; it cannot be read, either, until a restart"
         empty = self._open_in_memory()
         empty.execute("PRAGMA query_only = ON")
         return empty
