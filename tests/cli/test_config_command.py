@@ -10,7 +10,7 @@ from rightsizer.agent.settings import Settings
 from rightsizer.cli.config import WholeSettings, shown, starter
 from rightsizer.cli.main import main
 from rightsizer.config.loader import load
-from rightsizer.console.flags import add_config_flag, settings_of
+from rightsizer.console.flags import add_config_flag, config_file_of, settings_of
 from rightsizer.model.errors import ConfigurationError
 
 Captured = pytest.CaptureFixture[str]
@@ -128,7 +128,7 @@ def test_commands_read_the_installed_configuration(tmp_path: Path) -> None:
     installed = tmp_path / "rightsizer.yaml"
     parser = argparse.ArgumentParser()
     add_config_flag(parser, installed)
-    assert parser.parse_args([]).config_file is None
+    assert config_file_of(parser.parse_args([])) is None
 
     installed.write_text("history: {retention: 3d}\n")
     parser = argparse.ArgumentParser()
@@ -154,4 +154,4 @@ def test_an_installed_configuration_with_a_closed_part_is_left_alone(
     parser = argparse.ArgumentParser()
     add_config_flag(parser, installed)
     (tmp_path / closed).chmod(0o700)
-    assert parser.parse_args([]).config_file is None
+    assert config_file_of(parser.parse_args([])) is None

@@ -1,5 +1,6 @@
 """`rightsizer fleet`: text for people, JSON for programs, and refusals."""
 
+import argparse
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -16,6 +17,7 @@ from fleet_answers import END, fleet_answer, sources
 from fleet_command import asked_in_process, configured
 from fleet_loopback import LoopbackStore, loopback_store
 from rightsizer.cli.main import main
+from rightsizer.cli.recommendation import EXPLAIN
 from rightsizer.console.progress import ProgressLine
 from rightsizer.fleet.encoder import encode_answer, encode_plan
 from rightsizer.fleet.fetch import FetchPlan
@@ -179,6 +181,19 @@ def test_decisions_without_a_service_change_the_ledger(
     assert "snoozed by ana" in capsys.readouterr().out
     assert main(["claim", "nosuchid", *fleet]) == 2
     assert "there is no advice 'nosuchid'" in capsys.readouterr().err
+
+
+def test_decisions_read_the_installed_configuration_of_the_fleet(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a flag, as `rightsizer fleet` does, and not the agent's beside it."""
+    configured(tmp_path, "http://127.0.0.1:9").rename(tmp_path / "fleet.yaml")
+    advice_id, parser = keep_advice(tmp_path / "fleet-advice.db", NOW), argparse.ArgumentParser()
+    EXPLAIN.configure(parser)
+    arguments = parser.parse_args([advice_id, "--fleet"])
+    arguments.usual_config_file = tmp_path / "rightsizer.yaml"
+    assert EXPLAIN.run(arguments) == 0
+    assert "GPU 0: held but idle" in capsys.readouterr().out
 
 
 def test_progress_is_one_line_that_is_gone_in_the_end() -> None:

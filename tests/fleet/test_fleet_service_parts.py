@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
@@ -175,6 +176,20 @@ def test_the_service_manager_is_notified(settings: FleetConfig, tmp_path: Path) 
             said.append(manager.recv(4096).decode())
     assert said.index("READY=1") < said.index("STOPPING=1")
     assert any(each.startswith("STATUS=") and "127.0.0.1:9" in each for each in said)
+
+
+def test_a_loop_that_hangs_asks_to_be_restarted(settings: FleetConfig) -> None:
+    """A store that is away is no reason, nor a look that lasts."""
+    with service_of(settings) as service, running(service):
+        eventually(lambda: service.trouble is not None)
+        url = f"http://{service.server.addresses[0]}/-/healthy"
+        with urlopen(url) as answer:
+            assert answer.read() == b"healthy\n"
+        service._clock.wait_until(NOW + 3 * 60 * 10**9, threading.Event())
+        with pytest.raises(HTTPError, match="503") as refused:
+            urlopen(url)
+        with refused.value as answer:
+            assert answer.read() == b"hangs: no turn of its loop has ended for 3 min\n"
 
 
 def test_the_agents_socket_is_not_taken(settings: FleetConfig) -> None:

@@ -22,7 +22,7 @@ from rightsizer.agent.coordinator import (
 )
 from rightsizer.agent.features import FeatureContext, Features
 from rightsizer.agent.history_service import HistoryService
-from rightsizer.agent.local_api import flush_route, health_route, report_route
+from rightsizer.agent.local_api import flush_route, report_route
 from rightsizer.agent.node_labels import LabelWriter
 from rightsizer.agent.reloader import Reloader, SettingsPart
 from rightsizer.agent.settings import Settings
@@ -46,7 +46,7 @@ from rightsizer.telemetry.source import ReleaseController, SnapshotSource, Still
 from rightsizer.web.advice_api import AdviceApi
 from rightsizer.web.api import lifecycle_routes
 from rightsizer.web.page import SpanCache
-from rightsizer.web.router import Route
+from rightsizer.web.router import Route, health_route
 from rightsizer.web.server import Reloadable, WebAccess, WebServer, configured_access
 
 if TYPE_CHECKING:

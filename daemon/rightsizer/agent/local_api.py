@@ -1,4 +1,4 @@
-"""The agent's own routes: health, release and reopen GPUs, flush the history, report on it."""
+"""The agent's own routes: release and reopen GPUs, flush the history, report on it."""
 
 import json
 import threading
@@ -88,17 +88,6 @@ def _held(value: object) -> ReleasableResource:
             f"held: {json.dumps(value)} is nothing that the agent holds; choose from "
             f"{', '.join(ReleasableResource)}"
         ) from None
-
-
-def health_route(hang: Callable[[], str | None]) -> Route:
-    """Return the route that says whether the agent runs, or why it should be restarted."""
-
-    def answer(_: WebRequest) -> WebResponse:
-        if (reason := hang()) is not None:
-            return WebResponse.of_text(reason, HTTPStatus.SERVICE_UNAVAILABLE)
-        return WebResponse.of_text("healthy")
-
-    return Route("GET", "/-/healthy", answer)
 
 
 def flush_route(flush: Callable[[], None]) -> Route:

@@ -7,7 +7,13 @@ from typing import Final
 from rightsizer.agent.service import serve
 from rightsizer.agent.settings import Settings
 from rightsizer.console.command import Command, add_flags
-from rightsizer.console.flags import add_config_flag, checked_address, settings_of, with_values
+from rightsizer.console.flags import (
+    add_config_flag,
+    checked_address,
+    config_file_of,
+    settings_of,
+    with_values,
+)
 from rightsizer.exposition.settings import MetricsSettings
 from rightsizer.host.settings import PathSettings
 from rightsizer.model.errors import UsageError
@@ -106,7 +112,7 @@ def with_source_flags(settings: Settings, arguments: argparse.Namespace) -> Sett
 
 def _run(arguments: argparse.Namespace) -> int:
     reread = partial(_settings, arguments)
-    serve(reread(), reread=reread, config_file=arguments.config_file)
+    serve(reread(), reread=reread, config_file=config_file_of(arguments))
     return 0
 
 

@@ -18,6 +18,7 @@ from rightsizer.console.agent_client import add_agent_flags, asked_at
 from rightsizer.console.command import Command, add_flags, answer, help_of, say
 from rightsizer.console.explanation import explanation_text
 from rightsizer.console.flags import (
+    FLEET_FILE,
     add_config_flag,
     add_history_flag,
     duration,
@@ -54,7 +55,7 @@ def _explain(arguments: argparse.Namespace) -> int:
     if arguments.url:
         document = _explained_by_agent(arguments)
     elif arguments.fleet:
-        fleet = settings_of(arguments, FleetConfig)
+        fleet = _fleet_settings(arguments)
         configure_log(fleet.log.format, LogLevel.WARNING)
         document = explain_from_ledger(fleet, arguments.id)
     else:
@@ -127,8 +128,13 @@ def _run(verb: str, arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _fleet_settings(arguments: argparse.Namespace) -> FleetConfig:
+    arguments.usual_config_file = arguments.usual_config_file.with_name(FLEET_FILE)
+    return settings_of(arguments, FleetConfig)
+
+
 def _of_fleet(verb: str, arguments: argparse.Namespace) -> JsonObject:
-    settings = settings_of(arguments, FleetConfig)
+    settings = _fleet_settings(arguments)
     socket = arguments.path_api_socket or settings.fleet.api_socket
     asked: JsonObject | None = asked_at(socket, partial(_asked, verb, arguments))
     if asked is not None:

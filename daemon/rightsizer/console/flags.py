@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 CONFIGURATION: Final = Path("/etc/rightsizer/rightsizer.yaml")
 """The agent's configuration, as packages and images have it."""
+FLEET_FILE: Final = "fleet.yaml"
+"""The fleet's, in the same folder."""
 FLUSH_PATH: Final = "/api/v1/history/flush"
 REPORT_PATH: Final = "/api/v1/report/document"
 
@@ -35,12 +37,19 @@ _LAST_SECOND: Final = 2**33
 
 
 def add_config_flag(parser: argparse.ArgumentParser, usual: Path = CONFIGURATION) -> None:
-    """Add the flag of the configuration file; defaults if the usual one or a part is closed."""
-    folder = usual.parent
-    parts = (usual, *folder.glob("*.d"), *folder.glob("*.d/*.yaml"))
-    is_readable = all(os.access(part, os.R_OK) for part in parts)
-    kind = {"type": Path, "default": usual if is_readable else None}
-    add_flags(parser.add_argument, _CONFIG, config_file=kind)
+    """Add the flag of the configuration file."""
+    add_flags(parser.add_argument, _CONFIG, config_file=Path)
+    parser.set_defaults(usual_config_file=usual)
+
+
+def config_file_of(arguments: argparse.Namespace) -> Path | None:
+    """Return the named file, else the usual one; `None` if it or a part of it is closed."""
+    if arguments.config_file is not None:
+        named: Path = arguments.config_file
+        return named
+    usual: Path = arguments.usual_config_file
+    parts = (usual, *usual.parent.glob("*.d"), *usual.parent.glob("*.d/*.yaml"))
+    return usual if all(os.access(part, os.R_OK) for part in parts) else None
 
 
 def settings_of(arguments: argparse.Namespace, root: type[_Settings]) -> _Settings:
@@ -54,7 +63,7 @@ def settings_of(arguments: argparse.Namespace, root: type[_Settings]) -> _Settin
     # Imported on use: not needed if the socket is given.
     from rightsizer.config.loader import load_sections  # noqa: PLC0415
 
-    return load_sections(root, arguments.config_file, os.environ)
+    return load_sections(root, config_file_of(arguments), os.environ)
 
 
 def with_values(settings: _Settings, values: Mapping[str, object]) -> _Settings:

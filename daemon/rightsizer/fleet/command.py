@@ -14,8 +14,10 @@ from rightsizer.console.command import Command, add_flags, answer, help_of, say
 from rightsizer.console.explanation import explanation_text
 from rightsizer.console.flags import (
     CONFIGURATION,
+    FLEET_FILE,
     add_config_flag,
     checked_address,
+    config_file_of,
     duration,
     moment,
     settings_of,
@@ -56,7 +58,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     add_flags(
         parser.add_argument, _HELP["answer"], html=Path, web_listen_address={"action": "append"}
     )
-    add_config_flag(parser, CONFIGURATION.with_name("fleet.yaml"))
+    add_config_flag(parser, CONFIGURATION.with_name(FLEET_FILE))
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -93,7 +95,7 @@ def _run(arguments: argparse.Namespace) -> int:
         say(dcgm_rules(settings.fleet, SystemClock().wall_time()))
         return 0
     if arguments.serve:
-        serve_fleet(settings, arguments.config_file, parts or ())
+        serve_fleet(settings, config_file_of(arguments), parts or ())
         return 0
     configure_log(settings.log.format, LogLevel.WARNING)
     clock = SystemClock() if arguments.at is None else FastClock(arguments.at)

@@ -28,14 +28,17 @@ from rightsizer.io.thread import DaemonThread
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.report import AgentReport, Report
-from rightsizer.model.units import seconds
+from rightsizer.model.units import format_duration, nanoseconds, seconds
 from rightsizer.web.advice_api import AdviceApi
 from rightsizer.web.plan_route import plan_route
+from rightsizer.web.router import health_route
 from rightsizer.web.server import WebServer, configured_access
 
 _LOOK: Final = "fleet"
 _DELIVER_SECONDS: Final = 60.0
 _TURN_SECONDS: Final = 20.0
+_HANG: Final = nanoseconds(120.0)
+"""Six turns, none of which waits for the store. Source: assumed."""
 _NO_NOTIFIER: Final = Notifier({})
 
 
@@ -56,6 +59,7 @@ class FleetService:
         self._notifier, self._stopping = notifier, threading.Event()
         self._config_file = config_file
         self._started, self._generation = clock.wall_time(), 0
+        self._turned = clock.time()
         self._looking = threading.Lock()
         self._used = StoreUse()
         self._log = logger("fleet")
@@ -119,6 +123,13 @@ class FleetService:
             self._looking.release()
             self._refresh()
 
+    def hang(self) -> str | None:
+        """How long no turn of the loop has ended, if too long; a look is not part of one."""
+        since = self._clock.time() - self._turned
+        if since <= _HANG:
+            return None
+        return f"hangs: no turn of its loop has ended for {format_duration(seconds(since))}"
+
     def act(
         self, advice_id: str, state: AdviceState, actor: str, why: str, for_seconds: float | None
     ) -> Advice:
@@ -158,6 +169,7 @@ class FleetService:
                 self._notifier.watchdog()
                 self._jobs.supervise()
                 self._refresh()
+                self._turned = self._clock.time()
 
     def _log_stopping(self) -> None:
         self._stopping.set()
@@ -182,6 +194,7 @@ class FleetService:
             local_socket=fleet.api_socket,
             local_routes=(
                 *own.routes,
+                health_route(self.hang),
                 *AdviceApi(self, rule_trees(self._settings)).routes,
                 plan_route(self._config_file, web.server),
             ),

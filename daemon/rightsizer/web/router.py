@@ -94,3 +94,14 @@ class Route:
 
 def _is_name(part: str) -> bool:
     return part.startswith("{")
+
+
+def health_route(hang: Callable[[], str | None]) -> Route:
+    """Return the route that says whether a process runs, or why it should be restarted."""
+
+    def answer(_: WebRequest) -> WebResponse:
+        if (reason := hang()) is not None:
+            return WebResponse.of_text(reason, HTTPStatus.SERVICE_UNAVAILABLE)
+        return WebResponse.of_text("healthy")
+
+    return Route("GET", "/-/healthy", answer)
