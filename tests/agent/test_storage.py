@@ -158,26 +158,35 @@ def test_a_full_disk_is_survived(tmp_path: Path) -> None:
     assert result["found"] == result["saved"]
 
 
+@pytest.mark.parametrize("disk", ["full", "read-only"])
 @pytest.mark.parametrize("left", ["nothing", "closed", "killed"])
-def test_a_disk_that_is_full_at_the_start_is_survived(tmp_path: Path, left: str) -> None:
-    """A history there is read, also from a killed agent's log, and written once there is room."""
+def test_a_disk_that_cannot_be_written_at_the_start_is_survived(
+    tmp_path: Path, left: str, disk: str
+) -> None:
+    """A history there is read, also from a killed agent's log, and written once it can be."""
     path, own = tmp_path / "history.db", tmp_path / "own.db"
     with closing(Storage(str(own))) as storage:
         storage.save_windows([window({State.PRODUCTIVE: 1 / 12})], [], [])
         if left == "killed":
             shutil.copyfile(own, path)
             shutil.copyfile(f"{own}-wal", f"{path}-wal")
+            if disk == "read-only":
+                shutil.copyfile(f"{own}-shm", f"{path}-shm")
     if left == "closed":
         own.rename(path)
     windows = int(left != "nothing")
     script = Path(__file__).parents[1] / "support" / "full_disk_at_start.py"
-    command = [sys.executable, script, path]
+    apart = ("unshare", "--mount", "--map-root-user") if disk == "read-only" else ()
+    if apart and subprocess.run([*apart, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this machine admits no mount namespace")
+    command = [*apart, sys.executable, script, path, disk]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     result = json.loads(done.stdout)
 
-    assert result["trouble"] == "file too large"
+    trouble = "file too large" if disk == "full" else "read-only file system"
+    assert result["trouble"] == trouble
     assert result["before"] == windows
-    assert result["error"] == f"history '{path}': file too large"
+    assert result["error"] == f"history '{path}': {trouble}"
     assert (result["after"], result["left"]) == (windows + 1, None)
 
 

@@ -222,7 +222,10 @@ def test_a_lease_that_ends_during_a_look_gives_nothing_away(managed: ManagedNode
 
 
 def test_nothing_is_granted_on_a_full_disk(tmp_path: Path) -> None:
-    """A request that cannot be saved is refused or waits, with the reason, until there is room."""
+    """A request that cannot be saved is refused or waits, with the reason, until there is room.
+
+    An agent that starts there knows what was saved before.
+    """
     assert resource.getrlimit(resource.RLIMIT_FSIZE)
     done = subprocess.run(
         [sys.executable, FULL_DISK, tmp_path / "broker.db"],
@@ -237,3 +240,5 @@ def test_nothing_is_granted_on_a_full_disk(tmp_path: Path) -> None:
     assert "cannot be saved" in result["why"]
     assert result["leases_with_room"] == 2
     assert result["tickets_on_disk"] == result["taken"] - 2
+    assert result["refused_at_start"] is True
+    assert result["refused_with_room"] is False

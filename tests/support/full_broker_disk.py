@@ -1,4 +1,4 @@
-"""Requests GPUs from a broker's manager up to a file size limit, like a full disk.
+"""Requests GPUs from a broker's manager up to a file size limit, like a full disk; restarts there.
 
 A program of its own, since the limit holds for a whole process.
 """
@@ -14,7 +14,9 @@ import structlog
 
 from broker_node import World, hgx, ticket
 from managed_node import ManagedNode
+from rightsizer.broker.lease_manager import LeaseManager
 from rightsizer.broker.settings import BrokerSettings
+from rightsizer.broker.transitions import BrokerTransition
 from rightsizer.model.errors import RightsizerError
 
 _ROOM = 64 * 1024
@@ -45,8 +47,13 @@ def main(path: Path) -> None:
     managed.manager.turn()
     leases_with_room = len(managed.manager.overview.state.leases)
     managed.manager.close()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
     reopened = ManagedNode(World(hgx(2)), path, settings).manager
     kept = reopened.overview.state
+    reopened.begin(BrokerTransition(kept))
+    refused_at_start = is_refused(reopened, "late")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    refused_with_room = is_refused(reopened, "late")
     reopened.close()
     result = {
         "taken": taken,
@@ -55,8 +62,19 @@ def main(path: Path) -> None:
         "why": why,
         "leases_with_room": leases_with_room,
         "tickets_on_disk": len(kept.tickets),
+        "refused_at_start": refused_at_start,
+        "refused_with_room": refused_with_room,
     }
     print(json.dumps(result))
+
+
+def is_refused(manager: LeaseManager, name: str) -> bool:
+    """Whether a request is refused for the disk."""
+    try:
+        manager.ask(ticket(name))
+    except RightsizerError:
+        return True
+    return False
 
 
 if __name__ == "__main__":

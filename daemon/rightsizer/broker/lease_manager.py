@@ -107,9 +107,10 @@ class LeaseManager:
             self._broker = broker
 
     def begin(self, step: BrokerTransition) -> None:
-        """Adopt the initial state: save it, then publish its events."""
+        """Adopt the initial state: save it if the disk has room, and publish its events."""
         with self._lock:
-            self._writer.save(step.state)
+            # A crash would lose nothing: the next start gets it from the same file and processes.
+            self._writer.try_save(step.state)
             self.overview = BrokerOverview(step.state, trouble=_NOT_OBSERVED)
         self._publish(step.events)
 

@@ -79,13 +79,13 @@ class SavedClock:
 class BrokerRepository:
     """State as JSON rows; writes only changed ones.
 
-    Every method raises a HistoryError if the file cannot be read or written; the constructor also
-    if it is locked by another process or of a newer version. A broken file is replaced, and the
-    next load finds it empty.
+    Every method raises a HistoryError if the file cannot be read or written; the constructor only
+    if it is locked by another process, of a newer version or closed to this user: a file on a full
+    disk is read, and written later. A broken file is replaced, and the next load finds it empty.
     """
 
     def __init__(self, path: Path) -> None:
-        self._database = Database(path, (_SCHEMA,), called=BROKER_FILE)
+        self._database = Database(path, (_SCHEMA,), waits_for_disk=True, called=BROKER_FILE)
         self._rows: dict[_Key, tuple[_Item | None, str]] | None = None
         """Rows in the file; `None` if unknown."""
         self.unread: tuple[str, ...] = ()
@@ -210,11 +210,14 @@ class StateWriter:
         self._are_processes_unsaved |= has_new_processes(before, after)
         now = self._clock.time()
         interval = _PROCESSES_SAVE_INTERVAL if self._are_processes_unsaved else _SAVE_INTERVAL
-        if now - self._saved < interval:
-            return
-        try:
-            self.save(after)
-        except HistoryError as error:
+        if now - self._saved >= interval:
             # A crash would lose only recent usage and processes.
-            self._saved = now
+            self.try_save(after)
+
+    def try_save(self, state: BrokerState) -> None:
+        """Write a state; log a failure, for `follow` to try again."""
+        try:
+            self.save(state)
+        except HistoryError as error:
+            self._saved = self._clock.time()
             self._log.warning("broker_not_saved", error=str(error))

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import os
 import sqlite3
 import threading
 import time
@@ -26,8 +27,9 @@ DATABASE_ERRORS: Final = (sqlite3.Error, UnicodeDecodeError)
 """Errors of any call; the second if SQLite's message quotes an overwritten page."""
 _BROKEN: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_TOOBIG})
 """TOOBIG too: nothing that large is written, so only overwritten pages claim it."""
-_DISK_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-"""EFBIG too: a limit on the size of files is a disk that is full for one process."""
+_DISK_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS})
+"""EFBIG too: a limit on the size of files is a disk that is full for one process; and EROFS: Linux
+only reads a file system whose disk fails."""
 _DISK_CODES: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR})
 _PRIMARY: Final = 0xFF
 """Mask of the primary result code in an extended one."""
@@ -189,7 +191,9 @@ class Database:
         """
         if is_there(self.path) and self.path.stat().st_size:
             with contextlib.suppress(HistoryError):
-                return self._open_read_only()
+                found = self._open_read_only()
+                # Where the log's index is only read, no other connection could write it, either.
+                return found if os.access(self.path, os.W_OK) else self._migrated_copy(found)
             with contextlib.suppress(*DATABASE_ERRORS):
                 return self._copy_with_log()
             self._is_unread = True
