@@ -51,7 +51,11 @@ def test_an_answer_is_a_screenful(capsys: Captured) -> None:
     table = lines[head + 1 : head + 6]
     assert [line.split()[0] for line in table] == ["1", "2", "3", "4", "5"]
     assert " cost" not in table[0]
-    assert all(" cost" in line or "in time" in line for line in table[1:])
+    costs = [
+        int(found[1]) for found in map(re.compile(r"\+(\d+)% mean cost").search, table) if found
+    ]
+    assert len(costs) == 4
+    assert costs == sorted(costs), "the cost that is shown is not the rank's"
     assert any(line.startswith("rejected, ") for line in lines)
     assert any(line.startswith("to be sure, keep ") for line in lines)
     assert any("TTFT, TPOT: ms to the first token" in line for line in lines)

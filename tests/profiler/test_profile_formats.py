@@ -112,7 +112,7 @@ def test_a_bomb_is_not_unpacked(tmp_path: Path) -> None:
 
 
 def test_a_file_that_nobody_knows_says_what_was_looked_for(tmp_path: Path) -> None:
-    """The message shows its beginning, without possible secrets."""
+    """The message shows its beginning, without possible secrets, and what to record with."""
     path = tmp_path / "notes.txt"
     path.write_bytes(b"HF_TOKEN=hf_s3cret\nSome notes of mine\n")
     with pytest.raises(ProfileError) as raised:
@@ -120,6 +120,8 @@ def test_a_file_that_nobody_knows_says_what_was_looked_for(tmp_path: Path) -> No
     assert str(raised.value) == (
         f"{path}: of no known format: it begins with '.. Some notes of mine'; looked for "
         + ", ".join(dict.fromkeys(each.format.value for each in FORMATS))
+        + "; record with PyTorch's profiler (export_chrome_trace) or 'nsys profile', as in "
+        "docs/profiles.md"
     )
 
 

@@ -34,8 +34,6 @@ _EQUAL: Final = 1.005
 """Ratio to the cost of the first, up to which costs count as equal."""
 _MANIFOLD: Final = 10.0
 """Ratio to the cost of the first, from which a factor reads better than a percentage."""
-_UNSURE: Final = 1.05
-"""Ratio to the first's expected over stated cost, from which it is shown."""
 _LOAD_STEP: Final = "the load"
 
 
@@ -161,6 +159,8 @@ def _best_first(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:
         below.append("TTFT, TPOT: ms to the first token, between tokens")
     if any(_is_late(each) for each in shown):
         below.append("in time: the chance that all latencies are kept")
+    if any(each.expected_dollars_per_million is not None for each in shown[1:]):
+        below.append("mean cost: of the work, over all likely rates")
     if below:
         yield from _faint("; ".join(below))
 
@@ -168,13 +168,13 @@ def _best_first(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:
 def _shortcomings(best: PlanCandidate, other: PlanCandidate) -> Iterator[str]:
     """Yield why a candidate ranks after the first; for the first, its risks."""
     if other is not best:
-        cost, least = other.dollars_per_million, best.dollars_per_million
+        cost, least = other.expected_dollars_per_million, best.expected_dollars_per_million
         if cost is None and least is not None:
             yield "no price is known"
         elif cost is None or least is None:
             yield "more GPUs" if other.count > best.count else "slower"
-        elif text := _expected(best, other) or _dearer(cost, least, "cost"):
-            yield text
+        else:
+            yield _dearer(cost, least)
     if other.sole_cloud:
         yield f"only at {other.sole_cloud}"
     if _is_late(other):
@@ -189,22 +189,11 @@ def _is_late(candidate: PlanCandidate) -> bool:
     return sure is not None and sure < DOUBTED
 
 
-def _dearer(cost: float, least: float, word: str) -> str:
-    """Return `+45% cost`, `x12 cost`, `-1% cost`; empty if equal."""
+def _dearer(cost: float, least: float) -> str:
+    """Return `+45% mean cost` or `x12 mean cost`, by which candidates rank."""
     ratio = cost / least
-    if ratio >= _MANIFOLD:
-        return f"x{number(ratio)} {word}"
-    return f"{ratio - 1.0:+.0%} {word}" if abs(ratio - 1.0) > _EQUAL - 1.0 else ""
-
-
-def _expected(best: PlanCandidate, other: PlanCandidate) -> str:
-    """Return the expected additional cost relative to the first, if the ratio differs."""
-    cost, least = (other.dollars_per_million or 0.0), (best.dollars_per_million or 1.0)
-    expected = other.expected_dollars_per_million or 0.0
-    first = best.expected_dollars_per_million or 1.0
-    if expected / cost < first / least * _UNSURE and cost >= least:
-        return ""
-    return _dearer(expected, first, "mean cost") or "less sure"
+    change = f"x{number(ratio)}" if ratio >= _MANIFOLD else f"{ratio - 1.0:+.0%}"
+    return f"{change} mean cost" if abs(ratio - 1.0) > _EQUAL - 1.0 else "same mean cost"
 
 
 def _rejected(candidates: Sequence[PlanCandidate]) -> Iterator[SummaryLine]:

@@ -51,6 +51,10 @@ FORMATS: Final[tuple[ProfileReader, ...]] = (
     *(MLPERF_DETAIL, MLPERF_TRAINING, MLPERF_SUMMARY),
 )
 """In order of detection: the most specific first."""
+_KNOWN_FORMATS: Final = (
+    f"looked for {', '.join(dict.fromkeys(each.format.value for each in FORMATS))}; record with "
+    "PyTorch's profiler (export_chrome_trace) or 'nsys profile', as in docs/profiles.md"
+)
 _TOLD_BYTES: Final = 1 << 12
 """Bytes from which unsupported files are identified."""
 _HEAD_BYTES: Final = 1 << 18
@@ -260,7 +264,7 @@ def _read_folder(folder: Path, limits: ReadLimits) -> ReadFiles:
     found, broken = _by_program(files, limits)
     if not found and not broken:
         raise ProfileError(
-            f"{folder}: none of its {len(files)} files is a profile; looked for {_known()}"
+            f"{folder}: none of its {len(files)} files is a profile; {_KNOWN_FORMATS}"
         )
     profiles: list[Profile] = []
     for group in grouped(found):
@@ -323,7 +327,7 @@ def _recognized(path: Path, limits: ReadLimits) -> ProfileReader:
         )
     else:
         begins = f"it begins with '{excerpt(head.data)}'"
-        unknown = f"of no known format: {begins}; looked for {_known()}"
+        unknown = f"of no known format: {begins}; {_KNOWN_FORMATS}"
         descriptions = (
             f"{each.what}; {each.instead}" for each in _other_files() if each.fits(head)
         )
@@ -350,7 +354,3 @@ def _placed(path: Path) -> Iterator[None]:
         yield
     except ProfileError as error:
         raise ProfileError(f"{path}: {error}") from error
-
-
-def _known() -> str:
-    return ", ".join(dict.fromkeys(each.format.value for each in FORMATS))
