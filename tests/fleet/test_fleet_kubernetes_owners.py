@@ -31,12 +31,19 @@ PODS: Final = {
     "web-3-x5k2m": ("ReplicationController", "web-3"),
     "nightly-29384720-x5k2m": ("Job", "nightly-29384720"),
     "manual-29384720-x5k2m": ("Job", "manual-29384720"),
+    "chat-00007-deployment-6b7f7c9c8d-x5k2m": ("ReplicaSet", "chat-00007-deployment-6b7f7c9c8d"),
+    "llm-raycluster-7w4x2-gpu-worker-x5k2m": ("RayCluster", "llm-raycluster-7w4x2"),
     "r1-0": ("StatefulSet", "r1"),
     "r1-0-1": ("StatefulSet", "r1-0"),
     "alone-0-1": ("StatefulSet", "alone-0"),
 }
 """Controllers by pod."""
 ABOVE: Final = (
+    (
+        "kube_replicaset_owner",
+        {"replicaset": "chat-00007-deployment-6b7f7c9c8d"},
+        ("Deployment", "chat-00007-deployment"),
+    ),
     ("kube_job_owner", {"job_name": "jax-workers-0"}, ("JobSet", "jax")),
     ("kube_job_owner", {"job_name": "manual-29384720"}, ("<none>", "<none>")),
     (
@@ -83,6 +90,8 @@ def store(request: pytest.FixtureRequest) -> Iterator[PrometheusStore]:
         ("web-3-x5k2m", "web", WorkloadClass.SERVING),
         ("nightly-29384720-x5k2m", "nightly", WorkloadClass.BATCH),
         ("manual-29384720-x5k2m", "manual-29384720", WorkloadClass.BATCH),
+        ("chat-00007-deployment-6b7f7c9c8d-x5k2m", "chat", WorkloadClass.SERVING),
+        ("llm-raycluster-7w4x2-gpu-worker-x5k2m", "llm", WorkloadClass.UNKNOWN),
         ("r1-0", "r1-0", WorkloadClass.UNKNOWN),
         ("r1-0-1", "r1-0", WorkloadClass.UNKNOWN),
         ("alone-0-1", "alone-0-1", WorkloadClass.UNKNOWN),

@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 
 from rightsizer.model.finding import Action
-from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
+from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind, workload_of_pod
 from rightsizer.owners.owner import Owner
 from rightsizer.owners.registry import owner_of, scheduler_of, schedulers_of
 
@@ -87,3 +87,10 @@ def test_names_are_quoted_for_a_shell() -> None:
             *("kubectl", "-n", "a b", "scale", "deployment/c;d"),
             f"--replicas={count}",
         ]
+
+
+def test_a_revision_is_scaled_by_its_deployment() -> None:
+    """A service of Knative has no replicas of its own."""
+    pod = "chat-00042-deployment-6b7f7c9c8d-x7k2p"
+    (found,) = owner_of(K8S).add_replicas(workload_of_pod("ml", pod), "3")
+    assert found.text == "kubectl -n ml scale deployment/chat-00042-deployment --replicas=3"

@@ -16,12 +16,15 @@ from rightsizer.model.workload import PodOwner, WorkloadClass, owner_of_pod
         ("bert-launcher-12", "bert", WorkloadClass.BATCH),
         ("finetune-x7k2p", "finetune", WorkloadClass.UNKNOWN),
         ("llama-2-x7k2p", "llama-2", WorkloadClass.UNKNOWN),
+        ("chat-00042-deployment-6b7f7c9c8d-x7k2p", "chat", WorkloadClass.SERVING),
+        ("llm-raycluster-7w4x2-gpu-group-worker-x7k2p", "llm", WorkloadClass.UNKNOWN),
+        ("llm-raycluster-7w4x2-head", "llm", WorkloadClass.UNKNOWN),
     ],
 )
 def test_generated_suffix_is_left_out_of_the_owner(
     pod: str, owner: str, workload_class: WorkloadClass
 ) -> None:
-    """Deployments, cron jobs, training jobs, jobs and daemon sets generate names."""
+    """Of pods, of runs, and of rollouts that make a controller each."""
     assert owner_of_pod(pod) == PodOwner(owner, workload_class)
 
 

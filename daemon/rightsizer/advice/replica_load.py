@@ -14,7 +14,7 @@ from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource
 from rightsizer.model.units import DAY_SECONDS, Nanoseconds, seconds
-from rightsizer.model.workload import is_replica
+from rightsizer.model.workload import deployment_of
 
 _NOISE_RATIO: Final = 0.01
 _HISTORY_DAYS: Final = 3.0
@@ -146,7 +146,7 @@ def are_separate_pods(case: Case) -> bool:
         for device in case.devices
     ]
     single = [found.pop() for found in pods if len(found) == 1]
-    return len(single) == len(case.devices) == len(set(single)) > 1 and all(map(is_replica, single))
+    return len(single) == len(case.devices) == len(set(single)) > 1 and all(map(deployment_of, single))
 
 
 def _is_apart(

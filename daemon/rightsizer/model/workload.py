@@ -14,6 +14,8 @@ _TRAINING_JOB: Final = re.compile(r"(.+?)-(?:chief|evaluator|launcher|master|ps|
 # Of generated suffixes, one in a thousand is a number; of numbers of five digits, one in six could
 # be generated.
 _GENERATED: Final = re.compile(rf"(.+?)-(?!\d{{5}}$){_MADE_UP}{{5}}")
+# Of a service, Knative makes a Deployment for each revision, and KubeRay a cluster.
+_ROLLOUT: Final = re.compile(rf"(.+?)-(?:\d{{5}}-deployment|raycluster-{_MADE_UP}{{5}}(?:-.+)?)")
 
 
 class WorkloadKind(StrEnum):
@@ -91,9 +93,16 @@ def cron_run_of(pod: str) -> str:
     return pod.rpartition("-")[0] if _CRON_JOB.fullmatch(pod) else ""
 
 
-def is_replica(pod: str) -> bool:
-    """Whether a pod is a Deployment's replica, complete in itself."""
-    return _CRON_JOB.fullmatch(pod) is None and _DEPLOYMENT.fullmatch(pod) is not None
+def deployment_of(pod: str) -> str:
+    """Deployment of a pod, which is a replica complete in itself; empty for other pods."""
+    found = None if _CRON_JOB.fullmatch(pod) else _DEPLOYMENT.fullmatch(pod)
+    return found[1] if found else ""
+
+
+def lasting_name(controller: str) -> str:
+    """Name of the service that makes a controller at each rollout, else of the controller."""
+    found = _ROLLOUT.fullmatch(controller)
+    return found[1] if found else controller
 
 
 def owner_of_pod(pod: str) -> PodOwner:
@@ -110,8 +119,8 @@ def owner_of_pod(pod: str) -> PodOwner:
         (_GENERATED, WorkloadClass.UNKNOWN),
     ):
         if found := pattern.fullmatch(pod):
-            return PodOwner(found[1], workload_class)
-    return PodOwner(pod)
+            return PodOwner(lasting_name(found[1]), workload_class)
+    return PodOwner(lasting_name(pod))
 
 
 def workload_of_pod(namespace: str, pod: str, container: str = "") -> Workload:

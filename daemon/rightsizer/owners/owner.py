@@ -9,7 +9,7 @@ from rightsizer.io.yaml import load_beside
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Instruction
 from rightsizer.model.frozen import dataclass
-from rightsizer.model.workload import Workload, WorkloadKind
+from rightsizer.model.workload import Workload, WorkloadKind, deployment_of
 
 HEX_DIGIT: Final = "[0-9a-f]"
 
@@ -143,7 +143,7 @@ class Owner:
             "pod": workload.pod or workload.name,
             "container": workload.container or workload.name,
             # A pod's name identifies no other controller than a Deployment.
-            "deployment": f"deployment/{workload.name}",
+            "deployment": f"deployment/{deployment_of(workload.pod) or workload.name}",
         }
         quoted = {fact: shlex.quote(name) for fact, name in names.items()}
         is_number = _JOB_NUMBER.fullmatch(workload.name) is not None

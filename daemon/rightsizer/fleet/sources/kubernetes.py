@@ -22,6 +22,7 @@ from rightsizer.model.workload import (
     WorkloadClass,
     WorkloadKind,
     cron_run_of,
+    lasting_name,
     owner_of_pod,
 )
 
@@ -169,7 +170,7 @@ def _owner(pod: Pod, controller: tuple[str, str] | None, top: tuple[str, str] | 
         return guessed  # Without kube_job_owner, each run would be a workload of its own.
     kind, name = top if top is not None and has_owner else controller
     known = _class_of(kind) or _class_of(controller[0])
-    return PodOwner(name, known or guessed.workload_class)
+    return PodOwner(lasting_name(name), known or guessed.workload_class)
 
 
 def _class_of(kind: str) -> WorkloadClass | None:
