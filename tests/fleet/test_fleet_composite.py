@@ -17,6 +17,7 @@ from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
 from rightsizer.model.device import Device
 from rightsizer.model.frozen import replace
 from rightsizer.model.units import Nanoseconds
+from rightsizer.model.workload import WorkloadKind
 
 pytestmark = pytest.mark.prometheus
 
@@ -118,3 +119,29 @@ def test_exporter_reads_the_days_before_an_agent_came_and_after_it_left() -> Non
     plan = plan_of([source], lambda _, __: {}, NOW, settings)
     last = (NOW - 1) // DAY
     assert {shard.grid.day for shard in plan.shards} == {*range(last - 4, last - 1)}
+
+
+def test_what_is_down_now_tells_what_it_told_last() -> None:
+    """Pools and teams are as of then, work that waited may be done, and who is there wins."""
+    past, node = EstatePast(interval_seconds=120), {"node": "node-a"}
+    pod = {"namespace": "ml", "pod": "chat-6b7f7c9c8d-x5k2m"}
+    late = {"namespace": "ml", "pod": "late-x5k2m"}
+    request = {**late, "container": "main", "resource": "nvidia_com_gpu"}
+    past.device([Phase(0, 24, BUSY)], UUID=gpu(0), modelName=H100, Hostname="node-a", **pod)
+    past.series("kube_node_labels", {**node, "label_node_pool": "large"}, 1, 0, 20)
+    past.series("kube_pod_labels", {**pod, "label_team": "talkers"}, 1, 0, 20)
+    past.series("kube_pod_status_phase", {**late, "phase": "Pending"}, 1, 0, 20)
+    past.series("kube_pod_container_resource_requests", request, 1, 0, 20)
+    past.series("slurm_node_info", {**node, "partition": "old"}, 1, 0, 5)
+    past.series("slurm_job_info", {"job_id": "7", "account": "physics"}, 1, 0, 5)
+    composite = CompositeSource([DcgmExporterSource()], FleetSettings())
+    with stored(past) as store:
+        reports = composite.probe(store, NOW, DAY)
+        found = composite.inventory(store, reports, NOW, DAY)
+    (device,) = found.devices.values()
+    assert (device.pool, device.scheduler) == ("large", WorkloadKind.KUBERNETES)
+    assert found.teams["kubernetes:ml/chat"] == "talkers"
+    assert found.waiting == ()
+    (kubernetes,) = (each for each in reports if each.source == "kube-state-metrics")
+    assert kubernetes.can == ()
+    assert kubernetes.warnings[0].startswith("No series for 4 h: what it tells is as of then")

@@ -146,7 +146,9 @@ def are_separate_pods(case: Case) -> bool:
         for device in case.devices
     ]
     single = [found.pop() for found in pods if len(found) == 1]
-    return len(single) == len(case.devices) == len(set(single)) > 1 and all(map(deployment_of, single))
+    return len(single) == len(case.devices) == len(set(single)) > 1 and all(
+        map(deployment_of, single)
+    )
 
 
 def _is_apart(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Final
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.fleet.clusters import clusters_in, inventory_in, joined, unclear_clusters
@@ -15,11 +16,12 @@ from rightsizer.fleet.source import FleetSource, MetricStore, SourceReport
 from rightsizer.fleet.sources.agent.source import AgentSource
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
 from rightsizer.fleet.sources.kubernetes import KubernetesState, LookbackSpan
+from rightsizer.fleet.sources.series import last_seen
 from rightsizer.fleet.sources.serving import ServingMetrics
 from rightsizer.fleet.sources.slurm import SlurmState
 from rightsizer.model.errors import ConfigurationError, StoreError
 from rightsizer.model.frozen import dataclass, replace
-from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.units import Nanoseconds, format_duration, nanoseconds, seconds
 from rightsizer.model.workload import Workload
 
 
@@ -54,7 +56,7 @@ class CompositeSource:
     ) -> tuple[SourceReport, ...]:
         """Probe all sources; a report without devices and metrics found nothing."""
         reports = [each.probe(store, now, lookback) for each in self._sources]
-        return (*reports, *(each.probe(store, now) for each in self._others))
+        return (*reports, *(_probed(each, store, now, lookback) for each in self._others))
 
     def inventory(
         self,
@@ -68,17 +70,37 @@ class CompositeSource:
         for source, report in self.readers(reports):
             if report.devices:
                 found = _merged(found, source.name, source.inventory(store, report, now, lookback))
-        there = {report.source for report in reports if report.metrics}
-        if self._kubernetes.name in there:
-            found = self._kubernetes.enrich(store, found, now, lookback)
-        if self._slurm.name in there:
-            found = self._slurm.enrich(store, found, now, lookback)
+        times = {report.source: report.time or now for report in reports if report.metrics}
+        # Of two schedulers, what is there now wins over what has gone.
+        schedulers: tuple[KubernetesState | SlurmState, ...] = (self._kubernetes, self._slurm)
+        for each in sorted(schedulers, key=lambda one: times.get(one.name, 0)):
+            if (time := times.get(each.name)) is not None:
+                waiting = found.waiting
+                found = each.enrich(store, found, time, lookback)
+                found = found if time == now else replace(found, waiting=waiting)
         return found
 
     def readers(self, reports: Sequence[SourceReport]) -> list[tuple[FleetSource, SourceReport]]:
         """Pair the sources with their reports."""
         known = {report.source: report for report in reports}
         return [(each, known[each.name]) for each in self._sources if each.name in known]
+
+
+_GONE: Final = "No series for {}: what it tells is as of then; work that waits is not known."
+
+
+def _probed(
+    source: KubernetesState | SlurmState | ServingMetrics,
+    store: MetricStore,
+    now: Nanoseconds,
+    lookback: Nanoseconds,
+) -> SourceReport:
+    """Return what a source tells now, else when it was there last: it may be down."""
+    report = source.probe(store, now)
+    if report.metrics or (last := last_seen(store, source.names, now, lookback)) is None:
+        return report
+    report, gone = source.probe(store, last), _GONE.format(format_duration(seconds(now - last)))
+    return replace(report, time=last, can=(), warnings=(gone, *report.warnings))
 
 
 def _merged(better: FleetInventory, name: str, other: FleetInventory) -> FleetInventory:

@@ -3,11 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from rightsizer.fleet.cache.grid import COARSE_STEP
 from rightsizer.fleet.model import FleetInventory
 from rightsizer.fleet.source import MetricStore
 from rightsizer.fleet.sources.dcgm_exporter.probe import NAMELESS, spellings
-from rightsizer.fleet.sources.series import one_of
+from rightsizer.fleet.sources.series import last_seen, one_of
 from rightsizer.model.dcgm_fields import DCGM_FIELDS, EXPORTER
 from rightsizer.model.errors import StoreError, StoreLimitError
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, format_duration
@@ -56,9 +55,7 @@ def why_nothing(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> 
     latest = ((span, f"count(last_over_time({selector}[{span}s]))") for span in _JUST_NOW)
     age: float | None = next((span for span, query in latest if store.instant(query, now)), None)
     if age is None:
-        start = now - lookback // COARSE_STEP * COARSE_STEP
-        found = store.range(f"count({selector})", start, now, COARSE_STEP)
-        last = max((each.span[1] for each in found), default=None)
+        last = last_seen(store, _NAMES, now, lookback)
         age = None if last is None else (now - last) / NANOSECONDS_PER_SECOND
     if age is not None:
         return (

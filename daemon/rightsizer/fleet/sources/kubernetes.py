@@ -304,6 +304,7 @@ class KubernetesState:
     """Pools, teams and pending pods of a fleet, from Kubernetes."""
 
     name: Final = "kube-state-metrics"
+    names: Final = _NAMES
 
     def __init__(self, settings: FleetSettings | None = None) -> None:
         self._settings = settings or FleetSettings()

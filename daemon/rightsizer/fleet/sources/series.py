@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 import numpy as np
 
 from rightsizer.fleet.cache.day_frame import Floats
-from rightsizer.fleet.cache.grid import DAY, FINE_STEP, Grid
+from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, FINE_STEP, Grid
 from rightsizer.fleet.prometheus.selector import any_of, quoted
 from rightsizer.fleet.source import MetricStore, SampledSeries
 from rightsizer.model.errors import StoreLimitError
@@ -214,6 +214,17 @@ def names_of(
 
     found = chain.from_iterable(map(of, shares_of(names, _NAMES_AT_ONCE)))
     return frozenset(series.labels["__name__"] for series in found)
+
+
+def last_seen(
+    store: MetricStore, names: Sequence[str], now: Nanoseconds, lookback: Nanoseconds
+) -> Nanoseconds | None:
+    """Return the last moment, by the hour, at which any of some metrics had series."""
+    start, times = now - lookback // COARSE_STEP * COARSE_STEP, list[Nanoseconds]()
+    for some in shares_of(names, _NAMES_AT_ONCE):
+        query = f"count({{{one_of('__name__', some)}}})"
+        times += (each.span[1] for each in store.range(query, start, now, COARSE_STEP))
+    return max(times, default=None)
 
 
 def placed(answer: Sequence[SampledSeries], grid: Grid, blank: float = math.nan) -> Floats:

@@ -93,6 +93,7 @@ class ServingMetrics:
     """Metrics in a store of vLLM, TGI, SGLang, Triton, TensorRT-LLM, LMDeploy, llama.cpp, NIM."""
 
     name: Final = "serving"
+    names: Final = tuple(dict.fromkeys(measure.metric for measure in MEASURES))
 
     def __init__(self) -> None:
         self._measures: dict[Grid, tuple[ServingMeasure, ...]] = {}
@@ -100,7 +101,7 @@ class ServingMetrics:
 
     def probe(self, store: MetricStore, now: Nanoseconds) -> SourceReport:
         """Find which engines' metrics are present, and whether they can be joined to GPUs."""
-        metrics = frozenset(each.metric for each in _among(names_of(store, _ALL, now)))
+        metrics = frozenset(each.metric for each in _among(names_of(store, self.names, now)))
         if not metrics:
             return SourceReport(self.name)
         named = " or ".join(
@@ -119,7 +120,7 @@ class ServingMetrics:
         if not pods:
             return {}
         if grid not in self._measures:
-            names = names_of(store, _ALL, grid.end, over=grid.end - grid.start)
+            names = names_of(store, self.names, grid.end, over=grid.end - grid.start)
             self._measures[grid] = _among(names)
         found: dict[Pod, dict[Signal, Floats]] = {}
         for measure, some in product(self._measures[grid], shares_of(sorted(pods))):
@@ -139,9 +140,6 @@ class ServingMetrics:
             if Signal.PREEMPTIONS in signals:
                 signals[Signal.PREEMPTIONS] = np.nancumsum(signals[Signal.PREEMPTIONS])
         return found
-
-
-_ALL: Final = tuple(dict.fromkeys(measure.metric for measure in MEASURES))
 
 
 def _among(names: AbstractSet[str]) -> tuple[ServingMeasure, ...]:

@@ -152,10 +152,11 @@ class SlurmState:
     """Job names, accounts, partitions and pending jobs of a fleet, from Slurm."""
 
     name: Final = "slurm"
+    names: Final = (*_JOBS, *_PENDING_NAMES)
 
     def probe(self, store: MetricStore, now: Nanoseconds) -> SourceReport:
         """Find which exporters' metrics are present, and what follows."""
-        metrics = names_of(store, (*_JOBS, *_PENDING_NAMES), now)
+        metrics = names_of(store, self.names, now)
         if not metrics:
             return SourceReport(self.name)
         can, cannot = [], []
