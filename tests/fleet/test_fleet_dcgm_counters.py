@@ -1,11 +1,14 @@
 """Counters of a device that several series repeat: pods that share it, containers, replicas."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Final
 
 import pytest
 
 from dcgm_estate import BUSY, NOW, YESTERDAY, EstatePast, Phase, gpu, stored
+from prometheus_server import Prometheus, prometheus_server, scrape_config
 from rightsizer.fleet.cache.day_frame import ColumnKind
 from rightsizer.fleet.cache.grid import DAY
 from rightsizer.fleet.model import FleetDay
@@ -66,16 +69,24 @@ def test_counter_of_a_device_counts_once(day: FleetDay, number: int) -> None:
     assert throttled == pytest.approx(86_400 / 3, rel=0.02)
 
 
-def test_energy_of_samples_two_minutes_apart_is_not_overestimated() -> None:
+@pytest.mark.parametrize("server", [partial(prometheus_server, scrape_config()), victoria_server])
+@pytest.mark.parametrize("power", [{"DCGM_FI_DEV_POWER_USAGE": WATTS + 5}, {}])
+@pytest.mark.parametrize("pods", [1, 3])
+def test_energy_of_samples_two_minutes_apart_is_not_overestimated(
+    server: Callable[..., AbstractContextManager[Prometheus]], power: dict[str, float], pods: int
+) -> None:
     """Five minutes have two or three; VictoriaMetrics counts between them, not around them."""
     past = EstatePast(interval_seconds=120)
     device = {**NODE, "UUID": gpu(0), "gpu": "0", "modelName": "NVIDIA H100 80GB HBM3"}
-    past.device([Phase(-1, 24, {**BUSY, "DCGM_FI_DEV_POWER_USAGE": WATTS + 5})], **device)
+    values = {name: value for name, value in BUSY.items() if "POWER" not in name} | power
     counter = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
-    past.series(counter, device, 0, -1, grows_by=WATTS * 120_000)
+    for number in range(pods):
+        labels = {**device, "namespace": "ml", "pod": f"train-{number}"}
+        past.device([Phase(-1, 24, values)], **labels)
+        past.series(counter, labels, 0, -1, grows_by=WATTS * 120_000)
     source = DcgmExporterSource()
-    with victoria_server(past=past.text()) as server:
-        store = PrometheusStore(StoreSettings(url=server.url))
+    with server(past=past.text()) as running:
+        store = PrometheusStore(StoreSettings(url=running.url))
         report = source.probe(store, NOW, DAY)
         devices = source.inventory(store, report, NOW, DAY).devices
         found = source.day(store, report, list(devices.values()), YESTERDAY)

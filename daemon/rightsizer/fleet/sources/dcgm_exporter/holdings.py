@@ -101,6 +101,8 @@ _SLOWEST = 8.0
 _ROUNDING = 1e-6
 _PARTS = 840
 """Of a device: of up to eight equal shares each is a whole number of them."""
+_ROUNDED_SAMPLES = 1.5
+"""By how many samples the intervals of a series differ at most, between one and two."""
 _TWICE = 1.5
 """Share of an interval's samples from which those without and with a holder overlap."""
 
@@ -135,12 +137,15 @@ class ExporterPresence:
     def series_at_once(self) -> Floats:
         """Return how many holders' series a scrape has at a time, by interval; at least 1.
 
-        Each repeats the counters of the device.
+        Each repeats the counters of the device. Of samples two minutes apart, an interval has one
+        less than the fullest where a series lasts throughout.
         """
         held = [column for holder, column in self.counts.items() if holder is not None]
         columns = held if self.has_own_series else [*self.counts.values()]
         fullest = max(float(column.max()) for column in self.counts.values())
-        return np.maximum(1.0, np.sum(columns, axis=0) / max(fullest, self.usual_samples))
+        most, longest = max(fullest, self.usual_samples), np.max(columns, axis=0)
+        scrapes = np.where(longest > most - _ROUNDED_SAMPLES, longest, most)
+        return np.maximum(1.0, np.sum(columns, axis=0) / scrapes)
 
     def known_seconds(self, grid: Grid, resolution_seconds: float) -> Floats:
         """Return how much of each interval was watched, by the fleet's usual sample interval.
