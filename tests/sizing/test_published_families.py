@@ -86,6 +86,16 @@ def test_recurrent_layers_keep_a_state_and_no_cache() -> None:
     assert kv_cache(model, NumberFormat.FP8, Parallelism(2, 2)).state_bytes == state / 4
 
 
+@pytest.mark.parametrize(("kept", "ratio"), [("float32", 2), ("bfloat16", 1), (None, 1)])
+def test_delta_nets_may_keep_a_state_in_32_bits(kept: str | None, ratio: int) -> None:
+    """Qwen3.5's files say so; convolutions' tokens stay in 16."""
+    config = {**MORE_PUBLISHED["Qwen3-Next-80B-A3B"].config, "mamba_ssm_dtype": kept}
+    model = read_config(config).model
+    assert isinstance(model, Transformer)
+
+    assert model.state_elements == 36 * (ratio * 32 * 128 * 128 + 3 * 8192)
+
+
 def test_a_state_is_read_for_every_token() -> None:
     """Full attention in each layer would read more for a long request, and less for a short one."""
     model = read_config(MORE_PUBLISHED["Qwen3-Next-80B-A3B"].config).model

@@ -106,6 +106,15 @@ def test_a_state_space_looks_back_and_attends_to_nothing() -> None:
     assert attention.of_prompt(100_000).compute == 0
 
 
+@pytest.mark.parametrize(("name", "layers"), [("mamba-2.8b", 0), ("Jamba-v0.1", 4)])
+def test_requests_take_further_time_only_in_layers_with_attention(name: str, layers: int) -> None:
+    """Others read and write a state, and nothing beside it."""
+    forward = ForwardPass(_model(name), Precisions(), BOARD, Parallelism(), ServingModelSettings())
+    latencies = [forward.decode(requests, 100).latency for requests in (1, 65)]
+
+    assert latencies[1] - latencies[0] == pytest.approx(64 * layers * 0.25e-6)
+
+
 def test_attention_of_a_hybrid_is_that_of_its_few_layers() -> None:
     """This covers serving and training: 4 of Jamba's 32 layers have attention."""
     model = _model("Jamba-v0.1")

@@ -257,7 +257,7 @@ class ForwardPass:
         tokens, layer = each * (1.0 + proposed), part / self.model.layers
         attended = self.attention.of_new_tokens(each, context_tokens, 1.0 + proposed)
         cost = self._products(tokens, tokens, part).plus(attended)
-        beside = requests * self.model.layers * self.settings.request_layer_seconds
+        beside = requests * self.model.attending_layers * self.settings.request_layer_seconds
         beside += self.settings.step_seconds
         if self.model.indexer is not None:
             beside += self.model.indexer.layers * self.settings.indexer_layer_seconds

@@ -98,10 +98,10 @@ class ServingModelSettings:
             Source: Punica adds 2 ms to a token of 32 layers (arXiv:2310.18547)
         encoder_decoder_ratio: Speed of encoder-decoder models, relative to the estimate.
             Source: Whisper in MLPerf Inference 5.1, 5,600 tokens per second on a B200
-        request_layer_seconds: Time per layer of a step and request in flight: scheduling by vLLM;
+        request_layer_seconds: Time per attention layer of a step and request in flight in vLLM;
             other engines take 0.3 of it.
             Source: below the 0.3 to 0.7 us that fit vLLM with a model left out, since mixtures take
-            less
+            less; kernels of recurrent layers only read a state (aiconfigurator-core 0.12.0)
         indexer_layer_seconds: Further time per layer and step to pick tokens in sparse attention
             (DeepSeek-V3.2, GLM-5): more kernels.
             Source: layers with and without, 1 to 256 requests on six boards: 85 us in vLLM 0.24, 57

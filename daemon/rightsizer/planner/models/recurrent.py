@@ -7,6 +7,7 @@ from typing import Final
 from rightsizer.planner.models import hybrid
 from rightsizer.planner.models.configuration import ConfigReader, Configuration, wrong
 from rightsizer.planner.models.hybrid import ATTENTION, RECURRENT, Mixer
+from rightsizer.planner.models.special_layers import state_scale
 from rightsizer.sizing.models import LayerKind, Transformer
 from rightsizer.sizing.parameters import attention_parameters
 
@@ -27,9 +28,6 @@ _PATTERN: Final = "hybrid_override_pattern"
 _LETTERS: Final = {"M": RECURRENT, "*": ATTENTION, "-": _FEED_FORWARD, "E": _EXPERTS}
 _USUAL: Final = (RECURRENT, _EXPERTS, ATTENTION, _FEED_FORWARD)
 _NEMOTRON: Final = ("mamba_num_heads", "n_groups", "ssm_state_size", "conv_kernel")
-_SCALES: Final = {"float32": 2, "bfloat16": 1, "float16": 1, "auto": 1}
-"""16-bit numbers per element of a state."""
-_STATE_FORMAT: Final = "mamba_ssm_cache_dtype"
 _ZAMBA: Final = ("n_mamba_heads", "mamba_ngroups", "mamba_d_state", "mamba_d_conv")
 _ZAMBA_HYBRIDS: Final = (6, 12, 18, 24, 30, 36, 42, 47, 51)
 """Layers after a shared block, if the configuration does not state them."""
@@ -161,12 +159,8 @@ def read_nemotron_h(given: Configuration, name: str) -> Transformer:
     shape = hybrid.attention_shape(
         config, name, len(pattern), attention_bias=has_bias, gated_ffn=False, ffn=ffn
     )
-    state_format = config.text(_STATE_FORMAT) or "float32"
-    if state_format not in _SCALES:
-        remedy = f"take one of {', '.join(_SCALES)}"
-        raise wrong(_STATE_FORMAT, f"'{state_format}' is not known", remedy)
     head_dim, biases = config.needed("mamba_head_dim"), ("use_bias", "use_bias", "use_conv_bias")
-    scale = _SCALES[state_format]
+    scale = state_scale(config, "mamba_ssm_cache_dtype", "float32")
     mixer = hybrid.mamba2_mixer(config, head_dim, _NEMOTRON, biases, state_scale=scale)
     dense, mixed = pattern.count(_FEED_FORWARD), pattern.count(_EXPERTS)
     kinds = (

@@ -20,6 +20,8 @@ _HASHED: Final = 3
 """First layers whose router has no bias, if a file does not state them."""
 _INTERVAL: Final = 4
 """Default period of layers with full attention."""
+_SCALES: Final = {"float32": 2, "bfloat16": 1, "float16": 1, "auto": 1}
+"""16-bit numbers per element of a state."""
 _CROSSED: Final = (3, 8, 13, 18, 23, 28, 33, 38)
 """If the configuration does not name them."""
 _IMAGE_TOKENS: Final = 8
@@ -194,6 +196,14 @@ def has_linear_attention(config: Configuration) -> bool:
     return config.whole("linear_num_value_heads") is not None
 
 
+def state_scale(config: Configuration, key: str, otherwise: str) -> int:
+    """Return how many numbers of 16 bits an element of a recurrent state takes."""
+    state_format = config.text(key) or otherwise
+    if state_format not in _SCALES:
+        raise wrong(key, f"'{state_format}' is not known", f"take one of {', '.join(_SCALES)}")
+    return _SCALES[state_format]
+
+
 def with_linear_attention(shape: Transformer, config: Configuration) -> Transformer:
     """Return the shape with gated delta nets in all but full-attention layers (Qwen3-Next).
 
@@ -218,7 +228,8 @@ def with_linear_attention(shape: Transformer, config: Configuration) -> Transfor
     is_gated = config.is_set("attn_output_gate", otherwise=True)
     gate = shape.hidden * shape.heads * shape.head_width if is_gated else 0
     added = full * gate + recurrent * (layer - attention_parameters(shape))
-    state = value_heads * key_width * value_width + convolved * (reach - 1)
+    scale = state_scale(config, "mamba_ssm_dtype", "auto")
+    state = scale * value_heads * key_width * value_width + convolved * (reach - 1)
     mixing = LayerKind(recurrent, recurrent_inputs=inputs, recurrent_width=values)
     kinds = (kind for kind in (LayerKind(full, has_attention=True), mixing) if kind.layers)
     parts = {"state_elements": float(recurrent * state), "layer_kinds": tuple(kinds)}
