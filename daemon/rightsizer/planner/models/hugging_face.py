@@ -25,11 +25,7 @@ from rightsizer.planner.models.family import (
     family_parameters,
     mixture_shape,
 )
-from rightsizer.planner.models.special_layers import (
-    FAMILY_LAYERS,
-    has_linear_attention,
-    with_linear_attention,
-)
+from rightsizer.planner.models.special_layers import FAMILY_LAYERS, with_linear_attention
 from rightsizer.planner.models.towers import COLORS, OTHER_PARTS, channels, count_towers
 from rightsizer.planner.requirement_checks import check_model
 from rightsizer.sizing.models import LayeredModel, Transformer, VisionTransformer
@@ -272,7 +268,6 @@ def _transformer(config: Configuration, family: TransformerFamily, name: str) ->
     )
     check_model(shape)
     whole = replace(shape, parameters=family_parameters(shape, config, family))
-    if has_linear_attention(config):
-        whole = with_linear_attention(whole, config)
+    whole = with_linear_attention(whole, config)
     beside = FAMILY_LAYERS.get(config.text("model_type"))
     return beside(whole, config) if beside else whole

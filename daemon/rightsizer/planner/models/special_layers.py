@@ -191,11 +191,6 @@ def _compression(config: Configuration, layers: int) -> Sequence[int]:
     return [ratio for ratio in ratios if isinstance(ratio, int) and ratio > 0]
 
 
-def has_linear_attention(config: Configuration) -> bool:
-    """Whether some layers keep a state per request in place of a cache."""
-    return config.whole("linear_num_value_heads") is not None
-
-
 def state_scale(config: Configuration, key: str, otherwise: str) -> int:
     """Return how many numbers of 16 bits an element of a recurrent state takes."""
     state_format = config.text(key) or otherwise
@@ -205,13 +200,15 @@ def state_scale(config: Configuration, key: str, otherwise: str) -> int:
 
 
 def with_linear_attention(shape: Transformer, config: Configuration) -> Transformer:
-    """Return the shape with gated delta nets in all but full-attention layers (Qwen3-Next).
+    """Return the shape with gated delta nets in most layers if the file has them (Qwen3-Next).
 
     A state has a matrix of keys by values for each head (arXiv:2412.06464, equation 10), and the
     window of the preceding convolution.
 
     The input shape counts full attention in every layer.
     """
+    if config.whole("linear_num_value_heads") is None:
+        return shape
     named = config.names("layer_types")
     every = config.whole("full_attention_interval") or _INTERVAL
     full = min(named.count("full_attention") if named else shape.layers // every, shape.layers)
