@@ -210,7 +210,7 @@ def broken(what: str) -> Rule[hidden_stall.HiddenStallSettings]:
             raise FlawedError(what)
         return settings.conduct
 
-    return Rule("broken", hidden_stall.RULE.settings, judge, conduct)
+    return Rule("broken", hidden_stall.RULE.settings, judge, opening_policy_with=conduct)
 
 
 @pytest.mark.parametrize("what", ["judge", "conduct"])

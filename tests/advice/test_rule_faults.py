@@ -21,7 +21,7 @@ def _divide(subject: CaseSubject, settings: idle.IdleSettings) -> Finding:
     raise ZeroDivisionError(f"nothing is known of {subject.case.key}")
 
 
-BROKEN = Rule("broken", idle.RULE.settings, _divide, idle.conduct)
+BROKEN = Rule("broken", idle.RULE.settings, _divide, opening_policy_with=idle.conduct)
 
 
 class BrokenSink:

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from rightsizer.advice.board_status import metrics_of
 from rightsizer.advice.market import Market
 from rightsizer.advice.risk import probability_above
-from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings, minimum_active, minimum_known
+from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings
 from rightsizer.advice.verdict import (
     CaseSubject,
     direct_factors,
@@ -19,7 +19,7 @@ from rightsizer.advice.verdict import (
 from rightsizer.model.block import BLOCK_SPAN
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Case, Finding, Reason, Risk, Savings
-from rightsizer.model.frozen import dataclass, field
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Cause, Condition, Observation, Resource, State, Tier
@@ -108,11 +108,6 @@ _WHOLE: Final = 0.9
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 WITH_POWER: Final = frozenset({Tier.PROFILING, Tier.POWER})
 _ANY_TIER: Final = frozenset({Tier.PROFILING, Tier.POWER, Tier.BASIC})
-
-
-def on_ratio(default: float, what: str, source: str) -> Any:
-    """Declare the threshold setting of rules based on observed time."""
-    return setting(default, help=what, within=(0.001, 1), source=source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,40 +215,22 @@ def observe(  # noqa: PLR0913 - what is looked for, and how it is named.
     return TimeShare(subject, shares, seen, factors, evidence, summary)
 
 
-def lost_ratio() -> Any:
-    """Declare the setting of the minimum loss to a limit."""
-    return setting(
-        0.1,
-        help="Share of all time, idle time included, lost to the bottleneck.",
-        source="a tenth of a GPU is less than a fix costs",
-    )
-
-
-class BottleneckThresholds(RuleSettings, Protocol):
-    """Settings common to bottleneck rules."""
-
-    @property
-    def minimum_active_seconds(self) -> float:
-        """Active time below which the rule abstains."""
-
-    @property
-    def lost_ratio(self) -> float:
-        """Minimum loss, as a share of all time."""
-
-
 @dataclass(frozen=True, slots=True)
-class BottleneckSettings:
-    """Thresholds for bottlenecks."""
+class BottleneckSettings(RuleSettings):
+    """Thresholds for bottlenecks.
 
-    on_ratio: float = on_ratio(
-        0.5,
-        "Share of active time that the bottleneck limits a GPU.",
-        "SageMaker Debugger's CPUBottleneck and IOBottleneck: over half of the time",
-    )
-    minimum_known_seconds: float = minimum_known()
-    minimum_active_seconds: float = minimum_active()
-    lost_ratio: float = lost_ratio()
-    conduct: OpeningPolicy = field(default_factory=OpeningPolicy.slow)
+    Attributes:
+        on_ratio: Share of active time that the bottleneck limits a GPU.
+            Source: SageMaker Debugger's CPUBottleneck and IOBottleneck: over half of the time
+        minimum_active_seconds: Active time below which a GPU is not judged.
+            Source: docs/definitions.md, provisioning; jobs below ten minutes are start-up
+        lost_ratio: Share of all time, idle time included, lost to the bottleneck.
+            Source: a tenth of a GPU is less than a fix costs
+    """
+
+    minimum_active_seconds: float = setting(600.0)
+    lost_ratio: float = setting(0.1)
+    conduct: OpeningPolicy = OpeningPolicy.slow()
 
 
 def active_share(window: Window, time: Nanoseconds, minimum_active_seconds: float) -> float:
@@ -285,7 +262,7 @@ class Bottleneck:
     tiers: frozenset[Tier] = _ANY_TIER
     why_unsupported: str = ""
 
-    def find(self, subject: CaseSubject, settings: BottleneckThresholds) -> TimeShare | Finding:
+    def find(self, subject: CaseSubject, settings: BottleneckSettings) -> TimeShare | Finding:
         """Find the limit on the workload, or a finding of its absence or irrelevance."""
         case, least = subject.case, settings.minimum_active_seconds
         seen = observe(

@@ -43,7 +43,10 @@ def _left_open(settings: Any) -> Any:
             parts.append((each.name, inner, group(inner)))
         else:
             parts.append((each.name, hint | None, field(default=None, metadata=each.metadata)))
-    found: Any = settings_class(settings.__name__, __name__, settings.__doc__ or "", parts)
+    # The base's docstring describes what is inherited.
+    base: Any = settings.__base__
+    base = base if base is object else _left_open(base)
+    found: Any = settings_class(settings.__name__, __name__, settings.__doc__ or "", parts, base)
 
     def made_again(self: Any) -> tuple[Any, ...]:
         # Enables pickling for worker processes, since no module holds the class by name.

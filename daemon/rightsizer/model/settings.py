@@ -88,7 +88,11 @@ def setting(  # noqa: PLR0913 - one keyword for each thing that a setting may te
 
 
 def settings_class(
-    name: str, module: str, words: str, parts: Iterable[tuple[str, Any, Any]]
+    name: str,
+    module: str,
+    words: str,
+    parts: Iterable[tuple[str, Any, Any]],
+    base: type = object,
 ) -> Any:
     """Build a settings class from a table of keys, types and fields.
 
@@ -97,7 +101,7 @@ def settings_class(
     names: dict[str, Any] = {"__doc__": words, "__module__": module, "__annotations__": {}}
     for key, hint, each in parts:
         names["__annotations__"][key], names[key] = hint, each
-    return dataclass(type(name, (), names), frozen=True, slots=True)
+    return dataclass(type(name, (base,), names), frozen=True, slots=True)
 
 
 def group(settings: type) -> Any:

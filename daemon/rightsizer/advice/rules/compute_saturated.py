@@ -10,10 +10,10 @@ from rightsizer.advice.board_options import faster_boards
 from rightsizer.advice.board_status import readings_of
 from rightsizer.advice.instructions import instruction
 from rightsizer.advice.observation import WITH_POWER, observe
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import TOO_SMALL, CaseSubject
 from rightsizer.model.finding import Action, Finding, Reason
-from rightsizer.model.frozen import dataclass, field
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Resource
@@ -28,7 +28,7 @@ _APPLICATION: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class ComputeSaturatedSettings:
+class ComputeSaturatedSettings(RuleSettings):
     """Thresholds for services short of compute.
 
     Attributes:
@@ -39,9 +39,8 @@ class ComputeSaturatedSettings:
     """
 
     on_ratio: float = setting(0.05, within=(0.001, 1))
-    minimum_known_seconds: float = minimum_known()
     saturated_ratio: float = setting(0.5)
-    conduct: OpeningPolicy = field(default_factory=OpeningPolicy)
+    conduct: OpeningPolicy = OpeningPolicy()
 
 
 def judge(subject: CaseSubject, settings: ComputeSaturatedSettings) -> Finding:

@@ -3,7 +3,6 @@
 With less than two days of history it looks for one long quiet period, at lower confidence.
 """
 
-from functools import partial
 from itertools import groupby
 from typing import Final
 
@@ -19,7 +18,7 @@ from rightsizer.advice.autoscale_schedule import (
 from rightsizer.advice.board_status import is_shared, works_on_media
 from rightsizer.advice.replica_load import ReplicaLoad, ReplicaSettings, replica_load
 from rightsizer.advice.risk import risk_of
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject, release_savings
 from rightsizer.model.block import BLOCK_SPAN
 from rightsizer.model.finding import Action, Finding, Option, Reason
@@ -33,7 +32,7 @@ _MOST_NAMES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class DiurnalAutoscaleSettings:
+class DiurnalAutoscaleSettings(RuleSettings):
     """Thresholds for scaling by the hour.
 
     Attributes:
@@ -62,7 +61,7 @@ class DiurnalAutoscaleSettings:
     minimum_days: float = setting(2.0, unit="days", within=(1, 30))
     replicas: ReplicaSettings = field(default_factory=ReplicaSettings)
     scaling: ScalingSettings = field(default_factory=ScalingSettings)
-    conduct: OpeningPolicy = field(default_factory=partial(OpeningPolicy.sizing, 72000.0))
+    conduct: OpeningPolicy = OpeningPolicy.sizing(72000.0)
 
 
 def judge(subject: CaseSubject, settings: DiurnalAutoscaleSettings) -> Finding:

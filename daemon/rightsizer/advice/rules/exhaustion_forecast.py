@@ -7,11 +7,11 @@ rule abstains for frameworks that preallocate, whose memory does not grow.
 from typing import Final
 
 from rightsizer.advice.board_options import larger_boards
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.block import Measure
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason, Risk, Savings
-from rightsizer.model.frozen import dataclass, field
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.pattern import Trend
 from rightsizer.model.settings import setting
 from rightsizer.model.units import GIB, Nanoseconds, nanoseconds, percent_text
@@ -25,7 +25,7 @@ _DAYS_TO_TELL: Final = 14.0
 
 
 @dataclass(frozen=True, slots=True)
-class ExhaustionForecastSettings:
+class ExhaustionForecastSettings(RuleSettings):
     """Horizon and thresholds of the forecast.
 
     Attributes:
@@ -46,7 +46,7 @@ class ExhaustionForecastSettings:
     horizon_days: float = setting(30.0, unit="days", within=(1, 365))
     most_busy_ratio: float = setting(0.7, within=(0.1, 1))
     least_growth_ratio: float = setting(0.05, within=(0, 1))
-    conduct: OpeningPolicy = field(default_factory=OpeningPolicy.sizing)
+    conduct: OpeningPolicy = OpeningPolicy.sizing()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ Never applies to workloads under pressure (docs/definitions.md).
 
 import math
 from collections.abc import Mapping
-from functools import partial
 from typing import Final
 
 from rightsizer.advice.autoscale_schedule import ScalingSettings, replicas_for
@@ -19,7 +18,7 @@ from rightsizer.advice.replica_load import (
 )
 from rightsizer.advice.risk import group_risks, risk_of, worst
 from rightsizer.advice.rules.diurnal_autoscale import RULE as DIURNAL
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject, direct_factors, names_of, release_savings
 from rightsizer.model.block import Measure, Series
 from rightsizer.model.device import Device
@@ -36,7 +35,7 @@ _NOISE_RATIO: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class GpuCountSettings:
+class GpuCountSettings(RuleSettings):
     """Thresholds for unneeded GPUs.
 
     Attributes:
@@ -65,7 +64,7 @@ class GpuCountSettings:
     rest_quantile_ratio: float = setting(0.05, within=(0, 0.5))
     replicas: ReplicaSettings = field(default_factory=ReplicaSettings)
     scaling: ScalingSettings = field(default_factory=ScalingSettings)
-    conduct: OpeningPolicy = field(default_factory=partial(OpeningPolicy.sizing, DAY_SECONDS))
+    conduct: OpeningPolicy = OpeningPolicy.sizing(DAY_SECONDS)
 
 
 def judge(subject: CaseSubject, settings: GpuCountSettings) -> Finding:

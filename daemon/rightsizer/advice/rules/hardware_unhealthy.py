@@ -9,8 +9,7 @@ from typing import Final
 
 from rightsizer.advice.board_status import BoardStatus, board_status_of, metrics_of
 from rightsizer.advice.instructions import drain_instructions, instruction, read_table
-from rightsizer.advice.observation import on_ratio
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import CRITICAL_XIDS, XID_MEANINGS
@@ -230,19 +229,20 @@ _HEALTHY: Final = {"fact": 0.95}
 
 
 @dataclass(frozen=True, slots=True)
-class HardwareUnhealthySettings:
-    """Thresholds for unhealthy hardware."""
+class HardwareUnhealthySettings(RuleSettings):
+    """Thresholds for unhealthy hardware.
 
-    on_ratio: float = on_ratio(
-        0.01,
-        "Share of the workload's GPUs that must have a fault.",
-        "a workload is as healthy as its worst GPU",
-    )
-    minimum_known_seconds: float = minimum_known(
-        0.0, "a GPU that has fallen off the bus gives no readings at all"
-    )
+    Attributes:
+        on_ratio: Share of the workload's GPUs that must have a fault.
+            Source: a workload is as healthy as its worst GPU
+        minimum_known_seconds: Known time below which the rule abstains.
+            Source: a GPU that has fallen off the bus gives no readings at all
+    """
+
+    on_ratio: float = setting(0.01, within=(0.001, 1))
+    minimum_known_seconds: float = setting(0.0)
     trouble: HardwareFaultSettings = field(default_factory=HardwareFaultSettings)
-    conduct: OpeningPolicy = field(default_factory=lambda: OpeningPolicy(minimum_known_seconds=0.0))
+    conduct: OpeningPolicy = OpeningPolicy(minimum_known_seconds=0.0)
 
 
 def judge(subject: CaseSubject, settings: HardwareUnhealthySettings) -> Finding:

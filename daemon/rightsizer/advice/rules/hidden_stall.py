@@ -9,10 +9,10 @@ from typing import Final
 from rightsizer.advice.instructions import instructions
 from rightsizer.advice.observation import WITH_POWER, hypotheses, lost_gpus, observe, saved_at_most
 from rightsizer.advice.rules.rank_imbalance import follow_up, straggler_group
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.finding import Action, Case, Finding, Reason
-from rightsizer.model.frozen import dataclass, field, replace
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import State
@@ -21,7 +21,7 @@ _TRAFFIC: Final = {Signal.MEMORY_CONTROLLER_BUSY, Signal.DRAM_ACTIVE, Signal.SM_
 
 
 @dataclass(frozen=True, slots=True)
-class HiddenStallSettings:
+class HiddenStallSettings(RuleSettings):
     """Thresholds for spinning GPUs.
 
     Attributes:
@@ -33,8 +33,7 @@ class HiddenStallSettings:
 
     on_ratio: float = setting(0.3, within=(0.01, 1))
     unseen_traffic_ratio: float = setting(0.85, within=(0.01, 1))
-    minimum_known_seconds: float = minimum_known()
-    conduct: OpeningPolicy = field(default_factory=OpeningPolicy)
+    conduct: OpeningPolicy = OpeningPolicy()
 
 
 def judge(subject: CaseSubject, settings: HiddenStallSettings) -> Finding:

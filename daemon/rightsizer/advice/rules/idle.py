@@ -6,7 +6,7 @@ from typing import Any, Final
 from rightsizer.advice.instructions import instruction, instructions
 from rightsizer.advice.resumption import IdleGap, ResumptionModel, idle_gaps
 from rightsizer.advice.risk import risk_under, upper_bound
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject, direct_factors, opposite_factors, release_savings
 from rightsizer.model.block import Measure
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Option, Reason, Risk
@@ -42,7 +42,7 @@ def _patience(default: float, who: str, source: str) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class IdleSettings:
+class IdleSettings(RuleSettings):
     """Thresholds for idle GPUs.
 
     Attributes:
@@ -72,7 +72,6 @@ class IdleSettings:
 
     on_ratio: float = setting(0.99, within=(0.5, 1))
     certain_ratio: float = setting(0.9, within=(0.1, 0.99))
-    minimum_known_seconds: float = minimum_known()
     notebook_seconds: float = _patience(3600.0, "a notebook", "docs/definitions.md, conduct")
     batch_seconds: float = _patience(1800.0, "a batch job", "docs/definitions.md, conduct")
     serving_seconds: float = _patience(7200.0, "a serving replica", "docs/definitions.md, conduct")
@@ -327,4 +326,4 @@ def release_instructions(case: Case, *, is_held: bool = True) -> tuple[Instructi
     return shell("End the processes on these GPUs, after asking their user", command)
 
 
-RULE: Final = Rule("idle", IdleSettings(), judge, conduct)
+RULE: Final = Rule("idle", IdleSettings(), judge, opening_policy_with=conduct)

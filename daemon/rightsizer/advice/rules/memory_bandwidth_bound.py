@@ -7,10 +7,10 @@ from typing import Final
 
 from rightsizer.advice.instructions import instructions
 from rightsizer.advice.observation import observe
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.finding import Action, Finding, FindingKind, Reason, Risk, Savings
-from rightsizer.model.frozen import dataclass, field
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource, State, Tier
 from rightsizer.model.workload import WorkloadClass
@@ -19,7 +19,7 @@ _NOTHING_FREED: Final = Savings(reason="the same GPUs serve more")
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryBandwidthBoundSettings:
+class MemoryBandwidthBoundSettings(RuleSettings):
     """Thresholds for memory bandwidth limits.
 
     Attributes:
@@ -32,11 +32,9 @@ class MemoryBandwidthBoundSettings:
             Source: docs/definitions.md, provisioning
     """
 
-    on_ratio: float = setting(0.5, within=(0.001, 1))
-    minimum_known_seconds: float = minimum_known()
     compute_ratio: float = setting(0.5)
     pressed_ratio: float = setting(0.05)
-    conduct: OpeningPolicy = field(default_factory=OpeningPolicy.slow)
+    conduct: OpeningPolicy = OpeningPolicy.slow()
 
 
 def judge(subject: CaseSubject, settings: MemoryBandwidthBoundSettings) -> Finding:

@@ -7,10 +7,10 @@ from typing import Final
 
 from rightsizer.advice.board_options import lighter_boards
 from rightsizer.advice.board_status import is_shared
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_sized
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, SizeRuleSettings
 from rightsizer.advice.verdict import CaseSubject, sizing_factors
 from rightsizer.model.finding import Action, Finding, Reason, Savings
-from rightsizer.model.frozen import dataclass, field
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource
 from rightsizer.model.units import format_duration, percent_text
@@ -20,7 +20,7 @@ _NO_SAVINGS: Final = Savings(reason="no price of the other board is known")
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryOverprovisionedSettings:
+class MemoryOverprovisionedSettings(SizeRuleSettings):
     """Thresholds for boards with too much memory.
 
     Attributes:
@@ -33,11 +33,9 @@ class MemoryOverprovisionedSettings:
             Source: a starting point: below the error of a projection
     """
 
-    on_ratio: float = setting(0.5, within=(0.05, 1))
-    minimum_known_seconds: float = minimum_sized()
     unused_ratio: float = setting(0.5, within=(0.05, 1))
     slowest_ratio: float = setting(1.1, within=(1, 2))
-    conduct: OpeningPolicy = field(default_factory=OpeningPolicy.sizing)
+    conduct: OpeningPolicy = OpeningPolicy.sizing()
 
 
 def judge(subject: CaseSubject, settings: MemoryOverprovisionedSettings) -> Finding:

@@ -7,11 +7,12 @@ from typing import Final
 
 from rightsizer.advice.board_options import larger_boards
 from rightsizer.advice.instructions import instructions
-from rightsizer.advice.observation import in_condition, observe, on_ratio
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
+from rightsizer.advice.observation import in_condition, observe
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import TOO_SMALL, CaseSubject
 from rightsizer.model.finding import Action, Finding, Reason
-from rightsizer.model.frozen import dataclass, field, replace
+from rightsizer.model.frozen import dataclass, replace
+from rightsizer.model.settings import setting
 from rightsizer.model.state import Condition, Resource, Tier
 from rightsizer.model.workload import Allocator, WorkloadClass
 
@@ -23,16 +24,16 @@ _LOOKS_PREALLOCATED: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class NearOutOfMemorySettings:
-    """Thresholds for nearly full memory."""
+class NearOutOfMemorySettings(RuleSettings):
+    """Thresholds for nearly full memory.
 
-    on_ratio: float = on_ratio(
-        0.05,
-        "Share of the span that the memory must be nearly full.",
-        "docs/definitions.md, provisioning: under-provisioned from 0.05 of the time on",
-    )
-    minimum_known_seconds: float = minimum_known(source="a minute of readings")
-    conduct: OpeningPolicy = field(default_factory=OpeningPolicy)
+    Attributes:
+        on_ratio: Share of the span that the memory must be nearly full.
+            Source: docs/definitions.md, provisioning: under-provisioned from 0.05 of the time on
+    """
+
+    on_ratio: float = setting(0.05, within=(0.001, 1))
+    conduct: OpeningPolicy = OpeningPolicy()
 
 
 def judge(subject: CaseSubject, settings: NearOutOfMemorySettings) -> Finding:

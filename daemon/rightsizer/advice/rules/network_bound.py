@@ -4,12 +4,13 @@ from typing import Final
 
 from rightsizer.advice.board_status import abstain_unobserved
 from rightsizer.advice.instructions import instruction
-from rightsizer.advice.observation import in_condition, observe, on_ratio
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
+from rightsizer.advice.observation import in_condition, observe
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject, release_savings
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason
-from rightsizer.model.frozen import dataclass, field
+from rightsizer.model.frozen import dataclass
+from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Cause, Condition
 from rightsizer.model.topology import AdapterKind, LinkKind
@@ -23,16 +24,16 @@ _FABRIC: Final = frozenset({AdapterKind.INFINIBAND, AdapterKind.NETWORK})
 
 
 @dataclass(frozen=True, slots=True)
-class NetworkBoundSettings:
-    """Thresholds for network limits."""
+class NetworkBoundSettings(RuleSettings):
+    """Thresholds for network limits.
 
-    on_ratio: float = on_ratio(
-        0.3,
-        "Share of the span that a GPU waits with busy ports.",
-        "docs/definitions.md, conduct: as for a hidden stall, it keeps all ranks waiting",
-    )
-    minimum_known_seconds: float = minimum_known()
-    conduct: OpeningPolicy = field(default_factory=OpeningPolicy.slow)
+    Attributes:
+        on_ratio: Share of the span that a GPU waits with busy ports.
+            Source: docs/definitions.md, conduct: as for a hidden stall, it keeps all ranks waiting
+    """
+
+    on_ratio: float = setting(0.3, within=(0.001, 1))
+    conduct: OpeningPolicy = OpeningPolicy.slow()
 
 
 def judge(subject: CaseSubject, settings: NetworkBoundSettings) -> Finding:

@@ -5,10 +5,10 @@ from typing import Final
 from rightsizer.advice.board_status import board_statuses
 from rightsizer.advice.instructions import binding_instructions, home_of
 from rightsizer.advice.observation import in_condition, observe
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.finding import Action, Case, Finding, Reason, Risk
-from rightsizer.model.frozen import dataclass, field
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition
@@ -18,7 +18,7 @@ _NEEDED: Final = (Signal.CPU_AFFINITY_LOCAL, Signal.HOST_MEMORY_LOCAL)
 
 
 @dataclass(frozen=True, slots=True)
-class NumaMisplacedSettings:
+class NumaMisplacedSettings(RuleSettings):
     """Thresholds for processes on the wrong NUMA node.
 
     Attributes:
@@ -29,9 +29,8 @@ class NumaMisplacedSettings:
     """
 
     on_ratio: float = setting(0.3, within=(0.001, 1))
-    minimum_known_seconds: float = minimum_known()
     lost_ratio: float = setting(0.1)
-    conduct: OpeningPolicy = field(default_factory=OpeningPolicy)
+    conduct: OpeningPolicy = OpeningPolicy()
 
 
 def judge(subject: CaseSubject, settings: NumaMisplacedSettings) -> Finding:

@@ -7,11 +7,11 @@ from operator import attrgetter
 from typing import Final
 
 from rightsizer.advice.instructions import kind_of
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject, direct_factors, names_of
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Node, Option, Reason, Risk
-from rightsizer.model.frozen import dataclass, field
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource
 from rightsizer.model.topology import GpuLink, LinkKind, Topology
@@ -96,7 +96,7 @@ _FAR: Final = frozenset({LinkKind.PHB, LinkKind.NODE, LinkKind.SYSTEM})
 
 
 @dataclass(frozen=True, slots=True)
-class NvlinkAbsentSettings:
+class NvlinkAbsentSettings(RuleSettings):
     """Thresholds for poorly connected GPUs.
 
     Attributes:
@@ -113,11 +113,10 @@ class NvlinkAbsentSettings:
     """
 
     on_ratio: float = setting(0.1, within=(0.001, 1))
-    minimum_known_seconds: float = minimum_known()
     gain_ratio: float = setting(0.5, within=(0.01, 100))
     attribution_ratio: float = setting(0.8)
     class_only_ratio: float = setting(0.65)
-    conduct: OpeningPolicy = field(default_factory=OpeningPolicy)
+    conduct: OpeningPolicy = OpeningPolicy()
 
 
 def judge(subject: CaseSubject, settings: NvlinkAbsentSettings) -> Finding:

@@ -5,12 +5,11 @@ from typing import Final
 
 from rightsizer.advice.board_options import smaller_boards
 from rightsizer.advice.board_status import is_shared, why_media_is_needed, why_unmeasured
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_sized
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, SizeRuleSettings
 from rightsizer.advice.verdict import UNPRICED, CaseSubject, sizing_factors
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Finding, FindingKind, Option, Reason, Risk, Savings
-from rightsizer.model.frozen import dataclass, field
-from rightsizer.model.settings import setting
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.state import Resource, Tier
 from rightsizer.model.units import GIB, format_duration, percent_text
 from rightsizer.model.window import Provisioning
@@ -43,7 +42,7 @@ _RESIZABLE: Final = frozenset({WorkloadClass.SERVING, WorkloadClass.NOTEBOOK})
 
 
 @dataclass(frozen=True, slots=True)
-class OverprovisionedSettings:
+class OverprovisionedSettings(SizeRuleSettings):
     """Thresholds for GPUs that are too large.
 
     Attributes:
@@ -51,9 +50,7 @@ class OverprovisionedSettings:
             Source: half a GPU is the coarsest step down that MIG or another board offers
     """
 
-    on_ratio: float = setting(0.5, within=(0.05, 1))
-    minimum_known_seconds: float = minimum_sized()
-    conduct: OpeningPolicy = field(default_factory=OpeningPolicy.sizing)
+    conduct: OpeningPolicy = OpeningPolicy.sizing()
 
 
 def judge(subject: CaseSubject, settings: OverprovisionedSettings) -> Finding:

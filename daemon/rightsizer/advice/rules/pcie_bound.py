@@ -4,11 +4,11 @@ from typing import Final
 
 from rightsizer.advice.board_status import metrics_of
 from rightsizer.advice.instructions import instruction, nvidia_smi_id, trace_kernels
-from rightsizer.advice.observation import Bottleneck, active_share, lost_ratio
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_active, minimum_known
+from rightsizer.advice.observation import Bottleneck, BottleneckSettings, active_share
+from rightsizer.advice.rules.rule import Rule
 from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.finding import Action, Finding, Instruction, Reason
-from rightsizer.model.frozen import dataclass, field
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition, Resource, State
@@ -18,22 +18,15 @@ _LINK: Final = Bottleneck(State.PCIE_BOUND, Reason.PCIE_BOUND, "held up by copie
 
 
 @dataclass(frozen=True, slots=True)
-class PcieBoundSettings:
+class PcieBoundSettings(BottleneckSettings):
     """Thresholds for PCIe limits.
 
     Attributes:
-        on_ratio: Share of active time that PCIe must limit a GPU.
-            Source: SageMaker Debugger's IOBottleneck: over half of the time
         degraded_ratio: Share of active time with a degraded link from which that is reported too.
             Source: as for throttling: a tenth of the time
     """
 
-    on_ratio: float = setting(0.5, within=(0.001, 1))
-    minimum_known_seconds: float = minimum_known()
-    minimum_active_seconds: float = minimum_active()
-    lost_ratio: float = lost_ratio()
     degraded_ratio: float = setting(0.1)
-    conduct: OpeningPolicy = field(default_factory=OpeningPolicy.slow)
 
 
 _TRAFFIC: Final = (Signal.PCIE_RECEIVE_BYTES_PER_SECOND, Signal.PCIE_TRANSMIT_BYTES_PER_SECOND)

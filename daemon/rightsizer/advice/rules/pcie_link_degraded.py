@@ -6,11 +6,11 @@ from typing import Final
 from rightsizer.advice.board_status import board_status_of, placement_of
 from rightsizer.advice.instructions import drain_instructions, instruction, nvidia_smi_id
 from rightsizer.advice.observation import observe
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason, Risk
-from rightsizer.model.frozen import dataclass, field, replace
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import IDLE_STATES, Condition
@@ -113,7 +113,7 @@ def link_state(case: Case, device: Device) -> LinkState | None:
 
 
 @dataclass(frozen=True, slots=True)
-class PcieLinkDegradedSettings:
+class PcieLinkDegradedSettings(RuleSettings):
     """Thresholds for degraded PCIe links.
 
     Attributes:
@@ -123,10 +123,8 @@ class PcieLinkDegradedSettings:
             Source: docs/definitions.md, conditions: a generation is believed after a minute
     """
 
-    on_ratio: float = setting(0.5, within=(0.001, 1))
-    minimum_known_seconds: float = minimum_known()
     minimum_active_seconds: float = setting(60.0, within=(1, None))
-    conduct: OpeningPolicy = field(default_factory=OpeningPolicy)
+    conduct: OpeningPolicy = OpeningPolicy()
 
 
 def judge(subject: CaseSubject, settings: PcieLinkDegradedSettings) -> Finding:

@@ -4,11 +4,11 @@ from typing import Final
 
 from rightsizer.advice.instructions import dump_stacks, instructions
 from rightsizer.advice.observation import observe, observed_seconds
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject, release_savings
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Reason
-from rightsizer.model.frozen import dataclass, field
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Observation
 from rightsizer.model.units import format_duration, percent_text
@@ -17,7 +17,7 @@ from rightsizer.model.workload import WorkloadClass
 
 
 @dataclass(frozen=True, slots=True)
-class PeriodicStarvationSettings:
+class PeriodicStarvationSettings(RuleSettings):
     """Thresholds for periodic pauses.
 
     Attributes:
@@ -27,10 +27,8 @@ class PeriodicStarvationSettings:
             Source: docs/definitions.md, states: above it nothing waits for the host
     """
 
-    on_ratio: float = setting(0.5, within=(0.001, 1))
-    minimum_known_seconds: float = minimum_known()
     busy_ratio: float = setting(0.7, within=(0, 1))
-    conduct: OpeningPolicy = field(default_factory=OpeningPolicy.slow)
+    conduct: OpeningPolicy = OpeningPolicy.slow()
 
 
 _UNSEEN: Final = (

@@ -10,7 +10,7 @@ from typing import Any, Final
 from rightsizer.advice.board_status import BoardStatus, board_status_of, is_shared
 from rightsizer.advice.instructions import nvidia_smi_id
 from rightsizer.advice.observation import TimeShare, observe
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Option, Reason, Risk, Savings
@@ -125,30 +125,28 @@ def power_saving(
 
 
 @dataclass(frozen=True, slots=True)
-class PowerCapSettings:
+class PowerCapSettings(RuleSettings):
     """Thresholds for a lower power limit.
 
     Attributes:
         on_ratio: Share of active time that lower clocks must not slow down.
             Source: assumed; the rest of the time pays for the cap
+        minimum_known_seconds: Known time below which the rule abstains.
+            Source: assumed; an hour shows most phases of a load
         minimum_saving_ratio: Certain saving, as a share of the default limit, required to report.
             Source: assumed; 21 of 700 W, about what a sensor's error comes to
     """
 
     on_ratio: float = setting(0.8, within=(0.001, 1))
-    minimum_known_seconds: float = minimum_known(
-        3600.0, "assumed; an hour shows most phases of a load"
-    )
+    minimum_known_seconds: float = setting(3600.0)
     low_pipe_ratio: float = low_pipe_ratio()
     minimum_saving_ratio: float = setting(0.03)
     saving: PowerSavingSettings = field(default_factory=PowerSavingSettings)
-    conduct: OpeningPolicy = field(
-        default_factory=lambda: OpeningPolicy(
-            long_seconds=DAY_SECONDS,
-            short_seconds=DAY_SECONDS / 4,
-            minimum_known_seconds=DAY_SECONDS / 2,
-            close_after_seconds=DAY_SECONDS,
-        )
+    conduct: OpeningPolicy = OpeningPolicy(
+        long_seconds=DAY_SECONDS,
+        short_seconds=DAY_SECONDS / 4,
+        minimum_known_seconds=DAY_SECONDS / 2,
+        close_after_seconds=DAY_SECONDS,
     )
 
 

@@ -16,11 +16,11 @@ from rightsizer.advice.board_status import (
 from rightsizer.advice.instructions import nvidia_smi_id
 from rightsizer.advice.observation import TimeShare, in_condition, observe
 from rightsizer.advice.rules.power_cap import clock_free_ratio, low_pipe_ratio
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Option, Reason, Risk
-from rightsizer.model.frozen import dataclass, field
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Cause, Condition
@@ -30,7 +30,7 @@ from rightsizer.owners.owner import shell
 
 
 @dataclass(frozen=True, slots=True)
-class PowerThrottledSettings:
+class PowerThrottledSettings(RuleSettings):
     """Thresholds for power throttling.
 
     Attributes:
@@ -49,14 +49,13 @@ class PowerThrottledSettings:
     """
 
     on_ratio: float = setting(0.1, within=(0.001, 1))
-    minimum_known_seconds: float = minimum_known()
     minimum_active_seconds: float = setting(300.0)
     capped_ratio: float = setting(0.98, within=(0.1, 1))
     assumed_capped_ratio: float = setting(0.9, within=(0.1, 1))
     clock_free_maximum_ratio: float = setting(0.5)
     low_pipe_ratio: float = low_pipe_ratio()
     # The limit stays until set again, while the load above it fluctuates.
-    conduct: OpeningPolicy = field(default_factory=lambda: OpeningPolicy(short_seconds=1800.0))
+    conduct: OpeningPolicy = OpeningPolicy(short_seconds=1800.0)
 
 
 @dataclass(frozen=True, slots=True)

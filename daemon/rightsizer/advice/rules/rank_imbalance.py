@@ -10,12 +10,12 @@ from typing import Final
 
 from rightsizer.advice.instructions import dump_stacks, instruction
 from rightsizer.advice.observation import limit_of, lost_gpus, observe, observed_seconds
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject, finding_id, names_of, release_savings
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason
-from rightsizer.model.frozen import dataclass, field, replace
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.settings import setting
 from rightsizer.model.state import IDLE_STATES, Condition, Observation, State
 from rightsizer.model.units import seconds
@@ -134,7 +134,7 @@ def _by_level(
 
 
 @dataclass(frozen=True, slots=True)
-class RankImbalanceSettings:
+class RankImbalanceSettings(RuleSettings):
     """Thresholds for imbalance, and for its cause.
 
     Attributes:
@@ -147,10 +147,9 @@ class RankImbalanceSettings:
     """
 
     on_ratio: float = setting(0.3, within=(0.001, 1))
-    minimum_known_seconds: float = minimum_known()
     stalled_ratio: float = setting(0.2, within=(0.01, 1))
     spread_ratio: float = setting(0.1, within=(0.01, 1))
-    conduct: OpeningPolicy = field(default_factory=OpeningPolicy)
+    conduct: OpeningPolicy = OpeningPolicy()
 
 
 def judge(subject: CaseSubject, settings: RankImbalanceSettings) -> Finding:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from rightsizer.advice.market import Market
 from rightsizer.advice.verdict import CaseSubject
@@ -50,39 +50,32 @@ class OpeningPolicy:
         return cls(14 * 86400.0, 3 * 86400.0, minimum_known_seconds, close_after_seconds=86400.0)
 
 
-def minimum_known(default: float = 60.0, source: str = "one learned idle draw") -> Any:
-    """Declare the setting of the known time below which a rule abstains."""
-    return setting(default, help="Known time below which the rule abstains.", source=source)
+@dataclass(frozen=True, slots=True)
+class RuleSettings:
+    """Thresholds of every rule; subclasses say what their ratio is of.
+
+    Attributes:
+        on_ratio: Share or margin from which the finding is true.
+            Source: docs/definitions.md, conduct: over half of the time
+        minimum_known_seconds: Known time below which the rule abstains.
+            Source: one learned idle draw: a minute of readings
+    """
+
+    on_ratio: float = setting(0.5, within=(0.001, 1))
+    minimum_known_seconds: float = setting(60.0)
 
 
-def minimum_active() -> Any:
-    """Declare the setting of the active time below which a rule abstains."""
-    return setting(
-        600.0,
-        help="Active time below which a GPU is not judged.",
-        source="docs/definitions.md, provisioning; jobs below ten minutes are start-up",
-    )
+@dataclass(frozen=True, slots=True)
+class SizeRuleSettings(RuleSettings):
+    """Thresholds of rules that judge the size of a GPU.
 
+    Attributes:
+        minimum_known_seconds: Active time below which the rule abstains.
+            Source: docs/definitions.md, provisioning
+    """
 
-def minimum_sized() -> Any:
-    """Declare the setting of the active time below which a judgement of size abstains."""
-    return setting(
-        600.0,
-        help="Active time below which the rule abstains.",
-        source="docs/definitions.md, provisioning",
-    )
-
-
-class RuleSettings(Protocol):
-    """Settings common to all rules."""
-
-    @property
-    def on_ratio(self) -> float:
-        """Share or margin from which the finding is true."""
-
-    @property
-    def minimum_known_seconds(self) -> float:
-        """Known time below which the rule abstains."""
+    on_ratio: float = setting(0.5, within=(0.05, 1))
+    minimum_known_seconds: float = setting(600.0)
 
 
 SettingsT = TypeVar("SettingsT", bound=RuleSettings)
@@ -95,6 +88,18 @@ class TunableRule(Generic[SettingsT]):
     name: str
     settings: SettingsT
     given_market: Market | None = field(default=None, kw_only=True)
+    opening_policy_with: Callable[[Workload | None, SettingsT], OpeningPolicy] | None = field(
+        default=None, kw_only=True
+    )
+    """Overrides `settings.conduct` for rules with a policy that depends on the workload's class."""
+
+    def conduct(self, workload: Workload | None = None) -> OpeningPolicy:
+        """Opening policy of this rule for a workload."""
+        if self.opening_policy_with is not None:
+            return self.opening_policy_with(workload, self.settings)
+        settings: Any = self.settings
+        policy: OpeningPolicy = settings.conduct
+        return policy
 
     @property
     def market(self) -> Market:
@@ -106,8 +111,8 @@ class TunableRule(Generic[SettingsT]):
 
     def relaxed(self, factor: float) -> Self:
         """Copy with a lower threshold, which decides whether advice stays open."""
-        lowered: Any = self.settings
-        return replace(self, settings=replace(lowered, on_ratio=self.settings.on_ratio * factor))
+        lowered = replace(self.settings, on_ratio=self.settings.on_ratio * factor)
+        return replace(self, settings=lowered)
 
     def with_settings(self, settings: SettingsT) -> Self:
         """Copy with an operator's settings."""
@@ -123,20 +128,10 @@ class Rule(TunableRule[SettingsT]):
     """Rule with its functions."""
 
     judge_with: Callable[[CaseSubject, SettingsT], Finding]
-    opening_policy_with: Callable[[Workload | None, SettingsT], OpeningPolicy] | None = None
-    """Overrides `settings.conduct` for rules with a policy that depends on the workload's class."""
 
     def judge(self, case: Case) -> Finding:
         """Judge one case."""
         return self.judge_with(CaseSubject(self.name, case, self.market), self.settings)
-
-    def conduct(self, workload: Workload | None) -> OpeningPolicy:
-        """Opening policy of this rule for a workload."""
-        if self.opening_policy_with is not None:
-            return self.opening_policy_with(workload, self.settings)
-        settings: Any = self.settings
-        policy: OpeningPolicy = settings.conduct
-        return policy
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Final
 
 from rightsizer.advice.board_status import is_shared, why_media_is_needed, why_unmeasured
 from rightsizer.advice.risk import ranked
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_sized
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, SizeRuleSettings
 from rightsizer.advice.sharing_options import (
     ColocationSettings,
     WorkloadPair,
@@ -38,7 +38,7 @@ _ACCEPTABLE: Final = frozenset({Risk.VERY_LOW, Risk.LOW, Risk.MEDIUM})
 
 
 @dataclass(frozen=True, slots=True)
-class SharingSettings:
+class SharingSettings(SizeRuleSettings):
     """Thresholds for GPUs worth sharing.
 
     Attributes:
@@ -47,11 +47,9 @@ class SharingSettings:
         most_partners: Maximum partner workloads listed.
     """
 
-    on_ratio: float = setting(0.5, within=(0.05, 1))
-    minimum_known_seconds: float = minimum_sized()
     most_partners: int = setting(3, within=(1, 20))
     colocation: ColocationSettings = field(default_factory=ColocationSettings)
-    conduct: OpeningPolicy = field(default_factory=OpeningPolicy.sizing)
+    conduct: OpeningPolicy = OpeningPolicy.sizing()
 
 
 def judge(subject: CaseSubject, settings: SharingSettings) -> Finding:

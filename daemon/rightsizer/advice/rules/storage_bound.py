@@ -4,13 +4,13 @@ from typing import Final
 
 from rightsizer.advice.board_status import abstain_unobserved
 from rightsizer.advice.instructions import dump_stacks, instructions
-from rightsizer.advice.observation import Bottleneck, lost_ratio
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_active, minimum_known
+from rightsizer.advice.observation import Bottleneck, BottleneckSettings
+from rightsizer.advice.rules.rule import Rule
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Reason
-from rightsizer.model.frozen import dataclass, field
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import State
@@ -20,12 +20,10 @@ _STORAGE: Final = Bottleneck(State.STORAGE_BOUND, Reason.STORAGE_BOUND, "held up
 
 
 @dataclass(frozen=True, slots=True)
-class StorageBoundSettings:
+class StorageBoundSettings(BottleneckSettings):
     """Thresholds for storage limits, and for checkpoints as their cause.
 
     Attributes:
-        on_ratio: Share of active time that storage must limit a GPU.
-            Source: SageMaker Debugger's IOBottleneck: over half of the time
         working_ratio: Mean utilization from which five minutes count as work.
             Source: docs/definitions.md, states: above it nothing waits for storage
         bursts_ratio: Share of five-minute blocks at work, and as many waiting, from which waits are
@@ -33,13 +31,8 @@ class StorageBoundSettings:
             Source: a loader that is too slow is so all the time
     """
 
-    on_ratio: float = setting(0.5, within=(0.001, 1))
-    minimum_known_seconds: float = minimum_known()
-    minimum_active_seconds: float = minimum_active()
-    lost_ratio: float = lost_ratio()
     working_ratio: float = setting(0.7)
     bursts_ratio: float = setting(0.2, within=(0, 0.5))
-    conduct: OpeningPolicy = field(default_factory=OpeningPolicy.slow)
 
 
 def judge(subject: CaseSubject, settings: StorageBoundSettings) -> Finding:

@@ -4,11 +4,12 @@ from typing import Final
 
 from rightsizer.advice.board_status import abstain_unobserved
 from rightsizer.advice.instructions import instructions
-from rightsizer.advice.observation import abstain_inactive, active_share, observe, on_ratio
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_active, minimum_known
+from rightsizer.advice.observation import abstain_inactive, active_share, observe
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.finding import Action, Finding, Reason, Risk
-from rightsizer.model.frozen import dataclass, field
+from rightsizer.model.frozen import dataclass
+from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition, Tier
 
@@ -16,17 +17,18 @@ _WITHOUT_BFLOAT16: Final = frozenset({"volta", "turing"})
 
 
 @dataclass(frozen=True, slots=True)
-class TensorCoresUnusedSettings:
-    """Thresholds for unused tensor cores."""
+class TensorCoresUnusedSettings(RuleSettings):
+    """Thresholds for unused tensor cores.
 
-    on_ratio: float = on_ratio(
-        0.5,
-        "Share of active time with FP32 work and unused tensor cores.",
-        "docs/definitions.md, conduct: as for the other limits",
-    )
-    minimum_known_seconds: float = minimum_known()
-    minimum_active_seconds: float = minimum_active()
-    conduct: OpeningPolicy = field(default_factory=OpeningPolicy.slow)
+    Attributes:
+        on_ratio: Share of active time with FP32 work and unused tensor cores.
+            Source: docs/definitions.md, conduct: as for the other limits
+        minimum_active_seconds: Active time below which a GPU is not judged.
+            Source: docs/definitions.md, provisioning; jobs below ten minutes are start-up
+    """
+
+    minimum_active_seconds: float = setting(600.0)
+    conduct: OpeningPolicy = OpeningPolicy.slow()
 
 
 def judge(subject: CaseSubject, settings: TensorCoresUnusedSettings) -> Finding:

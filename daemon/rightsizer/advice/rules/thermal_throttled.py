@@ -6,11 +6,11 @@ from typing import Final
 from rightsizer.advice.board_status import BoardStatus, board_status_of, hides_why_clocks_are_low
 from rightsizer.advice.instructions import drain_instructions, instructions, nvidia_smi_id
 from rightsizer.advice.observation import TimeShare, observe
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.driver_codes import ClockEvent
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason, Risk
-from rightsizer.model.frozen import dataclass, field
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition
@@ -22,7 +22,7 @@ _HARDWARE: Final = "the board's own protection"
 
 
 @dataclass(frozen=True, slots=True)
-class ThermalThrottledSettings:
+class ThermalThrottledSettings(RuleSettings):
     """Thresholds for thermal throttling.
 
     Attributes:
@@ -34,9 +34,8 @@ class ThermalThrottledSettings:
     """
 
     on_ratio: float = setting(0.1, within=(0.001, 1))
-    minimum_known_seconds: float = minimum_known()
     hot_room_celsius: float = setting(5.0, unit="celsius", within=(0, 60))
-    conduct: OpeningPolicy = field(default_factory=OpeningPolicy)
+    conduct: OpeningPolicy = OpeningPolicy()
 
 
 def judge(subject: CaseSubject, settings: ThermalThrottledSettings) -> Finding:

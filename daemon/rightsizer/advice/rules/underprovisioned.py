@@ -9,7 +9,7 @@ from typing import Final
 
 from rightsizer.advice.board_options import faster_boards
 from rightsizer.advice.market import Market
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule, minimum_known
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import (
     TOO_SMALL,
     CaseSubject,
@@ -18,7 +18,7 @@ from rightsizer.advice.verdict import (
     opposite_factors,
 )
 from rightsizer.model.finding import Action, Case, Finding, Option, Reason, Risk
-from rightsizer.model.frozen import dataclass, field
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource
 from rightsizer.model.units import percent_text
@@ -27,22 +27,22 @@ from rightsizer.owners.registry import owner_of
 
 
 @dataclass(frozen=True, slots=True)
-class UnderprovisionedSettings:
+class UnderprovisionedSettings(RuleSettings):
     """Thresholds for services short of GPU.
 
     Attributes:
         on_ratio: Share of time short of a resource other than memory.
             Source: docs/definitions.md, provisioning: under-provisioned from 0.05 of the time on
+        minimum_known_seconds: Known time below which the rule abstains.
+            Source: two blocks of five minutes
         more_ratio: Additional replicas, as a share of the short ones; at least one.
             Source: a visible step
     """
 
     on_ratio: float = setting(0.05, within=(0.001, 1))
-    minimum_known_seconds: float = minimum_known(600.0, "two blocks of five minutes")
+    minimum_known_seconds: float = setting(600.0)
     more_ratio: float = setting(0.25, within=(0.01, 4))
-    conduct: OpeningPolicy = field(
-        default_factory=lambda: OpeningPolicy(long_seconds=6 * 3600.0, short_seconds=1800.0)
-    )
+    conduct: OpeningPolicy = OpeningPolicy(long_seconds=6 * 3600.0, short_seconds=1800.0)
 
 
 def judge(subject: CaseSubject, settings: UnderprovisionedSettings) -> Finding:

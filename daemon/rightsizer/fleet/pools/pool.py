@@ -3,15 +3,17 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 from rightsizer.advice.market import Market
+from rightsizer.advice.rules.rule import RuleSettings
 from rightsizer.advice.verdict import CaseSubject, release_savings
 from rightsizer.fleet.model import FleetPool, FleetView, FleetWorkload, HourlySeries, WaitingWork
 from rightsizer.fleet.pools.hourly import HOUR, covers_cycle, known_ratio, known_values, mean_of
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Case, Finding, Reason, Savings
 from rightsizer.model.frozen import dataclass, replace
+from rightsizer.model.settings import setting
 from rightsizer.model.state import State
 from rightsizer.model.units import DAY_SECONDS, HOUR_SECONDS, format_duration, percent_text
 from rightsizer.model.window import Window
@@ -24,16 +26,20 @@ _HISTORY_DAYS: Final = 3.0
 """docs/definitions.md, conduct."""
 
 
-class KnownTimeSettings(Protocol):
-    """Settings of the history required to judge a pool's size."""
+@dataclass(frozen=True, slots=True)
+class PoolRuleSettings(RuleSettings):
+    """Thresholds of rules that judge the size of a pool.
 
-    @property
-    def minimum_known_seconds(self) -> float:
-        """Minimum known time; with less, the rule abstains."""
+    Attributes:
+        minimum_known_seconds: Known time, with every hour of a week, below which the rule abstains.
+            Source: docs/definitions.md, conduct: not before the history covers the load's cycle
+        minimum_coverage_ratio: Share of the span that must be known: an unseen time may hold a
+            peak.
+            Source: assumed; a day a week may be missing
+    """
 
-    @property
-    def minimum_coverage_ratio(self) -> float:
-        """Share of the span that must be known."""
+    minimum_known_seconds: float = setting(6 * DAY_SECONDS, within=(DAY_SECONDS, None))
+    minimum_coverage_ratio: float = setting(0.8, within=(0.1, 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +114,7 @@ class PoolSubject(CaseSubject):
         """Return an abstention with its reason."""
         return CaseSubject.abstain(self, why, reason)
 
-    def too_little(self, settings: KnownTimeSettings) -> Finding | None:
+    def too_little(self, settings: PoolRuleSettings) -> Finding | None:
         """Return an abstention if the history is too short to judge the size."""
         if not self.size:
             return self.abstain("it has no GPU now")
@@ -121,7 +127,7 @@ class PoolSubject(CaseSubject):
             return self.abstain("the history does not cover every hour of a week")
         return None
 
-    def early(self, settings: KnownTimeSettings, waiting_gpus: float, so: str) -> Finding | None:
+    def early(self, settings: PoolRuleSettings, waiting_gpus: float, so: str) -> Finding | None:
         """Return a verdict if the history is too short or work waits for the pool."""
         found = self.too_little(settings)
         if found is None and waiting_gpus > 0:

@@ -9,14 +9,14 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from rightsizer.advice.market import Market
-from rightsizer.advice.rules.rule import OpeningPolicy
+from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.fleet.model import FleetDevice, FleetPool, FleetView, LostDevice
 from rightsizer.fleet.pools.pool import MOST_DEVICES, PoolSubject, pool_key
-from rightsizer.fleet.rules.rule import FleetRule, FleetVerdict, node_key, seen_conduct
+from rightsizer.fleet.rules.rule import PRESENT, FleetRule, FleetVerdict, node_key
 from rightsizer.io.terminal import counted
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason, Risk
-from rightsizer.model.frozen import dataclass, field
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 from rightsizer.model.state import State
 from rightsizer.model.units import (
@@ -56,7 +56,7 @@ dcgm-exporter --version; grep DCGM_FI_PROF_ /etc/dcgm-exporter/*.csv
 
 
 @dataclass(frozen=True, slots=True)
-class DisappearanceSettings:
+class DisappearanceSettings(RuleSettings):
     """Thresholds for lost nodes, GPUs and profiling.
 
     Attributes:
@@ -74,7 +74,7 @@ class DisappearanceSettings:
     minimum_known_seconds: float = setting(0.0)
     silent_seconds: float = setting(2 * HOUR_SECONDS, within=(600, None))
     unprofiled_seconds: float = setting(6 * HOUR_SECONDS, within=(HOUR_SECONDS, None))
-    conduct: OpeningPolicy = field(default_factory=seen_conduct)
+    conduct: OpeningPolicy = PRESENT
 
 
 class _Place(NamedTuple):

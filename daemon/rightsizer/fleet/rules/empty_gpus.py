@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from rightsizer.advice.market import Market
-from rightsizer.advice.rules.rule import OpeningPolicy
+from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings
 from rightsizer.fleet.model import FleetPool, FleetView
 from rightsizer.fleet.pools.pool import MOST_DEVICES, PoolSubject, may_wait_for, pool_key
 from rightsizer.fleet.pools.reclaim import take_out
-from rightsizer.fleet.rules.rule import FleetRule, FleetVerdict, node_key, seen_conduct
+from rightsizer.fleet.rules.rule import PRESENT, FleetRule, FleetVerdict, node_key
 from rightsizer.io.terminal import counted
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Option, Reason, Risk
@@ -40,7 +40,7 @@ _WHOLE: Final = 1.0 - 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class EmptyGpusSettings:
+class EmptyGpusSettings(RuleSettings):
     """Thresholds for GPUs that nothing holds.
 
     Attributes:
@@ -55,7 +55,7 @@ class EmptyGpusSettings:
     on_ratio: float = setting(0.01, within=(0.001, 1))
     minimum_known_seconds: float = setting(0.0)
     empty_seconds: float = setting(DAY_SECONDS, within=(HOUR_SECONDS, None))
-    conduct: OpeningPolicy = field(default_factory=seen_conduct)
+    conduct: OpeningPolicy = PRESENT
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rightsizer.advice.risk import probability_above
-from rightsizer.advice.rules.rule import OpeningPolicy
+from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings
 from rightsizer.fleet.model import FleetPool, FleetWorkload
 from rightsizer.fleet.pools.hourly import SpareSettings, spare_of
 from rightsizer.fleet.pools.pool import PoolSubject, part_of, waiting_for
@@ -26,7 +26,7 @@ NAME: Final = "fragmentation"
 
 
 @dataclass(frozen=True, slots=True)
-class FragmentationSettings:
+class FragmentationSettings(RuleSettings):
     """Thresholds for scattered free GPUs.
 
     Attributes:
@@ -43,13 +43,11 @@ class FragmentationSettings:
     minimum_known_seconds: float = setting(3 * HOUR_SECONDS, within=(HOUR_SECONDS, None))
     spare_ratio: float = setting(0.1, within=(0.01, 1))
     spare: SpareSettings = field(default_factory=SpareSettings)
-    conduct: OpeningPolicy = field(
-        default_factory=lambda: OpeningPolicy(
-            long_seconds=DAY_SECONDS,
-            short_seconds=6 * HOUR_SECONDS,
-            minimum_known_seconds=12 * HOUR_SECONDS,
-            close_after_seconds=2 * HOUR_SECONDS,
-        )
+    conduct: OpeningPolicy = OpeningPolicy(
+        long_seconds=DAY_SECONDS,
+        short_seconds=6 * HOUR_SECONDS,
+        minimum_known_seconds=12 * HOUR_SECONDS,
+        close_after_seconds=2 * HOUR_SECONDS,
     )
 
 

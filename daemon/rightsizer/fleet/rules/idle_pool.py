@@ -16,9 +16,9 @@ from rightsizer.fleet.pools.hourly import (
     is_filling,
     spare_of,
 )
-from rightsizer.fleet.pools.pool import PoolSubject, may_wait_for
+from rightsizer.fleet.pools.pool import PoolRuleSettings, PoolSubject, may_wait_for
 from rightsizer.fleet.pools.reclaim import take_out
-from rightsizer.fleet.rules.rule import covered, mostly_covered, pool_rule, weekly_conduct
+from rightsizer.fleet.rules.rule import WEEKLY, pool_rule
 from rightsizer.io.terminal import counted
 from rightsizer.model.finding import Action, Finding, Option, Reason
 from rightsizer.model.frozen import dataclass, field
@@ -30,7 +30,7 @@ _STEPS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class IdlePoolSettings:
+class IdlePoolSettings(PoolRuleSettings):
     """Thresholds for spare GPUs of a pool.
 
     Attributes:
@@ -39,11 +39,9 @@ class IdlePoolSettings:
     """
 
     on_ratio: float = setting(0.1, within=(0.01, 1))
-    minimum_known_seconds: float = covered()
-    minimum_coverage_ratio: float = mostly_covered()
     spare: SpareSettings = field(default_factory=SpareSettings)
     growth: GrowthSettings = field(default_factory=GrowthSettings)
-    conduct: OpeningPolicy = field(default_factory=weekly_conduct)
+    conduct: OpeningPolicy = WEEKLY
 
 
 def judge(subject: PoolSubject, settings: IdlePoolSettings) -> Finding:

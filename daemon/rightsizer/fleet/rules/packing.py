@@ -9,16 +9,14 @@ from typing import Final
 from rightsizer.advice.risk import worst
 from rightsizer.advice.rules.rule import OpeningPolicy
 from rightsizer.advice.verdict import sizing_factors
-from rightsizer.fleet.pools.pool import PoolSubject, waiting_gpus
+from rightsizer.fleet.pools.pool import PoolRuleSettings, PoolSubject, waiting_gpus
 from rightsizer.fleet.pools.pool_room import PackingLimits
 from rightsizer.fleet.pools.reclaim import sharing_fragments
 from rightsizer.fleet.pools.sharing import SharedGpu, SharingPlan, plan_sharing, small_work
 from rightsizer.fleet.rules.rule import (
-    covered,
+    WEEKLY,
     least_certain,
-    mostly_covered,
     pool_rule,
-    weekly_conduct,
 )
 from rightsizer.io.terminal import counted
 from rightsizer.model.finding import Action, Finding, Option, Reason, Risk
@@ -40,7 +38,7 @@ _WAYS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class PackingSettings:
+class PackingSettings(PoolRuleSettings):
     """Thresholds for packing small workloads.
 
     Attributes:
@@ -53,12 +51,10 @@ class PackingSettings:
     """
 
     on_ratio: float = setting(0.25, within=(0.01, 1))
-    minimum_known_seconds: float = covered()
-    minimum_coverage_ratio: float = mostly_covered()
     busy_ratio: float = setting(0.01)
     alternating_ratio: float = setting(0.02)
     limits: PackingLimits = field(default_factory=PackingLimits)
-    conduct: OpeningPolicy = field(default_factory=weekly_conduct)
+    conduct: OpeningPolicy = WEEKLY
 
 
 def judge(subject: PoolSubject, settings: PackingSettings) -> Finding:

@@ -19,9 +19,9 @@ from rightsizer.advice.risk import risk_of
 from rightsizer.advice.rules.rule import OpeningPolicy
 from rightsizer.fleet.model import FleetPool
 from rightsizer.fleet.pools.hourly import HOUR, independent_hours, known_values, series_of
-from rightsizer.fleet.pools.pool import PoolSubject, may_wait_for
+from rightsizer.fleet.pools.pool import PoolRuleSettings, PoolSubject, may_wait_for
 from rightsizer.fleet.pools.reclaim import follow_the_load
-from rightsizer.fleet.rules.rule import covered, mostly_covered, pool_rule, weekly_conduct
+from rightsizer.fleet.rules.rule import WEEKLY, pool_rule
 from rightsizer.model.block import BLOCK_SPAN
 from rightsizer.model.finding import Action, Finding, Option, Reason
 from rightsizer.model.frozen import dataclass, field
@@ -72,7 +72,7 @@ def _nodes(gpus: float, each: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class PoolAutoscaleSettings:
+class PoolAutoscaleSettings(PoolRuleSettings):
     """Thresholds for scaling the nodes of a pool.
 
     Attributes:
@@ -83,14 +83,12 @@ class PoolAutoscaleSettings:
     """
 
     on_ratio: float = setting(0.15, within=(0.01, 1))
-    minimum_known_seconds: float = covered()
-    minimum_coverage_ratio: float = mostly_covered()
     most_short_ratio: float = setting(0.02)
     scaling: ScalingSettings = field(
         # Nodes start more slowly than replicas, and a spare one costs more.
         default_factory=lambda: ScalingSettings(margin_ratio=0.1, lag_seconds=900.0)
     )
-    conduct: OpeningPolicy = field(default_factory=weekly_conduct)
+    conduct: OpeningPolicy = WEEKLY
 
 
 @dataclass(frozen=True, slots=True)

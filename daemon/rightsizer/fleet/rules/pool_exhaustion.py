@@ -6,10 +6,10 @@ within the horizon. Work that already waits is evidence rather than a forecast.
 
 from typing import Final
 
-from rightsizer.advice.rules.rule import OpeningPolicy
+from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings
 from rightsizer.fleet.pools.hourly import GrowthSettings, growth_of
 from rightsizer.fleet.pools.pool import PoolSubject, waiting_gpus
-from rightsizer.fleet.rules.rule import pool_rule, weekly_conduct
+from rightsizer.fleet.rules.rule import WEEKLY, pool_rule
 from rightsizer.model.finding import Action, Finding, Instruction, Reason, Risk, Savings
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
@@ -20,7 +20,7 @@ _SOON_DAYS: Final = 14.0
 
 
 @dataclass(frozen=True, slots=True)
-class PoolExhaustionSettings:
+class PoolExhaustionSettings(RuleSettings):
     """Horizon and requirements of the forecast.
 
     Attributes:
@@ -33,7 +33,7 @@ class PoolExhaustionSettings:
     on_ratio: float = setting(1.0, within=(0.3, 1))
     minimum_known_seconds: float = setting(6 * DAY_SECONDS, within=(DAY_SECONDS, None))
     growth: GrowthSettings = field(default_factory=GrowthSettings)
-    conduct: OpeningPolicy = field(default_factory=weekly_conduct)
+    conduct: OpeningPolicy = WEEKLY
 
 
 def judge(subject: PoolSubject, settings: PoolExhaustionSettings) -> Finding:

@@ -12,16 +12,14 @@ from rightsizer.advice.rules.rule import OpeningPolicy
 from rightsizer.advice.verdict import sizing_factors
 from rightsizer.fleet.model import FleetWorkload
 from rightsizer.fleet.pools.hourly import filled, independent_hours, known_ratio
-from rightsizer.fleet.pools.pool import PoolSubject, waiting_gpus
+from rightsizer.fleet.pools.pool import PoolRuleSettings, PoolSubject, waiting_gpus
 from rightsizer.fleet.pools.pool_room import HourlyLoad, PackingLimits, pack
 from rightsizer.fleet.pools.reclaim import sharing_fragments
 from rightsizer.fleet.pools.sharing import has_room
 from rightsizer.fleet.rules.rule import (
-    covered,
+    WEEKLY,
     least_certain,
-    mostly_covered,
     pool_rule,
-    weekly_conduct,
 )
 from rightsizer.model.finding import Action, Finding, Option, Reason
 from rightsizer.model.frozen import dataclass, field
@@ -76,7 +74,7 @@ def replicated(
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaConsolidationSettings:
+class ReplicaConsolidationSettings(PoolRuleSettings):
     """Thresholds for consolidating replicas of several services.
 
     Attributes:
@@ -85,10 +83,8 @@ class ReplicaConsolidationSettings:
     """
 
     on_ratio: float = setting(0.25, within=(0.01, 1))
-    minimum_known_seconds: float = covered()
-    minimum_coverage_ratio: float = mostly_covered()
     limits: PackingLimits = field(default_factory=PackingLimits)
-    conduct: OpeningPolicy = field(default_factory=weekly_conduct)
+    conduct: OpeningPolicy = WEEKLY
 
 
 def judge(subject: PoolSubject, settings: ReplicaConsolidationSettings) -> Finding:

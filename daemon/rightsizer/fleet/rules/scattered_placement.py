@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from rightsizer.advice.market import Market
-from rightsizer.advice.rules.rule import OpeningPolicy, minimum_known
+from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings
 from rightsizer.advice.verdict import CaseSubject, direct_factors
 from rightsizer.fleet.model import FleetPool, FleetView, FleetWorkload
 from rightsizer.fleet.rules.rule import FleetRule, FleetVerdict
 from rightsizer.model.finding import Action, Finding, Option, Reason, Risk, Savings
-from rightsizer.model.frozen import dataclass, field
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 from rightsizer.model.workload import WorkloadClass
 from rightsizer.owners.registry import scheduler_of
@@ -22,7 +22,7 @@ NAME: Final = "scattered_placement"
 
 
 @dataclass(frozen=True, slots=True)
-class ScatteredPlacementSettings:
+class ScatteredPlacementSettings(RuleSettings):
     """Thresholds for scattered jobs.
 
     Attributes:
@@ -33,12 +33,9 @@ class ScatteredPlacementSettings:
     """
 
     on_ratio: float = setting(0.3, within=(0.01, 1))
-    minimum_known_seconds: float = minimum_known()
     exchange_ratio: float = setting(0.65)
-    conduct: OpeningPolicy = field(
-        default_factory=lambda: OpeningPolicy(
-            long_seconds=86400.0, short_seconds=21600.0, minimum_known_seconds=3600.0
-        )
+    conduct: OpeningPolicy = OpeningPolicy(
+        long_seconds=86400.0, short_seconds=21600.0, minimum_known_seconds=3600.0
     )
 
 

@@ -4,15 +4,14 @@ The rule `rank_imbalance` finds the slow GPU of one job; a node that is slow in 
 fault of its own, which no single job can show.
 """
 
-from functools import partial
 from typing import Final
 
 from rightsizer.advice.rules.rank_imbalance import RULE as RANK_IMBALANCE
-from rightsizer.advice.rules.rule import OpeningPolicy, minimum_known
+from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings
 from rightsizer.fleet.pools.pool import MOST_DEVICES, PoolSubject
 from rightsizer.fleet.rules.rule import least_certain, pool_rule
 from rightsizer.model.finding import Action, Finding, Instruction, Reason, Risk, Savings
-from rightsizer.model.frozen import dataclass, field, replace
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.settings import setting
 
 NAME: Final = "stragglers"
@@ -24,7 +23,7 @@ dcgmi diag -r 2
 
 
 @dataclass(frozen=True, slots=True)
-class StragglersSettings:
+class StragglersSettings(RuleSettings):
     """Thresholds for slow nodes.
 
     Attributes:
@@ -35,16 +34,12 @@ class StragglersSettings:
     """
 
     on_ratio: float = setting(0.3, within=(0.001, 1))
-    minimum_known_seconds: float = minimum_known()
     minimum_jobs: int = setting(2, within=(2, 100))
-    conduct: OpeningPolicy = field(
-        default_factory=partial(
-            OpeningPolicy,
-            long_seconds=86400.0,
-            short_seconds=21600.0,
-            minimum_known_seconds=21600.0,
-            close_after_seconds=21600.0,
-        )
+    conduct: OpeningPolicy = OpeningPolicy(
+        long_seconds=86400.0,
+        short_seconds=21600.0,
+        minimum_known_seconds=21600.0,
+        close_after_seconds=21600.0,
     )
 
 

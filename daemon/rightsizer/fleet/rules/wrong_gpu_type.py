@@ -13,13 +13,11 @@ from rightsizer.advice.rules.rule import OpeningPolicy
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.fleet.model import MOVABLE_CLASSES, FleetView, FleetWorkload
 from rightsizer.fleet.pools.hourly import GrowthSettings, SpareSettings, is_filling, spare_of
-from rightsizer.fleet.pools.pool import PoolSubject, may_wait_for
+from rightsizer.fleet.pools.pool import PoolRuleSettings, PoolSubject, may_wait_for
 from rightsizer.fleet.rules.rule import (
+    WEEKLY,
     FleetRule,
     FleetVerdict,
-    covered,
-    mostly_covered,
-    weekly_conduct,
 )
 from rightsizer.model.finding import Action, Finding, Option, Reason, Risk, Savings
 from rightsizer.model.frozen import dataclass, field, replace
@@ -32,7 +30,7 @@ _MOST_BOARDS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class WrongGpuTypeSettings:
+class WrongGpuTypeSettings(PoolRuleSettings):
     """Thresholds for workloads on boards that are too expensive.
 
     Attributes:
@@ -41,11 +39,9 @@ class WrongGpuTypeSettings:
     """
 
     on_ratio: float = setting(0.5, within=(0.05, 1))
-    minimum_known_seconds: float = covered()
-    minimum_coverage_ratio: float = mostly_covered()
     spare: SpareSettings = field(default_factory=SpareSettings)
     growth: GrowthSettings = field(default_factory=GrowthSettings)
-    conduct: OpeningPolicy = field(default_factory=weekly_conduct)
+    conduct: OpeningPolicy = WEEKLY
 
 
 class _SpareBoards(NamedTuple):
