@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 
 from cases import case, histogram, window
-from readings import HOUR, workload
+from readings import HOUR, gpu, workload
 from rightsizer.advice.rules.overprovisioned import RULE
+from rightsizer.model.device import MigInstance
 from rightsizer.model.finding import Action, FindingKind, Node, Reason, Risk
 from rightsizer.model.reading import Reading
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Resource, State
 from rightsizer.model.window import Window
-from rightsizer.model.workload import Allocator, Holding, Workload, WorkloadClass
+from rightsizer.model.workload import Allocator, Holding, Workload, WorkloadClass, workload_of_pod
 
 COMPUTE, MEMORY = Resource.COMPUTE, Resource.MEMORY
 SERVICE = workload("chat", WorkloadClass.SERVING)
@@ -47,6 +48,25 @@ def test_small_service_has_a_gpu_that_is_too_large() -> None:
     )
     assert found.evidence["need_ratio"] == {"GPU-0": {"compute": 0.115, "memory": 0.11}}
     assert found.confidence > 0.7
+
+
+def test_a_slice_that_is_too_large_gets_a_smaller_one() -> None:
+    """Of the same board, for one instance or several of one profile; the smallest gets none."""
+    parts = [
+        gpu(each, uuid=f"MIG-{each}", mig=MigInstance(f"GPU-{each}", "3g.40gb", 1, 0, 3 / 7, 0.5))
+        for each in (0, 1)
+    ]
+    windows = [replace(SMALL, uuid=part.uuid) for part in parts]
+    service = replace(workload_of_pod("web", "chat-7d4b9c6f5d-x2x9k"), allocator=SERVICE.allocator)
+    found = RULE.judge(case(windows, service, parts))
+    assert found.action is Action.SHARE_MIG
+    assert found.options[0].target == "1g.10gb"
+    assert found.options[0].savings is not None
+    assert found.options[0].savings.gpus_low == 0.0
+    assert found.options[0].savings.gpus_high == pytest.approx(2 * 3 / 7 * (1 - 2 / 7), abs=1e-4)
+    assert "nvidia.com/mig-1g.10gb: 1" in found.instructions[0].text
+    least = replace(parts[0], mig=MigInstance("GPU-0", "1g.10gb", 7, 0, 1 / 7, 1 / 8))
+    assert RULE.judge(case([windows[0]], SERVICE, [least])).options == ()
 
 
 def test_gpu_that_several_share_is_no_affair_of_one() -> None:

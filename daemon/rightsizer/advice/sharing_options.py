@@ -11,6 +11,7 @@ from rightsizer.advice.projection import costing, measured_profile, projected, t
 from rightsizer.advice.risk import ranked, risk_of, risks_beyond, worst
 from rightsizer.advice.verdict import sharing_savings
 from rightsizer.catalogue.board import Board, MigProfile
+from rightsizer.catalogue.catalogue import mig_profile_of
 from rightsizer.model.block import Measure, Series
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Instruction, Option, Risk
@@ -173,36 +174,60 @@ _NOISE_RATIO: Final = 0.01
 
 
 def slice_options(case: Case, market: Market) -> tuple[Option, ...]:
-    """Slices that cover the need of a workload's only device, safest and smallest first."""
-    if len(case.devices) != 1 or case.devices[0].mig is not None:
+    """Slices that cover the need of every device, of all whole GPUs or all instances of a profile.
+
+    Those smaller than the devices, safest and smallest first.
+    """
+    present = {(each.board, each.mig and each.mig.profile) for each in case.devices}
+    board = market.board(case.devices[0].board)
+    if board is None or len(present) > 1:
         return ()
-    if (board := market.board(case.devices[0].board)) is None:
-        return ()
-    (fit,) = case.provisioning
-    needs = {resource: each.need or 0.0 for resource, each in fit.resources.items()}
-    need = SliceNeed(
-        compute_ratio=needs.get(Resource.COMPUTE, 1.0),
-        memory_ratio=needs.get(Resource.MEMORY, 1.0),
-        memory_bandwidth_ratio=needs.get(Resource.MEMORY_BANDWIDTH, 0.0),
-        uses_nvlink=needs.get(Resource.NVLINK, 0.0) > _NOISE_RATIO,
+    whole = _share_of(case.devices[0])
+    fits = [fit.resources for fit in case.provisioning]
+
+    def need(resource: Resource, unknown: float = 0.0) -> float:
+        needs = (fit[resource].need if resource in fit else unknown for fit in fits)
+        return max(each or 0.0 for each in needs)
+
+    wanted = SliceNeed(
+        compute_ratio=need(Resource.COMPUTE, 1.0) * whole[Resource.COMPUTE],
+        memory_ratio=need(Resource.MEMORY, 1.0) * whole[Resource.MEMORY],
+        memory_bandwidth_ratio=need(Resource.MEMORY_BANDWIDTH) * whole[Resource.MEMORY],
+        uses_nvlink=need(Resource.NVLINK) > _NOISE_RATIO,
     )
-    slices = (each for each in fitting_slices(board, need) if each.maximum_count > 1)
+    most = _count_of(board, case.devices[0])
+    slices = (each for each in fitting_slices(board, wanted) if each.maximum_count > most)
     return ranked(_option(case, market, board, each) for each in slices)
 
 
+def _share_of(device: Device) -> dict[Resource, float]:
+    """Return what a device has of its GPU."""
+    mig = device.mig
+    return {
+        Resource.COMPUTE: mig.compute_share if mig else 1.0,
+        Resource.MEMORY: mig.memory_share if mig else 1.0,
+        Resource.MEMORY_BANDWIDTH: mig.memory_share if mig else 1.0,
+    }
+
+
+def _count_of(board: Board, device: Device) -> int:
+    """Return how many such devices a GPU is at most."""
+    known = mig_profile_of(board, device.mig.profile) if device.mig else None
+    return known.maximum_count if known else 1
+
+
 def _option(case: Case, market: Market, board: Board, profile: MigProfile) -> Option:
-    found = measured_profile(case, 0, market)
+    found, count = measured_profile(case, 0, market), len(case.devices)
     cost = market.cost(board)
     part = 1.0 / profile.maximum_count
-    dollars = None if cost is None else cost.dollars_per_hour.scaled(part)
-    risks = risks_beyond(
-        case,
-        {
-            Resource.COMPUTE: profile.compute_share,
-            Resource.MEMORY: profile.memory_share,
-            Resource.MEMORY_BANDWIDTH: profile.memory_share,
-        },
-    )
+    dollars = None if cost is None else cost.dollars_per_hour.scaled(part * count)
+    there = {
+        Resource.COMPUTE: profile.compute_share,
+        Resource.MEMORY: profile.memory_share,
+        Resource.MEMORY_BANDWIDTH: profile.memory_share,
+    }
+    present = _share_of(case.devices[0])
+    risks = risks_beyond(case, {each: there[each] / present[each] for each in there})
     option = Option(
         description=(
             f"MIG slice {profile.name}: {profile.compute_share:.0%} of the compute and "
@@ -212,7 +237,7 @@ def _option(case: Case, market: Market, board: Board, profile: MigProfile) -> Op
         risks=risks,
         target=profile.name,
         action=Action.SHARE_MIG,
-        savings=sharing_savings(case, market, 1.0 - part),
+        savings=sharing_savings(case, market, 1.0 - part * _count_of(board, case.devices[0])),
     )
     place = GpuPlace(board, profile)
     return costing(projected(option, None if found is None else project(found, place)), dollars)

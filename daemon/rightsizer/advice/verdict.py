@@ -125,7 +125,7 @@ def replacement_savings(
 
 
 def sharing_savings(case: Case, market: Market, part: float) -> Savings:
-    """Savings of sharing the only device: nothing until another workload uses the rest."""
+    """Savings of sharing the devices: nothing until other workloads use the rest."""
     found = release_savings(case, market, 0.0, part)
     return replace(found, kilowatt_hours_per_month_low=None, kilowatt_hours_per_month_high=None)
 
@@ -372,6 +372,9 @@ def _on_host(host: str, devices: Sequence[Device]) -> str:
         (device,) = devices
         kind = f"MIG instance {device.mig.profile} on " if device.mig else ""
         return f"{kind}{device.title}{where}"
+    if all(device.mig for device in devices):
+        boards = tuple(dict.fromkeys(device.title for device in devices))
+        return f"{len(devices)} MIG instances on {_listed(boards)}{where}"
     if all(device.has_index for device in devices):
         return f"GPUs {_listed([str(device.index) for device in devices])}{where}"
     return f"{_listed([device.title for device in devices])}{where}"

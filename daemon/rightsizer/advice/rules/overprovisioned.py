@@ -6,6 +6,7 @@ from typing import Final
 from rightsizer.advice.board_options import smaller_boards
 from rightsizer.advice.board_status import is_shared, why_media_is_needed, why_unmeasured
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, SizeRuleSettings
+from rightsizer.advice.sharing_options import slice_options
 from rightsizer.advice.verdict import UNPRICED, CaseSubject, sizing_factors
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Finding, FindingKind, Option, Reason, Risk, Savings
@@ -14,6 +15,7 @@ from rightsizer.model.state import Resource, Tier
 from rightsizer.model.units import GIB, format_duration, percent_text
 from rightsizer.model.window import Provisioning
 from rightsizer.model.workload import WorkloadClass
+from rightsizer.owners.registry import owner_of
 
 
 def unknown_board(device: Device) -> str:
@@ -114,8 +116,13 @@ def _too_large(
         reasons.append(Reason.GPU_MEMORY_OVERPROVISIONED)
     # Smaller boards only for classes that may be resized.
     is_resizable = case.workload_class in _RESIZABLE
-    options = smaller_boards(case, subject.market) if is_resizable else ()
+    is_cut = any(device.mig for device in case.devices)
+    smaller = slice_options if is_cut else smaller_boards
+    options = smaller(case, subject.market) if is_resizable else ()
+    options = tuple(each for each in options if not is_cut or each.risk is not Risk.HIGH)
     best = options[0] if options else Option("", Risk.UNKNOWN)
+    owner = owner_of(case.workload.kind if case.workload else None)
+    instructions = owner.request_slice(best.target) if is_cut and options else ()
     return subject.find_problem(
         reasons=tuple(reasons),
         action=best.action or Action.NONE,
@@ -130,6 +137,7 @@ def _too_large(
         options=options,
         target=best.target,
         savings=best.savings or NO_TARGET,
+        instructions=instructions,
         affected_gpus=over * case.gpus,
     )
 

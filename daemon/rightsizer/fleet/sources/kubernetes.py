@@ -165,7 +165,9 @@ def _owner(pod: Pod, controller: tuple[str, str] | None, top: tuple[str, str] | 
         return PodOwner(controller[1] if top else pod.name, guessed.workload_class)
     has_owner = top is not None and top[0] not in _NAMED_LIKE_ITS_PODS
     if not has_owner and controller[0] == "ReplicaSet":
-        return guessed
+        # Without kube_replicaset_owner, its name has the Deployment's and a hash.
+        deployment = "" if top else lasting_name(controller[1].rpartition("-")[0])
+        return PodOwner(deployment, WorkloadClass.SERVING) if deployment else guessed
     if top is None and cron_run_of(pod.name):
         return guessed  # Without kube_job_owner, each run would be a workload of its own.
     kind, name = top if top is not None and has_owner else controller
