@@ -22,7 +22,15 @@ def answer_of(capsys: Captured, *options: str) -> Any:
 
 @pytest.mark.parametrize(
     ("word", "framework"),
-    [("peft", "peft"), ("HF", "transformers"), ("llamafactory", "llama-factory"), ("NeMo", "nemo")],
+    [
+        ("peft", "peft"),
+        ("HF", "transformers"),
+        ("llamafactory", "llama-factory"),
+        ("NeMo", "nemo"),
+        ("nanotron", "nanotron"),
+        ("MaxText", "maxtext"),
+        ("llm-foundry", "fsdp"),
+    ],
 )
 def test_framework_is_named_as_people_do(word: str, framework: str) -> None:
     """On the command line; the answer says which was taken."""

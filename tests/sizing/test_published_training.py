@@ -13,6 +13,7 @@ from rightsizer.sizing.requirement import (
     Recompute,
     Requirement,
     Training,
+    TrainingFramework,
 )
 from rightsizer.sizing.training import training_rate
 
@@ -89,3 +90,21 @@ def test_scores_that_are_written_out_take_time() -> None:
         ]
         gains.append(times[0] / times[1])
     assert 1.0 < gains[0] < gains[1]
+
+
+@pytest.mark.parametrize(
+    ("framework", "seconds"), [(TrainingFramework.NEMO, 1.32), (TrainingFramework.NANOTRON, None)]
+)
+def test_fused_attention_skips_what_a_causal_mask_hides(
+    framework: TrainingFramework, seconds: float | None
+) -> None:
+    """An encoder's attention has no hidden half (NVIDIA/dgxc-benchmarking: Llama 3 8B, H100)."""
+    llama = Transformer(32, 4096, 32, 128256, kv_heads=8, ffn=14336)
+    encoder = replace(llama, cached_layers=0)
+    run = Training(1, 32, sequence=4096, zero_stage=1, framework=framework)
+    times = [
+        step_seconds(model, run, Parallelism(data=8), "H100-SXM5-80GB")
+        for model in (llama, encoder)
+    ]
+    assert (times[0] < times[1]) is framework.is_fused
+    assert seconds is None or times[0] == pytest.approx(seconds, rel=0.25)

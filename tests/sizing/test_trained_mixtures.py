@@ -130,7 +130,10 @@ def test_experts_are_spread_where_the_framework_can(
 @pytest.mark.parametrize(
     ("more", "fault"),
     [
-        ({"train": "full", "framework": "fsdp"}, "fsdp does not spread experts; megatron"),
+        (
+            {"train": "full", "framework": "fsdp"},
+            "fsdp does not spread experts; maxtext and megatron",
+        ),
         ({"train": "lora"}, "adapters are trained beside whole experts"),
         ({"train": "full", "model": "llama-3.1-8b"}, "has no experts"),
     ],

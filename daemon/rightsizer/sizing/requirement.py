@@ -71,6 +71,8 @@ class TrainingFramework(StrEnum):
     TORCHTUNE = "torchtune"
     TORCHTITAN = "torchtitan"
     LITGPT = "litgpt"
+    NANOTRON = "nanotron"
+    MAXTEXT = "maxtext"
     MEGATRON = "megatron"
     NEMO = "nemo"
     UNSLOTH = "unsloth"

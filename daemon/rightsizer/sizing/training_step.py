@@ -25,6 +25,8 @@ _PASSES: Final = 2.0
 _MANY: Final = 4
 """Default number of micro batches per pipeline stage, without a global batch."""
 _ATTENTION_FLOPS: Final = 12.0
+_SEEN_RATIO: Final = 0.5
+"""Of all pairs of tokens, those that a causal mask leaves; fused kernels skip the others."""
 _MOST_IN_EXPERTS: Final = 0.9
 """Maximum fraction of the parameters used by one token."""
 _FLOPS: Final = 6.0
@@ -60,7 +62,7 @@ class TrainingShape:
 
     def __init__(self, model: LayeredModel, sequence: float) -> None:
         self.count, self.hidden = count_parameters(model), float(model.hidden)
-        self.vocab = 0.0
+        self.vocab, self.is_causal = 0.0, False
         self.experts_per_token, self.mixed_layers, self.expert_input = 0, 0, 0.0
         """Experts that a token uses, layers with experts, and width of what they receive."""
         self.used_expert_parameters, self.all_expert_parameters = 0.0, 0.0
@@ -70,7 +72,7 @@ class TrainingShape:
             self.attended = float(model.layers * model.hidden)
             self.scores = self.attended / (model.hidden / model.heads) * self.sequence
             return
-        self.vocab = float(model.vocab)
+        self.vocab, self.is_causal = float(model.vocab), not model.is_encoder
         self.sequence, self.layers = sequence, model.depth
         """Layers with two parts each: attention and a feed-forward part."""
         windowed = model.window_layers
@@ -147,6 +149,8 @@ class TrainingStep:
         head = shape.count.head or (shape.count.embedding if shape.vocab else 0.0)
         linear *= max(1.0, self.layout.pipeline * head / shape.count.linear)
         attended = _ATTENTION_FLOPS * shape.attended * shape.sequence * tokens
+        if self._is_fused and training.flash_attention and shape.is_causal:
+            attended *= _SEEN_RATIO
         plain = _achieved(self.board, Precision.BF16)
         attention = attended / (plain * settings.attention_ratio) * again
         bandwidth = self.board.achieved_bytes_per_second
