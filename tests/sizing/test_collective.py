@@ -27,6 +27,8 @@ def test_small_sums_over_newer_links_take_no_longer() -> None:
     """Engines have kernels of their own for them, independent of NCCL."""
     assert all_reduce_seconds(B200, 8, 0.0) == all_reduce_seconds(H100, 8, 0.0)
     assert all_reduce_seconds(L40S, 8, 0.0) == pytest.approx(23.2e-6)
+    mi300x = BOARDS["MI300X"]
+    assert all_reduce_seconds(mi300x, 8, 0.0) == mi300x.all_reduce[8].small_message_seconds == 26e-6
 
 
 def test_sums_over_pcie_collapse() -> None:
