@@ -1,4 +1,4 @@
-"""Actions feature of an agent; imports its modules only if an action is configured."""
+"""Route of the actions of an agent, and those configured for its machine."""
 
 from __future__ import annotations
 
@@ -7,13 +7,8 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
-from rightsizer.actions.settings import ActionFeatureSettings, ActionSettings
-from rightsizer.advice.service import AdviceService
-from rightsizer.host.files import read_line
-from rightsizer.io.clock import Clock
+from rightsizer.actions.settings import ActionSettings
 from rightsizer.io.database import Database
-from rightsizer.model.advice import AdviceState
-from rightsizer.model.report import Report
 from rightsizer.web.message import WebRequest, WebResponse
 from rightsizer.web.router import Route
 
@@ -23,7 +18,6 @@ if TYPE_CHECKING:
 
 
 ACTIONS_PATH: Final = "/api/v1/actions"
-_BOOT: Final = "sys/kernel/random/boot_id"
 
 
 def actions_route(state: Callable[[], ActionState]) -> Route:
@@ -33,46 +27,17 @@ def actions_route(state: Callable[[], ActionState]) -> Route:
     """
 
     def answer(_: WebRequest) -> WebResponse:
-        from rightsizer.actions.encoder import encode_state  # noqa: PLC0415 - see the module's docstring.
+        from rightsizer.actions.encoder import encode_state  # noqa: PLC0415 - for the first reader.
 
         return WebResponse.of_json(encode_state(state()))
 
     return Route("GET", ACTIONS_PATH, answer)
 
 
-def action_controller(
-    settings: ActionFeatureSettings,
-    advice: AdviceService,
-    latest: Callable[[], Report | None],
-    database: Database,
-    clock: Clock,
-) -> ActionController | None:
-    """Controller of an agent, not started; `None` if no action is configured."""
-    if not settings.actions:
-        return None
-    # See the module's docstring.
-    from rightsizer.actions.audit_log import AuditLog  # noqa: PLC0415
-    from rightsizer.actions.controller import ActionContext, ActionController  # noqa: PLC0415
-    from rightsizer.actions.repository import ActionRepository  # noqa: PLC0415
-    from rightsizer.actions.runner import ActionRunner  # noqa: PLC0415
-
-    context = ActionContext(
-        latest,
-        lambda: advice.advice,
-        lambda: advice.claims,
-        lambda advice_id, actor, why: advice.act(advice_id, AdviceState.CLAIMED, actor, why),
-    )
-    boot = read_line(f"{settings.path.procfs}/{_BOOT}")
-    audit = AuditLog(ActionRepository(database), settings.acting.audit_file, clock, boot)
-    actions = actions_here(settings.actions, settings.node.pool)
-    runner = ActionRunner()
-    return ActionController(actions, settings.acting, context, runner, audit, clock=clock)
-
-
 def action_state(controller: ActionController | None, database: Database) -> ActionState:
     """State of actions; without a controller, the actions of earlier agents."""
-    from rightsizer.actions.encoder import ActionState  # noqa: PLC0415 - see the module's docstring.
-    from rightsizer.actions.repository import ActionRepository  # noqa: PLC0415 - likewise.
+    from rightsizer.actions.encoder import ActionState  # noqa: PLC0415 - for the first reader.
+    from rightsizer.actions.repository import ActionRepository  # noqa: PLC0415
 
     if controller:
         return controller.state()

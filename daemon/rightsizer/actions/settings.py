@@ -3,11 +3,10 @@
 import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final
 
-from rightsizer.advice.policy import NodeSettings, PolicyMatch
+from rightsizer.advice.policy import PolicyMatch
 from rightsizer.config.spelling import filled, names_in, unknown_placeholders
-from rightsizer.host.settings import PathSettings
 from rightsizer.io.http_settings import ServerSettings
 from rightsizer.model.finding import Reason, Risk
 from rightsizer.model.frozen import dataclass, field
@@ -217,23 +216,3 @@ class ActionsSettings:
             raise ValueError(f"audit_file: '{self.audit_file}' is no whole path; begin it with /")
         if "" in self.approvers:
             raise ValueError("approvers: a name is empty; leave it out, or write it like 'ana'")
-
-
-class ActionFeatureSettings(Protocol):
-    """Sections read by the actions of an agent."""
-
-    @property
-    def actions(self) -> tuple[ActionSettings, ...]:
-        """Configured actions."""
-
-    @property
-    def acting(self) -> ActionsSettings:
-        """Limits of all actions together."""
-
-    @property
-    def node(self) -> NodeSettings:
-        """Pool of the machine."""
-
-    @property
-    def path(self) -> PathSettings:
-        """Location of procfs."""

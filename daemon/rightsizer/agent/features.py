@@ -7,13 +7,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from rightsizer.accounting.service import AccountingService
-from rightsizer.actions.feature import action_controller, action_state, actions_route
+from rightsizer.actions.feature import action_state, actions_here, actions_route
 from rightsizer.advice.service import AdviceService, Recommender
 from rightsizer.agent.settings import Settings
 from rightsizer.broker.feature import closed_routes, place_route
+from rightsizer.host.files import boot_id
 from rightsizer.io.clock import Clock
 from rightsizer.io.database import Database
 from rightsizer.io.jobs import Job
+from rightsizer.model.advice import AdviceState
 from rightsizer.model.frozen import dataclass
 from rightsizer.profiler.capture.feature import CaptureContext, CaptureState, captures_route
 from rightsizer.profiler.service import ProfileService, profiles_route
@@ -72,12 +74,9 @@ class Features:
         Raises:
             HistoryError: the broker's database cannot be opened.
         """
-        self._context, settings = context, context.settings()
-        latest, clock = context.accounting.latest, context.clock
+        self._context = context
         self.captures = _capture_service(context)
-        self.actions: ActionController | None = action_controller(
-            settings, context.advice, latest, context.database, clock
-        )
+        self.actions = _action_controller(context)
         self.broker = _broker_service(context)
         found = self.captures, self.actions, self.broker
         self.all: tuple[Feature, ...] = tuple(each for each in found if each)
@@ -122,6 +121,33 @@ def _capture_service(context: FeatureContext) -> CaptureService | None:
         controls=context.controls,
         still_held=context.still_held,
         clock=context.clock,
+    )
+
+
+def _action_controller(context: FeatureContext) -> ActionController | None:
+    settings, advice = context.settings(), context.advice
+    if not settings.actions:
+        return None
+    # Imported on use: most agents have no actions.
+    from rightsizer.actions.audit_log import AuditLog  # noqa: PLC0415
+    from rightsizer.actions.controller import ActionContext, ActionController  # noqa: PLC0415
+    from rightsizer.actions.repository import ActionRepository  # noqa: PLC0415
+    from rightsizer.actions.runner import ActionRunner  # noqa: PLC0415
+
+    latest, clock = context.accounting.latest, context.clock
+    repository, boot = ActionRepository(context.database), boot_id(settings.path.procfs)
+    return ActionController(
+        actions_here(settings.actions, settings.node.pool),
+        settings.acting,
+        ActionContext(
+            latest,
+            lambda: advice.advice,
+            lambda: advice.claims,
+            lambda advice_id, actor, why: advice.act(advice_id, AdviceState.CLAIMED, actor, why),
+        ),
+        ActionRunner(),
+        AuditLog(repository, settings.acting.audit_file, clock, boot),
+        clock=clock,
     )
 
 

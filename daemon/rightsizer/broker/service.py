@@ -20,7 +20,7 @@ from rightsizer.broker.reservations import approximate_duration
 from rightsizer.broker.settings import BrokerFeatureSettings
 from rightsizer.broker.state import BrokerState, ShareUsage
 from rightsizer.broker.transitions import BrokerTransition
-from rightsizer.host.files import read_line
+from rightsizer.host.files import boot_id
 from rightsizer.host.process_table import ProcessTable, user_name
 from rightsizer.io.clock import Clock
 from rightsizer.io.jobs import Job
@@ -87,7 +87,7 @@ class BrokerService:
         )
         self._repository = BrokerRepository(Path(settings.broker.path))
         try:
-            begun = self._begun(read_line(f"{procfs}/sys/kernel/random/boot_id"))
+            begun = self._begun(boot_id(procfs))
             self.manager = LeaseManager(
                 self._broker(), begun.state, self._repository, clock, self._observer
             )

@@ -39,6 +39,11 @@ def read_line(path: str | Path) -> str:
     return (read_file(path) or "").strip()
 
 
+def boot_id(procfs: str | Path) -> str:
+    """Kernel's id of this boot; empty if unreadable."""
+    return read_line(f"{procfs}/sys/kernel/random/boot_id")
+
+
 def read_integer(path: str | Path) -> int | None:
     """Number in a file, decimal or with a prefix such as `0x10de`; `None` if missing."""
     try:

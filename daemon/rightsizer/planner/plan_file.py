@@ -325,27 +325,25 @@ def _rest(row: Row) -> dict[str, Any]:
     """Return all fields of a requirement but the model."""
     growth, prices = row.row("growth", ("per_month", "months")), row.row("prices")
     task, training = _training(row)
-    dollars = _dollars(prices, _gpus(row))
-    parts: dict[str, type] = {"lora": Lora}
-    layout = _layout(row)
+    layout, gpus = _layout(row), _gpus(row)
     if "parallel" in row:
-        parts["parallel"] = Parallelism
+        layout = Parallelism(**read_fields(row.row("parallel"), Parallelism))
     return {
         "parallel": layout,
         "task": task,
         "training": training,
         "precision": _precisions(row, trains=task.trains),
         "engine": read_choice(row, "engine", ServingEngine) or ServingEngine.VLLM,
-        **{name: kind(**read_fields(row.row(name), kind)) for name, kind in parts.items()},
+        "lora": Lora(**read_fields(row.row("lora"), Lora)),
         "growth": LoadGrowth(
             growth.number("per_month", _LEAST_GROWTH, _MOST_GROWTH) or 0.0,
             growth.count("months", 0, _MOST_MONTHS) or 0,
         ),
-        "gpus": _gpus(row),
+        "gpus": gpus,
         "tensor": row.count("tp", 1, _MOST_TENSOR),
         "spares": row.count("spares", 0, _MOST_SPARES) or 0,
         "budget": row.amount("budget", _LEAST_BUDGET, _MOST_BUDGET),
         "provider": _clouds(row.text("provider") or ""),
-        "prices": dollars,
+        "prices": _dollars(prices, gpus),
         "carbon_grams_per_kilowatt_hour": prices.number(CARBON, 0.0, _MOST_GRAMS),
     }
