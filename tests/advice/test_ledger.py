@@ -256,13 +256,19 @@ def test_closed_advice_is_forgotten_after_thirty_days() -> None:
     assert ledger.records == ()
 
 
-@pytest.mark.parametrize("advice_id", ["zzz", "closed"])
-def test_only_open_advice_can_be_acted_on(advice_id: str) -> None:
-    """The error lists the open ids."""
+@pytest.mark.parametrize(
+    ("advice_id", "fault"),
+    [
+        ("zzz", f"there is no advice 'zzz'; open is {ID} "),
+        ("closed", "advice 'closed' is closed already: dismissed by ada; see `rightsizer explain"),
+    ],
+)
+def test_only_open_advice_can_be_acted_on(advice_id: str, fault: str) -> None:
+    """The error lists open ids, or who closed it."""
     ledger = opened()
     run(ledger, [YES, judgement(id="closed", key="k")], 1)
     ledger.act("closed", AdviceState.DISMISSED, "ada", after(2))
-    with pytest.raises(UsageError, match=f"no open advice '{advice_id}'; open advice: {ID}"):
+    with pytest.raises(UsageError, match=fault):
         ledger.act(advice_id, AdviceState.CLAIMED, "ada", after(3))
     assert state(ledger) is AdviceState.ACTIVE
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Final
 
 from advice_events import NOW, event
+from rightsizer.advice.lookup import find_open_advice
 from rightsizer.model.advice import Advice, AdviceEventKind, AdviceState
 
 __all__ = ["CLOSED", "OPEN", "FakeLedger"]
@@ -24,6 +25,7 @@ class FakeLedger:
     def act(
         self, advice_id: str, state: AdviceState, actor: str, why: str, for_seconds: float | None
     ) -> Advice:
-        """Record the decision."""
+        """Record the decision; refuse one on other than open advice, as a ledger does."""
+        found = find_open_advice(self.advice, advice_id)
         self.acts.append((advice_id, state, actor, why, for_seconds))
-        return replace(OPEN, state=state, actor=actor, why=why)
+        return replace(found, state=state, actor=actor, why=why)

@@ -6,6 +6,7 @@ from collections.abc import Set as AbstractSet
 from heapq import nlargest
 from typing import Final
 
+from rightsizer.advice.lookup import find_open_advice
 from rightsizer.advice.record_index import RecordIndex
 from rightsizer.advice.restoration import Restoration, RestoredAdvice
 from rightsizer.advice.rules.rule import Judgement
@@ -25,7 +26,6 @@ _BY_HAND: Final = (
     AdviceState.ACTIVE,
 )
 _POLICY: Final = "policy"
-_MOST_NAMED: Final = 20
 _UNDECIDED: Final = (AdviceState.ACTIVE, AdviceState.REGRESSED)
 _Place = tuple[str, str]
 """Workload key and rule."""
@@ -136,11 +136,8 @@ class Ledger:
         Raises:
             UsageError: no such open advice, or the state cannot be set manually.
         """
-        if (record := self._records.get(advice_id)) is None or not record.advice.is_open:
-            found = [each.id for each in self.advice() if each.is_open]
-            more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
-            known = ", ".join(found[:_MOST_NAMED]) + more or "none"
-            raise UsageError(f"no open advice '{advice_id}'; open advice: {known}")
+        find_open_advice(self.advice(), advice_id)
+        record = self._records[advice_id]
         if state not in _BY_HAND:
             words = ", ".join(_BY_HAND)
             raise UsageError(f"advice cannot be made '{state}' by hand; choose one of {words}")

@@ -26,6 +26,9 @@ class RecordIndex:
     def __len__(self) -> int:
         return len(self._records)
 
+    def __getitem__(self, advice_id: str) -> AdviceRecord:
+        return self._records[advice_id]
+
     def get(self, advice_id: str) -> AdviceRecord | None:
         """Record by id, or `None`."""
         return self._records.get(advice_id)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rightsizer.accounting.device_codec import DeviceRecord
 from rightsizer.accounting.service import AccountingService
+from rightsizer.advice.lookup import find_advice
 from rightsizer.advice.policy import PolicySet
 from rightsizer.advice.service import AdviceService, Recommender, configured_rules
 from rightsizer.advice.storage import Storage
@@ -13,14 +14,13 @@ from rightsizer.agent.settings import Settings
 from rightsizer.io.clock import Clock, FastClock, SystemClock
 from rightsizer.io.files import is_there
 from rightsizer.model.advice import Advice, AdviceState
-from rightsizer.model.errors import HistoryError, UsageError
+from rightsizer.model.errors import HistoryError
 from rightsizer.model.finding import Finding
 from rightsizer.model.window import Window
 from rightsizer.notify.service import NotificationService
 from rightsizer.profiler.service import ProfileService
 from rightsizer.report.explanation import explain_advice, explain_finding
 from rightsizer.report.json_encoder import JsonObject
-from rightsizer.web.advice_api import closed_advice_message, unknown_advice_message
 
 
 def run_offline(
@@ -111,12 +111,6 @@ def act_offline(  # noqa: PLR0913 - who, what, why, for how long, and where.
         HistoryError: an agent holds it, or it cannot be written.
     """
     with closing(_opened(path, settings)) as storage:
-        advice = storage.ledger(settings.recommender.ledger).advice()
-        if (reason := unknown_advice_message(advice, advice_id)) is not None:
-            raise UsageError(reason)
-        (found,) = (each for each in advice if each.id == advice_id)
-        if (reason := closed_advice_message(found)) is not None:
-            raise UsageError(reason)
         clock = SystemClock()
         recommender = Recommender(AccountingService(settings.accounting), (), PolicySet(), clock)
         service = _service(recommender, settings, storage, clock)
@@ -136,13 +130,11 @@ def explain_offline(path: Path, settings: Settings, asked: str) -> JsonObject:
     with closing(Storage(str(path), read_only=True)) as storage:
         records, extent = storage.kept_history.devices(), storage.kept_history.extent()
     recorded = {each.device.uuid for each in records if each.is_of_recording}
-    if (known := next((each for each in advice if each.id == asked), None)) is not None:
-        return explain_advice(known, rules, recorded=recorded)
-    for finding in findings:
-        if finding.id == asked:
-            end = 0 if extent is None else extent[1]
-            return explain_finding(finding, end, rules, recorded=recorded)
-    raise UsageError(unknown_advice_message(advice, asked) or "")
+    finding = next((each for each in findings if each.id == asked), None)
+    if finding is None or any(each.id == asked for each in advice):
+        return explain_advice(find_advice(advice, asked), rules, recorded=recorded)
+    end = 0 if extent is None else extent[1]
+    return explain_finding(finding, end, rules, recorded=recorded)
 
 
 def _must_exist(path: Path) -> None:

@@ -4,16 +4,15 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from rightsizer.advice.ledger import Ledger
+from rightsizer.advice.lookup import find_advice
 from rightsizer.advice.storage import Storage
 from rightsizer.fleet.settings import FleetConfig, ledger_path, ledger_settings, rule_trees
 from rightsizer.io.files import Called
 from rightsizer.model.advice import Advice, AdviceState
-from rightsizer.model.errors import HistoryError, UsageError
+from rightsizer.model.errors import HistoryError
 from rightsizer.model.units import Nanoseconds
 from rightsizer.report.explanation import explain_advice
 from rightsizer.report.json_encoder import JsonObject
-from rightsizer.web.advice_api import closed_advice_message, unknown_advice_message
 
 _CALLED: Final = Called("the fleet's ledger", "fleet.path", "run or service")
 
@@ -56,12 +55,9 @@ def act_on_ledger(  # noqa: PLR0913 - who, what, why, when and for how long.
     """
     with closing(opened_ledger(_path(settings))) as storage:
         ledger = storage.ledger(ledger_settings(settings))
-        found = _found(ledger, advice_id)
-        if (reason := closed_advice_message(found)) is not None:
-            raise UsageError(reason)
         event = ledger.act(advice_id, state, actor, now, why=why, for_seconds=for_seconds)
         storage.save_ledger(ledger, [*storage.pending_events, event])
-        return _found(ledger, advice_id)
+        return event.advice
 
 
 def explain_from_ledger(settings: FleetConfig, advice_id: str) -> JsonObject:
@@ -73,7 +69,7 @@ def explain_from_ledger(settings: FleetConfig, advice_id: str) -> JsonObject:
     """
     with closing(opened_ledger(_path(settings), read_only=True)) as storage:
         ledger = storage.ledger(ledger_settings(settings))
-        return explain_advice(_found(ledger, advice_id), rule_trees(settings))
+        return explain_advice(find_advice(ledger.advice(), advice_id), rule_trees(settings))
 
 
 def _path(settings: FleetConfig) -> Path:
@@ -84,10 +80,3 @@ def _path(settings: FleetConfig) -> Path:
             "`rightsizer fleet --serve` run, or name the place with fleet.path"
         )
     return path
-
-
-def _found(ledger: Ledger, asked: str) -> Advice:
-    advice = ledger.advice()
-    if (reason := unknown_advice_message(advice, asked)) is not None:
-        raise UsageError(reason)
-    return next(each for each in advice if each.id == asked)

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from typing import Final
 
 from rightsizer.advice.ledger import Ledger
+from rightsizer.advice.lookup import find_advice
 from rightsizer.advice.service import AdviceService, EventSink, RecommenderResult
 from rightsizer.advice.storage import Storage
 from rightsizer.fleet.clusters import CLUSTER_LABELS
@@ -26,12 +26,11 @@ from rightsizer.fleet.sources.dcgm_exporter.recording_rules import (
 )
 from rightsizer.io.clock import Clock
 from rightsizer.model.advice import AdviceEvent
-from rightsizer.model.errors import StoreError, UsageError
+from rightsizer.model.errors import StoreError
 from rightsizer.model.units import Nanoseconds
 from rightsizer.notify.service import NotificationService
 from rightsizer.report.explanation import explain_advice, explain_finding
 from rightsizer.report.json_encoder import JsonObject
-from rightsizer.web.advice_api import unknown_advice_message
 
 _AGENTS: Final = "rightsizer"
 """Name of the source of our own agents."""
@@ -104,23 +103,17 @@ def explain_once(judge: FleetJudge, settings: FleetConfig, asked: str) -> JsonOb
     """Return the reasoning behind a recommendation, or behind a verdict without one.
 
     Raises:
-        UsageError: there is no verdict with that id.
+        AbsentError: there is no verdict with that id.
         StoreError: the store does not answer, or not wholly.
     """
     ledger, found, _ = _unsaved(judge, settings)
     trees = rule_trees(settings)
-    forms = chain(
-        (explain_advice(each, trees) for each in ledger.advice() if each.id == asked),
-        (
-            explain_finding(each.finding, found.time, trees)
-            for each in found.judgements
-            if each.finding.id == asked
-        ),
-    )
-    document = next(forms, None)
-    if document is None:
-        reason = unknown_advice_message(ledger.advice(), asked)
-        raise UsageError(reason or f"there is no verdict '{asked}'")
+    advice, verdicts = ledger.advice(), (each.finding for each in found.judgements)
+    verdict = next((each for each in verdicts if each.id == asked), None)
+    if verdict is None or any(each.id == asked for each in advice):
+        document = explain_advice(find_advice(advice, asked), trees)
+    else:
+        document = explain_finding(verdict, found.time, trees)
     has_agents = any(each.devices for each in judge.answer.sources if each.source == _AGENTS)
     # Queries apply to metrics exported by agents.
     return document if has_agents else document | {"queries": []}

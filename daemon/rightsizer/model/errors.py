@@ -15,6 +15,10 @@ class UsageError(RightsizerError):
     exit_code = 2
 
 
+class AbsentError(UsageError):
+    """Request for something that does not exist."""
+
+
 class RefusedError(UsageError):
     """Valid request that the agent declines, with the reason."""
 

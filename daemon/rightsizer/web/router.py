@@ -6,7 +6,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from rightsizer.io.log import logger
-from rightsizer.model.errors import UsageError
+from rightsizer.model.errors import AbsentError, RefusedError, UsageError
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.web.message import Answer, WebRequest, WebResponse
 
@@ -19,6 +19,10 @@ _REFUSED_OVER_TCP: Final = (
     "agent with --web.enable-lifecycle and with users or client certificates in --web.config.file"
 )
 _REFUSED_ACROSS_SITES: Final = "refused for a page of another site"
+_STATUSES: Final[dict[type, HTTPStatus]] = {
+    AbsentError: HTTPStatus.NOT_FOUND,
+    RefusedError: HTTPStatus.CONFLICT,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,8 @@ class Router:
         try:
             return route.handle(replace(request, named=route.named(request.path)))
         except UsageError as error:
-            return WebResponse.of_text(str(error), HTTPStatus.BAD_REQUEST)
+            status = _STATUSES.get(type(error), HTTPStatus.BAD_REQUEST)
+            return WebResponse.of_text(str(error), status)
         except Exception:  # noqa: BLE001 - one bad answer must not end a connection's thread.
             _log.exception("request_failed", path=route.path)
             return WebResponse.of_text(
