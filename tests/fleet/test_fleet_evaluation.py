@@ -13,6 +13,7 @@ from cached_fleet import FIRST_DAY, MadeUp, NoStore, day_frame, estate_device
 from readings import DAY, HOUR, MINUTE, workload
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.verdict import CaseSubject
+from rightsizer.catalogue.catalogue import built_in, mig_instance
 from rightsizer.fleet.cache.day_cache import DayCache, PackedDay
 from rightsizer.fleet.cache.grid import COARSE_STEP, Grid
 from rightsizer.fleet.cases.case import BatchRequest, batches_of, case_measurement
@@ -25,10 +26,11 @@ from rightsizer.fleet.cases.evaluation import (
 from rightsizer.fleet.cases.occupancy import occupancy_of
 from rightsizer.fleet.cases.view_builder import BatchContribution, view_of
 from rightsizer.fleet.fetch import FetchTask, PlannedSource, fetch, plan_of
-from rightsizer.fleet.model import FleetDay
+from rightsizer.fleet.model import FleetDay, FleetDevice
 from rightsizer.fleet.process_pool import ProcessPool
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import SourceReport
+from rightsizer.model.device import Device
 from rightsizer.model.finding import Finding, FindingKind
 from rightsizer.model.state import State
 from rightsizer.model.workload import Workload, WorkloadClass
@@ -174,6 +176,22 @@ def test_pools_are_summed_over_their_nodes(path: Path) -> None:
     assert list(spare.held.values) == [0.0] * 24
     assert spare.board == "H100-SXM5-80GB"
     assert view.coverage_ratio == 1.0
+
+
+def test_gpus_of_a_pool_are_whole_however_they_are_divided() -> None:
+    """Two instances of three sevenths leave a seventh that no one can have; one holds a GPU."""
+    board = built_in().get("A100-SXM4-80GB")
+    devices = [
+        FleetDevice(
+            Device(f"MIG-{number}", number // 2, mig=mig_instance(board, "3g.40gb", gpu, 1)),
+            "node-a",
+            "a100",
+        )
+        for number, gpu in enumerate(("GPU-0", "GPU-0", "GPU-1", "GPU-1"))
+    ]
+    parts = BatchContribution(present=devices, free={"MIG-1", "MIG-2", "MIG-3"})
+    (pool,) = view_of(parts, DAY, NOW).pools
+    assert (pool.size_by_node, pool.free_by_node) == ({"node-a": 2}, {"node-a": 1})
 
 
 def test_workloads_are_seen_by_the_hour(path: Path) -> None:

@@ -193,7 +193,6 @@ def _slim_case(case: Case) -> Case:
 
 
 _HOURS: Final = DAY // COARSE_STEP
-_ROUNDING: Final = 1e-6
 
 
 def view_of(
@@ -234,6 +233,7 @@ def _pool(
 ) -> FleetPool:
     boards = {device.device.board for device in devices}
     sizes = _gpus(devices)
+    held = {each.device.board_uuid for each in devices if each.device.uuid not in parts.free}
     whole: dict[int, GpuCounts] = {}
     node_free = {}
     for node, days in parts.sums.days_of(name):
@@ -251,7 +251,7 @@ def _pool(
         held=_hours(hourly, [each.held for each in hourly], start, end),
         held_peak=_hours(hourly, [each.held_peaks for each in whole.values()], start, end),
         active=_hours(hourly, [each.active for each in hourly], start, end),
-        free_by_node=_gpus([each for each in devices if each.device.uuid in parts.free]),
+        free_by_node=_gpus(each for each in devices if each.device.board_uuid not in held),
         size_by_node=sizes,
         node_free=node_free,
         cluster=devices[0].cluster,
@@ -273,8 +273,6 @@ def _hours(
 
 
 def _gpus(devices: Iterable[FleetDevice]) -> dict[str, int]:
-    """Count whole GPUs by node; a GPU counts once all its parts are included."""
-    found: dict[str, float] = defaultdict(float)
-    for device in devices:
-        found[device.node] += device.device.capacity_ratio
-    return {node: int(gpus + _ROUNDING) for node, gpus in sorted(found.items())}
+    """Count whole GPUs by node, however they are divided."""
+    boards = {each.device.board_uuid: each.node for each in devices}
+    return dict(sorted(Counter(boards.values()).items()))
