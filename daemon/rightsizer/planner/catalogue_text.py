@@ -20,9 +20,10 @@ _HEADER: Final = (
 )
 _TEXTS: Final = frozenset({"board", "architecture", "as of"})
 _LEGEND: Final = """\
-~ from memory or assumed: not verified against a public table. Peaks in dense tera-operations per
-second, links one way, MIG: the most slices. $/h: the median list price of one GPU over clouds in
-the months beside it, no quote. 'rightsizer catalogue BOARD' tells where each figure comes from."""
+~ assumed, or of a datasheet: not verified against a public table. Peaks in dense tera-operations
+per second, links one way, MIG: the most slices. $/h: the median list price of one GPU over clouds
+in the months beside it, no quote. 'rightsizer catalogue BOARD' tells where each figure comes
+from."""
 _SURE: Final = frozenset({OriginKind.VERIFIED, OriginKind.MEASURED, OriginKind.STATED})
 _TABLE_PEAKS: Final = (Precision.BF16, Precision.FP8, Precision.FP4)
 
@@ -90,7 +91,7 @@ def card_text(board: Board, prices: Prices) -> str:
 
 def _origin(board: Board, figure: str, notes: SourceNotes) -> str:
     origin = board.origin(figure)
-    kind = "from memory" if origin.kind is OriginKind.RECALLED else origin.kind
+    kind = "unverified" if origin.kind is OriginKind.RECALLED else origin.kind
     return f"{kind} {notes.mark(origin.source)}".rstrip()
 
 
@@ -98,7 +99,7 @@ def _limits(board: Board) -> Iterator[_Line]:
     nominal, bandwidth = board.nominal_memory_bytes, board.memory_bandwidth_bytes_per_second
     yield "memory", f"{board.memory_bytes / GIB:.2f} GiB {board.memory_type}", "memory_mib"
     if nominal is not None:
-        yield "memory on the box", f"{short_number(nominal / 1e9)} GB", "memory_gb"
+        yield "nominal memory", f"{short_number(nominal / 1e9)} GB", "memory_gb"
     yield "memory bandwidth", f"{short_number(bandwidth / 1e9)} GB/s", "memory_bandwidth_gbs"
     if board.l2_bytes is not None:
         yield "L2 cache", f"{short_number(board.l2_bytes / 1e6)} MB", "l2_mb"
