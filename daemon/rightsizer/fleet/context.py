@@ -47,8 +47,11 @@ class CompositeSource:
     ) -> None:
         wanted = (settings or FleetSettings()).sources
         self._sources = [each for each in sources if not wanted or each.name in wanted]
-        self._kubernetes, self._slurm = KubernetesState(settings), SlurmState()
-        others = (self._kubernetes, self._slurm, ServingMetrics())
+        self._schedulers: tuple[KubernetesState | SlurmState, ...] = (
+            KubernetesState(settings),
+            SlurmState(),
+        )
+        others = (*self._schedulers, ServingMetrics())
         self._others = [each for each in others if not wanted or each.name in wanted]
 
     def probe(
@@ -72,8 +75,7 @@ class CompositeSource:
                 found = _merged(found, source.name, source.inventory(store, report, now, lookback))
         times = {report.source: report.time or now for report in reports if report.metrics}
         # Of two schedulers, what is there now wins over what has gone.
-        schedulers: tuple[KubernetesState | SlurmState, ...] = (self._kubernetes, self._slurm)
-        for each in sorted(schedulers, key=lambda one: times.get(one.name, 0)):
+        for each in sorted(self._schedulers, key=lambda one: times.get(one.name, 0)):
             if (time := times.get(each.name)) is not None:
                 waiting = found.waiting
                 found = each.enrich(store, found, time, lookback)

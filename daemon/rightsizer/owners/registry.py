@@ -1,14 +1,19 @@
-"""Registry of owners by the kind of workload."""
+"""Registry of owners by the kind of workload, and of their collectors by name."""
 
+import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 from rightsizer.model.workload import WorkloadKind
-from rightsizer.owners.containers import ContainerOwner
-from rightsizer.owners.kubernetes import KubernetesOwner, SimulatedOwner
+from rightsizer.owners.collector import NodeCollector
+from rightsizer.owners.containers import ContainerCollector, ContainerOwner
+from rightsizer.owners.kubernetes import KubernetesCollector, KubernetesOwner, SimulatedOwner
 from rightsizer.owners.owner import Owner, Scheduler
-from rightsizer.owners.slurm import SlurmOwner
-from rightsizer.owners.systemd import SystemdOwner
-from rightsizer.owners.users import UserOwner
+from rightsizer.owners.settings import SOURCE_NAMES, OwnerSettings
+from rightsizer.owners.slurm import SlurmCollector, SlurmOwner
+from rightsizer.owners.systemd import SystemdCollector, SystemdOwner
+from rightsizer.owners.users import UserCollector, UserOwner
 
 _SCHEDULERS: Final[tuple[Scheduler, ...]] = (KubernetesOwner(), SlurmOwner())
 _OTHERS: Final = (ContainerOwner(), SystemdOwner(), UserOwner(), SimulatedOwner())
@@ -33,3 +38,17 @@ def schedulers_of(kind: WorkloadKind | None) -> tuple[Scheduler, ...]:
 def scheduler_of(kind: WorkloadKind | None) -> Scheduler:
     """Scheduler by kind of workload; Kubernetes if unknown."""
     return schedulers_of(kind)[0]
+
+
+def collectors_on(
+    procfs: Path, sysfs: Path, settings: OwnerSettings, now: Callable[[], float] = time.monotonic
+) -> list[NodeCollector]:
+    """Collectors enabled in the settings, in order of precedence."""
+    collectors: dict[str, Callable[[], NodeCollector]] = {
+        "kubernetes": lambda: KubernetesCollector(procfs, settings, now),
+        "slurm": lambda: SlurmCollector(procfs, sysfs, settings, now),
+        "container": lambda: ContainerCollector(procfs, settings, now),
+        "user": lambda: UserCollector(procfs),
+        "session": lambda: SystemdCollector(procfs, settings),
+    }
+    return [collectors[name]() for name in SOURCE_NAMES if name in settings.sources]

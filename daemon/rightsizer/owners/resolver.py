@@ -13,12 +13,8 @@ from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.model.units import nanoseconds
 from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.owners.collector import SERVER, Allocations, NodeCollector
-from rightsizer.owners.containers import ContainerCollector
-from rightsizer.owners.kubernetes import KubernetesCollector
-from rightsizer.owners.settings import SOURCE_NAMES, OwnerSettings
-from rightsizer.owners.slurm import SlurmCollector
-from rightsizer.owners.systemd import SystemdCollector
-from rightsizer.owners.users import UserCollector
+from rightsizer.owners.registry import collectors_on
+from rightsizer.owners.settings import OwnerSettings
 
 OTHER_WORKLOADS: Final = Workload("other", WorkloadKind.OTHER, "other")
 """Aggregate of all workloads beyond the limit."""
@@ -109,14 +105,7 @@ class OwnerResolver:
     ) -> Self:
         """Create all sources enabled in the settings."""
         settings = settings or OwnerSettings()
-        collectors: dict[str, Callable[[], NodeCollector]] = {
-            "kubernetes": lambda: KubernetesCollector(procfs, settings, now),
-            "slurm": lambda: SlurmCollector(procfs, sysfs, settings, now),
-            "container": lambda: ContainerCollector(procfs, settings, now),
-            "user": lambda: UserCollector(procfs),
-            "session": lambda: SystemdCollector(procfs, settings),
-        }
-        sources = [collectors[name]() for name in SOURCE_NAMES if name in settings.sources]
+        sources = collectors_on(procfs, sysfs, settings, now)
         return cls(sources, settings, ProcessTable(procfs), now)
 
     @property
