@@ -81,7 +81,7 @@ def test_devices_without_a_name_are_numbered_by_their_order(replay: Replays, dat
     assert "two_t4_without_index.csv:11: torn last line" in played.warnings
 
 
-@pytest.mark.parametrize("column", ["pci.bus_id", "gpu_serial"])
+@pytest.mark.parametrize("column", ["pci.bus_id", "bus_id", "gpu_serial"])
 def test_devices_are_distinguished_by_any_column_that_can(
     replay: Replays, write: Writes, column: str
 ) -> None:
@@ -109,6 +109,31 @@ def test_the_index_column_numbers_devices(replay: Replays, write: Writes) -> Non
         "5, 3 %, 2024/01/01 00:00:01.000\n"
     )
     assert [device.uuid for device in replay(log).source.devices] == ["index:2", "index:5"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "first", "second"),
+    [
+        ("hostname, index", "n1 GPU 0", "n2 GPU 0"),
+        ("node, gpu_id", "n1 GPU 0", "n2 GPU 0"),
+    ],
+)
+def test_columns_that_scripts_add_name_node_and_gpu(
+    replay: Replays, write: Writes, columns: str, first: str, second: str
+) -> None:
+    """Lines that a script completes by its node, or a GPU's number, are of that node and GPU."""
+    log = write(
+        f"timestamp, {columns}, utilization.gpu [%]\n"
+        "2024/01/01 00:00:00.000, n1, 0, 10 %\n"
+        "2024/01/01 00:00:00.000, n2, 0, 20 %\n"
+        "2024/01/01 00:00:01.000, n2, 0, 40 %\n"
+        "2024/01/01 00:00:01.000, n1, 0, 30 %\n"
+    )
+    played = replay(log)
+    assert [device.uuid for device in played.source.devices] == [first, second]
+    assert played.values(first, Signal.GPU_BUSY) == [0.1, 0.3]
+    assert played.values(second, Signal.GPU_BUSY) == [0.2, 0.4]
+    assert not played.warnings
 
 
 def test_a_count_column_ends_polls_that_run_into_each_other(replay: Replays, write: Writes) -> None:

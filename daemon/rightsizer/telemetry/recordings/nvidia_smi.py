@@ -10,8 +10,11 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.recordings.headed_table import HeadedTable, NumberedRow, TimeColumns
 from rightsizer.telemetry.recordings.heading_words import (
+    DEVICES,
+    NODES,
     Heading,
     heading_of,
+    place_of,
     time_places,
 )
 from rightsizer.telemetry.recordings.nvidia_smi_columns import (
@@ -197,7 +200,8 @@ class _QueryLogLayout:
         columns = LayoutColumns(
             {at[name]: Heading(*SIGNAL_COLUMNS[name][:2]) for name in ranked},
             uuid=at[identity[0]] if identity and identity[0] != "index" else None,
-            device=at.get("index"),
+            device=at.get("index", place_of(cells, DEVICES)),
+            node=place_of(cells, NODES),
             count=at.get("count"),
             facts=tuple(place for name, place in at.items() if name in FACTS),
             learn=self._learned,

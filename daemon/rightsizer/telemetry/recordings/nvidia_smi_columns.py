@@ -22,6 +22,7 @@ _SPELLINGS: Final = (
     ("clocks.current.", "clocks."),
     ("gpu_name", "name"),
     ("gpu_bus_id", "pci.bus_id"),
+    ("bus_id", "pci.bus_id"),
     ("gpu_uuid", "uuid"),
     ("gpu_serial", "serial"),
     ("gpu_index", "index"),
