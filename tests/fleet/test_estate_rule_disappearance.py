@@ -121,6 +121,16 @@ def test_a_node_that_its_scheduler_let_go_is_missed_by_no_one() -> None:
     assert judged(lost("away", 0, 48.0, scheduler=None)).keys() == {"pool/p"}
 
 
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_node_that_is_still_scraped_is_missed(listed: bool) -> None:  # noqa: FBT001
+    """Who lets a node go takes it out of what is scraped; no scheduler has to know it."""
+    loss = lost("away", 0, 48.0, scheduler=None)
+    loss = replace(loss, device=replace(loss.device, is_awaited=True))
+    found = judged(loss, listed=listed)["node/away"]
+    assert found.confidence > RULE.conduct().minimum_confidence_ratio
+    assert "unless it was given back" not in found.summary
+
+
 def test_another_gpu_in_the_slot_replaces_the_one_that_is_gone() -> None:
     """A replaced board is not reported as missing."""
     assert judged(lost("p-0", 3, 48.0)).keys() == {"pool/p"}

@@ -90,3 +90,26 @@ def test_address_of_dcgm_is_no_node(host: str) -> None:
     assert [each.node for each in devices] == [*nodes]
     is_shared = "number" not in host
     assert any(each.startswith("Nodes of one name") for each in report.warnings) is is_shared
+
+
+@pytest.mark.prometheus
+def test_node_that_is_still_scraped_is_awaited() -> None:
+    """One whose target is gone may have been given back, and an address may have a new node."""
+    past = EstatePast(interval_seconds=120)
+    for number, (node, address, last) in enumerate(
+        (("here", "a", 24), ("down", "b", 12), ("returned", "c", 12), ("former", "a", 12))
+    ):
+        scraped = {"instance": f"{address}:9400", "job": "dcgm"}
+        past.device(
+            [Phase(0, last, BUSY)], **BOARD, **scraped, Hostname=node, UUID=gpu(number), gpu="0"
+        )
+    for address, is_up in (("a", 1), ("b", 0)):
+        past.series("up", {"instance": f"{address}:9400", "job": "dcgm"}, is_up)
+    past.series("up", {"instance": "c:9400", "job": "node"}, 1)
+    source = DcgmExporterSource()
+    with stored(past) as store:
+        report = source.probe(store, NOW, DAY)
+        devices = source.inventory(store, report, NOW, DAY).devices.values()
+
+    awaited = {each.node: each.is_awaited for each in devices}
+    assert awaited == {"here": False, "down": True, "returned": False, "former": False}

@@ -63,6 +63,8 @@ class FleetDevice:
     """Source that reads the days before."""
     scheduler: WorkloadKind | None = None
     """Scheduler that allocates its node, according to the scheduler's exporter."""
+    is_awaited: bool = False
+    """Whether it is gone, but not its exporter's target."""
 
 
 @dataclass(frozen=True, slots=True)

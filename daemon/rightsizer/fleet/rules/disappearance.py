@@ -1,7 +1,7 @@
 """Rule: silent nodes, missing GPUs, and lost profiling.
 
 These appear in no other figure. Nodes removed by a scheduler are not missed: where a scheduler
-lists the nodes of a cluster, only listed nodes count.
+lists the nodes of a cluster, only listed nodes count, and targets that are still scraped.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -112,7 +112,7 @@ def judge(
         for each in view.lost
         if not each.is_profiling
         and view.end - each.since >= nanoseconds(settings.silent_seconds)
-        and not (each.device.cluster in listed and each.device.scheduler is None)
+        and (each.device.cluster not in listed or _is_listed(each.device))
     ]
     verdicts = [_profiling(view, pool, settings, market) for pool in view.pools]
     losses = _silent_nodes(view, [each for each in gone if _node(each.device) not in there])
@@ -122,6 +122,10 @@ def judge(
         if len(lost) >= settings.on_ratio * (left + len(lost)):
             losses.append(_gone(view, place, lost, left))
     return (*verdicts, *(FleetVerdict(each.key, _problem(view, each, market)) for each in losses))
+
+
+def _is_listed(device: FleetDevice) -> bool:
+    return device.scheduler is not None or device.is_awaited
 
 
 def _node(device: FleetDevice) -> tuple[str, str]:
@@ -169,7 +173,7 @@ def _silence(
     view: FleetView, key: str, what: str, nodes: Sequence[str], lost: Sequence[LostDevice]
 ) -> _Loss:
     since, count = max(each.since for each in lost), counted(len(lost), "GPU")
-    is_listed = any(each.device.scheduler is not None for each in lost)
+    is_listed = any(_is_listed(each.device) for each in lost)
     beside = "" if is_listed else ", unless it was given back"
     return _Loss(
         key,

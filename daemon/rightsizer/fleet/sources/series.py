@@ -222,7 +222,8 @@ def last_seen(
     """Return the last moment, by the hour, at which any of some metrics had series."""
     start, times = now - lookback // COARSE_STEP * COARSE_STEP, list[Nanoseconds]()
     for some in shares_of(names, _NAMES_AT_ONCE):
-        query = f"count({{{one_of('__name__', some)}}})"
+        # Some stores find a series longer than others after its last sample.
+        query = f"count(last_over_time({{{one_of('__name__', some)}}}[5m]))"
         times += (each.span[1] for each in store.range(query, start, now, COARSE_STEP))
     return max(times, default=None)
 

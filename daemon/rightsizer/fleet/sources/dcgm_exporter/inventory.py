@@ -29,6 +29,7 @@ from rightsizer.fleet.sources.series import (
     matchers_of,
     one_of,
     seen_over,
+    shares_of,
 )
 from rightsizer.model.dcgm_fields import NAME_LABELS, PROFILE_LABELS, UUID_LABELS, DcgmField, Entity
 from rightsizer.model.device import Device
@@ -111,7 +112,7 @@ def read_inventory(
             labels_of[entity.device] = entity, {**former, **one.labels}
             last[entity.device] = one.span[1]
     readings, xids = _readings(store, report, span.end), _xids(store, report, span)
-    divided = _divided(seen)
+    divided, awaited = _divided(seen), _awaited(store, labels_of, last, span.end)
     devices: dict[str, FleetDevice] = {}
     for uuid, (entity, labels) in sorted(labels_of.items()):
         if (device := _device(entity, labels, figures, catalogue)) is not None:
@@ -122,6 +123,7 @@ def read_inventory(
                 readings=readings.get(entity.whole or uuid, {}),
                 xids=xids.get(entity.whole or uuid),
                 seen=(0, last[uuid]),
+                is_awaited=uuid in awaited,
             )
     targets = pods_of_exporters(store, series, (span.end, span.end))
     exported = HolderNames.seen_in(all_labels, targets)
@@ -135,6 +137,27 @@ def read_inventory(
         if uuid in devices and len(pods) == 1:
             devices[uuid] = replace(devices[uuid], pod=pods.pop())
     return devices, set[Workload]().union(*holders.values())
+
+
+def _awaited(
+    store: MetricStore,
+    labels_of: Mapping[str, tuple[Entity, Mapping[str, str]]],
+    last: Mapping[str, Nanoseconds],
+    now: Nanoseconds,
+) -> frozenset[str]:
+    """Return the devices that are gone while their target is not, and has no others now."""
+    targets = {uuid: _target(labels) for uuid, (_, labels) in labels_of.items()}
+    present = {target for uuid, target in targets.items() if last[uuid] >= now}
+    gone = {uuid: at for uuid, at in targets.items() if at[1] and at not in present}
+    found = set[tuple[str, str]]()
+    for some in shares_of(sorted({instance for _, instance in gone.values()})):
+        query = f"group by (job, instance) ({selector('up', {'instance': some})})"
+        found |= {_target(each.labels) for each in store.instant(query, now)}
+    return frozenset(uuid for uuid, target in gone.items() if target in found)
+
+
+def _target(labels: Mapping[str, str]) -> tuple[str, str]:
+    return labels.get("job", ""), labels.get("instance", "")
 
 
 def _divided(seen: Iterable[SampledSeries]) -> frozenset[str]:
