@@ -291,3 +291,28 @@ def test_a_few_mebibytes_in_bytes_are_no_tebibytes(replay: Replays, write: Write
     rows = "".join(f"{1714550400 + at},0,1,{4 * 2**20}\n" for at in range(4))
     played = replay(write(f"time,gpu,util_pct,memory_used\n{rows}"))
     assert played.values("index:0", Signal.MEMORY_USED_BYTES) == [4.0 * 2**20] * 4
+
+
+@pytest.mark.parametrize(
+    ("ending", "cells", "unit"),
+    [
+        ("_gb", "40.5,85.5", 1e9),
+        ("_gb", "40.5,79.6", GIB),
+        ("_gb", "40.5,80", GIB),
+        ("_mb", "40500,85520.8", 1e6),
+        ("_mb", "40500,81559", 2.0**20),
+        ("_mb", "4050,16127", 2.0**20),
+        ("", "4,81559", 2.0**20),
+        ("", "4.25,79.6", GIB),
+        ("", "4.25,85.5", 1e9),
+    ],
+)
+def test_size_of_the_board_tells_the_unit_of_memory(
+    replay: Replays, write: Writes, ending: str, cells: str, unit: float
+) -> None:
+    """GB and MB may be decimal or not: only in one of them a board has that much."""
+    heading = f"time,gpu,util_pct,mem_used{ending},mem_total{ending}"
+    played = replay(write(f"{heading}\n1772532000,0,90,{cells}\n"))
+    used, total = (float(cell) * unit for cell in cells.split(","))
+    assert played.values("index:0", Signal.MEMORY_USED_BYTES) == [used]
+    assert played.source.devices[0].memory_total_bytes == total

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
+from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.signal import Signal
-from rightsizer.model.units import DAY, Nanoseconds, Unit
+from rightsizer.model.units import DAY, Nanoseconds, Unit, convert
 from rightsizer.telemetry.recordings.heading_words import (
     EPOCH,
     UNITS,
@@ -45,6 +46,9 @@ _SMALLER: Final = {
     "W": (_MILLIWATTS_FROM, "mW"),
 }
 """From which number on a stated unit is impossible, and the one that it is then."""
+_DECIMAL: Final = {"GiB": ("GB", 0.002), "MiB": ("MB", 0.0005)}
+"""Decimal units that share a word with others, and the tolerance for the size of a board: narrower
+than what ECC takes, wider than what rounding does."""
 _ERRATIC_RATIO: Final = 0.01
 """Share of numbers that may be garbage."""
 _NO_ROW: Final = re.compile(r"sep=|#(?:group|datatype|default)\b|(?=[-+|: ]+$).*--")
@@ -170,7 +174,7 @@ class UnitSample:
     """Extremes of each signal's numbers in the first rows, by which missing units are inferred."""
 
     def __init__(self, *, has_all: bool) -> None:
-        self._most: dict[Signal, float] = {}
+        self._most: dict[tuple[Signal, str], float] = {}
         self._fractions: set[Signal] = set()
         self._stated: Counter[str] = Counter()
         self._impossible: Counter[str] = Counter()
@@ -187,7 +191,7 @@ class UnitSample:
         if not math.isfinite(number):
             return None
         signal, unit = heading.signal, heading.unit or ""
-        self._most[signal] = max(self._most.get(signal, 0.0), abs(number))
+        self._most[signal, unit] = max(self._most.get((signal, unit), 0.0), abs(number))
         if number % 1.0:
             self._fractions.add(signal)
         self._stated[unit] += number > 0.0
@@ -199,16 +203,36 @@ class UnitSample:
         if (unit := heading.unit) is not None:
             # Scripts head nvidia-smi's mebibytes by GB, and NVML's milliwatts by W.
             is_wrong = self._impossible[unit] > max(1, _ERRATIC_RATIO * self._stated[unit])
-            return _SMALLER[unit][1] if is_wrong else unit
-        signal, most = heading.signal, self._most.get(heading.signal, 0.0)
-        if signal in self._most and self._has_all and not most:
+            return _SMALLER[unit][1] if is_wrong else self._of_size(unit, unit)
+        signal, most = heading.signal, self._most.get((heading.signal, ""), 0.0)
+        if (signal, "") in self._most and self._has_all and not most:
             return signal.unit.value
         if signal.unit is Unit.WATTS:
             return "mW" if most >= _MILLIWATTS_FROM else "W"
         if signal.unit is Unit.RATIO:
             is_ratio = most <= 1.0 and signal in self._fractions
             return "ratio" if is_ratio else "%" if most > 1.0 else None
-        return "bytes" if most >= _BYTES_FROM else "MiB" if most >= _MIB_FROM else None
+        # What is used is in the unit of the whole, which no board has less of than half a GiB.
+        total = self._most.get((Signal.MEMORY_TOTAL_BYTES, ""), 0.0)
+        most = max(most, total)
+        if most >= _MIB_FROM:
+            return "bytes" if most >= _BYTES_FROM else self._of_size("MiB", "")
+        return self._of_size("GiB", "") if total else None
+
+    def _of_size(self, unit: str, stated: str) -> str:
+        """Return a unit of memory, the decimal one if in it alone the total is a board's."""
+        total = self._most.get((Signal.MEMORY_TOTAL_BYTES, stated), 0.0)
+        if not total or unit not in _DECIMAL:
+            return unit
+        decimal, tolerance = _DECIMAL[unit]
+        fits = (
+            any(
+                abs(total * convert(each)[1] / board.memory_bytes - 1.0) <= tolerance
+                for board in built_in().boards.values()
+            )
+            for each in (unit, decimal)
+        )
+        return decimal if [*fits] == [False, True] else unit
 
 
 def with_units_of_cells(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
