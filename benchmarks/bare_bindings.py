@@ -5,6 +5,9 @@ from typing import Any, Final, Self
 
 import pynvml
 
+from rightsizer.telemetry.nvml.library import NvmlLibrary
+
+_LIBRARY: Final = NvmlLibrary()
 _FIELDS: Final = (pynvml.NVML_FI_DEV_MEMORY_TEMP,)
 _METRICS: Final = (
     pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL,
@@ -94,4 +97,4 @@ def _ask(handle: Any) -> None:
     pynvml.nvmlDeviceGetCurrPcieLinkGeneration(handle)
     pynvml.nvmlDeviceGetCurrPcieLinkWidth(handle)
     pynvml.nvmlDeviceGetFieldValues(handle, _FIELDS)
-    pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
+    _LIBRARY.ask("nvmlDeviceGetComputeRunningProcesses", handle)  # The bindings' own are two.

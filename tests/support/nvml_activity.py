@@ -99,8 +99,8 @@ def listed(rows: Sequence[tuple[int, int]]) -> Callable[..., int]:
     """An answer that lists ids and memory as the driver has them."""
 
     def answer(_driver: FakeDriver, _device: Any, count: Any, infos: Any) -> int:
-        count._obj.value = len(rows)
-        if infos is None:
+        room, count._obj.value = count._obj.value, len(rows)
+        if infos is None or room < len(rows):
             return _size(rows, is_room=False)
         for place, (pid, used) in enumerate(rows):
             infos[place].pid, infos[place].usedGpuMemory = pid, used

@@ -66,16 +66,6 @@ def test_absent_function_is_not_supported() -> None:
     assert answer.reason is Missing.NOT_SUPPORTED
 
 
-def test_version_mismatch_is_not_supported() -> None:
-    """The bindings' mismatch error, which is no NVMLError, means an old driver."""
-    driver = FakeDriver(FakeGpu("GPU-0"))
-    driver.lacking.add("nvmlDeviceGetComputeRunningProcesses_v3")
-    answer = answer_of(driver, "nvmlDeviceGetComputeRunningProcesses")
-    assert isinstance(answer, NvmlFailure)
-    assert answer.reason is Missing.NOT_SUPPORTED
-    assert "too old" in answer.detail
-
-
 def test_function_that_the_bindings_lack_is_not_supported() -> None:
     """Functions missing in older bindings count like those missing in a driver."""
     answer = answer_of(FakeDriver(FakeGpu("GPU-0")), "nvmlDeviceGetSomethingOfTheFuture")

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import pynvml
 import pytest
@@ -48,6 +49,24 @@ def test_three_lists_in_either_version(version: int) -> None:
         Process(31, 3 * GIB, MPS),
     )
     assert found.get(Signal.PROCESS_COUNT) == 3  # Those that compute.
+
+
+def test_a_list_is_one_call_that_processes_cannot_outgrow() -> None:
+    """The bindings' own call fails where many processes begin between its length and its answer."""
+    driver = FakeDriver(FakeGpu("GPU-0"))
+    name, many = f"{LISTS['Compute']}_v3", dict.fromkeys(range(1, 301), GIB)
+
+    def grow(*arguments: Any) -> int:
+        code = listing(dict(list(many.items())[:length]))(*arguments)
+        driver.more[name] = listing(many)
+        return code
+
+    for length in (0, 1, 20):
+        driver.more[name] = grow
+        before = driver.calls.count(name)
+        found = one_reading(driver)
+        assert (found.get(Signal.PROCESS_COUNT), driver.calls.count(name) - before) == (length, 1)
+    assert one_reading(driver).get(Signal.PROCESS_COUNT) == len(many)
 
 
 def test_drivers_before_r450_have_the_first_version_of_the_list() -> None:

@@ -50,8 +50,8 @@ _LOWEST: Final = 0x7FFFFFFFFFFFFFF0
 """Lowest of DCGM's blank values, which NVML may return, and all ones above; no count gets here."""
 _MEMBERS: Final = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 """Union members by NVML's value type (nvml.h, nvmlValueType_t)."""
-_MOST_PROCESSES: Final = 1024
-"""Upper bound of a GPU's processes."""
+_ROOMS: Final = (128, 2**16)
+"""Processes that a list has room for: nearly always enough, and always."""
 FieldKey = int | tuple[int, int]
 """A numbered field, or one with its scope: a link's number, or all ones for all links."""
 
@@ -92,13 +92,7 @@ class NvmlFailure:
 
 
 def failure_of(error: Exception, call: str) -> NvmlFailure:
-    """Convert an exception of the bindings.
-
-    `NVMLLibraryMismatchError`, raised if an old driver lacks the version of a function, is no
-    `NVMLError`.
-    """
-    if isinstance(error, pynvml.NVMLLibraryMismatchError):
-        return NvmlFailure(Missing.NOT_SUPPORTED, call, "the driver is too old for this call")
+    """Convert an exception of the bindings."""
     if isinstance(error, pynvml.NVMLError):
         code = int(error.value)
         return NvmlFailure(_REASONS.get(code, Missing.FAILED), call, _text(error, code), code)
@@ -173,17 +167,33 @@ def load_successor() -> bool:
     return True
 
 
-class _ProcessInfo(Structure):
+class _FirstProcessInfo(Structure):
     """The first version of a listed process."""
 
     _fields_ = pynvml.c_nvmlProcessInfo_v2_t._fields_[:2]
 
 
-def _first_list(name: str) -> Callable[[Any], Sequence[_ProcessInfo]]:
-    def ask(device: Any) -> Sequence[_ProcessInfo]:
-        processes, count = (_ProcessInfo * _MOST_PROCESSES)(), c_uint(_MOST_PROCESSES)
-        _call_first(name, device, byref(count), processes)
-        return processes[: count.value]
+class _ProcessInfo(Structure):
+    """A listed process, without the bindings' attribute conversion."""
+
+    _fields_ = pynvml.c_nvmlProcessInfo_v2_t._fields_
+
+
+def _process_list(name: str, kind: type[Structure]) -> Callable[[Any], Sequence[Structure]]:
+    """Return a call that lists processes at once.
+
+    The bindings ask for the length first, and fail if the list has grown meanwhile.
+    """
+
+    def ask(device: Any) -> Sequence[Structure]:
+        for room in _ROOMS:
+            processes, count = (kind * room)(), c_uint(room)
+            try:
+                _invoke(name, device, byref(count), processes)
+            except pynvml.NVMLError_InsufficientSize:
+                continue
+            return processes[: count.value]
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_INSUFFICIENT_SIZE)
 
     return ask
 
@@ -191,22 +201,27 @@ def _first_list(name: str) -> Callable[[Any], Sequence[_ProcessInfo]]:
 def _first_wait(events: Any, milliseconds: int) -> Any:
     # The first version ends before the instances, of which there were none.
     event = pynvml.c_nvmlEventData_t(gpuInstanceId=_WORD, computeInstanceId=_WORD)
-    _call_first("nvmlEventSetWait", events, byref(event), c_uint(milliseconds))
+    _invoke("nvmlEventSetWait", events, byref(event), c_uint(milliseconds))
     return event
 
 
-def _call_first(name: str, *arguments: Any) -> None:
+def _invoke(name: str, *arguments: Any) -> None:
     code = pynvml._nvmlGetFunctionPointer(name)(*arguments)  # noqa: SLF001 - as the bindings do.
     if code != pynvml.NVML_SUCCESS:
         raise pynvml.NVMLError(code)
 
 
-_LISTS: Final = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses")
-_FIRST_VERSIONS: Final[Mapping[str, Callable[..., Any]]] = {
-    **{f"{name}_v1": _first_list(name) for name in _LISTS},
-    "nvmlEventSetWait_v1": _first_wait,
-}
-"""Calls of drivers before R450 that the bindings lack (pynvml#43)."""
+_VERSIONS: Final = (
+    *(("", "_v3", _ProcessInfo), ("_v2", "_v2", _ProcessInfo)),
+    ("_v1", "", _FirstProcessInfo),
+)
+"""Suffix of a call, that of its symbol, and what it lists."""
+_OWN_CALLS: Final[Mapping[str, Callable[..., Any]]] = {
+    f"{name}{suffix}": _process_list(f"{name}{symbol}", kind)
+    for name in map("nvmlDeviceGet{}RunningProcesses".format, ("Compute", "Graphics", "MPSCompute"))
+    for suffix, symbol, kind in _VERSIONS
+} | {"nvmlEventSetWait_v1": _first_wait}
+"""Calls in place of the bindings', and of drivers before R450 that these lack (pynvml#43)."""
 
 
 class NvmlLibrary:
@@ -220,7 +235,7 @@ class NvmlLibrary:
 
     def ask(self, name: str, *arguments: Any) -> Any:
         """Call a function of the bindings; return its result or a `NvmlFailure`."""
-        function = getattr(pynvml, name, None) or _FIRST_VERSIONS.get(name)
+        function = _OWN_CALLS.get(name) or getattr(pynvml, name, None)
         if function is None:
             return NvmlFailure(
                 Missing.NOT_SUPPORTED, name, "the bindings are too old for this call"
