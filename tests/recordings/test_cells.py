@@ -108,3 +108,17 @@ def test_accepted_value_is_finite_and_within_its_unit(signal: Signal, value: flo
 def test_a_memory_at_zero_degrees_has_no_sensor() -> None:
     """Boards without one read 0, which is not a temperature of theirs."""
     assert plausible(Signal.MEMORY_TEMPERATURE_CELSIUS, 0.0) is Missing.NOT_SUPPORTED
+
+
+@pytest.mark.parametrize(
+    ("unit", "cell", "size"),
+    [
+        ("MiB", "2 MB", 2.0**21),
+        ("MiB", "2GB", 2.0**31),
+        ("GB", "2 GB", 2e9),
+        ("GB", "2 MiB", 2.0**21),
+    ],
+)
+def test_decimal_units_in_cells_are_as_in_headings(unit: str, cell: str, size: float) -> None:
+    """Programs write MB for MiB, unless the column is known to be decimal."""
+    assert CellColumn(0, "memory", Signal.MEMORY_USED_BYTES, unit)[cell] == size

@@ -112,3 +112,36 @@ def test_all_lists_of_gpus_are_read(replay: Replays, write: Writes) -> None:
     records = [{"time": START + at, **record} for at in range(4)]
     played = replay(write("\n".join(map(json.dumps, records)) + "\n", "log.json"))
     assert played.values("index:3", Signal.GPU_BUSY) == [0.9] * 4
+
+
+@pytest.mark.parametrize("key", [None, "gpu_data"])
+def test_values_beside_their_units_are_read(
+    replay: Replays, write: Writes, key: str | None
+) -> None:
+    """As amd-smi writes them: its objects of a topic, its MB, and GPU 3 alone in its list."""
+
+    def of(value: float, unit: str) -> dict[str, Any]:
+        return {"value": value, "unit": unit}
+
+    gpu = {
+        "gpu": 3,
+        "usage": {"gfx_activity": of(97, "%"), "umc_activity": of(40, "%"), "mm_activity": "N/A"},
+        "power": {"socket_power": of(712, "W"), "gfx_voltage": "N/A"},
+        "temperature": {"edge": "N/A", "mem": of(38, "C")},
+        "mem_usage": {"total_vram": of(196592, "MB"), "used_vram": of(5000, "MB")},
+    }
+    time = {"timestamp": START}
+    played = replay(write(json.dumps({**time, key: [gpu]} if key else time | gpu) + "\n"))
+    assert played.readings("index:3")[0].values == {
+        Signal.GPU_BUSY: 0.97,
+        Signal.POWER_WATTS: 712.0,
+        Signal.MEMORY_TOTAL_BYTES: 196592 * 2.0**20,
+        Signal.MEMORY_USED_BYTES: 5000 * 2.0**20,
+    }
+
+
+def test_host_in_an_object_of_its_own_is_not_the_gpu(replay: Replays, write: Writes) -> None:
+    """A value of the GPU may stand in any object, one of the host in the host's alone."""
+    record = {"ts": START, "gpu": {"util_pct": 90}, "cpu": {"util_pct": 5, "power_w": 90}}
+    played = replay(write(json.dumps(record) + "\n"))
+    assert played.readings("index:0")[0].values == {Signal.GPU_BUSY: 0.9}

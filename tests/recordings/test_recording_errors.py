@@ -200,7 +200,7 @@ def test_values_of_several_gpus_are_read_as_the_error_says(
 
 
 @pytest.mark.parametrize(
-    "kind", ["MetricDataResults", "Datapoints", "timeSeries", "clock", "pointlist"]
+    "kind", ["MetricDataResults", "Datapoints", "timeSeries", "itemid", "pointlist"]
 )
 def test_json_of_stores_is_told_its_jq_filter(replay: Replays, write: Writes, kind: str) -> None:
     """A line to paste, with the file's own name."""

@@ -11,6 +11,7 @@ from rightsizer.telemetry.recordings.heading_words import (
     NODES,
     TELLING_WORDS,
     UUIDS,
+    heading_of,
     is_time,
     place_of,
     time_places,
@@ -31,6 +32,8 @@ _COLUMNS: Final = (("labels", "data"), ("columns", "data"), ("columns", "values"
 """Names of columns and rows of cells, as of Netdata, pandas and InfluxDB."""
 _MOST_GPUS: Final = 64
 """Values of a list that may be of one GPU each."""
+_QUANTITY: Final = {"value", "unit"}
+"""Keys of an object that is one value, as of amd-smi."""
 _OTLP_UNITS: Final = {"1": " ratio", "By": " bytes"}
 
 Record = dict[str, str]
@@ -90,7 +93,10 @@ def point(measurement: str, tags: Mapping[str, str], fields: Mapping[str, Any]) 
 
 def _of_gpu(gpu: dict[str, Any], number: int) -> Record:
     """Return the record of a GPU in a list, by its place there if nothing else names it."""
-    own = {key if is_time(key) else f"gpu {key}": cell for key, cell in _flat(gpu)}
+    own = {
+        key if is_time(key) or words_of(key)[:1] == ["gpu"] else f"gpu {key}": cell
+        for key, cell in _flat(gpu)
+    }
     names = [key for key, cell in own.items() if missing_cell(cell) is None]
     if place_of(names, DEVICES | UUIDS) is None:
         own[_INDEX] = str(number)
@@ -179,11 +185,15 @@ def _flat(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             with contextlib.suppress(ValueError):
                 yield from _flat(json.loads(value))
                 continue
-        if isinstance(value, dict):
+        if isinstance(value, dict) and value.keys() == _QUANTITY:
+            yield f"{key} ({value['unit']})", _text(value["value"])
+        elif isinstance(value, dict):
             is_telling = key.isdecimal() or not TELLING_WORDS.isdisjoint(words_of(key))
             before = f"{key} " if is_telling else ""
             for name, cell in _flat(value):
-                yield (name if is_time(name) else f"{before}{name}"), cell
+                # Used memory has the size of the memory beside it, as of amd-smi.
+                is_whole = not any(map(str.isdigit, key)) and heading_of(name, is_of_host=True)
+                yield (name if is_time(name) or is_whole else f"{before}{name}"), cell
         elif value is None or isinstance(value, str | int | float):
             yield key, _text(value)
         elif _is_row(value) and len(value) <= _MOST_GPUS:

@@ -27,6 +27,9 @@ _DECIMAL_COMMA: Final = re.compile(r"[+-]?\d+,(?!\d{3}$)\d+")
 _JOINED_UNIT: Final = re.compile(r"(?!0[xX])([+-]?[\d.,]+)(%|°?[A-Za-z]+)")
 """Values like 97% and 40C of gpustat, nvtop and Grafana."""
 
+_BINARY: Final = {"kb": "KiB", "mb": "MiB", "gb": "GiB"}
+"""As in headings: only a column that is told to be decimal is."""
+
 
 def columns_text(names: Sequence[str]) -> str:
     """Return the columns of a file for an error, the first ones of many."""
@@ -42,14 +45,15 @@ def missing_cell(cell: str) -> Missing | None:
 class _Factors(dict[str, float | None]):
     """Factors from units in cells to the base unit; `None` for unrelated units."""
 
-    def __init__(self, unit: Unit, known: Mapping[str, float]) -> None:
-        super().__init__(known)
-        self._unit = unit
+    def __init__(self, unit: Unit, usual: str) -> None:
+        super().__init__({"": convert(usual)[1]})
+        self._unit, self._usual = unit, usual
 
     def __missing__(self, spelling: str) -> float | None:
         try:
             # A degree sign is lost in other encodings.
-            kind, factor = convert(spelling.lstrip("°\ufffd"))
+            word = spelling.lstrip("°\ufffd")
+            kind, factor = convert(word if word == self._usual else _BINARY.get(word.lower(), word))
         except KeyError:
             return None
         self[spelling] = found = factor if kind is self._unit else None
@@ -72,7 +76,7 @@ class CellColumn(dict[str, float | Missing]):
     def __init__(self, index: int, name: str, signal: Signal, unit: str) -> None:
         super().__init__()
         self.index, self.name, self.signal = index, name, signal
-        self._factors = _Factors(signal.unit, {"": convert(unit)[1]})
+        self._factors = _Factors(signal.unit, unit)
 
     def __missing__(self, cell: str) -> float | Missing:
         if len(self) >= _REMEMBERED:
