@@ -12,6 +12,7 @@ from rightsizer.model.signal import Signal
 
 Replays = Callable[..., Any]
 Writes = Callable[..., Path]
+SECOND = 10**9
 
 MIB = float(2**20)
 START = 1_714_550_400
@@ -56,6 +57,33 @@ def test_date_above_rows_without_a_heading(replay: Replays, write: Writes) -> No
     played = replay(path, fields="utilization.gpu,power.draw")
     assert played.values("index:0", Signal.POWER_WATTS) == [250.5] * 9
     assert played.values("index:1", Signal.GPU_BUSY) == [0.0] * 9
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        (
+            "2024-05-01 08:00:00 gpu_id,util_pct,memory_used_mib\n"
+            "2024-05-01 08:00:01 1,50,4096\n2024-05-01 08:00:02 1,90,4096\n"
+        ),
+        (
+            "Wed May  1 08:00:01 UTC 2024\ndevice,GPU use (%),VRAM Used Memory (B)\n"
+            "card1,50,4294967296\n\n"
+            "Wed May  1 08:00:02 UTC 2024\ndevice,GPU use (%),VRAM Used Memory (B)\n"
+            "card1,90,4294967296\n"
+        ),
+    ],
+    ids=["ts", "loop of rocm-smi --csv"],
+)
+def test_time_before_or_above_the_rows_of_any_table(
+    replay: Replays, write: Writes, text: str
+) -> None:
+    """As before and above the rows of nvidia-smi; no column that it has not is left out."""
+    played = replay(write(text))
+    assert played.values("index:1", Signal.GPU_BUSY) == [0.5, 0.9]
+    assert played.values("index:1", Signal.MEMORY_USED_BYTES) == [2.0**32] * 2
+    assert [each.wall_time % (60 * SECOND) for each in played.snapshots] == [SECOND, 2 * SECOND]
+    assert "another length" not in played.warnings
 
 
 def test_words_among_the_columns_of_a_query_are_read(replay: Replays, write: Writes) -> None:

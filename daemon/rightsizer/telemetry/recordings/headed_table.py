@@ -17,6 +17,7 @@ from rightsizer.telemetry.recordings.heading_words import (
     EPOCH,
     UNITS,
     Heading,
+    read_headings,
     time_places,
     words_of,
 )
@@ -25,9 +26,12 @@ from rightsizer.telemetry.recordings.text_file import TextFile, delimiter_of, sp
 from rightsizer.telemetry.recordings.timestamps import (
     EPOCH_UNITS,
     DayTimes,
+    leading_time,
+    page_time,
     parse_epoch,
     parse_time_of_day,
     parse_timestamp,
+    seconds_text,
 )
 
 SAMPLED_ROWS: Final = 10_000
@@ -55,6 +59,12 @@ _NO_ROW: Final = re.compile(r"sep=|#(?:group|datatype|default)\b|(?=[-+|: ]+$).*
 """A directive for spreadsheets, annotations of InfluxDB, and rules of text tables."""
 _QUANTITY: Final = re.compile(r"([+-]?\d[\d.,]*) ?(%|°?[A-Za-z]+)?")
 
+QUERY: Final = (
+    "record with --query-gpu=timestamp,index,uuid,name,utilization.gpu,memory.used,memory.total,"
+    "power.draw --format=csv"
+)
+"""Remedy for a log without what it needs."""
+
 NumberedRow = tuple[int, Sequence[str]]
 """Line and cells."""
 
@@ -78,17 +88,84 @@ class HeadedTable:
 
 def heading_line(head: Sequence[str]) -> tuple[str, list[str]]:
     """Return the line of headings, and its cells: the first with a time, else the first."""
-    lines = [line for line in head if not _NO_ROW.match(line)]
+    lines = [line for line in head if not _NO_ROW.match(line) and page_time(line) is None]
     cells = [[cell.strip() for cell in split_csv_line(each, delimiter_of(each))] for each in lines]
     timed = (at for at, each in enumerate(cells) if len(each) > 1 and time_places(each))
     at = next(timed, 0)
     return (lines[at], cells[at]) if lines else ("", [])
 
 
+def untimed_headings(head: Sequence[str]) -> tuple[list[str], str]:
+    """Return headings of GPUs without a time, whose rows have it before or above them.
+
+    The second is what separates them; without such headings both are empty.
+    """
+    lines = [leading_time(line, RecordingNotes("")) for line in head]
+    is_timed = any(time is not None for time, _ in lines) or any(map(page_time, head))
+    if not is_timed or time_places(heading_line(head)[1]):
+        return [], ""
+    for _, line in lines:
+        mark = delimiter_of(line)
+        cells = [cell.strip() for cell in split_csv_line(line, mark)]
+        found = {each.signal for each in read_headings(cells).values()}
+        if mark != " " and not found.isdisjoint((Signal.GPU_BUSY, Signal.SM_ACTIVE)):
+            return cells, mark
+    return [], ""
+
+
+def timed_lines(
+    text: TextFile,
+    names: Sequence[str],
+    delimiter: str,
+    is_heading: Callable[[str], bool],
+    notes: RecordingNotes,
+) -> Iterator[tuple[int, str]]:
+    """Yield lines with the time before each, or above its page, as their first cell.
+
+    `ts` and shell loops write such times, also below a heading without one.
+    """
+    time, first, width = None, 1, len(names)
+    for number, line in text.lines(notes):
+        if (dated := page_time(line)) is not None:
+            time = dated
+        if dated is not None or not line.strip():
+            continue
+        own, rest = leading_time(line, notes)
+        width_of_rest = len(split_csv_line(rest, delimiter))
+        if is_heading(rest):
+            first, width = number, width_of_rest
+            yield number, f"timestamp{delimiter}{rest}"
+        elif own is not None and width_of_rest == width:
+            time = own
+            yield number, f"{seconds_text(own)}{delimiter}{rest}{line[len(line.rstrip()) :]}"
+        elif time is not None:
+            yield number, f"{seconds_text(time)}{delimiter}{line}"
+        elif len(split_csv_line(line, delimiter)) == width:
+            raise RecordingError(
+                f"{text.name}:{first}: there is no timestamp among the columns {', '.join(names)}; "
+                f"{QUERY}"
+            )
+        else:
+            yield number, line
+
+
 def csv_table(text: TextFile) -> HeadedTable:
     """Return a file of separated cells as a table."""
-    _, headings = heading_line(text.head)
-    return HeadedTable(text, headings, lambda notes: csv_rows(text.lines(notes), text.head, notes))
+    untimed, mark = untimed_headings(text.head)
+    if not untimed:
+        _, headings = heading_line(text.head)
+        return HeadedTable(
+            text, headings, lambda notes: csv_rows(text.lines(notes), text.head, notes)
+        )
+
+    def is_heading(line: str) -> bool:
+        return [cell.strip() for cell in split_csv_line(line, mark)] == untimed
+
+    def rows(notes: RecordingNotes) -> Iterator[NumberedRow]:
+        lines = timed_lines(text, untimed, mark, is_heading, notes)
+        yield from csv_rows(lines, [mark.join(("timestamp", *untimed))], notes)
+
+    return HeadedTable(text, ["timestamp", *untimed], rows)
 
 
 def csv_rows(

@@ -8,7 +8,13 @@ from typing import Final
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds
-from rightsizer.telemetry.recordings.headed_table import HeadedTable, NumberedRow, TimeColumns
+from rightsizer.telemetry.recordings.headed_table import (
+    QUERY,
+    HeadedTable,
+    NumberedRow,
+    TimeColumns,
+    timed_lines,
+)
 from rightsizer.telemetry.recordings.heading_words import (
     DEVICES,
     NODES,
@@ -46,19 +52,10 @@ from rightsizer.telemetry.recordings.text_file import (
     delimiter_of,
     split_csv_line,
 )
-from rightsizer.telemetry.recordings.timestamps import (
-    leading_time,
-    page_time,
-    parse_timestamp,
-    seconds_text,
-)
+from rightsizer.telemetry.recordings.timestamps import leading_time, parse_timestamp
 
 _DATA_START: Final = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(\.\d+)?\s*,")
 _MIB: Final = 2.0**20
-_REMEDY: Final = (
-    "record with --query-gpu=timestamp,index,uuid,name,utilization.gpu,memory.used,memory.total,"
-    "power.draw --format=csv"
-)
 _FIELDS: Final = "--fields timestamp,index,utilization.gpu,memory.used,power.draw"
 
 
@@ -71,7 +68,7 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
         )
     delimiter = delimiter_of(heading)
     layout: _QueryLogLayout | None = None
-    for number, line in _timed_lines(text, heading, notes):
+    for number, line in _lines(text, heading, notes):
         cells = split_csv_line(line, delimiter)
         is_row = layout is not None and layout.width == len(cells)
         if layout is not None and is_row:
@@ -89,38 +86,13 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
             notes.skip(number, line)
 
 
-def _timed_lines(text: TextFile, heading: str, notes: RecordingNotes) -> Iterator[tuple[int, str]]:
-    """Yield lines; where no column is a time, that before each line or above its page is the first.
-
-    `ts` and shell loops write such times, also below a heading without one.
-    """
-    delimiter = delimiter_of(heading)
-    names = split_csv_line(leading_time(heading, notes)[1], delimiter)
-    if time_places([column_name(cell) for cell in names]):
-        yield from text.lines(notes)
-        return
-    time, first, width = None, 1, len(names)
-    for number, line in text.lines(notes):
-        if (dated := page_time(line)) is not None:
-            time = dated
-            continue
-        own, rest = leading_time(line, notes)
-        width_of_rest = len(split_csv_line(rest, delimiter))
-        if _is_heading(rest):
-            first, width = number, width_of_rest
-            yield number, f"timestamp{delimiter}{rest}"
-        elif own is not None and width_of_rest == width:
-            time = own
-            yield number, f"{seconds_text(own)}{delimiter}{rest}{line[len(line.rstrip()) :]}"
-        elif time is not None:
-            yield number, f"{seconds_text(time)}{delimiter}{line}"
-        elif len(split_csv_line(line, delimiter)) == width:
-            raise RecordingError(
-                f"{text.name}:{first}: there is no timestamp among the columns "
-                f"{', '.join(map(column_name, names))}; {_REMEDY}"
-            )
-        else:
-            yield number, line
+def _lines(text: TextFile, heading: str, notes: RecordingNotes) -> Iterator[tuple[int, str]]:
+    """Yield lines with a time, which may be before them."""
+    cells = split_csv_line(leading_time(heading, notes)[1], delimiter_of(heading))
+    names = [*map(column_name, cells)]
+    if time_places(names):
+        return text.lines(notes)
+    return timed_lines(text, names, delimiter_of(heading), _is_heading, notes)
 
 
 NVIDIA_SMI_LOG: Final = RecordingFormat(
@@ -193,7 +165,7 @@ class _QueryLogLayout:
         if not known and not self._reasons:
             raise RecordingError(
                 f"{text.name}:{line}: none of the columns {', '.join(self.headings)} "
-                f"tells how busy a GPU is; {_REMEDY}"
+                f"tells how busy a GPU is; {QUERY}"
             )
         self._has_mask = "clocks_event_reasons.active" in at
         ranked = sorted(known, key=lambda name: (SIGNAL_COLUMNS[name].rank, at[name]))
@@ -213,7 +185,7 @@ class _QueryLogLayout:
 
     def _rows_below(self, notes: RecordingNotes) -> Iterator[NumberedRow]:
         """Yield the rows below the heading, also those of other headings as wide."""
-        for number, line in _timed_lines(self._text, self._first, notes):
+        for number, line in _lines(self._text, self._first, notes):
             cells = split_csv_line(line, self._delimiter)
             if number > self._line and len(cells) == self.width:
                 yield number, cells

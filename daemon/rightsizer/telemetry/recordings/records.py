@@ -19,6 +19,7 @@ from rightsizer.telemetry.recordings.headed_table import (
     csv_rows,
     csv_table,
     heading_line,
+    untimed_headings,
 )
 from rightsizer.telemetry.recordings.heading_words import heading_of, place_of
 from rightsizer.telemetry.recordings.json_records import (
@@ -154,6 +155,9 @@ def _are_of_nvidia_smi(headings: Sequence[str]) -> bool:
 
 
 def _is_csv(head: Sequence[str]) -> bool:
+    untimed, _ = untimed_headings(head)
+    if untimed and not _are_of_nvidia_smi(untimed):
+        return True
     line, headings = heading_line(head)
     if {"timestamp", Signal.GPU_BUSY} <= {*headings} or _are_of_nvidia_smi(headings):
         return False
