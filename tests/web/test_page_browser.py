@@ -272,6 +272,15 @@ def test_the_page_fits_its_window(document: str, tmp_path: Path) -> None:
     assert measured(tmp_path, document, widths) == widths
 
 
+def test_figures_on_a_phone_say_what_they_are(document: str, tmp_path: Path) -> None:
+    """Without a heading, use and waste are named beside them."""
+    cells = "[...view.querySelectorAll('#gpus tr[data-device] > td.number')].slice(0, 4)"
+    content = "view.defaultView.getComputedStyle(cell, '::after').content"
+    (phone, desktop) = measured(tmp_path, document, [390, 1400], f"{cells}.map(cell => {content})")
+    assert phone == ['" used"', "none", "none", '" wasted"']
+    assert desktop == ["none"] * 4
+
+
 def test_a_wide_screen_is_used(document: str, tmp_path: Path) -> None:
     """At 2,560 px the table of GPUs is as wide as nine tenths of the window."""
     table = "view.querySelector('#s-overview').offsetWidth"

@@ -126,6 +126,17 @@ def test_the_headline_counts_gpus_and_lost_time() -> None:
     assert wasted + used + headroom == pytest.approx(100, abs=1)
 
 
+def test_savings_of_no_gpu_count_no_gpus() -> None:
+    """A cheaper type of GPU saves money, and frees none."""
+    report = rated_report()
+    first, *_ = report.advice
+    saved = replace(first.finding.savings, gpus_low=0.0, gpus_high=0.0)
+    saved = replace(saved, dollars_per_hour_low=1.0, dollars_per_hour_high=2.0)
+    alone = replace(first, finding=replace(first.finding, savings=saved))
+    detail = tiles_of(page_of(replace(report, advice=(alone,))))["savings"][1]
+    assert detail == "$24 to $48 at list prices"
+
+
 def test_open_advice_comes_by_money_behind_what_is_critical_and_closed_apart() -> None:
     """A low severity that saves money comes before one that saves none."""
     view = view_of(rated_report())
@@ -254,11 +265,12 @@ def test_bullets_stand_for_both_windows_in_words_too() -> None:
 
 
 def test_gauges_tell_what_is_not_read() -> None:
-    """A missing reading is shown as missing, not as 0."""
+    """A missing reading is shown as missing, not as 0; power is above idle, and named so."""
     report = node_report()
     bare = replace(report, devices=(replace(report.devices[0], signals={}),))
     assert page_of(bare).count("<b>not read</b>") == len(GAUGES) + 2
     assert gauge_detail(Signal.MEMORY_USED, report.devices[0].signals) == "62 of 80 GiB"
+    assert "Power above idle" in [name for _, name, _ in GAUGES]
 
 
 def test_waste_counts_an_instance_as_its_part_of_a_gpu() -> None:

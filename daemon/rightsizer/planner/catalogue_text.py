@@ -22,8 +22,7 @@ _TEXTS: Final = frozenset({"board", "architecture", "as of"})
 _LEGEND: Final = """\
 ~ assumed, or of a datasheet: not verified against a public table. Peaks in dense tera-operations
 per second, links one way, MIG: the most slices. $/h: the median list price of one GPU over clouds
-in the months beside it, no quote. 'rightsizer catalogue BOARD' tells where each figure comes
-from."""
+in the months beside it, no quote. 'rightsizer catalogue BOARD' has each figure's source."""
 _SURE: Final = frozenset({OriginKind.VERIFIED, OriginKind.MEASURED, OriginKind.STATED})
 _TABLE_PEAKS: Final = (Precision.BF16, Precision.FP8, Precision.FP4)
 

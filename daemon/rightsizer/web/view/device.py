@@ -111,7 +111,7 @@ GAUGES: Final = (
     (Signal.GPU_BUSY, "Busy", "Share of time with a kernel resident: what GPU_UTIL shows"),
     (Signal.SM_WORK, "Work", "SM activity times clock"),
     (Signal.MEMORY_USED, "Memory", "Framebuffer used of total"),
-    (Signal.POWER, "Power", "Draw above idle, of the limit above idle"),
+    (Signal.POWER, "Power above idle", "Draw above idle, of the limit above idle"),
 )
 _DETAILS: Final = {
     Signal.MEMORY_USED: (Signal.MEMORY_USED_BYTES, Signal.MEMORY_TOTAL_BYTES, GIB, "GiB"),
