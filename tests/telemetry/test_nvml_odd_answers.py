@@ -292,6 +292,20 @@ def test_gpu_with_a_duplicate_uuid_keeps_its_name_without_the_other() -> None:
     assert list(snapshot.down) == ["GPU-0"]
 
 
+def test_gpu_that_shares_a_uuid_for_a_while_gets_its_own() -> None:
+    """A driver under repair may answer one GPU's uuid for all of them."""
+    second = FakeGpu("GPU-0", bus_id="00000000:18:00.0")
+    driver, clock = FakeDriver(FakeGpu("GPU-0", bus_id="00000000:17:00.0"), second), FastClock(0)
+    with reading(driver, clock) as source:
+        assert {*source.read().readings} == {"GPU-0", "pci:0000:18:00.0"}
+        second.uuid = "GPU-1"
+        tick(clock, 61)
+        deadline = time.monotonic() + 30
+        while "GPU-1" not in (snapshot := source.read()).readings and time.monotonic() < deadline:
+            tick(clock)
+    assert [device.uuid for device in snapshot.devices] == ["GPU-0", "GPU-1"]
+
+
 def test_instance_among_the_gpus_is_listed_once() -> None:
     """A driver counts a MIG instance beside the GPU that it is a part of."""
     driver = FakeDriver(

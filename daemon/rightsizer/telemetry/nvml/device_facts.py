@@ -108,9 +108,8 @@ class DeviceFactsReader:
     nvlinks: NvlinkWiringReader
     uuids: dict[str, str] = field(default_factory=dict)
     """By PCI address, as last reported: a GPU keeps its identity if the driver stops answering."""
-    duplicates: set[str] = field(default_factory=set)
-    """Addresses of GPUs that reported the uuid of another, and keep their own name."""
-
+    duplicates: dict[str, str] = field(default_factory=dict)
+    """Uuids of other GPUs, by the address of a GPU that goes by it as long as it reports one."""
     identified: set[int] = field(default_factory=set)
     failures: list[NvmlFailure] = field(default_factory=list)
     """Failures that may pass, since it was last cleared."""
@@ -128,7 +127,8 @@ class DeviceFactsReader:
             self.identified.add(index)
         if pci_bus_id is None:
             return uuid or placeholder
-        if pci_bus_id in self.duplicates:
+        other = self.duplicates.get(pci_bus_id)
+        if other is not None and uuid in {"", other}:
             return placeholder
         if uuid:
             self.uuids[pci_bus_id] = uuid

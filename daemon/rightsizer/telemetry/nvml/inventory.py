@@ -252,7 +252,7 @@ class NvmlInventoryReader:
         )
 
     def _distinct(self, gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
-        """Rename GPUs with a duplicate uuid, except the first, while the agent runs."""
+        """Rename GPUs with a duplicate uuid, except the first, as long as they report it."""
         named: dict[str, Gpu] = {}
         instances = {each.device.uuid for gpu in gpus for each in gpu.instances}
         for gpu in gpus:
@@ -263,7 +263,7 @@ class NvmlInventoryReader:
                 named[device.uuid] = gpu
                 continue
             if device.pci_bus_id is not None:
-                self.facts.duplicates.add(device.pci_bus_id)
+                self.facts.duplicates[device.pci_bus_id] = device.uuid
             names = (f"{BY_ADDRESS}{gpu.address}", f"{BY_INDEX}{device.index}")
             name = names[gpu.address is None or names[0] in named]
             named[name] = _renamed(gpu, name)
