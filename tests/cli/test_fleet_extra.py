@@ -35,6 +35,24 @@ def test_a_fleet_without_the_extra_names_the_remedy(arguments: tuple[str, ...]) 
     )
 
 
+def test_a_package_for_another_python_says_so(tmp_path: Path) -> None:
+    """The compiled parts of numpy are not found there; pip would not change the package."""
+    other = tmp_path / "numpy"
+    other.mkdir()
+    (other / "__init__.py").write_text("raise ImportError('Importing the C-extensions failed')\n")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {_WITHOUT}".replace(
+        "numpy=None, ", ""
+    )
+    command = [sys.executable, "-c", code, "fleet", "--store.url", "http://127.0.0.1:9"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    python = "Python {}.{}".format(*sys.version_info)
+    assert ended.returncode == 1
+    assert ended.stderr == (
+        "rightsizer: fleet needs numpy and orjson, and those installed are for another Python than "
+        f"{python}; use a package built with {python} (`make deb`), or the image rightsizer-tools\n"
+    )
+
+
 def test_help_and_settings_of_a_fleet_need_no_extra(tmp_path: Path) -> None:
     """An agent's machine also checks files with a fleet section."""
     path = tmp_path / "rightsizer.yaml"

@@ -61,6 +61,19 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     add_config_flag(parser, CONFIGURATION.with_name(FLEET_FILE))
 
 
+def _refusal(error: ImportError) -> RightsizerError:
+    if error.name in {"numpy", "orjson"}:
+        return RightsizerError(
+            f"fleet needs numpy and orjson ({error.name} is missing); install them with: "
+            "pip install 'gpu-rightsizer[fleet]', or use the image rightsizer-tools"
+        )
+    python = "Python {}.{}".format(*sys.version_info)
+    return RightsizerError(
+        f"fleet needs numpy and orjson, and those installed are for another Python than {python}; "
+        f"use a package built with {python} (`make deb`), or the image rightsizer-tools"
+    )
+
+
 def _run(arguments: argparse.Namespace) -> int:
     """Run the fleet recommender, and print the answer.
 
@@ -76,10 +89,7 @@ def _run(arguments: argparse.Namespace) -> int:
         from rightsizer.fleet.service import serve_fleet
         from rightsizer.fleet.text import plan_text, reading_text
     except ImportError as error:
-        raise RightsizerError(
-            f"fleet needs numpy and orjson ({error.name} is missing); install them with: "
-            "pip install 'gpu-rightsizer[fleet]', or use the image rightsizer-tools"
-        ) from None
+        raise _refusal(error) from None
     answers = read_answers(arguments.answers)
     if (parts := caches_in(answers)) is None and arguments.action == "merge":
         _refuse(arguments, "a merge of answers")
