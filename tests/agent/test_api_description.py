@@ -30,7 +30,7 @@ from rightsizer.web.advice_api import AdviceApi
 from rightsizer.web.api import lifecycle_routes, openapi_document
 from rightsizer.web.message import SocketPeer, WebRequest, WebResponse
 from rightsizer.web.plan_route import plan_route
-from rightsizer.web.router import Route, Router
+from rightsizer.web.router import Route, Router, health_route
 from rightsizer.web.settings import WebSettings
 from sample_devices import NOW
 
@@ -41,6 +41,7 @@ def router_of(report: Report | None) -> Router:
     """A router with all the routes of an agent."""
     clock = FastClock(EPOCH)
     routes = (
+        health_route(lambda: None),
         *node_api(report).routes(),
         *AdviceApi(FakeLedger(), RuleTree()).routes,
         *ControlRoutes(ReleaseController(clock), clock, lambda _: None).routes,

@@ -20,22 +20,20 @@ def test_the_start_of_a_thread_without_memory_fails(monkeypatch: pytest.MonkeyPa
 def test_a_thread_that_begins_too_late_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another may do its work by then."""
     monkeypatch.setattr(thread_module, "_BEGIN_SECONDS", 0.05)
-    may_begin, ran = threading.Event(), threading.Event()
+    may_begin, ran, ended = threading.Event(), threading.Event(), threading.Event()
     begin = DaemonThread._bootstrap
 
     def late(thread: DaemonThread) -> None:
         may_begin.wait()
         begin(thread)
+        ended.set()
 
     monkeypatch.setattr(DaemonThread, "_bootstrap", late)
     thread = DaemonThread("late", ran.set)
     with pytest.raises(RuntimeError, match="does not begin"):
         thread.start()
     may_begin.set()
-    while not thread._started.is_set():
-        may_begin.wait(0.01)
-    thread.join(10)
-    assert not thread.is_alive()
+    assert ended.wait(10)
     assert not ran.is_set()
 
 

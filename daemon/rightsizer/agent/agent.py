@@ -46,7 +46,7 @@ from rightsizer.telemetry.source import ReleaseController, SnapshotSource, Still
 from rightsizer.web.advice_api import AdviceApi
 from rightsizer.web.api import lifecycle_routes
 from rightsizer.web.page import SpanCache
-from rightsizer.web.router import Route, health_route
+from rightsizer.web.router import Route
 from rightsizer.web.server import Reloadable, WebAccess, WebServer, configured_access
 
 if TYPE_CHECKING:
@@ -214,7 +214,6 @@ class Agent:
                 *local_routes,
                 *self._advice_routes.routes,
                 *self._features.routes,
-                health_route(self.coordinator.hang),
                 flush_route(self.history_service.flush),
                 report_route(lambda: self.settings),
                 *lifecycle_routes(self.reloader.reload, is_enabled=settings.web.enable_lifecycle),
@@ -223,6 +222,7 @@ class Agent:
             past=spans,
             blocks=spans.blocks,
             rate_of=lambda device: price_rate(self.recommender.market, device.board),
+            hang=self.coordinator.hang,
         )
 
     def start(self) -> None:

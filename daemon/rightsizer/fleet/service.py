@@ -31,7 +31,6 @@ from rightsizer.model.report import AgentReport, Report
 from rightsizer.model.units import format_duration, nanoseconds, seconds
 from rightsizer.web.advice_api import AdviceApi
 from rightsizer.web.plan_route import plan_route
-from rightsizer.web.router import health_route
 from rightsizer.web.server import WebServer, configured_access
 
 _LOOK: Final = "fleet"
@@ -194,11 +193,11 @@ class FleetService:
             local_socket=fleet.api_socket,
             local_routes=(
                 *own.routes,
-                health_route(self.hang),
                 *AdviceApi(self, rule_trees(self._settings)).routes,
                 plan_route(self._config_file, web.server),
             ),
             access=configured_access(web, wall_time),
+            hang=self.hang,
         )
 
     def _exported(self) -> Report:

@@ -159,7 +159,7 @@ def openapi_document() -> dict[str, Any]:
 
 
 class NodeApi:
-    """Metrics, health, page and JSON of a node; nothing here calls the driver."""
+    """Metrics, readiness, page and JSON of a node; nothing here calls the driver."""
 
     def __init__(
         self,
@@ -179,7 +179,6 @@ class NodeApi:
             "/": self._html,
             telemetry_path: self._metrics,
             "/metrics/dcgm": self._dcgm_metrics,
-            "/-/healthy": lambda _: WebResponse.of_text("healthy"),
             "/-/ready": self._ready,
             "/api/v1/openapi.json": lambda _: WebResponse.of_json(openapi_document()),
             "/api/v1/summary": self._summary,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
 import contextlib
 import errno
 import os
@@ -200,8 +199,9 @@ class WebListener(ThreadingTCPServer):
         host = client_address[0] if isinstance(client_address, tuple) else ""
         is_crowded = self.queue is not None and not self.queue.has_room(host)
         if not is_crowded and self.connections.admit(request, host):
-            # `Thread.start` waits for ever for a thread that lacks the memory to begin.
-            _thread.start_new_thread(self.process_request_thread, (request, client_address))
+            DaemonThread(
+                f"client {host}", self.process_request_thread, request, client_address
+            ).start()
             return
         with contextlib.suppress(OSError):
             request.send(_BUSY)

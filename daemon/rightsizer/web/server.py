@@ -23,7 +23,7 @@ from rightsizer.web.listener import Connections, WebListener, activated_sockets,
 from rightsizer.web.local_socket import LocalSocket
 from rightsizer.web.message import Answer, WebRequest, WebResponse
 from rightsizer.web.page import WebPage
-from rightsizer.web.router import METRICS_PATH, Route, Router
+from rightsizer.web.router import METRICS_PATH, Route, Router, health_route
 from rightsizer.web.settings import WebSettings, WebTree, parse_address
 
 if TYPE_CHECKING:
@@ -118,11 +118,13 @@ class WebServer:
         past: PastOf | None = None,
         blocks: BlocksOf | None = None,
         rate_of: RateOf = no_rate,
+        hang: Callable[[], str | None] = lambda: None,
     ) -> None:
         """Create a server that does not listen yet.
 
         `local_routes` extend or replace the usual ones. Without `past` only the last day is known,
-        without `blocks` no signal over time, and without `rate_of` no price.
+        without `blocks` no signal over time, and without `rate_of` no price. `hang` says why the
+        process should be restarted, if it should.
 
         Raises:
             UsageError: an address is invalid.
@@ -146,7 +148,7 @@ class WebServer:
             has_socket=bool(local_socket),
         )
         api = NodeApi(latest, exposition, page, wall_time, access.may_change)
-        routes = (*local_routes, *api.routes(access.telemetry_path))
+        routes = (*local_routes, health_route(hang), *api.routes(access.telemetry_path))
         self._router = Router(routes, access.may_change)
         self._answer = with_prefix(access.route_prefix, self._router.answer)
         self._listeners: list[WebListener] = []
