@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from host_tree import HostTree
-from rightsizer.host.topology import GpuPlacementFacts, TopologyFacts, read_topology
+from rightsizer.host.topology import TopologyFacts, read_topology
 from rightsizer.model.device import Device
 from rightsizer.model.signal import Signal
 from rightsizer.model.topology import Placement
@@ -143,7 +143,7 @@ def test_places_and_owners_of_a_foreign_host(tmp_path: Path, build: Build) -> No
     tree = HostTree(tmp_path)
     build(tree, 1)
     gpu = Device(uuid="GPU-0", index=0, pci_bus_id="00000000:01:00.0")
-    facts = TopologyFacts(placements={"GPU-0": GpuPlacementFacts(numa_node=0, cpus=(0, 1))})
+    facts = TopologyFacts(placements={"GPU-0": Placement("GPU-0", numa_node=0, cpus=(0, 1))})
     settings = OwnerSettings(kubelet_socket="", pod_log_folder="")
     with capture_logs() as logs:
         place = read_topology(tree.sysfs, [gpu], facts).placements["GPU-0"]

@@ -7,9 +7,9 @@ import pytest
 
 from rightsizer.host.files import parse_cpus
 from rightsizer.host.pcie import generation_of, kernel_address
-from rightsizer.host.topology import GpuPairFacts, GpuPlacementFacts, TopologyFacts, read_topology
+from rightsizer.host.topology import GpuPairFacts, TopologyFacts, read_topology
 from rightsizer.model.device import Device, MigInstance
-from rightsizer.model.topology import AdapterKind, LinkKind, Topology
+from rightsizer.model.topology import AdapterKind, LinkKind, Placement, Topology
 from sysfs_trees import (
     Near,
     SysfsTree,
@@ -224,8 +224,8 @@ def test_grace_hopper_has_a_domain_and_a_memory_node_for_each_gpu(tmp_path: Path
     """Nodes of memory alone have no CPUs, and are not the slot's node."""
     facts = TopologyFacts(
         placements={
-            "GPU-0": GpuPlacementFacts(memory_numa_node=2),
-            "GPU-1": GpuPlacementFacts(memory_numa_node=10),
+            "GPU-0": Placement("GPU-0", memory_numa_node=2),
+            "GPU-1": Placement("GPU-1", memory_numa_node=10),
         }
     )
     topology = topology_of(grace_hopper(tmp_path), facts)
@@ -265,7 +265,7 @@ def test_a_container_without_the_hosts_sysfs_is_identified_by_the_driver(tmp_pat
     """No other facts are known."""
     device = Device(uuid="GPU-0", index=0, pci_bus_id="00000000:19:00.0", pcie_generation_maximum=5)
     facts = TopologyFacts(
-        placements={"GPU-0": GpuPlacementFacts(numa_node=1, cpus=(4, 5), generation=4, width=16)}
+        placements={"GPU-0": Placement("GPU-0", numa_node=1, cpus=(4, 5), generation=4, width=16)}
     )
     placement = read_topology(tmp_path, [device], facts).placements["GPU-0"]
 

@@ -13,9 +13,9 @@ import pytest
 
 from nvml_driver import installed
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.host.topology import GpuPairFacts, GpuPlacementFacts, TopologyFacts, read_topology
+from rightsizer.host.topology import GpuPairFacts, TopologyFacts, read_topology
 from rightsizer.model.device import Device
-from rightsizer.model.topology import LinkKind, Topology
+from rightsizer.model.topology import LinkKind, Placement, Topology
 from rightsizer.telemetry.nvml.driver import NvmlDriver, PeerReader
 from rightsizer.telemetry.nvml.inventory import DeviceTarget, Gpu, Inventory
 from rightsizer.telemetry.nvml.library import NvmlLibrary
@@ -234,7 +234,7 @@ def test_a_driver_that_tells_nothing_leaves_all_unknown() -> None:
     facts = facts_of(Wires())
 
     assert facts.peers == {("A", "B"): GpuPairFacts()}
-    assert facts.placements == {"A": GpuPlacementFacts(), "B": GpuPlacementFacts()}
+    assert facts.placements == {"A": Placement("A"), "B": Placement("B")}
 
 
 def test_constant_facts_are_read_once() -> None:

@@ -14,13 +14,13 @@ from nvml_driver import FakeDriver, FakeGpu, installed, tick
 from owner_trees import write_process
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.host.collector import ProcHostCollector
-from rightsizer.host.topology import GpuPlacementFacts, TopologyFacts
+from rightsizer.host.topology import TopologyFacts
 from rightsizer.io.clock import FastClock
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.reading import Process
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome, Snapshot
-from rightsizer.model.topology import Topology
+from rightsizer.model.topology import Placement, Topology
 from rightsizer.model.workload import Holding, Workload, WorkloadKind
 from rightsizer.owners.collector import Allocations
 from rightsizer.owners.resolver import OwnerResolver
@@ -371,7 +371,7 @@ def test_topology_is_read_when_something_has_changed(tmp_path: Path) -> None:
     assert other is not first
     assert first is not None
     assert first.placements.keys() == {"GPU-0"}  # An instance has its GPU's place.
-    seated = TopologyFacts(placements={"GPU-0": GpuPlacementFacts(generation=5)})
+    seated = TopologyFacts(placements={"GPU-0": Placement("GPU-0", generation=5)})
     topology = probe.collect(HostQuery((gpu,), topology=seated)).topology
     assert topology is not None
     assert topology.placements["GPU-0"].generation == 5

@@ -10,7 +10,7 @@ from rightsizer.host.files import parse_cpus, read_integer, read_line, read_name
 from rightsizer.host.numa_locality import NumaNodes, read_nodes
 from rightsizer.host.pcie import PciPath, chain_of, kernel_address, read_link, relate
 from rightsizer.model.device import Device
-from rightsizer.model.frozen import dataclass, field
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.topology import (
     Adapter,
     AdapterKind,
@@ -42,32 +42,21 @@ class GpuPairFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class GpuPlacementFacts:
-    """Driver's facts on the placement of one GPU."""
-
-    numa_node: int | None = None
-    memory_numa_node: int | None = None
-    """NUMA node of the GPU's own memory."""
-    cpus: tuple[int, ...] = ()
-    generation: int | None = None
-    width: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class TopologyFacts:
     """All topology facts of the driver; empty without a driver."""
 
     peers: Mapping[tuple[str, str], GpuPairFacts] = field(default_factory=dict)
     """By pair of uuids in GPU order."""
-    placements: Mapping[str, GpuPlacementFacts] = field(default_factory=dict)
+    placements: Mapping[str, Placement] = field(default_factory=dict)
+    """By uuid; without what only the bus tells."""
 
     def pair_of(self, one: str, other: str) -> GpuPairFacts:
         """Facts on two GPUs, in either order."""
         return self.peers.get((one, other)) or self.peers.get((other, one)) or GpuPairFacts()
 
-    def placement_of(self, uuid: str) -> GpuPlacementFacts:
+    def placement_of(self, uuid: str) -> Placement:
         """Facts on a GPU."""
-        return self.placements.get(uuid) or GpuPlacementFacts()
+        return self.placements.get(uuid) or Placement(uuid)
 
 
 def _found(sysfs: Path) -> Iterator[tuple[str, AdapterKind, tuple[str, ...]]]:
@@ -157,7 +146,7 @@ class _PciTree:
             }
             yield Adapter(name, kind, chain[-1], place.numa_node, links)
 
-    def placement(self, device: Device, site: PciPath, facts: GpuPlacementFacts) -> Placement:
+    def placement(self, device: Device, site: PciPath, known: Placement) -> Placement:
         """Combine the kernel's and the driver's facts on a GPU's placement.
 
         In a container without the host's sysfs only the latter are available.
@@ -165,15 +154,14 @@ class _PciTree:
         address = kernel_address(device.pci_bus_id)
         folder = self.device(address) if address is not None and self.shows(address) else None
         link = {} if folder is None else read_link(folder)
-        return Placement(
-            uuid=device.uuid,
+        return replace(
+            known,
             pci_bus_id=address,
-            numa_node=facts.numa_node if folder is None else site.numa_node,
-            memory_numa_node=facts.memory_numa_node,
-            cpus=facts.cpus if folder is None else self._cpus(folder, site),
+            numa_node=known.numa_node if folder is None else site.numa_node,
+            cpus=known.cpus if folder is None else self._cpus(folder, site),
             bridges=tuple(Bridge(name, **read_link(self.device(name))) for name in site.bridges),
-            generation=link.get("generation") or facts.generation,
-            width=link.get("width") or facts.width,
+            generation=link.get("generation") or known.generation,
+            width=link.get("width") or known.width,
             generation_maximum=link.get("generation_maximum") or device.pcie_generation_maximum,
             width_maximum=link.get("width_maximum") or device.pcie_width_maximum,
         )

@@ -13,9 +13,9 @@ import pynvml
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.host.device_files import openable_gpus
 from rightsizer.host.pcie import BusGpu, expected_gpus, kernel_address
-from rightsizer.host.topology import GpuPairFacts, GpuPlacementFacts, TopologyFacts
+from rightsizer.host.topology import GpuPairFacts, TopologyFacts
 from rightsizer.model.reading import Missing
-from rightsizer.model.topology import LinkKind
+from rightsizer.model.topology import LinkKind, Placement
 from rightsizer.telemetry.nvml.device_facts import DeviceFactsReader
 from rightsizer.telemetry.nvml.inventory import (
     PEERS,
@@ -135,13 +135,14 @@ class PeerReader:
         }
         return [link for link, state in states.items() if state and link_is_up(state)]
 
-    def _placement(self, target: DeviceTarget) -> GpuPlacementFacts:
+    def _placement(self, target: DeviceTarget) -> Placement:
         def now(name: str) -> Any:
             return self._ask(target, name, may_change=True) or None
 
         memory_node = self._ask(target, "nvmlDeviceGetNumaNodeId")
         nodes = _bits(self._ask(target, "nvmlDeviceGetMemoryAffinity", _NODE_WORDS, _SCOPE_NODE))
-        return GpuPlacementFacts(
+        return Placement(
+            target.device.uuid,
             numa_node=nodes[0] if len(nodes) == 1 else None,
             memory_numa_node=memory_node if memory_node is not None and memory_node >= 0 else None,
             cpus=_bits(self._ask(target, "nvmlDeviceGetCpuAffinity", _CPU_WORDS)),
