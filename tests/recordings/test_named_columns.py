@@ -58,6 +58,7 @@ def test_words_of_headings_tell_columns(
         "time,perf/gpu_util_percent0,perf/gpu_util_percent1,perf/gpu_util_percent2\n",
         "time,util_gpu_0 (%),util_gpu_1 (%),util_gpu_2 (%)\n",
         "time,GPU Utilization (GPU 0),GPU Utilization (GPU 1),GPU Utilization (GPU 2)\n",
+        "time,gpu_id: 0/utilization.gpu (%),gpu_id: 1/utilization.gpu (%),gpu_id: 2/util\n",
     ],
 )
 def test_gpus_in_columns_of_a_row(replay: Replays, write: Writes, heading: str) -> None:
@@ -108,6 +109,22 @@ def test_unit_is_found_beside_cells_without_a_number(replay: Replays, write: Wri
     played = replay(write(f"time,gpu,util,memory_used\n{rows}"))
     assert 0.55 in played.values("index:0", Signal.GPU_BUSY)
     assert 20000 * 2**20 in played.values("index:0", Signal.MEMORY_USED_BYTES)
+
+
+@pytest.mark.parametrize(
+    ("names", "first", "second"),
+    [
+        ("created_at", "2026-03-31 10:00:00", "2026-03-31 10:00:01"),
+        ("timestamp", "3/31/2026 10:00:00", "3/31/2026 10:00:01"),
+        ("Date,Time", "31/03/2026,10:00:00", "31/03/2026,10:00:01"),
+    ],
+)
+def test_time_by_other_names_and_with_day_and_month_in_either_order(
+    replay: Replays, write: Writes, names: str, first: str, second: str
+) -> None:
+    """As databases name the time of a row; a day above twelve tells the order."""
+    played = replay(write(f"{names},gpu,util_pct\n{first},0,90\n{second},0,91\n"))
+    assert [each.wall_time for each in played.snapshots] == [1774951200 * 10**9, 1774951201 * 10**9]
 
 
 @pytest.mark.parametrize("device", ["gpu,", ""])

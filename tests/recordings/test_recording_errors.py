@@ -187,6 +187,13 @@ def test_bare_values_are_read_as_the_error_says(
     assert device["signals"]["gpu_busy"]["mean"] == pytest.approx(0.545, abs=0.01)
 
 
+def test_watts_are_not_suggested_as_percent(replay: Replays, write: Writes) -> None:
+    """No share is above a hundred: the columns must be named."""
+    path = write("timestamp,GPU0,GPU1\n1763638585.2,199.9,256.5\n1763638586.2,198.9,250.5\n")
+    with pytest.raises(RecordingError, match=r"tell what they hold with --columns"):
+        replay(path)
+
+
 def test_values_of_several_gpus_are_read_as_the_error_says(
     capsys: pytest.CaptureFixture[str], write: Writes
 ) -> None:

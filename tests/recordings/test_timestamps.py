@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.telemetry.recordings.timestamps import parse_calendar, parse_epoch, parse_timestamp
+from rightsizer.telemetry.recordings.timestamps import (
+    DayAndMonth,
+    parse_calendar,
+    parse_epoch,
+    parse_timestamp,
+)
 
 NOON = 1_706_702_400_000_000_000  # 2024-01-31 12:00 UTC
 
@@ -27,6 +32,7 @@ NOON = 1_706_702_400_000_000_000  # 2024-01-31 12:00 UTC
         ("20240131_120000", NOON),
         ("20240131-12:00:00", NOON),
         ("20240131T120000Z", NOON),
+        ("20240131T120000.5", NOON + 500_000_000),
         ("1706702400", NOON),
         ("1706702400.5", NOON + 500_000_000),
         ("1706702400123", NOON + 123_000_000),
@@ -95,3 +101,22 @@ def test_epochs_lose_nothing(nanosecond: int) -> None:
     whole, below = divmod(nanosecond, 1_000_000_000)
     assert parse_epoch(f"{whole}.{below:09d}", 1_000_000_000) == nanosecond
     assert parse_epoch(str(nanosecond), 1) == nanosecond
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["1/31/2024 12:00:00"], NOON),
+        (["31/01/2024 12:00:00.5"], NOON + 500_000_000),
+        (["01-31-2024 12:00"], NOON),
+        (["1/2/2024 12:00:00", "31/1/2024 9:00:00"], NOON + 86_400_000_000_000),
+        (["1/2/2024 12:00:00"], None),
+        (["13/1/2024 12:00:00", "1/13/2024 12:00:00"], None),
+        (["2024-01-31 12:00:00"], None),
+    ],
+)
+def test_day_above_twelve_tells_the_order_of_day_and_month(
+    texts: list[str], expected: int | None
+) -> None:
+    """Of one file: where no date tells it, or they contradict each other, it stays unknown."""
+    assert DayAndMonth(texts).parse(texts[0]) == expected

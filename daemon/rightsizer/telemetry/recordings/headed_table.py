@@ -25,6 +25,7 @@ from rightsizer.telemetry.recordings.row import RecordingNotes
 from rightsizer.telemetry.recordings.text_file import TextFile, delimiter_of, split_csv_line
 from rightsizer.telemetry.recordings.timestamps import (
     EPOCH_UNITS,
+    DayAndMonth,
     DayTimes,
     leading_time,
     page_time,
@@ -100,16 +101,18 @@ def untimed_headings(head: Sequence[str]) -> tuple[list[str], str]:
 
     The second is what separates them; without such headings both are empty.
     """
-    lines = [leading_time(line, RecordingNotes("")) for line in head]
-    is_timed = any(time is not None for time, _ in lines) or any(map(page_time, head))
-    if not is_timed or time_places(heading_line(head)[1]):
+    if time_places(heading_line(head)[1]):
         return [], ""
+    lines = [leading_time(line, RecordingNotes("")) for line in head]
+    is_paged = any(map(page_time, head))
     for _, line in lines:
         mark = delimiter_of(line)
         cells = [cell.strip() for cell in split_csv_line(line, mark)]
         found = {each.signal for each in read_headings(cells).values()}
         if mark != " " and not found.isdisjoint((Signal.GPU_BUSY, Signal.SM_ACTIVE)):
-            return cells, mark
+            rows = (split_csv_line(rest, mark) for time, rest in lines if time is not None)
+            is_timed = is_paged or any(len(row) == len(cells) for row in rows)
+            return (cells, mark) if is_timed else ([], "")
     return [], ""
 
 
@@ -200,7 +203,8 @@ def csv_rows(
 class TimeColumns:
     """The column of times, or those of date and time of day.
 
-    `stated` is the place of another column, and how its times are read.
+    `stated` is the place of another column, and how its times are read; `sample` has the first
+    rows, whose dates may tell the order of day and month.
     """
 
     def __init__(
@@ -208,6 +212,7 @@ class TimeColumns:
         headings: Sequence[str],
         notes: RecordingNotes,
         stated: tuple[int, Callable[[str], Nanoseconds]] | None = None,
+        sample: Sequence[Sequence[str]] = (),
     ) -> None:
         self._headings, self._notes, self._stated = headings, notes, stated
         self._days = DayTimes(notes, "write dates too")
@@ -216,10 +221,12 @@ class TimeColumns:
         self._heading = headings[self.places[0]] if self.places else ""
         words = words_of(self._heading)
         self._unit = EPOCH_UNITS.get(words[-1]) if words else None
+        self._sample = sample
+        self._dates = DayAndMonth(map(self.text, sample) if self.places else ())
 
     def again(self, notes: RecordingNotes) -> "TimeColumns":
         """Return the same columns for another pass."""
-        return TimeColumns(self._headings, notes, self._stated)
+        return TimeColumns(self._headings, notes, self._stated, self._sample)
 
     def text(self, cells: Sequence[str]) -> str:
         """Return the time of a row as written, with its date first."""
@@ -232,6 +239,8 @@ class TimeColumns:
         text = self.text(cells)
         if self._stated is not None:
             return self._stated[1](text)
+        if (dated := self._dates.parse(text)) is not None:
+            return dated
         with contextlib.suppress(ValueError):
             time = parse_timestamp(text) if self._unit is None else parse_epoch(text, self._unit)
             if time < DAY and words_of(self._heading) == [EPOCH]:

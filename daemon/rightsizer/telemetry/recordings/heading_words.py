@@ -33,8 +33,8 @@ UNITS, _SYNONYMS, _ALONE = (
 _FILLERS, _GPU_FILLERS, _VAGUE, _OF_GPUS, _OF_HOSTS = (
     frozenset(_LOADED[section]) for section in ("fillers", "gpu_fillers", "vague", "gpus", "hosts")
 )
-_TIMES, _ELAPSED, _QUALIFIERS = (
-    frozenset(_LOADED[section]) for section in ("times", "elapsed", "qualifiers")
+_TIMES, _ELAPSED, _STAMPED, _QUALIFIERS = (
+    frozenset(_LOADED[section]) for section in ("times", "elapsed", "stamped", "qualifiers")
 )
 DEVICES, UUIDS, NAMES, NODES = (
     frozenset(_LOADED[section]) for section in ("devices", "uuids", "names", "nodes")
@@ -77,6 +77,7 @@ _MEMORY: Final = frozenset({"memory"})
 _SIZES: Final = frozenset({"KiB", "MiB", "GiB", "bytes"})
 _ENDINGS: Final = {"MiB": "mib", "GiB": "gib", "bytes": "bytes", "%": "pct"}
 _DEVICE_WORDS: Final = frozenset({"gpu", "gpus", "cuda", "card", "cards", "device", "devices"})
+_IDS: Final = frozenset({"id", "index"})
 TELLING_WORDS: Final = _DEVICE_WORDS.union(_OF_GPUS, _OF_HOSTS, _SYNONYMS, *_SIGNALS)
 """Words that say what a value is of."""
 EPOCH: Final = "epoch"
@@ -136,7 +137,8 @@ def heading_of(text: str, *, is_of_host: bool = False, has_devices: bool = False
     words, device, facts = words_of(text), None, None
     if (at := _number_place(words)) is not None:
         facts = RecordingDeviceFacts(index=int(words[at]))
-        device, words = f"{BY_INDEX}{facts.index}", words[:at] + words[at + 1 :]
+        before = words[:at] if words[at - 1] not in _IDS else words[: at - 1]
+        device, words = f"{BY_INDEX}{facts.index}", before + words[at + 1 :]
         words = [word for word in words if word not in _DEVICE_WORDS]
     unit = next((UNITS[word] for word in words if word in UNITS), None)
     meanings = {_SYNONYMS.get(word, word) for word in words if word not in UNITS}
@@ -176,7 +178,13 @@ def _tracker_heading(found: re.Match[str]) -> Heading | None:
 def _number_place(words: Sequence[str]) -> int | None:
     """Return the place of a GPU's number: behind its word, or last in a heading about a GPU."""
     pairs = enumerate(pairwise(words), 1)
-    found = (at for at, (word, number) in pairs if word in _DEVICE_WORDS and number.isdecimal())
+    numbers = (at for at, (_, number) in pairs if number.isdecimal())
+    found = (
+        at
+        for at in numbers
+        if words[at - 1] in _DEVICE_WORDS
+        or (words[at - 1] in _IDS and not _DEVICE_WORDS.isdisjoint(words[at - 2 : at - 1]))
+    )
     if (at := next(found, None)) is not None:
         return at
     is_last = bool(words) and words[-1].isdecimal() and not _OF_GPUS.isdisjoint(words)
@@ -265,7 +273,7 @@ def time_places(headings: Sequence[str]) -> Sequence[int]:
         return apart
     places = (
         [at for at, text in enumerate(headings) if is_time(text, words)]
-        for words in (_TIMES, _ELAPSED)
+        for words in (_TIMES, _ELAPSED, _STAMPED)
     )
     found = next(filter(None, places), [])
     # A training counts its epochs, too.

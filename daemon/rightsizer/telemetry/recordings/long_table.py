@@ -165,7 +165,7 @@ def long_rows(
     metrics = _sampled(columns, table, sample)
     units, has_hosts = _units(metrics, notes), any(map(names_host, metrics))
     series_of = cache(partial(_series, has_hosts=has_hosts))
-    times = TimeColumns(table.headings, notes)
+    times = TimeColumns(table.headings, notes, sample=sample)
     for number, cells in table.rows(notes):
         metric, value = columns.sample(cells)
         series = series_of(metric, columns.labels(cells), units.get(metric))

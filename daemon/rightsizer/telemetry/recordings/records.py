@@ -87,9 +87,10 @@ def _table_rows(table: HeadedTable, notes: RecordingNotes) -> Iterator[Recording
         return
     named = named_columns(table, sample, notes)
     if place_of(table.headings, _PIDS) is not None:
-        yield from _process_rows(table, named, notes)
+        yield from _process_rows(table, sample, named, notes)
         return
-    layout = TableLayout(table, named, TimeColumns(table.headings, notes), notes)
+    times = TimeColumns(table.headings, notes, sample=sample)
+    layout = TableLayout(table, named, times, notes)
     processes_at = place_of(table.headings, {PROCESSES})
     for number, cells in table.rows(notes):
         processes = None if processes_at is None else _processes(cells[processes_at])
@@ -98,7 +99,10 @@ def _table_rows(table: HeadedTable, notes: RecordingNotes) -> Iterator[Recording
 
 
 def _process_rows(
-    table: HeadedTable, columns: LayoutColumns, notes: RecordingNotes
+    table: HeadedTable,
+    sample: Sequence[Sequence[str]],
+    columns: LayoutColumns,
+    notes: RecordingNotes,
 ) -> Iterator[RecordingRow]:
     """Yield the rows of GPUs by those of their processes, whose parts are added up.
 
@@ -106,7 +110,8 @@ def _process_rows(
     """
 
     def polls(notes: RecordingNotes) -> Iterator[list[RecordingRow]]:
-        layout = TableLayout(table, columns, TimeColumns(table.headings, notes), notes)
+        times = TimeColumns(table.headings, notes, sample=sample)
+        layout = TableLayout(table, columns, times, notes)
         rows = (row for numbered in table.rows(notes) for row in layout.rows(*numbered))
         for _, at_once in groupby(rows, attrgetter("time")):
             by_device: dict[str, list[RecordingRow]] = {}

@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
@@ -22,7 +23,10 @@ _FORMATS: Final = (
 )
 """Of spreadsheets, `date`, Kibana, JavaScript, HTTP and its servers. With slashes and 24 hours, the
 order of day and month is ambiguous."""
-_COMPACT: Final = re.compile(r"(\d{4})(\d\d)(\d\d)[-_T ](\d\d):?(\d\d):?(\d\d)Z?")
+_COMPACT: Final = re.compile(r"(\d{4})(\d\d)(\d\d)[-_T ](\d\d):?(\d\d):?(\d\d(?:\.\d+)?)Z?")
+_DAY_AND_MONTH: Final = re.compile(r"(\d\d?)[/-](\d\d?)[/-](\d{4})[ T,]+(\d\d?)(:\d\d.*)")
+"""In either order, with 24 hours."""
+_MONTHS: Final = 12
 _EPOCH: Final = re.compile(r"[\d.]+(?:[eE]\+?\d+)?")
 _ZONE: Final = re.compile(r" [A-Z]{3,4}\b")
 """Zone names are ambiguous, so they are ignored."""
@@ -54,6 +58,22 @@ def parse_timestamp(text: str) -> Nanoseconds:
         year, month, day, *time = found.groups()
         return parse_calendar(f"{year}-{month}-{day} {':'.join(time)}")
     return _parse_date(text)
+
+
+class DayAndMonth:
+    """Order of day and month, if one of the numbers in the dates of a file tells it."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        found = [date.groups() for date in map(_DAY_AND_MONTH.fullmatch, texts) if date]
+        days = [any(int(each[at]) > _MONTHS for each in found) for at in (0, 1)]
+        self._day = days.index(True) if sum(days) == 1 else None
+
+    def parse(self, text: str) -> Nanoseconds | None:
+        """Return the time of a date with 24 hours; `None` for others, and an unknown order."""
+        if self._day is None or (found := _DAY_AND_MONTH.fullmatch(text)) is None:
+            return None
+        month, day, year, hour = found[2 - self._day], found[1 + self._day], found[3], found[4]
+        return parse_calendar(f"{year}-{month:0>2}-{day:0>2} {hour:0>2}{found[5]}")
 
 
 def is_timestamp(text: str) -> bool:

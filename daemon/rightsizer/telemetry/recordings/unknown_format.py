@@ -101,7 +101,7 @@ def _is_table(head: Sequence[str]) -> bool:
 def stated_fields(head: Sequence[str]) -> str:
     """Return `--fields` and `--device` for a CSV without GPU metrics in its headings.
 
-    A time and the number beside it that may be in percent, the last of several, or all numbers
+    A time and the number beside it that may be in percent, the last of several, or all of these
     whose headings differ in their digits alone; empty where no line has both, and for a table of
     many numbers.
     """
@@ -119,21 +119,21 @@ def stated_fields(head: Sequence[str]) -> str:
         for at, cell in enumerate(first)
         if at not in (time_at, device_at, *read) and _NUMBER.fullmatch(cell)
     ]
-    gpus = [_gpu_number(titles[at]) for at in numbers]
-    stems = {_DIGITS.sub("", titles[at]) for at in numbers}
+    shares = [at for at in numbers if all(_PERCENT.fullmatch(row[at]) for row in rows)]
+    gpus = [_gpu_number(titles[at]) for at in shares]
+    stems = {_DIGITS.sub("", titles[at]) for at in shares}
     is_told = any(each.signal is Signal.GPU_BUSY for each in read.values())
-    if time_at is None or not (numbers or is_told):
+    if time_at is None or not (shares or is_told):
         return ""
     if is_told:
         # The time alone is unknown.
         names = {at: titles[at] for at in read}
-    elif device_at is None and all(gpus) and len(stems) < len(numbers) == len({*gpus}):
-        names = {at: f"gpu{gpu}_util_pct" for at, gpu in zip(numbers, gpus, strict=True)}
+    elif device_at is None and all(gpus) and len(stems) < len(shares) == len({*gpus}):
+        names = {at: f"gpu{gpu}_util_pct" for at, gpu in zip(shares, gpus, strict=True)}
     elif is_titled and len(numbers) > _MOST_UNKNOWN:
         return ""
     else:
-        shares = [at for at in numbers if all(_PERCENT.fullmatch(row[at]) for row in rows)]
-        names = {(shares or numbers)[-1]: "util_pct"}
+        names = {shares[-1]: "util_pct"}
         if device_at is None:
             device_at = _telling_column(rows, time_at, names)
         names |= {} if device_at is None else {device_at: "gpu_index"}
