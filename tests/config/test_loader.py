@@ -233,6 +233,12 @@ def _loop(folder: Path) -> Path:
     return path
 
 
+def _pipe(folder: Path) -> Path:
+    path = folder / "pipe.yaml"
+    os.mkfifo(path)
+    return path
+
+
 def _locked(folder: Path) -> Path:
     path = folder / "locked.yaml"
     path.touch(mode=0o000)
@@ -245,6 +251,7 @@ def _locked(folder: Path) -> Path:
         (_missing, "/missing.yaml: there is no such file; check the path, or leave the flag out"),
         (Path, ": is a directory; name the file in it, such as /"),
         (_latin, "/latin.yaml:2:1: is not UTF-8; save it as UTF-8"),
+        (_pipe, "/pipe.yaml: is a pipe; check the path"),
         (_loop, "/loop.yaml: too many levels of symbolic links; check the path"),
         pytest.param(
             _locked,
@@ -256,7 +263,7 @@ def _locked(folder: Path) -> Path:
 def test_a_file_that_cannot_be_read_is_reported_with_a_remedy(
     tmp_path: Path, make: Any, message: str
 ) -> None:
-    """Missing, a directory, not text, a loop of links, forbidden: each error names the path."""
+    """Missing, a folder, no text, a pipe, a loop of links, forbidden: each names the path."""
     with pytest.raises(ConfigurationError) as caught:
         load_file(Settings, make(tmp_path))
 

@@ -1,6 +1,7 @@
 """The web configuration file of the exporter toolkit: valid values, and errors with place."""
 
 import json
+import os
 import ssl
 from pathlib import Path
 from typing import Final
@@ -38,6 +39,13 @@ def faults(folder: Path, text: str) -> list[str]:
         read(folder, text)
     assert refusal.value.exit_code == 78
     return [line.removeprefix(f"{folder}/") for line in str(refusal.value).splitlines()]
+
+
+def test_a_pipe_is_refused(tmp_path: Path) -> None:
+    """Each request would wait for its writer."""
+    os.mkfifo(tmp_path / "web.yml")
+    with pytest.raises(ConfigurationError, match="is a pipe; check"):
+        WebConfigReader(tmp_path / "web.yml").read()
 
 
 def test_a_reload_that_is_refused_swallows_no_change(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar, cast
 from rightsizer.config.row import escaped_line, spell_path
 from rightsizer.config.shape import Group, Nullable, Scalar, Shape, ShapeEntry, shape_of
 from rightsizer.config.validator import Fault, explain, validate
+from rightsizer.io.files import file_bytes
 from rightsizer.io.near import near_words
 from rightsizer.io.yaml import Document, Place, YamlError, load_yaml, merge_documents
 from rightsizer.model.errors import ConfigurationError
@@ -259,7 +260,7 @@ def drop_ins(path: Path) -> tuple[Path, ...]:
 
 def _text(path: Path, remedy: str) -> str:
     try:
-        raw = path.read_bytes()
+        raw = file_bytes(path)
     except OSError as error:
         match error:
             case FileNotFoundError():

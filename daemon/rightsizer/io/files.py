@@ -70,6 +70,18 @@ def is_there(path: Path) -> bool:
     return True
 
 
+def file_bytes(path: Path) -> bytes:
+    """Read a file, but no pipe that has a path: a writer may never come.
+
+    Raises:
+        OSError: it is such a pipe, or cannot be read.
+    """
+    # One of the shell, `<(...)`, leads to no path.
+    if Path(os.path.realpath(path)).is_fifo():
+        raise OSError(errno.EINVAL, "is a pipe")
+    return path.read_bytes()
+
+
 def private_file(path: Path) -> None:
     """Create an empty private file if missing, regardless of the umask.
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from rightsizer.config.row import Faults, Row
+from rightsizer.io.files import file_bytes
 from rightsizer.io.log import logger
 from rightsizer.io.yaml import YamlError, load_yaml
 from rightsizer.model.errors import ConfigurationError
@@ -176,7 +177,7 @@ class WebConfigReader:
         # Before the file is read, so that a write meanwhile counts as a change.
         self.versions = {self.path: _version(self.path)}
         try:
-            text = self.path.read_text("utf-8-sig")
+            text = file_bytes(self.path).decode("utf-8-sig")
             document = load_yaml(text, str(self.path))
         except YamlError as error:
             raise ConfigurationError(" ".join(str(error).split())) from None
