@@ -95,12 +95,12 @@ class Connections:
             self._open.pop(connection, None)
             self._changed.notify_all()
 
-    def close_all(self, timeout_seconds: float = _STOP_SECONDS) -> None:
+    def close_all(self) -> None:
         """Close all connections and wait for their threads to end."""
         with self._changed:
             for connection in self._open:
                 _shut(connection)
-            self._changed.wait_for(lambda: not self._open, timeout_seconds)
+            self._changed.wait_for(lambda: not self._open, _STOP_SECONDS)
 
     def _has_room(self) -> bool:
         return len(self._open) < self._maximum or any(

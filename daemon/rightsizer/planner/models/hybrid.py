@@ -227,15 +227,14 @@ def attention_shape(
 
 
 def alternating_layers(
-    shape: Transformer, attending: int, mixer: Mixer, feed_forwards: float, beside: float = 0.0
+    shape: Transformer, attending: int, mixer: Mixer, feed_forwards: float
 ) -> Transformer:
     """Return the shape with either attention or a mixer per layer, and a feed-forward part.
 
-    `feed_forwards`: parameters of all layers together; `beside`: of everything else but ends and
-    norms.
+    `feed_forwards`: parameters of all layers together.
     """
     kinds = (LayerKind(attending, has_attention=True), mixer.kind(shape.layers - attending))
-    return with_layer_kinds(shape, kinds, mixer, feed_forwards, beside)
+    return with_layer_kinds(shape, kinds, mixer, feed_forwards)
 
 
 def with_layer_kinds(
@@ -245,7 +244,11 @@ def with_layer_kinds(
     feed_forwards: float,
     beside: float = 0.0,
 ) -> Transformer:
-    """Return the shape with parameters and state of its kinds of layers."""
+    """Return the shape with parameters and state of its kinds of layers.
+
+    `feed_forwards`: parameters of all layers together; `beside`: of everything else but ends and
+    norms.
+    """
     present = tuple(kind for kind in kinds if kind.layers)
     attending = sum(kind.layers for kind in present if kind.has_attention)
     recurrent = sum(kind.layers for kind in present if kind.recurrent_inputs)

@@ -22,11 +22,9 @@ def linear(inputs: int, outputs: int, rows: int = 1, *, bias: bool = True) -> La
     return LayerWork(inputs * outputs + (outputs if bias else 0), 2.0 * inputs * outputs * rows)
 
 
-def convolution(
-    inputs: int, outputs: int, kernel: int, positions: int, *, bias: bool = True
-) -> LayerWork:
+def convolution(inputs: int, outputs: int, kernel: int, positions: int) -> LayerWork:
     """Square kernel over this many output positions."""
-    return linear(inputs * kernel**2, outputs, positions, bias=bias)
+    return linear(inputs * kernel**2, outputs, positions)
 
 
 def depthwise(channels: int, kernel: int, positions: int) -> LayerWork:
