@@ -269,3 +269,22 @@ def test_a_list_of_gpus_by_any_key_about_them(
     ]
     played = replay(write("".join(f"{json.dumps(each)}\n" for each in records)))
     assert played.values("index:1", Signal.GPU_BUSY) == [0.9] * 3
+
+
+@pytest.mark.parametrize(
+    ("cells", "warning"),
+    [
+        ("NVIDIA H100 80GB HBM3,90,2800,70000", "2,800 W, its board 700"),
+        ("some board,90,4800,70000", "up to 4,800 W"),
+        ("NVIDIA H100 80GB HBM3,90,700,560000", "bytes, its board"),
+        ("NVIDIA H100 80GB HBM3,90,730,80000", None),
+    ],
+)
+def test_more_than_a_board_can_is_doubted(
+    replay: Replays, write: Writes, cells: str, warning: str | None
+) -> None:
+    """Sums over the GPUs of a node, and units that nothing tells, are read with a warning."""
+    rows = "".join(f"{1767571200 + i},{cells}\n" for i in range(4))
+    played = replay(write(f"time,gpu_name,util_pct,power_w,memory_used_mib\n{rows}"))
+    assert ("sums over GPUs" in played.warnings) is (warning is not None)
+    assert (warning or "") in played.warnings

@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
+from math import isnan
 from pathlib import Path
 from typing import Final
 
@@ -39,7 +40,12 @@ from rightsizer.telemetry.recordings.row import (
 )
 from rightsizer.telemetry.recordings.row_file import RowFile, merge_rows
 from rightsizer.telemetry.recordings.signal_csv import SIGNAL_CSV
-from rightsizer.telemetry.recordings.survey import RecordingSurvey, survey_files
+from rightsizer.telemetry.recordings.survey import (
+    Load,
+    LoadSeries,
+    RecordingSurvey,
+    survey_files,
+)
 from rightsizer.telemetry.recordings.text_file import (
     Progress,
     RecordingFormat,
@@ -62,6 +68,8 @@ _HOLD_INTERVALS: Final = 2.0
 _POLL_GAP: Final[Nanoseconds] = NANOSECONDS_PER_SECOND // 2
 """Closer readings of several devices belong to one poll, unless this exceeds half the recording's
 interval: nvidia-smi takes a few milliseconds per device, and 22 ms without persistence."""
+_EXCESS_RATIO: Final = 1.5
+"""Multiple of a board's limit from which a value is no peak, but a sum or in another unit."""
 _SHOWN_EVERY: Final = 1 << 6
 _ASSUMED_INTERVAL: Final = NANOSECONDS_PER_SECOND
 _ASSUMED: Final = "no device was read twice; an interval of one second is assumed"
@@ -200,10 +208,11 @@ def open_recording(  # noqa: PLR0913 - facts stated by the user.
             devices = build_devices(found.facts, catalogue, board)
             interval, end = found.interval, found.end
             notes = [file.notes for file in files]
-            held = _jobs(jobs, found, devices)
+            loads = found.loads.series(interval or _ASSUMED_INTERVAL)
+            held = _jobs(jobs, found, devices, loads)
             rows = merge_rows([file.rows() for file in files])
             snapshots = _snapshots(rows, found, devices, held)
-            remarks = list(_losses(found, devices))
+            remarks = [*_losses(found, devices), *_excesses(loads, devices, catalogue)]
         return RecordedSource(
             devices,
             interval or _ASSUMED_INTERVAL,
@@ -233,12 +242,38 @@ def _losses(found: RecordingSurvey, devices: Iterable[Device]) -> Iterator[str]:
             yield f"{device.title} is lost from {utc_text(seconds(time), '%H:%M:%S')} on"
 
 
-def _jobs(stated: Sequence[str], found: RecordingSurvey, devices: Sequence[Device]) -> RecordedJobs:
+def _excesses(
+    loads: Mapping[str, LoadSeries], devices: Iterable[Device], catalogue: Catalogue
+) -> Iterator[str]:
+    """Yield a warning for each device that draws or holds more than its board, or any, can."""
+    boards = catalogue.boards.values()
+    most_watts = max(board.power_limit_watts for board in boards)
+    most_bytes = max(board.memory_bytes for board in boards)
+    for device in devices:
+        if (series := loads.get(device.uuid)) is None:
+            continue
+        for load, limit, unit in (
+            (Load.WATTS, device.power_limit_watts or most_watts, "W"),
+            (Load.MEMORY, device.memory_total_bytes or most_bytes, "bytes"),
+        ):
+            most = max((each for each in series.values[load] if not isnan(each)), default=0.0)
+            if most > _EXCESS_RATIO * limit:
+                yield (
+                    f"{device.title} has up to {most:,.0f} {unit}, its board {limit:,.0f}: if "
+                    "these are sums over GPUs, or in another unit, record each GPU, or its unit"
+                )
+
+
+def _jobs(
+    stated: Sequence[str],
+    found: RecordingSurvey,
+    devices: Sequence[Device],
+    loads: Mapping[str, LoadSeries],
+) -> RecordedJobs:
     if stated:
         return RecordedJobs(stated_jobs(stated, devices))
     if found.loads.has_owners:
         return RecordedJobs(())
-    loads = found.loads.series(found.interval or _ASSUMED_INTERVAL)
     return RecordedJobs(inferred_jobs(loads, devices))
 
 
