@@ -27,20 +27,21 @@ from rightsizer.sizing.workload_family import (
     WorkloadActivity,
 )
 
+_VENDOR: Final = "other_vendor"
 PRIORS: Final[Mapping[WorkloadActivity, Mapping[str, float]]] = {
     WorkloadActivity.INFERENCE: {
         "compute": 0.42,
         "bandwidth": 0.27,
         "power": 0.22,
         "l2": 0.09,
-        "other_vendor": -0.2,
+        _VENDOR: -0.2,
         "llm": 1.0,
     },
     WorkloadActivity.TRAINING: {
         "compute": 1 / 3,
         "bandwidth": 1 / 3,
         "power": 1 / 3,
-        "other_vendor": -0.2,
+        _VENDOR: -0.2,
     },
 }
 """Where the fit starts. A language model's capacity is a roofline already, so that it counts in
@@ -50,14 +51,15 @@ _EXPONENT_PER_SHARE: Final = 0.6
 does well for both activities."""
 _OF_FIGURE: Final = {WorkloadActivity.INFERENCE: 30.0, WorkloadActivity.TRAINING: 1.0}
 """Trainings are told better by less, whatever is left out; inference is not."""
-_PENALTIES: Final = {"board": 3.0, "architecture": 3.0}
+_PENALTIES: Final = {"board": 3.0, "architecture": 3.0, "vendor": 1.0}
+"""A vendor's constant is no exponent, so that few measurements tell it."""
 _HUBER_LOG: Final = 0.1
 _ROUNDS: Final = 3
 _REST: Final = "power"
 """The figure whose exponent is what the others leave of 1."""
 
 Name = tuple[str, ...]
-"""A kind (figure, board or architecture), a name of it, and a family but for a figure."""
+"""A kind (figure, vendor, board or architecture), its name, and for the latter two a family."""
 Features = dict[Name, float]
 
 
@@ -99,9 +101,9 @@ def _figures(gpu: str, workload: ComparedWorkload) -> Mapping[str, float]:
     """Figures of a board relative to the one whose exponent follows from the others."""
     known = board_features(built_in().get(gpu), workload)
     free = {name: value - known[_REST] for name, value in known.items() if name != _REST}
-    free["other_vendor"] = known["other_vendor"]
+    free[_VENDOR] = known[_VENDOR]
     if workload.family is ModelKind.LLM and workload.activity is WorkloadActivity.INFERENCE:
-        return {"other_vendor": free["other_vendor"]}
+        return {_VENDOR: free[_VENDOR]}
     return free
 
 
@@ -111,7 +113,8 @@ def _rows(cell: Cell, before: RatioFit) -> list[tuple[Features, float]]:
     for gpu, log in cell.logs.items():
         board = built_in().get(gpu)
         features: Features = {
-            ("figure", figure): value for figure, value in _figures(gpu, cell.workload).items()
+            ("vendor" if figure == _VENDOR else "figure", figure): value
+            for figure, value in _figures(gpu, cell.workload).items()
         }
         if family != ModelKind.LLM:
             features["board", gpu, family] = 1.0
@@ -188,9 +191,9 @@ def _as_fit(found: Mapping[Name, float], before: RatioFit) -> RatioFit:
     exponents = dict(before.exponents)
     own: dict[str, dict[str, dict[str, float]]] = {"board": {}, "architecture": {}}
     for (kind, name, *family), value in found.items():
-        if kind != "figure":
+        if kind in own:
             own[kind].setdefault(name, {})[family[0]] = value
             continue
         exponents[name] += value
-        exponents[_REST] -= value if name != "other_vendor" else 0.0
+        exponents[_REST] -= value if kind == "figure" else 0.0
     return RatioFit(exponents, before.family_exponents, own["board"], own["architecture"])

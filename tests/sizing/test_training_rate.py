@@ -218,11 +218,11 @@ def reaches_more(board: Board, other: Board) -> bool:
     formats = (Precision.BF16, Precision.FP8)
     return (
         is_no_worse(board, other)
+        and all((board.peak(f) or 0.0) >= (other.peak(f) or 0.0) for f in formats)
         and board.link_bytes_per_second >= other.link_bytes_per_second
         and board.pcie_bytes_per_second >= other.pcie_bytes_per_second
         and (board.linked_gpu_count or 1) >= (other.linked_gpu_count or 1)
         and board.achievable_bandwidth_ratio >= other.achievable_bandwidth_ratio
-        and all((board.achieved(f) or 0.0) >= (other.achieved(f) or 0.0) for f in formats)
     )
 
 

@@ -68,9 +68,9 @@ _PCIE_SHARE: Final = 0.2
 measured over 4 and 8 L40S (0.18, 0.05) and RTX PRO 6000 (0.42, 0.39)."""
 _ALL_TO_ALL: Final = frozenset({ModelKind.RECOMMENDER, ModelKind.GRAPH})
 """Families with all-to-all exchange between GPUs; all others use all-reduce."""
-_FIXED_SECONDS: Final = 0.015
-"""Time per second of work on an A100 that no figure of a board shortens: launches and the host,
-2 ms of a step of 0.13 s (ResNet-50, BERT large); assumed."""
+_FIXED_SECONDS: Final = 0.03
+"""Time per second of work on an A100 that no figure of a board shortens, launches and the host:
+4 ms of a step of 0.13 s. Steps of MLPerf, by the batch of a GPU, leave 5 ms with ResNet-50."""
 _LONG_STEPS: Final = frozenset({ModelKind.LLM, ModelKind.DIFFUSION})
 """Families whose steps take seconds, so that this time is negligible."""
 
@@ -125,7 +125,7 @@ def throughput_ratio(
 ) -> EstimateInterval:
     """Throughput of the other board divided by that of the first, per GPU.
 
-    A board with no worse figure is never rated slower, regardless of measurements.
+    A board with no worse figure is never rated slower, regardless of measured workloads.
     """
     if board.key == other.key:
         return _ALIKE
@@ -168,16 +168,15 @@ def log_score(
     if workload.activity is WorkloadActivity.INFERENCE:
         return by_figures + beyond
     # Relative to a second of compute on the A100, on this board.
-    exposed = exchange_seconds(board, family, workload.gpus or 1)
-    exposed += 0.0 if family in _LONG_STEPS else _FIXED_SECONDS
-    return by_figures + beyond - math.log1p(exposed * math.exp(by_figures))
+    overhead = overhead_seconds(board, family, workload.gpus or 1)
+    return by_figures + beyond - math.log1p(overhead * math.exp(by_figures))
 
 
-def exchange_seconds(board: Board, family: ModelKind, gpus: int) -> float:
-    """Time spent waiting for other GPUs in training, per second of work on an A100.
+def overhead_seconds(board: Board, family: ModelKind, gpus: int) -> float:
+    """Time of training spent waiting for other GPUs and the host, per second of work on an A100.
 
     Linked GPUs first reduce among themselves, so that each handles only its part of the remaining
-    exchange. A board with less memory uses smaller batches, so it exchanges the same more often.
+    exchange. A board with less memory uses smaller batches, so it does the same more often.
     """
     together = min(gpus, SERVER_GPUS)
     linked = min(board.linked_gpu_count or 1, together)
@@ -187,17 +186,17 @@ def exchange_seconds(board: Board, family: ModelKind, gpus: int) -> float:
     pcie = _PCIE_SHARE * board.pcie_bytes_per_second
     seconds_per_byte = within / max(board.link_bytes_per_second, pcie) + beyond / pcie
     steps = max(1.0, _REFERENCE_MEMORY_BYTES / (board.nominal_memory_bytes or board.memory_bytes))
-    handed_on = 2.0 * EXCHANGED_BYTES_PER_SECOND[family] * steps
-    return _EXPOSED_SHARE * handed_on * seconds_per_byte
+    exchange = _EXPOSED_SHARE * 2.0 * EXCHANGED_BYTES_PER_SECOND[family] * seconds_per_byte
+    return steps * (exchange + (0.0 if family in _LONG_STEPS else _FIXED_SECONDS))
 
 
 def is_no_worse(board: Board, other: Board) -> bool:
-    """Whether no peak, bandwidth, memory or power limit of a board is below that of another."""
+    """Whether no achieved throughput, bandwidth, memory or power limit is below that of another."""
     figures = ("memory_bandwidth_bytes_per_second", "memory_bytes", "power_limit_watts")
-    own, peaks = board.peak_per_second, other.peak_per_second.items()
-    return all((own.get(precision) or 0.0) >= peak for precision, peak in peaks) and all(
-        getattr(board, each) >= getattr(other, each) for each in figures
-    )
+    return all(
+        (board.achieved(each) or 0.0) >= (other.achieved(each) or 0.0)
+        for each in other.peak_per_second
+    ) and all(getattr(board, each) >= getattr(other, each) for each in figures)
 
 
 def error_kind(fit: RatioFit, workload: ComparedWorkload, board: Board, other: Board) -> str:
