@@ -113,6 +113,7 @@ def test_epochs_lose_nothing(nanosecond: int) -> None:
         (["1/2/2024 12:00:00"], None),
         (["13/1/2024 12:00:00", "1/13/2024 12:00:00"], None),
         (["2024-01-31 12:00:00"], None),
+        (["1/31/2024, 12:00:00.000 PM"], None),
     ],
 )
 def test_day_above_twelve_tells_the_order_of_day_and_month(

@@ -24,7 +24,9 @@ _FORMATS: Final = (
 """Of spreadsheets, `date`, Kibana, JavaScript, HTTP and its servers. With slashes and 24 hours, the
 order of day and month is ambiguous."""
 _COMPACT: Final = re.compile(r"(\d{4})(\d\d)(\d\d)[-_T ](\d\d):?(\d\d):?(\d\d(?:\.\d+)?)Z?")
-_DAY_AND_MONTH: Final = re.compile(r"(\d\d?)[/-](\d\d?)[/-](\d{4})[ T,]+(\d\d?)(:\d\d.*)")
+_DAY_AND_MONTH: Final = re.compile(
+    r"(\d\d?)[/-](\d\d?)[/-](\d{4})[ T,]+(\d\d?)((?::\d\d){1,2}[\d.]*)"
+)
 """In either order, with 24 hours."""
 _MONTHS: Final = 12
 _EPOCH: Final = re.compile(r"[\d.]+(?:[eE]\+?\d+)?")
