@@ -38,6 +38,13 @@ def test_the_starter_s_examples_load() -> None:
     assert settings.catalogue.prices_file
 
 
+def test_a_command_alone_is_told_what_it_takes(capsys: Captured) -> None:
+    """The choices, not the name of their attribute."""
+    with pytest.raises(SystemExit):
+        main(["config"])
+    assert "required: {init,show,check};" in capsys.readouterr().err
+
+
 def test_init_writes_it_once(tmp_path: Path, capsys: Captured) -> None:
     """An existing file is kept."""
     path = tmp_path / "rightsizer.yaml"

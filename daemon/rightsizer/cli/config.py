@@ -30,7 +30,10 @@ class WholeSettings(Settings):
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, help="what is done")
+    names = "{init,show,check}"
+    actions = parser.add_subparsers(
+        dest="action", required=True, metavar=names, help="what is done"
+    )
     init = actions.add_parser("init")
     init.add_argument("file", nargs="?", type=Path, default="rightsizer.yaml", help="file to write")
     show = actions.add_parser("show")

@@ -28,8 +28,8 @@ REPORT_PATH: Final = "/api/v1/report/document"
 
 _Settings = TypeVar("_Settings")
 _CONFIG: Final = """
---config.file FILE: configuration file (default: rightsizer.yaml, of the fleet fleet.yaml, in
-  /etc/rightsizer, if readable). Environment variables like RIGHTSIZER_LOG__LEVEL override it
+--config.file FILE: configuration file (default: rightsizer.yaml in /etc/rightsizer if readable;
+  fleet.yaml for the fleet). Environment variables like RIGHTSIZER_LOG__LEVEL override it
 """
 _MICROSECOND: Final = 1000
 _LAST_SECOND: Final = 2**33
