@@ -190,10 +190,16 @@ def _move_folder(node: Node) -> None:
         shutil.move(file, folder)
 
 
+def _full_at_start(node: Node) -> None:
+    # Less than an empty history takes, and more than the log.
+    node.prefix = ("prlimit", f"--fsize={2**14}:")
+
+
 def _disk() -> list[Fault]:
     size, files = resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE
     return [
         Fault("disk", "the disk is full", plant=_limit(size, _largest), mend=_unlimit(size)),
+        Fault("disk", "the disk is full, as the agent starts", prepare=_full_at_start, plant=lambda _: None, mend=_unlimit(size), is_at_start=True),
         Fault("disk", "no more files can be opened", plant=_limit(files, _open_files), mend=_unlimit(files)),
         Fault("disk", "the history is deleted", plant=_delete),
         Fault("disk", "the history is moved away", plant=_move_folder),
@@ -214,6 +220,13 @@ def _replace_config(text: str) -> Callable[[Node], None]:
         node.send(signal.SIGHUP)
 
     return plant
+
+
+def _pipe_config(node: Node) -> None:
+    file = node.folder / "rightsizer.yaml"
+    file.rename(file.with_suffix(".kept"))
+    os.mkfifo(file)
+    node.send(signal.SIGHUP)
 
 
 def _restore_config(node: Node) -> None:
@@ -245,6 +258,7 @@ def _process() -> list[Fault]:
         Fault("process", "the web configuration becomes unreadable", config={"web": {"config_file": "web.yaml"}}, prepare=_web_config(""), plant=_web_config("users: [unclosed\n"), mend=_web_config("")),
         Fault("process", "reload of a configuration that is no YAML", plant=_replace_config("web: [unclosed\n"), mend=_restore_config),
         Fault("process", "reload of a configuration with an unknown key", plant=_replace_config("webb: {}\n"), mend=_restore_config),
+        Fault("process", "reload of a configuration that is a pipe", plant=_pipe_config, mend=_restore_config),
         Fault("process", "reload of an empty configuration file", plant=_replace_config(""), mend=_restore_config),
         Fault("process", "two hundred SIGHUPs at once", plant=_sighups),
     ]  # fmt: skip

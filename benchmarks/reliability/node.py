@@ -16,7 +16,7 @@ from typing import Any, Final
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent_process import AgentProcess, agent_process
+from agent_process import RIGHTSIZER, AgentProcess, agent_process
 
 GPUS: Final = 4
 _SCRAPE_SECONDS: Final = 0.2
@@ -97,6 +97,8 @@ class Node:
     folder: Path
     port: int
     flags: tuple[str, ...] = ()
+    prefix: tuple[str, ...] = ()
+    """A command that starts the agent, such as one that limits it."""
     held: list[Any] = field(default_factory=list)
     """Sockets and servers of the fault, closed when it is mended."""
     _stack: ExitStack = field(default_factory=ExitStack)
@@ -135,7 +137,9 @@ class Node:
         """Start the agent, and wait until it answers."""
         self._agent = self._stack.enter_context(
             agent_process(
-                self.folder, "--config.file", str(self.folder / "rightsizer.yaml"), *self.flags
+                self.folder,
+                *("--config.file", str(self.folder / "rightsizer.yaml"), *self.flags),
+                command=(*self.prefix, *RIGHTSIZER, "agent"),
             )
         )
 
