@@ -25,6 +25,8 @@ from rightsizer.telemetry.recordings.row_file import RowFile
 _NEAR: Final[Nanoseconds] = 2 * NANOSECONDS_PER_SECOND
 _FEWEST: Final = 30
 """Minimum number of differing pairs of readings; some of one GPU differ while it changes."""
+_FEW: Final = 3
+"""Minimum number of unequal readings of one time to remark, if at most times."""
 _TAKEN_FOR_ONE: Final = "they are read as of one node; replay the logs of two nodes one by one"
 _ROTATED: Final[Nanoseconds] = 60 * NANOSECONDS_PER_SECOND
 _ROTATED_STEPS: Final = 3
@@ -110,7 +112,7 @@ class RepeatedTimes:
                     "log to a file of its own, and name the GPU of each row by index or uuid"
                 )
             count = self._unequal[device, stream]
-            if count >= max(_FEWEST, times[device, stream] / 2):
+            if count >= max(_FEW, times[device, stream] / 2):
                 unequal[name] = count
         if unequal:
             notes.remark(
