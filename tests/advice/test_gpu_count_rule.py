@@ -230,6 +230,16 @@ def test_load_by_the_hour_never_gets_fewer_replicas() -> None:
     assert RULE.judge(case).summary.endswith("diurnal load.")
 
 
+def test_a_day_that_is_hardly_worth_a_schedule_leaves_the_number_too_large() -> None:
+    """Replicas at a tenth of their load are too many at each hour."""
+    hardly = at_hours(8, 20, 0.1, 0.06)
+    case = case_of([hardly] * 4, 8, SERVICE, windows=[service_window(8)] * 4)
+    pods = [f"chat-7d4b9c6f5d-{tail}" for tail in ("x2x9k", "b2b9k", "c2c9k", "d2d9k")]
+    found = RULE.judge(held_by(case, pods))
+    assert found.action is Action.REDUCE_REPLICAS
+    assert found.options[0].target == "3"
+
+
 def test_nothing_is_taken_from_one_who_is_under_pressure() -> None:
     """An unused GPU among them may be a software error, not a surplus."""
     pressed = replace(service_window(DAYS), pressed={Resource.COMPUTE: 24 * HOUR})

@@ -56,7 +56,7 @@ def _clusters(clusters: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     rows = [
         (
             *(_short(each["name"] or "(no cluster)"), str(each["pools"]), str(each["nodes"])),
-            *(f"{each['gpus']:g}", str(each["workloads"])),
+            *(f"{round(each['gpus'], 2):g}", str(each["workloads"])),
             *(_figure(each[key]) for key in ("held_mean", "active_mean")),
             *(str(each["free_now"]), _figure(each["waiting_gpus"])),
         )
@@ -152,7 +152,7 @@ _NOTHING_FOUND: Final = (
 
 def fleet_text(answer: Mapping[str, Any], top: int = _MOST_PIECES) -> str:
     """Format the output of `rightsizer fleet --json` in 100 columns, except for long names."""
-    gpus = f"{answer['gpus']:g} GPU{'' if answer['gpus'] == 1 else 's'}"
+    gpus = f"{round(answer['gpus'], 2):g} GPU{'' if answer['gpus'] == 1 else 's'}"
     pools, workloads = (
         counted(len(answer["pools"]), "pool"),
         counted(answer["workloads"], "workload"),
@@ -196,7 +196,7 @@ def _pools(pools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     rows = [
         (
             *(_short(pool["name"]), pool["board"] or "mixed", str(pool["nodes"])),
-            f"{pool['gpus']:g}",
+            f"{round(pool['gpus'], 2):g}",
             *(_figure(pool[key]) for key in ("held_mean", "held_peak", "active_mean")),
             *(str(pool["free_now"]), _figure(pool["waiting_gpus"])),
         )

@@ -178,8 +178,7 @@ def _replicas(subject: CaseSubject, settings: GpuCountSettings) -> Finding:
     if (shape := case.shape()) is None or shape.known_days < settings.minimum_days:
         why = "the history does not cover a cycle of the load"
         return subject.abstain(why, Reason.INSUFFICIENT_DATA)
-    diurnal = DIURNAL.in_market(subject.market)
-    if shape.is_daily or shape.is_weekly or diurnal.judge(case).is_actionable:
+    if DIURNAL.in_market(subject.market).judge(case).is_actionable:
         return subject.find_nothing(f"{subject.name}: diurnal load.")
     enough = _enough(case, load, settings)
     saved = 1.0 - enough / load.size

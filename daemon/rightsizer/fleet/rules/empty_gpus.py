@@ -128,10 +128,10 @@ def _scattered(subject: PoolSubject, key: str, nodes: Sequence[_Node]) -> Findin
     gpus, since, end = sum(each.gpus for each in nodes), _since(nodes), subject.view.end
     shortest, longest = (format_duration(seconds(end - at)) for at in (max(since), min(since)))
     ages = longest if shortest == longest else f"{shortest} to {longest}"
-    named = [f"{each.gpus:g} on {each.name}" for each in nodes]
+    named = [f"{round(each.gpus, 2):g} on {each.name}" for each in nodes]
     summary = (
-        f"{subject.name}: {gpus:g} GPUs of {counted(len(nodes), 'node')} that others use are empty "
-        f"for {ages} ({first_names(named, _MOST_NAMED)})."
+        f"{subject.name}: {round(gpus, 2):g} GPUs of {counted(len(nodes), 'node')} that others use "
+        f"are empty for {ages} ({first_names(named, _MOST_NAMED)})."
     )
     return _problem(subject, key, nodes, gpus, summary, returned=False)
 
