@@ -145,3 +145,19 @@ def test_host_in_an_object_of_its_own_is_not_the_gpu(replay: Replays, write: Wri
     record = {"ts": START, "gpu": {"util_pct": 90}, "cpu": {"util_pct": 5, "power_w": 90}}
     played = replay(write(json.dumps(record) + "\n"))
     assert played.readings("index:0")[0].values == {Signal.GPU_BUSY: 0.9}
+
+
+@pytest.mark.parametrize("between", [" ", "\n"], ids=["before", "above"])
+def test_time_before_or_above_an_object_is_its_time(
+    replay: Replays, write: Writes, between: str
+) -> None:
+    """As collectors of logs, or a loop of nvtop, write it; the object's own time counts first."""
+    text = "".join(
+        f"2024-05-01T08:00:0{at}Z{between}{json.dumps({'gpu_index': 1, 'gpu_util': 9 * at})}\n"
+        for at in range(1, 4)
+    )
+    played = replay(write(text, "log.json"))
+    assert played.values("index:1", Signal.GPU_BUSY) == [0.09, 0.18, 0.27]
+    assert [each.wall_time // 10**9 - START for each in played.snapshots] == [1, 2, 3]
+    own = "".join(f"2024-05-01T09:00:00Z {json.dumps(flat(at))}\n" for at in range(3))
+    assert replay(write(own)).snapshots[2].wall_time == (START + 2) * 10**9

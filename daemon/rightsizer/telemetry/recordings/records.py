@@ -21,7 +21,7 @@ from rightsizer.telemetry.recordings.headed_table import (
     heading_line,
     untimed_headings,
 )
-from rightsizer.telemetry.recordings.heading_words import heading_of, place_of
+from rightsizer.telemetry.recordings.heading_words import heading_of, place_of, time_places
 from rightsizer.telemetry.recordings.json_records import (
     PROCESSES,
     Record,
@@ -48,7 +48,12 @@ from rightsizer.telemetry.recordings.text_file import (
     delimiter_of,
     json_objects,
 )
-from rightsizer.telemetry.recordings.timestamps import is_timestamp, leading_time
+from rightsizer.telemetry.recordings.timestamps import (
+    is_timestamp,
+    leading_time,
+    page_time,
+    seconds_text,
+)
 
 _PIDS: Final = {"pid", "process id", "gpu pid"}
 _OF_PROCESSES: Final = (Signal.GPU_BUSY, Signal.MEMORY_USED_BYTES)
@@ -203,18 +208,40 @@ def _have_gpus(records: Sequence[Record]) -> bool:
     return _is_of_gpus(headings, [[each.get(key, "") for key in headings] for each in records])
 
 
+def _time_of(line: str) -> Nanoseconds | None:
+    """Return the time that a line is, or begins with."""
+    found = page_time(line)
+    return leading_time(line, RecordingNotes(""))[0] if found is None else found
+
+
+def _timed(record: Record, time: Nanoseconds | None) -> Record:
+    """Return a record with the time before or above it, unless it has one."""
+    if time is None or time_places([*record]):
+        return record
+    return {"time": seconds_text(time), **record}
+
+
 def _json_records(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[int, Record]]:
+    time: Nanoseconds | None = None
+    is_timed = any(_time_of(line) is not None for line in text.head)
+    lines = text.lines(RecordingNotes(text.name)) if is_timed else iter(())
     for number, document in json_objects(text, _OBJECT, notes):
         try:
             records = [*records_of(document)]
         except _UNREADABLE:
             notes.count("object too deep, or of an unknown shape", number)
             continue
-        yield from ((number, record) for record in records)
+        for at, line in lines:
+            found = _time_of(line)
+            time = time if found is None else found
+            if at >= number:
+                break
+        yield from ((number, _timed(record, time)) for record in records)
 
 
 def _is_json(head: Sequence[str]) -> bool:
     text = "\n".join(head)
+    time = next((each for each in map(_time_of, head) if each is not None), None)
     found: list[Record] = []
     at = 0
     for start in islice(_OBJECT.finditer(text), len(head)):
@@ -222,7 +249,7 @@ def _is_json(head: Sequence[str]) -> bool:
             # Others may be torn by the end of the head.
             with contextlib.suppress(*_UNREADABLE):
                 document, at = json.JSONDecoder().raw_decode(text, start.start())
-                found += records_of(document)
+                found += (_timed(record, time) for record in records_of(document))
     return _have_gpus(found)
 
 
