@@ -49,6 +49,26 @@ def asides(path: Path) -> list[Path]:
     )
 
 
+def fail(database: Database, code: int) -> None:
+    """Let a change fail by one of SQLite's codes."""
+    error = sqlite3.DatabaseError("as SQLite says")
+    error.sqlite_errorcode = code
+    with pytest.raises(HistoryError, match="as SQLite says"), database.transaction():
+        raise error
+
+
+def test_a_sound_file_on_a_failing_disk_is_not_set_aside(tmp_path: Path) -> None:
+    """After errors of the disk, SQLite takes pages for corrupt that are not."""
+    path = tmp_path / "history.db"
+    with closing(Database(path, MIGRATIONS)) as database:
+        write(database, "kept")
+        fail(database, sqlite3.SQLITE_IOERR_READ)
+        fail(database, sqlite3.SQLITE_CORRUPT)
+        assert (notes(database), asides(path)) == (["kept"], [])
+        fail(database, sqlite3.SQLITE_CORRUPT)
+        assert len(asides(path)) == 1
+
+
 def test_a_file_that_breaks_while_it_is_open_is_set_aside(tmp_path: Path) -> None:
     """The failing change reports the new name; the next one is made in a new file."""
     path = tmp_path / "history.db"

@@ -102,6 +102,8 @@ class Database:
         self.disk_trouble: str | None = None
         """Why the file is only read, or `None`."""
         self._is_unread = False
+        self._has_disk_failed = False
+        """Whether the last change failed by the disk: SQLite may take sound pages for corrupt."""
         self.size_bytes = 0
         """Size of file and log after the last change, without a system call."""
         self._lock = threading.RLock()
@@ -135,6 +137,7 @@ class Database:
             except DATABASE_ERRORS as error:
                 raise HistoryError(f"{self._name}: {self._verdict(error)}") from None
             else:
+                self._has_disk_failed = False
                 if self._file is not None:
                     self._file.note_header()
             finally:
@@ -287,20 +290,25 @@ class Database:
         """Describe an error; moves a corrupt file aside and starts a new one."""
         if self.disk_trouble is not None:
             return self.disk_trouble
+        self._has_disk_failed |= _is_of_disk(error)
         if self._owner is None or self._connection is None or not is_broken(error):
             return str(error)
+        breaks = self.breaks
         try:
             if isinstance(error, LostDatabase) and self._file is not None:
                 # Drop the log before closing, since SQLite skips the checkpoint of a moved file.
                 self._file.drop_log()
             else:
                 self._disconnect()
-            self._put_aside(str(error))
+            if isinstance(error, LostDatabase) or not self._has_disk_failed:
+                self._put_aside(str(error))
             self._disconnect()
             self._connection = self._open()
         except (OSError, HistoryError, *DATABASE_ERRORS) as trouble:
             self._disconnect()
             return f"{error}; a new one cannot be begun: {trouble}"
+        if self.breaks == breaks:
+            return f"{error}; it is sound, and was opened again"
         moved = f"it was moved to '{self.set_aside}' and " if self.set_aside else ""
         return f"{error}; {moved}a new one begun"
 
