@@ -12,7 +12,7 @@ from rightsizer.fleet.api import FleetApi
 from rightsizer.fleet.encoder import FleetAnswer
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.web.message import WebRequest, WebResponse
-from rightsizer.web.router import Router
+from rightsizer.web.router import Router, health_route
 
 HOURLY: Final = 3600.0
 
@@ -26,7 +26,7 @@ class FleetApiFixture:
         routes = FleetApi(
             lambda: self.answer, lambda: self.trouble, HOURLY, lambda: self.now
         ).routes
-        self._router = Router((*routes, *node_api().routes()))
+        self._router = Router((health_route(lambda: None), *routes, *node_api().routes()))
 
     def get(self, path: str) -> WebResponse:
         """Response to a request."""
