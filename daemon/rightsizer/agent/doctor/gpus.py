@@ -12,7 +12,7 @@ from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.state import Tier
 from rightsizer.telemetry.nvml.collectors import COLLECTORS
 
-_COLLECTORS: Final = sorted({"xid", *(each.part_of or each.name for each in COLLECTORS)})
+_COLLECTORS: Final = sorted({"xid", *(each.reported_name for each in COLLECTORS)})
 _BASICS: Final = (Signal.GPU_BUSY, Signal.MEMORY_USED_BYTES, Signal.POWER_WATTS)
 _COUNTER_REMEDIES: Final = {
     Missing.NOT_SUPPORTED: "boards before Hopper have none in NVML: run a dcgm-exporter and set "

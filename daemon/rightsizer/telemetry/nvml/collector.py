@@ -110,7 +110,7 @@ class NvmlCollector:
     signals: tuple[Signal, ...]
     read: Read
     part_of: str = ""
-    """Name under which its outcome is reported; its own if empty."""
+    """Collector under whose name its outcome is reported; its own if empty."""
     fields: tuple[FieldKey, ...] = ()
     """NVML field ids it uses; those of all collectors are fetched in one call a round."""
     is_essential: bool = False
@@ -136,6 +136,11 @@ class NvmlCollector:
 
         fields = tuple(value.field for value in values if value.field is not None)
         return cls(name, tuple(value.signal for value in values), read, fields=fields, **options)
+
+    @property
+    def reported_name(self) -> str:
+        """Name under which its outcome is reported."""
+        return self.part_of or self.name
 
     def applies_to(self, device: Device) -> bool:
         """Whether a device of this kind can have these signals."""

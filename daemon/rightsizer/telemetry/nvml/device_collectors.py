@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Self
 
 from rightsizer.model.reading import Missing
@@ -32,6 +32,7 @@ class ScheduledCollector:
     """A collector of one device with its schedule and cost."""
 
     collector: NvmlCollector
+    reported_name: str = field(init=False)
     due: Nanoseconds = 0
     run_at: Nanoseconds | None = None
     period: Nanoseconds = 0
@@ -46,6 +47,9 @@ class ScheduledCollector:
     """Whether it runs in this round, unless the time is used up before."""
     ignores_budget: bool = False
     """Whether it runs in this round regardless of the time."""
+
+    def __post_init__(self) -> None:
+        self.reported_name = self.collector.reported_name
 
     def record_run(self, now: Nanoseconds, duration_seconds: float) -> None:
         """Record a run."""
@@ -121,6 +125,8 @@ class DeviceCollectors:
     optional: tuple[ScheduledCollector, ...]
     """Run every round, while the driver is quick."""
     slow: tuple[ScheduledCollector, ...]
+    of_fields: tuple[ScheduledCollector, ...]
+    """Those that use numbered fields."""
     absent: Mapping[Signal, NvmlFailure]
     last: ReadingBuilder | None = None
     """Result of the last round; kept for collectors that a round skips."""
@@ -144,7 +150,8 @@ class DeviceCollectors:
         essential = tuple(item for item in items if item.collector.is_essential)
         slow = tuple(item for item in items if item.collector.is_slow)
         optional = tuple(item for item in items if item not in (*essential, *slow))
-        return cls(handle, essential, optional, slow, absent)
+        of_fields = tuple(item for item in items if item.collector.fields)
+        return cls(handle, essential, optional, slow, of_fields, absent)
 
     @property
     def postponable(self) -> tuple[ScheduledCollector, ...]:
@@ -157,16 +164,13 @@ class DeviceCollectors:
         Fields whose signals another collector gave in the last round are left out: on H100 and H200
         each counter of a link costs a quarter of a millisecond of CPU time.
         """
-        items = (*self.essential, *self.postponable)
         return [
             key
-            for item in items
-            if item.is_scheduled
-            and item.collector.fields
-            and not self._is_superseded(item.collector)
+            for item in self.of_fields
+            if item.is_scheduled and not self._is_superseded(item.collector)
             for key in item.collector.fields
         ]
 
     def _is_superseded(self, collector: NvmlCollector) -> bool:
         name, origins = collector.name, {} if self.last is None else self.last.origins
-        return all(origins.get(signal, name) != name for signal in collector.signals)
+        return name not in [origins.get(signal, name) for signal in collector.signals]

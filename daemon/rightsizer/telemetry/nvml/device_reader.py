@@ -54,20 +54,32 @@ class _PollProgress:
 
     readings: dict[str, Reading] = field(default_factory=dict)
     down: dict[str, Down] = field(default_factory=dict)
-    outcomes: dict[str, CollectorOutcome] = field(default_factory=dict)
-    """By collector: success on all devices, and total seconds."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """By reported collector, over all devices."""
+    troubles: dict[str, str] = field(default_factory=dict)
+    """First trouble of each reported collector that had one."""
     failures: list[NvmlFailure] = field(default_factory=list)
     postponed: set[str] = field(default_factory=set)
 
     def add(self, items: Iterable[ScheduledCollector], device: Device) -> None:
-        """Add outcomes of collectors that have one."""
+        """Add times and troubles of collectors that have an outcome."""
+        seconds = self.seconds
         for item in items:
             if item.has_outcome:
-                name, trouble = item.collector.part_of or item.collector.name, item.trouble
-                success, seconds, failure = self.outcomes.get(name, (True, 0.0, None))
-                if trouble is not None:
-                    success, failure = False, failure or f"{device.title}: {trouble}"
-                self.outcomes[name] = CollectorOutcome(success, seconds + item.seconds, failure)
+                name = item.reported_name
+                seconds[name] = seconds.get(name, 0.0) + item.seconds
+                if item.trouble is not None:
+                    self.troubles.setdefault(name, f"{device.title}: {item.trouble}")
+
+    def outcomes(self) -> dict[str, CollectorOutcome]:
+        """Success on all devices and total time, by reported collector."""
+        troubles, tells = self.troubles, not self.down
+        return {
+            name: CollectorOutcome(
+                name not in troubles, taken, troubles.get(name) if tells else None
+            )
+            for name, taken in self.seconds.items()
+        }
 
 
 class DeviceReader:
@@ -129,9 +141,7 @@ class DeviceReader:
         return PollResult(
             progress.readings,
             progress.down,
-            progress.outcomes
-            if not progress.down
-            else {name: each._replace(failure=None) for name, each in progress.outcomes.items()},
+            progress.outcomes(),
             driver_is_gone=any(failure.driver_is_gone for failure in progress.failures),
             is_unknown=not progress.readings
             and any(failure.is_unknown for failure in progress.failures),
@@ -258,7 +268,7 @@ class DeviceReader:
         collector = item.collector
         started = time.perf_counter()
         builder.trouble = None
-        self.collecting = collector.part_of or collector.name
+        self.collecting = item.reported_name
         builder.collecting = collector.name
         try:
             collector.read(handle, builder)

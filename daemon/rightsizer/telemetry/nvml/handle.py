@@ -65,7 +65,8 @@ class DeviceHandle:
         if known is not None:
             return known
         answer = self.library.ask(name, self.target.handle, *arguments)
-        self._remember(key, answer)
+        if key not in self._answered:
+            self._remember(key, answer)
         return answer
 
     def fetch_fields(self, keys: Sequence[FieldKey]) -> None:
@@ -73,8 +74,8 @@ class DeviceHandle:
         self.fields_time = self.clock.time()
         self._retry_refused()
         answers = self.ask_fields([key for key in keys if key not in self._unsupported])
-        for key, answer in answers.items():
-            self._remember(key, answer)
+        for key in answers.keys() - self._answered:
+            self._remember(key, answers[key])
         self._fields = answers
 
     def ask_fields(self, keys: Sequence[FieldKey]) -> Mapping[FieldKey, Any]:
@@ -137,9 +138,10 @@ class DeviceHandle:
         self._held.clear()
 
     def _remember(self, key: Hashable, answer: Any) -> None:
+        """Note the first answer to a call or field, or that it is refused."""
         if not isinstance(answer, NvmlFailure):
             self._answered.add(key)
-        elif answer.is_unsupported and key not in self._answered:
+        elif answer.is_unsupported:
             self._unsupported[key] = answer
 
     def _retry_refused(self) -> None:

@@ -5,7 +5,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from ctypes import CDLL, Structure, byref, c_uint
+from ctypes import CDLL, Structure, byref, c_int32, c_uint, memmove
 from typing import Any, Final
 
 import pynvml
@@ -52,6 +52,8 @@ _MEMBERS: Final = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal
 """Union members by NVML's value type (nvml.h, nvmlValueType_t)."""
 _ROOMS: Final = (128, 2**16)
 """Processes that a list has room for: nearly always enough, and always."""
+_MOST_QUERIES: Final = 16
+"""A device has two or three sets of fields, and others while it refuses some."""
 FieldKey = int | tuple[int, int]
 """A numbered field, or one with its scope: a link's number, or all ones for all links."""
 
@@ -211,6 +213,36 @@ def _invoke(name: str, *arguments: Any) -> None:
         raise pynvml.NVMLError(code)
 
 
+class _Field(Structure):
+    """The bindings' structure without their attribute conversion, which is the largest cost."""
+
+    _anonymous_ = ("value",)
+    _fields_ = pynvml.c_nvmlFieldValue_t._fields_
+
+
+class _FieldQuery:
+    """Numbered fields to ask for, in memory that the driver fills in at each call.
+
+    The bindings create it for each call.
+    """
+
+    def __init__(self, keys: tuple[FieldKey, ...]) -> None:
+        self._keys, self._fields = keys, (_Field * len(keys))()
+        for field, key in zip(self._fields, keys, strict=True):
+            field.fieldId, field.scopeId = key if isinstance(key, tuple) else (key, 0)
+        self._blank = bytes(self._fields)
+        self._arguments = c_int32(len(keys)), byref(self._fields)
+
+    def ask(self, device: Any) -> dict[FieldKey, Any]:
+        """Answers of a device: each a value or a `NvmlFailure`."""
+        memmove(self._fields, self._blank, len(self._blank))
+        _invoke(_FIELD_VALUES, device, *self._arguments)
+        return {
+            key: _value(key, field) for key, field in zip(self._keys, self._fields, strict=True)
+        }
+
+
+_FIELD_VALUES: Final = "nvmlDeviceGetFieldValues"
 _VERSIONS: Final = (
     *(("", "_v3", _ProcessInfo), ("_v2", "_v2", _ProcessInfo)),
     ("_v1", "", _FirstProcessInfo),
@@ -220,7 +252,10 @@ _OWN_CALLS: Final[Mapping[str, Callable[..., Any]]] = {
     f"{name}{suffix}": _process_list(f"{name}{symbol}", kind)
     for name in map("nvmlDeviceGet{}RunningProcesses".format, ("Compute", "Graphics", "MPSCompute"))
     for suffix, symbol, kind in _VERSIONS
-} | {"nvmlEventSetWait_v1": _first_wait}
+} | {
+    "nvmlEventSetWait_v1": _first_wait,
+    _FIELD_VALUES: lambda device, query: query.ask(device),
+}
 """Calls in place of the bindings', and of drivers before R450 that these lack (pynvml#43)."""
 
 
@@ -232,6 +267,7 @@ class NvmlLibrary:
         """Call under way; read by another thread to report where this one hangs."""
         self.asked_at = 0.0
         """Start of the last call on the monotonic clock; shows other threads that calls return."""
+        self._queries: dict[tuple[FieldKey, ...], _FieldQuery] = {}
 
     def ask(self, name: str, *arguments: Any) -> Any:
         """Call a function of the bindings; return its result or a `NvmlFailure`."""
@@ -258,18 +294,14 @@ class NvmlLibrary:
 
         Each field has its own result code in a successful call; the whole call may fail, too.
         """
-        answer = self.ask("nvmlDeviceGetFieldValues", device, keys)
-        if isinstance(answer, NvmlFailure):
-            return answer
-        fields = (_Field * len(keys)).from_buffer(answer)
-        return {key: _value(key, field) for key, field in zip(keys, fields, strict=True)}
-
-
-class _Field(Structure):
-    """The bindings' structure without their attribute conversion, which is the largest cost."""
-
-    _anonymous_ = ("value",)
-    _fields_ = pynvml.c_nvmlFieldValue_t._fields_
+        keys = tuple(keys)
+        query = self._queries.get(keys)
+        if query is None:
+            if len(self._queries) >= _MOST_QUERIES:
+                self._queries.clear()
+            query = self._queries[keys] = _FieldQuery(keys)
+        answers: dict[FieldKey, Any] | NvmlFailure = self.ask(_FIELD_VALUES, device, query)
+        return answers
 
 
 def _value(key: FieldKey, field: Any) -> Any:

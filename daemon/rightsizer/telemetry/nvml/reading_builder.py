@@ -73,9 +73,13 @@ class ReadingBuilder:
 
     def put_parts(self, parts: Mapping[Signal, str], total: str, answer: Any) -> None:
         """Add members of a structure, none above its total, by signal; or one failure for all."""
+        if isinstance(answer, NvmlFailure):
+            self.fail_all(parts, answer)
+            return
+        most = getattr(answer, total)
         for signal, part in parts.items():
-            found = answer if isinstance(answer, NvmlFailure) else getattr(answer, part, _NO_PART)
-            if not isinstance(found, NvmlFailure) and found > getattr(answer, total):
+            found = getattr(answer, part, _NO_PART)
+            if found is not _NO_PART and found > most:
                 self.reject(signal, found)
             else:
                 self.put(signal, found)
