@@ -415,3 +415,15 @@ def test_without_latencies_memory_or_the_engine_bounds_it() -> None:
 def test_a_model_that_does_not_fit_has_no_best_concurrency() -> None:
     """Not even one request fits."""
     assert best_concurrency(server(requirement_for(LLAMA_70B), T4, 1.4e10)) == 0
+
+
+def test_first_token_under_load_reaches_from_random_arrivals_to_all_at_once() -> None:
+    """NIM's clients come apart (835 ms with 50), those of vLLM's benchmark together."""
+    load = {"input_tokens": 5000.0, "output_tokens": 500.0}
+    requirement = requirement_for(LLAMA_8B, **load)
+    alone, many = (serve(requirement, H100, SINGLE, each).ttft_ms for each in (1, 50))
+
+    assert many.high / many.value > alone.high / alone.value
+    assert many.value / many.low > alone.value / alone.low
+    assert many.low < 2.0 * alone.value
+    assert many.high > 20.0 * alone.value

@@ -38,9 +38,11 @@ class ErrorFactors(NamedTuple):
     """For the time to the first token."""
     first_above: float
 
-    def around(self, value: float) -> EstimateInterval:
-        """Interval of a time to the first token."""
-        return EstimateInterval(value, value / self.first_below, value * self.first_above)
+    def around(self, value: float, least: float, most: float) -> EstimateInterval:
+        """Interval of a time to the first token that the order of arrivals may bring so far."""
+        below = math.hypot(math.log(self.first_below), math.log(value / least))
+        above = math.hypot(math.log(self.first_above), math.log(most / value))
+        return EstimateInterval(value, value / math.exp(below), value * math.exp(above))
 
 
 def _error_factors(
@@ -214,7 +216,7 @@ class Server:
         between = _part(load.tpot_percentile or load.latency_percentile)
         most = min(self.places, queueing.running_seen(running, variance, between))
         slowest = self.at(max(1.0, most) * data).tpot_ms
-        ttft = self.errors.around(first)
+        ttft = self.errors.around(first, first, first)
         return replace(serving, ttft_ms=ttft, tpot_ms=slowest, running=running * data)
 
     def answered(self, running: float) -> float:
@@ -274,6 +276,11 @@ class Server:
         bunch = 1.0 + self.settings.bunching_ratio * (math.sqrt(max(1.0, asked)) - 1.0)
         alone = self.prompt.seconds
         first = step.seconds + max(bunch * alone, alone + beside * prompt.seconds)
+        # As if each came at random (Pollaczek-Khinchine), and as if all came at once.
+        decoding = max(1.0, self._answer / self._tokens_per_step) * step.seconds
+        waited = alone / 2.0 * (residence - decoding) / decoding
+        apart = min(first, step.seconds + alone + waited)
+        together = max(first, step.seconds + (running + 1.0) / 2.0 * prompt.seconds)
         rate = served * self._answer / residence
         # Prompts computed with a step may be cheaper than modeled, but hardly more expensive.
         whole = step.seconds + prompt.seconds * beside
@@ -281,20 +288,20 @@ class Server:
         low, high = low / self.errors.below, whole * self.errors.above
         between = EstimateInterval(whole, low, high).scaled(1e3 / self._tokens_per_step)
         made = EstimateInterval(rate, rate * whole / high, rate * whole / low)
-        ttft, bound = self._first(first, asked, running, residence), step.plus(prompt, beside).bound
-        return Serving(ttft, between, made, bound, served)
-
-    def _first(self, seconds: float, asked: float, running: float, stay: float) -> EstimateInterval:
-        """Time to first token, including the wait until a request runs (Little's law)."""
-        queue = max(0.0, asked / running - 1.0) * stay
-        return self.errors.around(1e3 * (seconds + queue))
+        queue = max(0.0, asked / running - 1.0) * residence  # Little's law.
+        ends = (1e3 * (each + queue) for each in (first, apart, together))
+        bound = step.plus(prompt, beside).bound
+        return Serving(self.errors.around(*ends), between, made, bound, served)
 
     def _encoding(self, asked: float, running: float, served: float) -> Serving:
         tokens = self.load.input_tokens
         batch = self.forward.prompts(tokens, max(1.0, running / self.memory.layout.pipeline))
-        rate, waited = served * tokens / batch.seconds, (asked, running, batch.seconds)
+        rate, stay = (
+            served * tokens / batch.seconds,
+            1e3 * batch.seconds * max(1.0, asked / running),
+        )
         made = EstimateInterval(rate, rate / self.errors.above, rate * self.errors.below)
-        first, between = self._first(batch.seconds, *waited), EstimateInterval.exactly(0.0)
+        first, between = self.errors.around(stay, stay, stay), EstimateInterval.exactly(0.0)
         return Serving(first, between, made, batch.bound, served)
 
 

@@ -28,8 +28,8 @@ class ServingErrorSettings:
             Source: 247 rows of vLLM, TensorRT-LLM and MLPerf (make eval)
         prompts_factor: How much less prompts beside a step may cost: engines reuse shared ones.
             Source: 21 rows of a server that cannot have computed all its prompts
-        first_token_factor: Error of times to first token, for prompts that arrive together or
-            apart.
+        first_token_factor: Error of times to first token, beside that of the order in which prompts
+            arrive: each at random, or all at once.
             Source: 159 rows of vLLM
         assumed_board_factor: Further error if a board's efficiencies are those of similar boards.
             Source: eight kinds of boards in MLPerf; RTX 4090, A40, H20, MI300X in published figures
@@ -52,7 +52,7 @@ class ServingErrorSettings:
         experts_above_factor: How much slower they may be, with kernels not tuned for their shapes.
             Source: the same
         experts_first_token_factor: How much later their first token may be.
-            Source: 44 rows of the same
+            Source: 39 rows of the same, beside the order of arrivals
         servers_factor: Further error if one model spans several servers, by experts or stages.
             Source: assumed
         other_kind_factor: Further error for kinds of models without measurements: encoders,
@@ -74,7 +74,7 @@ class ServingErrorSettings:
     encoder_decoder_factor: float = _factor(5.0)
     experts_below_factor: float = _factor(1.2)
     experts_above_factor: float = _factor(1.5)
-    experts_first_token_factor: float = _factor(2.5)
+    experts_first_token_factor: float = _factor(1.8)
     servers_factor: float = _factor(1.4)
     other_kind_factor: float = _factor(1.4)
     assumed_shape_factor: float = _factor(1.1)
