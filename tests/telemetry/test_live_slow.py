@@ -211,7 +211,7 @@ def test_quick_driver_is_read_at_the_usual_pace_again() -> None:
 
 def test_a_hung_call_takes_its_own_gpu_out() -> None:
     """It is slow for a while, then down until a round returns; no neighbor misses a tick."""
-    with slow_node(hung_after_seconds=0.3) as node:
+    with slow_node(hung_after_seconds=1.0) as node:
         hung = node.uuid(2)
         node.driver.latency = lambda name, index: (
             float("inf") if (name, index) == (POWER, 2) else 0.0
