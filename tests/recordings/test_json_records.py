@@ -161,3 +161,17 @@ def test_time_before_or_above_an_object_is_its_time(
     assert [each.wall_time // 10**9 - START for each in played.snapshots] == [1, 2, 3]
     own = "".join(f"2024-05-01T09:00:00Z {json.dumps(flat(at))}\n" for at in range(3))
     assert replay(write(own)).snapshots[2].wall_time == (START + 2) * 10**9
+
+
+def test_objects_behind_one_time_all_have_it(replay: Replays, write: Writes) -> None:
+    """A logger may write the GPUs of a moment on one line."""
+    text = "".join(
+        f"2024-05-01T08:00:0{at}Z "
+        + " ".join(json.dumps({"gpu_index": gpu, "gpu_util": 9 * at + gpu}) for gpu in (0, 1))
+        + "\n"
+        for at in range(1, 6)
+    )
+    played = replay(write(text, "log.json"))
+    assert played.values("index:0", Signal.GPU_BUSY) == [0.09, 0.18, 0.27, 0.36, 0.45]
+    assert played.values("index:1", Signal.GPU_BUSY) == [0.1, 0.19, 0.28, 0.37, 0.46]
+    assert [each.wall_time // 10**9 - START for each in played.snapshots] == [1, 2, 3, 4, 5]

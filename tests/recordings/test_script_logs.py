@@ -275,7 +275,7 @@ def test_a_list_of_gpus_by_any_key_about_them(
     ("cells", "warning"),
     [
         ("NVIDIA H100 80GB HBM3,90,2800,70000", "2,800 W, its board 700"),
-        ("some board,90,4800,70000", "up to 4,800 W"),
+        ("some board,90,4800,70000", "4,800 W, the largest known board 1,400"),
         ("NVIDIA H100 80GB HBM3,90,700,560000", "bytes, its board"),
         ("NVIDIA H100 80GB HBM3,90,730,80000", None),
     ],

@@ -223,6 +223,7 @@ def _timed(record: Record, time: Nanoseconds | None) -> Record:
 
 def _json_records(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[int, Record]]:
     time: Nanoseconds | None = None
+    at = 0
     is_timed = any(_time_of(line) is not None for line in text.head)
     lines = text.lines(RecordingNotes(text.name)) if is_timed else iter(())
     for number, document in json_objects(text, _OBJECT, notes):
@@ -231,11 +232,9 @@ def _json_records(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[int, 
         except _UNREADABLE:
             notes.count("object too deep, or of an unknown shape", number)
             continue
-        for at, line in lines:
-            found = _time_of(line)
+        while at < number and (read := next(lines, None)) is not None:
+            at, found = read[0], _time_of(read[1])
             time = time if found is None else found
-            if at >= number:
-                break
         yield from ((number, _timed(record, time)) for record in records)
 
 

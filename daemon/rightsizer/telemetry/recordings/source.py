@@ -69,7 +69,9 @@ _POLL_GAP: Final[Nanoseconds] = NANOSECONDS_PER_SECOND // 2
 """Closer readings of several devices belong to one poll, unless this exceeds half the recording's
 interval: nvidia-smi takes a few milliseconds per device, and 22 ms without persistence."""
 _EXCESS_RATIO: Final = 1.5
-"""Multiple of a board's limit from which a value is no peak, but a sum or in another unit."""
+"""Multiple of a board's limit from which a value is no peak, but a sum or in another unit.
+
+Source: assumed."""
 _SHOWN_EVERY: Final = 1 << 6
 _ASSUMED_INTERVAL: Final = NANOSECONDS_PER_SECOND
 _ASSUMED: Final = "no device was read twice; an interval of one second is assumed"
@@ -252,14 +254,15 @@ def _excesses(
     for device in devices:
         if (series := loads.get(device.uuid)) is None:
             continue
-        for load, limit, unit in (
-            (Load.WATTS, device.power_limit_watts or most_watts, "W"),
-            (Load.MEMORY, device.memory_total_bytes or most_bytes, "bytes"),
+        for load, own, largest, unit in (
+            (Load.WATTS, device.power_limit_watts, most_watts, "W"),
+            (Load.MEMORY, device.memory_total_bytes, most_bytes, "bytes"),
         ):
+            limit, whose = (own, "its board") if own else (largest, "the largest known board")
             most = max((each for each in series.values[load] if not isnan(each)), default=0.0)
             if most > _EXCESS_RATIO * limit:
                 yield (
-                    f"{device.title} has up to {most:,.0f} {unit}, its board {limit:,.0f}: if "
+                    f"{device.title} has up to {most:,.0f} {unit}, {whose} {limit:,.0f}: if "
                     "these are sums over GPUs, or in another unit, record each GPU, or its unit"
                 )
 
