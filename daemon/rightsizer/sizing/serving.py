@@ -38,10 +38,13 @@ class ErrorFactors(NamedTuple):
     """For the time to the first token."""
     first_above: float
 
-    def around(self, value: float, least: float, most: float) -> EstimateInterval:
-        """Interval of a time to the first token that the order of arrivals may bring so far."""
-        below = math.hypot(math.log(self.first_below), math.log(value / least))
-        above = math.hypot(math.log(self.first_above), math.log(most / value))
+    def around(self, value: float, least: float = 0.0, most: float = 0.0) -> EstimateInterval:
+        """Interval of a time to the first token.
+
+        `least` and `most` are the times by the order in which prompts arrive, if that matters.
+        """
+        below = math.hypot(math.log(self.first_below), math.log(value / (least or value)))
+        above = math.hypot(math.log(self.first_above), math.log((most or value) / value))
         return EstimateInterval(value, value / math.exp(below), value * math.exp(above))
 
 
@@ -216,7 +219,7 @@ class Server:
         between = _part(load.tpot_percentile or load.latency_percentile)
         most = min(self.places, queueing.running_seen(running, variance, between))
         slowest = self.at(max(1.0, most) * data).tpot_ms
-        ttft = self.errors.around(first, first, first)
+        ttft = self.errors.around(first)
         return replace(serving, ttft_ms=ttft, tpot_ms=slowest, running=running * data)
 
     def answered(self, running: float) -> float:
@@ -296,13 +299,10 @@ class Server:
     def _encoding(self, asked: float, running: float, served: float) -> Serving:
         tokens = self.load.input_tokens
         batch = self.forward.prompts(tokens, max(1.0, running / self.memory.layout.pipeline))
-        rate, stay = (
-            served * tokens / batch.seconds,
-            1e3 * batch.seconds * max(1.0, asked / running),
-        )
+        rate = served * tokens / batch.seconds
+        first = self.errors.around(1e3 * batch.seconds * max(1.0, asked / running))
         made = EstimateInterval(rate, rate / self.errors.above, rate * self.errors.below)
-        first, between = self.errors.around(stay, stay, stay), EstimateInterval.exactly(0.0)
-        return Serving(first, between, made, batch.bound, served)
+        return Serving(first, EstimateInterval.exactly(0.0), made, batch.bound, served)
 
 
 def _no_prompts(_: float = 1.0) -> PassCost:
