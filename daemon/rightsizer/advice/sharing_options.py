@@ -11,7 +11,6 @@ from rightsizer.advice.projection import costing, measured_profile, projected, t
 from rightsizer.advice.risk import ranked, risk_of, risks_beyond, worst
 from rightsizer.advice.verdict import sharing_savings
 from rightsizer.catalogue.board import Board, MigProfile
-from rightsizer.catalogue.catalogue import mig_profile_of
 from rightsizer.model.block import Measure, Series
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Instruction, Option, Risk
@@ -170,6 +169,7 @@ def _among(series: Series, numbers: Container[int]) -> Series:
 
 
 _NOISE_RATIO: Final = 0.01
+_ROUNDING: Final = 0.05
 """One bin of a histogram."""
 
 
@@ -195,7 +195,7 @@ def slice_options(case: Case, market: Market) -> tuple[Option, ...]:
         memory_bandwidth_ratio=need(Resource.MEMORY_BANDWIDTH) * whole[Resource.MEMORY],
         uses_nvlink=need(Resource.NVLINK) > _NOISE_RATIO,
     )
-    most = _count_of(board, case.devices[0])
+    most = _count_of(case.devices[0])
     slices = (each for each in fitting_slices(board, wanted) if each.maximum_count > most)
     return ranked(_option(case, market, board, each) for each in slices)
 
@@ -210,10 +210,10 @@ def _share_of(device: Device) -> dict[Resource, float]:
     }
 
 
-def _count_of(board: Board, device: Device) -> int:
+def _count_of(device: Device) -> int:
     """Return how many such devices a GPU is at most."""
-    known = mig_profile_of(board, device.mig.profile) if device.mig else None
-    return known.maximum_count if known else 1
+    # Shares of memory that drivers tell are not quite eighths.
+    return int(1.0 / max(_share_of(device).values()) + _ROUNDING)
 
 
 def _option(case: Case, market: Market, board: Board, profile: MigProfile) -> Option:
@@ -237,7 +237,7 @@ def _option(case: Case, market: Market, board: Board, profile: MigProfile) -> Op
         risks=risks,
         target=profile.name,
         action=Action.SHARE_MIG,
-        savings=sharing_savings(case, market, 1.0 - part * _count_of(board, case.devices[0])),
+        savings=sharing_savings(case, market, 1.0 - part * _count_of(case.devices[0])),
     )
     place = GpuPlace(board, profile)
     return costing(projected(option, None if found is None else project(found, place)), dollars)
