@@ -22,8 +22,8 @@ def main(path: Path, reader: str) -> None:
         analysis = TraceAnalysis(trace_files={0: str(path)}, trace_dir=str(path.parent))
         analysis.get_idle_time_breakdown(visualize=False)
     else:
-        from rightsizer.telemetry.profiles.limits import ReadLimits  # noqa: PLC0415 - the same.
-        from rightsizer.telemetry.profiles.registry import open_profile  # noqa: PLC0415 - timed as well.
+        from rightsizer.profiles.limits import ReadLimits  # noqa: PLC0415 - the same.
+        from rightsizer.profiles.registry import open_profile  # noqa: PLC0415 - timed as well.
 
         imported = memory_mebibytes()
         events = open_profile(path, ReadLimits()).events

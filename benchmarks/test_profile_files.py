@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.profile_files import WRITERS, Writer
-from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.registry import open_profile
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.registry import open_profile
 
 
 @pytest.mark.parametrize("writer", WRITERS, ids=lambda writer: writer.name)

@@ -21,6 +21,8 @@ CORE: Final = (
     "host",
     "owners",
     "telemetry",
+    "recordings",
+    "profiles",
     "accounting",
     "sizing",
     "advice",

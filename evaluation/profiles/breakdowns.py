@@ -11,8 +11,8 @@ from evaluation.profiles.peer import beside_peer
 from evaluation.profiles.raw_events import Interval, Raw, raw_totals
 from measured import table
 from rightsizer.model.profile import DeviceProfile, Profile
-from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.registry import open_profile
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.registry import open_profile
 
 _FOLDER: Final = "profiles"
 _ENDINGS: Final = (".gz", ".sqlite", ".pb", ".csv", ".log", "summary.txt", "result_0.txt")

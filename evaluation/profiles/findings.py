@@ -7,8 +7,8 @@ from typing import Any, Final
 from measured import as_rows, table
 from rightsizer.io.yaml import load_yaml
 from rightsizer.profiler.workload import judged_workloads
-from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.registry import read_files
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.registry import read_files
 
 LABELS: Final = Path(__file__).parent / "labels.yaml"
 PLANTED: Final = Path(__file__).parent / "planted"

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from measured import as_rows, table
 from profiler_environment import Absent, environment
-from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.registry import open_profile
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.registry import open_profile
 
 _PROGRAM: Final = Path(__file__).parents[2] / "tests" / "profilers" / "hta_breakdown.py"
 _MARK: Final = "TOLD "

@@ -26,12 +26,12 @@ from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.state import State
 from rightsizer.model.units import nanoseconds
 from rightsizer.model.window import Entry
+from rightsizer.recordings.inferred_jobs import inferred_jobs
+from rightsizer.recordings.jobs import RecordedJobs
+from rightsizer.recordings.row import RecordingRow
+from rightsizer.recordings.survey import LoadSeriesBuilder
 from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.simulator.source import DEFAULT_START, SimulatedSource
-from rightsizer.telemetry.recordings.inferred_jobs import inferred_jobs
-from rightsizer.telemetry.recordings.jobs import RecordedJobs
-from rightsizer.telemetry.recordings.row import RecordingRow
-from rightsizer.telemetry.recordings.survey import LoadSeriesBuilder
 
 _START: Final = DEFAULT_START + nanoseconds(3600 * 8 + 600)
 """Ten past eight: the first jobs with a straggler wait for it."""

@@ -10,11 +10,11 @@ from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.device import Device
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import nanoseconds
+from rightsizer.recordings.inferred_jobs import inferred_jobs
+from rightsizer.recordings.row import RecordingRow
+from rightsizer.recordings.survey import LoadSeriesBuilder
 from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.simulator.source import DEFAULT_START, SimulatedSource
-from rightsizer.telemetry.recordings.inferred_jobs import inferred_jobs
-from rightsizer.telemetry.recordings.row import RecordingRow
-from rightsizer.telemetry.recordings.survey import LoadSeriesBuilder
 
 _SPANS: Final = (
     ("30 min at 1 s, at noon", 12.0, 0.5, 1.0),

@@ -18,7 +18,7 @@ from rightsizer.agent.replay import DeviceSummary, replay
 from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.state import IDLE_STATES, State
-from rightsizer.telemetry.recordings.source import open_recording
+from rightsizer.recordings.source import open_recording
 
 _MAP: Final = Path(__file__).parents[2] / "config" / "columns" / "alibaba-genai-2026.yaml"
 _DUTY: Final = "gpu_duty_cycle_pct.csv.gz"

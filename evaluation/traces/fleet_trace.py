@@ -16,7 +16,7 @@ from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
 from rightsizer.model.window import Window
 from rightsizer.model.workload import Holding, Workload
-from rightsizer.telemetry.recordings.source import open_recording
+from rightsizer.recordings.source import open_recording
 
 DUTY: Final = "gpu_duty_cycle_pct.csv.gz"
 _DAY: Final = 86400 * NANOSECONDS_PER_SECOND

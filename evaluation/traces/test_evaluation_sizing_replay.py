@@ -23,7 +23,7 @@ from rightsizer.accounting.settings import ProvisioningSettings
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.state import Resource
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.telemetry.recordings.source import open_recording
+from rightsizer.recordings.source import open_recording
 
 _HOUR: Final = 3600 * NANOSECONDS_PER_SECOND
 _NOON: Final = START * NANOSECONDS_PER_SECOND + 12 * _HOUR

@@ -18,7 +18,7 @@ from rightsizer.cli.main import main
 from rightsizer.model.errors import HistoryError
 from rightsizer.model.finding import Risk
 from rightsizer.model.state import State
-from rightsizer.telemetry.recordings.source import open_recording
+from rightsizer.recordings.source import open_recording
 
 IDLE_SECONDS: Final = 4 * 3600
 

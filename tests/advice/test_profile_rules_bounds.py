@@ -13,8 +13,8 @@ from rightsizer.model.finding import Finding
 from rightsizer.model.profile import Profile, SpanKind
 from rightsizer.profiler.profiled_run import profiled_run
 from rightsizer.profiler.rules import PROFILE_RULES, host_bound, launch_bound, storage_bound
-from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.registry import open_profile
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.registry import open_profile
 
 STEPS = 6
 KERNELS = 12

@@ -9,8 +9,8 @@ import pytest
 
 from rightsizer.model.finding import Action, Finding
 from rightsizer.profiler.workload import judged_workloads
-from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.registry import read_all
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.registry import read_all
 
 QUIET = (
     "nsys/flameox_2025.5.2.sqlite",

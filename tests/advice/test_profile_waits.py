@@ -19,8 +19,8 @@ from rightsizer.profiler.rules import (
     launch_bound,
     pcie_bound,
 )
-from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.registry import open_profile
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.registry import open_profile
 
 SHORT = kernel("tiny", 1000, 0.01)
 WAITING = time_use(kernel=0.4, host=0.6)

@@ -27,9 +27,9 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.state import State, UnknownReason
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 from rightsizer.model.workload import WorkloadClass
+from rightsizer.recordings.source import open_recording
 from rightsizer.report.labels import UNKNOWN_LABELS
 from rightsizer.report.timeline import Timeline
-from rightsizer.telemetry.recordings.source import open_recording
 
 HOUR: Final = 3600
 EVERY: Final = tuple(SIGNALS_OF)

@@ -31,7 +31,7 @@ MACHINERY: Final = (
     "rightsizer.io.http",
     "rightsizer.telemetry.live",
     "rightsizer.telemetry.nvml.library",
-    "rightsizer.telemetry.profiles.registry",
+    "rightsizer.profiles.registry",
     "rightsizer.web.server",
 )
 PACKAGES: Final = (

@@ -48,12 +48,12 @@ def modules_of(*arguments: str | Path) -> set[str]:
         "rightsizer.cli.plan",
         "rightsizer.planner.planner",
         "rightsizer.report.export",
-        "rightsizer.telemetry.recordings",
+        "rightsizer.recordings",
         "rightsizer.simulator.node",
         "rightsizer.model.profile",
         "rightsizer.broker.choice",
-        "rightsizer.telemetry.profiles.registry",
-        "rightsizer.telemetry.profiles.reader",
+        "rightsizer.profiles.registry",
+        "rightsizer.profiles.reader",
         "rightsizer.broker.lease_manager",
         "rightsizer.broker.child_process",
         "rightsizer.profiler.capture.service",
@@ -115,7 +115,7 @@ def test_a_plan_loads_what_it_computes_with(question: str, tmp_path: Path) -> No
         {
             "rightsizer.advice.rules",
             "rightsizer.agent.settings",
-            "rightsizer.telemetry.profiles.registry",
+            "rightsizer.profiles.registry",
             "rightsizer.web",
         }
     )

@@ -14,7 +14,7 @@ from agent_process import run_rightsizer
 from recordings import BOARD, SIGNALS_OF, write_recording, write_states
 from rightsizer.cli.main import main
 from rightsizer.model.state import State
-from rightsizer.telemetry.recordings.writer import RecordingWriter
+from rightsizer.recordings.writer import RecordingWriter
 
 pytestmark = pytest.mark.timeout(240)
 

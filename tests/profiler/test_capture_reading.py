@@ -16,8 +16,8 @@ from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import Profile, ProfileFormat
 from rightsizer.profiler.capture.isolated_reader import ReadInterrupted, read_isolated
 from rightsizer.profiler.capture.settings import DropFolderSettings
-from rightsizer.telemetry.profiles.limits import ReadLimits, TimeSettings
-from rightsizer.telemetry.profiles.registry import open_profile
+from rightsizer.profiles.limits import ReadLimits, TimeSettings
+from rightsizer.profiles.registry import open_profile
 
 SETTINGS: Final = DropFolderSettings("/drop", read_timeout=20.0)
 

@@ -11,8 +11,8 @@ from profile_examples import launch_bound_trace
 from rightsizer.io.codec import decode, encode
 from rightsizer.model.profile import Profile
 from rightsizer.profiler.capture.isolated_reader import ReaderAnswer, ReaderTask
-from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.registry import open_profile
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.registry import open_profile
 
 TASK = ReaderTask("/a", "a", ReadLimits(), 2**29, 120)
 DOCUMENT = json.loads(encode(TASK))

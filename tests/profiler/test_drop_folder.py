@@ -18,7 +18,7 @@ from rightsizer.model.profile import Profile, ProfileFormat
 from rightsizer.profiler.capture.drop_folder import DropFolderWatcher, open_dropped, scan_folder
 from rightsizer.profiler.capture.repository import CaptureRepository
 from rightsizer.profiler.capture.settings import DropFolderSettings
-from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.profiles.limits import ReadLimits
 
 
 @dataclass

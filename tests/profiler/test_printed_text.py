@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.telemetry.profiles.printed_text import (
+from rightsizer.profiles.printed_text import (
     DecimalMark,
     bytes_in,
     decimal_mark,

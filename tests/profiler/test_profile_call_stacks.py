@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from profile_traces import KinetoTrace
 from rightsizer.model.profile import SpanKind
-from rightsizer.telemetry.profiles.call_stacks import CallKind, CallStacks
-from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.registry import open_profile
+from rightsizer.profiles.call_stacks import CallKind, CallStacks
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.registry import open_profile
 
 
 def _waits(*calls: tuple[str, int, str, tuple[int, int]]) -> list[str]:

@@ -12,11 +12,11 @@ from profile_mlperf import detail, summary, training
 from profile_xplane import WORKED, Line, Plane, kernel, space, viewer_trace
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import ProfileFormat
-from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.nsight_systems.reader import NSIGHT_SYSTEMS
-from rightsizer.telemetry.profiles.printed_text import excerpt, plain_words
-from rightsizer.telemetry.profiles.reader import Head
-from rightsizer.telemetry.profiles.registry import (
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.nsight_systems.reader import NSIGHT_SYSTEMS
+from rightsizer.profiles.printed_text import excerpt, plain_words
+from rightsizer.profiles.reader import Head
+from rightsizer.profiles.registry import (
     FORMATS,
     grouped,
     open_profile,

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from profile_traces import KinetoTrace
 from rightsizer.model.profile import DeviceProfile, FrameUse
-from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.recorder import Recorder
-from rightsizer.telemetry.profiles.registry import open_profile
-from rightsizer.telemetry.profiles.xplane.recorded_events import record_stream_event
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.recorder import Recorder
+from rightsizer.profiles.registry import open_profile
+from rightsizer.profiles.xplane.recorded_events import record_stream_event
 
 
 def read(trace: KinetoTrace, folder: Path, limits: ReadLimits | None = None) -> DeviceProfile:

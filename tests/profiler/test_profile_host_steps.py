@@ -10,8 +10,8 @@ from profiler_environment import recorded
 from rightsizer.model.finding import Finding, Reason
 from rightsizer.model.profile import Profile, SpanKind
 from rightsizer.profiler.workload import judged_workloads
-from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.registry import open_profile
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.registry import open_profile
 
 _RECORDINGS: Final = 5
 _STEPS: Final = 8

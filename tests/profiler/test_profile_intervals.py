@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.telemetry.profiles.timeline import CoveredLength, Within, order, union
+from rightsizer.profiles.timeline import CoveredLength, Within, order, union
 
 TIMES = st.integers(0, 60)
 INTERVALS = st.lists(st.tuples(TIMES, st.integers(0, 20)), max_size=20).map(

@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer.model.errors import ProfileError
-from rightsizer.telemetry.profiles.json_events import (
+from rightsizer.profiles.json_events import (
     JsonEvents,
     JsonWindow,
     microseconds,
     number,
     whole_number,
 )
-from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.profiles.limits import ReadLimits
 
 LIMITS = ReadLimits(event_maximum_bytes=2**10, events_maximum=100_000)
 
@@ -144,7 +144,7 @@ def test_a_quotient_by_zero_costs_no_event(
     tmp_path: Path, printed: str, read_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """PyTorch 1.8 printed the bandwidth of a copy of zero duration so; text is unchanged."""
-    monkeypatch.setattr("rightsizer.telemetry.profiles.json_events._READ_ON", read_at_once)
+    monkeypatch.setattr("rightsizer.profiles.json_events._READ_ON", read_at_once)
     one = f'{{"name": "of {printed}, all", "args": {{"GB/s": {printed}, "bytes": 8}}}}'
     found, trace = read(file_of(tmp_path, f'{{"traceEvents": [{one},\n{one}]}}'))
 
@@ -159,7 +159,7 @@ def test_folders_of_windows_cost_no_event(
     tmp_path: Path, read_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Until 2022 PyTorch did not escape their backslashes; escaped ones stay unchanged."""
-    monkeypatch.setattr("rightsizer.telemetry.profiles.json_events._READ_ON", read_at_once)
+    monkeypatch.setattr("rightsizer.profiles.json_events._READ_ON", read_at_once)
     one = r'{"name": "C:\Users\me\x.py(3): \"f\" \\ \u00b5"}'
     found, trace = read(file_of(tmp_path, f'{{"traceEvents": [{one}, {one}]}}'))
 

@@ -7,8 +7,8 @@ import pytest
 
 from profile_nsight import details_page, raw_page
 from rightsizer.model.profile import KernelCounters
-from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.nsight_compute.reader import read
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.nsight_compute.reader import read
 
 SPEED = "GPU Speed Of Light Throughput"
 DURATION = (SPEED, "Duration", "us", "12.50")

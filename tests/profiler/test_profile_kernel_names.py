@@ -3,7 +3,7 @@
 import pytest
 
 from rightsizer.model.profile import CopyKind, HostMemory, KernelFamily, SpanKind
-from rightsizer.telemetry.profiles.names import (
+from rightsizer.profiles.names import (
     copy_kind,
     host_memory,
     is_collective,

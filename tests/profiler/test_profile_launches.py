@@ -4,7 +4,7 @@ from itertools import permutations
 
 import pytest
 
-from rightsizer.telemetry.profiles.time_use import Launches
+from rightsizer.profiles.time_use import Launches
 
 CALLS = ((5, 10, 30), (5, 10, 20), (5, 40, 45), (6, 0, 9))
 

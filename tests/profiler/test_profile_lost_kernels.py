@@ -8,8 +8,8 @@ import pytest
 from profile_traces import KinetoTrace
 from rightsizer.model.profile import Profile
 from rightsizer.profiler.workload import judged_workloads
-from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.registry import open_profile
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.registry import open_profile
 
 _LAUNCHES = 200
 

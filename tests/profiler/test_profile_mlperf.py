@@ -7,16 +7,16 @@ import pytest
 from profile_mlperf import detail, detail_text, logged, summary, training
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import BenchmarkResult, Profile
-from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.mlperf.load_generator import (
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.mlperf.load_generator import (
     MLPERF_DETAIL,
     MLPERF_SUMMARY,
     merged,
     named_figure,
     percentile_name,
 )
-from rightsizer.telemetry.profiles.mlperf.training import MLPERF_TRAINING, finite
-from rightsizer.telemetry.profiles.reader import Head, ProfileReader
+from rightsizer.profiles.mlperf.training import MLPERF_TRAINING, finite
+from rightsizer.profiles.reader import Head, ProfileReader
 
 READERS = (MLPERF_SUMMARY, MLPERF_DETAIL, MLPERF_TRAINING)
 

@@ -6,10 +6,10 @@ import pytest
 
 from profile_mlperf import training
 from rightsizer.model.profile import BenchmarkResult, Profile, ProfileFormat
-from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.mlperf.load_generator import MLPERF_DETAIL, MLPERF_SUMMARY
-from rightsizer.telemetry.profiles.mlperf.training import MLPERF_TRAINING
-from rightsizer.telemetry.profiles.reader import Head, ProfileReader
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.mlperf.load_generator import MLPERF_DETAIL, MLPERF_SUMMARY
+from rightsizer.profiles.mlperf.training import MLPERF_TRAINING
+from rightsizer.profiles.reader import Head, ProfileReader
 
 READERS = (MLPERF_SUMMARY, MLPERF_DETAIL, MLPERF_TRAINING)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from rightsizer.model.profile import BenchmarkResult, Profile
-from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.registry import read_all
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.registry import read_all
 
 SERVER = "v4.1_8xH200_llama2-70b_server"
 TRAINING = "train_v4.0_8xH200_llama2_70b_lora"

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from profile_nsight import DETAIL_COLUMNS, details_page, raw_page
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import KernelCounters, KernelUse, Profile
-from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.nsight_compute.reader import NSIGHT_COMPUTE, read
-from rightsizer.telemetry.profiles.reader import Head
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.nsight_compute.reader import NSIGHT_COMPUTE, read
+from rightsizer.profiles.reader import Head
 
 LIMITS = ReadLimits()
 SPEED = "GPU Speed Of Light Throughput"

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from rightsizer.model.errors import ProfileError
-from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.nsight_compute.reader import NSIGHT_COMPUTE, read
-from rightsizer.telemetry.profiles.reader import Head
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.nsight_compute.reader import NSIGHT_COMPUTE, read
+from rightsizer.profiles.reader import Head
 
 LIMITS = ReadLimits()
 MODULE = """

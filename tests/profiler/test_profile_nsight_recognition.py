@@ -3,8 +3,8 @@
 import pytest
 
 from profile_nsight import details_page
-from rightsizer.telemetry.profiles.nsight_compute.reader import NSIGHT_COMPUTE
-from rightsizer.telemetry.profiles.reader import Head
+from rightsizer.profiles.nsight_compute.reader import NSIGHT_COMPUTE
+from rightsizer.profiles.reader import Head
 
 
 @pytest.mark.parametrize(

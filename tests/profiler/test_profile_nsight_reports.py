@@ -6,8 +6,8 @@ import pytest
 
 from profile_nsight import NsightExport, fake_nsys
 from rightsizer.model.errors import ProfileError
-from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.nsight_systems.reader import read
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.nsight_systems.reader import read
 
 LIMITS = ReadLimits()
 US = 1000

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from rightsizer.model.profile import CopyKind, HostMemory, Profile, SpanKind
-from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.nsight_stats.reader import NSIGHT_STATS, read
-from rightsizer.telemetry.profiles.nsight_stats.tables import StatsReport, header_of
-from rightsizer.telemetry.profiles.printed_text import printed_number
-from rightsizer.telemetry.profiles.reader import Head
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.nsight_stats.reader import NSIGHT_STATS, read
+from rightsizer.profiles.nsight_stats.tables import StatsReport, header_of
+from rightsizer.profiles.printed_text import printed_number
+from rightsizer.profiles.reader import Head
 
 LIMITS = ReadLimits()
 FIGURES = "Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns)"

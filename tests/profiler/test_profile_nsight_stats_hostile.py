@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import Profile
-from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.nsight_stats.reader import NSIGHT_STATS, read
-from rightsizer.telemetry.profiles.reader import Head
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.nsight_stats.reader import NSIGHT_STATS, read
+from rightsizer.profiles.reader import Head
 
 LIMITS = ReadLimits()
 KERNELS = """\

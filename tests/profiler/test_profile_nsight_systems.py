@@ -9,9 +9,9 @@ from profile_nsight import NsightExport
 from rightsizer.model.profile import CopyKind, HostMemory, Profile, ProfiledDevice, SpanKind
 from rightsizer.profiler.member import no_timeline
 from rightsizer.profiler.workload import judged_workloads
-from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.nsight_systems.reader import NSIGHT_SYSTEMS, read
-from rightsizer.telemetry.profiles.reader import Head
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.nsight_systems.reader import NSIGHT_SYSTEMS, read
+from rightsizer.profiles.reader import Head
 
 LIMITS = ReadLimits()
 US = 1000

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from profile_nsight import NsightExport, page_bomb
 from rightsizer.model.errors import ProfileError
-from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.nsight_systems.database import open_export
-from rightsizer.telemetry.profiles.nsight_systems.reader import read
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.nsight_systems.database import open_export
+from rightsizer.profiles.nsight_systems.reader import read
 
 LIMITS = ReadLimits()
 KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"

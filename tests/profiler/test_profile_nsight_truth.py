@@ -14,10 +14,10 @@ from rightsizer.model.profile import (
     Profile,
     SpanKind,
 )
-from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.nsight_compute.reader import NSIGHT_COMPUTE
-from rightsizer.telemetry.profiles.nsight_systems.reader import NSIGHT_SYSTEMS
-from rightsizer.telemetry.profiles.reader import Head
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.nsight_compute.reader import NSIGHT_COMPUTE
+from rightsizer.profiles.nsight_systems.reader import NSIGHT_SYSTEMS
+from rightsizer.profiles.reader import Head
 
 FLAMEOX = "nsys/flameox_2025.5.2.sqlite"
 POWER = "nsys/nsightful_power_iteration.sqlite"

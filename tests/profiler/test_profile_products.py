@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from profile_traces import KinetoTrace
 from rightsizer.model.profile import ProductUse
-from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.products import TensorProduct, tensor_product
-from rightsizer.telemetry.profiles.registry import open_profile
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.products import TensorProduct, tensor_product
+from rightsizer.profiles.registry import open_profile
 
 BF16 = "c10::BFloat16"
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from rightsizer.model.profile import DeviceProfile, Profile, TimeUse
-from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.pytorch import PYTORCH
-from rightsizer.telemetry.profiles.reader import Head
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.pytorch import PYTORCH
+from rightsizer.profiles.reader import Head
 
 
 @dataclass(frozen=True)

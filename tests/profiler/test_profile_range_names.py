@@ -3,8 +3,8 @@
 import pytest
 
 from rightsizer.model.profile import SpanKind
-from rightsizer.telemetry.profiles.names import is_step, is_wait_call, range_kind, range_name
-from rightsizer.telemetry.profiles.nsight_systems.activities import call_name, is_launch
+from rightsizer.profiles.names import is_step, is_wait_call, range_kind, range_name
+from rightsizer.profiles.nsight_systems.activities import call_name, is_launch
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from rightsizer.cli.main import main
 from rightsizer.model.finding import Action, Reason
 from rightsizer.model.profile import Profile, ProfileFormat, SpanKind
 from rightsizer.profiler.workload import judged_workloads
-from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.registry import open_profile, read_all
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.registry import open_profile, read_all
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -19,8 +19,8 @@ from profile_calls import (
 )
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import CopyUse, HostSpanUse, LaunchUse, SpanKind
-from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.recorder import Recorder
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.recorder import Recorder
 
 
 def test_a_gap_is_the_hosts_where_the_launch_came_after_it_began() -> None:

@@ -22,7 +22,7 @@ from rightsizer.io.clock import FastClock
 from rightsizer.model.profile import ProfiledDevice
 from rightsizer.profiler.service import ProfileService, profiles_route
 from rightsizer.profiler.settings import ProfileSettings
-from rightsizer.telemetry.profiles.registry import open_profile
+from rightsizer.profiles.registry import open_profile
 from rightsizer.web.message import WebRequest
 
 __all__ = ["advice_node", "node"]

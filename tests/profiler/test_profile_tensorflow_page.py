@@ -11,8 +11,8 @@ from rightsizer.model.errors import ProfileError
 from rightsizer.model.finding import Action, FindingKind
 from rightsizer.model.profile import Profile, ProfileFormat
 from rightsizer.profiler.workload import judged_workloads
-from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.registry import open_profile
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.registry import open_profile
 
 GPU = ("stepnum", "deviceComputeTimeMs", "kernelLaunchTimeMs", "infeedTimeMs", "otherTimeMs")
 TPU = ("stepnum", "computeTimeMs", "inputTimeMs", "idleTimeMs")

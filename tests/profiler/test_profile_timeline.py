@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from profile_traces import KinetoTrace
 from rightsizer.model.profile import ProfileTimeline, TimelineLane
-from rightsizer.telemetry.profiles.limits import ReadLimits, TimeSettings
-from rightsizer.telemetry.profiles.registry import open_profile
-from rightsizer.telemetry.profiles.timeline import MemoryCurve
+from rightsizer.profiles.limits import ReadLimits, TimeSettings
+from rightsizer.profiles.registry import open_profile
+from rightsizer.profiles.timeline import MemoryCurve
 
 _LIMITS = ReadLimits(time=TimeSettings(timeline_moments=200))
 _TEN = ReadLimits(time=TimeSettings(timeline_moments=10))

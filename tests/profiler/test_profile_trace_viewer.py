@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from profile_xplane import WORKED, Event, Line, Plane, kernel, space, viewer_trace
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import Profile
-from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.reader import Head
-from rightsizer.telemetry.profiles.trace_viewer import TRACE_VIEWER
-from rightsizer.telemetry.profiles.xplane.reader import XPLANE
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.reader import Head
+from rightsizer.profiles.trace_viewer import TRACE_VIEWER
+from rightsizer.profiles.xplane.reader import XPLANE
 
 LIMITS = ReadLimits()
 NAMES: list[dict[str, Any]] = [

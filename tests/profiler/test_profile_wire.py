@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from profile_xplane import length_field, number_field, varint
 from rightsizer.io.protobuf import FIXED32, FIXED64, LENGTH, VARINT, ProtobufError, fields, signed
-from rightsizer.telemetry.profiles.xplane.plane import FileWindow, messages, scan
+from rightsizer.profiles.xplane.plane import FileWindow, messages, scan
 
 Field: TypeAlias = tuple[int, int, int | bytes]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from rightsizer.model.profile import DeviceProfile, Profile, ProfileFormat
-from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.registry import open_profile
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.registry import open_profile
 
 MILLISECOND = 1e-3
 TENSORFLOW = "tfprofiler_gpu_multi_worker"

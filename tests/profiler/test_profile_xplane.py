@@ -25,9 +25,9 @@ from rightsizer.model.profile import (
     SpanKind,
     TimeUse,
 )
-from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.reader import Head
-from rightsizer.telemetry.profiles.xplane.reader import XPLANE
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.reader import Head
+from rightsizer.profiles.xplane.reader import XPLANE
 
 NANOSECOND = 1e-9
 LIMITS = ReadLimits()

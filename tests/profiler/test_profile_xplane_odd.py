@@ -22,8 +22,8 @@ from profile_xplane import (
 )
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import Profile
-from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.xplane.reader import XPLANE
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.xplane.reader import XPLANE
 
 LIMITS = ReadLimits()
 

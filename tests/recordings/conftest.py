@@ -11,7 +11,7 @@ from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.reading import Reading
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
-from rightsizer.telemetry.recordings.source import RecordedSource, open_recording
+from rightsizer.recordings.source import RecordedSource, open_recording
 
 
 @dataclass

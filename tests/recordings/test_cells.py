@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from rightsizer.model.reading import Missing, plausible
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Unit
-from rightsizer.telemetry.recordings.row import RecordingNotes
-from rightsizer.telemetry.recordings.table import CellColumn, CellTable
+from rightsizer.recordings.row import RecordingNotes
+from rightsizer.recordings.table import CellColumn, CellTable
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 
 from rightsizer.model.errors import ConfigurationError, RecordingError
 from rightsizer.model.signal import Signal
-from rightsizer.telemetry.recordings.heading_words import Heading
-from rightsizer.telemetry.recordings.mapped_csv import load_column_map
+from rightsizer.recordings.heading_words import Heading
+from rightsizer.recordings.mapped_csv import load_column_map
 
 Replays = Callable[..., Any]
 Writes = Callable[..., Path]

@@ -12,7 +12,7 @@ import pytest
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
-from rightsizer.telemetry.recordings.nvidia_smi_columns import (
+from rightsizer.recordings.nvidia_smi_columns import (
     SIGNAL_COLUMNS,
     column_name,
     exported_spellings,

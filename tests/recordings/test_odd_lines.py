@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.signal import Signal
-from rightsizer.telemetry.recordings.source import open_recording
+from rightsizer.recordings.source import open_recording
 
 Replays = Callable[..., Any]
 Writes = Callable[..., Path]

@@ -19,8 +19,8 @@ from rightsizer.model.reading import Missing, Process, ProcessKind, Reading
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome, Down, Snapshot
 from rightsizer.model.workload import Allocator, Holding, Workload, WorkloadClass, WorkloadKind
-from rightsizer.telemetry.recordings.source import open_recording
-from rightsizer.telemetry.recordings.writer import RecordingWriter
+from rightsizer.recordings.source import open_recording
+from rightsizer.recordings.writer import RecordingWriter
 
 Replays = Callable[..., Any]
 Writes = Callable[..., Path]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.telemetry.recordings.source import open_recording
+from rightsizer.recordings.source import open_recording
 
 
 @pytest.mark.parametrize("is_packed", [False, True])

@@ -15,11 +15,11 @@ from rightsizer.model.errors import UsageError
 from rightsizer.model.frozen import replace
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
-from rightsizer.telemetry.recordings.inferred_jobs import inferred_jobs
-from rightsizer.telemetry.recordings.jobs import RecordedJob, gpu_list, stated_jobs
-from rightsizer.telemetry.recordings.row import RecordingRow
-from rightsizer.telemetry.recordings.source import open_recording
-from rightsizer.telemetry.recordings.survey import LoadSeriesBuilder
+from rightsizer.recordings.inferred_jobs import inferred_jobs
+from rightsizer.recordings.jobs import RecordedJob, gpu_list, stated_jobs
+from rightsizer.recordings.row import RecordingRow
+from rightsizer.recordings.source import open_recording
+from rightsizer.recordings.survey import LoadSeriesBuilder
 
 Moment = tuple[float, float, float]
 """Busy share, watts, memory in use as a ratio."""

@@ -17,8 +17,8 @@ from rightsizer.cli.main import main
 from rightsizer.model.errors import RecordingError, UsageError
 from rightsizer.model.signal import Signal
 from rightsizer.model.window import Window
+from rightsizer.recordings.source import open_recording
 from rightsizer.report.export import EXPORT_FORMATS, ExportRow
-from rightsizer.telemetry.recordings.source import open_recording
 
 Replays = Callable[..., Any]
 Writes = Callable[..., Path]

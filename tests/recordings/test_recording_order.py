@@ -18,8 +18,8 @@ from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
-from rightsizer.telemetry.recordings.source import open_recording
-from rightsizer.telemetry.recordings.survey import IntervalMedian
+from rightsizer.recordings.source import open_recording
+from rightsizer.recordings.survey import IntervalMedian
 
 Replays = Callable[..., Any]
 Writes = Callable[..., Path]

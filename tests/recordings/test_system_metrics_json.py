@@ -9,7 +9,7 @@ import pytest
 
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
-from rightsizer.telemetry.recordings.records import CSV_RECORDS
+from rightsizer.recordings.records import CSV_RECORDS
 
 Replays = Callable[..., Any]
 Writes = Callable[..., Path]

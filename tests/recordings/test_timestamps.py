@@ -6,12 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.telemetry.recordings.timestamps import (
-    DayAndMonth,
-    parse_calendar,
-    parse_epoch,
-    parse_timestamp,
-)
+from rightsizer.model.epoch import parse_epoch
+from rightsizer.recordings.timestamps import DayAndMonth, parse_calendar, parse_timestamp
 
 NOON = 1_706_702_400_000_000_000  # 2024-01-31 12:00 UTC
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.signal import Signal
-from rightsizer.telemetry.recordings.row import RecordingNotes
-from rightsizer.telemetry.recordings.unnamed_devices import (
+from rightsizer.recordings.row import RecordingNotes
+from rightsizer.recordings.unnamed_devices import (
     NOTHING_STATED,
     PollPattern,
     SampledRow,

@@ -26,11 +26,11 @@ from rightsizer.profiler.figures import gain_text, idle_parts, size_text, time_t
 from rightsizer.profiler.page import profile_document
 from rightsizer.profiler.profile_encoder import encode_profile_answer
 from rightsizer.profiler.workload import ProfiledWorkload, judged_workloads
+from rightsizer.profiles.call_stacks import CallKind
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.recorder import Recorder
+from rightsizer.profiles.registry import read_all
 from rightsizer.report.charts import ChartLane, lanes
-from rightsizer.telemetry.profiles.call_stacks import CallKind
-from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.recorder import Recorder
-from rightsizer.telemetry.profiles.registry import read_all
 
 GoldenFile = Callable[[str | Path, str], None]
 HOSTILE: Final = "<script>alert('x')</script>"

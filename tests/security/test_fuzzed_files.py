@@ -28,7 +28,7 @@ from rightsizer.io.yaml import dump_yaml
 from rightsizer.model.errors import ConfigurationError, RecordingError
 from rightsizer.model.state import State
 from rightsizer.model.window import Window
-from rightsizer.telemetry.recordings.source import open_recording
+from rightsizer.recordings.source import open_recording
 
 TESTS: Final = Path(__file__).parent.parent
 RECORDINGS: Final = {

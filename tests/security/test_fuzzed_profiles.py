@@ -17,8 +17,8 @@ from profile_traces import KinetoTrace
 from profile_xplane import WORKED, length_field, number_field, space, varint, viewer_trace
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import Profile
-from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.registry import FORMATS, open_profile, read_all, read_files
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.registry import FORMATS, open_profile, read_all, read_files
 
 LIMITS: Final = ReadLimits(
     unpacked_maximum_bytes=2**22, events_maximum=5000, event_maximum_bytes=2**16

@@ -40,7 +40,7 @@ EXCEPTIONS: Final[dict[str, str]] = {
     "web/plan_route.py: subprocess": "this very program, which makes the page of a plan where an "
     "operator has turned the form on; one at a time, for so long, a client's words in one argument",
     "cli/completion.py: shell=": "the name of the shell that completions are printed for",
-    "telemetry/profiles/nsight_systems/reader.py: subprocess": "NVIDIA's own exporter, "
+    "profiles/nsight_systems/reader.py: subprocess": "NVIDIA's own exporter, "
     "for whoever gives `rightsizer profile` a file that nothing else can read; "
     "an argument list, never a shell",
 }

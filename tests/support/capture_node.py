@@ -26,7 +26,7 @@ from rightsizer.profiler.capture.feature import CaptureContext, CaptureState
 from rightsizer.profiler.capture.repository import CaptureOutcome, CaptureRecord, CaptureRepository
 from rightsizer.profiler.capture.service import CaptureService
 from rightsizer.profiler.capture.settings import CaptureKind, CaptureSettings, DropFolderSettings
-from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.profiles.limits import ReadLimits
 from rightsizer.telemetry.source import ReleasableResource, ReleaseController, ReleaseRequest
 
 __all__ = ["LLAMA", "CaptureNode", "DurableRepository", "capture_node", "host_bound", "recorder"]

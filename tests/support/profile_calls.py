@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rightsizer.model.profile import CopyKind, DeviceProfile, HostMemory, SpanKind, TimeUse
-from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.recorder import Recorder
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.recorder import Recorder
 
 __all__ = [
     "NCCL",

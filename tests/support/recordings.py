@@ -9,7 +9,7 @@ from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import State
-from rightsizer.telemetry.recordings.source import open_recording
+from rightsizer.recordings.source import open_recording
 
 __all__ = ["BOARD", "SIGNALS_OF", "START", "replayed", "write_recording", "write_states"]
 

@@ -11,9 +11,9 @@ from rightsizer.planner.benchmark_check import compare_benchmark, layout_of_coun
 from rightsizer.planner.plan_check import PlanCheck, Prediction, trace_comparisons, unnamed_board
 from rightsizer.planner.recording_check import compare_recording, read_devices
 from rightsizer.profiler.profiled_run import profiled_run
-from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.registry import is_profile, read_all
-from rightsizer.telemetry.recordings.source import open_recording
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.registry import is_profile, read_all
+from rightsizer.recordings.source import open_recording
 
 
 def compare_trace(prediction: Prediction, profiles: Sequence[Profile]) -> PlanCheck:

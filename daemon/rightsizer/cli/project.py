@@ -19,9 +19,9 @@ from rightsizer.planner.projection import (
 from rightsizer.planner.question_file import read_questions
 from rightsizer.planner.settings import PlannerSettings
 from rightsizer.profiler.profiled_run import profiled_run
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.registry import read_all
 from rightsizer.sizing.workload_profile import ProfiledRun
-from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.registry import read_all
 
 _HELP: Final = help_of(__file__)
 

@@ -19,7 +19,7 @@ from rightsizer.io.terminal import counted
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import nanoseconds
-from rightsizer.telemetry.recordings.writer import RecordingWriter
+from rightsizer.recordings.writer import RecordingWriter
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:

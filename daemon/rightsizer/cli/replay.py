@@ -24,11 +24,11 @@ from rightsizer.model.device import BY_INDEX
 from rightsizer.model.errors import HistoryError, UsageError
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, format_duration, percent_text, seconds
+from rightsizer.recordings.source import open_recording
+from rightsizer.recordings.text_file import no_progress
+from rightsizer.recordings.unnamed_devices import StatedDevices
 from rightsizer.report.labels import display_name, unknown_parts
 from rightsizer.report.timeline import Timeline
-from rightsizer.telemetry.recordings.source import open_recording
-from rightsizer.telemetry.recordings.text_file import no_progress
-from rightsizer.telemetry.recordings.unnamed_devices import StatedDevices
 
 _HELP: Final = help_of(__file__)
 _ALLOCATIONS_BETWEEN_COLLECTIONS: Final = 100_000

@@ -25,8 +25,8 @@ from rightsizer.profiler.settings import ProfileSettings
 from rightsizer.profiler.taken_profile import history_telemetry, weighed
 from rightsizer.profiler.text import profile_text
 from rightsizer.profiler.workload import ProfiledWorkload, judged_workloads
-from rightsizer.telemetry.profiles.reader import progress_reported
-from rightsizer.telemetry.profiles.registry import read_files
+from rightsizer.profiles.reader import progress_reported
+from rightsizer.profiles.registry import read_files
 
 _HELP: Final = help_of(__file__)
 _SMALL_BYTES: Final = 2_000_000

@@ -8,9 +8,9 @@ from typing import Any, Final, TypeAlias
 
 from rightsizer.model.profile import CollectiveUse
 from rightsizer.model.units import percent_text, utc_text
+from rightsizer.profiles.names import kernel_architecture
 from rightsizer.report.figures import NOTHING, percent
 from rightsizer.report.labels import readable_name
-from rightsizer.telemetry.profiles.names import kernel_architecture
 
 ProfileDocument: TypeAlias = Mapping[str, Any]
 _MOST_STATES: Final = 3

@@ -18,8 +18,8 @@ from rightsizer.profiler.changes import (
 from rightsizer.profiler.comparison import ProfileTelemetry
 from rightsizer.profiler.join import JoinedDevice, ProfileJoin
 from rightsizer.profiler.workload import ProfiledWorkload
+from rightsizer.profiles.registry import BrokenFile
 from rightsizer.report.json_encoder import JsonObject, attributes, encode_finding
-from rightsizer.telemetry.profiles.registry import BrokenFile
 
 _HOST_STEP: Final = (
     "loader_seconds collective_seconds operators dispatch_seconds pause_seconds read_backs"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rightsizer.model.frozen import dataclass, field, fields
 from rightsizer.model.settings import group, setting, settings_class
 from rightsizer.profiler.capture.settings import CaptureKind, CaptureSettings, DropFolderSettings
-from rightsizer.telemetry.profiles.limits import FileLimits, ReadLimits, TimeSettings
+from rightsizer.profiles.limits import FileLimits, ReadLimits, TimeSettings
 
 if TYPE_CHECKING:
     from rightsizer.profiler.rules.rule import ProfileRule

@@ -1,1 +1,1 @@
-"""Telemetry of GPUs: NVML, dcgm-exporter, serving engines, recordings; sources of snapshots."""
+"""Live telemetry of GPUs: NVML, dcgm-exporter, serving engines; sources of snapshots."""

@@ -17,7 +17,7 @@ from rightsizer.model.profile import DeviceProfile, Profile
 from rightsizer.model.units import Nanoseconds
 from rightsizer.profiler.capture.repository import CaptureRepository, ReadFile
 from rightsizer.profiler.capture.settings import DropFolderSettings
-from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.profiles.limits import ReadLimits
 
 _DEEPEST: Final = 4
 """Depth of folders: TensorFlow and JAX write into `plugins/profile/<time>`."""

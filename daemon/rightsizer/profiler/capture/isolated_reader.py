@@ -19,7 +19,7 @@ from rightsizer.model.errors import ProfileError
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.profile import Profile
 from rightsizer.profiler.capture.settings import DropFolderSettings
-from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.profiles.limits import ReadLimits
 
 _MODULE: Final = "rightsizer.profiler.capture.isolated_reader"
 _ANSWER_BYTES: Final = 16 * 2**20
@@ -184,7 +184,7 @@ def _answer(task: ReaderTask) -> ReaderAnswer:
         time=replace(task.limits.time, timeline_moments=_MOMENTS),
     )
     # Imported here: the agent itself does not load the readers.
-    from rightsizer.telemetry.profiles.registry import open_profile  # noqa: PLC0415
+    from rightsizer.profiles.registry import open_profile  # noqa: PLC0415
 
     try:
         profile = open_profile(Path(task.path), limits)

@@ -16,7 +16,7 @@ from rightsizer.profiler.capture.feature import CaptureContext, CaptureState
 from rightsizer.profiler.capture.repository import CaptureRepository, CaptureStorage
 from rightsizer.profiler.capture.runner import ThreadedCaptureRunner
 from rightsizer.profiler.capture.settings import CaptureKind, CaptureSettings, DropFolderSettings
-from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.profiles.limits import ReadLimits
 from rightsizer.telemetry.source import ReleaseController, StillHeld
 
 _LOOK_SECONDS: Final = 60.0

@@ -10,7 +10,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.model.dcgm_fields import (
     DCGM_FIELDS,
-    DIVIDED_DCGM_FIELDS,
     FORMER_DCGM_NAMES,
     NAME_LABELS,
     PROFILE_LABELS,
@@ -20,19 +19,14 @@ from rightsizer.model.dcgm_fields import (
     why_no_gpu,
 )
 from rightsizer.model.device import Device
+from rightsizer.model.epoch import parse_epoch
 from rightsizer.model.errors import DriverError
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.reading import Missing, plausible, scaled
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds, Unit, convert
 from rightsizer.model.workload import Holding, Workload
-from rightsizer.telemetry.recordings.row import (
-    SUMMED,
-    RecordingDeviceFacts,
-    RecordingRow,
-    build_devices,
-)
-from rightsizer.telemetry.recordings.timestamps import parse_epoch
+from rightsizer.telemetry.device_description import DeviceDescription, build_devices
 
 XID_METRIC: Final = "DCGM_FI_DEV_XID_ERRORS"
 _OURS: Final = "rightsizer_"
@@ -59,10 +53,10 @@ _BLANKS: Final[Mapping[float, Missing]] = {
 }
 
 
-def facts_of(labels: Mapping[str, str], entity: Entity) -> RecordingDeviceFacts:
+def facts_of(labels: Mapping[str, str], entity: Entity) -> DeviceDescription:
     """Return the device facts in the labels."""
     index, node = labels.get("gpu"), labels.get("numa_node")
-    return RecordingDeviceFacts(
+    return DeviceDescription(
         index=int(index) if index and index.isdigit() else None,
         name=next(filter(None, map(labels.get, NAME_LABELS)), None),
         pci_bus_id=labels.get("pci_bus_id") or None,
@@ -91,7 +85,7 @@ class DcgmSeries:
     factor: float
     rank: int
     holder: Workload | None
-    facts: RecordingDeviceFacts
+    facts: DeviceDescription
     part_of: Signal | None = None
     """Signal that several such series sum up to; `signal` is `None` then."""
     driver_version: str | None = None
@@ -112,7 +106,7 @@ class DcgmSeries:
         return plausible(signal, scaled(value, self.factor))
 
     def teach(
-        self, facts: RecordingDeviceFacts, value: float | Missing, time: Nanoseconds = 0
+        self, facts: DeviceDescription, value: float | Missing, time: Nanoseconds = 0
     ) -> None:
         """Add the facts in labels and a converted value, such as the size of a part of memory."""
         facts.learn(self.facts)
@@ -184,27 +178,6 @@ def interpret(
         for sample in family.samples:
             return meaning(sample.name, sample.labels)
     raise ValueError(f"'{text}' is not a sample")
-
-
-def sample_row(
-    series: DcgmSeries, signal: Signal, time: Nanoseconds, number: float, file: str
-) -> RecordingRow:
-    """Return the row of a sample; each metric of a file is a stream with times of its own."""
-    value = series.read(number)
-    values: dict[Signal, float] = {}
-    missing: dict[Signal, Missing] = {}
-    if isinstance(value, Missing):
-        missing[signal] = value
-    else:
-        values[signal] = value
-    stream = f"{file}:{series.metric}"
-    if series.holder is None:
-        return RecordingRow(time, series.device, values, missing, stream, series.rank, ())
-    holdings, rank = holdings_of({series.holder}), series.rank
-    if series.metric in DIVIDED_DCGM_FIELDS:
-        # Perhaps a part, which counts only where there is no value of the GPU.
-        stream, rank = f"{stream}:{series.holder.pod}", rank + SUMMED - 1
-    return RecordingRow(time, series.device, values, missing, stream, rank, holdings)
 
 
 def blank(number: str) -> Missing | None:
@@ -315,7 +288,7 @@ class _PageParser:
     def __init__(self) -> None:
         self._found: dict[str, dict[Signal, dict[str, _Candidate]]] = {}
         self._missing: dict[str, dict[Signal, Missing]] = {}
-        self._facts: dict[str, RecordingDeviceFacts] = {}
+        self._facts: dict[str, DeviceDescription] = {}
         self._holders: dict[str, set[Workload]] = {}
         self._xids: dict[str, int] = {}
         self._driver_version: str | None = None
@@ -324,7 +297,7 @@ class _PageParser:
     def add(self, series: DcgmSeries, number: float | Missing, *, is_stale: bool) -> None:
         if series.host:
             self.hosts.add(series.host)
-        facts = self._facts.setdefault(series.device, RecordingDeviceFacts())
+        facts = self._facts.setdefault(series.device, DeviceDescription())
         self._driver_version = self._driver_version or series.driver_version
         if series.holder is not None:
             self._holders.setdefault(series.device, set()).add(series.holder)

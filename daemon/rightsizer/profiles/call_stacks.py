@@ -1,0 +1,326 @@
+"""Call stacks of host threads: what issued each wait, and which frames launched kernels."""
+
+import re
+import sys
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from heapq import merge
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from rightsizer.model.profile import FrameUse, ProductUse
+from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.names import is_of_a_gpu
+from rightsizer.profiles.products import TensorProduct
+from rightsizer.profiles.tables import short_name
+from rightsizer.profiles.time_use import FrameTimes, Launches, ProductTimes
+from rightsizer.profiles.timeline import Column, Interval, SpanLine, is_in_time
+
+_LIBRARY_FRAME: Final = re.compile(r"<|.*[/\\](?:site|dist)-packages[/\\]")
+_TOP: Final = re.compile(r"\w+")
+_LIBRARIES: Final = {*sys.stdlib_module_names, "torch", "numpy"}
+"""As profilers name their files, without the installation path."""
+_MODULE: Final = "nn.Module: "
+_TURN: Final = re.compile(r"[\s#:=_\-]*\d+(?:\(\d+\))?$")
+_FRAME: Final = re.compile(r"(?:.*[/\\])?([^/\\]+\.py\(\d+\): .+)")
+_DEEPEST: Final = 64
+"""Maximum depth of nested calls; deeper ones are attributed to the last kept."""
+_MOST_THREADS: Final = 4096
+_OTHERS: Final = "(others)"
+_NO_FRAME: Final = "(in no frame)"
+
+
+class CallKind(IntEnum):
+    """Kind of a call."""
+
+    OPERATOR = 0
+    LINE = 1
+    """Line of the program, or its name of a range, which its developer can change."""
+    MODULE = 2
+    """Part of a network or a step, as the framework names it."""
+    WAIT = 3
+    """Call in which the host waits."""
+    LAUNCH = 4
+    """Host part of a compiled function."""
+    READ_BACK = 5
+    """Read of a value that a device has to compute first."""
+
+
+class Call(NamedTuple):
+    """One call of a thread."""
+
+    start: Nanoseconds
+    end: Nanoseconds
+    kind: CallKind
+    name: str
+
+
+class _CallName(NamedTuple):
+    kind: CallKind
+    name: str
+    product: TensorProduct | None = None
+
+
+class _Calls(SpanLine):
+    """Calls of one thread, in columns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: Column = array("q")
+
+    def in_order(self) -> Iterator[tuple[Nanoseconds, Nanoseconds, int]]:
+        """Yield calls by start; of equal starts the longer first."""
+        for _, together in groupby(self._rows(), self._starts.__getitem__):
+            for row in sorted(together, key=self._ends.__getitem__, reverse=True):
+                yield self._starts[row], self._ends[row], self.names[row]
+
+
+@dataclass(slots=True)
+class _OpenCall:
+    name: int
+    end: Nanoseconds
+    has_launched: bool = False
+    product_call: int = -1
+
+
+class _Nest:
+    """Open calls of a thread, during one walk in time order."""
+
+    def __init__(self, calls: _Calls | None) -> None:
+        self._rest = iter(()) if calls is None else calls.in_order()
+        self._next = next(self._rest, None)
+        self._open: list[_OpenCall] = []
+
+    def around(self, start: Nanoseconds, end: Nanoseconds) -> list[_OpenCall]:
+        """Return the calls that enclose an interval, outermost first."""
+        while self._next is not None and self._next[0] <= start:
+            begin, until, name = self._next
+            self._close(begin)
+            if len(self._open) < _DEEPEST:
+                self._open.append(_OpenCall(name, until))
+            self._next = next(self._rest, None)
+        self._close(start)
+        return [each for each in self._open if each.end >= end]
+
+    def _close(self, now: Nanoseconds) -> None:
+        while self._open and self._open[-1].end < now:
+            self._open.pop()
+
+
+class CallStacks:
+    """Operators, Python frames and waits by thread; names are bounded."""
+
+    def __init__(self, limits: ReadLimits) -> None:
+        self._names: dict[_CallName, int] = {}
+        self._limits = limits
+        self._threads: set[int] = set()
+        self._calls: defaultdict[int, _Calls] = defaultdict(_Calls)
+        self._waits: defaultdict[int, _Calls] = defaultdict(_Calls)
+        self.are_frames_own = True
+        """Whether library frames are omitted."""
+
+    @property
+    def threads(self) -> tuple[int, ...]:
+        """Threads with calls."""
+        return tuple(self._calls)
+
+    @property
+    def has_operators(self) -> bool:
+        """Whether any operator is known, and none that runs only on a GPU."""
+        known = [each.name for each in self._names if each.kind is CallKind.OPERATOR]
+        return bool(known) and not any(map(is_of_a_gpu, known))
+
+    def calls(self, thread: int, kinds: Collection[CallKind]) -> Iterator[Call]:
+        """Yield calls of some kinds of a thread, by start; of equal starts the longer first."""
+        names = list(self._names)
+        for start, end, number in self._calls[thread].in_order():
+            if names[number].kind in kinds:
+                yield Call(start, end, *names[number][:2])
+
+    def read_backs(self, is_named: Callable[[str], bool]) -> Iterator[tuple[int, int, str]]:
+        """Yield start, end and origin of operators with such names, and of other read-backs."""
+        names = list(self._names)
+        wanted = {
+            number
+            for number, each in enumerate(names)
+            if each.kind is CallKind.READ_BACK
+            or (each.kind is CallKind.OPERATOR and is_named(each.name))
+        }
+        for calls in self._calls.values():
+            nest = _Nest(calls)
+            for start, end, number in calls.in_order():
+                if number in wanted:
+                    around = [names[each.name] for each in nest.around(start, end)]
+                    lines = [each.name for each in around if each.kind is CallKind.LINE]
+                    name = names[number].name
+                    yield start, end, f"{name} in {lines[-1]}" if lines else name
+
+    def thread(self, number: int) -> int:
+        """Return the number of a thread, or -1 beyond the limit, where calls are not kept."""
+        if number not in self._threads:
+            if len(self._threads) >= _MOST_THREADS:
+                return -1
+            self._threads.add(number)
+        return number
+
+    def add(
+        self,
+        thread: int,
+        kind: CallKind,
+        name: str,
+        span: Interval,
+        product: TensorProduct | None = None,
+    ) -> None:
+        """Add a call, and the product that an operator computes."""
+        thread = self.thread(thread)
+        is_kept = thread != -1 or kind is CallKind.WAIT
+        if not (name and is_kept and is_in_time(*span)):
+            return
+        key = _CallName(kind, short_name(name, self._limits.name_maximum_characters), product)
+        if key not in self._names and len(self._names) >= self._limits.kernel_names_maximum:
+            key = _CallName(kind, _OTHERS)
+        into = (self._waits if kind is CallKind.WAIT else self._calls)[thread]
+        into.add(*span)
+        into.names.append(self._names.setdefault(key, len(self._names)))
+
+    def frame(self, thread: int, name: str, span: Interval) -> bool:
+        """Add a Python function or module; library frames, which users never change, are dropped.
+
+        Returns:
+            Whether it was kept.
+        """
+        if name.startswith(_MODULE):
+            part = without_turn(name.removeprefix(_MODULE))
+            self.add(thread, CallKind.MODULE, part, span)
+        elif not _is_of_library(name) and (found := _FRAME.fullmatch(name)):
+            self.add(thread, CallKind.LINE, found[1], span)
+        else:
+            return False
+        return True
+
+    def waits(self) -> Iterator[tuple[str, Interval]]:
+        """Yield waits with their origin: `cudaStreamSynchronize in aten::item, train.py(9): f`."""
+        known = list(self._names)
+        for thread, waits in self._waits.items():
+            nest = _Nest(self._calls.get(thread))
+            for start, end, number in waits.in_order():
+                calls = [known[each.name] for each in nest.around(start, end)]
+                operators = [each.name for each in calls if each.kind is CallKind.OPERATOR]
+                lines = [each.name for each in calls if each.kind is CallKind.LINE]
+                origin, name = ", ".join((*operators[:1], *lines[-1:])), known[number].name
+                yield f"{name} in {origin}" if origin else name, (start, end)
+
+    def busy(self, thread: int) -> Iterator[Interval]:
+        """Yield operators and waits of a thread by start; they may overlap."""
+        names, calls = list(self._names), self._calls.get(thread)
+        known = calls.in_order() if calls is not None else ()
+        operators = (
+            (start, end) for start, end, number in known if names[number].kind is CallKind.OPERATOR
+        )
+        waits = self._waits.get(thread)
+        return merge(operators, () if waits is None else waits.intervals())
+
+    def find_launches(self, launches: Launches, tree: "FrameTree") -> None:
+        """Set frame and product of each launch; none if no call is known."""
+        if not self._calls or not self._limits.frames_maximum:
+            return
+        launches.frames = array("i", [-1]) * len(launches)
+        launches.product_calls = array("i", [-1]) * len(launches)
+        names, nests = list(self._names), dict[int, _Nest]()
+        for row, thread, start, end in launches.by_start():
+            if thread not in nests:
+                nests[thread] = _Nest(self._calls.get(thread))
+            place = -1
+            for call in nests[thread].around(start, end):
+                place = tree.within(place, names[call.name].name)
+                if not call.has_launched:
+                    call.has_launched = True
+                    tree.calls[place] += 1
+                    if names[call.name].product is not None:
+                        call.product_call = len(launches.products)
+                        launches.products.append(call.name)
+                if call.product_call >= 0:
+                    launches.product_calls[row] = call.product_call
+            launches.frames[row] = place
+
+    def products(self, found: ProductTimes) -> tuple[ProductUse, ...]:
+        """Return the products by operator and shape, longest first."""
+        names = list(self._names)
+        uses = (
+            ProductUse(
+                *product[:3],
+                found.calls[number],
+                seconds(time),
+                float(product.flops * found.calls[number]),
+                float(product.bytes * found.calls[number]),
+            )
+            for number, time in found.times.items()
+            if (product := names[number].product) is not None
+        )
+        return tuple(sorted(uses, key=lambda each: (-each.seconds, each.name, each.shape)))
+
+
+def _is_of_library(frame: str) -> bool:
+    top = _TOP.match(frame)
+    return (top is not None and top[0] in _LIBRARIES) or _LIBRARY_FRAME.match(frame) is not None
+
+
+def without_turn(name: str) -> str:
+    """Remove the trailing number of a name, which counts iterations, layers or instances."""
+    return _TURN.sub("", name) or name
+
+
+class FrameTree:
+    """Tree of frames, bounded in number: beyond, time counts for the enclosing frame."""
+
+    def __init__(self, limits: ReadLimits) -> None:
+        self._limits = limits
+        self._places: dict[tuple[int, str], int] = {}
+        self.calls: Counter[int] = Counter()
+        """Calls of each frame that launched anything; -1 is meaningless."""
+
+    def within(self, parent: int, name: str) -> int:
+        """Return the frame of this name within another; -1 is the root."""
+        if (place := self._places.get((parent, name))) is None:
+            place = len(self._places)
+            if place >= self._limits.frames_maximum:
+                return parent
+            self._places[parent, name] = place
+        return place
+
+    def path(self, names: Iterable[str]) -> int:
+        """Return the innermost of nested frames, named from the outermost."""
+        place = -1
+        for _, name in zip(range(_DEEPEST), names, strict=False):
+            place = self.within(place, short_name(name, self._limits.name_maximum_characters))
+        return place
+
+    def uses(self, found: FrameTimes) -> tuple[FrameUse, ...]:
+        """Return frames, each before its children, longest first; empty if none has a kernel."""
+        keys = list(self._places)
+        times, kernels = Counter[int](), Counter[int]()
+        for frame, time in found.times.items():
+            place = frame
+            while place >= 0:
+                times[place] += time
+                kernels[place] += found.kernels[frame]
+                place = keys[place][0]
+        within: defaultdict[int, list[int]] = defaultdict(list)
+        for place in sorted(times, key=lambda place: (times[place], keys[place][1])):
+            within[keys[place][0]].append(place)
+        uses: list[FrameUse] = []
+        waiting: list[tuple[int, int | None]] = [(place, None) for place in within[-1]]
+        while waiting:
+            place, parent = waiting.pop()
+            waiting += ((each, len(uses)) for each in within[place])
+            own, calls = found.times[place], self.calls[place] or None
+            lengths = seconds(times[place]), seconds(own)
+            uses.append(FrameUse(keys[place][1], parent, *lengths, kernels[place], calls))
+        if uses and found.kernels[-1]:
+            rest = seconds(found.times[-1])
+            uses.append(FrameUse(_NO_FRAME, None, rest, rest, found.kernels[-1], None))
+        return tuple(uses)

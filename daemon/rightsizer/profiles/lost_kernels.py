@@ -1,0 +1,86 @@
+"""Kernels that were launched and whose runs the profiler lost: full buffers drop records."""
+
+from array import array
+from functools import cached_property
+from typing import Final
+
+from rightsizer.model.units import Nanoseconds
+from rightsizer.profiles.timeline import Column, is_in_time, order
+
+_LEAST_RATIO: Final = 0.01
+"""Share of launches worth naming; recordings that lost nothing have none."""
+
+
+class LostKernels:
+    """Matches launches of single kernels with runs, by correlation."""
+
+    def __init__(self) -> None:
+        self._launched: Column = array("q")
+        self._starts: Column = array("q")
+        self._ran: Column = array("q")
+        self._is_known = True
+
+    def call(self, name: str, correlation: int, start: Nanoseconds) -> None:
+        """Add a call of the host; in a capture kernels are launched without a run."""
+        if "BeginCapture" in name or not is_in_time(*sorted((correlation, start))):
+            self._is_known = False
+        elif "Launch" in name and "Graph" not in name and "HostFunc" not in name:
+            self._launched.append(correlation)
+            self._starts.append(start)
+
+    def run(self, correlation: int | None) -> None:
+        """Add a run of a kernel."""
+        if correlation is None or not is_in_time(correlation, correlation):
+            self._is_known = False
+        else:
+            self._ran.append(correlation)
+
+    @cached_property
+    def _counts(self) -> tuple[int, int]:
+        """Runs lost between others, and after the last; 0 if few or unknown."""
+        if not self._is_known or not self._ran:
+            return 0, 0
+        ran = map(self._ran.__getitem__, order(self._ran))
+        current, lost, last = next(ran, None), array("q"), min(self._starts, default=0)
+        for row in order(self._launched):
+            while current is not None and current < self._launched[row]:
+                current = next(ran, None)
+            if current == self._launched[row]:
+                last = max(last, self._starts[row])
+            else:
+                lost.append(self._starts[row])
+        later = sum(start > last for start in lost)
+        least = _LEAST_RATIO * len(self._launched)
+        between, later = (count if count >= least else 0 for count in (len(lost) - later, later))
+        return between, later
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no runs are missing between others."""
+        return not self._counts[0]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences on what is missing beside runs."""
+        between, later = self._counts
+        found = []
+        if between:
+            found.append(
+                f"Not whole: {between:,} of {len(self._launched):,} launched kernels are not in "
+                "it, since the profiler dropped records; record fewer steps."
+            )
+        if later:
+            found.append(
+                f"The last {later:,} launched kernels are not in it: recording ended early."
+            )
+        return tuple(found)
+
+    @property
+    def all_lost_text(self) -> str:
+        """Sentence on launches without any run; empty without launches."""
+        if not self._launched:
+            return ""
+        return (
+            f"{len(self._launched):,} launches of kernels were recorded, but no run: another "
+            "profiler may hold the GPU's activities, or its driver restricts them."
+        )

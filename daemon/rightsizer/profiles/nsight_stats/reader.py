@@ -1,0 +1,298 @@
+"""Reader of `nsys stats` output: reports with a timeline, and summaries without."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from rightsizer.model.errors import ProfileError
+from rightsizer.model.frozen import replace
+from rightsizer.model.profile import (
+    CopyKind,
+    CopyUse,
+    DeviceProfile,
+    HostMemory,
+    HostSpanUse,
+    LaunchUse,
+    Profile,
+    ProfiledDevice,
+    ProfileFormat,
+    SpanKind,
+)
+from rightsizer.model.units import seconds
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.names import is_step, is_wait_call, range_kind, range_name
+from rightsizer.profiles.nsight_stats.tables import (
+    StatsReport,
+    StatsRow,
+    StatsTables,
+    comma_separated,
+    copy_of,
+    header_of,
+    is_notice,
+    titles_in,
+)
+from rightsizer.profiles.nsight_systems.activities import call_name, is_launch
+from rightsizer.profiles.reader import Head, ProfileReader
+from rightsizer.profiles.recorder import Recorder
+from rightsizer.profiles.tables import CopyTable, HostSpans, KernelTable
+from rightsizer.profiles.timeline import Interval
+
+_KERNEL_REPORTS: Final = (StatsReport.KERNELS, StatsReport.KERNELS_BY_GRID, StatsReport.GPU_SUMS)
+"""Reports with the same kernels; the first one present is used."""
+_COPY_REPORTS: Final = (StatsReport.COPY_TIMES, StatsReport.GPU_SUMS, StatsReport.COPY_SIZES)
+_ALL_DEVICES: Final = ProfiledDevice(key="all")
+_Sum: TypeAlias = tuple[int, int, tuple[int, int]]
+"""Count, total, and extremes of one name; nanoseconds."""
+_MEMORY_COLUMNS: Final = {CopyKind.HOST_TO_DEVICE: "srcmemkd", CopyKind.DEVICE_TO_HOST: "dstmemkd"}
+_DEVICE: Final = re.compile(r"(.*?)\s*\((\d{1,4})\)")
+_TRACES: Final = frozenset({StatsReport.GPU_TRACE, StatsReport.CALL_TRACE, StatsReport.RANGE_TRACE})
+_KEY_MARKS: Final = ('"Total Time (', '"Total (', '"CorrId"', '"Duration (')
+
+
+class StatsSums:
+    """Sums over the rows of summaries."""
+
+    def __init__(self, limits: ReadLimits) -> None:
+        self._kernels = {each: KernelTable(limits) for each in _KERNEL_REPORTS}
+        self._copies = {each: CopyTable() for each in _COPY_REPORTS}
+        self._spans = HostSpans(limits)
+        self._launches: LaunchUse | None = None
+        self._calls_of: StatsReport | None = None
+        self.events = 0
+        """Rows that were read."""
+        self.unread: Counter[str] = Counter()
+
+    @property
+    def has_device(self) -> bool:
+        """Whether it has anything of a device."""
+        return any(self._kernels.values()) or any(self._copies.values())
+
+    def add(self, row: StatsRow) -> None:
+        """Add a row of any summary."""
+        if self._takes(row):
+            self.events += 1
+        else:
+            self.unread[f"row of {row.report.value}"] += 1
+
+    def device(self) -> DeviceProfile:
+        """Return all devices as one, since summaries do not distinguish them."""
+        kernels = next((found.uses() for found in self._kernels.values() if found), ())
+        return DeviceProfile(
+            _ALL_DEVICES, None, kernels, self._joined_copies(), launches=self._launches
+        )
+
+    def host_spans(self) -> tuple[HostSpanUse, ...]:
+        """Return the host spans, longest first."""
+        return self._spans.uses()
+
+    def notes(self) -> Iterator[str]:
+        """Yield what is unknown about copies."""
+        times, sums, sizes = (bool(self._copies[each]) for each in _COPY_REPORTS)
+        if (times or sums) != sizes:
+            yield f"The {'times' if sizes else 'sizes'} of copies are not in it."
+
+    def _takes(self, row: StatsRow) -> bool:
+        category, found = row.text("category").upper(), _sum_of(row)
+        match row.report:
+            case StatsReport.COPY_TIMES | StatsReport.COPY_SIZES:
+                return self._takes_copy(row)
+            case StatsReport.GPU_SUMS if category.startswith("MEM"):
+                return self._takes_copy(row)
+            case StatsReport.GPU_SUMS if category.endswith("API"):
+                return self._takes_call(row, row.text("operation"), found)
+            case StatsReport.CALLS:
+                return self._takes_call(row, row.text("name"), found)
+            case StatsReport.RANGES:
+                name = range_name(row.text("range").lstrip(":"))
+                return self._takes_span(range_kind(name), name, found)
+            case report:
+                name = row.text("operation" if report is StatsReport.GPU_SUMS else "name")
+                if found is None or not name:
+                    return False
+                self._kernels[report].row(name).add_sum(*found)
+                return True
+
+    def _takes_copy(self, row: StatsRow) -> bool:
+        kind = copy_of(row.text("operation"))
+        count = row.number("count", "instances")
+        if kind is None or count is None or count < 0:
+            return False
+        size, time = row.bytes("total") or 0, row.nanoseconds("total time") or 0
+        self._copies[row.report].add(*kind, size, time, round(count))
+        return True
+
+    def _takes_call(self, row: StatsRow, text: str, found: _Sum | None) -> bool:
+        # Two reports have the same calls; the first one present is used.
+        self._calls_of = self._calls_of or row.report
+        if found is None or row.report is not self._calls_of:
+            return False
+        name, (count, total, _) = call_name(text), found
+        if not is_launch(name):
+            return is_wait_call(name) and self._takes_span(SpanKind.SYNCHRONIZATION, name, found)
+        known = self._launches or LaunchUse(0, 0.0)
+        self._launches = LaunchUse(known.count + count, known.host_seconds + seconds(total))
+        return True
+
+    def _takes_span(self, kind: SpanKind, name: str, found: _Sum | None) -> bool:
+        if found is None or not name:
+            return False
+        count, total, _ = found
+        self._spans.add_sum(kind, name, count, total)
+        return True
+
+    def _joined_copies(self) -> tuple[CopyUse, ...]:
+        """Return copies with times, and their sizes from the report of sizes."""
+        times, sums, sizes = (
+            {(use.kind, use.memory): use for use in table.uses()} for table in self._copies.values()
+        )
+        known = {**sizes, **(times or sums)}
+        joined = (
+            replace(use, bytes=sizes[kind].bytes if kind in sizes else None)
+            for kind, use in known.items()
+        )
+        ranked = sorted(
+            joined, key=lambda use: (-use.seconds, -(use.bytes or 0), use.kind, use.memory)
+        )
+        return tuple(ranked)
+
+
+def _sum_of(row: StatsRow) -> _Sum | None:
+    """Return the sum of a row; `None` for impossible values."""
+    count, total = row.number("num calls", "instances"), row.nanoseconds("total time")
+    if count is None or total is None or count < 1 or total < 0:
+        return None
+    ends = (row.nanoseconds(name) for name in ("min", "max"))
+    shortest, longest = (round(total / count) if each is None else each for each in ends)
+    return round(count), total, (shortest, longest)
+
+
+class StatsTrace:
+    """Recorder of the rows of traces."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._device = cache(self._made_known)
+        self.has_kernels = False
+        self.has_calls = False
+        self.unread: Counter[str] = Counter()
+
+    def add(self, row: StatsRow) -> None:
+        """Add a row of any trace."""
+        start, duration = row.nanoseconds("start"), row.nanoseconds("duration")
+        if start is None or duration is None:
+            self.unread[f"row of {row.report.value}"] += 1
+            return
+        span = start, start + duration
+        if row.report is StatsReport.RANGE_TRACE:
+            name = range_name(row.text("name").lstrip(":"))
+            if not name:
+                self.unread["NVTX range without a name"] += 1
+                return
+            self._recorder.host_span(range_kind(name), name, span)
+            if is_step(name):
+                self._recorder.step(name, span)
+        elif row.report is StatsReport.GPU_TRACE:
+            self._add_activity(row, span)
+        else:
+            name, correlation = call_name(row.text("name")), _correlation(row)
+            self.has_calls = True
+            if is_launch(name) and correlation is not None:
+                self._recorder.launch(correlation, span)
+            elif is_wait_call(name):
+                self._recorder.wait(name, span)
+            else:
+                self.unread["CUDA call that neither launches nor waits"] += 1
+
+    def _add_activity(self, row: StatsRow, span: Interval) -> None:
+        name, device = row.text("name"), self._device(row.text("device"))
+        if copied := copy_of(name):
+            kind, memory = copied
+            said = row.text(_MEMORY_COLUMNS.get(kind, "")).lower()
+            if memory is HostMemory.UNKNOWN and said in set(HostMemory):
+                memory = HostMemory(said)
+            self._recorder.copy(device, span, kind, memory, row.bytes("bytes"))
+        elif name.strip().lower() == "[cuda memset]":
+            self._recorder.fill(device, span)
+        elif name.startswith("[CUDA ") or not name:
+            self.unread["operation that is no kernel, copy or fill"] += 1
+        else:
+            self.has_kernels = True
+            self._recorder.kernel(device, span, name, correlation=_correlation(row))
+
+    def _made_known(self, text: str) -> str:
+        found = _DEVICE.fullmatch(text)
+        name, key = found.groups() if found else (text, text or "0")
+        self._recorder.device(key, index=int(key) if found else None, name=name)
+        return key
+
+
+def _correlation(row: StatsRow) -> int | None:
+    number = row.number("corrid")
+    return None if number is None else int(number)
+
+
+def recognizes(head: Head) -> bool:
+    """Whether the head has a report's header, or a line only `nsys stats` prints."""
+    for line in comma_separated(head.text.splitlines()):
+        found = header_of(titles_in(line))
+        if is_notice(line) or (found is not None and found.report is not StatsReport.OTHER):
+            return True
+    plain = head.text.lstrip()
+    return plain.startswith(("[", "{")) and any(mark in plain[:2000] for mark in _KEY_MARKS)
+
+
+def read(path: Path, limits: ReadLimits) -> Profile:
+    """Read all tables of a file as one profile; raises `ProfileError` if there are none."""
+    tables, sums = StatsTables(path, limits), StatsSums(limits)
+    recorder = Recorder(limits)
+    trace = StatsTrace(recorder)
+    unread: Counter[str] = Counter()
+    for row in tables.rows():
+        if row.report in _TRACES:
+            trace.add(row)
+        elif row.report is StatsReport.OTHER:
+            unread[row.report.value] += 1
+        else:
+            sums.add(row)
+    devices = recorder.devices() or ((sums.device(),) if sums.has_device else ())
+    if not tables.tables and not tables.skipped:
+        raise ProfileError(
+            "no table of `nsys stats` is in it; write one with "
+            "`nsys stats --format csv --report cuda_gpu_trace,cuda_api_trace`"
+        )
+    unread += tables.unread + sums.unread + trace.unread + recorder.refused
+    return Profile(
+        format=ProfileFormat.NSIGHT_SYSTEMS_STATS,
+        source=path.name,
+        devices=devices,
+        host_spans=(*recorder.host_spans(), *sums.host_spans()),
+        events=recorder.events + sums.events + unread.total(),
+        unread=dict(unread),
+        notes=tuple(_notes(tables, sums, trace)),
+    )
+
+
+def _notes(tables: StatsTables, sums: StatsSums, trace: StatsTrace) -> Iterator[str]:
+    if tables.skipped:
+        yield f"{tables.skipped} reports were left out by nsys, for they have no data."
+    if trace.has_kernels:
+        if not trace.has_calls:
+            yield (
+                "The calls of the host are not in it: why a GPU was idle is not known; "
+                "`nsys stats --report cuda_api_trace` has them."
+            )
+        return
+    if sums.has_device:
+        yield (
+            "Summaries have no timeline: how long a GPU was idle and what ran side by side is not "
+            "known, and all GPUs are one; `nsys stats --report cuda_gpu_trace` tells them apart."
+        )
+        yield from sums.notes()
+    else:
+        yield "Nothing that a GPU did is in it."
+
+
+NSIGHT_STATS: Final = ProfileReader(ProfileFormat.NSIGHT_SYSTEMS_STATS, recognizes, read)

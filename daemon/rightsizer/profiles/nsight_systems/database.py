@@ -1,0 +1,260 @@
+"""Nsight Systems export, opened as an untrusted SQLite file, and its GPUs."""
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+from rightsizer.model.errors import ProfileError
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.reader import unreadable
+from rightsizer.profiles.recorder import Recorder
+
+MAGIC: Final = b"SQLite format 3\0"
+_HARDENING: Final = (
+    "PRAGMA trusted_schema=OFF",
+    "PRAGMA query_only=ON",
+    "PRAGMA cell_size_check=ON",
+    "PRAGMA mmap_size=0",
+    "PRAGMA cache_size=-8192",
+)
+_TABLES_MAXIMUM: Final = 2000
+_INSTRUCTIONS_ALLOWED: Final = 20_000_000
+_INSTRUCTIONS_A_BYTE: Final = 8
+"""A row takes about 15 of SQLite's steps and at least 20 bytes. Shared pages can make a small
+file expand without end, so the budget is proportional to the file size."""
+_INSTRUCTIONS_A_LOOK: Final = 10_000
+
+_WHOLE: Final = frozenset({int})
+_SECRET: Final = frozenset({"TARGET_INFO_SYSTEM_ENV", "META_DATA_CAPTURE"})
+"""Tables with the profiled program's whole environment and its command line."""
+_KNOWN_PREFIXES = ("GPU-", "MIG-")
+
+
+@contextmanager
+def open_export(path: Path, limits: ReadLimits) -> Iterator["ExportDatabase"]:
+    """Open a file; SQLite's faults become errors of the file.
+
+    Raises:
+        ProfileError: it is no database, broken, larger than allowed, or exceeds the step budget.
+    """
+    connection = None
+    try:
+        size = path.stat().st_size
+        limits.check_size(size)
+        # Immutable: no lock, no journal replay, nothing written beside the file.
+        uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+        connection = sqlite3.connect(uri, uri=True, isolation_level=None)
+        yield ExportDatabase(connection, size, limits)
+    except OSError as error:
+        raise unreadable(error) from None
+    except (sqlite3.Error, sqlite3.Warning, UnicodeError) as error:
+        # SQLite's message may contain the invalid names.
+        said = "its names are no text" if isinstance(error, UnicodeError) else str(error)
+        raise ProfileError(
+            f"not a sound SQLite database: {said}; export it again with `nsys export --type sqlite`"
+        ) from None
+    finally:
+        if connection is not None:
+            connection.close()
+
+
+class ExportDatabase:
+    """Tables and columns by name; rows are streamed in file order."""
+
+    def __init__(self, connection: sqlite3.Connection, size: int, limits: ReadLimits) -> None:
+        self._connection = connection
+        self._left = _INSTRUCTIONS_ALLOWED + _INSTRUCTIONS_A_BYTE * size
+        self._texts: dict[int, str] = {}
+        self._texts_maximum = 2 * limits.kernel_names_maximum
+        self.unread: Counter[str] = Counter()
+        """Unusable rows by reason."""
+        connection.text_factory = lambda data: data.decode("utf-8", "replace")
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, limits.event_maximum_bytes)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+        connection.set_progress_handler(self._is_out_of_budget, _INSTRUCTIONS_A_LOOK)
+        for statement in _HARDENING:
+            connection.execute(statement)
+        self.tables = self._plain_tables()
+        """Plain tables; no views or virtual tables."""
+        self._columns: dict[str, frozenset[str]] = {}
+        connection.set_authorizer(_authorize)
+
+    def columns(self, table: str) -> frozenset[str]:
+        """Return the columns of a table, without computed ones; empty if it does not exist."""
+        if table not in self.tables:
+            return frozenset()
+        if table not in self._columns:
+            rows = self._connection.execute(f"PRAGMA table_info({_quoted(table)})")
+            self._columns[table] = frozenset(row[1] for row in rows)
+        return self._columns[table]
+
+    def rows(
+        self, table: str, required: Sequence[str], optional: Sequence[str] = ()
+    ) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a table.
+
+        Required columns are integers: rows without them, or all if a column is missing, are counted
+        as unread. Optional columns are `None` if missing.
+        """
+        there = self.columns(table)
+        if not there:
+            return
+        if absent := [column for column in required if column not in there]:
+            self.unread[f"{table} without {absent[0]}"] += self.count(table)
+            return
+        named = ", ".join(
+            _quoted(column) if column in there else "NULL" for column in (*required, *optional)
+        )
+        query = f"SELECT {named} FROM {_quoted(table)} NOT INDEXED"  # noqa: S608 - both quoted.
+        size = len(required)
+        for row in self._connection.execute(query):
+            if _WHOLE.issuperset(map(type, row[:size])):
+                yield row
+            else:
+                self.unread[f"{table} row of another form"] += 1
+
+    def count(self, table: str) -> int:
+        """Return the number of rows."""
+        # A plain count(*) walks all pages in one SQLite step, which cannot be interrupted.
+        rows = f"SELECT 1 FROM {_quoted(table)} NOT INDEXED LIMIT -1"  # noqa: S608 - quoted.
+        query = f"SELECT count(*) FROM ({rows})"  # noqa: S608 - the same.
+        return int(self._connection.execute(query).fetchone()[0])
+
+    def text(self, number: Any) -> str:
+        """Return a text by its number in the string table; empty if absent."""
+        if (known := self._texts.get(number)) is not None:
+            return known
+        if type(number) is not int or not {"id", "value"} <= self.columns("StringIds"):
+            return ""
+        query = "SELECT value FROM StringIds WHERE id = ?"
+        try:
+            row = self._connection.execute(query, (number,)).fetchone()
+        except sqlite3.DataError:  # Longer than is allowed.
+            row = None
+        text = row[0] if row and isinstance(row[0], str) else ""
+        if len(self._texts) < self._texts_maximum:
+            self._texts[number] = text
+        return text
+
+    def _plain_tables(self) -> frozenset[str]:
+        query = "SELECT name, sql FROM sqlite_master WHERE type = 'table'"
+        rows = self._connection.execute(query).fetchmany(_TABLES_MAXIMUM)
+        return frozenset(
+            name
+            for name, sql in rows
+            if isinstance(name, str)
+            and isinstance(sql, str)
+            and sql.lstrip()[:12].upper() == "CREATE TABLE"
+            and name not in _SECRET
+        )
+
+    def _is_out_of_budget(self) -> bool:
+        """Whether SQLite must stop."""
+        self._left -= _INSTRUCTIONS_A_LOOK
+        return self._left < 0
+
+
+def _authorize(
+    action: int, first: str | None, second: str | None, _database: str | None, _by: str | None
+) -> int:
+    """Allow only reading of non-secret tables: no functions, views or triggers."""
+    is_allowed = (
+        action == sqlite3.SQLITE_SELECT
+        or (action == sqlite3.SQLITE_READ and first not in _SECRET)
+        or (action == sqlite3.SQLITE_FUNCTION and second == "count")
+        or (action == sqlite3.SQLITE_PRAGMA and first == "table_info")
+    )
+    return sqlite3.SQLITE_OK if is_allowed else sqlite3.SQLITE_DENY
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def process_of(number: Any) -> int:
+    """Extract the process from a serialized process or thread id; 0 if absent."""
+    return (number >> 24) & 0xFFFFFF if type(number) is int else 0
+
+
+class Gpus:
+    """Devices of an export, registered with the recorder when first seen."""
+
+    def __init__(self, database: ExportDatabase, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._facts = _gpu_facts(database)
+        self._mapped = _mapped(database, self._facts)
+        self._keys: dict[tuple[int, int], str] = {}
+        self.is_ambiguous = False
+        """Whether device numbers of processes clash and cannot be mapped to GPUs."""
+
+    def key(self, process: int, device: int) -> str:
+        """Return the key of a process's device."""
+        if (process, device) not in self._keys:
+            self._keys[process, device] = self._made(process, device)
+        return self._keys[process, device]
+
+    def of_process(self, process: int) -> tuple[str, ...]:
+        """Return the devices that a process has used so far."""
+        return tuple(sorted({key for (owner, _), key in self._keys.items() if owner == process}))
+
+    def _made(self, process: int, device: int) -> str:
+        gpu = self._mapped.get((process, device), self._mapped.get((0, device)))
+        if gpu is None and device == 0 and len(self._facts) == 1:
+            gpu = next(iter(self._facts))
+        index = device if gpu is None else gpu
+        key, facts = str(index), self._facts.get(index, {})
+        if gpu is None and (self._mapped or key in self._keys.values()):
+            # Processes may each number their devices from 0, so keep them apart.
+            self.is_ambiguous = True
+            key, facts = f"{device} of process {process}", {}
+        self._recorder.device(key, index=index, **facts)
+        return key
+
+
+def _gpu_facts(database: ExportDatabase) -> dict[int, dict[str, Any]]:
+    """Return fields of `ProfiledDevice` by GPU number."""
+    facts: dict[int, dict[str, Any]] = {}
+    named = ("name", "uuid")
+    # Table until 2021, with CUDA's numbering.
+    former = (*named, "globalMemorySize", "numMultiprocessors")
+    for number, name, uuid, memory, multiprocessors in chain(
+        database.rows("TARGET_INFO_GPU", ("id",), (*named, "totalMemory", "smCount")),
+        database.rows("TARGET_INFO_CUDA_GPU", ("deviceId",), former),
+    ):
+        found = {"name": _text(name), "uuid": _uuid(uuid), "memory_bytes": _count(memory)}
+        facts.setdefault(number, {**found, "multiprocessors": _count(multiprocessors)})
+    return facts
+
+
+def _mapped(
+    database: ExportDatabase, facts: dict[int, dict[str, Any]]
+) -> dict[tuple[int, int], int]:
+    """Map processes' device numbers to GPUs; fill in facts that the GPU table lacks."""
+    mapped: dict[tuple[int, int], int] = {}
+    rows = database.rows(
+        "TARGET_INFO_CUDA_DEVICE", ("gpuId", "cudaId"), ("pid", "uuid", "numMultiprocessors")
+    )
+    for gpu, device, process, uuid, multiprocessors in rows:
+        mapped[process if type(process) is int else 0, device] = gpu
+        known = facts.setdefault(gpu, {})
+        known["uuid"] = known.get("uuid") or _uuid(uuid)
+        known["multiprocessors"] = known.get("multiprocessors") or _count(multiprocessors)
+    return mapped
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _count(value: Any) -> int | None:
+    return value if type(value) is int and value > 0 else None
+
+
+def _uuid(value: Any) -> str:
+    """Return the driver's form of a uuid; exports lack the prefix."""
+    text = _text(value)
+    return text if not text or text.startswith(_KNOWN_PREFIXES) else f"GPU-{text}"

@@ -1,0 +1,407 @@
+"""Recorder of a profile's timeline, event by event; computes each device's time use."""
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from heapq import merge
+from itertools import chain, pairwise
+from typing import Any, Final
+
+from rightsizer.model.profile import (
+    CopyKind,
+    DeviceProfile,
+    HostMemory,
+    HostSpanUse,
+    HostStep,
+    ProfiledDevice,
+    SpanKind,
+    StepUse,
+)
+from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.profiles.call_stacks import CallStacks, FrameTree
+from rightsizer.profiles.host_line import HostLine, holders
+from rightsizer.profiles.limits import ReadLimits
+from rightsizer.profiles.tables import (
+    CollectiveTable,
+    CopyTable,
+    HostSpans,
+    KernelTable,
+    short_name,
+)
+from rightsizer.profiles.time_use import (
+    FrameTimes,
+    Launches,
+    MeasuredLine,
+    StepSpan,
+    apart,
+    covered,
+    long_collective_starts,
+    stream_lanes,
+    timeline,
+    timeline_edges,
+)
+from rightsizer.profiles.timeline import (
+    Column,
+    CoveredLength,
+    Interval,
+    KernelLine,
+    MemoryCurve,
+    SpanLine,
+    is_in_time,
+    union,
+)
+
+_CORRELATIONS: Final = 2**62
+"""Limit of correlations, above any clock; sums of two still fit a column."""
+
+_STREAMS: Final = 255
+_OTHER_STREAMS: Final = "(other streams)"
+_NO_THREAD: Final = -1
+_THREAD: Final = 0xFFFFFF
+"""Mask of the thread's part in Nsight Systems' ids."""
+_WORTH_NAMING: Final = 0.05
+"""Share of a device's span: waits for the host whose frames are searched."""
+_OTHER_DEVICES: Final = "(other devices)"
+
+
+class _Device:
+    """Accumulator of one device."""
+
+    def __init__(self, key: str, limits: ReadLimits) -> None:
+        self.facts = ProfiledDevice(key)
+        self.line = KernelLine()
+        self.copy_line = SpanLine()
+        self.fill_line = SpanLine()
+        self.kernels = KernelTable(limits)
+        self.copies = CopyTable()
+        self.collectives = CollectiveTable()
+        self.steps: list[StepSpan] = []
+        self.memory = MemoryCurve()
+        self.streams: dict[str, int] = {}
+        self.frame_times = FrameTimes()
+
+    def stream(self, name: str) -> int:
+        """Return the number of a stream; streams beyond 255 share one."""
+        if name not in self.streams and len(self.streams) >= _STREAMS:
+            name = _OTHER_STREAMS
+        return self.streams.setdefault(name, len(self.streams))
+
+    @property
+    def is_used(self) -> bool:
+        return bool(len(self.line) or len(self.copy_line)) or self.memory.peak is not None
+
+
+class Recorder:
+    """Events of one profile; memory is needed for columns and names only, within limits."""
+
+    def __init__(self, limits: ReadLimits) -> None:
+        self._limits = limits
+        self._devices: dict[str, _Device] = {}
+        self._launches = Launches()
+        self._spans = HostSpans(limits)
+        self._steps: list[StepSpan] = []
+        self._step_count = 0
+        self._frames = FrameTree(limits)
+        self.stacks = CallStacks(limits)
+        """Call stacks of host threads."""
+        self.thread_names: dict[int, str] = {}
+        self.refused: Counter[str] = Counter()
+        """Rejected events by fault."""
+        self.events = 0
+        """Accepted events."""
+
+    def device(self, key: str, **facts: Any) -> None:
+        """Set facts of a device: fields of `ProfiledDevice`."""
+        device = self._device(key)
+        device.facts = replace(device.facts, **facts)
+
+    def kernel(  # noqa: PLR0913 - facts of a kernel in profilers.
+        self,
+        device: str,
+        span: Interval,
+        name: str,
+        *,
+        correlation: int | None = None,
+        is_collective: bool | None = None,
+        occupancy_ratio: float | None = None,
+        frames: Sequence[str] | None = None,
+        stream: str = "",
+    ) -> None:
+        """Add a run of a kernel; `None` is derived from its name, or stays unknown.
+
+        `frames` are named from the outermost, if the profile has them with the kernel; else those
+        of its launch are used.
+        """
+        if not self._takes("kernel", span, correlation):
+            return
+        into, duration = self._device(device), span[1] - span[0]
+        row = into.kernels.row(name)
+        if is_collective is not None:
+            row.is_collective = is_collective
+        row.add(duration)
+        if occupancy_ratio is not None:
+            row.measure("occupancy_ratio", occupancy_ratio, duration or 1)
+        into.line.add_run(
+            span, correlation, is_collective=row.is_collective, stream=into.stream(stream)
+        )
+        if frames is not None:
+            into.frame_times.add(self._frames.path(frames), duration)
+
+    def collective(self, device: str, span: Interval, arguments: Mapping[str, Any]) -> None:
+        """Add PyTorch's description of a collective beside its kernel."""
+        if is_in_time(*span):
+            self._device(device).collectives.add(arguments, span[1] - span[0])
+
+    def graph(
+        self, device: str, span: Interval, correlation: int | None = None, stream: str = ""
+    ) -> None:
+        """Add a graph recorded as a whole: the device is busy with unknown kernels."""
+        if self._takes("graph", span, correlation):
+            into = self._device(device)
+            into.line.add_run(span, correlation, stream=into.stream(stream))
+
+    def copy(
+        self,
+        device: str,
+        span: Interval,
+        kind: CopyKind,
+        memory: HostMemory,
+        size_bytes: int | None,
+    ) -> None:
+        """Add a copy from, to, or within a device."""
+        if size_bytes is not None and size_bytes < 0:
+            self.refused["copy of a negative size"] += 1
+        elif self._takes("copy", span):
+            into = self._device(device)
+            into.copies.add(kind, memory, size_bytes, span[1] - span[0])
+            into.copy_line.add(*span)
+
+    def fill(self, device: str, span: Interval) -> None:
+        """Add a memory fill: neither kernel nor copy, but not idle either."""
+        if self._takes("fill", span):
+            self._device(device).fill_line.add(*span)
+
+    def launch(self, correlation: int, span: Interval, thread: int = -1) -> None:
+        """Add a host call that launched work with the same correlation."""
+        if self._takes("launch", span, correlation):
+            self._launches.add(correlation, *span, self.stacks.thread(thread))
+
+    def host_span(self, kind: SpanKind, name: str, span: Interval) -> None:
+        """Add a span of the host."""
+        if self._takes("host span", span):
+            if kind is SpanKind.SYNCHRONIZATION:  # By its name alone it need not be a wait.
+                self._spans.add_sum(kind, name, 1, span[1] - span[0])
+            else:
+                self._spans.add(kind, name, span)
+
+    def wait(self, name: str, span: Interval) -> None:
+        """Add a host call that waits for the device."""
+        if self._takes("wait", span):
+            self._spans.add(SpanKind.SYNCHRONIZATION, name, span)
+
+    def step(self, name: str, span: Interval, device: str | None = None) -> None:
+        """Add a step of a device, or of all devices without steps of their own."""
+        if not self._takes("step", span):
+            return
+        self._step_count += 1
+        if self._step_count > self._limits.steps_maximum:
+            self.refused[f"step beyond the first {self._limits.steps_maximum}"] += 1
+            return
+        steps = self._steps if device is None else self._device(device).steps
+        steps.append(StepSpan(*span, short_name(name, self._limits.name_maximum_characters)))
+
+    def memory(self, device: str, used_bytes: int, at: Nanoseconds | None = None) -> None:
+        """Add the memory in use at a time."""
+        if used_bytes < 0:
+            self.refused["memory below zero"] += 1
+        elif self._device(device).memory.add(at, used_bytes):
+            self.events += 1
+        else:
+            self.refused["memory beyond 64 bits"] += 1
+
+    def devices(self) -> tuple[DeviceProfile, ...]:
+        """Return the profiles of all devices with work."""
+        used = [each for each in self._devices.values() if each.is_used]
+        used.sort(key=lambda each: (each.facts.index or 0, each.facts.key))
+        self.stacks.find_launches(self._launches, self._frames)
+        return tuple(map(self._profile, used))
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether the host marked any steps."""
+        return bool(self._steps)
+
+    def host_spans(self) -> tuple[HostSpanUse, ...]:
+        """Return the host spans, longest first."""
+        return self._spans.uses()
+
+    def host_steps(self, *, are_operators_known: bool = True) -> tuple[HostStep, ...]:
+        """Return the steps marked by the host; none if a device has its own timeline.
+
+        What holds their pauses and asks for values becomes a span of the host.
+        """
+        if any(len(each.line) for each in self._devices.values()):
+            return ()
+        if not (steps := apart(self._steps)):
+            return ()
+        kinds = SpanKind.LOADER, SpanKind.COLLECTIVE
+        loader, collectives = (self._covered(kind, steps) for kind in kinds)
+        found = tuple(
+            HostStep(
+                each.name,
+                each.start,
+                each.end,
+                seconds(loader.length(each.start, each.end)),
+                seconds(collectives.length(each.start, each.end)),
+            )
+            for each in steps
+        )
+        if not are_operators_known or not self.stacks.has_operators:
+            return found
+        taken = (self._spans.times(kind) for kind in (*kinds, SpanKind.CHECKPOINT))
+        line = HostLine(self.stacks, self._limits.time, steps, union(merge(*taken)))
+        for name, (count, time) in line.holders.items():
+            self._spans.add_sum(SpanKind.PAUSE, name, count, time)
+        for name, (count, time) in line.read_back_uses.items():
+            self._spans.add_sum(SpanKind.SYNCHRONIZATION, name, count, time)
+        return tuple(
+            replace(
+                each,
+                operators=line.operators(step),
+                dispatch_seconds=seconds(line.dispatch(step)),
+                pause_seconds=seconds(line.paused(step)),
+                read_backs=line.read_backs(step),
+            )
+            for each, step in zip(found, steps, strict=True)
+        )
+
+    def _device(self, key: str) -> _Device:
+        if key not in self._devices:
+            if len(self._devices) >= self._limits.devices_maximum:
+                key = _OTHER_DEVICES
+            self._devices.setdefault(key, _Device(key, self._limits))
+        return self._devices[key]
+
+    def _takes(self, what: str, span: Interval, correlation: int | None = None) -> bool:
+        """Whether an event is valid; counted either way."""
+        (start, end), fault = span, ""
+        if end < start:
+            fault = "of a negative duration"
+        elif not is_in_time(start, end):
+            fault = "out of all time"
+        elif correlation is not None and not -_CORRELATIONS < correlation < _CORRELATIONS:
+            fault = "with a correlation out of range"
+        if fault:
+            self.refused[f"{what} {fault}"] += 1
+            return False
+        self.events += 1
+        self._limits.check_events(self.events)
+        return True
+
+    def _profile(self, device: _Device) -> DeviceProfile:
+        profile = DeviceProfile(
+            device=device.facts,
+            time=None,
+            kernels=device.kernels.uses(),
+            copies=device.copies.uses(),
+            collectives=device.collectives.uses(),
+            memory_peak_bytes=device.memory.peak,
+        )
+        if not len(device.line):
+            return profile
+        steps = apart(device.steps or self._steps)
+        limits, loader = self._limits.time, self._covered(SpanKind.LOADER, steps)
+        marks = [*_marks(steps)]
+        edges = timeline_edges((*marks, *device.line.span()), limits.timeline_moments)
+        marks += edges
+        lines = device.line, device.copy_line, device.fill_line
+        line = MeasuredLine(*lines, self._launches, self._spans, marks, limits)
+        if sum(end - start for start, end in line.pauses) >= _WORTH_NAMING * (
+            line.span[1] - line.start
+        ):
+            for name, (count, time) in holders(self.stacks, line.threads, line.pauses).items():
+                self._spans.add_sum(SpanKind.PAUSE, name, count, time)
+        collectives = device.line.collective_intervals(is_collective=True)
+        last_long = long_collective_starts(steps, collectives, limits.long_collective_minimum_ratio)
+        return replace(
+            profile,
+            time=line.between(*line.span),
+            launches=line.launches,
+            steps=tuple(
+                StepUse(
+                    step.name,
+                    step.start,
+                    step.end,
+                    line.between(step.start, step.end),
+                    seconds(loader.length(step.start, step.end)),
+                    last,
+                )
+                for step, last in zip(steps, last_long, strict=True)
+            ),
+            start=line.span[0],
+            steps_time=(
+                line.between(line.start, line.span[1]) if line.start < line.span[0] else None
+            ),
+            longest_host_wait_seconds=seconds(line.longest_host_wait),
+            timeline=replace(
+                timeline(line, edges),
+                streams=stream_lanes(device.line, [*device.streams], edges),
+                threads={
+                    self.thread_names.get(each) or f"thread {each & _THREAD}": covered(
+                        merge(self.stacks.busy(each), self._launches.of_thread(each)), edges
+                    )
+                    for each in line.threads
+                    if each != _NO_THREAD
+                },
+                memory_bytes=device.memory.between(edges),
+            ),
+            products=self.stacks.products(line.product_times),
+            frames=(self._frames.uses(device.frame_times) or self._frames.uses(line.frame_times)),
+        )
+
+    def _covered(self, kind: SpanKind, steps: Iterable[StepSpan]) -> CoveredLength:
+        """Return the coverage by host spans between starts and ends of steps."""
+        line = CoveredLength(_marks(steps))
+        line.add_all(self._spans.times(kind))
+        return line
+
+
+def _marks(steps: Iterable[StepSpan]) -> Iterator[Nanoseconds]:
+    return chain.from_iterable((step.start, step.end) for step in steps)
+
+
+class StepMarks:
+    """Steps of a trace: the profiler's, else those on devices, else iterations of an engine."""
+
+    def __init__(self, recorder: Recorder, maximum: int) -> None:
+        self._recorder, self._maximum, self._is_marked = recorder, maximum, False
+        self._on_devices: list[tuple[str, Interval, str]] = []
+        self._turns: Column = array("q")
+
+    def mark(self, name: str, span: Interval) -> None:
+        """Add a step marked on the host."""
+        self._is_marked = True
+        self._recorder.step(name, span)
+
+    def mark_device(self, name: str, span: Interval, device: str) -> bool:
+        """Add a step marked on a device; return whether there was room."""
+        has_room = len(self._on_devices) < self._maximum
+        if has_room:
+            self._on_devices.append((name, span, device))
+        return has_room
+
+    def begin_turn(self, start: Nanoseconds) -> None:
+        """Add the start of an engine's iteration, which lasts until the next."""
+        if len(self._turns) <= self._maximum:
+            self._turns.append(start)
+
+    def finish(self) -> None:
+        """Record substitutes for steps if none was marked."""
+        if self._is_marked:
+            return
+        for name, span, device in self._on_devices:
+            self._recorder.step(name, span, device)
+        if not self._on_devices:
+            for count, turn in enumerate(pairwise(sorted(self._turns)), 1):
+                self._recorder.step(f"turn {count}", turn)

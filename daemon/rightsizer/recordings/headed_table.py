@@ -1,0 +1,331 @@
+"""Tables of records: headings, and rows of cells below them."""
+
+import contextlib
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.model.epoch import EPOCH_UNITS, parse_epoch
+from rightsizer.model.errors import RecordingError
+from rightsizer.model.frozen import dataclass
+from rightsizer.model.signal import Signal
+from rightsizer.model.units import DAY, Nanoseconds, Unit, convert
+from rightsizer.recordings.heading_words import (
+    EPOCH,
+    UNITS,
+    Heading,
+    read_headings,
+    time_places,
+    words_of,
+)
+from rightsizer.recordings.row import RecordingNotes
+from rightsizer.recordings.text_file import TextFile, delimiter_of, split_csv_line
+from rightsizer.recordings.timestamps import (
+    DayAndMonth,
+    DayTimes,
+    leading_time,
+    page_time,
+    parse_time_of_day,
+    parse_timestamp,
+    seconds_text,
+)
+
+SAMPLED_ROWS: Final = 10_000
+"""Rows by which missing units are inferred."""
+_ROWS_WITH_UNITS: Final = 100
+"""Rows whose cells may have units that the headings lack."""
+_BYTES_FROM: Final = 2**20
+"""Maximum from which memory must be in bytes: as MiB it would be 1 TiB."""
+_MILLIWATTS_FROM: Final = 5000
+"""Maximum from which power must be in NVML's milliwatts: no board draws as many watts."""
+_MIB_FROM: Final = 512
+"""Maximum from which memory must be in MiB: no board has as many GiB; below, it is ambiguous."""
+_SMALLER: Final = {
+    "GiB": (_MIB_FROM, "MiB"),
+    "MiB": (_BYTES_FROM, "bytes"),
+    "W": (_MILLIWATTS_FROM, "mW"),
+}
+"""From which number on a stated unit is impossible, and the one that it is then."""
+_DECIMAL: Final = {"GiB": ("GB", 0.002), "MiB": ("MB", 0.0005)}
+"""Decimal units that share a word with others, and the tolerance for the size of a board: narrower
+than what ECC takes, wider than what rounding does."""
+_ERRATIC_RATIO: Final = 0.01
+"""Share of numbers that may be garbage."""
+_NO_ROW: Final = re.compile(r"sep=|#(?:group|datatype|default)\b|(?=[-+|: ]+$).*--")
+"""A directive for spreadsheets, annotations of InfluxDB, and rules of text tables."""
+_QUANTITY: Final = re.compile(r"([+-]?\d[\d.,]*) ?(%|°?[A-Za-z]+)?")
+
+QUERY: Final = (
+    "record with --query-gpu=timestamp,index,uuid,name,utilization.gpu,memory.used,memory.total,"
+    "power.draw --format=csv"
+)
+"""Remedy for a log without what it needs."""
+
+NumberedRow = tuple[int, Sequence[str]]
+"""Line and cells."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadedTable:
+    """Records of one file as a table, whatever their text looks like."""
+
+    text: TextFile
+    headings: Sequence[str]
+    rows: Callable[[RecordingNotes], Iterator[NumberedRow]]
+    """Reads all rows anew with each call."""
+    is_csv: bool = True
+    """Whether its columns can be stated by `--fields`."""
+
+    def sample(self) -> list[Sequence[str]]:
+        """Return the first rows."""
+        rows = self.rows(RecordingNotes(self.text.name))
+        return [cells for _, cells in islice(rows, SAMPLED_ROWS)]
+
+
+def heading_line(head: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the line of headings, and its cells: the first with a time, else the first."""
+    lines = [line for line in head if not _NO_ROW.match(line) and page_time(line) is None]
+    cells = [[cell.strip() for cell in split_csv_line(each, delimiter_of(each))] for each in lines]
+    timed = (at for at, each in enumerate(cells) if len(each) > 1 and time_places(each))
+    at = next(timed, 0)
+    return (lines[at], cells[at]) if lines else ("", [])
+
+
+def untimed_headings(head: Sequence[str]) -> tuple[list[str], str]:
+    """Return headings of GPUs without a time, whose rows have it before or above them.
+
+    The second is what separates them; without such headings both are empty.
+    """
+    if time_places(heading_line(head)[1]):
+        return [], ""
+    lines = [leading_time(line, RecordingNotes("")) for line in head]
+    is_paged = any(map(page_time, head))
+    for _, line in lines:
+        mark = delimiter_of(line)
+        cells = [cell.strip() for cell in split_csv_line(line, mark)]
+        found = {each.signal for each in read_headings(cells).values()}
+        if mark != " " and not found.isdisjoint((Signal.GPU_BUSY, Signal.SM_ACTIVE)):
+            rows = (split_csv_line(rest, mark) for time, rest in lines if time is not None)
+            is_timed = is_paged or any(len(row) == len(cells) for row in rows)
+            return (cells, mark) if is_timed else ([], "")
+    return [], ""
+
+
+def timed_lines(
+    text: TextFile,
+    names: Sequence[str],
+    delimiter: str,
+    is_heading: Callable[[str], bool],
+    notes: RecordingNotes,
+) -> Iterator[tuple[int, str]]:
+    """Yield lines with the time before each, or above its page, as their first cell.
+
+    `ts` and shell loops write such times, also below a heading without one.
+    """
+    time, first, width = None, 1, len(names)
+    for number, line in text.lines(notes):
+        if (dated := page_time(line)) is not None:
+            time = dated
+        if dated is not None or not line.strip():
+            continue
+        own, rest = leading_time(line, notes)
+        width_of_rest = len(split_csv_line(rest, delimiter))
+        if is_heading(rest):
+            first, width = number, width_of_rest
+            yield number, f"timestamp{delimiter}{rest}"
+        elif own is not None and width_of_rest == width:
+            time = own
+            yield number, f"{seconds_text(own)}{delimiter}{rest}{line[len(line.rstrip()) :]}"
+        elif time is not None:
+            yield number, f"{seconds_text(time)}{delimiter}{line}"
+        elif len(split_csv_line(line, delimiter)) == width:
+            raise RecordingError(
+                f"{text.name}:{first}: there is no timestamp among the columns {', '.join(names)}; "
+                f"{QUERY}"
+            )
+        else:
+            yield number, line
+
+
+def csv_table(text: TextFile) -> HeadedTable:
+    """Return a file of separated cells as a table."""
+    untimed, mark = untimed_headings(text.head)
+    if not untimed:
+        _, headings = heading_line(text.head)
+        return HeadedTable(
+            text, headings, lambda notes: csv_rows(text.lines(notes), text.head, notes)
+        )
+
+    def is_heading(line: str) -> bool:
+        return [cell.strip() for cell in split_csv_line(line, mark)] == untimed
+
+    def rows(notes: RecordingNotes) -> Iterator[NumberedRow]:
+        lines = timed_lines(text, untimed, mark, is_heading, notes)
+        yield from csv_rows(lines, [mark.join(("timestamp", *untimed))], notes)
+
+    return HeadedTable(text, ["timestamp", *untimed], rows)
+
+
+def csv_rows(
+    lines: Iterable[tuple[int, str]], head: Sequence[str], notes: RecordingNotes
+) -> Iterator[NumberedRow]:
+    """Yield the rows below a table's headings, with their lines.
+
+    InfluxDB writes several tables below each other, each with the columns of its series.
+    """
+    heading, headings = heading_line(head)
+    delimiter = delimiter_of(heading)
+    places: list[int | None] = []
+    width, time = len(headings), next(iter(time_places(headings)), 0)
+    has_rows = False
+    for number, line in lines:
+        if _NO_ROW.match(line) or line.strip() == heading:
+            continue
+        cells = split_csv_line(line, delimiter)
+        if delimiter == " " and len(cells) == width + 1:
+            cells[time : time + 2] = [" ".join(cells[time : time + 2])]  # Date and time of day.
+        if has_rows and len(cells) > time and cells[time].strip() == headings[time]:
+            others = [cell.strip() for cell in cells]
+            width = len(others)
+            places = [others.index(name) if name in others else None for name in headings]
+        elif len(cells) != width:
+            notes.skip(number, line)
+        else:
+            has_rows = True
+            yield number, ["" if at is None else cells[at] for at in places] if places else cells
+
+
+class TimeColumns:
+    """The column of times, or those of date and time of day.
+
+    `stated` is the place of another column, and how its times are read; `sample` has the first
+    rows, whose dates may tell the order of day and month.
+    """
+
+    def __init__(
+        self,
+        headings: Sequence[str],
+        notes: RecordingNotes,
+        stated: tuple[int, Callable[[str], Nanoseconds]] | None = None,
+        sample: Sequence[Sequence[str]] = (),
+    ) -> None:
+        self._headings, self._notes, self._stated = headings, notes, stated
+        self._days = DayTimes(notes, "write dates too")
+        self.places = time_places(headings) if stated is None else stated[:1]
+        # What counts from 0 on tells its unit by the heading alone.
+        self._heading = headings[self.places[0]] if self.places else ""
+        words = words_of(self._heading)
+        self._unit = EPOCH_UNITS.get(words[-1]) if words else None
+        self._sample = sample
+        self._dates = DayAndMonth(map(self.text, sample) if self.places else ())
+
+    def again(self, notes: RecordingNotes) -> "TimeColumns":
+        """Return the same columns for another pass."""
+        return TimeColumns(self._headings, notes, self._stated, self._sample)
+
+    def text(self, cells: Sequence[str]) -> str:
+        """Return the time of a row as written, with its date first."""
+        if len(self.places) == 1:
+            return cells[self.places[0]].strip()
+        return " ".join(cells[at].strip() for at in self.places)
+
+    def parse(self, cells: Sequence[str]) -> Nanoseconds:
+        """Return the time of a row; raise `ValueError` for an invalid one."""
+        text = self.text(cells)
+        if self._stated is not None:
+            return self._stated[1](text)
+        if (dated := self._dates.parse(text)) is not None:
+            return dated
+        with contextlib.suppress(ValueError):
+            time = parse_timestamp(text) if self._unit is None else parse_epoch(text, self._unit)
+            if time < DAY and words_of(self._heading) == [EPOCH]:
+                raise RecordingError(
+                    f"{self._notes.file}: '{self._heading}' is no time, but counts epochs of a "
+                    "training; add a column timestamp"
+                )
+            if time < DAY:
+                self._notes.remark(f"its times are counted from 1970-01-01 on by '{self._heading}'")
+            return time
+        with contextlib.suppress(ValueError):
+            return self._days.of(parse_time_of_day(text))
+        return parse_timestamp(text)
+
+
+class UnitSample:
+    """Extremes of each signal's numbers in the first rows, by which missing units are inferred."""
+
+    def __init__(self, *, has_all: bool) -> None:
+        self._most: dict[tuple[Signal, str], float] = {}
+        self._fractions: set[Signal] = set()
+        self._stated: Counter[str] = Counter()
+        self._impossible: Counter[str] = Counter()
+        """Numbers of each stated unit, and those that no board has."""
+        self._has_all = has_all
+        """Whether no other rows follow."""
+
+    def add(self, heading: Heading, cell: str) -> float | None:
+        """Add a cell; return its number, or `None` for one without a finite number."""
+        try:
+            number = float(cell.strip().partition(" ")[0].rstrip("%").replace(",", "."))
+        except ValueError:
+            return None
+        if not math.isfinite(number):
+            return None
+        signal, unit = heading.signal, heading.unit or ""
+        self._most[signal, unit] = max(self._most.get((signal, unit), 0.0), abs(number))
+        if number % 1.0:
+            self._fractions.add(signal)
+        self._stated[unit] += number > 0.0
+        self._impossible[unit] += number >= _SMALLER.get(unit, (math.inf, ""))[0]
+        return number
+
+    def unit_of(self, heading: Heading) -> str | None:
+        """Return the unit of a heading; `None` if it, or that of later values, is ambiguous."""
+        if (unit := heading.unit) is not None:
+            # Scripts head nvidia-smi's mebibytes by GB, and NVML's milliwatts by W.
+            is_wrong = self._impossible[unit] > max(1, _ERRATIC_RATIO * self._stated[unit])
+            return _SMALLER[unit][1] if is_wrong else self._of_size(unit, unit)
+        signal, most = heading.signal, self._most.get((heading.signal, ""), 0.0)
+        if (signal, "") in self._most and self._has_all and not most:
+            return signal.unit.value
+        if signal.unit is Unit.WATTS:
+            return "mW" if most >= _MILLIWATTS_FROM else "W"
+        if signal.unit is Unit.RATIO:
+            is_ratio = most <= 1.0 and signal in self._fractions
+            return "ratio" if is_ratio else "%" if most > 1.0 else None
+        # What is used is in the unit of the whole, which no board has less of than half a GiB.
+        total = self._most.get((Signal.MEMORY_TOTAL_BYTES, ""), 0.0)
+        most = max(most, total)
+        if most >= _MIB_FROM:
+            return "bytes" if most >= _BYTES_FROM else self._of_size("MiB", "")
+        return self._of_size("GiB", "") if total else None
+
+    def _of_size(self, unit: str, stated: str) -> str:
+        """Return a unit of memory, the decimal one if in it alone the total is a board's."""
+        total = self._most.get((Signal.MEMORY_TOTAL_BYTES, stated), 0.0)
+        if not total or unit not in _DECIMAL:
+            return unit
+        decimal, tolerance = _DECIMAL[unit]
+        fits = (
+            any(
+                abs(total * convert(each)[1] / board.memory_bytes - 1.0) <= tolerance
+                for board in built_in().boards.values()
+            )
+            for each in (unit, decimal)
+        )
+        return decimal if [*fits] == [False, True] else unit
+
+
+def with_units_of_cells(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return the headings, with the units that their cells have."""
+    found = dict.fromkeys(range(len(headings)), "")
+    for cells in islice(rows, _ROWS_WITH_UNITS):
+        for at in [at for at, unit in found.items() if not unit]:
+            quantity = _QUANTITY.fullmatch(cells[at].strip())
+            if quantity and (quantity[2] or "").lower() in UNITS:
+                found[at] = f" [{quantity[2]}]"
+    return [f"{heading}{found[at]}" for at, heading in enumerate(headings)]

@@ -1,0 +1,205 @@
+"""Flat records of JSON documents of any shape."""
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
+from typing import Any, Final
+
+from rightsizer.recordings.heading_words import (
+    DEVICES,
+    NODES,
+    TELLING_WORDS,
+    UUIDS,
+    heading_of,
+    is_time,
+    place_of,
+    time_places,
+    words_of,
+)
+from rightsizer.recordings.table import missing_cell
+
+PROCESSES: Final = "gpu processes"
+"""Key of the processes of a GPU, as JSON."""
+_ENTITIES: Final = frozenset({"gpu", "gpus", "device", "devices", "card", "cards"})
+"""Keys of lists with an object for each GPU."""
+_OF_GPUS: Final = frozenset({"gpu", "gpus"})
+_OF_PROCESSES: Final = frozenset({"process", "processes", "procs", "apps"})
+_INDEX: Final = "gpu index"
+_SHARED: Final = NODES | {"gpu name", "gpu model", "gpu product name"}
+"""Keys beside such a list, or around records, that count for all of them."""
+_COLUMNS: Final = (("labels", "data"), ("columns", "data"), ("columns", "values"))
+"""Names of columns and rows of cells, as of Netdata, pandas and InfluxDB."""
+_MOST_GPUS: Final = 64
+"""Values of a list that may be of one GPU each."""
+_QUANTITY: Final = {"value", "unit"}
+"""Keys of an object that is one value, as of amd-smi."""
+_OTLP_UNITS: Final = {"1": " ratio", "By": " bytes"}
+
+Record = dict[str, str]
+
+
+def records_of(document: Any) -> Iterator[Record]:
+    """Yield the flat records of a document: one a GPU where GPUs are a list."""
+    if isinstance(document, dict):
+        yield from _of_object(document)
+    elif isinstance(document, list):
+        for each in document:
+            yield from records_of(each)
+
+
+def _of_object(document: dict[str, Any]) -> Iterator[Record]:
+    plain, lists = dict(_flat(document)), [*_lists(document)]
+    shared = {
+        key: cell
+        for key, cell in plain.items()
+        if is_time(key) or " ".join(words_of(key)) in _SHARED
+    }
+    entity = _list_of_gpus([key for key, _ in lists])
+    if (tables := [*_tables(document)]) or "resourceMetrics" in document:
+        for made in (*tables, *_otlp_points(document)):
+            yield shared | made
+    elif entity is not None:
+        numbers = count()
+        for gpu in (gpu for key, each in lists if key == entity for gpu in each if gpu):
+            yield shared | _of_gpu(gpu, next(numbers))
+    elif {"fields", "tags", "timestamp"} <= document.keys():
+        yield point(str(document.get("name", "")), plain, document["fields"])
+    elif lists and not time_places([*plain]):
+        for _, each in lists:
+            yield from (shared | record for record in records_of(each))
+    else:
+        yield plain
+
+
+def _list_of_gpus(keys: Sequence[str]) -> str | None:
+    """Return the key of the list of GPUs: one of the usual keys, else one about them."""
+    found = [key for key in keys if key.lower() in _ENTITIES]
+    found += [
+        key
+        for key in keys
+        if not _OF_GPUS.isdisjoint(words := words_of(key)) and _OF_PROCESSES.isdisjoint(words)
+    ]
+    return found[0] if found else None
+
+
+def point(measurement: str, tags: Mapping[str, str], fields: Mapping[str, Any]) -> Record:
+    """Return a point of InfluxDB as a record, whose fields have the measurement before them."""
+    return {
+        **{name: value for name, value in tags.items() if name not in fields},
+        **{f"{measurement}.{name}": str(value) for name, value in fields.items()},
+    }
+
+
+def _of_gpu(gpu: dict[str, Any], number: int) -> Record:
+    """Return the record of a GPU in a list, by its place there if nothing else names it."""
+    own = {
+        key if is_time(key) or words_of(key)[:1] == ["gpu"] else f"gpu {key}": cell
+        for key, cell in _flat(gpu)
+    }
+    names = [key for key, cell in own.items() if missing_cell(cell) is None]
+    if place_of(names, DEVICES | UUIDS) is None:
+        own[_INDEX] = str(number)
+    if isinstance(gpu.get("processes"), list):
+        own[PROCESSES] = json.dumps(gpu["processes"])
+    return own
+
+
+def _tables(document: Any) -> Iterator[Record]:
+    """Yield the records of tables within a document, by name of column."""
+    if isinstance(document, list):
+        for each in document:
+            yield from _tables(each)
+    if not isinstance(document, dict):
+        return
+    for names, rows in ((document.get(one), document.get(two)) for one, two in _COLUMNS):
+        if (
+            isinstance(names, list)
+            and _is_row(names)
+            and isinstance(rows, list)
+            and rows
+            and all(map(_is_row, rows))
+        ):
+            tags = document.get("tags")
+            shared = dict(_flat(tags)) if isinstance(tags, dict) else {}
+            for cells in rows:
+                yield shared | dict(zip(map(str, names), map(_text, cells), strict=False))
+            return
+    columns = {key: cells for key, cells in document.items() if _is_row(cells)}
+    if len({*map(len, columns.values())}) == 1 and time_places([*columns]) and len(columns) > 1:
+        shared = {key: cell for key, cell in _flat(document) if key not in columns}
+        for cells in zip(*columns.values(), strict=True):
+            yield shared | dict(zip(columns, map(_text, cells), strict=True))
+        return
+    for each in document.values():
+        yield from _tables(each)
+
+
+def _is_row(cells: Any) -> bool:
+    """Whether it is a list of values."""
+    is_list = isinstance(cells, list) and bool(cells)
+    return is_list and not any(isinstance(each, dict | list) for each in cells)
+
+
+def _otlp_points(document: Mapping[str, Any]) -> Iterator[Record]:
+    """Yield the data points of OpenTelemetry's metrics."""
+    for resource in document.get("resourceMetrics", ()):
+        of_resource = _attributes(resource.get("resource", {}))
+        metrics = (each for scope in resource["scopeMetrics"] for each in scope["metrics"])
+        for metric in metrics:
+            kind: Any = next((metric[key] for key in ("gauge", "sum") if key in metric), {})
+            unit = metric.get("unit", "")
+            for each in kind.get("dataPoints", ()):
+                yield {
+                    **of_resource,
+                    **_attributes(each),
+                    "metric": f"{metric['name']}{_OTLP_UNITS.get(unit, '')}",
+                    "time": _text(each.get("timeUnixNano")),
+                    "value": _text(each.get("asDouble", each.get("asInt"))),
+                }
+
+
+def _attributes(of: Mapping[str, Any]) -> Record:
+    return {
+        each["key"]: _text(next(iter(each["value"].values()), None))
+        for each in of.get("attributes", ())
+    }
+
+
+def _lists(document: Mapping[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Yield the lists of objects within an object, with their keys."""
+    for key, value in document.items():
+        if isinstance(value, dict):
+            yield from _lists(value)
+        elif isinstance(value, list) and (found := [e for e in value if isinstance(e, dict)]):
+            yield key, found
+
+
+def _flat(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the values of an object and its inner ones; outer keys count if they say what of.
+
+    Docker and journald keep the objects that a program prints as texts.
+    """
+    for key, value in document.items():
+        if isinstance(value, str) and value.startswith("{"):
+            with contextlib.suppress(ValueError):
+                yield from _flat(json.loads(value))
+                continue
+        if isinstance(value, dict) and value.keys() == _QUANTITY:
+            yield f"{key} ({value['unit']})", _text(value["value"])
+        elif isinstance(value, dict):
+            is_telling = key.isdecimal() or not TELLING_WORDS.isdisjoint(words_of(key))
+            before = f"{key} " if is_telling else ""
+            for name, cell in _flat(value):
+                # Used memory has the size of the memory beside it, as of amd-smi.
+                is_whole = not any(map(str.isdigit, key)) and heading_of(name, is_of_host=True)
+                yield (name if is_time(name) or is_whole else f"{before}{name}"), cell
+        elif value is None or isinstance(value, str | int | float):
+            yield key, _text(value)
+        elif _is_row(value) and len(value) <= _MOST_GPUS:
+            # A number for each GPU, in their order.
+            yield from ((f"{key} {at}", _text(each)) for at, each in enumerate(value))
+
+
+def _text(value: Any) -> str:
+    return "null" if value is None else str(value)

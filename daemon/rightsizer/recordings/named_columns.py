@@ -1,0 +1,142 @@
+"""Layout of tables whose headings name content and GPU of each column, in words or as series."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from rightsizer.model.signal import Signal
+from rightsizer.recordings.headed_table import (
+    SAMPLED_ROWS,
+    HeadedTable,
+    UnitSample,
+    with_units_of_cells,
+)
+from rightsizer.recordings.heading_words import (
+    DEVICES,
+    NAMES,
+    NODES,
+    UUIDS,
+    Heading,
+    field_names,
+    place_of,
+    read_headings,
+    time_places,
+    unread_headings,
+)
+from rightsizer.recordings.nvidia_smi_columns import SIGNAL_COLUMNS, column_name
+from rightsizer.recordings.row import (
+    RecordingNotes,
+)
+from rightsizer.recordings.table_layout import LayoutColumns
+
+_BUSY: Final = (Signal.GPU_BUSY, Signal.SM_ACTIVE)
+_ADD_UNIT: Final = "add it to the heading, like util_pct or memory_used_mib"
+_REMEDY: Final = "where that is wrong, give a column map (--columns)"
+_REMEDY_OF_JSON: Final = "where that is wrong, write it as CSV (docs/recordings.md)"
+
+
+def _of_named_devices(
+    read: dict[int, Heading], headings: Sequence[str], notes: RecordingNotes
+) -> dict[int, Heading]:
+    """If some headings name their GPU, assign others to the only named one, else to none."""
+    devices = {each.device: each.facts for each in read.values() if each.device is not None}
+    unnamed = {at: each for at, each in read.items() if each.device is None}
+    if not devices or not unnamed:
+        return read
+    named = {at: each for at, each in read.items() if at not in unnamed}
+    if len(devices) > 1:
+        left = ", ".join(f"'{headings[at]}'" for at in unnamed)
+        notes.remark(f"which GPU {left} is of is not known, and it is left out")
+        return named
+    ((device, facts),) = devices.items()
+    known = {each.signal for each in named.values()}
+    joined = {
+        at: each._replace(device=device, facts=facts)
+        for at, each in unnamed.items()
+        if each.signal not in known
+    }
+    return named | joined
+
+
+def has_named_columns(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> bool:
+    """Whether there are a time and the utilization of a GPU, or columns of a known program."""
+    if not time_places(headings):
+        return False
+    found = read_headings(with_units_of_cells(headings, rows)).items()
+    return any(
+        each.signal in _BUSY or (each.is_exact and column_name(headings[at]) not in SIGNAL_COLUMNS)
+        for at, each in found
+    )
+
+
+def named_columns(
+    table: HeadedTable, sample: Sequence[Sequence[str]], notes: RecordingNotes
+) -> LayoutColumns:
+    """Return the columns of a table by their names, with a remark where words tell them."""
+    headings = table.headings
+    uuid, device, node, board = (place_of(headings, of) for of in (UUIDS, DEVICES, NODES, NAMES))
+    read = read_headings(with_units_of_cells(headings, sample))
+    if uuid is None and device is None:
+        read = _of_named_devices(read, headings, notes)
+    of_rows = _column_sample(sample, read, device if uuid is None else uuid)
+    found = _with_units(read, table, of_rows, notes)
+    _remark_words(found, table, notes)
+    return LayoutColumns(found, uuid, device, node, board)
+
+
+def _with_units(
+    read: dict[int, Heading],
+    table: HeadedTable,
+    sample: tuple[UnitSample, bool],
+    notes: RecordingNotes,
+) -> dict[int, Heading]:
+    """Return the columns whose units are known, with them."""
+    units, has_varying = sample
+    found: dict[int, Heading] = {}
+    for at, heading in read.items():
+        # The size of the whole memory never changes.
+        if heading.is_bare and not has_varying:
+            continue
+        if (unit := units.unit_of(heading)) is not None:
+            found[at] = heading._replace(unit=unit)
+            continue
+        title = table.headings[at]
+        ending = "_pct" if heading.signal is Signal.GPU_BUSY else "_mib"
+        stated = ",".join([*table.headings[:at], f"{title}{ending}", *table.headings[at + 1 :]])
+        notes.remark(
+            f"the unit of '{title}' is not known, it is left out; {_ADD_UNIT}"
+            + (f", or state it with --fields '{stated}'" if table.is_csv else "")
+        )
+    return found
+
+
+def _remark_words(read: Mapping[int, Heading], table: HeadedTable, notes: RecordingNotes) -> None:
+    texts: dict[Signal, str] = {}
+    for at, each in read.items():
+        if not each.is_exact:
+            text = f"'{table.headings[at]}' as {each.signal} in {each.unit}"
+            texts.setdefault(each.signal, text)
+    if not texts:
+        return
+    remedy = _REMEDY if table.is_csv else _REMEDY_OF_JSON
+    notes.remark(f"columns are read by their names: {', '.join(texts.values())}; {remedy}")
+    if unread := unread_headings(table.headings, read):
+        fields = field_names(table.headings, unread) if table.is_csv else ""
+        notes.remark(
+            f"left out: {', '.join(map(repr, unread))}"
+            + (f"; if it is used memory, say so: --fields '{fields}'" if fields else "")
+        )
+
+
+def _column_sample(
+    rows: Sequence[Sequence[str]], read: Mapping[int, Heading], device_at: int | None
+) -> tuple[UnitSample, bool]:
+    """Return numbers by which missing units are inferred, and whether bare memory ever varies."""
+    units, varies = UnitSample(has_all=len(rows) < SAMPLED_ROWS), False
+    wanted = {at: each for at, each in read.items() if not each.is_exact or each.unit is None}
+    last: dict[tuple[int, str], float] = {}
+    for cells in rows if wanted else ():
+        for at, heading in wanted.items():
+            if (number := units.add(heading, cells[at])) is not None and heading.is_bare:
+                key = at, "" if device_at is None else cells[device_at]
+                varies |= last.setdefault(key, number) != number
+    return units, varies

@@ -1,0 +1,242 @@
+"""Prometheus metrics as text with timestamps, or as answers of its API."""
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from rightsizer.model.device import BY_INDEX
+from rightsizer.model.epoch import EPOCH_UNITS, parse_epoch
+from rightsizer.model.errors import RecordingError
+from rightsizer.model.units import Nanoseconds
+from rightsizer.recordings.dcgm_sample import sample_row
+from rightsizer.recordings.nvidia_smi_columns import SIGNAL_COLUMNS, exported_spellings
+from rightsizer.recordings.row import RecordingNotes, RecordingRow, on_node
+from rightsizer.recordings.text_file import TextFile, json_objects
+from rightsizer.recordings.timestamps import page_time
+from rightsizer.telemetry.dcgm.series import (
+    DcgmSeries,
+    UnusedSeries,
+    interpret,
+    interpret_labels,
+    wanted,
+)
+from rightsizer.telemetry.device_description import DeviceDescription
+
+_SAMPLE: Final = re.compile(r"(?:[a-zA-Z_:][\w:]*\{.*|\{.*\b__name__=\".*)\}\s+\S")
+_NAME_AMONG_LABELS: Final = re.compile(r'(?<=[{ ,])__name__="(?P<name>[\w:]+)"(?:,\s*)?')
+_COMMENT: Final = re.compile(r"# (HELP|TYPE|UNIT|EOF)\b")
+_REMEMBERED: Final = 100_000
+_START: Final = re.compile(
+    r'\s*(?!\{\s*"timeSeries")[\[{].*?"(?:metric"\s*:\s*\{|resultType"\s*:)', re.DOTALL
+)
+_SERIES: Final = re.compile(r'\{\s*"(?:metric|values?|timestamps)"\s*:')
+_ERROR: Final = re.compile(r'\s*\{\s*"status"\s*:\s*"error"')
+_SHOWN: Final = 200
+_SMI: Final = "nvidia_smi_"
+_SMI_ENDINGS: Final = {"%": "_ratio", "MiB": "_bytes", "W": "_watts", "MHz": "_clock_hz"}
+_SMI_SIGNALS: Final = {
+    _SMI + spelling + _SMI_ENDINGS.get(column.unit, ""): column
+    for name, column in SIGNAL_COLUMNS.items()
+    for spelling in exported_spellings(name)
+}
+"""Metrics of nvidia_gpu_exporter: the columns of nvidia-smi in base units."""
+_SMI_FACTS: Final = {
+    f"{_SMI}index": "index",
+    f"{_SMI}power_default_limit_watts": "power_limit_watts",
+    f"{_SMI}pcie_link_gen_max": "pcie_generation_maximum",
+    f"{_SMI}pcie_link_width_max": "pcie_width_maximum",
+}
+_NODES: Final = ("Hostname", "hostname", "instance")
+"""Labels with a GPU's node, best first."""
+_REMEDY: Final = "ask for the metrics themselves, like query=DCGM_FI_DEV_GPU_UTIL"
+
+
+class TimedSample(NamedTuple):
+    """A sample's line, number and head, which is its name with labels."""
+
+    number: int
+    head: str
+    value: float
+    time: Nanoseconds
+
+
+def is_known(line: str) -> bool:
+    """Whether a line begins with a metric of an exporter whose metrics are read by name."""
+    return wanted(line) or line.startswith(_SMI)
+
+
+def text_samples(
+    text: TextFile, notes: RecordingNotes, is_wanted: Callable[[str], bool]
+) -> Iterator[TimedSample]:
+    """Yield the samples of wanted lines; one without a time has that of its page."""
+    of_page: Nanoseconds | None = None
+    for number, written in text.lines(notes):
+        line = named_line(written) if written.startswith("{") else written
+        if not is_wanted(line):
+            of_page = page_time(line) or of_page
+            continue
+        labelled, closing, rest = line.partition(" # {")[0].rpartition("}")
+        sample = _parsed(rest)
+        if not closing or sample is None:
+            notes.count("unreadable sample", number, line.strip())
+            continue
+        value, time = sample
+        if time is None and not line.endswith("\n"):
+            notes.skip(number, line)
+            continue
+        time = of_page if time is None else time
+        if time is None:
+            raise RecordingError(
+                f"{text.name}:{number}: the sample has no timestamp; write the date before each "
+                "page (date +%s; curl ...), or record with 'rightsizer record'"
+            )
+        yield TimedSample(number, labelled + closing, value, time)
+
+
+def text_rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
+    """Yield a row per sample: metrics of a device may have different times."""
+    known: dict[str, DcgmSeries | None] = {}
+    for number, head, value, time in text_samples(text, notes, is_known):
+        if head not in known:
+            if len(known) >= _REMEMBERED:
+                known.clear()
+            known[head] = _learned(head, value, time, number, notes)
+        series = known[head]
+        if series is not None and series.signal is not None:
+            yield sample_row(series, series.signal, time, value, text.name)
+    if not known:
+        notes.remark(
+            "none of its metrics is DCGM_FI_*, rightsizer_* or nvidia_smi_*, or says by its name "
+            "how busy a GPU is"
+        )
+
+
+def is_text(head: Sequence[str]) -> bool:
+    """Whether lines are of Prometheus or OpenMetrics text."""
+    return any(_COMMENT.match(line) or _SAMPLE.match(line) for line in head)
+
+
+def named_line(line: str) -> str:
+    """Convert a `promtool tsdb dump` line, whose name is a label, to the usual form."""
+    found = _NAME_AMONG_LABELS.search(line)
+    if found is None:
+        return line
+    return f"{found['name']}{line[: found.start()]}{line[found.end() :]}".replace(", }", "}", 1)
+
+
+def interpreted(name: str, labels: Mapping[str, str]) -> DcgmSeries | UnusedSeries:
+    """Interpret a name and its labels, those of nvidia_gpu_exporter too.
+
+    A GPU without a uuid, as in sums by index, is one of its node.
+    """
+    uuid = labels.get("UUID") or labels.get("uuid") or ""
+    if not name.startswith(_SMI):
+        node = next(filter(None, map(labels.get, _NODES)), None)
+        index = labels.get("gpu")
+        if node and index and not uuid:
+            labels = {**labels, "UUID": on_node(f"{BY_INDEX}{index}", node)}
+        return interpret_labels(name, labels)
+    column = _SMI_SIGNALS.get(name)
+    if not uuid or (column is None and name not in (f"{_SMI}gpu_info", *_SMI_FACTS)):
+        return UnusedSeries(name, "it is not read")
+    return DcgmSeries(
+        metric=name,
+        device=f"GPU-{uuid.removeprefix('GPU-')}",
+        signal=None if column is None else column.signal,
+        factor=1.0,
+        rank=0 if column is None else column.rank,
+        holder=None,
+        facts=DeviceDescription(name=labels.get("name")),
+    )
+
+
+def _parsed(rest: str) -> tuple[float, Nanoseconds | None] | None:
+    parts = rest.split()
+    try:
+        return float(parts[0]), parse_epoch(parts[1]) if len(parts) > 1 else None
+    except (ValueError, IndexError):
+        return None
+
+
+def _learned(
+    head: str, value: float, time: Nanoseconds, line: int, notes: RecordingNotes
+) -> DcgmSeries | None:
+    try:
+        series = interpret(head, interpreted)
+    except ValueError:
+        notes.count("unreadable sample", line, head)
+        return None
+    if not isinstance(series, DcgmSeries):
+        return None
+    teach(series, value, time, notes)
+    return series
+
+
+def teach(series: DcgmSeries, value: float, time: Nanoseconds, notes: RecordingNotes) -> None:
+    """Add the facts that a sample tells of its device."""
+    facts = notes.of(series.device)
+    series.teach(facts, series.read(value), time)
+    if (fact := _SMI_FACTS.get(series.metric)) and math.isfinite(value):
+        known: dict[str, Any] = {fact: value if "watts" in fact else int(value)}
+        facts.learn(DeviceDescription(**known))
+
+
+def json_series(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield each series of answers with its line; at most one is in memory."""
+    if _ERROR.match("\n".join(text.head)):
+        raise RecordingError(
+            f"{text.name}:1: holds an error in the place of an answer: "
+            f"'{text.head[0][:_SHOWN]}'; ask again"
+        )
+    yield from json_objects(text, _SERIES, notes)
+
+
+def json_rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
+    """Yield a row per sample."""
+    for number, found in json_series(text, notes):
+        series = _series(found, number, notes)
+        if series is None:
+            continue
+        for time, value in series_samples(found, number, notes):
+            teach(series, value, time, notes)
+            if series.signal is not None:
+                yield sample_row(series, series.signal, time, value, text.name)
+
+
+def is_json(head: Sequence[str]) -> bool:
+    """Whether lines are of answers of Prometheus's API."""
+    return any(each.match("\n".join(head)) for each in (_START, _ERROR))
+
+
+def _series(found: Mapping[str, Any], number: int, notes: RecordingNotes) -> DcgmSeries | None:
+    labels = found.get("metric")
+    if not isinstance(labels, dict):
+        notes.count("series without labels", number)
+        return None
+    labels = {str(label): str(value) for label, value in labels.items()}
+    name = labels.pop("__name__", "")
+    if not name:
+        notes.count(f"series without a metric's name; {_REMEDY}", number, json.dumps(labels))
+        return None
+    series = interpreted(name, labels)
+    if isinstance(series, DcgmSeries):
+        return series
+    notes.count("series that says nothing of a GPU here", number, name)
+    return None
+
+
+def series_samples(
+    found: Mapping[str, Any], number: int, notes: RecordingNotes
+) -> Iterator[tuple[Nanoseconds, float]]:
+    """Yield times and values of a series."""
+    values, times = found.get("values") or (), found.get("timestamps")
+    unit = EPOCH_UNITS["s" if times is None else "ms"]
+    pairs = (values or [found.get("value")]) if times is None else zip(times, values, strict=False)
+    for pair in pairs:
+        try:
+            time, value = pair
+            yield parse_epoch(str(time), unit), float("nan" if value is None else value)
+        except (ValueError, TypeError):
+            notes.count("unreadable sample", number, json.dumps(pair))

@@ -1,0 +1,353 @@
+"""Tables, records and metrics of any tool: CSV, JSON, logfmt, InfluxDB's lines, Prometheus."""
+
+import contextlib
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from itertools import groupby, islice
+from operator import attrgetter
+from typing import Final
+
+from rightsizer.model.reading import Process
+from rightsizer.model.signal import Signal
+from rightsizer.model.units import Nanoseconds
+from rightsizer.recordings.headed_table import (
+    HeadedTable,
+    NumberedRow,
+    TimeColumns,
+    csv_rows,
+    csv_table,
+    heading_line,
+    untimed_headings,
+)
+from rightsizer.recordings.heading_words import heading_of, place_of, time_places
+from rightsizer.recordings.json_records import (
+    PROCESSES,
+    Record,
+    point,
+    records_of,
+)
+from rightsizer.recordings.long_table import SampleColumns, long_rows
+from rightsizer.recordings.named_columns import has_named_columns, named_columns
+from rightsizer.recordings.nvidia_smi_columns import SIGNAL_COLUMNS, column_name
+from rightsizer.recordings.prometheus_text import (
+    is_json,
+    is_text,
+    json_rows,
+    json_series,
+    series_samples,
+    text_rows,
+    text_samples,
+)
+from rightsizer.recordings.row import RecordingNotes, RecordingRow, recorded_process
+from rightsizer.recordings.table_layout import LayoutColumns, TableLayout
+from rightsizer.recordings.text_file import (
+    RecordingFormat,
+    TextFile,
+    delimiter_of,
+    json_objects,
+)
+from rightsizer.recordings.timestamps import (
+    is_timestamp,
+    leading_time,
+    page_time,
+    seconds_text,
+)
+
+_PIDS: Final = {"pid", "process id", "gpu pid"}
+_OF_PROCESSES: Final = (Signal.GPU_BUSY, Signal.MEMORY_USED_BYTES)
+"""Signals of which each process has a part."""
+_SAMPLED: Final = 1000
+"""Records by which the columns are known."""
+_OBJECT: Final = re.compile(r"\{")
+_PART: Final = r"(?:\\.|[^\\, =])+"
+_FIELD: Final = re.compile(rf'({_PART})=("(?:\\.|[^"\\])*"|[^ ,"]+)')
+_POINT: Final = re.compile(
+    rf"(?:> )?(?P<name>{_PART})(?P<tags>(?:,{_PART}={_PART})*) "
+    rf"(?P<fields>{_FIELD.pattern}(?:,{_FIELD.pattern})*) (?P<time>\d+)"
+)
+"""`telegraf --test` begins each point with an arrow."""
+_TAG: Final = re.compile(rf"({_PART})=({_PART})")
+_PAIR: Final = re.compile(r'(?<![^\s,;|])([A-Za-z_][\w.@%/-]*)=("(?:\\.|[^"\\])*"|[^\s,;"]*)')
+_FEWEST_PAIRS: Final = 3
+_REMEMBERED: Final = 10_000
+"""Most names of metrics whose meanings are kept."""
+Rows = Callable[[TextFile, RecordingNotes], Iterator[RecordingRow]]
+_UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+_ESCAPED: Final = re.compile(r"\\(.)")
+
+
+def _is_of_gpus(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Whether a table, given its first rows, has readings of GPUs."""
+    return has_named_columns(headings, rows) or SampleColumns(headings, rows).are_complete
+
+
+def _table_rows(table: HeadedTable, notes: RecordingNotes) -> Iterator[RecordingRow]:
+    """Yield the rows of a table in either layout."""
+    sample = table.sample()
+    columns = SampleColumns(table.headings, sample)
+    if columns.are_complete:
+        yield from long_rows(table, columns, sample, notes)
+        return
+    named = named_columns(table, sample, notes)
+    if place_of(table.headings, _PIDS) is not None:
+        yield from _process_rows(table, sample, named, notes)
+        return
+    times = TimeColumns(table.headings, notes, sample=sample)
+    layout = TableLayout(table, named, times, notes)
+    processes_at = place_of(table.headings, {PROCESSES})
+    for number, cells in table.rows(notes):
+        processes = None if processes_at is None else _processes(cells[processes_at])
+        for row in layout.rows(number, cells):
+            yield row if processes is None else row._replace(processes=processes)
+
+
+def _process_rows(
+    table: HeadedTable,
+    sample: Sequence[Sequence[str]],
+    columns: LayoutColumns,
+    notes: RecordingNotes,
+) -> Iterator[RecordingRow]:
+    """Yield the rows of GPUs by those of their processes, whose parts are added up.
+
+    A signal that is always equal for all processes of a GPU is the GPU's.
+    """
+
+    def polls(notes: RecordingNotes) -> Iterator[list[RecordingRow]]:
+        times = TimeColumns(table.headings, notes, sample=sample)
+        layout = TableLayout(table, columns, times, notes)
+        rows = (row for numbered in table.rows(notes) for row in layout.rows(*numbered))
+        for _, at_once in groupby(rows, attrgetter("time")):
+            by_device: dict[str, list[RecordingRow]] = {}
+            for row in at_once:
+                by_device.setdefault(row.device, []).append(row)
+            yield from by_device.values()
+
+    parts = {
+        signal
+        for poll in polls(RecordingNotes(table.text.name))
+        for signal in _OF_PROCESSES
+        if len({row.values.get(signal) for row in poll}) > 1
+    }
+    if parts:
+        notes.remark("its rows are of processes: the parts of a GPU at one time are added up")
+    for poll in polls(notes):
+        values = {signal: value for row in reversed(poll) for signal, value in row.values.items()}
+        for signal in parts & values.keys():
+            total = sum(row.values.get(signal, 0.0) for row in poll)
+            values[signal] = min(1.0, total) if signal is Signal.GPU_BUSY else total
+        yield poll[0]._replace(values=values)
+
+
+def _processes(listed: str) -> tuple[Process, ...] | None:
+    """Return the processes of a GPU; pids of a graphics or MPS server identify no job."""
+    if not listed:
+        return None
+    return tuple(
+        recorded_process(
+            str(each["pid"]),
+            str(each.get("gpu_memory_usage")),
+            program=str(each.get("command") or ""),
+        )
+        for each in json.loads(listed)
+        if isinstance(each, dict) and isinstance(each.get("pid"), int)
+    )
+
+
+def _are_of_nvidia_smi(headings: Sequence[str]) -> bool:
+    """Whether all that headings say of GPUs is in the words of `nvidia-smi --query-gpu`."""
+    names = [*map(column_name, headings)]
+    return "utilization.gpu" in names and all(
+        name in SIGNAL_COLUMNS or heading_of(heading) is None
+        for name, heading in zip(names, headings, strict=True)
+    )
+
+
+def _is_csv(head: Sequence[str]) -> bool:
+    untimed, _ = untimed_headings(head)
+    if untimed and not _are_of_nvidia_smi(untimed):
+        return True
+    line, headings = heading_line(head)
+    if {"timestamp", Signal.GPU_BUSY} <= {*headings} or _are_of_nvidia_smi(headings):
+        return False
+    rows = [cells for _, cells in csv_rows(enumerate(head), head, RecordingNotes(""))]
+    # Sentences have words between blanks too, but no times.
+    times = TimeColumns(headings, RecordingNotes(""))
+    is_prose = delimiter_of(line) == " " and not any(is_timestamp(times.text(e)) for e in rows)
+    return not is_prose and _is_of_gpus(headings, rows)
+
+
+CSV_RECORDS: Final = RecordingFormat(
+    "CSV with metrics of GPUs", _is_csv, lambda text, notes: _table_rows(csv_table(text), notes)
+)
+"""Logs of scripts, exports of Grafana, stores and trackers: a row per GPU, all GPUs in one row, or
+a row per metric."""
+
+
+def _records_table_rows(
+    of: Callable[[TextFile, RecordingNotes], Iterator[tuple[int, Record]]],
+) -> Rows:
+    """Return the reader of rows by one of records."""
+
+    def table_rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
+        first = islice(of(text, RecordingNotes(text.name)), _SAMPLED)
+        headings = [*dict.fromkeys(key for _, record in first for key in record)]
+
+        def rows(notes: RecordingNotes) -> Iterator[NumberedRow]:
+            for number, record in of(text, notes):
+                yield number, [record.get(heading, "") for heading in headings]
+
+        return _table_rows(HeadedTable(text, headings, rows, is_csv=False), notes)
+
+    return table_rows
+
+
+def _have_gpus(records: Sequence[Record]) -> bool:
+    headings = [*dict.fromkeys(key for record in records for key in record)]
+    return _is_of_gpus(headings, [[each.get(key, "") for key in headings] for each in records])
+
+
+def _time_of(line: str) -> Nanoseconds | None:
+    """Return the time that a line is, or begins with."""
+    found = page_time(line)
+    return leading_time(line, RecordingNotes(""))[0] if found is None else found
+
+
+def _timed(record: Record, time: Nanoseconds | None) -> Record:
+    """Return a record with the time before or above it, unless it has one."""
+    if time is None or time_places([*record]):
+        return record
+    return {"time": seconds_text(time), **record}
+
+
+def _json_records(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[int, Record]]:
+    time: Nanoseconds | None = None
+    at = 0
+    is_timed = any(_time_of(line) is not None for line in text.head)
+    lines = text.lines(RecordingNotes(text.name)) if is_timed else iter(())
+    for number, document in json_objects(text, _OBJECT, notes):
+        try:
+            records = [*records_of(document)]
+        except _UNREADABLE:
+            notes.count("object too deep, or of an unknown shape", number)
+            continue
+        while at < number and (read := next(lines, None)) is not None:
+            at, found = read[0], _time_of(read[1])
+            time = time if found is None else found
+        yield from ((number, _timed(record, time)) for record in records)
+
+
+def _is_json(head: Sequence[str]) -> bool:
+    text = "\n".join(head)
+    time = next((each for each in map(_time_of, head) if each is not None), None)
+    found: list[Record] = []
+    at = 0
+    for start in islice(_OBJECT.finditer(text), len(head)):
+        if start.start() >= at:
+            # Others may be torn by the end of the head.
+            with contextlib.suppress(*_UNREADABLE):
+                document, at = json.JSONDecoder().raw_decode(text, start.start())
+                found += (_timed(record, time) for record in records_of(document))
+    return _have_gpus(found)
+
+
+JSON_RECORDS: Final = RecordingFormat(
+    "JSON with keys named for GPUs", _is_json, _records_table_rows(_json_records)
+)
+"""A record a line, a list of records, a list of GPUs or a table in each; gpustat, Telegraf,
+OpenTelemetry, experiment trackers."""
+
+
+def _records_of_line(line: str, notes: RecordingNotes) -> list[Record]:
+    """Return a point of InfluxDB, or pairs of key and value; the time may precede these.
+
+    Where keys are repeated, each of them begins a record of what is before the first.
+    """
+    if (found := _POINT.fullmatch(line)) is not None:
+        tags = {name: _ESCAPED.sub(r"\1", value) for name, value in _TAG.findall(found["tags"])}
+        fields = {name: value.rstrip("iu") for name, value in _FIELD.findall(found["fields"])}
+        return [point(found["name"], tags, fields) | {"time": found["time"]}]
+    pairs = [*_PAIR.finditer(line)]
+    if len(pairs) < _FEWEST_PAIRS:
+        return []
+    keys = [found[1] for found in pairs]
+    first = next((key for key in keys if keys.count(key) > 1), "")
+    time, _ = leading_time(line[: pairs[0].start()], notes)
+    records: list[Record] = [{} if time is None else {"time": str(time)}]
+    for found in pairs:
+        if found[1] == first:
+            records.append(dict(records[0]))
+        records[-1][found[1]] = found[2].strip('"')
+    return records[1:] or records
+
+
+def _line_records(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[int, Record]]:
+    for number, line in text.lines(notes):
+        records = _records_of_line(line.strip(), notes)
+        yield from ((number, record) for record in records)
+        if not records and not line.endswith("\n"):
+            notes.skip(number, line)
+
+
+LINE_RECORDS: Final = RecordingFormat(
+    "lines of key=value",
+    lambda head: _have_gpus(
+        [record for line in head for record in _records_of_line(line, RecordingNotes(""))]
+    ),
+    _records_table_rows(_line_records),
+)
+"""InfluxDB's line protocol and logfmt."""
+
+
+@lru_cache(_REMEMBERED)
+def _is_of_gpu(name: str) -> bool:
+    """Whether a metric's name says that it is of a GPU, and what."""
+    return heading_of(name, is_of_host=True) is not None
+
+
+def _begins_with_gpu(line: str) -> bool:
+    return _is_of_gpu(line.partition("{")[0].partition(" ")[0])
+
+
+def _sample_record(name: str, labels: str, time: Nanoseconds, value: float) -> Record:
+    return {"metric": name, "labels": labels, "time": str(time), "value": str(value)}
+
+
+def _text_records(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[int, Record]]:
+    for number, head, value, time in text_samples(text, notes, _begins_with_gpu):
+        name, _, labels = head.partition("{")
+        yield number, _sample_record(name, labels, time, value)
+
+
+def _series_records(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[int, Record]]:
+    for number, series in json_series(text, notes):
+        labels = series.get("metric")
+        name = labels.pop("__name__", None) if isinstance(labels, dict) else None
+        if isinstance(name, str) and _is_of_gpu(name):
+            for time, value in series_samples(series, number, notes):
+                yield number, _sample_record(name, json.dumps(labels), time, value)
+
+
+def _of_any_exporter(known: Rows, records: Rows) -> Rows:
+    """Return a reader of known metrics or, where none is there, of metrics by their words."""
+
+    def rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
+        for read in (known, records):
+            if next(read(text, RecordingNotes(text.name)), None) is not None:
+                return read(text, notes)
+        return known(text, notes)
+
+    return rows
+
+
+PROMETHEUS_TEXT: Final = RecordingFormat(
+    "Prometheus or OpenMetrics text",
+    is_text,
+    _of_any_exporter(text_rows, _records_table_rows(_text_records)),
+)
+"""Successive scrapes or series; a sample's time is its own, or written above its page."""
+PROMETHEUS_JSON: Final = RecordingFormat(
+    "Prometheus JSON", is_json, _of_any_exporter(json_rows, _records_table_rows(_series_records))
+)
+"""Whole answers, result lists, or a series per line; several to a file."""

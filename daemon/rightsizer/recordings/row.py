@@ -1,0 +1,170 @@
+"""Rows of a recording, and their devices."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from rightsizer.model.device import BY_INDEX
+from rightsizer.model.reading import Missing, Process, ProcessKind, count_computing
+from rightsizer.model.signal import Signal
+from rightsizer.model.units import Nanoseconds
+from rightsizer.model.workload import Holding
+from rightsizer.telemetry.device_description import DeviceDescription
+
+_NOTHING: Final[Mapping[Signal, Missing]] = {}
+_SERVERS: Final = frozenset(
+    {
+        *("x", "xorg", "xwayland", "gnome-shell", "kwin_x11", "kwin_wayland"),
+        *("nvidia-cuda-mps-server", "nv-hostengine"),
+    }
+)
+"""Programs on all GPUs of a node that belong to no job."""
+MESSAGE: Final = re.compile(
+    r"NVIDIA-SMI (?:has failed|couldn't)|No devices were found|Failed to initialize NVML"
+    r"|Field \".*not a valid|Unable to (?:determine|detect) the device|.*command not found"
+    r"|.*nvidia-smi.*not recognized"
+)
+"""Output of nvidia-smi, or of a shell without it, in place of readings."""
+SUMMED: Final = -1
+"""Rank of sums over processes, below any other stream."""
+
+
+class RecordingRow(NamedTuple):
+    """Readings of one device at one time."""
+
+    time: Nanoseconds
+    device: str
+    values: Mapping[Signal, float]
+    missing: Mapping[Signal, Missing] = _NOTHING
+    stream: str = ""
+    """Values read together at one cadence: a file, or for some formats a part of it."""
+    rank: int = 0
+    """Of two streams with the same signal and time, the higher rank wins."""
+    holdings: tuple[Holding, ...] | None = None
+    """Holders of the device; `None` if not recorded."""
+    processes: tuple[Process, ...] | None = None
+
+
+_KIND_BY_LETTERS: Final = {
+    "G": ProcessKind.GRAPHICS,
+    "C+G": ProcessKind.GRAPHICS,
+    **dict.fromkeys(("M", "M+C"), ProcessKind.MPS),
+}
+"""By nvidia-smi's letters; desktop programs are of both kinds."""
+
+
+def recorded_process(
+    pid: str,
+    mebibytes: str = "",
+    *,
+    letters: str = "",
+    program: str = "",
+    gpu_busy: float | None = None,
+) -> Process:
+    """Return a process as logs write it; its kind by nvidia-smi's letters, else its program."""
+    name = program.rpartition("/")[2].split(" ")[0]
+    by_name = ProcessKind.GRAPHICS if name.lower() in _SERVERS else ProcessKind.COMPUTE
+    size = mebibytes.removesuffix("MiB").strip()
+    return Process(
+        int(pid),
+        int(size) << 20 if size.isdecimal() else None,
+        _KIND_BY_LETTERS.get(letters, by_name),
+        gpu_busy,
+    )
+
+
+class ProcessRowBuilder:
+    """Combines lines of one process each into rows of their devices."""
+
+    def __init__(self, stream: str) -> None:
+        self._stream = stream
+        self._key: tuple[Nanoseconds, str] | None = None
+        self._processes: list[Process] = []
+        self.tells_shares = False
+        """Whether every process has a share of time, idle ones included."""
+
+    def add(
+        self, time: Nanoseconds, device: str, process: Process | None
+    ) -> Iterator[RecordingRow]:
+        """Add a line, also of a device without processes; yield the previous row if complete."""
+        if (time, device) != self._key:
+            yield from self.finish()
+            self._key = time, device
+        if process is not None:
+            self._processes.append(process)
+
+    def finish(self) -> Iterator[RecordingRow]:
+        """Yield the last row."""
+        if self._key is not None:
+            yield self._row(*self._key)
+        self._key, self._processes = None, []
+
+    def _row(self, time: Nanoseconds, device: str) -> RecordingRow:
+        found = tuple(self._processes)
+        values = {Signal.PROCESS_COUNT: float(count_computing(found))}
+        sizes = [each.memory_used_bytes for each in found if each.memory_used_bytes is not None]
+        if self.tells_shares:
+            values[Signal.GPU_BUSY] = min(1.0, sum(each.gpu_busy or 0.0 for each in found))
+        if sizes and len(sizes) == len(found):
+            values[Signal.MEMORY_USED_BYTES] = float(sum(sizes))
+        return RecordingRow(time, device, values, stream=self._stream, rank=SUMMED, processes=found)
+
+
+@dataclass(slots=True)
+class RecordingNotes:
+    """Findings of one pass over one file, beside its rows."""
+
+    file: str
+    facts: dict[str, DeviceDescription] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
+    tallies: dict[str, tuple[int, int, str]] = field(default_factory=dict)
+    """Number of skipped items by kind, with line and text of the first."""
+
+    def learn(self, device: str, facts: DeviceDescription) -> None:
+        """Add facts of a device."""
+        self.of(device).learn(facts)
+
+    def of(self, device: str) -> DeviceDescription:
+        """Return the facts of a device, to add more."""
+        return self.facts.setdefault(device, DeviceDescription())
+
+    def gpu(self, index: int, node: str = "") -> str:
+        """Return the key of a GPU without a uuid, and note its index."""
+        key = on_node(f"{BY_INDEX}{index}", node)
+        self.of(key).index = index
+        return key
+
+    def remark(self, text: str) -> None:
+        """Add a remark once."""
+        if text not in self.remarks:
+            self.remarks.append(text)
+
+    def count(self, what: str, line: int, example: str = "") -> None:
+        """Count a skipped item; line and text of the first are kept."""
+        count, line, example = self.tallies.get(what, (0, line, example))
+        self.tallies[what] = count + 1, line, example
+
+    def skip(self, number: int, line: str) -> None:
+        """Count a line with an unexpected number of cells."""
+        if line.strip():
+            what = "line of another length" if line.endswith("\n") else "torn last line"
+            what = "error of nvidia-smi" if MESSAGE.match(line) else what
+            self.count(what, number, line.strip())
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """All remarks and skipped items, one line each."""
+        skipped = (
+            f"{self.file}:{line}: {what}"
+            + (f": '{example[:60]}'" if example else "")
+            + (f", the first of {count}" if count > 1 else "")
+            for what, (count, line, example) in self.tallies.items()
+        )
+        return (*(f"{self.file}: {remark}" for remark in self.remarks), *skipped)
+
+
+def on_node(device: str, node: str) -> str:
+    """Return the key of a device: one known by its index alone is of its node."""
+    index = device.removeprefix(BY_INDEX)
+    return f"{node} GPU {index}" if node and index != device else device

@@ -1,0 +1,350 @@
+"""Source of a recording's snapshots, with detection of its format."""
+
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from math import isnan
+from pathlib import Path
+from typing import Final
+
+from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.model.device import Device
+from rightsizer.model.errors import RecordingError, UsageError
+from rightsizer.model.frozen import dataclass, replace
+from rightsizer.model.reading import Missing, Reading
+from rightsizer.model.signal import Signal
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds, utc_text
+from rightsizer.model.workload import Holding
+from rightsizer.recordings.dcgmi_dmon import DCGMI_DMON
+from rightsizer.recordings.gpustat import GPUSTAT
+from rightsizer.recordings.inferred_jobs import inferred_jobs
+from rightsizer.recordings.jobs import RecordedJobs, stated_jobs
+from rightsizer.recordings.mapped_csv import ColumnMap, load_column_map, mapped_csv
+from rightsizer.recordings.native import NATIVE, NativeFiles
+from rightsizer.recordings.nvidia_smi import NVIDIA_SMI_LOG, NVIDIA_SMI_PROCESSES
+from rightsizer.recordings.nvidia_smi_dmon import NVIDIA_SMI_DMON
+from rightsizer.recordings.nvidia_smi_report import NVIDIA_SMI_REPORT
+from rightsizer.recordings.nvidia_smi_table import NVIDIA_SMI_TABLE
+from rightsizer.recordings.records import (
+    CSV_RECORDS,
+    JSON_RECORDS,
+    LINE_RECORDS,
+    PROMETHEUS_JSON,
+    PROMETHEUS_TEXT,
+)
+from rightsizer.recordings.row import SUMMED, RecordingNotes, RecordingRow
+from rightsizer.recordings.row_file import RowFile, merge_rows
+from rightsizer.recordings.signal_csv import SIGNAL_CSV
+from rightsizer.recordings.survey import (
+    Load,
+    LoadSeries,
+    RecordingSurvey,
+    survey_files,
+)
+from rightsizer.recordings.text_file import (
+    Progress,
+    RecordingFormat,
+    TextFile,
+    no_progress,
+)
+from rightsizer.recordings.unknown_format import unknown_format
+from rightsizer.recordings.unnamed_devices import NOTHING_STATED, StatedDevices
+from rightsizer.telemetry.device_description import build_devices
+
+FORMATS: Final[tuple[RecordingFormat, ...]] = (
+    *(NATIVE, DCGMI_DMON, NVIDIA_SMI_DMON, NVIDIA_SMI_REPORT, PROMETHEUS_JSON, PROMETHEUS_TEXT),
+    *(NVIDIA_SMI_PROCESSES, NVIDIA_SMI_TABLE, GPUSTAT, JSON_RECORDS, CSV_RECORDS, LINE_RECORDS),
+    *(NVIDIA_SMI_LOG, SIGNAL_CSV),
+)
+"""In order of detection."""
+
+_EXPORTED: Final = ("start_seconds", "accounted_seconds", "unknown_no_reading_seconds")
+_HOLD_INTERVALS: Final = 2.0
+"""Intervals of its own file for which a value is valid, like for slower signals."""
+_POLL_GAP: Final[Nanoseconds] = NANOSECONDS_PER_SECOND // 2
+"""Closer readings of several devices belong to one poll, unless this exceeds half the recording's
+interval: nvidia-smi takes a few milliseconds per device, and 22 ms without persistence."""
+_EXCESS_RATIO: Final = 1.5
+"""Multiple of a board's limit from which a value is no peak, but a sum or in another unit.
+
+Source: assumed."""
+_SHOWN_EVERY: Final = 1 << 6
+_ASSUMED_INTERVAL: Final = NANOSECONDS_PER_SECOND
+_ASSUMED: Final = "no device was read twice; an interval of one second is assumed"
+
+
+def format_of(text: TextFile, column_map: ColumnMap | None = None) -> RecordingFormat:
+    """Return a file's format by content or column map; fail if there is none."""
+    if column_map is not None:
+        columns = column_map.columns_of(text.path)
+        if columns is not None:
+            return mapped_csv(column_map, columns)
+    if all(name in " ".join(text.head[:2]) for name in _EXPORTED):
+        raise RecordingError(
+            f"{text.name}:1: is a table of 'rightsizer export': accounts of minutes, not readings; "
+            "see them with 'rightsizer report --history.path HISTORY', of the history that it was "
+            "made from, or replay the recording itself"
+        )
+    for known in FORMATS:
+        if known.recognizes(text.head):
+            return known
+    raise unknown_format(text, None if column_map is None else column_map.name)
+
+
+class _DeviceState:
+    """Last row of each stream; values of slower streams stay valid for a while."""
+
+    def __init__(self, limits: Mapping[tuple[str, str], Nanoseconds]) -> None:
+        self._limits = limits
+        self._streams: dict[str, dict[str, RecordingRow]] = {}
+        self.holdings: dict[str, tuple[Holding, ...]] = {}
+        """Replaced, never changed: snapshots refer to it."""
+
+    def reading(self, device: str, rows: Sequence[RecordingRow]) -> Reading:
+        streams = self._streams.setdefault(device, {})
+        for row in rows:
+            streams[row.stream] = row
+        newest = rows[-1]
+        recorded = [row.holdings for row in rows if row.holdings is not None]
+        if recorded:
+            held = recorded[0] if len(recorded) == 1 else _shared(recorded)
+            if self.holdings.get(device, ()) != held:
+                self.holdings = {**self.holdings, device: held}
+        processes = newest.processes
+        if len(streams) == 1:
+            return Reading(device, newest.time, newest.values, newest.missing, processes)
+        values: dict[Signal, float] = {}
+        missing: dict[Signal, Missing] = {}
+        for row in sorted(
+            streams.values(), key=lambda row: (row.rank > SUMMED, row.time, row.rank)
+        ):
+            if newest.time - row.time <= self._limits.get((device, row.stream), 0):
+                values.update(row.values)
+                missing.update(row.missing)
+                processes = processes or row.processes
+            else:
+                missing.update(dict.fromkeys((*row.values, *row.missing), Missing.STALE))
+        reasons = {signal: why for signal, why in missing.items() if signal not in values}
+        return Reading(device, newest.time, values, reasons, processes)
+
+
+def _shared(recorded: Sequence[tuple[Holding, ...]]) -> tuple[Holding, ...]:
+    """Return equal shares of holders named in several lines."""
+    holders = {holding.workload: holding for holdings in recorded for holding in holdings}
+    if len(holders) == 1:
+        return tuple(holders.values())
+    return tuple(Holding(workload, 1 / len(holders)) for workload in holders)
+
+
+@dataclass(slots=True)
+class RecordedSource:
+    """A surveyed recording, one snapshot per poll; created by `open_recording`."""
+
+    devices: tuple[Device, ...]
+    interval: Nanoseconds
+    warnings: tuple[str, ...]
+    """Skipped items and assumptions, with place and count."""
+    snapshots: Generator[Snapshot, None, None]
+    files: ExitStack
+    """Closes files and deletes temporary ones."""
+
+    def read(self) -> Snapshot | None:
+        """Return the next snapshot; `None` after the last."""
+        return next(self.snapshots, None)
+
+    def close(self) -> None:
+        """Close the files."""
+        self.snapshots.close()
+        self.files.close()
+
+
+def open_recording(  # noqa: PLR0913 - facts stated by the user.
+    paths: Sequence[Path],
+    *,
+    catalogue: Catalogue,
+    board: str | None = None,
+    columns: Path | None = None,
+    stated: StatedDevices = NOTHING_STATED,
+    fields: str | None = None,
+    jobs: Sequence[str] = (),
+    progress: Progress = no_progress,
+) -> RecordedSource:
+    """Survey the files or pipes of one recording, and prepare them for reading.
+
+    `board` is for devices without a recorded name; `columns` is a column map for CSV files of
+    unknown format. `stated` describes devices of logs that do not name them, `fields` the columns
+    of a log without a heading, and `jobs` the GPUs of jobs, as in `0-3` or `none`; without it they
+    are inferred.
+
+    Raises:
+        RecordingError: a file cannot be read, or lacks what a recording needs.
+        ConfigurationError: the column map is wrong.
+        UsageError: there is no such board, GPU of a job, or no file.
+    """
+    if not paths:
+        raise UsageError("no recording is named; name its files")
+    given = None if board is None else catalogue.get(board)
+    column_map = None if columns is None else load_column_map(columns)
+    with ExitStack() as opened:
+        texts = [
+            opened.enter_context(closing(TextFile(path, stated=stated, fields=fields)))
+            for path in paths
+        ]
+        formats = [format_of(text, column_map) for text in texts]
+        _check_patterns(column_map, texts)
+        if all(known is NATIVE for known in formats):
+            native = NativeFiles(texts, given)
+            devices, interval = native.survey(progress)
+            notes, end = native.notes, native.end
+            held, remarks = RecordedJobs(stated_jobs(jobs, devices)), []
+            snapshots = _with_jobs(native.snapshots(), held)
+        else:
+            files = [RowFile(text, known) for text, known in zip(texts, formats, strict=True)]
+            for file in files:
+                opened.callback(file.close)
+            found = survey_files(files, progress)
+            devices = build_devices(found.facts, catalogue, board)
+            interval, end = found.interval, found.end
+            notes = [file.notes for file in files]
+            loads = found.loads.series(interval or _ASSUMED_INTERVAL)
+            held = _jobs(jobs, found, devices, loads)
+            rows = merge_rows([file.rows() for file in files])
+            snapshots = _snapshots(rows, found, devices, held)
+            remarks = [*_losses(found, devices), *_excesses(loads, devices, catalogue)]
+        return RecordedSource(
+            devices,
+            interval or _ASSUMED_INTERVAL,
+            (*_warnings(notes, interval, stated, len(devices)), *remarks, *held.remarks()),
+            _shown(snapshots, end, progress),
+            opened.pop_all(),
+        )
+
+
+def _warnings(
+    notes: Iterable[RecordingNotes],
+    interval: Nanoseconds | None,
+    stated: StatedDevices,
+    devices: int,
+) -> Iterator[str]:
+    for each in notes:
+        yield from each.warnings
+    if interval is None:
+        yield _ASSUMED
+    if stated.count is not None and stated.count != devices:
+        yield f"--devices {stated.count}: {devices} devices are in the recording"
+
+
+def _losses(found: RecordingSurvey, devices: Iterable[Device]) -> Iterator[str]:
+    for device in devices:
+        if (time := found.loads.lost.get(device.uuid)) is not None:
+            yield f"{device.title} is lost from {utc_text(seconds(time), '%H:%M:%S')} on"
+
+
+def _excesses(
+    loads: Mapping[str, LoadSeries], devices: Iterable[Device], catalogue: Catalogue
+) -> Iterator[str]:
+    """Yield a warning for each device that draws or holds more than its board, or any, can."""
+    boards = catalogue.boards.values()
+    most_watts = max(board.power_limit_watts for board in boards)
+    most_bytes = max(board.memory_bytes for board in boards)
+    for device in devices:
+        if (series := loads.get(device.uuid)) is None:
+            continue
+        for load, own, largest, unit in (
+            (Load.WATTS, device.power_limit_watts, most_watts, "W"),
+            (Load.MEMORY, device.memory_total_bytes, most_bytes, "bytes"),
+        ):
+            limit, whose = (own, "its board") if own else (largest, "the largest known board")
+            most = max((each for each in series.values[load] if not isnan(each)), default=0.0)
+            if most > _EXCESS_RATIO * limit:
+                yield (
+                    f"{device.title} has up to {most:,.0f} {unit}, {whose} {limit:,.0f}: if "
+                    "these are sums over GPUs, or in another unit, record each GPU, or its unit"
+                )
+
+
+def _jobs(
+    stated: Sequence[str],
+    found: RecordingSurvey,
+    devices: Sequence[Device],
+    loads: Mapping[str, LoadSeries],
+) -> RecordedJobs:
+    if stated:
+        return RecordedJobs(stated_jobs(stated, devices))
+    if found.loads.has_owners:
+        return RecordedJobs(())
+    return RecordedJobs(inferred_jobs(loads, devices))
+
+
+def _with_jobs(
+    snapshots: Generator[Snapshot, None, None], jobs: RecordedJobs
+) -> Generator[Snapshot, None, None]:
+    with closing(snapshots):
+        for each in snapshots:
+            yield replace(each, holdings=jobs.holdings_at(each.wall_time, each.holdings))
+
+
+def _shown(
+    snapshots: Generator[Snapshot, None, None], end: Nanoseconds, progress: Progress
+) -> Generator[Snapshot, None, None]:
+    """Yield the snapshots, and show the progress in the recording's time."""
+    start: Nanoseconds | None = None
+    with closing(snapshots):
+        for count, snapshot in enumerate(snapshots):
+            if start is None:
+                start = snapshot.wall_time
+            elif not count % _SHOWN_EVERY:
+                progress("replay", 100 * (snapshot.wall_time - start) // max(1, end - start), 100)
+            yield snapshot
+
+
+def _check_patterns(column_map: ColumnMap | None, texts: Sequence[TextFile]) -> None:
+    if column_map and all(column_map.columns_of(text.path) is None for text in texts):
+        patterns = ", ".join(column_map.files)
+        names = ", ".join(text.path.name for text in texts)
+        raise RecordingError(
+            f"{column_map.name}: none of its patterns ({patterns}) fits {names}; "
+            "change the patterns under 'files'"
+        )
+
+
+def _snapshots(
+    rows: Iterable[RecordingRow],
+    found: RecordingSurvey,
+    devices: tuple[Device, ...],
+    jobs: RecordedJobs,
+) -> Generator[Snapshot, None, None]:
+    """Yield a snapshot per poll, in time order.
+
+    A poll ends when a device is repeated, or the next reading is late.
+    """
+    interval = found.interval or _ASSUMED_INTERVAL
+    poll_gap = min(_POLL_GAP, interval // 2)
+    held = _DeviceState(
+        {key: round(_HOLD_INTERVALS * each) for key, each in found.intervals.items()}
+    )
+    poll: dict[str, list[RecordingRow]] = {}
+    last: Nanoseconds = 0
+
+    def snapshot() -> Snapshot:
+        return Snapshot(
+            wall_time=last,
+            time=last,
+            interval=interval,
+            devices=devices,
+            readings={device: held.reading(device, rows) for device, rows in poll.items()},
+            holdings=jobs.holdings_at(last, held.holdings),
+        )
+
+    for row in rows:
+        known = poll.get(row.device)
+        if known is not None and known[0].time == row.time:
+            known.append(row)
+            continue
+        if poll and (known is not None or row.time - last > poll_gap):
+            yield snapshot()
+            poll = {}
+        poll[row.device] = [row]
+        last = row.time
+    if poll:
+        yield snapshot()

@@ -1,0 +1,292 @@
+"""First pass over a recording: contents, order, interval, loads."""
+
+import math
+from array import array
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from itertools import accumulate
+from operator import add
+from typing import Final
+
+from rightsizer.model.errors import RecordingError
+from rightsizer.model.frozen import dataclass, field
+from rightsizer.model.reading import Missing, Process, ProcessKind
+from rightsizer.model.signal import Signal
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.recordings.node_check import RepeatedTimes, of_one_node, other_names
+from rightsizer.recordings.row import RecordingRow
+from rightsizer.recordings.row_file import RowFile, merge_rows
+from rightsizer.recordings.text_file import Progress, show_read
+from rightsizer.recordings.timestamps import CLOCKS_SET
+from rightsizer.telemetry.device_description import DeviceDescription
+
+_MOST_MOMENTS: Final = 2048
+_GAP_BITS: Final = 11
+_MOST_PROCESSES: Final = 4096
+"""Limit per device; later processes do not identify jobs."""
+_READINGS: Final = "readings"
+_SHOWN_EVERY: Final = 1 << 12
+_SPREADSHEET_DAYS: Final = range(36_526 * NANOSECONDS_PER_SECOND, 73_050 * NANOSECONDS_PER_SECOND)
+"""Years 2000 to 2099 as a spreadsheet numbers days, read as seconds."""
+_SPREADSHEET_INTERVAL: Final[Nanoseconds] = NANOSECONDS_PER_SECOND // 100
+"""A quarter of an hour in days; what counts seconds for ten hours is read less often."""
+
+
+class Load(StrEnum):
+    """Load signals kept per device."""
+
+    BUSY = "busy"
+    """0 to 1."""
+    WATTS = "watts"
+    MEMORY = "memory"
+    """In the recording's unit."""
+
+
+_SIGNALS: Final = (
+    (Load.BUSY, (Signal.GPU_BUSY, Signal.SM_ACTIVE)),
+    (Load.WATTS, (Signal.POWER_WATTS,)),
+    (Load.MEMORY, (Signal.MEMORY_USED_BYTES, Signal.MEMORY_USED)),
+)
+_LOADS: Final = tuple(load for load, _ in _SIGNALS)
+_WIDTH: Final = 2 * len(_LOADS)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSeries:
+    """Mean loads of a device over moments of equal length."""
+
+    start: Nanoseconds
+    """Wall time of the first moment; the same for all devices of a recording."""
+    step: Nanoseconds
+    values: dict[Load, list[float]]
+    """`nan` where a load is unknown."""
+    processes: Mapping[int, tuple[Nanoseconds, Nanoseconds]] = field(default_factory=dict)
+    """First and last time of each compute process by pid."""
+
+    def known(self, load: Load) -> bool:
+        """Whether a load was ever read."""
+        return any(not math.isnan(value) for value in self.values[load])
+
+
+class LoadSeriesBuilder:
+    """Sums of rows in time order; moments grow with the length of the recording."""
+
+    def __init__(self) -> None:
+        self.start: Nanoseconds | None = None
+        """Time of the first row."""
+        self._step: Nanoseconds = NANOSECONDS_PER_SECOND
+        self._sums: dict[str, array[float]] = {}
+        """Per moment, count and sum of the values of each load."""
+        self._processes: dict[str, dict[int, tuple[Nanoseconds, Nanoseconds]]] = {}
+        self.has_owners = False
+        """Whether any row names a holder."""
+        self.lost: dict[str, Nanoseconds] = {}
+        """Time at which a device was first reported lost."""
+
+    def add(self, row: RecordingRow) -> None:
+        """Add a row."""
+        if self.start is None:
+            self.start = row.time
+        if row.holdings:
+            self.has_owners = True
+        if not row.values and Missing.LOST in row.missing.values():
+            self.lost.setdefault(row.device, row.time)
+        if row.processes:
+            self._add_processes(row.device, row.processes, row.time)
+        moment = (row.time - self.start) // self._step
+        while moment >= _MOST_MOMENTS:
+            self._widen()
+            moment //= 2
+        sums, values = self._sums.setdefault(row.device, array("d")), row.values
+        place = moment * _WIDTH
+        if place >= len(sums):
+            sums.extend([0.0] * (place + _WIDTH - len(sums)))
+        for _, signals in _SIGNALS:
+            for signal in signals:
+                if signal in values:
+                    sums[place] += 1.0
+                    sums[place + 1] += values[signal]
+                    break
+            place += 2
+
+    def series(self, interval: Nanoseconds) -> dict[str, LoadSeries]:
+        """Return the series of all devices, with moments of at least the interval."""
+        while self._step < interval:
+            self._widen()
+        count = max(map(len, self._sums.values()), default=0) // _WIDTH
+        return {
+            device: LoadSeries(
+                self.start or 0, self._step, _means(sums, count), self._processes.get(device, {})
+            )
+            for device, sums in self._sums.items()
+        }
+
+    def _add_processes(self, device: str, processes: Iterable[Process], time: Nanoseconds) -> None:
+        known = self._processes.setdefault(device, {})
+        for process in processes:
+            if process.kind is ProcessKind.COMPUTE and len(known) < _MOST_PROCESSES:
+                first, _ = known.get(process.pid, (time, time))
+                known[process.pid] = first, time
+
+    def _widen(self) -> None:
+        self._step *= 2
+        for device, sums in self._sums.items():
+            count = -(-len(sums) // (2 * _WIDTH))
+            sums.extend([0.0] * (2 * _WIDTH * count - len(sums)))
+            wider = self._sums[device] = array("d", bytes(sums.itemsize * _WIDTH * count))
+            for place in range(_WIDTH):
+                halves = (sums[at :: 2 * _WIDTH] for at in (place, place + _WIDTH))
+                wider[place::_WIDTH] = array("d", map(add, *halves))
+
+
+def _means(sums: "array[float]", count: int) -> dict[Load, list[float]]:
+    found = {load: [math.nan] * count for load in _LOADS}
+    for moment in range(len(sums) // _WIDTH):
+        for place, load in enumerate(_LOADS):
+            if times := sums[moment * _WIDTH + 2 * place]:
+                found[load][moment] = sums[moment * _WIDTH + 2 * place + 1] / times
+    return found
+
+
+class IntervalMedian:
+    """Medians of gaps by key, to a thousandth.
+
+    Logs repeat a few gaps; those with the same first bits count as the first of them.
+    """
+
+    def __init__(self) -> None:
+        self._counts: defaultdict[Hashable, dict[int, list[int]]] = defaultdict(dict)
+        """Of each rounded gap, the first one and the number."""
+
+    def add(self, key: Hashable, gap: Nanoseconds) -> None:
+        """Add a gap."""
+        below = max(0, gap.bit_length() - _GAP_BITS)
+        self._counts[key].setdefault(gap >> below << below, [gap, 0])[1] += 1
+
+    def total(self, key: Hashable) -> int:
+        """Return the number of gaps of a key."""
+        return sum(count for _, count in self._counts[key].values())
+
+    def median(self, key: Hashable) -> Nanoseconds | None:
+        """Return the median gap of a key, or `None`."""
+        counts = sorted(self._counts[key].values())
+        if not (ends := [*accumulate(count for _, count in counts)]):
+            return None
+        low, high = (counts[bisect_right(ends, n)][0] for n in ((ends[-1] - 1) // 2, ends[-1] // 2))
+        return (low + high) // 2
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingSurvey:
+    """Results of the first pass."""
+
+    interval: Nanoseconds | None
+    """Median between readings of a device; `None` if none was read twice."""
+    intervals: dict[tuple[str, str], Nanoseconds]
+    """Medians by device and stream; 0 for a single reading."""
+    facts: dict[str, DeviceDescription]
+    start: Nanoseconds = 0
+    """Time of the first reading."""
+    end: Nanoseconds = 0
+    """Time of the last reading."""
+    loads: LoadSeriesBuilder = field(default_factory=LoadSeriesBuilder)
+
+
+class _OutOfOrderError(Exception):
+    pass
+
+
+def survey_files(files: Sequence[RowFile], progress: Progress) -> RecordingSurvey:
+    """Read everything once; again if devices have two names or files are out of order."""
+    while True:
+        try:
+            found = _surveyed(files, progress)
+        except _OutOfOrderError:
+            # Files of a recording are alike, and each attempt rereads everything.
+            for file in files:
+                file.sort()
+            continue
+        if found.start in _SPREADSHEET_DAYS and (found.interval or 0) < _SPREADSHEET_INTERVAL:
+            raise RecordingError(
+                f"{files[0].text.name}: its times are days of a spreadsheet, not seconds; format "
+                "that column as yyyy-mm-dd hh:mm:ss there, and save it again"
+            )
+        names = other_names(found.facts)
+        since = CLOCKS_SET if found.start < CLOCKS_SET <= found.end else 0
+        if not names and not since:
+            return found
+        for file in files:
+            file.names, file.since = {**file.names, **names}, max(file.since, since)
+
+
+def _surveyed(files: Sequence[RowFile], progress: Progress) -> RecordingSurvey:
+    last: dict[tuple[str, str], RecordingRow] = {}
+    repeated = RepeatedTimes()
+    seen: dict[str, Nanoseconds] = {}
+    learned: defaultdict[str, DeviceDescription] = defaultdict(DeviceDescription)
+    loads = LoadSeriesBuilder()
+    gaps = IntervalMedian()
+    rows = merge_rows([_in_order(file) for file in files])
+    if len(files) > 1:
+        rows = of_one_node(rows, files[0])
+    for count, row in enumerate(rows, 1):
+        time, device = row.time, row.device
+        key = (device, row.stream)
+        before = last.get(key)
+        last[key] = row
+        loads.add(row)
+        if before is None:
+            learned[device].learn(
+                DeviceDescription(
+                    memory_total_bytes=row.values.get(Signal.MEMORY_TOTAL_BYTES),
+                    sm_clock_maximum_hertz=row.values.get(Signal.SM_CLOCK_MAXIMUM_HERTZ),
+                )
+            )
+        elif time > before.time:
+            gaps.add(key, time - before.time)
+        else:
+            repeated.add(before, row)
+        if time > (earlier := seen.setdefault(device, time)):
+            seen[device] = time
+            gaps.add(_READINGS, time - earlier)
+        if not count % _SHOWN_EVERY:
+            show_read(progress, [file.text for file in files])
+    if not last:
+        raise _nothing_read(files)
+    repeated.check({key: gaps.total(key) for key in last}, files[0].notes)
+    for file in files:
+        for device, facts in file.notes.facts.items():
+            learned[file.names.get(device, device)].learn(facts)
+    return RecordingSurvey(
+        interval=gaps.median(_READINGS),
+        intervals={key: gaps.median(key) or 0 for key in last},
+        facts=learned,
+        start=loads.start or 0,
+        end=max(seen.values()),
+        loads=loads,
+    )
+
+
+def _nothing_read(files: Sequence[RowFile]) -> RecordingError:
+    names = ", ".join(file.text.name for file in files)
+    warnings = "; ".join(each for file in files for each in file.notes.warnings)
+    why = f" ({warnings})" if warnings else "; was it recorded with GPUs present?"
+    if "line of another length" in warnings:
+        why += (
+            "; where its numbers have decimal commas, separate the columns by semicolons, and "
+            "where a comma ends its rows, end the heading with one too"
+        )
+    if "unreadable timestamp" in warnings:
+        why += "; write times as 2026-01-31 12:34:56, or as seconds since the epoch"
+    return RecordingError(f"{names}: there is no reading of any device in it{why}")
+
+
+def _in_order(file: RowFile) -> Iterator[RecordingRow]:
+    last = None
+    for row in file.rows():
+        if last is not None and row.time < last:
+            raise _OutOfOrderError
+        last = row.time
+        yield row

@@ -1,0 +1,196 @@
+"""Table parser: cells to values in base units, CSV lines to rows."""
+
+import contextlib
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import getitem, itemgetter
+from string import digits
+from typing import Final
+
+from rightsizer.model.errors import RecordingError
+from rightsizer.model.reading import Missing, plausible, scaled
+from rightsizer.model.signal import Signal
+from rightsizer.model.table import table_rows
+from rightsizer.model.units import Unit, convert
+from rightsizer.recordings.nvidia_smi_columns import SignalColumn
+from rightsizer.recordings.row import RecordingNotes
+
+_REASONS: Final = {
+    row["cell"]: Missing(row["reason"]) for row in table_rows(__file__, "missing.csv")
+}
+_COLUMNS_SHOWN: Final = 12
+_REMEMBERED: Final = 4096
+# Three digits after the comma may be a thousands group.
+_DECIMAL_COMMA: Final = re.compile(r"[+-]?\d+,(?!\d{3}$)\d+")
+
+_JOINED_UNIT: Final = re.compile(r"(?!0[xX])([+-]?[\d.,]+)(%|°?[A-Za-z]+)")
+"""Values like 97% and 40C of gpustat, nvtop and Grafana."""
+
+_BINARY: Final = {"kb": "KiB", "mb": "MiB", "gb": "GiB"}
+"""As in headings: only a column that is told to be decimal is."""
+
+
+def columns_text(names: Sequence[str]) -> str:
+    """Return the columns of a file for an error, the first ones of many."""
+    rest = len(names) - _COLUMNS_SHOWN
+    return ", ".join(names[:_COLUMNS_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def missing_cell(cell: str) -> Missing | None:
+    """Return why a cell has no value, or `None` if it should have one."""
+    return _REASONS.get(cell.strip().strip("[]").strip().lower())
+
+
+class _Factors(dict[str, float | None]):
+    """Factors from units in cells to the base unit; `None` for unrelated units."""
+
+    def __init__(self, unit: Unit, usual: str) -> None:
+        super().__init__({"": convert(usual)[1]})
+        self._unit, self._usual = unit, usual
+
+    def __missing__(self, spelling: str) -> float | None:
+        try:
+            # A degree sign is lost in other encodings.
+            word = spelling.lstrip("°\ufffd")
+            kind, factor = convert(word if word == self._usual else _BINARY.get(word.lower(), word))
+        except KeyError:
+            return None
+        self[spelling] = found = factor if kind is self._unit else None
+        return found
+
+
+def _unusual_number(text: str) -> float:
+    """Parse a number with a decimal comma, or in hexadecimal."""
+    if _DECIMAL_COMMA.fullmatch(text):
+        return float(text.replace(",", "."))
+    return float(int(text, 16)) if text.startswith(("0x", "0X")) else float(text)
+
+
+class CellColumn(dict[str, float | Missing]):
+    """Values of a column's cells by text.
+
+    Readings repeat, so nearly every cell is a look-up without conversion.
+    """
+
+    def __init__(self, index: int, name: str, signal: Signal, unit: str) -> None:
+        super().__init__()
+        self.index, self.name, self.signal = index, name, signal
+        self._factors = _Factors(signal.unit, unit)
+
+    def __missing__(self, cell: str) -> float | Missing:
+        if len(self) >= _REMEMBERED:
+            self.clear()
+        value = self[cell] = self._convert(cell)
+        return value
+
+    def _convert(self, cell: str) -> float | Missing:
+        text, _, unit = cell.strip().partition(" ")
+        try:
+            number = float(text)
+        except ValueError:
+            if (reason := missing_cell(cell)) is not None:
+                return reason
+            if not unit and (joined := _JOINED_UNIT.fullmatch(text)):
+                text, unit = joined.groups()
+            try:
+                number = _unusual_number(text)
+            except (ValueError, OverflowError):
+                return Missing.INVALID
+        if math.isnan(number):
+            return Missing.NO_SAMPLE  # As pandas and Prometheus write it.
+        if (factor := self._factors[unit]) is None:
+            return Missing.INVALID
+        return plausible(self.signal, scaled(number, factor))
+
+
+def cells_at(places: Sequence[int]) -> Callable[[Sequence[str]], tuple[str, ...]]:
+    """Return a getter of cells at positions."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda cells: tuple(cells[place] for place in places)
+
+
+class CellTable:
+    """Columns with signals; of two alike, the less preferred first."""
+
+    def __init__(self, columns: Iterable[CellColumn]) -> None:
+        self.columns = tuple(columns)
+        self._signals = tuple(column.signal for column in self.columns)
+        self._cells = cells_at([column.index for column in self.columns])
+        self._has_rivals = len(set(self._signals)) < len(self.columns)
+
+    def read(
+        self, cells: Sequence[str], line: int, notes: RecordingNotes
+    ) -> tuple[dict[Signal, float], dict[Signal, Missing]]:
+        """Return the values of a row, and reasons for missing ones."""
+        of_row = self._cells(cells)
+        found = [*map(getitem, self.columns, of_row)]
+        values: dict[Signal, float] = {}
+        missing: dict[Signal, Missing] = {}
+        for signal, value in zip(self._signals, found, strict=True):
+            if isinstance(value, float):
+                values[signal] = value
+            else:
+                missing[signal] = value
+        if missing:
+            if Missing.INVALID in found:
+                self._count_unreadable(of_row, found, line, notes)
+            if self._has_rivals:
+                missing = {signal: why for signal, why in missing.items() if signal not in values}
+        return values, missing
+
+    def _count_unreadable(
+        self,
+        cells: Sequence[str],
+        found: Sequence[float | Missing],
+        line: int,
+        notes: RecordingNotes,
+    ) -> None:
+        for column, cell, value in zip(self.columns, cells, found, strict=True):
+            if value is Missing.INVALID:
+                notes.count(f"unreadable cell in '{column.name}'", line, cell.strip())
+
+
+def signal_table(
+    names: Sequence[str], columns: Mapping[str, SignalColumn], where: str, remedy: str
+) -> CellTable:
+    """Return the columns with signals, the less preferred first; fail without any."""
+    found = [(at, name, columns[name]) for at, name in enumerate(names) if name in columns]
+    if not found:
+        raise RecordingError(
+            f"{where}: none of the columns {', '.join(names)} says how busy a GPU is; {remedy}"
+        )
+    return CellTable(
+        CellColumn(at, name, column.signal, column.unit)
+        for at, name, column in sorted(found, key=lambda each: each[2].rank)
+    )
+
+
+def read_clock_events(
+    states: Mapping[int, str], values: dict[Signal, float], missing: dict[Signal, Missing]
+) -> None:
+    """Add the mask of clock event reasons, given 'Active' or 'Not Active' by its bits."""
+    by_bit = {bit: state.strip().lower() for bit, state in states.items()}
+    if {"active", "not active"}.isdisjoint(by_bit.values()):
+        reason = missing_cell(next(iter(by_bit.values()), "")) or Missing.INVALID
+        missing[Signal.CLOCK_EVENT_REASONS] = reason
+    else:
+        mask = sum(bit for bit, state in by_bit.items() if state == "active")
+        values[Signal.CLOCK_EVENT_REASONS] = float(mask)
+
+
+def number_in(cell: str) -> float | None:
+    """Return the finite number that a cell begins with, or `None`."""
+    with contextlib.suppress(ValueError, IndexError):
+        number = float(cell.split(maxsplit=1)[0])
+        return number if math.isfinite(number) else None
+    return None
+
+
+def untorn(cells: Sequence[str], line: str, number: int, notes: RecordingNotes) -> Sequence[str]:
+    """Return a line's cells; without an end, its last number may lack digits and is left out."""
+    if line.endswith("\n") or not cells[-1].endswith((*digits, ".")):
+        return cells
+    notes.count("torn last line, whose last number is left out", number, line.strip())
+    return [*cells[:-1], ""]

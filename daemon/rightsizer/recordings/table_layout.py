@@ -1,0 +1,164 @@
+"""Rows of a table whose columns are known: a row per device, or all devices in one row."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from rightsizer.model.device import BY_INDEX
+from rightsizer.model.frozen import dataclass
+from rightsizer.model.units import Nanoseconds
+from rightsizer.model.workload import Holding, Workload, WorkloadKind
+from rightsizer.recordings.headed_table import HeadedTable, TimeColumns
+from rightsizer.recordings.heading_words import Heading, gpu_index
+from rightsizer.recordings.row import RecordingNotes, RecordingRow, on_node
+from rightsizer.recordings.table import (
+    CellColumn,
+    CellTable,
+    cells_at,
+    missing_cell,
+    number_in,
+)
+from rightsizer.recordings.unnamed_devices import SampledRow, device_order
+from rightsizer.telemetry.device_description import DeviceDescription
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutColumns:
+    """Positions of the columns of a table."""
+
+    headings: Mapping[int, Heading]
+    """Signals, with their units."""
+    uuid: int | None = None
+    """Of any name that is a device's own."""
+    device: int | None = None
+    """Of an index, or else such a name."""
+    node: int | None = None
+    board: int | None = None
+    workload: int | None = None
+    count: int | None = None
+    """Of the number of devices."""
+    facts: tuple[int, ...] = ()
+    """Of what `learn` tells of a device, given its key and cells."""
+    learn: Callable[[str, Sequence[str]], DeviceDescription] | None = None
+
+
+class TableLayout:
+    """Readings of a table's rows; without a column of devices, by their order."""
+
+    def __init__(
+        self,
+        table: HeadedTable,
+        columns: LayoutColumns,
+        times: TimeColumns,
+        notes: RecordingNotes,
+    ) -> None:
+        self._notes, self._file, self._time = notes, table.text.name, times
+        self._columns = columns
+        self._identity = (columns.uuid, columns.device, columns.node, columns.board)
+        self._cells_of = cells_at(
+            [at for at in (*self._identity, *columns.facts) if at is not None]
+        )
+        self._known: dict[tuple[str, ...], str] = {}
+        self._facts: dict[str, DeviceDescription] = {}
+        # A query may have nothing but the reasons of clocks.
+        by_device: dict[str | None, list[CellColumn]] = {} if columns.learn is None else {None: []}
+        for at, heading in columns.headings.items():
+            if heading.facts is not None and heading.device is not None:
+                self._facts[heading.device] = heading.facts
+            column = CellColumn(at, table.headings[at], heading.signal, heading.unit or "")
+            by_device.setdefault(heading.device, []).append(column)
+        self._tables = {device: CellTable(found) for device, found in by_device.items()}
+        self._order = None
+        if None in self._tables and columns.uuid is None and columns.device is None:
+            self._order = device_order(
+                self._sampled(table),
+                table.text.stated,
+                notes,
+                has_count=columns.count is not None,
+            )
+
+    def rows(self, line: int, cells: Sequence[str]) -> Iterator[RecordingRow]:
+        """Yield a row per device, except devices whose own columns are empty."""
+        try:
+            time = self._time.parse(cells)
+        except ValueError:
+            # Records of other events may lack a time.
+            if any(_has_cells(each, cells) for each in self._tables.values()):
+                self._notes.count("unreadable timestamp", line, self._time.text(cells))
+            return
+        yield from self.read(line, cells, time)
+
+    def read(self, line: int, cells: Sequence[str], time: Nanoseconds) -> Iterator[RecordingRow]:
+        """Yield the same for a row whose time is known."""
+        identity, columns = self._cells_of(cells), self._columns
+        holdings = None if columns.workload is None else _holdings(cells[columns.workload].strip())
+        for device, table in self._tables.items():
+            if device is not None and not _has_cells(table, cells):
+                continue
+            named = (device or self._ordered(time, cells, line), *identity)
+            if (key := self._known.get(named)) is None:
+                key = self._known[named] = self._key(named[0], cells)
+            if not key:
+                # Records of other things may lie between those of GPUs.
+                if _has_cells(table, cells):
+                    self._notes.count("row without a device", line)
+                continue
+            values, missing = table.read(cells, line, self._notes)
+            yield RecordingRow(time, key, values, missing, self._file, holdings=holdings)
+
+    def _ordered(self, time: Nanoseconds, cells: Sequence[str], line: int) -> str:
+        """Return the device of a row by its place in the poll; empty if a column names it."""
+        if self._order is None:
+            return ""
+        at = self._columns.count
+        count = None if at is None else number_in(cells[at])
+        return self._order(time, None if count is None else int(count), line)
+
+    def _key(self, device: str, cells: Sequence[str]) -> str:
+        """Return the key of a row's device, and note its facts."""
+        uuid, named, node, board = (
+            "" if at is None or missing_cell(cells[at]) else cells[at].strip()
+            for at in self._identity
+        )
+        index = gpu_index(named)
+        by_index = named if index is None else f"{BY_INDEX}{index}"
+        key = on_node(device or uuid or by_index, node)
+        if key and self._columns.learn is not None:
+            self._notes.learn(key, self._columns.learn(key, cells))
+        elif key:
+            place = (device or by_index).removeprefix(BY_INDEX)
+            facts = self._facts.get(device) or DeviceDescription(
+                index=int(place) if place.isdecimal() else None,
+                # InfluxDB's 'name' is the measurement's; board names contain digits.
+                name=board if any(map(str.isdigit, board)) else None,
+            )
+            self._notes.learn(key, facts)
+        return key
+
+    def _sampled(self, table: HeadedTable) -> Iterator[SampledRow]:
+        """Yield rows without a device for the search of their order."""
+        notes = RecordingNotes(self._file)
+        times = self._time.again(notes)
+        for line, cells in table.rows(notes):
+            with contextlib.suppress(ValueError):
+                time = times.parse(cells)
+                values, _ = self._tables[None].read(cells, line, notes)
+                yield SampledRow(time, values, self._cells_of(cells))
+
+
+def _has_cells(table: CellTable, cells: Sequence[str]) -> bool:
+    """Whether any column has a cell that is not blank."""
+    return any(cells[column.index].strip() for column in table.columns)
+
+
+def _holdings(name: str) -> tuple[Holding, ...]:
+    holder = Workload(f"recorded:{name}", WorkloadKind.RECORDED, name)
+    return (Holding(holder, 1.0),) if name else ()
+
+
+def layout_rows(
+    table: HeadedTable, columns: LayoutColumns, times: TimeColumns, notes: RecordingNotes
+) -> Iterator[RecordingRow]:
+    """Yield the rows of a table."""
+    layout = TableLayout(table, columns, times, notes)
+    for number, cells in table.rows(notes):
+        yield from layout.rows(number, cells)

@@ -1,0 +1,332 @@
+"""Files of a recording as lines and JSON objects, plain or compressed."""
+
+import contextlib
+import csv
+import gzip
+import io
+import json
+import re
+import shutil
+import stat
+import tempfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, takewhile
+from pathlib import Path
+from shlex import quote
+from typing import IO, Any, Final, cast
+
+from rightsizer.io.files import packing_of
+from rightsizer.model.errors import RecordingError
+from rightsizer.model.frozen import dataclass
+from rightsizer.recordings.row import RecordingNotes, RecordingRow
+from rightsizer.recordings.timestamps import page_time
+from rightsizer.recordings.unnamed_devices import NOTHING_STATED, StatedDevices
+
+_DELIMITERS: Final = (",", ";", "\t", "|")
+_QUOTED: Final = re.compile(r'"[^"]*"')
+_GZIP: Final = b"\x1f\x8b"
+_PARQUET: Final = b"PAR1"
+_SPREADSHEETS: Final = (b"[Content_Types].xml", b"opendocument.spreadsheet")
+"""Names within archives of Excel and LibreOffice."""
+_TORN: Final = (EOFError, zlib.error, gzip.BadGzipFile)
+_PREFIXED_HEADING: Final = re.compile(r"(?P<prefix>(?:[^\s,;]+[ \t]+)+)timestamp[,;\t]", re.ASCII)
+"""A heading after the prefix of a log collector, as of `kubectl logs --timestamps`, `docker compose
+logs` or journalctl."""
+_SOURCE: Final = re.compile(r"(\[\S+|[a-zA-Z][\w.-]*|\d+)(?:(?<=\]) |: |\s+\| )")
+"""Where a line is from, before all else in it: a pod, node, container or task."""
+_WHOLE_SECOND: Final = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?=,)", re.ASCII)
+_COMMA_FRACTION: Final = re.compile(
+    rf"({_WHOLE_SECOND.pattern}),((?:\d{{3}}){{1,3}})(?=[,Z+-])", re.ASCII
+)
+"""Fraction of a second as of `date --iso-8601=ns` and Python's logging, which makes two cells."""
+_SIGNATURE_BYTES: Final = 256
+_HEAD_BYTES: Final = 1 << 16
+_HEAD_LINES: Final = 64
+_PIECE: Final = 1 << 16
+
+Progress = Callable[[str, int, int], None]
+"""Takes a stage, and the numbers of done and total parts."""
+_OVERLAP: Final = 1 << 10
+"""Kept of a piece without a start: longer than any start."""
+_LARGEST: Final = 1 << 26
+_LONGEST_TOKEN: Final = 16
+"""Of JSON, but for texts and numbers."""
+
+
+def no_progress(stage: str, done: int, total: int) -> None:
+    """Show nothing."""
+
+
+def show_read(progress: Progress, texts: Sequence["TextFile"]) -> None:
+    """Show how much of the files the first pass has read."""
+    progress("survey", round(100 * sum(text.read_ratio for text in texts) / len(texts)), 100)
+
+
+def delimiter_of(line: str) -> str:
+    """Return the separator of a line's cells: semicolons in some locales; else blanks."""
+    plain = _QUOTED.sub("", line) if '"' in line else line
+    found = max(_DELIMITERS, key=plain.count)
+    return found if found in plain else " "
+
+
+def split_csv_line(line: str, delimiter: str = ",") -> list[str]:
+    """Split a line into cells; quoted cells are rare and slower."""
+    if delimiter == " ":
+        return line.split()
+    if delimiter == "|":
+        line = line.strip().removeprefix("|").removesuffix("|")
+    if '"' not in line:
+        return line.rstrip("\r\n").split(delimiter)
+    try:
+        return next(csv.reader([line], delimiter=delimiter, skipinitialspace=True))
+    except csv.Error:
+        return [line]
+
+
+class TextFile:
+    """A file of a recording."""
+
+    def __init__(
+        self, path: Path, *, stated: StatedDevices = NOTHING_STATED, fields: str | None = None
+    ) -> None:
+        """Open a file far enough to check that it is text.
+
+        A pipe is copied to a temporary file. `fields` are the comma-separated columns of a log
+        without a heading, and used as its heading.
+
+        Raises:
+            RecordingError: it is missing, a folder, empty, unreadable or not text.
+        """
+        self.path = path
+        self.name = str(path)
+        self.stated = stated
+        self._heading: str | None = None
+        self._stream: IO[bytes] | None = None
+        self._readable = path
+        self._spool: IO[bytes] | None = None
+        try:
+            mode = path.stat().st_mode
+            if stat.S_ISDIR(mode):
+                raise RecordingError(f"{path}: is a folder; name the files of the recording")
+            if not stat.S_ISREG(mode):
+                self._spool = tempfile.NamedTemporaryFile(prefix="rightsizer-")  # noqa: SIM115 - see close.
+                with path.open("rb") as pipe:
+                    shutil.copyfileobj(pipe, self._spool)
+                self._spool.flush()
+                self._readable = Path(self._spool.name)
+            with self._readable.open("rb") as stream:
+                start = stream.read(_HEAD_BYTES)
+            self._packed = start.startswith(_GZIP)
+            self._encoding = "utf-8-sig"
+            self._encoding = self._text_encoding(start)
+            lines: list[str] = []
+            with contextlib.suppress(*_TORN), self._text() as stream:
+                while len(lines) < _HEAD_LINES and (line := stream.readline(_PIECE)):
+                    lines += filter(None, (line.strip(),))
+            prefixed = filter(None, map(_PREFIXED_HEADING.match, lines))
+            self._prefix_words = max(
+                (len(found["prefix"].split()) for found in prefixed), default=0
+            )
+            self.head = tuple(map(self._without_prefix, lines))
+            """First lines that are not blank, stripped."""
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise RecordingError(f"{path}: {reason}; check the path") from None
+        if not self.head:
+            raise RecordingError(f"{self.name}: is empty; was anything recorded?")
+        if fields is not None:
+            rows = (line for line in self.head if page_time(line) is None)
+            self._heading = delimiter_of(next(rows, self.head[0])).join(fields.split(","))
+            self.head = (self._heading, *self.head)
+        self._has_comma_fractions = _has_comma_fractions(self.head)
+        self.head = tuple(map(self._with_point, self.head))
+
+    def lines(self, notes: RecordingNotes) -> Iterator[tuple[int, str]]:
+        """Yield all lines with numbers from 1 and line ends; a truncated gzip up to the cut."""
+        number = 0
+        if self._heading is not None:
+            yield number, f"{self._heading}\n"
+        with self._text() as stream:
+            try:
+                numbered = enumerate(stream, 1)
+                for number, line in self._unprefixed(numbered) if self._prefix_words else numbered:
+                    yield number, self._with_point(line)
+            except _TORN as error:
+                notes.count("compressed file breaks off here; read up to it", number, str(error))
+            except OSError as error:
+                raise RecordingError(f"{self.name}:{number}: {error.strerror}") from None
+
+    def pieces(self, notes: RecordingNotes) -> Iterator[str]:
+        """Yield the text in pieces of one size, for formats without lines."""
+        with self._text() as stream:
+            try:
+                while piece := stream.read(_PIECE):
+                    yield piece
+            except _TORN as error:
+                notes.count("compressed file breaks off; read up to there", 1, str(error))
+            except OSError as error:
+                raise RecordingError(f"{self.name}: {error.strerror}") from None
+
+    @property
+    def read_ratio(self) -> float:
+        """Share of the file read by the latest pass."""
+        if self._stream is None:
+            return 0.0
+        if self._stream.closed:
+            return 1.0
+        # For a compressed file, of its compressed size.
+        raw: IO[bytes] = getattr(self._stream, "fileobj", self._stream)
+        return raw.tell() / max(1, self._readable.stat().st_size)
+
+    def close(self) -> None:
+        """Delete the copy of a pipe."""
+        if self._spool is not None:
+            self._spool.close()
+
+    def _unprefixed(self, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+        source = ""
+        for number, line in lines:
+            # `kubectl logs --prefix` begins with the pod, pdsh and docker compose with the node or
+            # container, which may be on another node.
+            if found := _SOURCE.match(line):
+                if source and found[1] != source:
+                    mine = quote(f'index($0, "{found[0]}") == 1')
+                    raise RecordingError(
+                        f"{self.name}:{number}: is of {found[1]}, and what is before of {source}; "
+                        f"write the log of each to a file, as by awk {mine} {quote(self.name)} > "
+                        "one.csv, and replay each node by itself"
+                    )
+                source = found[1]
+            yield number, self._without_prefix(line)
+
+    def _without_prefix(self, line: str) -> str:
+        """Return a line without the prefix of a log collector."""
+        if not self._prefix_words:
+            return line
+        words = line.split(maxsplit=self._prefix_words)
+        return words[-1] if len(words) > self._prefix_words else line
+
+    def _with_point(self, line: str) -> str:
+        return _COMMA_FRACTION.sub(r"\1.\2", line, 1) if self._has_comma_fractions else line
+
+    def _text_encoding(self, start: bytes) -> str:
+        if self._packed:
+            with self._unpacked() as stream:
+                try:
+                    start = stream.read(_HEAD_BYTES)
+                except _TORN:
+                    start = b""
+        if any(mark in start for mark in _SPREADSHEETS):
+            raise RecordingError(f"{self.name}: is a spreadsheet; save the table as CSV first")
+        if packing := packing_of(start):
+            raise RecordingError(
+                f"{self.name}: is packed in a way that is not read; use '{packing[1]}' first"
+            )
+        if start.startswith(_PARQUET):
+            raise RecordingError(
+                f"{self.name}: is a Parquet table, which is not read; write it as CSV first, as by "
+                f"duckdb -c \"COPY '{self.path.name}' TO 'recording.csv'\""
+            )
+        if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+            return "utf-16"
+        for zeros, encoding in ((start[1:64:2], "utf-16-le"), (start[:64:2], "utf-16-be")):
+            if zeros and not any(zeros) and any(start):
+                return encoding
+        # A crash leaves blocks of zeros after the text written last.
+        if b"\x00" in start[:_SIGNATURE_BYTES]:
+            raise RecordingError(
+                f"{self.name}: is a binary file; a recording is text, plain or compressed by gzip"
+            )
+        return "utf-8-sig"
+
+    def _text(self) -> io.TextIOWrapper:
+        return io.TextIOWrapper(self._unpacked(), encoding=self._encoding, errors="replace")
+
+    def _unpacked(self) -> IO[bytes]:
+        if self._packed:
+            self._stream = cast(IO[bytes], gzip.open(self._readable, "rb"))  # noqa: SIM115 - the caller does.
+        else:
+            self._stream = self._readable.open("rb")
+        return self._stream
+
+
+def _has_comma_fractions(head: Sequence[str]) -> bool:
+    """Whether rows have one cell more than the heading, since a comma precedes fractions.
+
+    Fractions have one number of digits. Single rows may be torn; a row that ends in a comma may be
+    whole.
+    """
+    # Messages before the heading have fewer cells.
+    before = takewhile(lambda line: not _WHOLE_SECOND.match(line), head)
+    width = max((len(split_csv_line(line)) for line in before), default=0)
+    rows = [(line, split_csv_line(line)) for line in head if _WHOLE_SECOND.match(line)]
+    longer = [(line, cells) for line, cells in rows if len(cells) == width + 1]
+    fractions = [_COMMA_FRACTION.match(line) for line, _ in longer]
+    return (
+        len(longer) > sum(len(cells) == width for _, cells in rows)
+        and any(cells[-1].strip() for _, cells in longer)
+        and all(fractions)
+        and len({len(found[2]) for found in fractions if found}) == 1
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingFormat:
+    """A recording format."""
+
+    name: str
+    """Name in messages."""
+    recognizes: Callable[[Sequence[str]], bool]
+    """Whether the first lines of a file, stripped and not blank, match."""
+    rows: Callable[[TextFile, RecordingNotes], Iterator[RecordingRow]]
+    """Yields rows in file order, a pass per call; raises `RecordingError` for missing parts."""
+
+
+def json_objects(
+    text: TextFile, starts: re.Pattern[str], notes: RecordingNotes
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield each matching object with its first line; reject a damaged one."""
+    decoder = json.JSONDecoder()
+    rest, at, line, needed = "", 0, 1, 0
+    for piece in chain(text.pieces(notes), ("",)):
+        is_last = not piece
+        rest = rest[at:] + piece
+        at = 0
+        while (start := starts.search(rest, at)) is not None and (
+            is_last or len(rest) - start.start() > needed
+        ):
+            line += rest.count("\n", at, start.start())
+            at = start.start()
+            try:
+                found, end = decoder.raw_decode(rest, at)
+            except (ValueError, RecursionError) as error:
+                damage = _damage(error, len(rest))
+                if is_last or damage is not None:
+                    notes.count("damaged or torn JSON", line, rest[at : at + 60])
+                    after = 0 if damage is None else rest.rfind("\n", at, damage + 1)
+                    line += rest.count("\n", at, after + 1)
+                    at = max(at, after) + 1
+                    continue
+                # The end may be yet to come: waiting for twice as much keeps this linear.
+                needed = 2 * (len(rest) - at)
+                if needed > 2 * _LARGEST:
+                    raise RecordingError(
+                        f"{text.name}:{line}: is damaged from here on, or holds an object of more "
+                        "than 64 MB; cut the file before it, or record shorter spans"
+                    ) from None
+                break
+            yield line, found
+            line += rest.count("\n", at, end)
+            at, needed = end, 0
+        if start is None:
+            kept = max(at, len(rest) - _OVERLAP)
+            line += rest.count("\n", at, kept)
+            at = kept
+
+
+def _damage(error: Exception, end: int) -> int | None:
+    """Return the place of damage in JSON; `None` if the text may only be incomplete."""
+    if not isinstance(error, json.JSONDecodeError) or error.msg.startswith("Unterminated"):
+        return None
+    return error.pos if error.pos < end - _LONGEST_TOKEN else None

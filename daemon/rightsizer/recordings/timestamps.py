@@ -1,0 +1,196 @@
+"""Timestamps in the spellings of logs, and assumed times for lines without one."""
+
+import contextlib
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Final
+
+from rightsizer.model.epoch import parse_epoch, storable
+from rightsizer.model.units import DAY, HOUR, NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.recordings.row import RecordingNotes
+
+_FORMATS: Final = (
+    *("%d.%m.%Y %H:%M:%S", "%d.%m.%Y %H:%M", "%m/%d/%Y %I:%M:%S %p", "%m/%d/%Y %I:%M %p"),
+    *("%a %b %d %H:%M:%S %Y", "%b %d %H:%M:%S %Y", "%b %d %Y @ %H:%M:%S"),
+    *("%a %b %d %Y %H:%M:%S %z", "%a %d %b %Y %H:%M:%S", "%d/%b/%Y:%H:%M:%S %z"),
+    *("%a %b %d %I:%M:%S %p %Y", "%a %d %b %Y %I:%M:%S %p"),
+)
+"""Of spreadsheets, `date`, Kibana, JavaScript, HTTP and its servers. With slashes and 24 hours, the
+order of day and month is ambiguous."""
+_COMPACT: Final = re.compile(r"(\d{4})(\d\d)(\d\d)[-_T ](\d\d):?(\d\d):?(\d\d(?:\.\d+)?)Z?")
+_DAY_AND_MONTH: Final = re.compile(
+    r"(\d\d?)[/-](\d\d?)[/-](\d{4})[ T,]+(\d\d?)((?::\d\d){1,2}[\d.]*)"
+)
+"""In either order, with 24 hours."""
+_MONTHS: Final = 12
+_EPOCH: Final = re.compile(r"[\d.]+(?:[eE]\+?\d+)?")
+_ZONE: Final = re.compile(r" [A-Z]{3,4}\b")
+"""Zone names are ambiguous, so they are ignored."""
+_NOISE: Final = re.compile(rf"{_ZONE.pattern}|(?<=:\d\d)[.,]\d+|,|\(.*\)")
+_STAMP: Final = re.compile(
+    r"\s*\[?(?P<stamp>\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
+    r"|\d{9,}(?:\.\d+)?|(?P<yearless>[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d))\]?[\s:,]+"
+)
+_TIME_OF_DAY: Final = re.compile(r"(\d\d):(\d\d):(\d\d)(?:[.,](\d+))?")
+_DATED: Final = re.compile(r"[\s#=*[-]*(?:\d{4}[-/]|\d{10}|[A-Z][a-z]{2} )")
+_AROUND: Final = " \t\r\n#=*[]-"
+"""What scripts write around a date."""
+CLOCKS_SET: Final[Nanoseconds] = 946_684_800 * NANOSECONDS_PER_SECOND
+"""The year 2000: a node without a clock begins in 1970."""
+_LEAP_YEAR: Final = 1972
+_FRACTION: Final = re.compile(r"(?<=:\d\d)[.,](\d+)")
+_DATE_MARKS: Final = ("-", "/")
+_SECOND_END: Final = 19
+
+
+def parse_timestamp(text: str) -> Nanoseconds:
+    """Parse a date with time or an epoch; `ValueError` for anything else."""
+    if text[4:5] in _DATE_MARKS and text[:4].isdigit():
+        return parse_calendar(_ZONE.sub("", text) if text[-3:].isalpha() else text)
+    if _EPOCH.fullmatch(text):
+        return parse_epoch(text)
+    if found := _COMPACT.fullmatch(text):
+        year, month, day, *time = found.groups()
+        return parse_calendar(f"{year}-{month}-{day} {':'.join(time)}")
+    return _parse_date(text)
+
+
+class DayAndMonth:
+    """Order of day and month, if one of the numbers in the dates of a file tells it."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        found = [date.groups() for date in map(_DAY_AND_MONTH.fullmatch, texts) if date]
+        days = [any(int(each[at]) > _MONTHS for each in found) for at in (0, 1)]
+        self._day = days.index(True) if sum(days) == 1 else None
+
+    def parse(self, text: str) -> Nanoseconds | None:
+        """Return the time of a date with 24 hours; `None` for others, and an unknown order."""
+        if self._day is None or (found := _DAY_AND_MONTH.fullmatch(text)) is None:
+            return None
+        month, day, year, hour = found[2 - self._day], found[1 + self._day], found[3], found[4]
+        return parse_calendar(f"{year}-{month:0>2}-{day:0>2} {hour:0>2}{found[5]}")
+
+
+def is_timestamp(text: str) -> bool:
+    """Whether it is a date with time, or an epoch with as many digits as today's."""
+    try:
+        return parse_timestamp(text) >= CLOCKS_SET
+    except ValueError:
+        return False
+
+
+def page_time(line: str) -> Nanoseconds | None:
+    """Return the time of a line that is a date, as a loop writes it above what it runs."""
+    text = line.strip(_AROUND)
+    return parse_timestamp(text) if _DATED.match(line) and is_timestamp(text) else None
+
+
+def leading_time(line: str, notes: RecordingNotes) -> tuple[Nanoseconds | None, str]:
+    """Return the time that a line begins with, as `ts` writes it, and the rest of the line."""
+    found = _STAMP.match(line)
+    rest = line[found.end() if found else 0 :].strip()
+    with contextlib.suppress(ValueError):
+        if found is None or found["yearless"] is None:
+            return None if found is None else parse_timestamp(found["stamp"]), rest
+        notes.remark(f"its times have no year: {_LEAP_YEAR} is assumed; 'ts %.s' gives it")
+        return _parse_date(f"{found['stamp']} {_LEAP_YEAR}"), rest
+    return None, rest
+
+
+def seconds_text(time: Nanoseconds) -> str:
+    """Return a time as exact seconds since the epoch."""
+    return f"{time // NANOSECONDS_PER_SECOND}.{time % NANOSECONDS_PER_SECOND:09}"
+
+
+def parse_time_of_day(text: str) -> Nanoseconds:
+    """Parse `12:34:56` or `12:34:56.789`; `ValueError` for anything else."""
+    if (found := _TIME_OF_DAY.fullmatch(text)) is None:
+        raise ValueError(f"'{text}' is no time of day")
+    hours, minutes, seconds = map(int, found.groups()[:3])
+    whole = ((hours * 60 + minutes) * 60 + seconds) * NANOSECONDS_PER_SECOND
+    return whole + _below_second(found[4] or "")
+
+
+def _parse_date(text: str) -> Nanoseconds:
+    plain = " ".join(_NOISE.sub("", text).replace("+", " +").split())
+    fraction = _FRACTION.search(text)
+    for known in _FORMATS:
+        with contextlib.suppress(ValueError):
+            moment = datetime.strptime(plain, known)  # noqa: DTZ007 - UTC without a zone.
+            whole = int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+            below = _below_second(fraction[1] if fraction else "")
+            return storable(whole * NANOSECONDS_PER_SECOND + below)
+    raise ValueError(f"'{text}' is not a time")
+
+
+def parse_calendar(text: str) -> Nanoseconds:
+    """Parse `2024/01/31 12:34:56.789` or ISO 8601, UTC by default; `ValueError` otherwise."""
+    fraction = text[20:]
+    if text[16:17] == ":" and (
+        len(text) == _SECOND_END or (text[19:20] == "." and fraction.isdigit())
+    ):
+        return _whole_second(text[:19]) + _below_second(fraction)
+    found = _FRACTION.search(text)
+    if found:
+        text = text[: found.start()] + text[found.end() :]
+    moment = datetime.fromisoformat(text.replace("/", "-"))
+    whole = int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+    return storable(whole * NANOSECONDS_PER_SECOND + _below_second(found[1] if found else ""))
+
+
+@lru_cache(maxsize=1024)
+def _whole_second(text: str) -> Nanoseconds:
+    """Parse whole seconds; cached, since devices of a poll and files share them."""
+    return storable(_whole_minute(text[:16]) + int(text[17:]) * NANOSECONDS_PER_SECOND)
+
+
+@lru_cache(maxsize=1024)
+def _whole_minute(text: str) -> Nanoseconds:
+    minute = datetime.fromisoformat(text.replace("/", "-")).replace(tzinfo=UTC)
+    return int(minute.timestamp()) * NANOSECONDS_PER_SECOND
+
+
+def _below_second(fraction: str) -> Nanoseconds:
+    return int(fraction.ljust(9, "0")[:9]) if fraction else 0
+
+
+class AssumedTimes:
+    """Assumes one second per poll, the default of dcgmi and nvidia-smi."""
+
+    def __init__(self, notes: RecordingNotes, remedy: str) -> None:
+        self._notes, self._remedy = notes, remedy
+        self._seen: set[str] = set()
+        self._poll = 0
+
+    def next(self, device: str) -> Nanoseconds:
+        """Return the time of a device's next line; a repeated device starts the next poll."""
+        self._notes.remark(
+            "has no times: one second from poll to poll is assumed, from 1970-01-01 on; "
+            f"{self._remedy}"
+        )
+        if device in self._seen:
+            self._seen.clear()
+            self._poll += 1
+        self._seen.add(device)
+        return self._poll * NANOSECONDS_PER_SECOND
+
+
+class DayTimes:
+    """Adds days to times of day: the next one where they go back by more than an hour."""
+
+    def __init__(self, notes: RecordingNotes, remedy: str) -> None:
+        self._notes, self._remedy = notes, remedy
+        self._days = 0
+        self._last: Nanoseconds = 0
+
+    def of(self, time_of_day: Nanoseconds) -> Nanoseconds:
+        """Return the time of a line."""
+        self._notes.remark(f"has no dates: it is taken to start on 1970-01-01; {self._remedy}")
+        if self._last - time_of_day > HOUR:
+            if self._last - time_of_day < DAY // 2:
+                self._notes.remark("its times go back by hours: the next day is taken to begin")
+            self._days += 1
+        self._last = time_of_day
+        return self._days * DAY + time_of_day

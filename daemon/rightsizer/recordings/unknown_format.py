@@ -1,0 +1,158 @@
+"""Error for a file in no known format, with the command that reads it."""
+
+import re
+from collections.abc import Container, Sequence
+from shlex import quote
+from typing import Final
+
+from rightsizer.model.errors import RecordingError
+from rightsizer.model.signal import Signal
+from rightsizer.model.table import table_rows
+from rightsizer.recordings.headed_table import heading_line
+from rightsizer.recordings.heading_words import (
+    DEVICES,
+    place_of,
+    read_headings,
+    time_places,
+)
+from rightsizer.recordings.row import MESSAGE
+from rightsizer.recordings.text_file import TextFile, delimiter_of, split_csv_line
+from rightsizer.recordings.timestamps import is_timestamp, page_time
+
+_SHOWN: Final = 80
+_COLUMNS: Final = "timestamp,gpu_index,util_pct,memory_used_mib,power_w"
+_JQ_FILTERS: Final = {row["key"]: row["filter"] for row in table_rows(__file__, "jq_filters.csv")}
+"""By keys that only answers of CloudWatch, Google Cloud, Azure, Datadog and Zabbix have."""
+_NUMBER: Final = re.compile(r"-?\d+(?:[.,]\d+)? ?%?")
+_PERCENT: Final = re.compile(r"(?:100|\d{1,2})(?:[.,]\d+)? ?%?")
+_DIGITS: Final = re.compile(r"\d+")
+_GPU: Final = re.compile(r"gpu\W{0,3}(\d+)", re.IGNORECASE)
+_MOST_UNKNOWN: Final = 3
+"""Columns of numbers under headings: of more, none is the likely one."""
+
+
+def unknown_format(text: TextFile, column_map: str | None = None) -> RecordingError:
+    """Return the error for a file; `column_map` is the name of a map that has no pattern for it."""
+    first = text.head[0]
+    if MESSAGE.match(first):
+        return RecordingError(
+            f"{text.name}:1: is an error in place of readings: '{first[:_SHOWN]}'; correct that "
+            "and record again"
+        )
+    # Pretty-printed JSON begins with a lone bracket.
+    start = first if len(first) > 1 else " ".join(text.head)
+    shown = start if len(start) <= _SHOWN else f"{start[:_SHOWN]}..."
+    if column_map is not None:
+        remedy = f"no pattern of {column_map} fits its name; add one under 'files'"
+    elif first.startswith(("{", "[")):
+        of_kind = next((each for key, each in _JQ_FILTERS.items() if key in start), None)
+        remedy = (
+            f"write it as CSV with the columns {_COLUMNS}, like the jq commands of "
+            "docs/recordings.md"
+            if of_kind is None
+            else f"write it as CSV: (echo timestamp,gpu_index,util_pct; jq -r '{of_kind} | @csv' "
+            f"{quote(text.name)}) > gpu.csv"
+        )
+    elif (is_table := _is_table(text.head)) and (fields := stated_fields(text.head)):
+        remedy = (
+            "where what it names util_pct is utilization in percent, use "
+            f"'rightsizer replay {quote(text.name)} {fields}'; other columns are util_ratio, "
+            "memory_used_mib and power_w, of several GPUs in a row gpu0_util_pct; "
+            "--columns MAP.yaml takes any"
+        )
+    elif page_time(first) is not None and len(text.head) > 1:
+        remedy = (
+            "its times stand above the rows: name the columns of these in their order, like "
+            f"'rightsizer replay {quote(text.name)} --fields utilization.gpu,memory.used'"
+        )
+    elif told := _told_but_busy(heading_line(text.head)[1]):
+        remedy = f"it tells {told} of GPUs, but not how busy they are: record utilization.gpu too"
+    elif is_table:
+        remedy = (
+            f"name its columns {_COLUMNS}, of several GPUs in a row gpu0_util_pct; tell what they "
+            "hold with --columns MAP.yaml, or name those of a log without a heading with --fields"
+        )
+    else:
+        remedy = (
+            "record with 'rightsizer record' or 'nvidia-smi --query-gpu=timestamp,index,name,"
+            "utilization.gpu,memory.used,memory.total,power.draw --format=csv -l 1'"
+        )
+    return RecordingError(
+        f"{text.name}:1: this is in no known format: '{shown}'; {remedy}; docs/recordings.md has "
+        "the formats"
+    )
+
+
+def _told_but_busy(headings: Sequence[str]) -> str:
+    """Return the signals of a table with times that does not tell how busy GPUs are."""
+    told = {str(each.signal) for each in read_headings(headings).values()}
+    return (
+        " and ".join(sorted(told)) if time_places(headings) and Signal.GPU_BUSY not in told else ""
+    )
+
+
+def _is_table(head: Sequence[str]) -> bool:
+    """Whether lines have several cells, between blanks as many as each other."""
+    mark = delimiter_of(heading_line(head)[0])
+    widths = {len(split_csv_line(line, mark)) for line in head}
+    return max(widths) > 1 and (mark != " " or len(widths) == 1 < len(head))
+
+
+def stated_fields(head: Sequence[str]) -> str:
+    """Return `--fields` and `--device` for a CSV without GPU metrics in its headings.
+
+    A time and the number beside it that may be in percent, the last of several, or all of these
+    whose headings differ in their digits alone; empty where no line has both, and for a table of
+    many numbers.
+    """
+    heading, headings = heading_line(head)
+    lines = (split_csv_line(line, delimiter_of(heading)) for line in head)
+    rows = [[cell.strip() for cell in cells] for cells in lines if any(map(is_timestamp, cells))]
+    rows = [row for row in rows if len(row) == len(rows[0])]
+    first = rows[0] if rows else []
+    time_at = next((at for at, cell in enumerate(first) if is_timestamp(cell)), None)
+    is_titled = len(headings) == len(first) and headings != first
+    titles = headings if is_titled else [""] * len(first)
+    device_at, read = place_of(titles, DEVICES), read_headings(titles)
+    numbers = [
+        at
+        for at, cell in enumerate(first)
+        if at not in (time_at, device_at, *read) and _NUMBER.fullmatch(cell)
+    ]
+    shares = [at for at in numbers if all(_PERCENT.fullmatch(row[at]) for row in rows)]
+    gpus = [_gpu_number(titles[at]) for at in shares]
+    stems = {_DIGITS.sub("", titles[at]) for at in shares}
+    is_told = any(each.signal is Signal.GPU_BUSY for each in read.values())
+    if time_at is None or not (shares or is_told):
+        return ""
+    if is_told:
+        # The time alone is unknown.
+        names = {at: titles[at] for at in read}
+    elif device_at is None and all(gpus) and len(stems) < len(shares) == len({*gpus}):
+        names = {at: f"gpu{gpu}_util_pct" for at, gpu in zip(shares, gpus, strict=True)}
+    elif is_titled and len(numbers) > _MOST_UNKNOWN:
+        return ""
+    else:
+        names = {shares[-1]: "util_pct"}
+        if device_at is None:
+            device_at = _telling_column(rows, time_at, names)
+        names |= {} if device_at is None else {device_at: "gpu_index"}
+    names[time_at] = "timestamp"
+    stated = ",".join(names.get(at, "x") for at in range(len(first)))
+    return f"--fields {stated}" + ("" if "gpu" in stated else " --device 0")
+
+
+def _telling_column(
+    rows: Sequence[Sequence[str]], time_at: int, names: Container[int]
+) -> int | None:
+    """Return the first other column that differs between the rows of the first time."""
+    poll = [row for row in rows if row[time_at] == rows[0][time_at]]
+    columns = enumerate(zip(*poll, strict=True))
+    telling = (at for at, cells in columns if len({*cells}) == len(cells) > 1)
+    return next((at for at in telling if at != time_at and at not in names), None)
+
+
+def _gpu_number(title: str) -> str:
+    """Return the number behind 'gpu' in a heading, else its last one; empty without any."""
+    found = _GPU.findall(title) or _DIGITS.findall(title)
+    return found[-1] if found else ""
