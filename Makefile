@@ -76,7 +76,7 @@ reliability: $(INSTALLED) ## What happens to an agent under each fault that can 
 eval: $(INSTALLED) ## How often it is right; SCENARIOS=DIR scores your own, RIGHTSIZER_TRUTH=DIR adds recordings
 	$(BIN)/python evaluation/run.py $(if $(SCENARIOS),--scenarios '$(SCENARIOS)')
 
-shape: $(INSTALLED) ## How the code is built: modules, what commands load, how long a way is
+shape: $(INSTALLED) ## How the code is built: statements, modules that commands load and ways enter
 	$(BIN)/python benchmarks/shape.py
 
 golden: $(INSTALLED) ## Write the generated documents and golden files; read the difference

@@ -1,8 +1,7 @@
-"""Shape of the code: its size, modules loaded by a command, modules that a value passes.
+"""Shape of the code: statements by package, modules loaded by commands and entered on five ways.
 
-`make shape` prints it. Ways are measured by walking them: a value that occurs nowhere else is read
-from the driver, and every module is counted in which a function takes or gives it, or what holds
-it.
+`make shape` prints it as tables. A statement is one of the syntax tree that is no docstring and no
+other constant that stands alone.
 """
 
 import argparse
@@ -13,118 +12,144 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass, fields, is_dataclass
-from io import StringIO
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
-from types import FrameType
-from typing import Any, Final
+from typing import Final, Self
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from advice_node import AdviceNode, NodeServices, Sink
-from grafana_server import TOKEN, grafana_server
-from measured import Figure, listed, machine
-from readings import EPOCH, gpu
-from rightsizer.accounting.service import AccountingService
-from rightsizer.accounting.settings import AccountingSettings
-from rightsizer.advice.rules import idle
-from rightsizer.advice.storage import Storage
-from rightsizer.agent.settings import Settings
-from rightsizer.exposition.exposition import MetricsExposition
-from rightsizer.exposition.settings import MetricsSettings
-from rightsizer.io.clock import FastClock
-from rightsizer.model.report import Report
-from rightsizer.notify.grafana.settings import GrafanaSettings
-from rightsizer.notify.service import NotificationService
-from rightsizer.report.freshness import FreshnessSettings
-from whole_node import whole_node
+from benchmarks.ways import PLAN, WAYS
+from code_trees import packed_assignments, starred_items, tree_of, working_statements
+from fleet_command import configured
+from fleet_loopback import loopback_store
+from measured import machine, table
+from profile_examples import launch_bound_trace
+from rightsizer.cli.main import COMMANDS
 
 ROOT: Final = Path(__file__).parents[1]
 PACKAGE: Final = ROOT / "daemon" / "rightsizer"
 
-_PLAN: Final = "model: {parameters: 70e9}\n"
+_GPUS: Final = 16
+_AGENT_SECONDS: Final = 5.0
+_PATIENCE_SECONDS: Final = 120.0
 _RECORDING: Final = "timestamp,device,gpu_busy,power\n" + "".join(
     f"2026-01-01T00:00:{second:02d}Z,gpu-0,0.9,0.5\n" for second in range(60)
 )
+_AGENT: Final = """
+sources: {simulated: {scenario: eight-gpu-node}}
+history: {path: ''}
+path: {api_socket: ''}
+log: {level: error}
+"""
 _REPORT: Final = """
 import atexit, json, os, resource, sys
 def tell():
-    own = sum(
-        name.partition(".")[0] == "rightsizer" and not name.startswith("rightsizer.simulator")
-        for name in sys.modules
-    )
+    # No node with a GPU loads the simulator, which stands in for the driver here.
+    own = [
+        name for name in sys.modules
+        if name.partition(".")[0] == "rightsizer" and not name.startswith("rightsizer.simulator")
+    ]
     used = resource.getrusage(resource.RUSAGE_SELF)
+    cpu_seconds = used.ru_utime + used.ru_stime
     with open(os.environ["SHAPE_FILE"], "w") as file:
-        json.dump({"own": own, "all": len(sys.modules), "cpu": used.ru_utime + used.ru_stime}, file)
+        json.dump({"own": own, "total": len(sys.modules), "cpu_seconds": cpu_seconds}, file)
 atexit.register(tell)
 from rightsizer.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """
+"""Tells at its end what a command has loaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Size of a part of the package."""
+
+    modules: int = 0
+    statements: int = 0
+    packed_assignments: int = 0
+    starred_items: int = 0
+    settings: int = 0
+    """Calls of `setting`."""
+
+    @classmethod
+    def of(cls, tree: ast.Module) -> Self:
+        """Size of a module."""
+        return cls(
+            1,
+            sum(1 for _ in working_statements(tree)),
+            sum(1 for _ in packed_assignments(tree)),
+            sum(1 for _ in starred_items(tree)),
+            sum(_is_setting(node) for node in ast.walk(tree)),
+        )
+
+    def __add__(self, other: Self) -> Self:
+        values = (
+            getattr(self, each.name) + getattr(other, each.name) for each in fields(type(self))
+        )
+        return type(self)(*values)
+
+    def row(self, name: str) -> tuple[str, ...]:
+        """Cells of a table."""
+        return (name, *(f"{getattr(self, each.name):,}" for each in fields(self)))
+
+
+def _is_setting(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "setting"
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Modules loaded by a command at its end, without the simulator's."""
+    """Modules loaded by a command at its end, and what it took."""
 
-    own: int
+    own: tuple[str, ...]
+    """Of the package, without the simulator's."""
+    total: int
     cpu_seconds: float
 
 
-def measure() -> Iterator[Figure]:
-    """All figures, the cheap ones first."""
-    files = sorted(PACKAGE.rglob("*.py"))
-    yield Figure("modules", len(files), ceiling=700)
-    yield Figure("lines", sum(_lines(file) for file in files), ceiling=105_000)
-    yield Figure("class names defined more than once", len(doubled_classes(PACKAGE)), ceiling=0)
-    for what, loaded, most_modules, most_seconds in _commands():
-        yield Figure(f"own modules loaded by `{what}`", loaded.own, ceiling=most_modules)
-        yield Figure(f"CPU of `{what}`", loaded.cpu_seconds, "s", most_seconds)
-    yield Figure("modules between a power reading and its metric", len(power_way()), ceiling=25)
-    what = "modules between an idle window and its annotation"
-    yield Figure(what, len(annotation_way()), ceiling=20)
-
-
-def doubled_classes(package: Path) -> Mapping[str, list[str]]:
-    """Names of classes that several modules define, with those modules."""
-    found: dict[str, list[str]] = {}
+def sizes(package: Path) -> Mapping[str, Size]:
+    """Size of each direct part of a package, by name."""
+    parts: dict[str, Size] = {}
     for file in sorted(package.rglob("*.py")):
-        for node in ast.parse(file.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ClassDef):
-                found.setdefault(node.name, []).append(file.relative_to(package).as_posix())
-    return {name: files for name, files in found.items() if len(files) > 1}
+        path = file.relative_to(package)
+        name = path.parts[0] if len(path.parts) > 1 else path.stem
+        parts[name] = parts.get(name, Size()) + Size.of(tree_of(file))
+    return parts
 
 
-def _lines(file: Path) -> int:
-    return file.read_text(encoding="utf-8").count("\n")
+def runs(folder: Path) -> Iterator[tuple[str, Loaded]]:
+    """What commands load when they do their work."""
+    recording = folder / "recording.csv"
+    recording.write_text(_RECORDING, encoding="utf-8")
+    agent = folder / "agent.yaml"
+    agent.write_text(_AGENT, encoding="utf-8")
+    profile = launch_bound_trace(folder)
+    yield "--version", _loaded("--version")
+    yield "--help", _loaded("--help")
+    yield "plan, one line", _loaded(*PLAN.split())
+    yield "replay FILE", _loaded("replay", recording, "--board", "h100-sxm5-80gb")
+    yield "profile FILE", _loaded("profile", profile)
+    with loopback_store(_GPUS) as store:
+        config = configured(folder, store.url)
+        yield "fleet, one look", _loaded("fleet", "--no-progress", "--config.file", config)
+    yield (
+        f"agent, for {_AGENT_SECONDS:.0f} seconds",
+        _loaded(
+            *("agent", "--config.file", agent, "--web.listen-address", "127.0.0.1:0"),
+            seconds=_AGENT_SECONDS,
+        ),
+    )
 
 
-def _commands() -> Iterator[tuple[str, Loaded, float | None, float | None]]:
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        plan, recording = folder / "plan.yaml", folder / "recording.csv"
-        plan.write_text(_PLAN, encoding="utf-8")
-        recording.write_text(_RECORDING, encoding="utf-8")
-        yield "--version", _loaded("--version"), None, 0.15
-        yield "--help", _loaded("--help"), None, 0.15
-        yield "plan FILE", _loaded("plan", plan), 220, 0.5
-        yield "replay FILE", _loaded("replay", recording, "--board", "h100-sxm"), None, None
-        config = folder / "rightsizer.yaml"
-        config.write_text(
-            "sources: {simulated: {scenario: eight-gpu-node}}\nhistory: {path: ''}\n"
-            "path: {api_socket: ''}\nlog: {level: error}\n",
-            encoding="utf-8",
-        )
-        arguments = ("agent", "--config.file", config, "--web.listen-address", "127.0.0.1:0")
-        # No node with a GPU loads the simulator, which stands in for the driver here.
-        yield "agent, for five seconds", _loaded(*arguments, seconds=5.0), 330, None
-        store = ("fleet", "--prometheus.url", "http://127.0.0.1:9", "--dry-run")
-        yield "fleet, without a store", _loaded(*store), None, None
+def helps() -> Iterator[tuple[str, Loaded]]:
+    """What each command loads to print its help, which is what it imports first."""
+    for entry in COMMANDS:
+        yield f"{entry.name} --help", _loaded(entry.name, "--help")
 
 
 def _loaded(*arguments: object, seconds: float | None = None) -> Loaded:
@@ -134,200 +159,79 @@ def _loaded(*arguments: object, seconds: float | None = None) -> Loaded:
             [sys.executable, "-c", _REPORT, *map(str, arguments)],
             env={**os.environ, "SHAPE_FILE": str(file)},
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         if seconds is not None:
             time.sleep(seconds)
             process.send_signal(signal.SIGTERM)
-        process.wait(timeout=120)
+        _, errors = process.communicate(timeout=_PATIENCE_SECONDS)
+        if process.returncode:
+            raise RuntimeError(f"rightsizer {arguments[0]} exited: {errors}")
         document = json.loads(file.read_text(encoding="utf-8"))
-    return Loaded(document["own"], document["cpu"])
+    return Loaded(tuple(document["own"]), document["total"], document["cpu_seconds"])
 
 
-class MarkedPower:
-    """A driver library in which every GPU draws the same unusual power, in every call."""
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """Modules entered on a way, and value classes passed."""
 
-    def __init__(self, library: Any) -> None:
-        self._library = library
-
-    def __getattr__(self, name: str) -> Any:
-        function = getattr(self._library, name)
-        marks: dict[str, Callable[..., None]] = {
-            "nvmlDeviceGetPowerUsage": _mark_usage,
-            "nvmlDeviceGetFieldValues": _mark_fields,
-            "nvmlDeviceGetSamples": _mark_samples,
-        }
-        mark = marks.get(name)
-        if mark is None:
-            return function
-
-        def marked(*arguments: Any) -> int:
-            code: int = function(*arguments)
-            if code == 0:
-                mark(*arguments)
-            return code
-
-        return marked
+    modules: tuple[str, ...]
+    carriers: tuple[str, ...]
 
 
-def _mark_usage(_: Any, milliwatts: Any) -> None:
-    milliwatts._obj.value = MARK_MILLIWATTS
+def _walked(name: str) -> Walked:
+    """In a process of its own: what others have cached would shorten the way."""
+    program = Path(__file__).with_name("ways.py")
+    answer = subprocess.run(
+        [sys.executable, str(program), name], capture_output=True, check=True, text=True
+    )
+    document = json.loads(answer.stdout)
+    return Walked(tuple(document["modules"]), tuple(document["carriers"]))
 
 
-def _mark_fields(_: Any, count: Any, fields_read: Any) -> None:
-    for number in range(getattr(count, "value", count)):
-        field = fields_read[number]
-        if field.fieldId in _POWER_FIELDS and field.nvmlReturn == 0:
-            field.value.ullVal = MARK_MILLIWATTS
+def _size_table() -> str:
+    parts = sizes(PACKAGE)
+    lines = [size.row(name) for name, size in parts.items()]
+    total = sum(parts.values(), Size())
+    headings = (each.name.replace("_", " ") for each in fields(Size))
+    return table([total.row("**all**"), *lines], ("package", *headings))
 
 
-def _mark_samples(_: Any, kind: Any, *rest: Any) -> None:
-    samples = rest[-1]
-    if getattr(kind, "value", kind) == 0 and samples is not None:
-        for number in range(rest[-2]._obj.value):
-            samples[number].sampleValue.uiVal = MARK_MILLIWATTS
+def _loaded_table(commands: Iterable[tuple[str, Loaded]], *, names: bool) -> Iterator[str]:
+    listed = list(commands)
+    lines = [
+        (f"`{what}`", str(len(loaded.own)), str(loaded.total), f"{loaded.cpu_seconds:.2f} s")
+        for what, loaded in listed
+    ]
+    yield table(lines, ("command", "own modules", "all modules", "CPU"))
+    if names:
+        for what, loaded in listed:
+            yield f"{what} loads: {' '.join(sorted(loaded.own))}"
 
 
-MARK_MILLIWATTS: Final = 123_457
-_POWER_FIELDS: Final = frozenset({185, 186})
-_MARKS: Final = (123_457.0, 123.457)
-_DEEP: Final = 2
-
-
-def holds_mark(value: object, depth: int = _DEEP) -> bool:
-    """Whether something is the marked power, or holds it within a few steps."""
-    if isinstance(value, bool):
-        return False
-    if isinstance(value, (int, float)):
-        return any(abs(value - mark) < 1e-6 * mark for mark in _MARKS)
-    if isinstance(value, str):
-        return "123.457" in value
-    if depth == 0:
-        return False
-    if isinstance(value, Mapping):
-        inside: Any = value.values()
-    elif isinstance(value, (list, tuple)):
-        inside = value[:64]
-    elif is_dataclass(value) and not isinstance(value, type):
-        inside = [getattr(value, each.name, None) for each in fields(value)]
-    else:
-        return False
-    return any(holds_mark(each, depth - 1) for each in inside)
-
-
-def power_way() -> frozenset[str]:
-    """Modules that a power reading passes from the bindings to the metrics page."""
-
-    def walk(name: str) -> None:
-        with whole_node(Path(name), around=MarkedPower) as node:
-            latest: Report | None = None
-            for _ in range(3):
-                latest = node.tick()
-            MetricsExposition(
-                lambda: latest, MetricsSettings(), FreshnessSettings(), node.clock.wall_time
-            ).render()
-
-    with tempfile.TemporaryDirectory() as name, _watched(holds_mark) as passed:
-        walk(name)
-    return frozenset(passed)
-
-
-_IDLE_MINUTES: Final = 180
-_CARRIED: Final = 3
-"""A case holds devices, which hold their names."""
-
-
-def annotation_way() -> frozenset[str]:
-    """Modules that an idle GPU passes from its windows to Grafana's annotation."""
-    name = gpu().uuid
-
-    def holds(value: object, depth: int = _CARRIED) -> bool:
-        if isinstance(value, str):
-            return value == name
-        return depth > 0 and any(holds(each, depth - 1) for each in _inside(value))
-
-    passed: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory() as folder, grafana_server() as grafana:
-        path = Path(folder) / "history.db"
-        storage = Storage(str(path))
-        advice_node = AdviceNode(
-            path, FastClock(EPOCH), AccountingService(AccountingSettings()), storage, Sink(path)
-        )
-        advice_node.leave_empty(0, _IDLE_MINUTES)
-        token = Path(folder) / "token"
-        token.write_text(TOKEN, encoding="utf-8")
-        receivers = NotificationService(
-            Settings(grafana=GrafanaSettings(url=grafana.url, token_file=str(token))),
-            storage.database,
-            lambda: advice_node.advice_service.advice,
-            clock=advice_node.clock,
-            warn=lambda *_: None,
-            sleep=lambda _: True,
-        )
-        advice_node.take(
-            NodeServices(
-                advice_node.accounting, storage, advice_node.clock, (receivers,), rules=(idle.RULE,)
-            )
-        )
-        # What the services log is no part of the table.
-        with redirect_stdout(StringIO()), _watched(holds) as passed:
-            advice_node.advice_service.recommend()
-            advice_node.advice_service.deliver()
-        storage.close()
-        if not grafana.annotations:
-            raise RuntimeError("no annotation arrived; the way cannot be told")
-    return frozenset(passed)
-
-
-def _inside(value: object) -> Iterable[Any]:
-    """Members of an object, one level deep; of long ones the first few."""
-    if isinstance(value, Mapping):
-        return [*value.keys(), *value.values()][:64]
-    if isinstance(value, (list, tuple)):
-        return value[:64]
-    if is_dataclass(value) and not isinstance(value, type):
-        return [getattr(value, each.name, None) for each in fields(value)]
-    return ()
-
-
-@contextmanager
-def _watched(holds: Any) -> Iterator[Counter[str]]:
-    """Counts calls, by own module, that take or give what `holds` knows."""
-    passed: Counter[str] = Counter()
-
-    def look(frame: FrameType, event: str, argument: object) -> None:
-        module = frame.f_globals.get("__name__", "")
-        if not module.startswith("rightsizer.") or ".simulat" in module:
-            return
-        if event == "call":
-            code = frame.f_code
-            names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-            if any(holds(frame.f_locals.get(name)) for name in names):
-                passed[module] += 1
-        elif event == "return" and holds(argument):
-            passed[module] += 1
-
-    threading.setprofile(look)
-    sys.setprofile(look)
-    try:
-        yield passed
-    finally:
-        sys.setprofile(None)
-        threading.setprofile(None)
+def _ways_table(*, names: bool) -> Iterator[str]:
+    ways = {name: _walked(name) for name in WAYS}
+    lines = [(name, str(len(way.modules)), str(len(way.carriers))) for name, way in ways.items()]
+    yield table(lines, ("way", "modules entered", "carriers"))
+    if names:
+        for name, way in ways.items():
+            yield f"{name} enters: {' '.join(way.modules)}"
+            yield f"{name} passes: {' '.join(way.carriers)}"
 
 
 def main() -> None:
-    """Print the figures."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--modules", action="store_true", help="name the modules of each way too")
-    parser.add_argument("--rows", action="store_true", help="also what nothing was promised of")
-    arguments = parser.parse_args()
+    parser.add_argument("--names", action="store_true", help="name modules and carriers too")
+    names = parser.parse_args().names
     print(f"Measured on: {machine()}.\n")
-    figures = (each for each in measure() if arguments.rows or each.ceiling is not None)
-    print(listed(figures))
-    if arguments.modules:
-        print("\n".join(["", "From a power reading to its metric:", *sorted(power_way())]))
-        print("\n".join(["", "From an idle window to its annotation:", *sorted(annotation_way())]))
+    print(_size_table())
+    with tempfile.TemporaryDirectory() as folder:
+        for text in _loaded_table(runs(Path(folder)), names=names):
+            print(f"\n{text}", flush=True)
+    for text in (*_ways_table(names=names), *_loaded_table(helps(), names=names)):
+        print(f"\n{text}", flush=True)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,6 @@ CODE: Final = sorted(
     file for top in (PACKAGE, *map(ROOT.joinpath, PROGRAMS)) for file in top.rglob("*.py")
 )
 
-LONGEST_FILE: Final = 450
 LONGEST_FUNCTION: Final = 60
 
 UNFINISHED: Final = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|NotImplementedError")
@@ -78,13 +77,6 @@ def _settings() -> list[type]:
         filter(bounds_of, classes),
         key=lambda each: f"{each.__module__}.{each.__name__}",
     )
-
-
-def test_no_file_is_longer_than_a_reader_can_hold() -> None:
-    """One concept a file."""
-    sizes = {_name(file): len(file.read_text("utf-8").splitlines()) for file in CODE}
-
-    assert {name: size for name, size in sizes.items() if size > LONGEST_FILE} == {}
 
 
 def test_no_function_is_longer_than_a_screen() -> None:
