@@ -23,7 +23,8 @@ _SNAPSHOTS: Final = 600
 def measure(_: Options) -> Iterator[Figure]:
     """Time of a reading; bytes of a day, fresh and rolled up."""
     snapshots = list(_snapshots(_SNAPSHOTS))
-    accounts, times = NodeAccounts(), []
+    accounts = NodeAccounts()
+    times = []
     for snapshot in snapshots:
         started = time.perf_counter()
         accounts.post(snapshot)
@@ -54,7 +55,8 @@ def _bytes_of_a_day() -> tuple[int, int]:
     """On disk, the log folded into the file: before and after the windows are rolled up."""
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "history.db"
-        accounts, storage = NodeAccounts(), Storage(str(path))
+        accounts = NodeAccounts()
+        storage = Storage(str(path))
         for snapshot in one_day(DEFAULT_START):
             accounts.post(snapshot)
             if closed := accounts.drain_closed():

@@ -25,7 +25,8 @@ def measure(options: Options) -> Iterator[Figure]:
     """CPU and memory of the agent, and what of it is the simulator's."""
     with tempfile.TemporaryDirectory() as name, _agent(Path(name)) as agent:
         _live(agent, options.seconds / 4)
-        cpu, ticks = cpu_seconds(agent.process.pid), agent.metric("rightsizer_samples_total")
+        cpu = cpu_seconds(agent.process.pid)
+        ticks = agent.metric("rightsizer_samples_total")
         started = time.monotonic()
         _live(agent, options.seconds)
         elapsed = time.monotonic() - started
@@ -79,8 +80,12 @@ def _recommender_seconds(agent: AgentProcess) -> float:
 def _agent(folder: Path, config: str = "") -> AbstractContextManager[AgentProcess]:
     return agent_process(
         folder,
-        *("--simulated.scenario", SCENARIO, "--web.listen-address", "127.0.0.1:0"),
-        *("--history.path", str(folder / "history.db")),
+        "--simulated.scenario",
+        SCENARIO,
+        "--web.listen-address",
+        "127.0.0.1:0",
+        "--history.path",
+        str(folder / "history.db"),
         config=config,
         is_measured=True,
     )

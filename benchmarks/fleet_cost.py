@@ -145,7 +145,8 @@ def _figures(
         title = f"{what}: processor time for each, {name} look"
         yield Figure(title, each, "ms", limit, is_row=not is_largest)
     most = _MOST_MEBIBYTES if is_largest else None
-    title, peak = f"{what}: memory, all processes", first.answer.peak_mebibytes
+    title = f"{what}: memory, all processes"
+    peak = first.answer.peak_mebibytes
     yield Figure(title, peak, "MiB", most, is_row=not is_largest)
 
 

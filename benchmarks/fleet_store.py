@@ -48,18 +48,32 @@ _PARTS: Final = {
 }
 """What tells the series of one device apart."""
 _NAMES: Final = (
-    *("rightsizer_device_info", "rightsizer_device_up", "rightsizer_device_capacity_ratio"),
-    *("rightsizer_device_telemetry_info", "rightsizer_workload_info"),
-    *("rightsizer_workload_share_ratio", "rightsizer_memory_total_bytes"),
-    *("rightsizer_power_limit_watts", "rightsizer_need_ratio", "rightsizer_saturated_ratio"),
+    "rightsizer_device_info",
+    "rightsizer_device_up",
+    "rightsizer_device_capacity_ratio",
+    "rightsizer_device_telemetry_info",
+    "rightsizer_workload_info",
+    "rightsizer_workload_share_ratio",
+    "rightsizer_memory_total_bytes",
+    "rightsizer_power_limit_watts",
+    "rightsizer_need_ratio",
+    "rightsizer_saturated_ratio",
     "rightsizer_underprovisioned_ratio",
-    *("rightsizer_state_seconds_total", "rightsizer_condition_seconds_total"),
-    *("rightsizer_waste_seconds_total", "rightsizer_waste_joules_total"),
-    *("rightsizer_used_seconds_total", "rightsizer_used_joules_total"),
-    *("rightsizer_energy_joules_total", "rightsizer_memory_used_bytes"),
-    *("rightsizer_gpu_busy_ratio", "rightsizer_sm_active_ratio", "rightsizer_sm_work_ratio"),
-    *("rightsizer_tensor_active_ratio", "rightsizer_dram_active_ratio"),
-    *("rightsizer_pcie_receive_bytes_per_second", "rightsizer_pcie_transmit_bytes_per_second"),
+    "rightsizer_state_seconds_total",
+    "rightsizer_condition_seconds_total",
+    "rightsizer_waste_seconds_total",
+    "rightsizer_waste_joules_total",
+    "rightsizer_used_seconds_total",
+    "rightsizer_used_joules_total",
+    "rightsizer_energy_joules_total",
+    "rightsizer_memory_used_bytes",
+    "rightsizer_gpu_busy_ratio",
+    "rightsizer_sm_active_ratio",
+    "rightsizer_sm_work_ratio",
+    "rightsizer_tensor_active_ratio",
+    "rightsizer_dram_active_ratio",
+    "rightsizer_pcie_receive_bytes_per_second",
+    "rightsizer_pcie_transmit_bytes_per_second",
     *(
         f"rightsizer_{signal}_distribution_ratio_{end}"
         for signal in ("gpu_busy", "sm_work", "dram_active")
@@ -142,9 +156,11 @@ def answer(estate: Estate, path: str, parameters: dict[str, list[str]]) -> str:
         start, end, step = (float(parameters[name][0]) for name in ("start", "end", "step"))
         end = min(end, estate.until)
         times = tuple(int(start + step * at) for at in range(int((end - start) // step) + 1))
-        series, kind = estate.matrix(promql, times, step) if times else iter(()), "matrix"
+        series = estate.matrix(promql, times, step) if times else iter(())
+        kind = "matrix"
     elif path.endswith("/query"):
-        series, kind = estate.vector(promql, parameters.get("time", ["0"])[0]), "vector"
+        series = estate.vector(promql, parameters.get("time", ["0"])[0])
+        kind = "vector"
     else:
         return '{"status":"success","data":{"version":"2.50.0","application":"Prometheus"}}'
     inside = ",".join(series)
@@ -262,7 +278,8 @@ def _values(  # noqa: PLR0913, PLR0917 # What tells series apart.
     """The samples of a series, all but their labels; its place is that of so many."""
     if name.endswith(("_bucket", "saturated_ratio", "underprovisioned_ratio")):
         return _always(_instant(name, place, variant), times)
-    high, digits = _scale(name, step), 0 if "bytes" in name else 3
+    high = _scale(name, step)
+    digits = 0 if "bytes" in name else 3
     pairs = (
         f'[{time},"{high * _part(name, int(time // step) + variant, place, places):.{digits}f}"]'
         for time in times

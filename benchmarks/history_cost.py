@@ -52,7 +52,8 @@ def measure(_: Options) -> Iterator[Figure]:
 def _restored(path: Path) -> tuple[NodeAccounts, int]:
     storage = Storage(str(path), read_only=True)
     assert storage.history is not None
-    accounts, windows = NodeAccounts(), 0
+    accounts = NodeAccounts()
+    windows = 0
     for known in storage.history.devices():
         accounts.restore_record(known)
     for window in storage.history.load():

@@ -29,14 +29,17 @@ def measure(_: Options) -> Iterator[Figure]:
             tree = _tree(Path(name) / str(groups), groups)
             yield from _figures(tree, range(100, 100 + _PROCESSES), f"in {groups} pods of files")
         machine = HostTree(Path(name))
-        machine.procfs, machine.sysfs, machine.cgroups = Path("/proc"), Path("/sys"), _CGROUPS
+        machine.procfs = Path("/proc")
+        machine.sysfs = Path("/sys")
+        machine.cgroups = _CGROUPS
         with _real_processes() as (pids, where):
             yield from _figures(machine, pids, where)
 
 
 def _figures(host_tree: HostTree, pids: Sequence[int], where: str) -> Iterator[Figure]:
     """A pass asks for the node, the ports, and the holders and the fabric of each GPU."""
-    host, times = host_tree.host(), []
+    host = host_tree.host()
+    times = []
     each = len(pids) // _GPUS + 1
     for _ in range(_PASSES):
         started = time.thread_time()

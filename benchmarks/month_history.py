@@ -39,7 +39,8 @@ def fill(path: Path, days: int) -> None:
     """Write the same day over and over, rolled up as an agent would have it."""
     end = time.time_ns()
     end -= end % (3600 * NANOSECONDS_PER_SECOND)
-    accounts, windows = NodeAccounts(), list[Window]()
+    accounts = NodeAccounts()
+    windows = list[Window]()
     for snapshot in one_day(end):
         accounts.post(snapshot)
         windows += accounts.drain_closed()

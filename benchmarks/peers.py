@@ -36,7 +36,8 @@ def measure(options: Options) -> Iterator[Figure]:
         before = cpu_seconds(process.pid)
         time.sleep(options.seconds)
         used = cpu_seconds(process.pid) - before
-        times, body = [], b""
+        times = []
+        body = b""
         for _ in range(_SCRAPES):
             started = time.perf_counter()
             body = _scrape(port)

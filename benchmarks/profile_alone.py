@@ -14,7 +14,8 @@ from process import memory_mebibytes
 
 def main(path: Path, reader: str) -> None:
     """Read it."""
-    started, events = time.process_time(), 0
+    started = time.process_time()
+    events = 0
     if reader == "hta":
         from hta.trace_analysis import TraceAnalysis  # noqa: PLC0415 - of another environment.
 

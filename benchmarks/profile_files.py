@@ -30,7 +30,10 @@ _NAMES: Final = (
 
 _HOST_NAMES: Final = (
     "cuLaunchKernel",
-    *("ThunkExecutor::Execute", "Handle inputs", "ParseArguments", "PjRt::ExecutePrepare"),
+    "ThunkExecutor::Execute",
+    "Handle inputs",
+    "ParseArguments",
+    "PjRt::ExecutePrepare",
 )
 _STATS: Final = ("correlation_id", "kernel_details", "hlo_op", "hlo_module")
 _SHARED_STATS: Final = tuple(
@@ -232,7 +235,8 @@ def _xplane(path: Path, size: float) -> None:
             # What is alike in each step is encoded once, and a line of each step begins later.
             alike = b"".join(map(more, range(_STEP)))
             lines = [_line_head(repeated, at * _STEP * _PERIOD) for at in range(steps)]
-            name, tables = length_field(2, plane), _plane_tables()
+            name = length_field(2, plane)
+            tables = _plane_tables()
             heads = [_length_head(3, len(each) + len(alike)) for each in lines]
             extra = sum(map(len, heads)) + sum(map(len, lines)) + steps * len(alike)
             head = _length_head(3, length)

@@ -73,10 +73,8 @@ def _beside(path: Path, megabytes: float) -> Iterator[Figure]:
     except Absent as reason:
         yield Figure(speed, None, "MB", note=f"skipped: {reason}")
         return
-    peer, ours = (
-        _read_with(path, "hta", python),
-        _read_with(path, "rightsizer", Path(sys.executable)),
-    )
+    peer = _read_with(path, "hta", python)
+    ours = _read_with(path, "rightsizer", Path(sys.executable))
     yield Figure(speed, megabytes / peer["seconds"], "MB", is_row=True)
     imported = f"{peer['imported_mebibytes']:.0f} MiB before it reads anything"
     memory = f"{_PEER}: memory at most, {size}"

@@ -36,7 +36,8 @@ def measure(_: Options) -> Iterator[Figure]:
 
 def thirty_days(end: Nanoseconds) -> AccountingService:
     """Accounts of the same simulated day, over and over, with holders who stayed."""
-    accounts, windows = NodeAccounts(), list[Window]()
+    accounts = NodeAccounts()
+    windows = list[Window]()
     for snapshot in one_day(end):
         accounts.post(snapshot)
         windows += accounts.drain_closed()

@@ -103,7 +103,8 @@ def _most_mebibytes(process: subprocess.Popen[bytes]) -> float:
 
 def _write(path: Path, size_bytes: float) -> int:
     """A log of a reading a second, of GPUs that work in turns; how many lines it has."""
-    lines, at_seconds = 0, 0
+    lines = 0
+    at_seconds = 0
     with path.open("w", encoding="utf-8") as file:
         file.write(f"{_HEADER}\n")
         while file.tell() < size_bytes:
@@ -122,7 +123,8 @@ def _write(path: Path, size_bytes: float) -> int:
 
 def _write_pods(duty: Path, memory: Path, size_bytes: float) -> int:
     """A file of each signal by pods that start one after the other; how many lines both have."""
-    lines, at_seconds = 0, 0
+    lines = 0
+    at_seconds = 0
     with duty.open("w", encoding="utf-8") as busy, memory.open("w", encoding="utf-8") as held:
         for file in (busy, held):
             file.write("timestamp_s,pod,value\n")

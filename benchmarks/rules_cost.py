@@ -73,7 +73,8 @@ def measure(_: Options) -> Iterator[Figure]:
     fewer, most = _SIZES
     busy = 0.0
     for group in groups:
-        name, every = group["name"], group["interval"]
+        name = group["name"]
+        every = group["interval"]
         seconds = float(every[:-1]) * _UNIT_SECONDS[every[-1]]
         busy += took[most][name] / seconds
         yield Figure(
@@ -108,8 +109,13 @@ def _evaluated(
         with (folder / "past").open("w", encoding="ascii") as sink:
             _write(sink, page, nodes, begin)
         filled = promtool(
-            *("tsdb", "create-blocks-from", "openmetrics", "--quiet", _BLOCK),
-            *(folder / "past", folder / "data"),
+            "tsdb",
+            "create-blocks-from",
+            "openmetrics",
+            "--quiet",
+            _BLOCK,
+            folder / "past",
+            folder / "data",
             timeout_seconds=_PATIENCE_SECONDS,
         )
         assert not filled.returncode, filled.stderr

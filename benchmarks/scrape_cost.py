@@ -102,7 +102,8 @@ def _of_node(name: str, node: _Node, level: Level, most_milliseconds: float) -> 
         connection.close()
         server.stop()
     series = [line for line in text.decode().splitlines() if not line.startswith("#")]
-    plain, rendered = _plain_seconds(len(series)), _render_seconds(node, exposition)
+    plain = _plain_seconds(len(series))
+    rendered = _render_seconds(node, exposition)
     yield Figure(f"{name}: series", len(series))
     text_title = f"{name}: rendering as text, p50"
     yield Figure(text_title, 1e3 * rendered, "ms", most_milliseconds, is_row=True)
@@ -141,14 +142,18 @@ def simulated_node(instances: int = 0) -> _Node:
 def _of_format(
     name: str, headers: Mapping[str, str], node: _Node, connection: http.client.HTTPConnection
 ) -> Iterator[Figure]:
-    fresh, again = [], []
+    fresh = []
+    again = []
     for _ in range(_SCRAPES):
         node.tick()
         fresh.append(1e3 * _scrape(connection, headers)[0])
         again.append(1e3 * _scrape(connection, headers)[0])
     size = len(_scrape(connection, headers)[1])
-    p50, p99, p50_again = quantile(fresh, 0.5), quantile(fresh, 0.99), quantile(again, 0.5)
-    ceiling, repeat = _MOST_MILLISECONDS.get(name), f"{name}: again in the same tick, p50"
+    p50 = quantile(fresh, 0.5)
+    p99 = quantile(fresh, 0.99)
+    p50_again = quantile(again, 0.5)
+    ceiling = _MOST_MILLISECONDS.get(name)
+    repeat = f"{name}: again in the same tick, p50"
     # Of a packed page the size alone tells more than the plain one.
     is_row = bool(headers)
     yield Figure(f"{name}: scrape, p50", p50, "ms", is_row=is_row)

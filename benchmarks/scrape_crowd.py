@@ -58,7 +58,8 @@ def measure(_: Options) -> Iterator[Figure]:
             folder,
             *flags,
             *listen,
-            *("--web.config.file", str(web)),
+            "--web.config.file",
+            str(web),
             answers=lambda address: _scrape(secured(address)) > 0,
             is_measured=True,
         ) as agent:

@@ -140,7 +140,11 @@ def runs(folder: Path) -> Iterator[tuple[str, Loaded]]:
     yield (
         f"agent, for {_AGENT_SECONDS:.0f} seconds",
         _loaded(
-            *("agent", "--config.file", agent, "--web.listen-address", "127.0.0.1:0"),
+            "agent",
+            "--config.file",
+            agent,
+            "--web.listen-address",
+            "127.0.0.1:0",
             seconds=_AGENT_SECONDS,
         ),
     )

@@ -21,7 +21,8 @@ _TICKS: Final = 60
 
 def main() -> None:
     """Ask eight simulated H100 for a minute."""
-    catalogue, now = built_in(), _START
+    catalogue = built_in()
+    now = _START
     node = SimulatedNode(load_scenario("eight-gpu-node", catalogue), catalogue, _START)
     use_library(SimulatedLibrary(node, lambda: now))
     pynvml.nvmlInit()

@@ -23,7 +23,8 @@ class SimulatorCost:
 
 def simulator_cost(options: Options) -> SimulatorCost:
     """Measured in processes of their own."""
-    alone, without = _run("simulator_alone.py"), _run("bindings_alone.py")
+    alone = _run("simulator_alone.py")
+    without = _run("bindings_alone.py")
     inside = _run("timed_agent.py", str(options.seconds))
     return SimulatorCost(
         mebibytes=alone["mebibytes"] - without["mebibytes"],

@@ -122,7 +122,8 @@ def _agent(span: str, folder: Path) -> tuple[Agent, Watched]:
         sources=replace(settings.sources, simulated=simulated),
         sampling=replace(settings.sampling, interval=1.0 if span == "hour" else 60.0),
     )
-    start, length = DEFAULT_START + nanoseconds(10 * _HOUR), nanoseconds(_HOUR)
+    start = DEFAULT_START + nanoseconds(10 * _HOUR)
+    length = nanoseconds(_HOUR)
     if span == "week":
         length = nanoseconds(7 * _DAY) + NANOSECONDS_PER_SECOND
     clock = FastClock(start)

@@ -50,7 +50,8 @@ def measure(options: Options) -> Iterator[Figure]:
 
 def _week() -> Iterator[Figure]:
     week = _live("week")
-    second, seventh = _day(week, 2), _day(week, 7)
+    second = _day(week, 2)
+    seventh = _day(week, 7)
     did = "{samples} readings, {scrapes} scrapes, {pages} pages, {recommended} runs of the rules"
     yield Figure("a week at one reading a minute: memory on day 2", second, "MiB")
     yield Figure("the same on day 7, with the model of the node", seventh, "MiB")

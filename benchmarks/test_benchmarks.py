@@ -105,7 +105,8 @@ def test_rows_are_printed_on_request_and_never_written(tmp_path: Path) -> None:
     page.write_text("<!-- a: begin -->\n<!-- a: end -->\n")
     rewrite("a", text + as_rows("More."), page)
 
-    short, others = table(lines[2:], ("file", "")), table(lines[:2], ("file", ""))
+    short = table(lines[2:], ("file", ""))
+    others = table(lines[:2], ("file", ""))
     assert page.read_text() == f"<!-- a: begin -->\n{short}\n\nEnd.\n<!-- a: end -->\n"
     assert with_rows(text) == f"{short}\n\n{others}\n\nEnd.\n"
 
@@ -125,7 +126,8 @@ def test_a_row_above_its_promise_is_on_the_page() -> None:
 def test_a_part_is_written_below_its_title(tmp_path: Path, title: str) -> None:
     """It may be first, last or in between; a new one is appended."""
     page = tmp_path / "page.md"
-    begin, end = "<!-- a: begin -->\n", "<!-- a: end -->\n"
+    begin = "<!-- a: begin -->\n"
+    end = "<!-- a: end -->\n"
     parts = {"One": "old\n\n#### Below", "Two": "old"}
     page.write_text(f"{begin}day\n\n### One\n\n{parts['One']}\n\n### Two\n\nold\n{end}")
     for changed in (title, "Three"):
@@ -146,7 +148,8 @@ def test_a_part_is_written_below_its_title(tmp_path: Path, title: str) -> None:
 def test_a_part_repeats_no_machine(tmp_path: Path, place: str, shown: str) -> None:
     """Only another one than the section's is named."""
     page = tmp_path / "page.md"
-    begin, end = "<!-- a: begin -->\n", "<!-- a: end -->\n"
+    begin = "<!-- a: begin -->\n"
+    end = "<!-- a: end -->\n"
     page.write_text(f"{begin}Measured on: 2026-02-01, EPYC, 2 cores, load 0.1.\n{end}")
     rewrite_part("a", "One", "new\n", page, place=place)
 

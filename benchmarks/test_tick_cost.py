@@ -12,14 +12,24 @@ from rightsizer.web.server import WebServer
 from whole_node import WholeNode, whole_node
 
 CONSTANT = {
-    *("nvmlInitWithFlags", "nvmlDeviceGetName", "nvmlDeviceGetSerial"),
-    *("nvmlDeviceGetVbiosVersion", "nvmlDeviceGetArchitecture"),
-    *("nvmlDeviceGetMaxClockInfo", "nvmlDeviceGetPowerManagementDefaultLimit"),
-    *("nvmlDeviceGetMaxPcieLinkGeneration", "nvmlDeviceGetMaxPcieLinkWidth"),
-    *("nvmlDeviceGetTemperatureThreshold", "nvmlDeviceGetNvLinkVersion"),
-    *("nvmlDeviceGetNvLinkRemotePciInfo_v2", "nvmlDeviceGetNvLinkRemoteDeviceType"),
-    *("nvmlDeviceGetTopologyCommonAncestor", "nvmlDeviceGetP2PStatus"),
-    *("nvmlGpmQueryDeviceSupport", "nvmlGpmSampleAlloc", "nvmlSystemGetDriverVersion"),
+    "nvmlInitWithFlags",
+    "nvmlDeviceGetName",
+    "nvmlDeviceGetSerial",
+    "nvmlDeviceGetVbiosVersion",
+    "nvmlDeviceGetArchitecture",
+    "nvmlDeviceGetMaxClockInfo",
+    "nvmlDeviceGetPowerManagementDefaultLimit",
+    "nvmlDeviceGetMaxPcieLinkGeneration",
+    "nvmlDeviceGetMaxPcieLinkWidth",
+    "nvmlDeviceGetTemperatureThreshold",
+    "nvmlDeviceGetNvLinkVersion",
+    "nvmlDeviceGetNvLinkRemotePciInfo_v2",
+    "nvmlDeviceGetNvLinkRemoteDeviceType",
+    "nvmlDeviceGetTopologyCommonAncestor",
+    "nvmlDeviceGetP2PStatus",
+    "nvmlGpmQueryDeviceSupport",
+    "nvmlGpmSampleAlloc",
+    "nvmlSystemGetDriverVersion",
 }
 """Constant while NVML is initialized."""
 
@@ -36,7 +46,8 @@ def test_no_driver_call_is_on_the_path_of_a_scrape(tmp_path: Path) -> None:
     with whole_node(tmp_path, counts_calls=True) as node:
         node.tick()
         node.tick()
-        latest, now = node.accounting.latest, node.clock.wall_time
+        latest = node.accounting.latest
+        now = node.clock.wall_time
         server = WebServer(
             ["127.0.0.1:0"],
             latest=latest,

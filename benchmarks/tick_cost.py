@@ -55,7 +55,8 @@ def _cpu_figures(cpu: _Cpu, bare: float) -> Iterator[Figure]:
 def _cpu(root: Path) -> _Cpu:
     with whole_node(root, around=CannedLibrary) as node:
         _warm(node.tick)
-        process, thread = time.process_time(), time.thread_time()
+        process = time.process_time()
+        thread = time.thread_time()
         for _ in range(_TICKS):
             node.tick()
         return _Cpu(
@@ -125,7 +126,8 @@ def _wall_figures(root: Path) -> Iterator[Figure]:
             started = time.perf_counter()
             _round(node, bare)
             bare_times.append(1e3 * (time.perf_counter() - started))
-    p50, bare_p50 = quantile(times, 0.5), quantile(bare_times, 0.5)
+    p50 = quantile(times, 0.5)
+    bare_p50 = quantile(bare_times, 0.5)
     yield Figure("a tick with the times of a real driver (H100), p50", p50, "ms")
     yield Figure("the same, p99", quantile(times, 0.99), "ms")
     yield Figure("the bindings alone, one GPU after the other, p50", bare_p50, "ms")

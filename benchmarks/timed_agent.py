@@ -29,7 +29,8 @@ class TimedSymbol:
 
     def __init__(self, library: "TimedLibrary", function: Callable[..., Any]) -> None:
         self.restype: Any = None
-        self._library, self._function = library, function
+        self._library = library
+        self._function = function
 
     def __call__(self, *arguments: Any) -> Any:
         """Call it, and add its CPU time."""

@@ -18,9 +18,13 @@ from rightsizer.simulator.transients import channel, uniform, wake_transient
 
 _WAKES_EVERY: Final[Nanoseconds] = 3600 * NANOSECONDS_PER_SECOND
 _LEAST_GPUS_WITH_FABRIC: Final = 2
-_REMOTE_MEMORY, _LOCAL_MEMORY = (0.05, 0.35), (0.75, 1.0)
-_REMOTE_CORES, _ANY_CORES, _LOCAL_CORES = 0.0, 0.5, 1.0
-_BUSY_NETWORK, _QUIET_NETWORK = (0.65, 0.95), (0.02, 0.45)
+_REMOTE_MEMORY = (0.05, 0.35)
+_LOCAL_MEMORY = (0.75, 1.0)
+_REMOTE_CORES = 0.0
+_ANY_CORES = 0.5
+_LOCAL_CORES = 1.0
+_BUSY_NETWORK = (0.65, 0.95)
+_QUIET_NETWORK = (0.02, 0.45)
 
 
 def with_host_signals(snapshot: Snapshot, node: SimulatedNode) -> Snapshot:
@@ -37,7 +41,8 @@ def _with_host_signals(reading: Reading, node: SimulatedNode, snapshot: Snapshot
         return _as_woken(reading, node, snapshot.interval)
     conditions = node.truth(reading.uuid, reading.time)[1]
     seed = node.scenario.seed
-    memory, cores = channel(seed, "memory", reading.uuid), channel(seed, "cores", reading.uuid)
+    memory = channel(seed, "memory", reading.uuid)
+    cores = channel(seed, "cores", reading.uuid)
     step = reading.time // NANOSECONDS_PER_SECOND
     is_remote = Condition.NUMA_MISPLACED in conditions
     free = _ANY_CORES if uniform(cores, 0) < 1 / 2 else _LOCAL_CORES

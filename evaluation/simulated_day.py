@@ -44,7 +44,8 @@ def simulated_ticks(
     catalogue = built_in()
     written = load_scenario(str(path), catalogue)
     scenario = varied(written, seed) if is_varied else replace(written, seed=seed)
-    tick, random = nanoseconds(tick_seconds), Random(f"stage {scenario.name} {seed}")
+    tick = nanoseconds(tick_seconds)
+    random = Random(f"stage {scenario.name} {seed}")
     lag = nanoseconds(random.uniform(*_LAG_SECONDS))
     # Phases begin on whole minutes; readings do not wait for them.
     start = DEFAULT_START + random.randrange(tick)

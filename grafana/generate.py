@@ -25,8 +25,14 @@ __all__ = ["BOARDS", "FOLDER", "dashboards", "main"]
 _MENU: Final = "inControlsMenu"
 FOLDER: Final = Path(__file__).parent / "dashboards"
 BOARDS: Final[tuple[Callable[[], Dashboard], ...]] = (
-    *(fleet, node, gpu, workload),
-    *(waste, advice_board, health, estate),
+    fleet,
+    node,
+    gpu,
+    workload,
+    waste,
+    advice_board,
+    health,
+    estate,
 )
 
 

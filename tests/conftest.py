@@ -82,10 +82,12 @@ def _has_processes(file: Path) -> bool:
 def _logging_as_it_was() -> Iterator[None]:
     """A command that runs in this process sets logging up for all of it."""
     root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
+    handlers = root.handlers[:]
+    level = root.level
     yield
     structlog.reset_defaults()
-    root.handlers[:], root.level = handlers, level
+    root.handlers[:] = handlers
+    root.level = level
 
 
 @pytest.fixture

@@ -67,7 +67,8 @@ def _command_lines(page: Path) -> Iterator[str]:
             found = re.match(r"(.*\s)?(?:\S*/)?rightsizer ([a-z]\S*.*)", line.strip())
             if found is None or SYNOPSIS.search(line):
                 continue
-            before, after = found[1], found[2]
+            before = found[1]
+            after = found[2]
             # What begins with the name is a command; later in a line it may be anything's name.
             if before in {None, "$ ", "sudo "} or after.split()[0] in names:
                 yield after
@@ -253,7 +254,8 @@ def test_every_kind_of_owner_is_in_the_table_of_scenarios() -> None:
 
 def test_every_test_that_a_page_names_is_there() -> None:
     """What holds a promise keeps its name, or the page and its table take the new one."""
-    tests, pages = (ROOT / "tests").rglob("test_*.py"), "".join(map(_prose, PAGES))
+    tests = (ROOT / "tests").rglob("test_*.py")
+    pages = "".join(map(_prose, PAGES))
     problems = (ROOT / "tests" / "telemetry" / "known_problems.csv").read_text("utf-8")
     known = {
         name for each in tests for name in re.findall(r"def (test_\w+)", each.read_text("utf-8"))

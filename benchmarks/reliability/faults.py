@@ -196,7 +196,8 @@ def _full_at_start(node: Node) -> None:
 
 
 def _disk() -> list[Fault]:
-    size, files = resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE
+    size = resource.RLIMIT_FSIZE
+    files = resource.RLIMIT_NOFILE
     return [
         Fault("disk", "the disk is full", plant=_limit(size, _largest), mend=_unlimit(size)),
         Fault("disk", "the disk is full, as the agent starts", prepare=_full_at_start, plant=lambda _: None, mend=_unlimit(size), is_at_start=True),

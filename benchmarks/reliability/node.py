@@ -63,7 +63,8 @@ class Scraper(threading.Thread):
 
     def __init__(self, port: int) -> None:
         super().__init__(daemon=True)
-        self._port, self._ended = port, threading.Event()
+        self._port = port
+        self._ended = threading.Event()
         self.scrapes: list[Scrape] = []
 
     def run(self) -> None:
@@ -79,12 +80,14 @@ class Scraper(threading.Thread):
     def scrape(self) -> Scrape:
         """One scrape, now."""
         started = time.monotonic()
-        status, text = 0, ""
+        status = 0
+        text = ""
         with closing(HTTPConnection("127.0.0.1", self._port, timeout=_TIMEOUT_SECONDS)) as asked:
             try:
                 asked.request("GET", "/metrics")
                 answer = asked.getresponse()
-                status, text = answer.status, answer.read().decode()
+                status = answer.status
+                text = answer.read().decode()
             except (OSError, HTTPException):
                 status = 0
         return Scrape(started, time.monotonic() - started, status, text)
@@ -138,7 +141,9 @@ class Node:
         self._agent = self._stack.enter_context(
             agent_process(
                 self.folder,
-                *("--config.file", str(self.folder / "rightsizer.yaml"), *self.flags),
+                "--config.file",
+                str(self.folder / "rightsizer.yaml"),
+                *self.flags,
                 command=(*self.prefix, *RIGHTSIZER, "agent"),
             )
         )

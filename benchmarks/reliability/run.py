@@ -20,8 +20,13 @@ from measured import machine, rewrite, table
 
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "reliability.md"
 _HEADINGS: Final = (
-    *("faults", "unanswered scrapes", "longest, ms", "all GPUs again after, s"),
-    *("its GPUs lost, s, at most", "others lost, s", "logged"),
+    "faults",
+    "unanswered scrapes",
+    "longest, ms",
+    "all GPUs again after, s",
+    "its GPUs lost, s, at most",
+    "others lost, s",
+    "logged",
 )
 _AREAS: Final = {
     "driver": "Driver and GPUs",
@@ -62,7 +67,8 @@ def merged(outcomes: Iterable[Outcome]) -> Iterator[tuple[str, ...]]:
     """A row for all faults that are alike in what was logged, lost by others and answered."""
     alike: dict[tuple[object, ...], list[Outcome]] = {}
     for each in outcomes:
-        recovered, lost = each.recovered_seconds, _seconds(each.lost_seconds[1])
+        recovered = each.recovered_seconds
+        lost = _seconds(each.lost_seconds[1])
         is_at_once = recovered is not None and recovered < _TICK_SECONDS
         key = is_at_once, recovered is None, lost, each.unanswered > 0, each.warnings_logged
         alike.setdefault(key, []).append(each)

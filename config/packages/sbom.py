@@ -96,7 +96,8 @@ def _material(name: str, installed: Distribution, needs: tuple[str, ...]) -> Mat
     terms = about.get("License-Expression") or _classified(about.get_all("Classifier") or ())
     # Some put the whole text of the license where its name belongs.
     stated = (about.get("License") or "").strip().partition("\n")[0]
-    summary, hashes = about.get("Summary") or "", _hashes(name, installed.version)
+    summary = about.get("Summary") or ""
+    hashes = _hashes(name, installed.version)
     return Material(name, installed.version, terms or stated, summary, needs, hashes)
 
 

@@ -119,7 +119,8 @@ def live(
         ScenarioError: the file is no scenario.
     """
     scenario = varied(load_scenario(path, built_in()), seed)
-    timeline, past = Timeline(), DEFAULT_START - past_days * _DAY
+    timeline = Timeline()
+    past = DEFAULT_START - past_days * _DAY
     streams = {
         stream: AdviceStream(
             scenario.name,
@@ -209,7 +210,8 @@ def _name(stream: Stream) -> str:
 
 
 def _calibration(total: Mapping[Stream, Outcome]) -> Iterator[str]:
-    openings, complaints = Reliability(), Reliability()
+    openings = Reliability()
+    complaints = Reliability()
     for outcome in total.values():
         openings.merge(outcome.openings)
         complaints.merge(outcome.complaints)

@@ -152,7 +152,9 @@ def simulate_month(
         tick_seconds: Simulated time between two readings.
         run_every_seconds: Simulated time between two runs of the rules.
     """
-    month, accounts, outbox = Month(), NodeAccounts(), AnnotationOutbox(Storage("").database)
+    month = Month()
+    accounts = NodeAccounts()
+    outbox = AnnotationOutbox(Storage("").database)
     closed: dict[str, Nanoseconds] = {}
     every = nanoseconds(run_every_seconds)
     due = DEFAULT_START + every

@@ -7,7 +7,11 @@ from typing import Final
 
 HEADINGS: Final = ("confidence", "findings", "mean confidence", "share true")
 KIND_HEADINGS: Final = (
-    *("findings", "mean confidence", "share true", "Brier score", "calibration error"),
+    "findings",
+    "mean confidence",
+    "share true",
+    "Brier score",
+    "calibration error",
 )
 _BINS: Final = 10
 

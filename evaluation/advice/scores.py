@@ -8,8 +8,18 @@ from typing import Final
 from measured import quantile
 
 HEADINGS: Final = (
-    *("rule", "expected", "found", "missed", "openings", "false"),
-    *("precision", "recall", "found after", "flaps a day", "silent rightly", "answers rightly"),
+    "rule",
+    "expected",
+    "found",
+    "missed",
+    "openings",
+    "false",
+    "precision",
+    "recall",
+    "found after",
+    "flaps a day",
+    "silent rightly",
+    "answers rightly",
 )
 _ALL: Final = "all"
 
@@ -82,7 +92,8 @@ class AdviceScores:
 
     def row(self, title: str) -> tuple[str, ...]:
         """One line over everything in it."""
-        expected, missed = self.expected.total(), self.missed.total()
+        expected = self.expected.total()
+        missed = self.missed.total()
         delays = [delay for each in self.delays.values() for delay in each]
         return (
             title,

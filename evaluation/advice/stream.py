@@ -70,9 +70,13 @@ class AdviceStream:
             has_history: Whether there are days enough to judge sizes.
         """
         self.outcome = Outcome()
-        self._scenario, self._labels = scenario, Labels.load()
-        self._timeline, self._begin, self._has_history = timeline, begin, has_history
-        self._accounts, self._ledger = NodeAccounts(), Ledger()
+        self._scenario = scenario
+        self._labels = Labels.load()
+        self._timeline = timeline
+        self._begin = begin
+        self._has_history = has_history
+        self._accounts = NodeAccounts()
+        self._ledger = Ledger()
         self._closed: dict[str, Nanoseconds] = {}
         self._episodes: dict[tuple[str, int], _Episode] = {}
         self._labeled: dict[tuple[str, str], bool] = {}
@@ -135,7 +139,8 @@ class AdviceStream:
 
     def _verdict(self, finding: Finding, subject: Subject) -> str:
         """Whether an opening is right."""
-        reason, rule = finding.reasons[0], _BY_NAME[finding.rule]
+        reason = finding.reasons[0]
+        rule = _BY_NAME[finding.rule]
         verdicts = {
             self._timeline.verdict(claim, rule, subject, self._begin)
             for claim in CLAIMS
@@ -150,7 +155,8 @@ class AdviceStream:
         finding = judgement.finding
         if not finding.is_actionable:
             return
-        reason, rule = finding.reasons[0], _BY_NAME[finding.rule]
+        reason = finding.reasons[0]
+        rule = _BY_NAME[finding.rule]
         label = self._labels.label(self._scenario, subject.name)
         claims = [claim for claim in CLAIMS if reason in claim.reasons]
         if reason in label.tolerated or not (claims or self._has_history):
@@ -163,7 +169,8 @@ class AdviceStream:
 
     def _check_silence(self, judgement: Judgement, subject: Subject) -> None:
         """Whether a rule answers where it can know, and is silent where it cannot."""
-        finding, scores = judgement.finding, self.outcome.scores
+        finding = judgement.finding
+        scores = self.outcome.scores
         claim = next((each for each in _CLAIMS if each.rule == finding.rule), None)
         if claim is None or not (finding.abstained or finding.confidence_factors):
             return  # What follows from the class or the number of GPUs takes no telemetry.
@@ -213,7 +220,8 @@ class AdviceStream:
         episode = self._episodes.pop(key)
         if episode.runs < _LEAST_RUNS:
             return
-        claim, scores = _CLAIMS[key[1]], self.outcome.scores
+        claim = _CLAIMS[key[1]]
+        scores = self.outcome.scores
         name = subject.name if subject else key[0].rpartition("/")[2]
         case = Case(claim.rule, self._scenario, name, min(claim.reasons))
         scores.expected[case] += 1
@@ -228,10 +236,8 @@ class AdviceStream:
         conduct = _BY_NAME[claim.rule].conduct(subject.workload)
         start = now - nanoseconds(conduct.long_seconds)
         for uuid in subject.devices:
-            window, last = (
-                self._accounts.device(uuid).windows.rollups.window_query().window(start, now),
-                self._accounts.device(uuid).last,
-            )
+            window = self._accounts.device(uuid).windows.rollups.window_query().window(start, now)
+            last = self._accounts.device(uuid).last
             if window.known_seconds < conduct.minimum_known_seconds:
                 return True
             if last is not None and last.tier in claim.blind:

@@ -50,7 +50,8 @@ def test_confidence_keeps_its_word(filler: dict[Stream, Outcome]) -> None:
 
 def test_a_lost_gpu_is_no_idle_one() -> None:
     """It has no readings; the finding is that it is unhealthy."""
-    path, kinds = str(SCENARIOS / "lost-gpu.yaml"), (WHOLE, BASIC)
+    path = str(SCENARIOS / "lost-gpu.yaml")
+    kinds = (WHOLE, BASIC)
     # Idleness is judged over hours.
     found = live(path, FIRST_SCORED_SEED, TICK, kinds=kinds, past_days=1)
 

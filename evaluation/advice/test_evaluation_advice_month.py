@@ -69,7 +69,8 @@ def test_it_neither_nags_nor_flaps(month: Month) -> None:
 
 def test_the_wall_sees_what_is_reported_twice_or_ends_without_a_beginning() -> None:
     """Otherwise the counts above could not fail."""
-    wall, outbox = AnnotationStore(), AnnotationOutbox(Storage("").database)
+    wall = AnnotationStore()
+    outbox = AnnotationOutbox(Storage("").database)
     tags = ("rightsizer", "advice:x", "event:opened")
     opened = AnnotationBody("x", "opened", 1, 1, tags, "")
     closed = AnnotationBody("x", "closed", 2, 3, tags, "")

@@ -88,7 +88,8 @@ def test_the_errors_are_ratios_and_merging_is_adding(
     findings: list[tuple[str, int, bool]],
 ) -> None:
     """This holds for any distribution of findings over runs."""
-    whole, parts = Reliability(), [Reliability(), Reliability()]
+    whole = Reliability()
+    parts = [Reliability(), Reliability()]
     for at, (kind, thousandths, is_true) in enumerate(findings):
         whole.add(kind, thousandths / 1000, is_true=is_true)
         parts[at % 2].add(kind, thousandths / 1000, is_true=is_true)

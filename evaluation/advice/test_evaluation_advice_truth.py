@@ -33,7 +33,8 @@ def timeline_of(
     *stretches: tuple[int, tuple[Truth, ...]], holder: Workload | None = JOB
 ) -> Timeline:
     """A timeline of minutes with a true state for each device."""
-    timeline, now = Timeline(), 0
+    timeline = Timeline()
+    now = 0
     for minutes, truths in stretches:
         for _ in range(minutes):
             named = {f"GPU-{at}": truth for at, truth in enumerate(truths)}

@@ -22,7 +22,8 @@ _BORDER: Final = 0.1
 _GAP: Final[Nanoseconds] = 600 * NANOSECONDS_PER_SECOND
 """A holder that is away for less has not left (docs/definitions.md)."""
 _LEAST_ACTIVE: Final = 600.0
-_LEAST_OF_ALL, _ENOUGH_OF_ALL = 0.1, 0.3
+_LEAST_OF_ALL = 0.1
+_ENOUGH_OF_ALL = 0.3
 """Of all time, for a limit to matter; what it costs is not in the truth, between them who knows."""
 
 TRUE: Final = "true"
@@ -72,11 +73,13 @@ class _Course:
         if holder is not None:
             if self.holder is None or self.holder.key != holder.key:
                 self.since = start
-            self.holder, self.empty_since = holder, None
+            self.holder = holder
+            self.empty_since = None
             return
         self.empty_since = start if self.empty_since is None else self.empty_since
         if self.holder is not None and end - self.empty_since >= _GAP:
-            self.holder, self.since = None, self.empty_since
+            self.holder = None
+            self.since = self.empty_since
 
     def seconds(self, sums: list[Nanoseconds], start: Nanoseconds, end: Nanoseconds) -> float:
         """Seconds of a sum within a span."""
@@ -141,7 +144,9 @@ class Timeline:
             begin: Before this no one looked.
         """
         at = CLAIMS.index(claim)
-        shares, knowns, of_all = [], [], []
+        shares = []
+        knowns = []
+        of_all = []
         for course in (self._courses[uuid] for uuid in subject.devices):
             end = course.ends[-1]
             start = max(end - nanoseconds(span), course.since, begin)
@@ -159,7 +164,8 @@ class Timeline:
         """Whether advice is due by the rule's own definition."""
         if _is_excused(claim, subject):
             return FALSE
-        conduct, on = rule.conduct(subject.workload), float(rule.settings.on_ratio)
+        conduct = rule.conduct(subject.workload)
+        on = float(rule.settings.on_ratio)
         long = self.share(claim, subject, conduct.long_seconds, begin)
         short = self.share(claim, subject, conduct.short_seconds, begin)
         border = _BORDER * min(on, 1.0 - on)

@@ -130,7 +130,8 @@ class KilledAgents:
 
     def __init__(self, path: Path, kills: int, requests: int, seed: int) -> None:
         """Kill at so many moments among so many requests, in whatever the agent does then."""
-        self._path, self._chance = path, Random(f"kills {seed}")
+        self._path = path
+        self._chance = Random(f"kills {seed}")
         self._fatal = frozenset(self._chance.sample(range(10, requests), kills))
         self._count = 0
         self._waiting: dict[str, Ticket] = {}

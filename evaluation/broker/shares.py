@@ -35,8 +35,10 @@ class Outcome:
 
     def __init__(self, lived: WeekCounts, agents: KilledAgents) -> None:
         self.lived = lived
-        self.kills, self.torn = agents.kills, agents.torn
-        self.lost, self.resurrected = agents.lost, agents.resurrected
+        self.kills = agents.kills
+        self.torn = agents.torn
+        self.lost = agents.lost
+        self.resurrected = agents.resurrected
 
 
 def evaluate(_: Options) -> Iterator[str]:
@@ -72,8 +74,14 @@ def evaluate(_: Options) -> Iterator[str]:
     yield table(
         _promises({name: found[1] for name, found in outcomes.items()}),
         (
-            *("node", "kills", "in a request", "leases lost", "revived"),
-            *("leased twice", "memory overcommitted", "never served"),
+            "node",
+            "kills",
+            "in a request",
+            "leases lost",
+            "revived",
+            "leased twice",
+            "memory overcommitted",
+            "never served",
         ),
     )
 
@@ -116,7 +124,9 @@ def _use(lived: Mapping[str, Mapping[str, WeekCounts]]) -> Iterator[tuple[str, .
     for node, ways in lived.items():
         for way, each in ways.items():
             yield (
-                *(node, way, f"{each.leased_seconds / _HOUR:.0f}"),
+                node,
+                way,
+                f"{each.leased_seconds / _HOUR:.0f}",
                 f"{each.job_seconds / each.leased_seconds:.2f}",
                 f"{each.demand_seconds / each.leased_seconds:.0%}",
                 f"{each.joined} of {each.several}",

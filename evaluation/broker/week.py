@@ -64,7 +64,8 @@ class _Life:
     """The node, its clients, and what happens next."""
 
     def __init__(self, lender: Lender, topology: Topology, coming: Sequence[Arrival]) -> None:
-        self._lender, self._world = lender, World(topology)
+        self._lender = lender
+        self._world = World(topology)
         self._coming = {each.ticket.id: each for each in coming}
         self._due = [(each.at_seconds, "come", each.ticket.id) for each in coming]
         outsiders = coming[_OUTSIDER_EVERY // 2 :: _OUTSIDER_EVERY]

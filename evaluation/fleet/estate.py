@@ -96,7 +96,8 @@ def same_verdicts(
     ones: Iterable[Mapping[str, Any]], others: Iterable[Mapping[str, Any]]
 ) -> tuple[frozenset[Verdict], frozenset[Verdict]]:
     """Shared verdicts, and those of one store alone."""
-    first, second = verdicts(ones), verdicts(others)
+    first = verdicts(ones)
+    second = verdicts(others)
     return first & second, first ^ second
 
 
@@ -133,10 +134,15 @@ def _figures(
     scores: Mapping[tuple[Metrics, str], Score], answers: Mapping[tuple[Metrics, str], Answer]
 ) -> Iterator[tuple[str, ...]]:
     for (metrics, store), each in scores.items():
-        answer, all_of_it = answers[metrics, store], len(each.found) + len(each.missed)
+        answer = answers[metrics, store]
+        all_of_it = len(each.found) + len(each.missed)
         yield (
-            *(str(metrics), store, f"{len(each.found)} of {all_of_it}", str(len(each.wrong))),
-            *(f"{answer.wall_seconds:.1f} s", str(answer.document["use"]["queries"])),
+            str(metrics),
+            store,
+            f"{len(each.found)} of {all_of_it}",
+            str(len(each.wrong)),
+            f"{answer.wall_seconds:.1f} s",
+            str(answer.document["use"]["queries"]),
         )
 
 

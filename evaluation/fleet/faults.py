@@ -45,7 +45,8 @@ def evaluate(_: Options) -> Iterator[str]:
             document = looked(server, Path(folder))
             shards = looked_in_shards(server, Path(folder))
         key = store, interval
-        scores[key], answers[key] = score(document), frozenset(advice_of(document))
+        scores[key] = score(document)
+        answers[key] = frozenset(advice_of(document))
         apart[key] = len(advice_of(document) ^ advice_of(shards))
     headings = ("store", "scrapes", "labels", "found", "false", "abstained", "decoys left alone")
     alike: dict[tuple[str, ...], list[str]] = {}
@@ -75,7 +76,9 @@ def _rows(scores: Mapping[_Key, Score]) -> Iterator[tuple[str, ...]]:
             each = whole.of(style)
             hidden = len(each.abstained) + len(each.unexplained)
             yield (
-                *(store, f"{interval} s", style.name.lower()),
+                store,
+                f"{interval} s",
+                style.name.lower(),
                 f"{len(each.found)} of {len(each.found) + len(each.missed)}",
                 str(len(each.false)),
                 f"{len(each.abstained)} of {hidden}",

@@ -73,7 +73,8 @@ def _run(workload: Workload, seconds: float, labels: Path, torch: Any) -> None:
         step = workload.prepare(torch)
         step()
         torch.cuda.synchronize()
-        began, steps = time.time(), 0
+        began = time.time()
+        steps = 0
         while time.time() < began + seconds:
             step()
             steps += 1

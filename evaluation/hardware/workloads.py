@@ -151,7 +151,8 @@ class Transformer:
             width, width // 64, 4 * width, 0.0, "gelu", batch_first=True, norm_first=True
         )
         encoder = torch.nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
-        self.torch, self.width = torch, width
+        self.torch = torch
+        self.width = width
         self.model = encoder.to("cuda")
         self.optimizer = torch.optim.AdamW(self.model.parameters(), fused=True)
 
@@ -251,7 +252,8 @@ def _slow_loader(torch: Any) -> Step:
 
 
 def _burn(seconds: float) -> bytes:
-    digest, end = b"", time.monotonic() + seconds
+    digest = b""
+    end = time.monotonic() + seconds
     while time.monotonic() < end:
         digest = hashlib.sha256(digest * 64).digest()
     return digest

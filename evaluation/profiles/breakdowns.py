@@ -66,7 +66,8 @@ def _by_format(
 ) -> Iterator[Sequence[str]]:
     """Number of totals equal to those of the raw events, by format."""
     formats = [row[0].partition("/")[0] for row in rows]
-    totals, failed = Counter(formats), Counter(row[0].partition("/")[0] for row in wrong)
+    totals = Counter(formats)
+    failed = Counter(row[0].partition("/")[0] for row in wrong)
     files = Counter(name.partition("/")[0] for name in {row[0] for row in rows})
     for each, count in totals.items():
         yield each, f"{files[each]}", f"{count}", f"{count - failed[each]}"
@@ -77,8 +78,10 @@ def _files(folder: Path) -> Sequence[Path]:
 
 
 def _rows(folder: Path, path: Path) -> Iterator[Sequence[str]]:
-    raw, profile = raw_totals(path), open_profile(path, ReadLimits())
-    name, events = str(path.relative_to(folder)), _events(profile, raw)
+    raw = raw_totals(path)
+    profile = open_profile(path, ReadLimits())
+    name = str(path.relative_to(folder))
+    events = _events(profile, raw)
     devices = {each.device.key: each for each in profile.devices if each.time is not None}
     for key in sorted({*devices, *raw.devices}):
         yield (name, key, *_times(devices.get(key), list(raw.devices.get(key, ()))), events)

@@ -43,14 +43,19 @@ def beside_planted() -> Iterable[str]:
 def beside_labels(folder: Path, labels: Path = LABELS, how: str = _HOW) -> Iterable[str]:
     """A row for each labeled file that is there, precision and recall."""
     lines: list[Sequence[str]] = []
-    right, said, due = 0, 0, 0
+    right = 0
+    said = 0
+    due = 0
     for label in load_yaml(labels.read_text(encoding="utf-8"), str(labels)).data:
         path = folder / label["file"]
         if not path.exists():
             continue
-        asked, found = set(label["due"]), _complaints(path)
+        asked = set(label["due"])
+        found = _complaints(path)
         judged = found - (set(label.get("may", ())) - asked)
-        right, said, due = right + len(asked & found), said + len(judged), due + len(asked)
+        right = right + len(asked & found)
+        said = said + len(judged)
+        due = due + len(asked)
         verdict = "right" if judged == asked else "wrong"
         lines.append((label["file"], _names(asked), _names(found), verdict))
     precision = f"Precision {_ratio(right, said)} ({said} said)"

@@ -79,7 +79,8 @@ def _viewer(path: Path) -> Raw:
     for each in events:
         if each["ph"] != "X":
             continue
-        plane, line = planes[each["pid"]], lines.get((each["pid"], each["tid"]), "")
+        plane = planes[each["pid"]]
+        line = lines.get((each["pid"], each["tid"]), "")
         if (
             "/device:GPU" in plane
             and line.startswith("Stream #")
@@ -122,7 +123,8 @@ def _sqlite(path: Path) -> Raw:
 
 
 def _xplane(path: Path) -> Raw:
-    devices, events = defaultdict(list), 0
+    devices = defaultdict(list)
+    events = 0
     for plane in _all(path.read_bytes(), 1):
         name = b"".join(_all(plane, 2)).decode()
         stat_names = _names(plane, 5)
@@ -177,7 +179,8 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     while True:
         byte = data[at]
         value |= (byte & 127) << shift
-        at, shift = at + 1, shift + 7
+        at = at + 1
+        shift = shift + 7
         if byte < 128:
             return value, at
 

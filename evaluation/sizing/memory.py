@@ -75,7 +75,8 @@ def _errors(judged: Sequence[Judged]) -> Iterator[tuple[str, ...]]:
     for title, group in groups:
         ours = [abs(gib / row.gib - 1) for row, gib in group]
         forms = [abs(row.closed_form_gib / row.gib - 1) for row, _ in group if row.closed_form_gib]
-        middle, tail = quantile(ours, 0.5), quantile(ours, _LEVEL)
+        middle = quantile(ours, 0.5)
+        tail = quantile(ours, _LEVEL)
         kept = middle <= MEDIAN_FLOOR and tail <= TAIL_FLOOR
         same = len(forms) == len(ours)
         yield (

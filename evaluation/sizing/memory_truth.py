@@ -140,7 +140,8 @@ def setting_of(row: Row) -> tuple[Requirement, Parallelism] | None:
     number_format = _FORMATS.get(row.values["dtype"])
     if number_format is None or row.number("params") is None:
         return None
-    method, component = row.values["method"], row.values["component"]
+    method = row.values["method"]
+    component = row.values["component"]
     is_states = component in {"model_states", "sharded_state_delta_8_to_128_gpus"}
     task = ModelTask.TRAINING if is_states else _RECIPES.get(method, ModelTask.INFERENCE)
     if component in {"activations", "activation_peak", "peak", "training_vram_total"}:
@@ -186,7 +187,8 @@ def _tells_another_recipe(row: Row) -> bool:
 
 
 def _training(row: Row) -> Training:
-    method, source = row.values["method"], row.values["source"]
+    method = row.values["method"]
+    source = row.values["source"]
     stage = next((int(text) for text in "123" if f"ZeRO-{text}" in method), 0)
     if "FSDP" in method or "torchtune" in source:
         stage = 3

@@ -88,9 +88,11 @@ def read_cells(file: Path, activity: WorkloadActivity) -> tuple[Cell, ...]:
         for row in csv.DictReader(opened):
             if row["scenario"] not in _SCENARIOS[activity] or not _counts(row, activity):
                 continue
-            scenario, last = row["scenario"], row["metric"]
+            scenario = row["scenario"]
+            last = row["metric"]
             if activity is WorkloadActivity.TRAINING:
-                scenario, last = _TRAINED[row["metric"]], row["count"]
+                scenario = _TRAINED[row["metric"]]
+                last = row["count"]
             key = (row["round"], row["benchmark"], scenario, last)
             found = values.setdefault(key, {}).setdefault(row["gpu_key"], [])
             found.append(_log_throughput(row, activity))

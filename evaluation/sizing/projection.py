@@ -86,7 +86,9 @@ def _consistency() -> Iterator[Sequence[str]]:
     mixes = [
         (compute, (1.0 - compute) * part) for compute in _COMPUTE_SHARES for part in (0.0, 0.5, 1.0)
     ]
-    same, back, inside = [], [], 0
+    same = []
+    back = []
+    inside = 0
     for place, mix in itertools.product(places, mixes):
         profile = _profile(place, *mix)
         same.append(abs(math.log(project(profile, place).time_ratio.value)))
@@ -118,7 +120,8 @@ def _slices(file: Path) -> Iterator[Sequence[str]]:
     ):
         if not chosen:
             continue
-        errors, covered = [], 0
+        errors = []
+        covered = 0
         for row in chosen:
             place = find_place(built_in(), row["gpu_key"])
             target = find_place(built_in(), f"{row['gpu_key']}:{row['profile']}")

@@ -109,7 +109,8 @@ def _figures(gpu: str, workload: ComparedWorkload) -> Mapping[str, float]:
 
 def _rows(cell: Cell, before: RatioFit) -> list[tuple[Features, float]]:
     """Residuals of the starting exponents, and the figures that may explain them."""
-    family, rows = str(cell.workload.family), []
+    family = str(cell.workload.family)
+    rows = []
     for gpu, log in cell.logs.items():
         board = built_in().get(gpu)
         features: Features = {
@@ -170,7 +171,8 @@ def _eliminated(left: list[list[float]], right: list[float]) -> list[float]:
     """Gauss; the matrix is symmetric and positive definite, so that it needs no pivots."""
     count = len(right)
     for at in range(count):
-        line, pivot = left[at], left[at][at]
+        line = left[at]
+        pivot = left[at][at]
         for below in range(at + 1, count):
             factor = left[below][at] / pivot
             if factor:

@@ -106,7 +106,8 @@ def fitted_errors(judged: Sequence[Judged]) -> dict[str, float]:
     }
     for near in ("same", "across"):
         # No less is known of a board for having measured it.
-        other, unmeasured = f"{near} other family", f"{near} unmeasured"
+        other = f"{near} other family"
+        unmeasured = f"{near} unmeasured"
         if other in errors and unmeasured in errors:
             errors[unmeasured] = max(errors[unmeasured], errors[other])
     return errors
@@ -171,7 +172,8 @@ def _log(pair: Pair, figure: Figure) -> float:
 
 def _row(name: str, errors: Sequence[float], covered: float | None = None) -> tuple[str, ...]:
     sizes = [abs(error) for error in errors]
-    middle, tail = quantile(sizes, 0.5), quantile(sizes, _LEVEL)
+    middle = quantile(sizes, 0.5)
+    tail = quantile(sizes, _LEVEL)
     return (
         name,
         str(len(sizes)),

@@ -83,7 +83,8 @@ def measured_errors(truth: Path) -> Iterator[str]:
     yield from beside_peer(truth / FILE, groups)
     fitted = ("rows", "us a layer, ns a request", "median", "p90", "")
     computed = [row for row in read if row.file not in apart]
-    held_out, headings = _held_out(computed), ("left out", *fitted)
+    held_out = _held_out(computed)
+    headings = ("left out", *fitted)
     yield summarized(held_out, headings, sums_up=lambda line: line[0].startswith(_BY))
     yield as_rows("\n".join(_behind(read, judged, apart)))
     yield table(_coverage(groups), ("90% intervals", "rows", "covered"))
@@ -113,9 +114,12 @@ def _behind(read: Sequence[Row], judged: Sequence[Judged], apart: Collection[str
 
 def closed_form_ms(row: Row) -> float:
     """The reference's time between tokens: one roofline, sums over GPUs, the share of prompts."""
-    model, load, gpus = row.requirement.model, row.requirement.load, row.layout.tensor
+    model = row.requirement.model
+    load = row.requirement.load
+    gpus = row.layout.tensor
     assert isinstance(model, Transformer)
-    board, batch = row.board, row.concurrency
+    board = row.board
+    batch = row.concurrency
     precision = Precision.FP8 if row.is_quantized else Precision.BF16
     speed = gpus * (0.55 if row.is_quantized else 0.7) * (board.peak(precision) or math.nan)
     reading = gpus * 0.8 * board.memory_bandwidth_bytes_per_second
@@ -184,8 +188,16 @@ def beside_peer(path: Path, groups: Groups) -> Iterator[str]:
     yield summarized(
         _peer_errors(groups, peer),
         (
-            *("beside aiconfigurator 0.12.0", "rows"),
-            *("TPOT", "p90", "its", "p90", "TTFT", "p90", "its", "p90"),
+            "beside aiconfigurator 0.12.0",
+            "rows",
+            "TPOT",
+            "p90",
+            "its",
+            "p90",
+            "TTFT",
+            "p90",
+            "its",
+            "p90",
         ),
         sums_up=_sums_up,
     )

@@ -79,8 +79,10 @@ def _pausing(rows: Sequence[Row]) -> Iterator[Reading]:
 
 def _with_pauses(row: Row, seconds: float) -> Serving:
     """With those in flight that answers and pauses leave of the client's requests."""
-    server, answer = server_of(row), row.requirement.load.output_tokens
-    low, high = 0.0, row.concurrency
+    server = server_of(row)
+    answer = row.requirement.load.output_tokens
+    low = 0.0
+    high = row.concurrency
     for _ in range(_HALVINGS):
         middle = (low + high) / 2.0
         serving = server.at(middle)

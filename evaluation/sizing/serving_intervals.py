@@ -17,7 +17,8 @@ from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.serving_settings import ServingModelSettings
 
 _LEVEL: Final = 0.9
-_DENSE, _MIXTURE = "dense", "mixtures"
+_DENSE = "dense"
+_MIXTURE = "mixtures"
 _ON_COVERAGE: Final = (
     "\nCovered: by the product's 90% intervals. Scale: factor of their widths that holds nine"
     " in ten. Left out: share of its rows within the intervals scaled by all others. Without"
@@ -111,7 +112,8 @@ def _held_out(rows: Sequence[IntervalError], names: Sequence[str]) -> str:
     """Coverage of each group by the scale of all others; empty for a single group."""
     if len(set(names)) == 1:
         return ""
-    pairs, held = list(zip(rows, names, strict=True)), 0
+    pairs = list(zip(rows, names, strict=True))
+    held = 0
     for left in set(names):
         scale = _scale([row for row, name in pairs if name != left])
         held += sum(row.distance <= scale for row, name in pairs if name == left)

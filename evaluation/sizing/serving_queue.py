@@ -50,17 +50,18 @@ def simulated(
     A request takes a place when one is free, first come first served, and has its first token when
     the last chunk of its prompt has passed.
     """
-    load, answer = (
-        server.memory.requirement.load,
-        round(server.memory.requirement.load.output_tokens),
-    )
+    load = server.memory.requirement.load
+    answer = round(server.memory.requirement.load.output_tokens)
     context = load.input_tokens + answer / 2.0
     steps: dict[int, float] = {}
     arrivals = deque(accumulate(gaps(rate, burstiness, requests)))
-    now, passes, running = 0.0, 0, 0
+    now = 0.0
+    passes = 0
+    running = 0
     ends: list[tuple[int, float, float]] = []
     prompts = deque[tuple[float, float]]()
-    first, between = list[float](), list[float]()
+    first = list[float]()
+    between = list[float]()
     per_token = server.prompt.seconds / load.input_tokens
     while arrivals or prompts or ends:
         if not prompts and not ends and arrivals[0] > now:
@@ -87,7 +88,8 @@ def simulated(
 
 def _chunk(prompts: deque[tuple[float, float]], tokens: float) -> tuple[list[float], float]:
     """Take so many tokens off the first prompts: which are through, and how many were taken."""
-    done, left = list[float](), tokens
+    done = list[float]()
+    left = tokens
     while prompts and left > 0.0:
         came, rest = prompts.popleft()
         taken = min(rest, left)

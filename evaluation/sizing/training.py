@@ -66,7 +66,8 @@ def refitted(rows: Sequence[Row]) -> TrainingSettings:
                 tried = replace(best, **{name: getattr(best, name) * step})
                 loss = _loss(rows, tried)
                 if loss < least:
-                    best, least = tried, loss
+                    best = tried
+                    least = loss
         if least > before - 1e-5:
             break
     return best
@@ -115,7 +116,8 @@ def _rate(row: Row, settings: TrainingSettings) -> EstimateInterval:
 
 
 def _line(name: str, errors: Sequence[float], covered: float | None = None) -> tuple[str, ...]:
-    middle, tail = math.exp(quantile(errors, 0.5)), math.exp(quantile(errors, _LEVEL))
+    middle = math.exp(quantile(errors, 0.5))
+    tail = math.exp(quantile(errors, _LEVEL))
     share = "" if covered is None else f"{covered:.0%}"
     return (name, str(len(errors)), f"x{middle:.3f}", f"x{tail:.3f}", share)
 

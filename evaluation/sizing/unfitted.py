@@ -114,7 +114,8 @@ def _write(figures: Sequence[UnfittedFigure], file: Path) -> None:
 def _planned(requirement: Requirement, quantity: str) -> EstimateInterval:
     """On the board and in the layout that were measured, whether or not the memory would do."""
     (board,) = boards_of(requirement.gpus, built_in())
-    layout, settings = requirement.parallel or Parallelism(), SizingSettings()
+    layout = requirement.parallel or Parallelism()
+    settings = SizingSettings()
     if quantity == _MEMORY:
         return training_memory(requirement, layout, settings.memory).total
     room = available_bytes(requirement, board.memory_bytes, settings.memory)
@@ -126,7 +127,8 @@ def _planned(requirement: Requirement, quantity: str) -> EstimateInterval:
 
 def _ratio(row: Row) -> EstimateInterval:
     place, other = (GpuPlace(built_in().boards[row.needed_text(end)]) for end in ("from", "to"))
-    workload, precision = parse_workload(row.needed_text("workload")), row.text("precision")
+    workload = parse_workload(row.needed_text("workload"))
+    precision = row.text("precision")
     if precision is not None:
         workload = replace(workload, precision=parse_precision(precision))
     return place_ratio(workload, place, other, built_in_ratios())

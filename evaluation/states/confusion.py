@@ -100,7 +100,8 @@ class Confusion:
 
     def f1(self, state: str) -> float:
         """The harmonic mean of the two; 0 where nothing was called so."""
-        precision, recall = self.precision(state) or 0.0, self.recall(state)
+        precision = self.precision(state) or 0.0
+        recall = self.recall(state)
         return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
     @property

@@ -33,10 +33,13 @@ _TIMED: Final = frozenset({Signal.GPU_BUSY, *_ENGINES})
 """Shares of time, which no gain can be wrong with."""
 _PERCENTS: Final = frozenset({Signal.GPU_BUSY, Signal.MEMORY_CONTROLLER_BUSY, *_ENGINES})
 
-_COUNTER_GAIN, _POWER_GAIN = 0.04, 0.02
+_COUNTER_GAIN = 0.04
+_POWER_GAIN = 0.02
 _CONTROLLER_GAINS: Final = (0.15, 1.0)
 """The memory controller's share says little of the traffic: an H100 at 632 W shows 11%."""
-_COUNTER_NOISE, _POWER_NOISE, _HOST_NOISE = 0.04, 0.02, 0.15
+_COUNTER_NOISE = 0.04
+_POWER_NOISE = 0.02
+_HOST_NOISE = 0.15
 _GRAIN: Final = 0.25
 """How uneven a busy share is from one second to the next: not at all where it is 0 or 1."""
 _FLOORS: Final[Mapping[Signal, float]] = {
@@ -50,7 +53,8 @@ _FLOORS: Final[Mapping[Signal, float]] = {
 """What counters show at rest, in the mean."""
 _MISSING_VALUE: Final = 0.02
 _MISSING_READING: Final = 0.01
-_OUTAGE, _OUTAGE_TICKS = 0.0005, 12
+_OUTAGE = 0.0005
+_OUTAGE_TICKS = 12
 _CLOCK_JITTER: Final = 0.1
 """Of the interval, to either side."""
 
@@ -91,7 +95,8 @@ class Disturbance:
         return left > 0 or self._random.random() < _MISSING_READING
 
     def _blurred(self, reading: Reading, late: Reading | None, interval: int) -> Reading:
-        random, gains = self._random, self._gains_of(reading.uuid)
+        random = self._random
+        gains = self._gains_of(reading.uuid)
         source = (late or reading).values
         busy = source.get(Signal.GPU_BUSY, 0.0)
         grain = max(0.0, 1.0 + _GRAIN * (1.0 - busy) * random.gauss(0.0, 1.0))

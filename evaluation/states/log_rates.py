@@ -47,8 +47,15 @@ and right: states, as above. Stalls: share of the labeled and of the claimed tim
 ones of those named, in logs without and with owners, and how many there are.
 """
 _HEADINGS: Final = (
-    *("columns", "log", "named", "right", "stalls found", "right"),
-    *("culprits", "with owners", "there are"),
+    "columns",
+    "log",
+    "named",
+    "right",
+    "stalls found",
+    "right",
+    "culprits",
+    "with owners",
+    "there are",
 )
 
 
@@ -75,7 +82,8 @@ class _Recorded:
     """A source that repeats snapshots."""
 
     def __init__(self, snapshots: list[Snapshot]) -> None:
-        self.name, self._left = "", iter(snapshots)
+        self.name = ""
+        self._left = iter(snapshots)
 
     def read(self) -> Snapshot | None:
         return next(self._left, None)
@@ -101,7 +109,8 @@ def _is_shown(line: Sequence[str]) -> bool:
 
 
 def _scores(file: Path) -> dict[tuple[str, str], _Score]:
-    scenario, found = load_scenario(str(file), built_in()), {}
+    scenario = load_scenario(str(file), built_in())
+    found = {}
     for rate, seconds, span in _RATES:
         source = SimulatedSource(
             scenario,
@@ -110,7 +119,8 @@ def _scores(file: Path) -> dict[tuple[str, str], _Score]:
             interval=nanoseconds(seconds),
             duration=nanoseconds(span),
         )
-        snapshots, labels = [], []
+        snapshots = []
+        labels = []
         for snapshot in iter(source.read, None):
             snapshots.append(snapshot)
             labels.append(_labels(source, snapshot))

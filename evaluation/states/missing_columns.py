@@ -18,17 +18,31 @@ from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.state import State
 
 _SMI: Final = (
-    *(Signal.GPU_BUSY, Signal.MEMORY_CONTROLLER_BUSY, Signal.MEMORY_USED),
-    *(Signal.MEMORY_USED_BYTES, Signal.MEMORY_TOTAL_BYTES, Signal.POWER_WATTS),
-    *(Signal.POWER_LIMIT_WATTS, Signal.SM_CLOCK_HERTZ, Signal.SM_CLOCK_MAXIMUM_HERTZ),
-    *(Signal.TEMPERATURE_CELSIUS, Signal.CLOCK_EVENT_REASONS),
+    Signal.GPU_BUSY,
+    Signal.MEMORY_CONTROLLER_BUSY,
+    Signal.MEMORY_USED,
+    Signal.MEMORY_USED_BYTES,
+    Signal.MEMORY_TOTAL_BYTES,
+    Signal.POWER_WATTS,
+    Signal.POWER_LIMIT_WATTS,
+    Signal.SM_CLOCK_HERTZ,
+    Signal.SM_CLOCK_MAXIMUM_HERTZ,
+    Signal.TEMPERATURE_CELSIUS,
+    Signal.CLOCK_EVENT_REASONS,
 )
 """What `nvidia-smi --query-gpu` has."""
 _DCGM: Final = (
     *_SMI,
-    *(Signal.SM_ACTIVE, Signal.SM_OCCUPANCY, Signal.TENSOR_ACTIVE, Signal.FP32_ACTIVE),
-    *(Signal.FP16_ACTIVE, Signal.FP64_ACTIVE, Signal.DRAM_ACTIVE, Signal.ENERGY_JOULES),
-    *(Signal.PCIE_RECEIVE_BYTES_PER_SECOND, Signal.PCIE_TRANSMIT_BYTES_PER_SECOND),
+    Signal.SM_ACTIVE,
+    Signal.SM_OCCUPANCY,
+    Signal.TENSOR_ACTIVE,
+    Signal.FP32_ACTIVE,
+    Signal.FP16_ACTIVE,
+    Signal.FP64_ACTIVE,
+    Signal.DRAM_ACTIVE,
+    Signal.ENERGY_JOULES,
+    Signal.PCIE_RECEIVE_BYTES_PER_SECOND,
+    Signal.PCIE_TRANSMIT_BYTES_PER_SECOND,
 )
 """What `dcgmi dmon` has with profiling."""
 _TOGETHER: Final = {

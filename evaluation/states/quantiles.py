@@ -27,7 +27,8 @@ def evaluate(options: Options) -> Iterator[str]:
     """The largest errors of what is demanded of each resource, over a whole day."""
     rows: dict[Resource, list[tuple[int, float]]] = defaultdict(list)
     for path in sorted(options.scenarios.glob("*.yaml"))[:_SCENARIOS]:
-        accounts, raw = NodeAccounts(), dict[tuple[str, Resource], list[Weighted]]()
+        accounts = NodeAccounts()
+        raw = dict[tuple[str, Resource], list[Weighted]]()
         for tick in simulated_ticks(
             path, options.first_seed, options.tick_seconds, is_varied=options.are_varied
         ):

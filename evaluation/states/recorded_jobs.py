@@ -50,7 +50,8 @@ def evaluate(options: Options) -> Iterator[str]:
     yield "|---|---|---|---|"
     for name, hour, hours, seconds in _SPANS:
         found = scored(sorted(options.scenarios.glob("*.yaml")), hour, hours, seconds)
-        said, there = found.right + found.wrong, found.right + found.missed
+        said = found.right + found.wrong
+        there = found.right + found.missed
         right = f"{found.right / said:.0%}" if said else "none said"
         yield f"| {name} | {said} | {right} | {found.right / max(1, there):.0%} |"
     yield ""

@@ -92,7 +92,8 @@ class _Stream:
         is_unknown = segment.entry.state is State.UNKNOWN
         if segment.truth is not State.UNKNOWN and not is_unknown:
             return True
-        duration, scores = segment.entry.duration, self._scores
+        duration = segment.entry.duration
+        scores = self._scores
         if not is_unknown:
             scores.invented += duration
         elif segment.truth is State.UNKNOWN:

@@ -31,8 +31,15 @@ def by_tier(total: Scores) -> Iterator[str]:
     yield table(
         lines,
         (
-            *("tier", "GPU-days", "accuracy", "with second cause", "macro-F1", "at least", ""),
-            *(_FALSE_IDLE, "at most"),
+            "tier",
+            "GPU-days",
+            "accuracy",
+            "with second cause",
+            "macro-F1",
+            "at least",
+            "",
+            _FALSE_IDLE,
+            "at most",
         ),
     )
     unread, lost, invented = (
@@ -86,8 +93,15 @@ def baselines(total: Scores) -> Iterator[str]:
     yield table(
         lines,
         (
-            *("", "profiling", "disturbed", "power", "disturbed"),
-            *("rest, stall, work", "idle found", _FALSE_IDLE, "disturbed"),
+            "",
+            "profiling",
+            "disturbed",
+            "power",
+            "disturbed",
+            "rest, stall, work",
+            "idle found",
+            _FALSE_IDLE,
+            "disturbed",
         ),
     )
     yield (
@@ -153,8 +167,10 @@ def by_scenario(by_name: Mapping[str, Scores]) -> Iterator[str]:
         idle = [
             scores.false_idle_seconds_per_day(judge, is_disturbed=rough)
             for judge, rough in (
-                *((OURS, False), (OURS, True)),
-                *(("gpu-pruner", False), ("GPU utilization alone", False)),
+                (OURS, False),
+                (OURS, True),
+                ("gpu-pruner", False),
+                ("GPU utilization alone", False),
             )
         ]
         accuracies = [f"{found.accuracy:.3f}" if found.gpu_days else "" for found in ours]
@@ -164,8 +180,13 @@ def by_scenario(by_name: Mapping[str, Scores]) -> Iterator[str]:
     scenarios = table(
         lines,
         (
-            *("scenario", "accuracy, profiling", "power", _FALSE_IDLE, "disturbed"),
-            *("gpu-pruner's", "of utilization alone"),
+            "scenario",
+            "accuracy, profiling",
+            "power",
+            _FALSE_IDLE,
+            "disturbed",
+            "gpu-pruner's",
+            "of utilization alone",
         ),
     )
     yield as_rows(f"#### By scenario\n\n{scenarios}\n")

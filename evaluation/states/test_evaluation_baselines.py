@@ -113,7 +113,8 @@ def test_idle_timer_of_a_baseline_restarts_with_work() -> None:
     watch = BaselineState()
     for second in range(10):
         rested = _watched(watch, second, 0.0)
-    worked, again = _watched(watch, 10, 0.4), _watched(watch, 11, 0.0)
+    worked = _watched(watch, 10, 0.4)
+    again = _watched(watch, 11, 0.0)
 
     assert rested is not None
     assert worked is not None

@@ -43,7 +43,9 @@ def test_each_tier_knows_less_than_the_one_above() -> None:
     [basic] = without_power(seen).readings.values()
 
     assert [tier_of(each.values) for each in (whole, power, basic)] == [
-        *(Tier.PROFILING, Tier.POWER, Tier.BASIC)
+        Tier.PROFILING,
+        Tier.POWER,
+        Tier.BASIC,
     ]
     assert {Signal.GPU_BUSY, Signal.MEMORY_USED_BYTES} <= basic.values.keys()
 

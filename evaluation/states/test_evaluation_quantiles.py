@@ -29,7 +29,11 @@ def test_an_exact_quantile_is_a_reading() -> None:
     readings = [(0.9, 1), (0.1, 6), (0.5, 3)]
 
     assert [exact_quantile(readings, share) for share in (0.5, 0.6, 0.61, 0.9, 1.0)] == [
-        *(0.1, 0.1, 0.5, 0.5, 0.9)
+        0.1,
+        0.1,
+        0.5,
+        0.5,
+        0.9,
     ]
 
 

@@ -68,7 +68,8 @@ def test_a_second_cause_counts_where_the_first_is_wrong() -> None:
 
 def test_merged_confusions_are_those_of_all_the_time() -> None:
     """Runs in two processes therefore sum to one."""
-    twice, whole = Confusion(), confusion()
+    twice = Confusion()
+    whole = confusion()
     for _ in range(2):
         twice.merge(whole)
 
@@ -106,7 +107,11 @@ def test_rest_is_asked_for_on_every_tier(tier: Tier) -> None:
     for state in (State.IDLE_EMPTY, State.IDLE_HELD, State.HOST_BOUND, State.STORAGE_BOUND):
         assert merged_state(state, tier, {}) == state
     assert {coarse_state(state) for state in State} == {
-        *("unknown", "idle_empty", "idle_held", "hidden_stall", AT_WORK)
+        "unknown",
+        "idle_empty",
+        "idle_held",
+        "hidden_stall",
+        AT_WORK,
     }
 
 

@@ -17,8 +17,11 @@ from rightsizer.simulator.scenario_reader import load_scenario
 FILES: Final = sorted(SCENARIOS.glob("*.yaml"))
 TICK: Final = 2401
 FOLLOWING_FROM_PHYSICS: Final = {
-    *(Condition.POWER_THROTTLED, Condition.THERMAL_THROTTLED, Condition.HARDWARE_SLOWDOWN),
-    *(Condition.PCIE_LINK_DEGRADED, Condition.NEAR_OUT_OF_MEMORY),
+    Condition.POWER_THROTTLED,
+    Condition.THERMAL_THROTTLED,
+    Condition.HARDWARE_SLOWDOWN,
+    Condition.PCIE_LINK_DEGRADED,
+    Condition.NEAR_OUT_OF_MEMORY,
 }
 BOARDS: Final = ("V100", "T4", "A100", "L4", "L40S", "H100", "H200", "B200", "RTX4090")
 

@@ -178,7 +178,8 @@ def _summary_of(judged: Mapping[str, Sequence[Finding]]) -> Iterator[str]:
 def _advised(found: Finding) -> tuple[str, ...]:
     """The evidence of the product's own finding; the schedule of one day is judged by that day."""
     evidence: Mapping[str, Any] = found.evidence
-    following, by_schedule = evidence["following_the_load"], evidence["by_schedule"]
+    following = evidence["following_the_load"]
+    by_schedule = evidence["by_schedule"]
     replicas = [span["replicas"] for span in evidence["schedule"]]
     return (
         f"{evidence['replicas']}",

@@ -32,12 +32,15 @@ _VERDICTS: Final = (READ, WEAKER, MISSING, UNUSED, WRONG)
 
 def evaluate(folder: Path) -> Iterator[str]:
     """Per page, how its lines were read; then what is of no use and why, and what went wrong."""
-    rows, wrong = [], []
+    rows = []
+    wrong = []
     unused: Counter[tuple[str, str]] = Counter()
     for file in sorted(folder.glob("*.prom")):
-        found, devices = [], 0
+        found = []
+        devices = 0
         for text in _by_node(file.read_text(encoding="utf-8")):
-            page, lines = DcgmExpositionParser(built_in()).read(text), lines_of(text.splitlines())
+            page = DcgmExpositionParser(built_in()).read(text)
+            lines = lines_of(text.splitlines())
             found += [(line, verdict(line, lines, page)) for line in lines]
             devices += len(page.devices)
         counts = Counter(said for _, said in found)

@@ -49,8 +49,10 @@ class _Counts:
     """Counts that grow at either end."""
 
     def __init__(self, start: Nanoseconds, step: Nanoseconds) -> None:
-        self.start, self.step = start, step
-        self.held, self.busy = array("l"), array("l")
+        self.start = start
+        self.step = step
+        self.held = array("l")
+        self.busy = array("l")
 
     def add(self, pod: Pod) -> None:
         self._make_room(pod.times[0], pod.times[-1])

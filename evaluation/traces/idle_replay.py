@@ -78,7 +78,8 @@ def tallies(
 
 def evaluate(folder: Path) -> Iterator[str]:
     """Fixed windows, our rule by class, others' rules; then the published chance of resuming."""
-    watched, blocks = WatchedIdleness(_KINDS), defaultdict[str, list[Block]](list)
+    watched = WatchedIdleness(_KINDS)
+    blocks = defaultdict[str, list[Block]](list)
     for closed in closed_windows(folder):
         for window in closed:
             watched.add(window)
@@ -102,7 +103,11 @@ def evaluate(folder: Path) -> Iterator[str]:
     yield table(
         ((name, *_cells(tally, idle, there)) for name, tally in found.items()),
         (
-            *("rule", "actions", "right", "wrong per pod-day", "idle time reclaimed"),
+            "rule",
+            "actions",
+            "right",
+            "wrong per pod-day",
+            "idle time reclaimed",
             "while others of the fleet worked",
         ),
     )

@@ -56,7 +56,8 @@ class Tally:
             armed: How long after a resumption, or its first row, a pod is new to the rule.
         """
         acted = []
-        is_busy, last = pod.are_busy, len(pod.times)
+        is_busy = pod.are_busy
+        last = len(pod.times)
         ready = pod.times[0] + armed
         for time in times:
             if time < ready:
@@ -158,7 +159,8 @@ def _cases(
     cells: Sequence[Window], workload_class: WorkloadClass, span: Nanoseconds | None
 ) -> tuple[Case, ...]:
     newest = cells[-1]
-    states, tiers = Counter[State](), Counter[Tier]()
+    states = Counter[State]()
+    tiers = Counter[Tier]()
     taken = [cell for cell in cells if cell.start >= newest.end - (span or 0)]
     for cell in taken:
         states.update(cell.states)

@@ -98,7 +98,8 @@ def _fading(share: float, half_life_seconds: float, factor: float) -> Callable[[
         weighed = sorted(
             (duty, 0.5 ** (seconds(end - time) / half_life_seconds)) for time, duty in rows
         )
-        target, reached = share * sum(weight for _, weight in weighed), 0.0
+        target = share * sum(weight for _, weight in weighed)
+        reached = 0.0
         for duty, weight in weighed:
             reached += weight
             if reached >= target:
@@ -257,7 +258,8 @@ def chosen(scores: Mapping[str, Score]) -> str:
 
 def _cross_validated(halves: Sequence[Mapping[str, Score]]) -> Iterator[str]:
     """Settings chosen on one half of the pods, and those that ship, scored on the other."""
-    lines, is_kept = [], True
+    lines = []
+    is_kept = True
     for number, scores in enumerate(halves, 1):
         found = chosen(halves[-number])
         for name, title in ((found, f"chosen on the other half: {found}"), (OURS, "as shipped")):

@@ -22,7 +22,8 @@ TEXT = (
 
 def verdicts(**changes: object) -> dict[str, str]:
     """Verdicts by metric, for a page that was read with errors."""
-    lines, page = lines_of(TEXT.splitlines()), DcgmExpositionParser(built_in()).read(TEXT)
+    lines = lines_of(TEXT.splitlines())
+    page = DcgmExpositionParser(built_in()).read(TEXT)
     of_page = {name: changes.pop(name) for name in ("devices",) if name in changes}
     readings = {BUSY: replace(page.readings[BUSY], **changes)}  # type: ignore[arg-type]
     read = replace(page, readings=readings, **of_page)  # type: ignore[arg-type]

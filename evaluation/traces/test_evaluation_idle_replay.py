@@ -136,7 +136,9 @@ def test_idle_times_end_with_work_or_are_cut_off() -> None:
     found = spells_of([*first, *later])
 
     assert [((each.end - each.start) // BLOCK_SPAN, each.has_ended) for each in found] == [
-        *((3, True), (2, False), (1, True))
+        (3, True),
+        (2, False),
+        (1, True),
     ]
 
 

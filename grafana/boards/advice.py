@@ -164,7 +164,8 @@ def _outcomes() -> list[Panel]:
 
 
 def _done() -> list[Panel]:
-    captures, actions = "rightsizer_captures_total", "rightsizer_actions_total"
+    captures = "rightsizer_captures_total"
+    actions = "rightsizer_actions_total"
     return [
         lines(
             "Profile captures",

@@ -129,7 +129,8 @@ def _pools() -> Panel:
 
 
 def _courses() -> list[Panel]:
-    waiting, team = "rightsizer_fleet_pool_waiting_gpus", "rightsizer_fleet_team_wasted_gpus"
+    waiting = "rightsizer_fleet_pool_waiting_gpus"
+    team = "rightsizer_fleet_team_wasted_gpus"
     return [
         lines(
             "Active by pool",

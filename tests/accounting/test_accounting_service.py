@@ -57,7 +57,8 @@ def test_there_is_no_report_before_the_first_snapshot() -> None:
 
 def test_every_snapshot_gives_a_newer_report() -> None:
     """Outputs cache by generation."""
-    service, device = accounting(), gpu()
+    service = accounting()
+    device = gpu()
     first = post(service, snapshot(0, [device], {device: TRAINING}))
     second = post(service, snapshot(1, [device], {device: TRAINING}))
 
@@ -69,7 +70,8 @@ def test_every_snapshot_gives_a_newer_report() -> None:
 
 def test_a_report_shows_what_the_last_reading_was_found_to_be() -> None:
     """State, tier and derived signals are those of the entry; totals grow."""
-    service, device = accounting(), gpu()
+    service = accounting()
+    device = gpu()
     post(service, snapshot(0, [device], {device: TRAINING}))
     (found,) = post(service, snapshot(1, [device], {device: TRAINING})).devices
 
@@ -81,7 +83,8 @@ def test_a_report_shows_what_the_last_reading_was_found_to_be() -> None:
 
 def test_a_device_that_is_down_shows_nothing_of_before() -> None:
     """Its last sample keeps its own time, so that its age is visible."""
-    service, device = accounting(), gpu()
+    service = accounting()
+    device = gpu()
     post(service, snapshot(0, [device], {device: TRAINING}))
     post(service, snapshot(1, [device], {device: TRAINING}))
     lost = Down(Missing.LOST, "fell off the bus")
@@ -105,7 +108,8 @@ def test_a_device_that_is_down_shows_nothing_of_before() -> None:
 
 def test_gauges_and_strip_are_made_once_in_a_while() -> None:
     """Reports in between show the previous ones."""
-    service, device = accounting(), gpu()
+    service = accounting()
+    device = gpu()
     early = post(service, snapshot(0, [device], {device: TRAINING})).devices[0]
     between = post(service, snapshot(59, [device], {device: TRAINING})).devices[0]
     later = post(service, snapshot(60, [device], {device: TRAINING})).devices[0]
@@ -117,7 +121,8 @@ def test_gauges_and_strip_are_made_once_in_a_while() -> None:
 
 def test_gauges_stay_fresh_when_the_wall_clock_is_set_back() -> None:
     """Otherwise a step back by an hour would mean an hour of old gauges."""
-    service, device = accounting(), gpu()
+    service = accounting()
+    device = gpu()
     post(service, snapshot(0, [device], {device: TRAINING}))
     hour_back = EPOCH - 60 * MINUTE
     seen = snapshot(60, [device], {device: TRAINING}, interval_seconds=60.0, wall_time=hour_back)
@@ -128,7 +133,8 @@ def test_gauges_stay_fresh_when_the_wall_clock_is_set_back() -> None:
 
 def test_a_parent_with_instances_has_no_gauges() -> None:
     """Its instances have gauges, so nothing is counted twice."""
-    service, parent = accounting(), gpu(has_mig_instances=True)
+    service = accounting()
+    parent = gpu(has_mig_instances=True)
     (found,) = post(service, snapshot(0, [parent], {parent: TRAINING})).devices
 
     assert (dict(found.provisioning), found.strip) == ({}, ())
@@ -137,7 +143,8 @@ def test_a_parent_with_instances_has_no_gauges() -> None:
 
 def test_a_gpu_that_was_cut_shows_its_own_readings_and_no_state() -> None:
     """It still draws power and has a temperature; its state before the cut is not shown."""
-    service, device = accounting(), gpu()
+    service = accounting()
+    device = gpu()
     post(service, snapshot(0, [device], {device: TRAINING}))
     parent = replace(device, has_mig_instances=True)
     own = {Signal.POWER_WATTS: 140.0, Signal.ENERGY_JOULES: 7e6}
@@ -150,7 +157,8 @@ def test_a_gpu_that_was_cut_shows_its_own_readings_and_no_state() -> None:
 def test_policies_reach_the_accounts() -> None:
     """Rules judge with the policies applied."""
     standby = Policy(PolicyMatch(owner="llama"), class_=WorkloadClass.STANDBY)
-    service, device = accounting(standby), gpu()
+    service = accounting(standby)
+    device = gpu()
     for at in range(2):
         seen = snapshot(at, [device], {device: HELD}, holders={device: workload("llama")})
         report = post(service, seen)
@@ -163,7 +171,8 @@ def test_policies_reach_the_accounts() -> None:
 
 def test_windows_are_handed_over_once_when_closed_and_always_while_open() -> None:
     """Running windows are saved again at each flush, so that a crash loses little."""
-    service, device = accounting(), gpu()
+    service = accounting()
+    device = gpu()
     minutes(service, device, 8)
     closed, running, devices = service.drain_windows()
     closed_again, running_again, _ = service.drain_windows()
@@ -177,13 +186,15 @@ def test_windows_are_handed_over_once_when_closed_and_always_while_open() -> Non
 
 def test_accounts_are_restored_from_saved_windows() -> None:
     """After a restart the rules judge the same data."""
-    before, device = accounting(), gpu()
+    before = accounting()
+    device = gpu()
     minutes(before, device, 31)
     closed, running, devices = before.drain_windows()
 
     after = accounting()
     restored = after.restore(devices, [*closed, *running])
-    span, now = 60 * MINUTE, EPOCH + 30 * MINUTE
+    span = 60 * MINUTE
+    now = EPOCH + 30 * MINUTE
 
     assert restored.number == len(closed) + len(running)
     assert restored.ends == {device.uuid: restored.end}
@@ -195,7 +206,8 @@ def test_accounts_are_restored_from_saved_windows() -> None:
 
 def test_backfilled_days_leave_the_windows_of_days_lived() -> None:
     """Five-minute windows that would be too old by the end are skipped; all else is equal."""
-    device, days = gpu(), 5
+    device = gpu()
+    days = 5
     now = EPOCH + days * 24 * 60 * MINUTE
     found = []
     for until in (0, now):
@@ -215,7 +227,8 @@ def test_backfilled_days_leave_the_windows_of_days_lived() -> None:
 
 def test_backfilled_days_are_judged_and_neither_flushed_nor_counted() -> None:
     """A demonstration's past is not written to disk, and counters begin with the process."""
-    service, device = accounting(), gpu()
+    service = accounting()
+    device = gpu()
     service.backfill(
         snapshot(minute * 60.0, [device], {device: EMPTY}, interval_seconds=60.0)
         for minute in range(20)

@@ -27,7 +27,8 @@ from rightsizer.model.state import Resource, State
 from rightsizer.model.workload import Allocator, Holding, Workload
 
 GPU = gpu()
-JOB, NEXT = workload("job"), workload("next")
+JOB = workload("job")
+NEXT = workload("next")
 
 
 def live(
@@ -246,7 +247,8 @@ def test_allocator_of_the_holder_decides_on_memory() -> None:
 
 def test_restart_changes_no_case() -> None:
     """Windows, devices and holders restored from a history are judged as before."""
-    steady, before = NodeAccounts(), NodeAccounts()
+    steady = NodeAccounts()
+    before = NodeAccounts()
     for accounts in (steady, before):
         live(accounts, ticks(0, 7200), {GPU: HELD}, {GPU: JOB})
     after = NodeAccounts()
@@ -267,7 +269,8 @@ def test_restart_changes_no_case() -> None:
 
 def test_driver_that_is_late_costs_no_history() -> None:
     """Restored windows wait for their devices; snapshots without devices discard nothing."""
-    before, after = NodeAccounts(), NodeAccounts()
+    before = NodeAccounts()
+    after = NodeAccounts()
     live(before, ticks(0, 7200), {GPU: HELD})
     for window in before.drain_closed():
         after.restore(window)

@@ -16,7 +16,8 @@ class Counted:
     """Makes the parts of a case, and counts how often."""
 
     def __init__(self) -> None:
-        self.windows, self.provisioning = 0, 0
+        self.windows = 0
+        self.provisioning = 0
         sums = cache(self._windows), cache(self._provisioning)
         self.case = CachedCase(GIVEN.key, GIVEN.workload, GIVEN.devices, *sums, None)
 

@@ -19,7 +19,8 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.state import State
 from rightsizer.model.workload import Workload
 
-GPU, PEER = gpu(0), gpu(1)
+GPU = gpu(0)
+PEER = gpu(1)
 JOB: Final = workload("job")
 DAYS: Final = 10
 
@@ -114,10 +115,8 @@ def test_blocks_of_two_days_are_worth_few(two_days: Case) -> None:
 def test_peaks_beyond_a_capacity(two_days: Case) -> None:
     """Per device, of the one that exceeds it most often; together, in devices' worth."""
     share = 10 / 24
-    of_one, of_both = (
-        two_days.exceedance(Measure.COMPUTE, 0.3),
-        two_days.group_exceedance(Measure.COMPUTE, 0.7),
-    )
+    of_one = two_days.exceedance(Measure.COMPUTE, 0.3)
+    of_both = two_days.group_exceedance(Measure.COMPUTE, 0.7)
     assert of_one is not None
     assert of_both is not None
     assert of_one.share == of_both.share == pytest.approx(share, abs=0.01)

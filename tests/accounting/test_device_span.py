@@ -20,7 +20,8 @@ lives = st.lists(st.tuples(st.sampled_from(STATES), st.integers(1, 300)), min_si
 
 def lived(pieces: list[tuple[State, int]]) -> tuple[DeviceWindows, int]:
     """A device after minutes in the given states, and the time then."""
-    windows, start = DeviceWindows("GPU-0"), 0.0
+    windows = DeviceWindows("GPU-0")
+    start = 0.0
     for state, minutes in pieces:
         windows.add(entry(start, start + minutes * 60.0, state))
         start += minutes * 60.0

@@ -12,7 +12,8 @@ from rightsizer.accounting.power import EnergyMeter, MeasuredEnergy
 from rightsizer.accounting.settings import EnergySettings
 from rightsizer.model.window import EnergySource
 
-COUNTER, POWER = EnergySource.COUNTER, EnergySource.POWER
+COUNTER = EnergySource.COUNTER
+POWER = EnergySource.POWER
 LIMIT: Final = 700.0
 
 

@@ -58,7 +58,8 @@ def times(entries: Sequence[Entry]) -> Counter[State]:
 
 def snapshots_of(ticks: Sequence[Tick], devices: Sequence[Device]) -> list[Snapshot]:
     """Two devices over time steps, each with a reading, silent or down."""
-    found, now = [], 100.0
+    found = []
+    now = 100.0
     for step, *outcomes in ticks:
         now += step
         said = dict(zip(devices, outcomes, strict=True))
@@ -253,7 +254,8 @@ def test_two_spinning_devices_of_a_workload_vouch_for_each_other() -> None:
     """At 0.9 busy, one device may be decoding at low clocks; two at once wait for a third."""
     nearly = {**SPINNING, Signal.GPU_BUSY: 0.9}
     devices = (gpu(0), gpu(1), gpu(2))
-    same, other = workload("same"), workload("other")
+    same = workload("same")
+    other = workload("other")
 
     def states(*holders: object) -> list[State]:
         snapshots = [
@@ -267,7 +269,8 @@ def test_two_spinning_devices_of_a_workload_vouch_for_each_other() -> None:
         ]
         return [entry.state for entry in post_all(snapshots)]
 
-    stalled, productive = State.HIDDEN_STALL, State.PRODUCTIVE
+    stalled = State.HIDDEN_STALL
+    productive = State.PRODUCTIVE
     assert states(same, same, same)[:2] == [stalled, stalled]
     assert states(same, other, same)[:2] == [productive, productive]
     assert states()[:2] == [productive, productive]

@@ -39,7 +39,8 @@ def states(course: Sequence[Signals]) -> list[State]:
 
 def test_idle_draw_is_learned_from_empty_seconds() -> None:
     """After a minute of emptiness, 90 W is this GPU's idle draw."""
-    empty, held = {**EMPTY, WATTS: 90.0}, {**HELD, WATTS: 90.0}
+    empty = {**EMPTY, WATTS: 90.0}
+    held = {**HELD, WATTS: 90.0}
     entries = post(EntryBuilder(), 0, [{GPU: empty}] * 70 + [{GPU: held}] * 2)
     assert entries[0].signals[Signal.POWER] == 0.0
     assert entries[-1].signals[Signal.POWER] == 0.0
@@ -63,7 +64,8 @@ def test_idle_draw_survives_a_restart() -> None:
 
 def test_accounts_keep_the_draw_with_the_device() -> None:
     """A history stores and restores it with the device's facts."""
-    before, after = NodeAccounts(), NodeAccounts()
+    before = NodeAccounts()
+    after = NodeAccounts()
     for at in range(70):
         before.post(snapshot(at, [GPU], {GPU: {**EMPTY, WATTS: 90.0}}))
     (known,) = before.device_records()
@@ -90,7 +92,8 @@ LINK: Final = {Signal.PCIE_LINK_GENERATION: 1.0, Signal.PCIE_LINK_WIDTH: 16.0}
 
 def test_link_that_trains_up_is_not_degraded() -> None:
     """It is slow at rest to save power, and may still be in the first readings under load."""
-    slow, fast = LINK, LINK | {Signal.PCIE_LINK_GENERATION: 5.0}
+    slow = LINK
+    fast = LINK | {Signal.PCIE_LINK_GENERATION: 5.0}
     course = [{GPU: HELD | slow}] * 30 + [{GPU: TRAINING | slow}] * 3 + [{GPU: TRAINING | fast}] * 9
     entries = post(EntryBuilder(), 0, course)
     assert not any(Condition.PCIE_LINK_DEGRADED in entry.conditions for entry in entries)
@@ -120,7 +123,8 @@ def test_dead_counters_are_remembered() -> None:
     light = {**TRAINING, Signal.GPU_BUSY: 0.6, WATTS: 150.0}
     course = [light | dead, TRAINING | dead, light | dead, TRAINING, light | dead]
     entries = post(EntryBuilder(), 0, [{GPU: each} for each in course])
-    power, profiling = Tier.POWER, Tier.PROFILING
+    power = Tier.POWER
+    profiling = Tier.PROFILING
     assert [entry.tier for entry in entries] == [power, power, profiling, profiling]
     assert [entry.state for entry in entries][1] is State.PRODUCTIVE
 
@@ -161,7 +165,8 @@ def test_gpu_that_settles_is_unknown() -> None:
     entries = [
         entry for at in range(6) for entry in builder.post(settling(at, EMPTY, is_settled=at >= 3))
     ]
-    unknown, empty = State.UNKNOWN, State.IDLE_EMPTY
+    unknown = State.UNKNOWN
+    empty = State.IDLE_EMPTY
     assert [entry.state for entry in entries] == [unknown, unknown, empty, empty, empty]
 
 

@@ -215,7 +215,8 @@ def test_rolling_up_keeps_every_sum_whatever_the_clock_did(
     tmp_path_factory: pytest.TempPathFactory, steps: list[int], befores: list[int]
 ) -> None:
     """Gaps and backward steps change no sum; no hour holds more than an hour of one life."""
-    lived, number = [], 100
+    lived = []
+    number = 100
     for step in steps:
         number += step
         lived.append(five_minutes(number))
@@ -271,7 +272,8 @@ def test_another_history_is_taken_over(tmp_path: Path) -> None:
         closing(Database(tmp_path / "a.db", MIGRATIONS, is_durable=False)) as one,
         closing(Database(tmp_path / "b.db", MIGRATIONS, is_durable=False)) as other,
     ):
-        source, target = HistoryRepository(one), HistoryRepository(other)
+        source = HistoryRepository(one)
+        target = HistoryRepository(other)
         source.save(lived, [DeviceRecord(gpu(), workload(), EPOCH)])
         target.save([five_minutes(-1), five_minutes(3, "GPU-1"), *lived[6:12]])
         for _ in range(2):
@@ -291,7 +293,8 @@ def test_an_older_recording_does_not_change_who_holds_a_device_now(tmp_path: Pat
         closing(Database(tmp_path / "a.db", MIGRATIONS, is_durable=False)) as one,
         closing(Database(tmp_path / "b.db", MIGRATIONS, is_durable=False)) as other,
     ):
-        source, target = HistoryRepository(one), HistoryRepository(other)
+        source = HistoryRepository(one)
+        target = HistoryRepository(other)
         now = DeviceRecord(gpu(), workload("now"), EPOCH + DAY)
         target.save([five_minutes(600)], [now])
         source.save([five_minutes(0)], [DeviceRecord(gpu(), workload("then"), EPOCH)])
@@ -307,7 +310,8 @@ def test_an_older_recording_does_not_change_who_holds_a_device_now(tmp_path: Pat
 def test_holder_of_a_device_is_stored_with_its_windows(database: Database) -> None:
     """Each holder is stored up to the last window written while it held the device."""
     history = HistoryRepository(database)
-    one, other = workload("one"), workload("other")
+    one = workload("one")
+    other = workload("other")
     history.save([five_minutes(0)], [DeviceRecord(gpu(), one, EPOCH)])
     history.save([], [DeviceRecord(gpu(), one, EPOCH)], running=[five_minutes(1, length=MINUTE)])
     since = EPOCH + FIVE + MINUTE

@@ -32,7 +32,8 @@ def judged(course: Course, *, every_seconds: float = 10.0, job: str = "job") -> 
     at = 0.0
     while at < len(course) * MINUTE_SECONDS:
         for device, signals in course[int(at // MINUTE_SECONDS)].items():
-            end, length = nanoseconds(at), nanoseconds(every_seconds)
+            end = nanoseconds(at)
+            length = nanoseconds(every_seconds)
             imbalance.add(device, job, end, length, signals)
         at += every_seconds
     imbalance.judge(nanoseconds(len(course) * MINUTE_SECONDS))
@@ -87,7 +88,8 @@ def test_any_interval_of_readings_will_do(every_seconds: float) -> None:
 
 def test_power_tells_what_the_busy_share_hides() -> None:
     """Three GPUs spin at full utilization while the fourth works."""
-    spinning, working = {BUSY: 1.0, POWER: 0.1}, {BUSY: 1.0, POWER: 0.7}
+    spinning = {BUSY: 1.0, POWER: 0.1}
+    working = {BUSY: 1.0, POWER: 0.7}
     course = [dict.fromkeys(NODE[:3], spinning) | {NODE[3]: working}] * 10
     assert judged(course) == ALL
 
@@ -175,7 +177,8 @@ def test_books_tell_it_of_every_gpu_of_the_job() -> None:
     devices = [gpu(index) for index in range(5)]
     doing = dict(zip(devices, [HELD, SPINNING, SPINNING, TRAINING, TRAINING], strict=True))
     holders = dict(zip(devices, [JOB] * 3 + [workload("other")] * 2, strict=True))
-    builder, found = EntryBuilder(), {}
+    builder = EntryBuilder()
+    found = {}
     for at in range(0, 1300, 10):
         entries = builder.post(snapshot(at, devices, doing, interval_seconds=10, holders=holders))
         found[at] = [Condition.RANK_IMBALANCE in entry.conditions for entry in entries]

@@ -14,7 +14,8 @@ LinkSample = tuple[float, bool]
 
 def reached(samples: Sequence[LinkSample], every_seconds: int = 1) -> float | None:
     """The highest generation after samples at equal intervals."""
-    watch, found = PcieLinkMonitor(), None
+    watch = PcieLinkMonitor()
+    found = None
     for number, (generation, is_loaded) in enumerate(samples, start=1):
         found = watch.update(
             number * every_seconds * SECOND, every_seconds * SECOND, generation, is_loaded=is_loaded

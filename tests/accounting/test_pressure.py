@@ -15,7 +15,9 @@ from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition, Resource
 
-COMPUTE, BANDWIDTH, MEMORY = Resource.COMPUTE, Resource.MEMORY_BANDWIDTH, Resource.MEMORY
+COMPUTE = Resource.COMPUTE
+BANDWIDTH = Resource.MEMORY_BANDWIDTH
+MEMORY = Resource.MEMORY
 GPU: Final = gpu()
 NOTHING: Final = frozenset[Resource]()
 PREEMPTIONS: Final = Signal.PREEMPTIONS
@@ -177,7 +179,8 @@ def test_only_what_is_at_its_limit_is_ever_short(
     stretches: list[tuple[int, Signals, frozenset[Resource], frozenset[Condition]]],
 ) -> None:
     """Memory is the exception, and only if hardly any of it or of the engine's cache is left."""
-    pressure, now = PressureDetector(), 0
+    pressure = PressureDetector()
+    now = 0
     for step, signals, saturated, conditions in stretches:
         now += step * SECOND
         found = pressure.update(now, signals, saturated, conditions)

@@ -38,7 +38,8 @@ READINGS: Final = st.lists(
 
 def exact(raw: Raw, share: float) -> float:
     """The smallest value not exceeded for the given share of time."""
-    target, reached = share * sum(held for _, held in raw) * (1 - 1e-12), 0
+    target = share * sum(held for _, held in raw) * (1 - 1e-12)
+    reached = 0
     for value, held in sorted(raw):
         reached += held
         if reached >= target:
@@ -48,7 +49,8 @@ def exact(raw: Raw, share: float) -> float:
 
 def posted(raw: Raw) -> NodeAccounts:
     """A GPU with these readings; memory and traffic follow its load."""
-    accounts, at = NodeAccounts(), 0
+    accounts = NodeAccounts()
+    at = 0
     for value, held in [(raw[0][0], 1), *raw]:
         at += held
         signals = {

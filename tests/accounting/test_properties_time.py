@@ -54,10 +54,8 @@ def test_states_sum_to_wall_time_and_only_gaps_are_unknown(life: Life) -> None:
     snapshots = snapshots_of(*life)
     expected = accounted(snapshots)
     accounts = posted(snapshots)
-    whole, totals = (
-        accounts.device(GPU.uuid).whole.window(),
-        accounts.device(GPU.uuid).totals.totals(),
-    )
+    whole = accounts.device(GPU.uuid).whole.window()
+    totals = accounts.device(GPU.uuid).totals.totals()
     assert (whole.known, whole.accounted) == (expected.known, expected.known + expected.unknown)
     assert known_seconds(totals) == pytest.approx(expected.known / SECOND)
     assert totals.state_seconds.get(State.UNKNOWN, 0.0) == pytest.approx(expected.unknown / SECOND)
@@ -67,7 +65,8 @@ def test_states_sum_to_wall_time_and_only_gaps_are_unknown(life: Life) -> None:
 def test_used_and_wasted_time_is_all_that_is_known(life: Life) -> None:
     """In seconds and in joules."""
     totals = posted(snapshots_of(*life)).device(GPU.uuid).totals.totals()
-    wasted, joules = sum(totals.waste_seconds.values()), sum(totals.waste_joules.values())
+    wasted = sum(totals.waste_seconds.values())
+    joules = sum(totals.waste_joules.values())
     assert totals.used_seconds + wasted == pytest.approx(known_seconds(totals))
     assert totals.used_joules + joules == pytest.approx(sum(totals.energy_joules.values()))
 
@@ -111,8 +110,10 @@ def test_restart_begins_counters_at_nothing_and_keeps_windows(life: Life, cut: i
     interval, moments = life
     steady = [Moment(each.after, 0, each.signals, each.is_down) for each in moments]
     snapshots = snapshots_of(interval, steady)
-    first, second = snapshots[:cut], snapshots[cut:]
-    before, after = posted(first), NodeAccounts()
+    first = snapshots[:cut]
+    second = snapshots[cut:]
+    before = posted(first)
+    after = NodeAccounts()
     for window in (*before.drain_closed(), *before.open_windows()):
         after.restore(decode_window(window.uuid, encode_window(window)))
     assert flat_totals(after.device(GPU.uuid).totals.totals()) == {
@@ -128,7 +129,8 @@ def test_restart_begins_counters_at_nothing_and_keeps_windows(life: Life, cut: i
 @pytest.mark.parametrize("interval_seconds", [0.1, 1.0, 4.0, 20.0, 100.0])
 def test_interval_of_sampling_changes_no_share(interval_seconds: float) -> None:
     """Twenty minutes held and forty active are a third and two thirds at any interval."""
-    accounts, at = NodeAccounts(), 0.0
+    accounts = NodeAccounts()
+    at = 0.0
     for number in range(1 + round(3600 / interval_seconds)):
         at = number * interval_seconds
         signals: Signals = HELD if at <= 1200 else TRAINING

@@ -22,7 +22,8 @@ from rightsizer.model.window import EnergySource
 from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.simulator.source import DEFAULT_START, SimulatedSource
 
-COUNTER, POWER = EnergySource.COUNTER, EnergySource.POWER
+COUNTER = EnergySource.COUNTER
+POWER = EnergySource.POWER
 CATALOGUE: Final = built_in()
 
 
@@ -125,7 +126,8 @@ def test_energy_of_a_second_follows_its_use() -> None:
 
 def test_energy_of_a_gap_is_nobodys() -> None:
     """The counter went on; energy of the seconds after the gap comes from the draw."""
-    accounts, steps = NodeAccounts(), [(0, 0.0), (1, 590.0), (1000, 600_000.0), (1001, 600_580.0)]
+    accounts = NodeAccounts()
+    steps = [(0, 0.0), (1, 590.0), (1000, 600_000.0), (1001, 600_580.0)]
     for at, joules in steps:
         signals = {**TRAINING, Signal.ENERGY_JOULES: joules}
         accounts.post(snapshot(at, [GPU], {GPU: signals}))
@@ -137,7 +139,8 @@ def test_energy_of_a_gap_is_nobodys() -> None:
 
 def test_device_that_was_down_begins_its_counter_again() -> None:
     """Even if the driver returns within the usual gap after the last accounted time."""
-    builder, joules = EntryBuilder(), []
+    builder = EntryBuilder()
+    joules = []
     for at in range(20):
         is_down = 3 <= at < 12
         signals = {**TRAINING, Signal.ENERGY_JOULES: 500.0 * at}
@@ -151,7 +154,8 @@ def test_device_that_was_down_begins_its_counter_again() -> None:
 
 def test_devices_have_counters_of_their_own() -> None:
     """Counter steps of two GPUs in one tick are not mixed up."""
-    one, other = gpu(0), gpu(1)
+    one = gpu(0)
+    other = gpu(1)
     accounts = NodeAccounts()
     for at in range(3):
         readings = {

@@ -15,7 +15,8 @@ from rightsizer.model.state import Condition, Resource, State
 from rightsizer.model.window import Provisioning, Window
 from rightsizer.model.workload import Allocator
 
-COMPUTE, MEMORY = Resource.COMPUTE, Resource.MEMORY
+COMPUTE = Resource.COMPUTE
+MEMORY = Resource.MEMORY
 SETTINGS = ProvisioningSettings()
 PERCENTS = st.dictionaries(st.integers(0, 100), st.integers(1, 50), min_size=1, max_size=8)
 
@@ -35,7 +36,8 @@ def busy(
 def test_demand_and_need() -> None:
     """Need is P99 for compute plus 15%, and the maximum for memory plus 10%."""
     found = fit(busy({0.1: 9.95, 0.9: 0.05}, {0.1: 9.999, 0.5: 0.001}))
-    compute, memory = found.resources[COMPUTE], found.resources[MEMORY]
+    compute = found.resources[COMPUTE]
+    memory = found.resources[MEMORY]
     assert (compute.demand, compute.need) == (0.1, pytest.approx(0.115))
     assert (memory.demand, memory.need) == (0.5, pytest.approx(0.55))
     assert compute.overprovisioned == pytest.approx(0.885)

@@ -16,7 +16,9 @@ COUNT: Final = 4032
 
 def autoregressive(likeness: float, seed: int, count: int = COUNT) -> list[float]:
     """Each value is a fraction of the previous one plus noise."""
-    random, value, values = Random(seed), 0.0, []
+    random = Random(seed)
+    value = 0.0
+    values = []
     for _ in range(count + 500):
         value = likeness * value + random.gauss(0.0, 1.0)
         values.append(value)

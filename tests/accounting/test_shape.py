@@ -40,7 +40,8 @@ def test_hours_of_the_day_are_distinguished() -> None:
     found = shape_of(blocks_of(10.25, lambda hour: office(hour + 18), MONDAY + 18 * HOUR))
     assert found is not None
     assert len(found.hours_of_day) == 24
-    busy, quiet = found.hours_of_day[9], found.hours_of_day[3]
+    busy = found.hours_of_day[9]
+    quiet = found.hours_of_day[3]
     assert busy == pytest.approx(0.8, abs=0.01)
     assert quiet == pytest.approx(0.05, abs=0.01)
     assert found.known_days == pytest.approx(10.25)

@@ -51,13 +51,15 @@ def test_equal_bytes_are_one_object() -> None:
 
 def test_a_workload_on_one_device_takes_no_room_for_its_windows() -> None:
     """Its five minutes, hours and days are the device's own objects."""
-    device, workloads = DeviceWindows("GPU-0"), WorkloadAccounts()
+    device = DeviceWindows("GPU-0")
+    workloads = WorkloadAccounts()
     for each in quarters(hours=50):
         device.add(each)
         workloads.post({"GPU-0": (Holding(JOB, 1.0),)}, [each])
     remembered = workloads.window_query(JOB.key)
     assert remembered is not None
-    mine, its = forms(device.rollups.window_query()), forms(remembered)
+    mine = forms(device.rollups.window_query())
+    its = forms(remembered)
     assert len(mine) > 600
     assert [id(document) for document in mine] == [id(document) for document in its]
 

@@ -134,7 +134,8 @@ def test_sm_work_weighs_activity_by_the_clock() -> None:
 
 def test_memory_controller_works_at_its_clock() -> None:
     """Its share is of the current clock: 32% at 405 MHz is 1% of the memory's maximum."""
-    busy, clock = Signal.MEMORY_CONTROLLER_BUSY, Signal.MEMORY_CLOCK_HERTZ
+    busy = Signal.MEMORY_CONTROLLER_BUSY
+    clock = Signal.MEMORY_CLOCK_HERTZ
     signals = {busy: 0.32, clock: 405e6, Signal.MEMORY_CLOCK_MAXIMUM_HERTZ: 10501e6}
     assert memory_work(signals) == pytest.approx(0.0123, abs=1e-3)
     assert memory_work({busy: 0.32, clock: 405e6}) == 0.32

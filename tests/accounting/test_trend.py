@@ -72,7 +72,8 @@ def test_limit_is_reached_between_steepest_and_flattest_slope() -> None:
 def test_interval_of_a_load_that_falls_mirrors_that_of_one_that_grows(seed: int) -> None:
     """Both ends of the interval are equally far from the line."""
     days = days_of(0.01, 0.05, seed, 7)
-    grows, falls = trend_of(days), trend_of([(day, -value) for day, value in days])
+    grows = trend_of(days)
+    falls = trend_of([(day, -value) for day, value in days])
     assert grows is not None
     assert falls is not None
     assert falls.slope_low == pytest.approx(-grows.slope_high)

@@ -194,6 +194,7 @@ def test_more_work_never_uses_less(
     """Raising any activity lowers neither bound."""
     if signal not in signals:
         return
-    less, raised = used(signals), used(signals | {signal: max(signals[signal], more)})
+    less = used(signals)
+    raised = used(signals | {signal: max(signals[signal], more)})
     assert raised.shares.get(Resource.COMPUTE, 0) >= less.shares.get(Resource.COMPUTE, 0)
     assert (raised.compute_at_least or 0) >= (less.compute_at_least or 0)

@@ -66,7 +66,8 @@ def cut(found: Entry, at: int) -> list[Entry]:
     """A stretch cut in two at a time inside it."""
     if not found.start < at < found.end:
         return [found]
-    joules, length = found.energy_joules, found.end - found.start
+    joules = found.energy_joules
+    length = found.end - found.start
     shares = ((at - found.start) / length, (found.end - at) / length)
     first, second = (None if joules is None else joules * share for share in shares)
     return [
@@ -98,7 +99,8 @@ def assert_same(one: Window, other: Window) -> None:
     for name in floats:
         assert getattr(one, name) == pytest.approx(getattr(other, name), abs=1e-6)
     for name in maps:
-        mine, theirs = getattr(one, name), getattr(other, name)
+        mine = getattr(one, name)
+        theirs = getattr(other, name)
         assert {cause: part for cause, part in mine.items() if part > 1e-6} == pytest.approx(
             {cause: part for cause, part in theirs.items() if part > 1e-6}
         )
@@ -315,7 +317,9 @@ def test_window_without_entries_is_empty() -> None:
 
 def test_demand_is_of_active_seconds_and_memory_of_held_ones() -> None:
     """Idle time makes no demand; memory held while idle is still needed."""
-    held, empty, unknown = KINDS[2], KINDS[0], KINDS[4]
+    held = KINDS[2]
+    empty = KINDS[0]
+    unknown = KINDS[4]
     builder = WindowBuilder("GPU-0")
     for each in entries_of([(held, 10), (empty, 10), (unknown, 10), (KINDS[1], 10)]):
         builder.add(each)
@@ -336,7 +340,8 @@ def test_any_span_is_the_sum_of_the_five_minutes_in_it(
     open_window = device.rollups.open_window()
     assert open_window is not None
     borders = st.integers(-3, 110).map(lambda number: EPOCH + 23 * HOUR + number * FINE_SPAN)
-    start, end = data.draw(borders), data.draw(borders)
+    start = data.draw(borders)
+    end = data.draw(borders)
     inside = [each for each in (*closed, open_window) if start <= each.start < end]
     assert_same(window_over(device, start, end), summed(inside))
 
@@ -362,7 +367,8 @@ def test_span_that_ended_long_ago_is_exact_to_its_grain(start: int, end: int) ->
 def test_span_within_an_hour_of_long_ago_is_answered_to_the_hour() -> None:
     """Its blocks are still exact to five minutes."""
     device, _ = ten_days()
-    start, end = EPOCH + DAY + 10 * MINUTE, EPOCH + DAY + 100 * MINUTE
+    start = EPOCH + DAY + 10 * MINUTE
+    end = EPOCH + DAY + 100 * MINUTE
     window_query = device.rollups.window_query()
     assert window_query.grain(start, end) == HOUR
     found = window_query.window(start, end)

@@ -6,7 +6,8 @@ from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.model.report import AgentReport
 from rightsizer.model.state import State
 
-GPU, PEER = gpu(0), gpu(1)
+GPU = gpu(0)
+PEER = gpu(1)
 JOB = workload("job")
 
 

@@ -18,7 +18,8 @@ from rightsizer.model.state import Resource, State
 from rightsizer.model.window import Entry, Window, workload_subject
 from rightsizer.model.workload import Holding
 
-JOB, NEXT = workload("job"), workload("next")
+JOB = workload("job")
+NEXT = workload("next")
 Holdings = Mapping[str, tuple[Holding, ...]]
 BOTH: Final[Holdings] = {"GPU-0": (Holding(JOB, 1.0),), "GPU-1": (Holding(JOB, 1.0),)}
 
@@ -142,7 +143,8 @@ def test_parts_of_a_shared_device_sum_to_what_is_held_of_it(
     shares: Sequence[float], pieces: Sequence[tuple[int, State]]
 ) -> None:
     """No second counts twice, and none is lost if the device is held completely."""
-    workloads, start = WorkloadAccounts(), 0
+    workloads = WorkloadAccounts()
+    start = 0
     holdings = {"GPU-0": tuple(Holding(workload(str(n)), s) for n, s in enumerate(shares))}
     expected: Counter[State] = Counter()
     for length, state in pieces:

@@ -58,7 +58,8 @@ class AtOnce(ActionRunner):
     ) -> None:
         """Run the action."""
         del note
-        finding, now = order.advice.finding, seconds(self._node.clock.time())
+        finding = order.advice.finding
+        now = seconds(self._node.clock.time())
         key = finding.workload or ""
         self.done.append(Done(now, order.settings.name, key, frozenset(finding.devices)))
         fails = len(self.done) % 4 == 0

@@ -51,7 +51,8 @@ def test_a_dry_run_does_nothing_and_says_what_it_would_do(tmp_path: Path) -> Non
 
 def test_a_program_is_given_its_words_once(tmp_path: Path) -> None:
     """An argument stays one; the advice is claimed, so that before and after are compared."""
-    file, audit = tmp_path / "notes", tmp_path / "audit.jsonl"
+    file = tmp_path / "notes"
+    audit = tmp_path / "audit.jsonl"
     words = ("{id}", "{reason}={workload}", "{devices}", "{action}", "a b; $(c)")
     with action_node() as node:
         controller = node.controller(action(command=noting(file, *words)), journal=audit)
@@ -199,7 +200,8 @@ HOSTILE: Final = [
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
 def test_a_hostile_name_is_refused_before_anything_is_begun(tmp_path: Path, name: str) -> None:
     """The owner of a workload chooses its name; the refusal uses up no limit, and is logged."""
-    file, job = tmp_path / "notes", Workload("slurm/x", WorkloadKind.SLURM, name)
+    file = tmp_path / "notes"
+    job = Workload("slurm/x", WorkloadKind.SLURM, name)
     with action_node() as node:
         node.holders = [job]
         controller = node.controller(action(command=noting(file, "{workload}")))
@@ -213,7 +215,8 @@ def test_a_hostile_name_is_refused_before_anything_is_begun(tmp_path: Path, name
 
 def test_a_tame_name_is_one_word(tmp_path: Path) -> None:
     """An argument that starts with the operator's `-` may continue with anything."""
-    file, name = tmp_path / "notes", "-team/llama-2@x:1,2+3._"
+    file = tmp_path / "notes"
+    name = "-team/llama-2@x:1,2+3._"
     with action_node() as node:
         node.holders = [Workload("slurm/x", WorkloadKind.SLURM, name)]
         controller = node.controller(action(command=noting(file, "--job={workload}")))
@@ -300,7 +303,8 @@ def test_without_a_history_nothing_is_done(tmp_path: Path) -> None:
 
 def test_action_without_a_writable_audit_log_is_not_run(tmp_path: Path) -> None:
     """The unwritable file is reported; once it is fixed, the action runs."""
-    file, audit = tmp_path / "notes", tmp_path / "missing" / "audit.jsonl"
+    file = tmp_path / "notes"
+    audit = tmp_path / "missing" / "audit.jsonl"
     with action_node() as node:
         controller = node.controller(action(command=noting(file, "once")), journal=audit)
         node.advise()

@@ -32,7 +32,8 @@ def under_way(path: Path) -> list[ActionRecord]:
 
 def test_a_kill_leaves_an_unknown_outcome_and_no_second_try(tmp_path: Path) -> None:
     """The next agent ends the remaining program, and keeps the used limits."""
-    path, file = tmp_path / "history.db", tmp_path / "notes"
+    path = tmp_path / "history.db"
+    file = tmp_path / "notes"
     with subprocess.Popen([sys.executable, NODE, path]) as victim:
         try:
             (begun,) = eventually(lambda: under_way(path), 60)

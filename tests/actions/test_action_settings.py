@@ -78,7 +78,8 @@ def test_references_of_action_settings_are_checked_before_the_start(tmp_path: Pa
 
 def test_an_action_is_for_the_pools_that_it_names() -> None:
     """Like a policy."""
-    other, here = {"match": {"pool": "b*"}}, {"name": "here", "match": {"pool": "a*"}}
+    other = {"match": {"pool": "b*"}}
+    here = {"name": "here", "match": {"pool": "a*"}}
     settings = loaded(other, here, node={"pool": "a100"})
     (found,) = actions_here(settings.actions, settings.node.pool)
     assert found.name == "here"

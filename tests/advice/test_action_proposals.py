@@ -69,7 +69,8 @@ def judged(
     **conditions: Any,
 ) -> ActionProposal:
     """The decision on one item."""
-    about, one = about or advice(), one or terms()
+    about = about or advice()
+    one = one or terms()
     usual: dict[str, Any] = {"gpus": 8, "workloads": {LLAMA}}
     (found,) = proposals(
         [about],

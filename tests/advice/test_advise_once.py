@@ -59,7 +59,8 @@ def test_explain_has_the_risk_that_advise_has(history: Path) -> None:
 
 def test_grafana_is_reported_once(history: Path, tmp_path: Path) -> None:
     """Opened advice is annotated at the end of the run, and not again by the next."""
-    token, config = tmp_path / "token", tmp_path / "rightsizer.yaml"
+    token = tmp_path / "token"
+    config = tmp_path / "rightsizer.yaml"
     token.write_text(TOKEN)
     with grafana_server() as server:
         config.write_text(f"grafana: {{url: '{server.url}', token_file: {token}}}\n")

@@ -83,7 +83,8 @@ def test_permuting_gpus_permutes_the_advice(judged: Case) -> None:
     """The same GPUs get the same findings."""
     other = turned(judged)
     for rule in ALL:
-        one, two = rule.judge(judged), rule.judge(other)
+        one = rule.judge(judged)
+        two = rule.judge(other)
         assert (one.id, one.action, one.severity, one.risk) == (
             two.id,
             two.action,
@@ -101,7 +102,8 @@ def test_unknown_time_never_creates_advice(judged: Case, hours: float) -> None:
     """Unobserved time proves nothing, and raises no confidence."""
     hazy = hazier(judged, hours)
     for rule in ALL:
-        clear, unclear = rule.judge(judged), rule.judge(hazy)
+        clear = rule.judge(judged)
+        unclear = rule.judge(hazy)
         assert clear.is_actionable or not unclear.is_actionable, rule.name
         if unclear.is_actionable:
             assert unclear.confidence <= clear.confidence, rule.name
@@ -111,10 +113,12 @@ def test_unknown_time_never_creates_advice(judged: Case, hours: float) -> None:
 @FEW
 def test_more_load_never_yields_a_smaller_proposal(load: Load, factor: float) -> None:
     """An option sufficient for more load is offered for less load as well."""
-    less, more = load.case(3.0), load.times(factor).case(3.0)
+    less = load.case(3.0)
+    more = load.times(factor).case(3.0)
     of_less = {rule.name: rule.judge(less) for rule in SIZING}
     for rule in SIZING:
-        few, many = of_less[rule.name], rule.judge(more)
+        few = of_less[rule.name]
+        many = rule.judge(more)
         if many.kind is FindingKind.OVERPROVISIONED and many.options:
             # If the whole GPU is too large, the memory rule leaves the finding to the other rule.
             whole = of_less["overprovisioned"]

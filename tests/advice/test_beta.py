@@ -82,7 +82,8 @@ def test_larger_share_is_more_likely_above(
     blocks: float, one: float, other: float, threshold: float
 ) -> None:
     """Monotone in the share, and inversely in the threshold."""
-    low, high = min(one, other), max(one, other)
+    low = min(one, other)
+    high = max(one, other)
     assert probability_above(low, blocks, threshold) <= (
         probability_above(high, blocks, threshold) + 1e-9
     )

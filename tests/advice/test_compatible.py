@@ -64,7 +64,8 @@ def _dollars(advice: Advice) -> float:
 def test_savings_lie_between_the_largest_and_the_sum(pieces: list[Advice]) -> None:
     """No GPU and no group is counted twice, and what costs money saves none."""
     found = compatible(pieces, ExclusiveKey.of)
-    total, saving = sum(map(_dollars, found)), [max(0.0, _dollars(each)) for each in pieces]
+    total = sum(map(_dollars, found))
+    saving = [max(0.0, _dollars(each)) for each in pieces]
     assert max(saving, default=0.0) <= total <= sum(saving)
     devices = [uuid for each in found for uuid in each.finding.devices]
     groups = [each.finding.exclusive_group for each in found if each.finding.exclusive_group]

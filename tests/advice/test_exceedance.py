@@ -12,7 +12,8 @@ from rightsizer.model.block import Measure
 from rightsizer.model.finding import Risk
 from rightsizer.model.state import Resource, State
 
-COMPUTE, MEMORY = Resource.COMPUTE, Resource.MEMORY
+COMPUTE = Resource.COMPUTE
+MEMORY = Resource.MEMORY
 
 
 def test_peaks_count_and_not_the_seconds_that_they_last() -> None:
@@ -44,7 +45,8 @@ def test_blocks_that_resemble_each_other_are_worth_less() -> None:
 
 def test_busiest_device_decides_and_one_alone_unknown_is_unknown() -> None:
     """The board must suffice for each of them."""
-    small, large = steady(0.2, compute=0.1), steady(0.2, compute=0.4)
+    small = steady(0.2, compute=0.1)
+    large = steady(0.2, compute=0.4)
     both = case_of([small, large], 7, workload())
     assert risks_beyond(both, {COMPUTE: 0.3})["compute"] is Risk.HIGH
     assert group_risks(both, 1)["compute"] is Risk.VERY_LOW

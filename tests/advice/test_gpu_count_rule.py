@@ -206,7 +206,8 @@ def test_a_gpu_that_only_encodes_is_used() -> None:
 def test_history_must_cover_a_cycle() -> None:
     """A day is too short; less than a week lowers the confidence."""
     assert RULE.judge(service(days=1.5)).reasons == (Reason.INSUFFICIENT_DATA,)
-    short, long = RULE.judge(service(days=4)), RULE.judge(service(days=8))
+    short = RULE.judge(service(days=4))
+    long = RULE.judge(service(days=8))
     assert short.confidence_factors["cycle"] < 1
     assert "cycle" not in long.confidence_factors
 

@@ -100,7 +100,8 @@ def test_unknown_time_never_creates_advice(judged: Case, hours: float) -> None:
         ),
     )
     for rule in RULES:
-        clear, unclear = rule.judge(judged), rule.judge(hazy)
+        clear = rule.judge(judged)
+        unclear = rule.judge(hazy)
         assert clear.is_actionable or not unclear.is_actionable
         assert unclear.confidence <= clear.confidence or not unclear.is_actionable
 
@@ -115,7 +116,8 @@ def test_permuting_gpus_permutes_the_advice(judged: Case) -> None:
         provisioning=judged.provisioning[::-1],
     )
     for rule in RULES:
-        one, other = rule.judge(judged), rule.judge(turned)
+        one = rule.judge(judged)
+        other = rule.judge(turned)
         assert (one.id, one.confidence, one.severity) == (
             other.id,
             other.confidence,

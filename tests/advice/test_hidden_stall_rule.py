@@ -14,7 +14,8 @@ from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.state import State, Tier
 
 JOB = workload()
-STALL, BUSY = State.HIDDEN_STALL, State.PRODUCTIVE
+STALL = State.HIDDEN_STALL
+BUSY = State.PRODUCTIVE
 
 
 def test_spinning_is_inefficient() -> None:
@@ -91,7 +92,9 @@ def test_unknown_time_neither_makes_nor_hides_a_stall() -> None:
 
 def test_without_memory_traffic_small_kernels_look_alike() -> None:
     """The summary says so, and confidence is lower; other missing readings change nothing."""
-    spinning, summaries, confidences = window({STALL: 10}), [], []
+    spinning = window({STALL: 10})
+    summaries = []
+    confidences = []
     power = {Signal.POWER_WATTS: 120.0}
     for values in (power, {**power, Signal.MEMORY_CONTROLLER_BUSY: 0.01}, {}):
         node = Snapshot(EPOCH, EPOCH, HOUR, (gpu(0),), {"GPU-0": Reading("GPU-0", EPOCH, values)})

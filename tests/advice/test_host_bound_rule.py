@@ -16,7 +16,9 @@ from rightsizer.model.topology import Placement, Topology
 from rightsizer.model.workload import WorkloadClass, WorkloadKind
 
 JOB = workload()
-HOST, BUSY, IDLE = State.HOST_BOUND, State.COMPUTE_BOUND, State.IDLE_HELD
+HOST = State.HOST_BOUND
+BUSY = State.COMPUTE_BOUND
+IDLE = State.IDLE_HELD
 CPUS = (*range(28), *range(56, 84))
 
 
@@ -173,7 +175,8 @@ def test_unknown_time_creates_no_advice(hours: float, unknown: float) -> None:
 
 def test_permuting_devices_permutes_the_advice() -> None:
     """The order of GPUs does not matter."""
-    windows, devices = [window({HOST: 6}), window({BUSY: 6})], [gpu(0), gpu(1)]
+    windows = [window({HOST: 6}), window({BUSY: 6})]
+    devices = [gpu(0), gpu(1)]
     found = RULE.judge(case(windows, JOB, devices))
     turned = RULE.judge(case(windows[::-1], JOB, devices[::-1]))
     assert found.id == turned.id

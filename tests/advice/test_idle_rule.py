@@ -18,7 +18,9 @@ from rightsizer.model.state import Resource, State
 from rightsizer.model.workload import Holding, WorkloadClass
 
 JOB = workload()
-EMPTY, HELD, BUSY = State.IDLE_EMPTY, State.IDLE_HELD, State.PRODUCTIVE
+EMPTY = State.IDLE_EMPTY
+HELD = State.IDLE_HELD
+BUSY = State.PRODUCTIVE
 
 
 def test_held_and_idle_is_a_complaint() -> None:
@@ -222,7 +224,8 @@ def test_idle_since_is_reported_however_long_the_window() -> None:
 def test_savings_are_what_its_own_history_was_idle() -> None:
     """A job that is active half of every day saves half of the month, not all of it."""
     found = RULE.judge(case_of([at_hours(0, 12, 0.4)], 20, JOB, windows=[window({HELD: 2.0})]))
-    low, high = found.savings.gpu_hours_per_month_low, found.savings.gpu_hours_per_month_high
+    low = found.savings.gpu_hours_per_month_low
+    high = found.savings.gpu_hours_per_month_high
     assert low is not None
     assert high is not None
     assert 0.3 * 730 < low < 0.5 * 730 < high < 0.7 * 730

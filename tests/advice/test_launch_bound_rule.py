@@ -10,7 +10,8 @@ from rightsizer.model.state import Cause, State, Tier
 from rightsizer.model.workload import WorkloadClass
 
 JOB = workload()
-LAUNCH, BUSY = State.LAUNCH_BOUND, State.PRODUCTIVE
+LAUNCH = State.LAUNCH_BOUND
+BUSY = State.PRODUCTIVE
 
 
 def test_small_kernels_are_inefficient() -> None:

@@ -16,7 +16,8 @@ from rightsizer.model.finding import Action, Severity
 
 ID = "aaaaaaaaaaaa"
 OTHER = "bbbbbbbbbbbb"
-OPENED, CLOSED = AdviceEventKind.OPENED, AdviceEventKind.CLOSED
+OPENED = AdviceEventKind.OPENED
+CLOSED = AdviceEventKind.CLOSED
 YES = judgement()
 QUIET = judgement(id="nothing", may_open=False, still_holds=False)
 BETWEEN = judgement(id="nothing", may_open=False, still_holds=True)
@@ -279,7 +280,8 @@ VERDICTS = st.sampled_from([YES, QUIET, BETWEEN, ABSTAINED, judgement(id=OTHER)]
 @given(st.lists(st.tuples(VERDICTS, st.integers(1, 30)), max_size=60))
 def test_openings_and_closings_take_turns(steps: list[tuple[Judgement, int]]) -> None:
     """For any verdicts: at most one item is open, and none closes before its quiet time."""
-    ledger, minute = Ledger(), 0
+    ledger = Ledger()
+    minute = 0
     last_events: dict[str, AdviceEvent] = {}
     for verdict, pause in steps:
         minute += pause
@@ -299,7 +301,8 @@ def test_severity_rises_once_in_a_short_span() -> None:
     """A load at the threshold sends no repeated notices, and a decrease sends none."""
     ledger = Ledger()
     run(ledger, [judgement(severity=Severity.LOW)], 0)
-    high, low = judgement(severity=Severity.HIGH), judgement(severity=Severity.LOW)
+    high = judgement(severity=Severity.HIGH)
+    low = judgement(severity=Severity.LOW)
     assert run(ledger, [high], 5) == []
     assert ledger.advice()[0].finding.severity is Severity.LOW
     assert run(ledger, [high], 10) == [AdviceEventKind.SEVERITY_UP]

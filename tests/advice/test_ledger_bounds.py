@@ -16,7 +16,8 @@ from rightsizer.model.advice import AdviceEventKind, AdviceState
 from rightsizer.model.finding import Savings, Severity
 
 ID = "aaaaaaaaaaaa"
-OPENED, CLOSED = AdviceEventKind.OPENED, AdviceEventKind.CLOSED
+OPENED = AdviceEventKind.OPENED
+CLOSED = AdviceEventKind.CLOSED
 YES = judgement()
 QUIET = judgement(id="nothing", may_open=False, still_holds=False)
 WASTEFUL = {"slurm/llama": Measurement(2.0, 0.9, 400.0), "a": Measurement(1.0, 0.9, None)}
@@ -144,7 +145,8 @@ OF_MANY = [
 @given(st.data())
 def test_the_order_of_judgements_makes_no_difference(data: st.DataObject) -> None:
     """The ledger and its events are the same in each run."""
-    one, other = Ledger(), Ledger()
+    one = Ledger()
+    other = Ledger()
     for step in range(5):
         chosen = data.draw(
             st.lists(

@@ -12,7 +12,8 @@ from rightsizer.model.errors import UsageError
 from rightsizer.model.finding import Reason
 
 ID = "aaaaaaaaaaaa"
-OPENED, CLOSED = AdviceEventKind.OPENED, AdviceEventKind.CLOSED
+OPENED = AdviceEventKind.OPENED
+CLOSED = AdviceEventKind.CLOSED
 YES = judgement()
 QUIET = judgement(id="nothing", may_open=False, still_holds=False)
 ABSTAINED = judgement(id="unknown", may_open=False, still_holds=None)

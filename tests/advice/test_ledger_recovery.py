@@ -14,8 +14,10 @@ ID = "aaaaaaaaaaaa"
 OTHER = "bbbbbbbbbbbb"
 HOUR = 3600 * 10**9
 OPEN_BEFORE = Restoration({ID: RestoredAdvice(NOW - 5 * HOUR)})
-OPENED, CLOSED = AdviceEventKind.OPENED, AdviceEventKind.CLOSED
-YES, ELSEWHERE = judgement(), judgement(id=OTHER, key="other")
+OPENED = AdviceEventKind.OPENED
+CLOSED = AdviceEventKind.CLOSED
+YES = judgement()
+ELSEWHERE = judgement(id=OTHER, key="other")
 QUIET = judgement(id="nothing", may_open=False, still_holds=False)
 
 

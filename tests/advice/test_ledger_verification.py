@@ -13,7 +13,8 @@ from rightsizer.advice.verification import Measured, Measurement
 from rightsizer.model.advice import AdviceEventKind, AdviceState
 
 ID = "aaaaaaaaaaaa"
-OPENED, CLOSED = AdviceEventKind.OPENED, AdviceEventKind.CLOSED
+OPENED = AdviceEventKind.OPENED
+CLOSED = AdviceEventKind.CLOSED
 YES = judgement()
 QUIET = judgement(id="nothing", may_open=False, still_holds=False)
 DAY = 24 * 60
@@ -58,7 +59,8 @@ def try_out(ledger: Ledger, *, claims: bool = True, becomes: Measurement | None)
 
 def test_success_is_verified_and_its_savings_are_counted() -> None:
     """Twelve hours without the 1.8 GPUs that were wasted."""
-    ledger, better = Ledger(), replace(WASTEFUL, waste_ratio=0.0, watts=300.0)
+    ledger = Ledger()
+    better = replace(WASTEFUL, waste_ratio=0.0, watts=300.0)
     try_out(ledger, becomes=better)
     assert state(ledger) is AdviceState.SUCCEEDED
     assert ledger.update([QUIET], after(19 + DAYS_TO_COMPARE), measured_as(better)) == []
@@ -77,7 +79,8 @@ def test_success_is_verified_and_its_savings_are_counted() -> None:
 
 def test_harm_turns_success_into_failure_and_says_so() -> None:
     """Reported as the same closing with another outcome, at the original closing time."""
-    ledger, worse = Ledger(), replace(WASTEFUL, waste_ratio=0.0, harms={"stalled": 0.2})
+    ledger = Ledger()
+    worse = replace(WASTEFUL, waste_ratio=0.0, harms={"stalled": 0.2})
     try_out(ledger, becomes=worse)
     (event,) = ledger.update([QUIET], after(20 + DAYS_TO_COMPARE), measured_as(worse))
     assert (event.kind, event.time) == (CLOSED, after(20))
@@ -89,7 +92,8 @@ def test_harm_turns_success_into_failure_and_says_so() -> None:
 
 def test_claim_that_changes_nothing_fails_and_is_not_repeated_at_once() -> None:
     """After a week it may open again."""
-    ledger, same = Ledger(), measured_as(WASTEFUL)
+    ledger = Ledger()
+    same = measured_as(WASTEFUL)
     ledger.update([YES], NOW, same)
     ledger.act(ID, AdviceState.CLAIMED, "ada", after(5))
     assert ledger.update([YES], after(4 + DAYS_TO_COMPARE), same) == []
@@ -103,7 +107,8 @@ def test_claim_that_changes_nothing_fails_and_is_not_repeated_at_once() -> None:
 
 def test_change_that_came_about_by_itself_is_verified_too() -> None:
     """Without a claim, one of the GPUs was released."""
-    ledger, fewer = Ledger(), replace(WASTEFUL, gpus=1.0, waste_ratio=0.1)
+    ledger = Ledger()
+    fewer = replace(WASTEFUL, gpus=1.0, waste_ratio=0.1)
     try_out(ledger, claims=False, becomes=fewer)
     assert state(ledger) is AdviceState.EXPIRED
     (event,) = ledger.update([QUIET], after(20 + DAYS_TO_COMPARE), measured_as(fewer))
@@ -113,7 +118,8 @@ def test_change_that_came_about_by_itself_is_verified_too() -> None:
 
 def test_idle_gpus_that_are_used_again_at_once_were_no_advice_worth_giving() -> None:
     """It counts against the rule, and there is nothing to verify."""
-    ledger, used = Ledger(), replace(WASTEFUL, waste_ratio=0.1)
+    ledger = Ledger()
+    used = replace(WASTEFUL, waste_ratio=0.1)
     try_out(ledger, claims=False, becomes=used)
     assert state(ledger) is AdviceState.EXPIRED
     assert ledger.update([QUIET], after(20 + DAYS_TO_COMPARE), measured_as(used)) == []
@@ -123,7 +129,8 @@ def test_idle_gpus_that_are_used_again_at_once_were_no_advice_worth_giving() -> 
 
 def test_trouble_that_returns_during_its_trial_has_regressed() -> None:
     """The verification ends, and no savings are counted."""
-    ledger, better = Ledger(), replace(WASTEFUL, waste_ratio=0.0)
+    ledger = Ledger()
+    better = replace(WASTEFUL, waste_ratio=0.0)
     try_out(ledger, becomes=better)
     events = ledger.update([YES], after(60), measured_as(WASTEFUL))
     assert [event.kind for event in events] == [OPENED, AdviceEventKind.REGRESSED]
@@ -153,7 +160,8 @@ def test_workload_that_was_released_saved_all_that_it_wasted() -> None:
 
 def test_finding_held_back_by_another_rule_is_no_success() -> None:
     """It closes because another finding covers it, not because of a change."""
-    ledger, held = opened(), YES.suppressed_by_conflict("idle")
+    ledger = opened()
+    held = YES.suppressed_by_conflict("idle")
     ledger.act(ID, AdviceState.CLAIMED, "ada", after(5))
     run(ledger, [held], 10)
     assert run(ledger, [held], 20) == [CLOSED]

@@ -205,7 +205,8 @@ def test_saving_of_idle_time_is_bounded_by_the_observed_past() -> None:
     lazy = window({State.IDLE_HELD: 99.5, State.PRODUCTIVE: 0.5}, energy_joules=3.6e7)
     found = idle.RULE.in_market(MARKET).judge(case([lazy, lazy], SERVICE))
     savings = found.savings
-    low, high = savings.gpus_low, savings.gpus_high
+    low = savings.gpus_low
+    high = savings.gpus_high
     assert low is not None
     assert high is not None
     assert (low, high) == pytest.approx((1.27, 1.96), abs=0.01)

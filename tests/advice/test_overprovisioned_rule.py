@@ -17,7 +17,8 @@ from rightsizer.model.state import Resource, State
 from rightsizer.model.window import Window
 from rightsizer.model.workload import Allocator, Holding, Workload, WorkloadClass, workload_of_pod
 
-COMPUTE, MEMORY = Resource.COMPUTE, Resource.MEMORY
+COMPUTE = Resource.COMPUTE
+MEMORY = Resource.MEMORY
 SERVICE = workload("chat", WorkloadClass.SERVING)
 UNSTATED = workload("chat", WorkloadClass.UNKNOWN)
 WEEK = 7 * 24
@@ -207,7 +208,8 @@ def test_unknown_time_never_creates_advice() -> None:
     hazy = window(
         {State.PRODUCTIVE: WEEK, State.UNKNOWN: WEEK}, {COMPUTE: {0.1: WEEK}, MEMORY: {0.1: WEEK}}
     )
-    found, clear = RULE.judge(case([hazy], SERVICE)), RULE.judge(case([SMALL], SERVICE))
+    found = RULE.judge(case([hazy], SERVICE))
+    clear = RULE.judge(case([SMALL], SERVICE))
     assert found.id == clear.id
     assert found.confidence == pytest.approx(clear.confidence / 2, abs=0.001)
 

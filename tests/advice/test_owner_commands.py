@@ -20,7 +20,8 @@ def held(kind: WorkloadKind, name: str, workload_class: WorkloadClass, **facts: 
     return Workload(f"{kind}:{name}", kind, name, workload_class, Allocator.UNKNOWN, **facts)
 
 
-K8S, SERVING = WorkloadKind.KUBERNETES, WorkloadClass.SERVING
+K8S = WorkloadKind.KUBERNETES
+SERVING = WorkloadClass.SERVING
 UNKNOWN = WorkloadClass.UNKNOWN
 
 

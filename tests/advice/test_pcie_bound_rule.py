@@ -10,7 +10,8 @@ from rightsizer.model.state import Cause, Condition, State
 from rightsizer.model.workload import WorkloadClass
 
 JOB = workload()
-LINK, BUSY = State.PCIE_BOUND, State.COMPUTE_BOUND
+LINK = State.PCIE_BOUND
+BUSY = State.COMPUTE_BOUND
 
 
 def test_copies_that_limit_are_inefficient() -> None:

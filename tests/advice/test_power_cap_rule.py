@@ -19,7 +19,8 @@ from rightsizer.model.workload import WorkloadClass
 from standing_cases import around, held, instance, ranged
 
 JOB = workload()
-BOUND, IDLE = State.MEMORY_BANDWIDTH_BOUND, State.IDLE_HELD
+BOUND = State.MEMORY_BANDWIDTH_BOUND
+IDLE = State.IDLE_HELD
 
 
 def drawing(

@@ -116,7 +116,8 @@ def test_profile_advice_survives_storage() -> None:
 
 def test_a_newer_profile_without_the_trouble_withdraws_it() -> None:
     """In whatever order they arrive; a profile that cannot judge withdraws nothing."""
-    older, newer = took(at(NOW - 2 * HOUR)), took(fine(NOW - HOUR))
+    older = took(at(NOW - 2 * HOUR))
+    newer = took(fine(NOW - HOUR))
     timeless = profile(device(time=None), start=NOW - 60 * SECOND, source="ncu.csv")
     silent = replace(took(timeless), key=KEY, unmatched="")
 
@@ -229,7 +230,8 @@ def test_a_measured_contradiction_makes_less_sure() -> None:
 @pytest.mark.parametrize("found", [at(NOW), fine(NOW)])
 def test_finding_unseen_by_telemetry_is_less_sure_and_no_advice(found: Profile) -> None:
     """The same holds for findings and healthy verdicts; an abstention has no verdict."""
-    sure, unsure = took(found), took(found, states={State.IDLE_HELD: 300.0})
+    sure = took(found)
+    unsure = took(found, states={State.IDLE_HELD: 300.0})
     assert (sure.key, unsure.key, unsure.outcome) == (KEY, None, "unmatched")
     assert "saw no activity" in unsure.unmatched
     assert said([sure])
@@ -269,7 +271,8 @@ class Life:
 
 def test_advice_stays_one_through_its_life() -> None:
     """Opened by a profile, kept by it, closed by a newer one, and not opened again."""
-    life, old = Life(), took(short(NOW - HOUR))
+    life = Life()
+    old = took(short(NOW - HOUR))
     life.run(0, quiet(), old)
     assert life.open == ["profile_launch_bound"]
     life.run(10, launch_bound(), old)
@@ -284,7 +287,8 @@ def test_advice_stays_one_through_its_life() -> None:
 
 def test_older_profile_does_not_open_a_finding_that_ended() -> None:
     """The loader was fixed, and no profile was made of that."""
-    life, old = Life(), took(short(NOW - HOUR))
+    life = Life()
+    old = took(short(NOW - HOUR))
     life.run(0, launch_bound(), old)
     assert life.open == ["launch_bound"]
     for minutes in (10, 20, 30, 40):
@@ -295,7 +299,8 @@ def test_older_profile_does_not_open_a_finding_that_ended() -> None:
 
 def test_claimed_advice_of_a_profile_is_verified_by_telemetry() -> None:
     """The workload's waste before and after someone acted."""
-    ledger, old = Ledger(), took(short(NOW - HOUR))
+    ledger = Ledger()
+    old = took(short(NOW - HOUR))
     wastes = {"wasted": 0.6}
 
     def measured(_: Nanoseconds) -> dict[str, Measurement]:
@@ -330,7 +335,8 @@ def test_claimed_advice_of_a_profile_is_verified_by_telemetry() -> None:
 )
 def test_no_reason_is_ever_open_twice(steps: list[tuple[str, bool, bool]]) -> None:
     """For any sequence of telemetry and profile findings."""
-    life, profiles = Life(), list[TakenProfile]()
+    life = Life()
+    profiles = list[TakenProfile]()
     for number, (what, has_profile, is_fine) in enumerate(steps):
         minutes = 10.0 * number
         if has_profile:

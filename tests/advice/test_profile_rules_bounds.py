@@ -26,7 +26,8 @@ ROUNDING = 2e-8
 
 def _stepped(cause: str, spent: float, more: float, busy: float) -> Profile:
     """Steps of a cause, as much other time, then launches; in microseconds."""
-    trace, at = KinetoTrace(), 1_000_000.0
+    trace = KinetoTrace()
+    at = 1_000_000.0
     name = f"enumerate(DataLoader)#{cause}" if cause == CAUSES[0] else cause
     for step in range(STEPS):
         begin = at
@@ -44,7 +45,8 @@ def _stepped(cause: str, spent: float, more: float, busy: float) -> Profile:
 
 def _apart(loads: bool) -> Profile:  # noqa: FBT001 - a parameter of the test.
     """Steps of some 4 ms, marked without the 4 ms between them, in a loader or not."""
-    trace, at = KinetoTrace(), 1_000_000.0
+    trace = KinetoTrace()
+    at = 1_000_000.0
     for step in range(STEPS):
         begin = at
         for number in range(KERNELS):
@@ -63,7 +65,8 @@ def _apart(loads: bool) -> Profile:  # noqa: FBT001 - a parameter of the test.
 def _given(finding: Finding) -> tuple[float, float]:
     """Maximum gains: of the span, and in seconds of a step."""
     found = finding.evidence
-    step, ratio = found["saved_seconds_per_step_high"], found["saved_ratio_high"]
+    step = found["saved_seconds_per_step_high"]
+    ratio = found["saved_ratio_high"]
     assert isinstance(ratio, float)
     assert isinstance(step, float)
     return ratio, step

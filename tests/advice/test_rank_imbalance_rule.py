@@ -16,7 +16,9 @@ from rightsizer.model.state import Condition, Observation, State
 from rightsizer.model.window import Window
 
 JOB = workload()
-WORK, STALL, IDLE = State.COMPUTE_BOUND, State.HIDDEN_STALL, State.IDLE_HELD
+WORK = State.COMPUTE_BOUND
+STALL = State.HIDDEN_STALL
+IDLE = State.IDLE_HELD
 ODD = {Condition.RANK_IMBALANCE: HOUR}
 
 

@@ -17,14 +17,18 @@ def option(risk: Risk, gpus: float | None = None, dollars: float | None = None) 
 
 def test_safest_first_then_what_saves_most() -> None:
     """An unknown risk ranks with a harmful one."""
-    low, more, unknown = option(Risk.LOW, 1.0), option(Risk.LOW, 2.0), option(Risk.UNKNOWN, 9.0)
-    high, safe = option(Risk.HIGH, 3.0), option(Risk.VERY_LOW, 0.1)
+    low = option(Risk.LOW, 1.0)
+    more = option(Risk.LOW, 2.0)
+    unknown = option(Risk.UNKNOWN, 9.0)
+    high = option(Risk.HIGH, 3.0)
+    safe = option(Risk.VERY_LOW, 0.1)
     assert ranked([low, unknown, high, more, safe]) == (safe, more, low, unknown, high)
 
 
 def test_money_decides_where_all_have_a_price() -> None:
     """Otherwise GPUs decide, since an option without a price saves no less."""
-    cheap, dear = option(Risk.LOW, 2.0, 1.0), option(Risk.LOW, 1.0, 5.0)
+    cheap = option(Risk.LOW, 2.0, 1.0)
+    dear = option(Risk.LOW, 1.0, 5.0)
     assert ranked([cheap, dear]) == (dear, cheap)
     assert ranked([cheap, dear, option(Risk.LOW, 0.5)])[0] == cheap
 

@@ -14,12 +14,16 @@ from rightsizer.advice.settings import LedgerSettings
 from rightsizer.model.advice import OPEN_STATES, Advice, AdviceState, Region, Scraped
 from rightsizer.model.units import Nanoseconds
 
-ID, SECOND, HOUR = "aaaaaaaaaaaa", 10**9, 3600 * 10**9
+ID = "aaaaaaaaaaaa"
+SECOND = 10**9
+HOUR = 3600 * 10**9
 DAY = 24 * HOUR
 OURS = frozenset({"GPU-0"})
 SETTINGS = LedgerSettings()
-ACTIVE, CLAIMED = AdviceState.ACTIVE, AdviceState.CLAIMED
-SNOOZED, DISMISSED = AdviceState.SNOOZED, AdviceState.DISMISSED
+ACTIVE = AdviceState.ACTIVE
+CLAIMED = AdviceState.CLAIMED
+SNOOZED = AdviceState.SNOOZED
+DISMISSED = AdviceState.DISMISSED
 
 
 def scraped(

@@ -90,7 +90,8 @@ def test_longer_wait_never_makes_work_less_likely(
 ) -> None:
     """It stays a probability, below its upper bound."""
     model = PRIOR.after(IdleGap(length, has_ended=ended) for length, ended in given_gaps)
-    one, other = model.probability(idle, within), model.probability(idle, within + more)
+    one = model.probability(idle, within)
+    other = model.probability(idle, within + more)
     assert 0.0 <= one <= other + 1e-12 <= 1.0 + 1e-9
     assert one <= model.upper_bound(idle, within)
 

@@ -37,7 +37,8 @@ def test_risk_is_the_bound_of_what_would_have_hurt(
 @given(st.floats(0.0, 1.0), st.floats(0.0, 1.0), st.floats(20.0, 14 * DAY))
 def test_more_harm_is_never_less_risk(one: float, other: float, known: float) -> None:
     """Monotone in the share that was harmed."""
-    low, high = risk_of(min(one, other), known), risk_of(max(one, other), known)
+    low = risk_of(min(one, other), known)
+    high = risk_of(max(one, other), known)
     assert ORDER.index(low) <= ORDER.index(high)
 
 

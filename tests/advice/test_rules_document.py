@@ -62,7 +62,8 @@ def test_only_what_is_marked_is_written_again() -> None:
 @pytest.mark.parametrize("page", REGISTRIES)
 def test_every_rule_has_a_section_in_the_order_of_the_registry(page: str) -> None:
     """Each has a row of the generated overview, with its thresholds."""
-    names, sections = [rule.name for rule in REGISTRIES[page]], SECTIONS[page]
+    names = [rule.name for rule in REGISTRIES[page]]
+    sections = SECTIONS[page]
 
     assert [name for name in sections if name in names] == names
     for rule in REGISTRIES[page]:

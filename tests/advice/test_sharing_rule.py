@@ -62,7 +62,8 @@ def beside(case: Case, *others: Case) -> Finding:
     return RULE.judge(replace(case, node=Node(cases=(case, *others))))
 
 
-CHAT, RANK = service("chat"), service("rank")
+CHAT = service("chat")
+RANK = service("rank")
 
 
 def test_alone_it_is_offered_slices() -> None:

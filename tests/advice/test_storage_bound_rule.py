@@ -13,7 +13,8 @@ from rightsizer.model.state import Cause, State
 from rightsizer.model.workload import WorkloadClass
 
 JOB = workload()
-STORAGE, BUSY = State.STORAGE_BOUND, State.COMPUTE_BOUND
+STORAGE = State.STORAGE_BOUND
+BUSY = State.COMPUTE_BOUND
 
 
 def blocks(means: Sequence[float]) -> Blocks:

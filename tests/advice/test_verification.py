@@ -76,7 +76,8 @@ def test_half_of_the_lower_estimate_is_enough(
 
 def test_finding_that_ended_succeeds_without_an_estimate() -> None:
     """The goal was a bottleneck below its closing threshold."""
-    still, quiet = after(waste_ratio=0.5), outcome(after(waste_ratio=0.5), PIPELINE, is_quiet=True)
+    still = after(waste_ratio=0.5)
+    quiet = outcome(after(waste_ratio=0.5), PIPELINE, is_quiet=True)
     loud = outcome(still, PIPELINE)
     assert quiet is not None
     assert loud is not None

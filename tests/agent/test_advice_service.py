@@ -103,7 +103,8 @@ def test_advice_that_ends_is_counted_by_its_reason_and_its_end(advice_node: Advi
 
 def test_a_run_without_anywhere_to_tell_is_a_run(tmp_path: Path) -> None:
     """Advice needs neither Grafana nor a disk."""
-    service, storage = AccountingService(AccountingSettings()), Storage("")
+    service = AccountingService(AccountingSettings())
+    storage = Storage("")
     empty = NodeServices(service, storage, FastClock(EPOCH))
     empty.advice_service.recommend()
     empty.advice_service.deliver()
@@ -179,7 +180,8 @@ def test_a_clock_that_leaps_ahead_costs_no_history_at_once(advice_node: AdviceNo
     """A brief leap may be corrected; a lasting one is accepted."""
     advice_node.hold_idle(0, 121)
     advice_node.history_service.flush()
-    history, clock = advice_node.storage.history, SetClock(EPOCH + 2 * HOUR)
+    history = advice_node.storage.history
+    clock = SetClock(EPOCH + 2 * HOUR)
     assert history is not None
     stored = list(history.load())
     advice_node.take(

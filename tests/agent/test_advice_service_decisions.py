@@ -52,7 +52,8 @@ def test_decision_does_not_wait_for_a_run_and_outlasts_it(
     advice_node.hold_idle(0, 91)
     advice_node.advice_service.recommend()
     (advice,) = advice_node.advice_service.advice
-    is_updating, go_on = threading.Event(), threading.Event()
+    is_updating = threading.Event()
+    go_on = threading.Event()
     update = Ledger.update
 
     def slow_update(*arguments: Any) -> list[AdviceEvent]:

@@ -58,13 +58,15 @@ class Minutes:
     name = "minutes"
 
     def __init__(self, count: int, absent: range = range(0)) -> None:
-        self._count, self._absent = count, absent
+        self._count = count
+        self._absent = absent
         self._minute = 0
         self.is_closed = False
 
     def read(self) -> Snapshot | None:
         """Read the next minute."""
-        minute, self._minute = self._minute, self._minute + 1
+        minute = self._minute
+        self._minute = self._minute + 1
         if minute == self._count:
             return None
         if minute in self._absent:
@@ -96,7 +98,8 @@ class Session:
         if not self._parts[0]:
             self._parts.pop(0)
             return None
-        minute, device = self._parts[0].pop(0), gpu()
+        minute = self._parts[0].pop(0)
+        device = gpu()
         is_held = minute <= 90
         return snapshot(
             minute * 60.0,
@@ -379,7 +382,8 @@ def test_a_start_that_fails_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No thread, no port, no locked history: another agent can start at once."""
-    path, source = str(tmp_path / "history.db"), Minutes(1)
+    path = str(tmp_path / "history.db")
+    source = Minutes(1)
     before = set(threading.enumerate())
     with running(source, path) as agent:
         monkeypatch.setattr(agent.jobs, "start", _raise)
@@ -395,7 +399,8 @@ def test_a_part_that_cannot_be_closed_keeps_no_other_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is reported; samples are on disk, and a second close is harmless."""
-    path, source = str(tmp_path / "history.db"), Minutes(3)
+    path = str(tmp_path / "history.db")
+    source = Minutes(3)
     for kind in (Jobs, WebServer, Reloader):
         monkeypatch.setattr(kind, "stop", _raise)
     with running(source, path) as agent, capture_logs() as logs:

@@ -142,7 +142,8 @@ def test_a_snapshot_that_cannot_be_accounted_for_ends_nothing_either() -> None:
 @pytest.mark.parametrize("shortage", [MemoryError(), RuntimeError("can't allocate lock")])
 def test_shortage_of_memory_while_it_waits_ends_nothing(shortage: Exception) -> None:
     """A wait needs a lock, and a lock memory; the interval is kept again right after it."""
-    shortages, waits = iter([shortage] * 2), list[Nanoseconds]()
+    shortages = iter([shortage] * 2)
+    waits = list[Nanoseconds]()
 
     class Short(FastClock):
         def wait_until(self, deadline: Nanoseconds, stop: threading.Event) -> bool:
@@ -160,7 +161,8 @@ def test_shortage_of_memory_while_it_waits_ends_nothing(shortage: Exception) -> 
 
 def test_it_hangs_once_no_tick_has_ended_for_two_minutes() -> None:
     """So that a probe restarts it; a failed tick has ended, and a slow one is only slow."""
-    clock, hangs = FastClock(EPOCH), list[str | None]()
+    clock = FastClock(EPOCH)
+    hangs = list[str | None]()
 
     def take(time_taken: int) -> None:
         clock.wait_until(clock.time() + time_taken, threading.Event())

@@ -316,7 +316,8 @@ class listening:  # noqa: N801 - it reads as what it does.
     """A socket with a listener."""
 
     def __init__(self, path: str) -> None:
-        self._path, self._socket = Path(path), socket.socket(socket.AF_UNIX)
+        self._path = Path(path)
+        self._socket = socket.socket(socket.AF_UNIX)
 
     def __enter__(self) -> None:
         self._socket.bind(str(self._path))

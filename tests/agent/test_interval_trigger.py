@@ -52,7 +52,8 @@ def test_a_leap_of_decades_misses_one_run() -> None:
 )
 def test_the_next_run_is_always_near(interval: float, jitter: float, steps: list[float]) -> None:
     """In the future, at most an interval and its jitter away, through any clock steps."""
-    every, now = IntervalTrigger(interval, jitter * interval), START
+    every = IntervalTrigger(interval, jitter * interval)
+    now = START
     due = every.get_next_fire_time(None, now)
     for step in steps:
         now += timedelta(seconds=step)

@@ -88,7 +88,9 @@ def test_every_job_has_a_report_before_its_first_run() -> None:
 
 def test_a_job_that_is_still_under_way_is_not_started_again() -> None:
     """The skipped run is counted, and other jobs are not delayed."""
-    going, may_end, others = threading.Event(), threading.Event(), threading.Event()
+    going = threading.Event()
+    may_end = threading.Event()
+    others = threading.Event()
     concurrent: list[int] = []
 
     def work() -> None:
@@ -113,7 +115,8 @@ def test_a_job_that_is_still_under_way_is_not_started_again() -> None:
 
 def test_a_job_with_a_thread_of_its_own_waits_for_no_other() -> None:
     """Slow peers, or a long run of the rules, do not delay the flush."""
-    may_end, flushed = threading.Event(), threading.Event()
+    may_end = threading.Event()
+    flushed = threading.Event()
     going = [threading.Event(), threading.Event()]
 
     def slow(began: threading.Event) -> None:
@@ -161,7 +164,8 @@ def test_jobs_whose_threads_cannot_start_say_so_at_once() -> None:
 
 def test_jobs_outlive_a_shortage_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the scheduler, which needs a lock to wait, and of a run, whose end takes memory, too."""
-    shortages, ran = iter([MemoryError()]), threading.Semaphore(0)
+    shortages = iter([MemoryError()])
+    ran = threading.Semaphore(0)
 
     def short_of_memory(*arguments: Any) -> Any:
         if (error := next(shortages, None)) is not None:
@@ -191,7 +195,9 @@ def test_jobs_outlive_a_shortage_of_memory(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_stopping_waits_for_nobody() -> None:
     """A slow peer does not delay the agent's exit."""
-    going, may_end, finished = threading.Event(), threading.Event(), threading.Event()
+    going = threading.Event()
+    may_end = threading.Event()
+    finished = threading.Event()
 
     def work() -> None:
         going.set()
@@ -245,7 +251,8 @@ def test_a_schedule_that_is_right_is_left_alone() -> None:
 
 def test_a_change_of_the_clocks_speed_changes_the_pace() -> None:
     """A wait of a quarter of an hour ends at once when that takes a second."""
-    clock, ran = FastClock(EPOCH, speed=1.0), threading.Event()
+    clock = FastClock(EPOCH, speed=1.0)
+    ran = threading.Event()
     jobs = Jobs([Job("recommend", ran.set, 1000.0)], clock)
     jobs.start()
     try:

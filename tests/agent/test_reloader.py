@@ -22,7 +22,8 @@ class Part:
     """A part with a number set by a file, which is a field here."""
 
     def __init__(self) -> None:
-        self.file, self.value = 1, 1
+        self.file = 1
+        self.value = 1
         self.trouble: str | None = None
         self.loaded = START
         self.changed = threading.Event()
@@ -35,7 +36,8 @@ class Part:
             raise ConfigurationError(self.trouble)
 
         def change() -> None:
-            self.value, self.trouble = wanted, None
+            self.value = wanted
+            self.trouble = None
             self.changed.set()
 
         return change
@@ -48,8 +50,12 @@ def reloader(*parts: Part, now: int = START, notifier: Notifier | None = None) -
 
 def test_all_parts_change_or_none() -> None:
     """Every fault is reported, and all parts keep their settings."""
-    good, bad, worse = Part(), Part(), Part()
-    good.file, bad.file, worse.file = 2, -2, -3
+    good = Part()
+    bad = Part()
+    worse = Part()
+    good.file = 2
+    bad.file = -2
+    worse.file = -3
     subject = reloader(good, bad, worse, now=START + NANOSECONDS_PER_SECOND)
     with pytest.raises(ConfigurationError, match=r"-2 is below 0\npart\.yaml:1:1: -3"):
         subject.reload()
@@ -67,7 +73,8 @@ def test_a_part_that_reloads_itself_is_reported_too() -> None:
     subject = reloader(part)
     part.trouble = "broken"
     assert subject.metrics() == {SUCCESSFUL: 0.0, TIME: 100.0}
-    part.trouble, part.loaded = None, 150 * NANOSECONDS_PER_SECOND
+    part.trouble = None
+    part.loaded = 150 * NANOSECONDS_PER_SECOND
     assert subject.metrics() == {SUCCESSFUL: 1.0, TIME: 150.0}
 
 
@@ -102,7 +109,8 @@ def test_a_reload_that_breaks_off_does_not_end_the_thread() -> None:
                 raise error
             return super().prepare()
 
-    faults, part = iter([OSError("disk"), RuntimeError("can't allocate lock")]), Broken()
+    faults = iter([OSError("disk"), RuntimeError("can't allocate lock")])
+    part = Broken()
     subject = reloader(part)
     with capture_logs() as lines:
         subject.start()

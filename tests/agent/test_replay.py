@@ -120,7 +120,9 @@ def test_sparse_recording_is_judged_less_often(tmp_path: Path, interval: int, be
 )
 def test_states_sum_to_wall_time_exactly(steps: list[tuple[int, State, str]]) -> None:
     """For any times and missing readings: last minus first, to the nanosecond."""
-    at_microseconds, rows, times = 0, [], dict[str, list[int]]()
+    at_microseconds = 0
+    rows = []
+    times = dict[str, list[int]]()
     for step, state, device in steps:
         at_microseconds += step
         rows.append((at_microseconds / 1e6, device, SIGNALS_OF[state]))
@@ -262,7 +264,8 @@ def test_files_of_one_recording_merge_in_any_order(tmp_path: Path) -> None:
         lines = [f"{START + at},GPU-0,{value}" for at in range(100)]
         (tmp_path / name).write_text("\n".join([f"timestamp,device,{signal}", *lines]) + "\n")
     paths = [tmp_path / name for name in rows]
-    forth, back = encode_replay(replayed(*paths)), encode_replay(replayed(*reversed(paths)))
+    forth = encode_replay(replayed(*paths))
+    back = encode_replay(replayed(*reversed(paths)))
 
     assert forth == back
     assert set(forth["devices"][0]["signals"]) >= {"gpu_busy", "memory_used"}
@@ -270,7 +273,8 @@ def test_files_of_one_recording_merge_in_any_order(tmp_path: Path) -> None:
 
 def test_advice_on_pods_closes_when_they_end(tmp_path: Path) -> None:
     """Absent pods cannot be scaled or released, although another pod continues."""
-    idle, busy = SIGNALS_OF[State.IDLE_HELD], SIGNALS_OF[State.COMPUTE_BOUND]
+    idle = SIGNALS_OF[State.IDLE_HELD]
+    busy = SIGNALS_OF[State.COMPUTE_BOUND]
     rows = [(at, "POD-1", busy) for at in range(0, 12 * HOUR, 60)]
     rows += [(at, "POD-0", idle) for at in range(0, 5 * HOUR, 60)]
     result = replayed(write_recording(tmp_path / "log.csv", sorted(rows, key=itemgetter(0))))

@@ -33,7 +33,8 @@ class Notebook:
 
     def read(self) -> Snapshot | None:
         """Read the next minute."""
-        minute, device = next(self._minutes, None), gpu()
+        minute = next(self._minutes, None)
+        device = gpu()
         if minute is None:
             return None
         return snapshot(
@@ -65,7 +66,9 @@ class File:
 @contextmanager
 def agent_of(file: File) -> Iterator[Agent]:
     """An agent after the notebook's five hours, before any judgement."""
-    storage, settings, source = Storage(""), file.read(), Notebook()
+    storage = Storage("")
+    settings = file.read()
+    source = Notebook()
     agent = Agent(
         settings,
         source,

@@ -164,7 +164,8 @@ def test_a_disk_that_cannot_be_written_at_the_start_is_survived(
     tmp_path: Path, left: str, disk: str
 ) -> None:
     """A history there is read, also from a killed agent's log, and written once it can be."""
-    path, own = tmp_path / "history.db", tmp_path / "own.db"
+    path = tmp_path / "history.db"
+    own = tmp_path / "own.db"
     with closing(Storage(str(own))) as storage:
         storage.save_windows([window({State.PRODUCTIVE: 1 / 12})], [], [])
         if left == "killed":
@@ -263,7 +264,8 @@ def test_a_history_of_the_first_schema_is_read(tmp_path: Path, read_only: bool) 
 
 def test_the_bound_on_its_size_reaches_the_history(tmp_path: Path) -> None:
     """The oldest windows are removed."""
-    path, most = tmp_path / "history.db", 2**17
+    path = tmp_path / "history.db"
+    most = 2**17
     storage = Storage(str(path), is_durable=False, maximum_bytes=most)
     assert storage.history is not None
     for number in range(3000):

@@ -25,7 +25,8 @@ from rightsizer.model.device import MigInstance
 SETTINGS = BrokerSettings(maximum_reservations_per_user=2)
 BROKER = Broker(SETTINGS, GpuPlacementSettings())
 START = BrokerState("boot")
-ALIVE, DEAD = LeaseObservation(is_alive=True, is_active=True), LeaseObservation(is_alive=False)
+ALIVE = LeaseObservation(is_alive=True, is_active=True)
+DEAD = LeaseObservation(is_alive=False)
 ROOT = replace(client("root"), uid=0)
 
 

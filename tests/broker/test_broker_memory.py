@@ -30,7 +30,8 @@ def test_reserved_and_outside_memory_fit_together_at_every_grant(
     *, changes: list[tuple[str, int, int]], are_named: bool
 ) -> None:
     """With the reserve, for any use by leases, and for known and unknown outsiders."""
-    world, state = World(hgx(1)), BrokerState("boot")
+    world = World(hgx(1))
+    state = BrokerState("boot")
     for number, (what, pick, gibibytes) in enumerate(changes):
         names = [record.id for record in state.leases]
         name = names[pick % len(names)] if names else ""

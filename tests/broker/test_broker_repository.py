@@ -31,7 +31,8 @@ BROKER = Broker(BrokerSettings(maximum_reservations_per_user=2), GpuPlacementSet
 
 def lived(minutes: int = 0) -> BrokerState:
     """A state with a shared and an exclusive lease, a ticket, a reservation and usage."""
-    look, state = World(hgx()).observe(), BrokerState("boot")
+    look = World(hgx()).observe()
+    state = BrokerState("boot")
     for wanted in (
         ticket("a", memory=20, may_share=True),
         ticket("b", 7),
@@ -68,7 +69,8 @@ def test_saved_state_is_loaded(tmp_path: Path) -> None:
 
 def test_state_of_an_older_program_is_read(tmp_path: Path) -> None:
     """It lacks processes of leases, operator groups and parts of reservations."""
-    path, state = tmp_path / "broker.db", lived()
+    path = tmp_path / "broker.db"
+    state = lived()
     with closing(BrokerRepository(path)) as store:
         store.save(state, 0)
     with (
@@ -97,7 +99,8 @@ def test_state_of_an_older_program_is_read(tmp_path: Path) -> None:
 
 def test_ended_state_is_deleted_from_the_file(tmp_path: Path) -> None:
     """By the store that wrote it, by one that loaded it, and by a new one."""
-    path, before = tmp_path / "broker.db", lived()
+    path = tmp_path / "broker.db"
+    before = lived()
     after = BROKER.end(before, DAY, "b").state
     with closing(BrokerRepository(path)) as store:
         store.save(before, 0)
@@ -190,6 +193,7 @@ def test_usage_and_idle_time_may_wait_for_the_next_save() -> None:
 @given(st.integers(0, 10**18), st.integers(0, 10**18), st.integers(0, 10**18))
 def test_a_moment_stays_the_same_by_the_wall(at: int, later: int, wall: int) -> None:
     """A time of the old boot's clock is moved to the same wall time by the new one."""
-    old, new = SavedClock("one", at, wall), SavedClock("two", later, wall + DAY)
+    old = SavedClock("one", at, wall)
+    new = SavedClock("two", later, wall + DAY)
     moved = at + old.shift_to(new)
     assert new.wall - (new.at - moved) == wall

@@ -40,7 +40,8 @@ class Node:
         self.processes = ProcessFolder(folder / "proc")
         for pid in (1, 10):
             self.processes.start(pid)
-        self.clock, self.count = BootClock(), 1
+        self.clock = BootClock()
+        self.count = 1
         self.on_the_gpu: tuple[int, ...] = ()
         self.down: dict[int, Down] = {}
         """By the index of the GPU."""
@@ -59,7 +60,8 @@ class Node:
         return replace(whole, wall_time=self.clock.wall_time(), devices=gpus, advice=())
 
     def _gpu(self, template: DeviceReport, index: int) -> DeviceReport:
-        uuid, values = f"GPU-{index}", {Signal.MEMORY_USED_BYTES: 5e8}
+        uuid = f"GPU-{index}"
+        values = {Signal.MEMORY_USED_BYTES: 5e8}
         there = tuple(Process(pid, memory_used_bytes=1e9) for pid in self.on_the_gpu)
         return DeviceReport(
             device=Device(uuid, index, memory_total_bytes=80e9),
@@ -206,8 +208,10 @@ def test_queue_is_served_after_a_shortage_of_memory(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The wait for the next turn needs a lock, and a lock memory."""
-    manager, turns = node.lending.manager, threading.Semaphore(0)
-    wait, shortages = manager.woken.wait, iter([RuntimeError("can't allocate lock")])
+    manager = node.lending.manager
+    turns = threading.Semaphore(0)
+    wait = manager.woken.wait
+    shortages = iter([RuntimeError("can't allocate lock")])
 
     def short_of_memory(seconds: float) -> bool:
         if (error := next(shortages, None)) is not None:

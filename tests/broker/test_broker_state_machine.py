@@ -52,7 +52,9 @@ class LifeOfABroker(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world, self.state, self.now = World(hgx(GPUS)), BrokerState("0"), 0
+        self.world = World(hgx(GPUS))
+        self.state = BrokerState("0")
+        self.now = 0
         self.waiting: set[str] = set()
         self.holding: set[str] = set()
         self.over: set[str] = set()
@@ -77,12 +79,14 @@ class LifeOfABroker(RuleBasedStateMachine):
     @rule(chance=st.randoms(use_true_random=False))
     def serve(self, chance: Any) -> None:
         """Run a step; the order of slots and observations does not matter."""
-        look, observations = self.world.observe(), self.world.observations(self.state)
+        look = self.world.observe()
+        observations = self.world.observations(self.state)
         observations = {
             **observations,
             **{name: LeaseObservation(is_alive=True) for name in self.waiting},
         }
-        slots, seen = list(look.slots), list(observations.items())
+        slots = list(look.slots)
+        seen = list(observations.items())
         chance.shuffle(slots)
         chance.shuffle(seen)
         step = BROKER.turn(self.state, self.now, observations, look)
@@ -154,7 +158,8 @@ class LifeOfABroker(RuleBasedStateMachine):
     def draw(self, pick: int) -> None:
         """Request GPUs of a reservation."""
         booking = self.state.bookings[pick % len(self.state.bookings)]
-        wanted, name = booking.reservation, self._name()
+        wanted = booking.reservation
+        name = self._name()
         drawn = ticket(name, wanted.request.gpus, wanted.user, reservation=wanted.id)
         step = BROKER.ask(self.state, self.now, drawn, self.world.observe())
         if not step.is_refused:
@@ -191,7 +196,8 @@ class LifeOfABroker(RuleBasedStateMachine):
     @rule(minutes=st.integers(1, 600))
     def reboot(self, minutes: int) -> None:
         """Reboot the machine: its clock at 0, its processes gone."""
-        shift, self.now = -self.now - minutes * MINUTE, 10 * SECOND
+        shift = -self.now - minutes * MINUTE
+        self.now = 10 * SECOND
         self.world.running.clear()
         boot = str(int(self.state.boot) + 1)
         step = BROKER.after_restart(self.state, self.now, boot, shift)

@@ -43,7 +43,9 @@ class Terminal:
     """A program on a terminal of its own."""
 
     def __init__(self, pid: int, handle: int) -> None:
-        self.pid, self._handle, self._shown = pid, handle, ""
+        self.pid = pid
+        self._handle = handle
+        self._shown = ""
 
     def type(self, text: str) -> None:
         """Type the text."""

@@ -208,7 +208,8 @@ def test_too_many_different_sets_are_searched_from_the_best_beginnings() -> None
 
 def test_the_memory_that_fits_best_is_taken() -> None:
     """The least that suffices for a stated amount, the most for an unstated one."""
-    small, large = dual_socket().slots[0], hgx().slots[1]
+    small = dual_socket().slots[0]
+    large = hgx().slots[1]
     node = PlacementNode((small, large), Topology())
     assert node.places(GpuRequest(memory_bytes=40.0 * GIBIBYTE)) == (0,)
     assert node.places(GpuRequest(memory_bytes=60.0 * GIBIBYTE)) == (1,)
@@ -346,7 +347,8 @@ def test_the_order_of_seats_and_links_does_not_matter(
     node: PlacementNode, request_: GpuRequest, chance: random.Random
 ) -> None:
     """Neither for the choice nor for the reasons."""
-    slots, links = list(node.slots), list(node.topology.links)
+    slots = list(node.slots)
+    links = list(node.topology.links)
     chance.shuffle(slots)
     chance.shuffle(links)
     other = PlacementNode(tuple(slots), Topology(links=tuple(links)))

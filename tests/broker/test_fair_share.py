@@ -48,7 +48,8 @@ def test_it_does_not_matter_how_often_usage_is_charged(
 ) -> None:
     """Charging every second and once a week give the same."""
     at_once = ShareUsage(0, {"cy": 50_000.0}).charged(sum(steps) * SECOND, rates, WEEK_SECONDS)
-    usage, now = ShareUsage(0, {"cy": 50_000.0}), 0
+    usage = ShareUsage(0, {"cy": 50_000.0})
+    now = 0
     for step in steps:
         now += step * SECOND
         usage = usage.charged(now, rates, WEEK_SECONDS)

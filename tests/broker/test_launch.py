@@ -62,7 +62,8 @@ def test_memory_over_several_nodes_is_left_where_it_falls() -> None:
 )
 def test_mps_runs_if_its_daemon_does(tmp_path: Path, command: str | None, runs: bool) -> None:  # noqa: FBT001 - a case.
     """A stale pid file, or one of another process, does not count."""
-    pipes, process = tmp_path / "mps", tmp_path / "proc" / "77"
+    pipes = tmp_path / "mps"
+    process = tmp_path / "proc" / "77"
     pipes.mkdir()
     process.mkdir(parents=True)
     assert not has_mps({"CUDA_MPS_PIPE_DIRECTORY": str(pipes)}, tmp_path / "proc")

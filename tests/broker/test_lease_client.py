@@ -83,7 +83,8 @@ class EnoughError(Exception):
 
 def test_an_agent_that_is_away_for_days_is_asked_every_few_seconds(tmp_path: Path) -> None:
     """GPUs would be idle after its return; a failed request costs nothing."""
-    path, slept = tmp_path / "api.sock", list[float]()
+    path = tmp_path / "api.sock"
+    slept = list[float]()
 
     def sleep(seconds: float) -> None:
         path.unlink(missing_ok=True)

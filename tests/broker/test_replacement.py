@@ -24,7 +24,9 @@ class LentNode:
     """A node with one active lease of the first GPUs."""
 
     def __init__(self, gpus: int, leased: int = 1, broker: Broker = BROKER) -> None:
-        self.world, self.broker, self.now = World(hgx(gpus)), broker, 0
+        self.world = World(hgx(gpus))
+        self.broker = broker
+        self.now = 0
         self.state = BrokerState("boot")
         self.asks("aaaaaaaa", leased)
 

@@ -120,7 +120,8 @@ def test_one_who_kept_gpus_for_himself_goes_behind_who_did_not() -> None:
 @given(st.lists(st.integers(1, 90), min_size=1, max_size=30))
 def test_it_does_not_matter_how_often_a_reservation_is_charged(minutes: list[int]) -> None:
     """At each step, or once after its end: start and end are not rounded to steps."""
-    state, now = reserved(World(hgx()).observe()), 0
+    state = reserved(World(hgx()).observe())
+    now = 0
     at_once = BROKER.expire(state, sum(minutes) * MINUTE + SECOND).state.usage.gpu_seconds
     for each in minutes:
         now += each * MINUTE

@@ -150,7 +150,8 @@ def test_a_reservation_beyond_what_is_allowed_is_refused(wanted: Reservation, wh
 
 def test_only_operators_reserve_unless_the_settings_allow_others() -> None:
     """A refused client is told whom to ask."""
-    world, broker = World(hgx()), Broker(BrokerSettings(), GpuPlacementSettings())
+    world = World(hgx())
+    broker = Broker(BrokerSettings(), GpuPlacementSettings())
     wanted = Reservation("r", "bo", GpuRequest(1), HOUR, 2 * HOUR)
     refused = broker.reserve(START, 0, wanted, client("bo"), world.observe())
     assert refused.is_refused

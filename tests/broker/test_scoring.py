@@ -65,7 +65,8 @@ def test_sets_that_are_equal_say_so() -> None:
 
 def test_memory_that_nobody_asked_for_counts_whole() -> None:
     """More of it is better, and the reason has sizes without a sign."""
-    worse, best = replace(_EVEN, spare_gibibytes=-40), replace(_EVEN, spare_gibibytes=-80)
+    worse = replace(_EVEN, spare_gibibytes=-40)
+    best = replace(_EVEN, spare_gibibytes=-80)
     assert best.rank > worse.rank
     assert why_worse(worse, best) == "GiB of memory in all: 40, not 80"
 

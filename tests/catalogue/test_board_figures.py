@@ -80,7 +80,8 @@ def test_shares_of_a_kind_of_slice_fill_the_board() -> None:
     for board in BOARDS.values():
         if not board.mig_profiles:
             continue
-        whole, smallest = board.mig_profiles[-1], board.mig_profiles[0]
+        whole = board.mig_profiles[-1]
+        smallest = board.mig_profiles[0]
         assert (whole.compute_share, whole.memory_share, whole.maximum_count) == (1.0, 1.0, 1), (
             board.key
         )

@@ -133,7 +133,8 @@ def test_every_measured_efficiency_is_there_and_no_other() -> None:
         for prefix, kind in EFFICIENCIES.items():
             ratios = getattr(board.efficiency, kind)
             for precision in (Precision.BF16, Precision.FP8, Precision.FP4):
-                figure, cell = f"efficiency.{kind}.{precision}", row.get(f"{prefix}_{precision}")
+                figure = f"efficiency.{kind}.{precision}"
+                cell = row.get(f"{prefix}_{precision}")
                 assert (board.origin(figure).kind is OriginKind.MEASURED) == bool(cell), figure
                 assert not cell or ratios[precision] == float(cell)
         for count, cost in board.all_reduce.items():

@@ -29,6 +29,11 @@ def test_the_large_clouds_are_there() -> None:
     names = [(each.provider, each.name) for each in built_in_instances()]
 
     assert {provider for provider, _ in names} == {
-        *("aws", "gcp", "azure", "oci", "lambda", "coreweave")
+        "aws",
+        "gcp",
+        "azure",
+        "oci",
+        "lambda",
+        "coreweave",
     }
     assert len(names) == len(set(names))

@@ -78,7 +78,8 @@ def test_a_board_is_changed_figure_by_figure(write: Write) -> None:
         " names: [H100 of ours], source: our bench, notes: cooled badly}}"
     )
     catalogue = read_catalogue(file)
-    board, packaged = catalogue.boards["H100-SXM5-80GB"], built_in().boards["H100-SXM5-80GB"]
+    board = catalogue.boards["H100-SXM5-80GB"]
+    packaged = built_in().boards["H100-SXM5-80GB"]
 
     assert board.power_limit_watts == 650
     assert board.peak_per_second == {**packaged.peak_per_second, Precision.FP8: 1900e12}

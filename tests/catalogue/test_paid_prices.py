@@ -38,7 +38,8 @@ def test_one_key_stands_in_plans_price_files_and_the_configuration(
     ask: Ask, tmp_path: Path
 ) -> None:
     """A family covers its boards, except those named individually."""
-    prices, settings = tmp_path / "prices.yaml", tmp_path / "rightsizer.yaml"
+    prices = tmp_path / "prices.yaml"
+    settings = tmp_path / "rightsizer.yaml"
     prices.write_text(f"{KEY}\n", encoding="utf-8")
     settings.write_text(f"prices: {{{KEY}}}\n", encoding="utf-8")
     ways = (

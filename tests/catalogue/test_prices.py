@@ -18,7 +18,8 @@ def test_a_price_is_plausible_and_has_its_date(price: Price) -> None:
     assert price.key in built_in().boards
     assert price.on_demand is not None or price.purchases
     if price.on_demand is not None:
-        low, high = price.on_demand.low_dollars_per_hour, price.on_demand.high_dollars_per_hour
+        low = price.on_demand.low_dollars_per_hour
+        high = price.on_demand.high_dollars_per_hour
         assert 0.1 <= low <= price.on_demand.median_dollars_per_hour <= high <= 20
         assert price.dates
         assert price.sources
@@ -56,7 +57,8 @@ def test_unknown_price_is_none() -> None:
 
 def test_a_commitment_is_a_usual_discount_and_says_so() -> None:
     """With the range of discounts; longer commitments are cheaper."""
-    one, three = PRICES.reserved("T4", 1), PRICES.reserved("T4", 3)
+    one = PRICES.reserved("T4", 1)
+    three = PRICES.reserved("T4", 3)
 
     assert one is not None
     assert three is not None

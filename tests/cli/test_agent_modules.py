@@ -23,8 +23,16 @@ print("modules:", *sys.modules, file=sys.stderr)
 """
 MARK: Final = "modules:"
 HEAVY: Final = {
-    *("structlog", "sqlite3", "asyncio", "http.server", "prometheus_client"),
-    *("pynvml", "yaml", "msgspec", "apscheduler", "jinja2"),
+    "structlog",
+    "sqlite3",
+    "asyncio",
+    "http.server",
+    "prometheus_client",
+    "pynvml",
+    "yaml",
+    "msgspec",
+    "apscheduler",
+    "jinja2",
 }
 """Modules that take longer to load than everything a client of the agent needs."""
 
@@ -166,9 +174,20 @@ def _refuse(agent: socket.socket) -> None:
 
 
 SPARED: Final = (
-    *("_hashlib", "_ssl", "ssl", "asyncio", "concurrent.futures.process", "email", "http.client"),
-    *("http.server", "importlib.metadata", "multiprocessing", "numpy", "orjson"),
-    *("prometheus_client", "rich"),
+    "_hashlib",
+    "_ssl",
+    "ssl",
+    "asyncio",
+    "concurrent.futures.process",
+    "email",
+    "http.client",
+    "http.server",
+    "importlib.metadata",
+    "multiprocessing",
+    "numpy",
+    "orjson",
+    "prometheus_client",
+    "rich",
 )
 
 

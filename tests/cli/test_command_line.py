@@ -423,7 +423,8 @@ def test_hints_name_the_command_as_it_was_called() -> None:
     """By its path in a checkout with an inactive environment, else by its name alone."""
     script = str(Path(sys.executable).with_name("rightsizer"))
     for path, named in (("/usr/bin", script), (f"{Path(script).parent}:/usr/bin", "rightsizer")):
-        asked, environment = [script, "advise", "--zzz"], {"PATH": path}
+        asked = [script, "advise", "--zzz"]
+        environment = {"PATH": path}
         result = subprocess.run(asked, env=environment, capture_output=True, text=True, check=False)
         assert f"'{named} advise --help' lists what it takes" in result.stderr
 

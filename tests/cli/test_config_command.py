@@ -153,7 +153,8 @@ def test_an_installed_configuration_with_a_closed_part_is_left_alone(
     tmp_path: Path, closed: str
 ) -> None:
     """Who may not read secrets in conf.d plans a model all the same."""
-    installed, part = tmp_path / "rightsizer.yaml", tmp_path / "conf.d" / "secrets.yaml"
+    installed = tmp_path / "rightsizer.yaml"
+    part = tmp_path / "conf.d" / "secrets.yaml"
     installed.write_text("history: {retention: 3d}\n")
     part.parent.mkdir()
     part.touch()

@@ -194,7 +194,8 @@ def test_replayed_log_is_explained_without_promql(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of the whole way from the file: what the replay stores names no collector."""
-    log, history = tmp_path / "log.csv", tmp_path / "h.db"
+    log = tmp_path / "log.csv"
+    history = tmp_path / "h.db"
     start = datetime(2026, 1, 1, tzinfo=UTC)
     times = (start + timedelta(seconds=30 * number) for number in range(960))
     rows = (f"{time:%Y/%m/%d %H:%M:%S}.000, 0, 0 %, 0 MiB, 81920 MiB\n" for time in times)

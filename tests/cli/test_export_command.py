@@ -268,7 +268,8 @@ def test_json_tells_the_same(tmp_path: Path, capsys: Captured) -> None:
 def test_parquet_tells_the_same(tmp_path: Path, capsys: Captured) -> None:
     """Column by column, with types."""
     parquet = pytest.importorskip("pyarrow.parquet", reason="gpu-rightsizer[parquet] is not there")
-    path, out = tmp_path / "h.db", tmp_path / "out.parquet"
+    path = tmp_path / "h.db"
+    out = tmp_path / "out.parquet"
     fill(path, (window(number) for number in range(3)), DeviceRecord(gpu(0), workload("a"), EPOCH))
     assert main(["export", "--history.path", str(path), "--format", "json"]) == 0
     expected = json.loads(capsys.readouterr().out)
@@ -293,7 +294,8 @@ def test_without_pyarrow_the_extra_is_named(
 
 def test_a_file_is_written_beside_a_running_agent(tmp_path: Path, capsys: Captured) -> None:
     """Flushed windows are in it; concurrent flushes do no harm."""
-    path, out = tmp_path / "h.db", tmp_path / "out.csv"
+    path = tmp_path / "h.db"
+    out = tmp_path / "out.csv"
     out.write_text("an older table")
     agent = Storage(str(path), is_durable=False)
     agent.save_windows([window(0)], [window(1)], [DeviceRecord(gpu(0))])
@@ -346,7 +348,8 @@ def test_a_time_that_is_none_is_refused(text: str, capsys: Captured) -> None:
 
 def test_a_full_disk_leaves_no_half_of_a_table(tmp_path: Path, capsys: Captured) -> None:
     """The previous file stays."""
-    path, out = tmp_path / "h.db", tmp_path / "out.csv"
+    path = tmp_path / "h.db"
+    out = tmp_path / "out.csv"
     fill(path, (window(number) for number in range(300)))
     out.write_text("an older table")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

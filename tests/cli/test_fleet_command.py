@@ -69,7 +69,8 @@ def test_no_line_is_longer_than_a_terminal() -> None:
     long = "a-name-that-nobody-would-want-to-type-" * 2
     pools = tuple(replace(each, name=long) for each in answer.view.pools)
     teams = tuple(replace(each, name=long) for each in answer.usage.teams)
-    usage, notes = replace(answer.usage, teams=teams), (long + " " + long,)
+    usage = replace(answer.usage, teams=teams)
+    notes = (long + " " + long,)
     text = text_of(view=replace(answer.view, pools=pools), usage=usage, notes=notes)
     assert max(map(len, text.splitlines())) <= WIDTH
 
@@ -188,7 +189,8 @@ def test_decisions_read_the_installed_configuration_of_the_fleet(
 ) -> None:
     """Without a flag, as `rightsizer fleet` does, and not the agent's beside it."""
     configured(tmp_path, "http://127.0.0.1:9").rename(tmp_path / "fleet.yaml")
-    advice_id, parser = keep_advice(tmp_path / "fleet-advice.db", NOW), argparse.ArgumentParser()
+    advice_id = keep_advice(tmp_path / "fleet-advice.db", NOW)
+    parser = argparse.ArgumentParser()
     EXPLAIN.configure(parser)
     arguments = parser.parse_args([advice_id, "--fleet"])
     arguments.usual_config_file = tmp_path / "rightsizer.yaml"

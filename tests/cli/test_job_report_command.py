@@ -47,7 +47,9 @@ REPORT: Final = JobUsageReport(
 def history(tmp_path: Path) -> Path:
     """Half an hour of two GPUs; job 7 holds one and trains on it for 20 minutes."""
     path = tmp_path / "history.db"
-    accounting, devices, job = AccountingService(AccountingSettings()), [gpu(0), gpu(1)], "7"
+    accounting = AccountingService(AccountingSettings())
+    devices = [gpu(0), gpu(1)]
+    job = "7"
     for minute in range(31):
         is_held = 5 < minute <= 25
         first = TRAINING if minute <= 15 else HELD

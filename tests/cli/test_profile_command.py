@@ -34,7 +34,8 @@ def _complaints(workload: Any) -> list[str]:
 
 def test_the_text_is_as_it_was(tmp_path: Path, capsys: Captured, golden: GoldenFile) -> None:
     """The breakdown of time, the changes with their gains, before and after."""
-    before, after = loader_bound_trace(tmp_path), launch_bound_trace(tmp_path)
+    before = loader_bound_trace(tmp_path)
+    after = launch_bound_trace(tmp_path)
 
     golden("profile.txt", _text(capsys, after, "--against", before))
 
@@ -111,7 +112,8 @@ def test_every_kind_of_file_has_an_answer(tmp_path: Path, capsys: Captured) -> N
 
 def test_secrets_of_a_trace_stay_in_it(tmp_path: Path, capsys: Captured) -> None:
     """Text, JSON and page contain nothing of its environment."""
-    trace, page = launch_bound_trace(tmp_path, "t.json"), tmp_path / "page.html"
+    trace = launch_bound_trace(tmp_path, "t.json")
+    page = tmp_path / "page.html"
     said = _text(capsys, trace, "--report", page) + json.dumps(_answer(capsys, trace))
     said += page.read_text("utf-8")
 
@@ -120,7 +122,8 @@ def test_secrets_of_a_trace_stay_in_it(tmp_path: Path, capsys: Captured) -> None
 
 def test_the_page_is_written_beside_the_answer(tmp_path: Path, capsys: Captured) -> None:
     """It is complete, at a path of its own."""
-    trace, page = launch_bound_trace(tmp_path), tmp_path / "page.html"
+    trace = launch_bound_trace(tmp_path)
+    page = tmp_path / "page.html"
     _text(capsys, trace, "--report", page)
 
     assert page.read_text("utf-8").startswith("<!doctype html>")
@@ -151,7 +154,8 @@ def test_a_file_that_is_no_profile_is_reported(
 
 def test_broken_files_of_a_folder_are_named(tmp_path: Path, capsys: Captured) -> None:
     """In text, JSON and page; the others are answered, with exit status 0."""
-    folder, page = tmp_path / "ranks", tmp_path / "page.html"
+    folder = tmp_path / "ranks"
+    page = tmp_path / "page.html"
     folder.mkdir()
     launch_bound_trace(folder)
     (folder / "cut.xplane.pb").write_bytes(space(WORKED)[:-5])

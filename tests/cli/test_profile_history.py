@@ -25,10 +25,8 @@ A100: Final = gpu(0, name="NVIDIA A100-SXM4-80GB")
 @pytest.fixture
 def history(tmp_path: Path) -> Path:
     """An hour of training on the only GPU of a node."""
-    accounting, storage = (
-        AccountingService(AccountingSettings()),
-        Storage(str(tmp_path / "h.db")),
-    )
+    accounting = AccountingService(AccountingSettings())
+    storage = Storage(str(tmp_path / "h.db"))
     for minute in range(61):
         seen = snapshot(
             minute * 60.0,
@@ -72,7 +70,8 @@ def test_telemetry_stands_beside_the_profile(
 
 def test_a_profile_of_a_gpu_that_was_idle_then_is_doubted(tmp_path: Path, capsys: Captured) -> None:
     """In text and in JSON; also a short one, with less certain verdicts."""
-    accounting, storage = AccountingService(AccountingSettings()), Storage(str(tmp_path / "h.db"))
+    accounting = AccountingService(AccountingSettings())
+    storage = Storage(str(tmp_path / "h.db"))
     for minute in range(61):
         seen = snapshot(minute * 60.0, [A100], {A100: HELD}, interval_seconds=60.0)
         accounting.post(seen, (), lambda: AGENT)
@@ -80,7 +79,8 @@ def test_a_profile_of_a_gpu_that_was_idle_then_is_doubted(tmp_path: Path, capsys
     storage.close()
     file = loader_bound_trace(tmp_path, baseTimeNanoseconds=EPOCH + 30 * MINUTE)
 
-    alone, doubted = answer(capsys, file), answer(capsys, file, "--history.path", tmp_path / "h.db")
+    alone = answer(capsys, file)
+    doubted = answer(capsys, file, "--history.path", tmp_path / "h.db")
     (text,) = doubted["telemetry"]["contradictions"]
     assert "was active for 0 ms of 5 min: the profile is of another GPU" in text
     assert doubted["telemetry"]["workload"] is None

@@ -9,7 +9,8 @@ from rightsizer.console.progress import ProgressLine
 def shown(*calls: tuple[float, str, int, int]) -> list[str]:
     """The line after each call: a time, a stage, done and total."""
     times: Iterator[float] = iter([call[0] for call in calls])
-    terminal, lines = io.StringIO(), []
+    terminal = io.StringIO()
+    lines = []
     with ProgressLine(terminal, lambda: next(times)) as progress:
         for _, stage, done, total in calls:
             progress(stage, done, total)

@@ -196,7 +196,8 @@ def test_a_release_that_ends_while_it_is_waited_for_is_reported() -> None:
 
 def test_it_asks_once_more_when_the_time_is_over() -> None:
     """A timeout below the polling interval suffices for a quick agent."""
-    clock, answers = FastClock(EPOCH), threading.Event()
+    clock = FastClock(EPOCH)
+    answers = threading.Event()
 
     def ask() -> dict[str, object]:
         is_done = answers.is_set()

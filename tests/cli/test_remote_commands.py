@@ -54,7 +54,9 @@ class Place:
     """Servers of one report, with and without users, and the advice that they change."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
-        self.ledger, self.folder, self._stack = FakeLedger(), folder, stack
+        self.ledger = FakeLedger()
+        self.folder = folder
+        self._stack = stack
         self.password_file = folder / "password"
         self.password_file.write_text("secret\n")
 
@@ -356,7 +358,8 @@ class Terminal:
 
     def shows(self, wanted: str, timeout_seconds: float = 60.0) -> bool:
         """Whether the text appears from now on."""
-        self.text, deadline = "", time.monotonic() + timeout_seconds
+        self.text = ""
+        deadline = time.monotonic() + timeout_seconds
         while wanted not in self.text and time.monotonic() < deadline:
             if select.select([self._own], [], [], 0.1)[0]:
                 try:

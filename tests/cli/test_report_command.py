@@ -79,7 +79,8 @@ def test_an_agent_elsewhere_gives_the_same_document(
     history: Path, capsys: Captured, tmp_path: Path
 ) -> None:
     """Byte for byte; a wrong flag has the same message as with a local history."""
-    document, file = reported(capsys, history, "--last", "30h"), tmp_path / "report.html"
+    document = reported(capsys, history, "--last", "30h")
+    file = tmp_path / "report.html"
     settings = with_values(Settings(), {"history.path": str(history)})
     server = WebServer(
         ["127.0.0.1:0"],
@@ -229,7 +230,8 @@ def test_a_replayed_history_is_judged_for_the_report(tmp_path: Path, capsys: Cap
 
 def test_a_plan_is_a_page_too(tmp_path: Path, capsys: Captured) -> None:
     """With the same components: candidates, memory as bars, costs and checks."""
-    file, page = tmp_path / "plan.yaml", tmp_path / "plan.html"
+    file = tmp_path / "plan.yaml"
+    page = tmp_path / "plan.html"
     model = {**SHAPE, "name": "<script>"}
     file.write_text(json.dumps({"model": model, "gpus": ["L4", "H100-SXM5-80GB"]}))
 
@@ -244,7 +246,8 @@ def test_a_plan_is_a_page_too(tmp_path: Path, capsys: Captured) -> None:
 
 def test_a_list_of_plans_is_one_page(tmp_path: Path) -> None:
     """An unanswerable item is reported in its place."""
-    file, page = tmp_path / "plan.yaml", tmp_path / "plan.html"
+    file = tmp_path / "plan.yaml"
+    page = tmp_path / "plan.html"
     broken = {"model": {"parameters": -1}}
     file.write_text(json.dumps([{"model": SHAPE, "gpus": ["L4"]}, broken]))
 

@@ -120,7 +120,8 @@ def test_unknown_fact_is_null(no_driver: FakeDriver, tmp_path: Path, capsys: Cap
     """It is never a number or word that could be taken for a value."""
     with installed(no_driver):
         found = document(capsys, "--path.sysfs", flat_virtual_machine(tmp_path).root)
-    gpu, link = found["gpus"][0], found["links"][0]
+    gpu = found["gpus"][0]
+    link = found["links"][0]
 
     assert (gpu["uuid"], gpu["offered"], gpu["index"]) == ("0000:00:05.0", False, None)
     assert (gpu["name"], gpu["numa_node"], gpu["cpus"], gpu["bridges"]) == (None, None, None, [])

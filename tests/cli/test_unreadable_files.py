@@ -17,7 +17,8 @@ Captured = pytest.CaptureFixture[str]
 @contextmanager
 def stranger() -> Iterator[None]:
     """This process as a user who may read nothing of root's; where it is not root, as itself."""
-    user, group = os.geteuid(), os.getegid()
+    user = os.geteuid()
+    group = os.getegid()
     if not user:
         os.setegid(_STRANGER)
         os.seteuid(_STRANGER)

@@ -38,10 +38,8 @@ def expected(name: str) -> Any:
 @pytest.mark.parametrize("read_only", [True, False], ids=["reader", "writer"])
 def test_a_former_history_opens_with_its_ledger(tmp_path: Path, *, read_only: bool) -> None:
     """Windows, devices, advice, outcomes, captures, actions and profiles."""
-    storage, was = (
-        Storage(str(written("history", tmp_path)), read_only=read_only),
-        expected("history"),
-    )
+    storage = Storage(str(written("history", tmp_path)), read_only=read_only)
+    was = expected("history")
     assert storage.history is not None
     windows = list(storage.history.load())
     ledger = storage.ledger(LedgerSettings())

@@ -51,7 +51,8 @@ def test_nothing_new_changes_nothing() -> None:
 
 def test_update_that_conflicts_with_unchanged_settings_is_refused() -> None:
     """Each is valid alone, but the agent would run with both."""
-    old, new = Tree(still=Inner(own=8)), Tree(live=Inner(own=8))
+    old = Tree(still=Inner(own=8))
+    new = Tree(live=Inner(own=8))
     with pytest.raises(ConfigurationError, match=r"more than 10 together.*still.own.*restart"):
         live_update(old, new)
 

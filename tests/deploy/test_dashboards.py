@@ -80,8 +80,14 @@ def test_generated_files_are_up_to_date() -> None:
 def test_there_is_one_for_each_question() -> None:
     """Alerts and bookmarks use the names."""
     assert set(BOARDS) == {
-        *("rightsizer-fleet", "rightsizer-node", "rightsizer-gpu", "rightsizer-workload"),
-        *("rightsizer-waste", "rightsizer-advice", "rightsizer-health", "rightsizer-estate"),
+        "rightsizer-fleet",
+        "rightsizer-node",
+        "rightsizer-gpu",
+        "rightsizer-workload",
+        "rightsizer-waste",
+        "rightsizer-advice",
+        "rightsizer-health",
+        "rightsizer-estate",
     }
     assert all(board["uid"] == name for name, board in BOARDS.items())
     assert len({board["title"] for board in BOARDS.values()}) == len(BOARDS)

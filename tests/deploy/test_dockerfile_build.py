@@ -89,12 +89,29 @@ class Image:
 def image(request: pytest.FixtureRequest, buildah: Any) -> Iterator[Image]:
     """Each of the images."""
     libraries, architecture = request.param
-    name, base = f"{IMAGE}-{libraries}-{architecture}", _base(buildah, architecture)
+    name = f"{IMAGE}-{libraries}-{architecture}"
+    base = _base(buildah, architecture)
     buildah(
-        *("bud", "--isolation", "chroot", "--format", "docker", "--pull=never", "--quiet"),
-        *("--arch", architecture, "--volume", f"{wheelhouse(architecture)}:/wheelhouse:ro"),
-        *("--build-arg", f"PYTHON={base}", "--build-arg", f"LIBRARIES={libraries}"),
-        *("--build-arg", f"VERSION={__version__}", "--tag", name, ROOT),
+        "bud",
+        "--isolation",
+        "chroot",
+        "--format",
+        "docker",
+        "--pull=never",
+        "--quiet",
+        "--arch",
+        architecture,
+        "--volume",
+        f"{wheelhouse(architecture)}:/wheelhouse:ro",
+        "--build-arg",
+        f"PYTHON={base}",
+        "--build-arg",
+        f"LIBRARIES={libraries}",
+        "--build-arg",
+        f"VERSION={__version__}",
+        "--tag",
+        name,
+        ROOT,
     )
     made = buildah("from", "--pull=never", name)
     docker = json.loads(buildah("inspect", "--type", "image", name))["Docker"]
@@ -132,11 +149,23 @@ def confined(image: Image, folder: Path, *command: str) -> Iterator[int]:
     variables = [each.partition("=")[::2] for each in image.config["Env"]]
     process = subprocess.Popen(
         [
-            *(tool("bwrap", "bubblewrap"), "--die-with-parent", "--clearenv", *mounts),
-            *("--unshare-net", "--unshare-pid", "--unshare-ipc", "--unshare-uts"),
+            tool("bwrap", "bubblewrap"),
+            "--die-with-parent",
+            "--clearenv",
+            *mounts,
+            "--unshare-net",
+            "--unshare-pid",
+            "--unshare-ipc",
+            "--unshare-uts",
             *(part for name, value in variables for part in ("--setenv", name, value)),
-            *("--chdir", image.config["WorkingDir"], "setpriv", "--no-new-privs", *IDENTITY),
-            *("--inh-caps=-all", "--bounding-set=-all", *command),
+            "--chdir",
+            image.config["WorkingDir"],
+            "setpriv",
+            "--no-new-privs",
+            *IDENTITY,
+            "--inh-caps=-all",
+            "--bounding-set=-all",
+            *command,
         ],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

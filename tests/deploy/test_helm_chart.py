@@ -22,8 +22,12 @@ from rightsizer.config.loader import load_file
 SCHEMA: Final[dict[str, Any]] = json.loads((CHART / "values.schema.json").read_text("utf-8"))
 OF_TOOLS: Final = frozenset(
     {
-        *("namespace", "imagePullPolicy", "helm.sh/chart", "checksum/configuration"),
-        *("app.kubernetes.io/managed-by", "app.kubernetes.io/version"),
+        "namespace",
+        "imagePullPolicy",
+        "helm.sh/chart",
+        "checksum/configuration",
+        "app.kubernetes.io/managed-by",
+        "app.kubernetes.io/version",
     }
 )
 EVERYTHING: Final = {
@@ -63,7 +67,8 @@ def by_name(objects: list[Any]) -> dict[tuple[str, str], Any]:
     """The objects by kind and name, without differences between the tools."""
     found = {}
     for each in map(_plain, objects):
-        kind, name = each["kind"], each["metadata"]["name"]
+        kind = each["kind"]
+        name = each["metadata"]["name"]
         if kind == "ConfigMap":  # kustomize's names have a hash.
             name = name.partition("-configuration")[0] + "-configuration"
             each["metadata"]["name"] = name
@@ -94,7 +99,8 @@ def _is_set(values: list[Any]) -> bool:
 
 def test_it_makes_what_the_overlay_of_the_operator_makes() -> None:
     """Object by object; a chart creates no namespace."""
-    mine, theirs = by_name(rendered()), by_name(built("prometheus-operator"))
+    mine = by_name(rendered())
+    theirs = by_name(built("prometheus-operator"))
     del theirs["Namespace", "rightsizer"]
     assert mine.keys() == theirs.keys()
     for key, each in theirs.items():
@@ -177,7 +183,8 @@ def test_alerts_lead_to_the_pages_of_the_site() -> None:
     alerts = [rule for group in mine for rule in group["rules"] if "alert" in rule]
     assert len(alerts) > 30
     for alert in alerts:
-        name, links = alert["alert"], alert["annotations"]
+        name = alert["alert"]
+        links = alert["annotations"]
         assert links["runbook_url"] == f"{site['documentation']}/runbooks/{name}.md"
         assert links["dashboard_url"].startswith(f"{site['grafana']}/d/rightsizer-")
     expressions = [

@@ -109,7 +109,8 @@ def test_shards_of_the_nodes_are_merged_by_one_more_pod() -> None:
     assert parser.parse_args(reading["args"][1:]).save is False
     arguments = parser.parse_args(merging["args"][1:])
     assert (arguments.action, arguments.save) == ("merge", True)
-    count, settings = job["completions"], load_file(WholeSettings, FLEET / "base/rightsizer.yaml")
+    count = job["completions"]
+    settings = load_file(WholeSettings, FLEET / "base/rightsizer.yaml")
     assert f"--shard=node:$(SHARD)/{count}" in reading["args"]
     assert arguments.answers == [
         Shard.parse(f"node:{index}/{count}").path(Path(settings.fleet.path))
@@ -156,7 +157,8 @@ def test_network_policy_allows_the_store_alone() -> None:
 def test_the_operator_scrapes_it_as_the_job_without_operator_does() -> None:
     """The same service, under the job and instance used by alerts and dashboards."""
     objects = built_from(FLEET / "prometheus-operator")
-    service, monitor = named(objects, "Service"), named(objects, "ServiceMonitor")
+    service = named(objects, "Service")
+    monitor = named(objects, "ServiceMonitor")
     scrape = load_yaml(SCRAPE.read_text("utf-8"), "scrape").data["scrape_configs"]
     (job,) = (each for each in scrape if each["job_name"] == "rightsizer-fleet-kubernetes")
     as_instance, as_job = job["relabel_configs"][-2:]

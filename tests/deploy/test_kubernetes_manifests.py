@@ -227,7 +227,8 @@ def test_the_simulated_node_is_given_nothing_of_the_host() -> None:
 def test_openshift_allows_what_the_pod_asks_for_and_no_more() -> None:
     """Host PIDs and paths; a pod that requests more would be refused."""
     objects = built("openshift")
-    allowed, pod = named(objects, "SecurityContextConstraints"), pod_of(objects)
+    allowed = named(objects, "SecurityContextConstraints")
+    pod = pod_of(objects)
     kinds = {kind for each in pod["volumes"] for kind in each if kind != "name"}
 
     assert allowed["allowHostPID"] is pod["hostPID"]

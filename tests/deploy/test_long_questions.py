@@ -26,12 +26,19 @@ QUERIES: Final = re.findall(
 FIVE_MINUTES: Final = 300
 WINDOWS: Final = 13
 NEEDED: Final = (
-    *("rightsizer_state_seconds_total", "rightsizer_condition_seconds_total"),
-    *("rightsizer_used_seconds_total", "rightsizer_waste_seconds_total"),
-    *("rightsizer_used_joules_total", "rightsizer_waste_joules_total"),
-    *("rightsizer_device_up", "rightsizer_device_info", "rightsizer_device_capacity_ratio"),
-    *("rightsizer_workload_info", "rightsizer_workload_share_ratio"),
-    *("rightsizer_memory_used_bytes", "rightsizer_memory_total_bytes"),
+    "rightsizer_state_seconds_total",
+    "rightsizer_condition_seconds_total",
+    "rightsizer_used_seconds_total",
+    "rightsizer_waste_seconds_total",
+    "rightsizer_used_joules_total",
+    "rightsizer_waste_joules_total",
+    "rightsizer_device_up",
+    "rightsizer_device_info",
+    "rightsizer_device_capacity_ratio",
+    "rightsizer_workload_info",
+    "rightsizer_workload_share_ratio",
+    "rightsizer_memory_used_bytes",
+    "rightsizer_memory_total_bytes",
     "rightsizer_sm_work_distribution_ratio_bucket",
 )
 
@@ -78,7 +85,8 @@ def test_wasted_hours_are_the_agents_own(scraped: Scraped, recorded: Prometheus)
     )
     found = {labels["cause"]: value for labels, value in recorded.query(promql)}
     begins = bisect_left(scraped.times, scraped.times[-1] - WINDOWS * FIVE_MINUTES)
-    first, last = scraped.totals[begins], scraped.totals[-1]
+    first = scraped.totals[begins]
+    last = scraped.totals[-1]
     whole = {
         cause: sum(
             last[uuid].waste_seconds.get(cause, 0.0) - first[uuid].waste_seconds.get(cause, 0.0)

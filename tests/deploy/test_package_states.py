@@ -52,8 +52,11 @@ class Root:
         """Run dpkg without a terminal: a question would abort it."""
         done = subprocess.run(
             [
-                *("dpkg", f"--root={self.folder}", "--force-script-chrootless"),
-                *("--force-depends", *arguments),
+                "dpkg",
+                f"--root={self.folder}",
+                "--force-script-chrootless",
+                "--force-depends",
+                *arguments,
             ],
             stdin=subprocess.DEVNULL,
             capture_output=True,

@@ -293,9 +293,7 @@ def test_pods_become_targets(tmp_path: Path, name: str, kept: list[tuple[str, st
         for address, (app, port, node) in pods.items()
     ]
     (tmp_path / "config.yaml").write_text(json.dumps({"scrape_configs": [job]}))
-    result = promtool(
-        *("check", "service-discovery", "--timeout=1s"), tmp_path / "config.yaml", name
-    )
+    result = promtool("check", "service-discovery", "--timeout=1s", tmp_path / "config.yaml", name)
     found = json.loads(result.stdout[result.stdout.index("[") :])
     labels = [each["labels"] for each in found if each["labels"]]
     assert [(each["__address__"], each["job"], each["instance"]) for each in labels] == kept

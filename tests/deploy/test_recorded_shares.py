@@ -20,9 +20,12 @@ pytestmark = pytest.mark.prometheus
 
 RULES: Final = Path(__file__).parents[2] / "config" / "prometheus" / "rules.yaml"
 NAMES: Final = (
-    *("rightsizer_state_seconds_total", "rightsizer_condition_seconds_total"),
-    *("rightsizer_used_seconds_total", "rightsizer_waste_seconds_total"),
-    *("rightsizer_device_capacity_ratio", "rightsizer_device_up"),
+    "rightsizer_state_seconds_total",
+    "rightsizer_condition_seconds_total",
+    "rightsizer_used_seconds_total",
+    "rightsizer_waste_seconds_total",
+    "rightsizer_device_capacity_ratio",
+    "rightsizer_device_up",
 )
 SHARE_OF_THE_SCRAPES: Final = 12 * SCRAPE / HOUR
 """Prometheus extrapolates to the ends of each five minutes: growth between the last scrape of one
@@ -39,7 +42,8 @@ def rules_of_the_present() -> str:
         rule for group in load_yaml(text, RULES.name).data["groups"] for rule in group["rules"]
     ]
     for rule in rules:
-        name, expression = re.escape(rule["record"]), " ".join(rule["expr"].split())
+        name = re.escape(rule["record"])
+        expression = " ".join(rule["expr"].split())
         recorded = re.compile(rf"{name}(?:{{(.+?)}})?\[(1h|6h)\]")
         text = recorded.sub(rf"({expression})[\2:5m]", text)
     return text
@@ -76,7 +80,8 @@ def recorded_at(prometheus: Prometheus, rule: str) -> float:
 def test_shares_of_states_are_the_agents_own(scraped: Scraped, prometheus: Prometheus) -> None:
     """The share of the hour that each device spent in each state."""
     rule = "uuid_state:rightsizer_state_seconds:share1h"
-    found, until = recorded(prometheus, rule, "state"), recorded_at(prometheus, rule)
+    found = recorded(prometheus, rule, "state")
+    until = recorded_at(prometheus, rule)
     seen: set[State] = set()
     for uuid in scraped.uuids:
         before, after = scraped.grown(uuid, until)
@@ -95,7 +100,8 @@ def test_shares_of_states_are_the_agents_own(scraped: Scraped, prometheus: Prome
 def test_shares_of_conditions_are_the_agents_own(scraped: Scraped, prometheus: Prometheus) -> None:
     """Of all time, since they overlap."""
     rule = "uuid_condition:rightsizer_condition_seconds:share1h"
-    found, until = recorded(prometheus, rule, "condition"), recorded_at(prometheus, rule)
+    found = recorded(prometheus, rule, "condition")
+    until = recorded_at(prometheus, rule)
     for uuid in scraped.uuids:
         before, after = scraped.grown(uuid, until)
         whole = sum(after.state_seconds.values()) - sum(before.state_seconds.values())
@@ -110,7 +116,8 @@ def test_shares_of_conditions_are_the_agents_own(scraped: Scraped, prometheus: P
 def test_used_part_of_the_node_is_the_agents_own(scraped: Scraped, prometheus: Prometheus) -> None:
     """Of the known hours of both devices together."""
     rule = "instance:rightsizer_used_seconds_per_known_seconds:ratio1h"
-    found, until = recorded(prometheus, rule, "instance"), recorded_at(prometheus, rule)
+    found = recorded(prometheus, rule, "instance")
+    until = recorded_at(prometheus, rule)
     used = known = 0.0
     for uuid in scraped.uuids:
         before, after = scraped.grown(uuid, until)

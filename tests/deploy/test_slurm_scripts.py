@@ -263,7 +263,8 @@ def test_the_report_stands_at_the_end_of_the_jobs_output(
 
 def test_a_job_without_gpus_gets_no_report(tmp_path: Path, agent: AgentProcess) -> None:
     """Nor does an interactive one, which has no output file; none is created."""
-    output, absent = tmp_path / "slurm-7.out", tmp_path / "absent.out"
+    output = tmp_path / "slurm-7.out"
+    absent = tmp_path / "absent.out"
     output.write_text("")
     run("epilog.sh", tmp_path, SLURM_JOB_ID="7", SLURM_JOB_STDOUT=str(output))
     done = run("epilog.sh", tmp_path, SLURM_JOB_ID="4242", SLURM_JOB_STDOUT=str(absent))
@@ -278,7 +279,8 @@ def test_a_job_without_gpus_gets_no_report(tmp_path: Path, agent: AgentProcess) 
 def test_the_report_is_written_with_the_users_rights(tmp_path: Path, agent: AgentProcess) -> None:
     """A link to a file of root's gets nothing."""
     del agent
-    precious, output = tmp_path / "precious", tmp_path / "slurm-4242.out"
+    precious = tmp_path / "precious"
+    output = tmp_path / "slurm-4242.out"
     precious.write_text("root's\n")
     precious.chmod(0o600)
     output.symlink_to(precious)

@@ -177,9 +177,18 @@ def test_doctor_has_the_sandbox_of_the_agent() -> None:
     """It sees what the agent sees: the units differ only in how they start."""
     own = {"Description", "Type", "ExecStart", "TimeoutStartSec"}
     agents = own | {
-        *("ExecReload", "NotifyAccess", "WatchdogSec", "TimeoutStopSec", "WantedBy"),
-        *("Restart", "RestartSec", "RestartPreventExitStatus"),
-        *("Wants", "After", "StartLimitIntervalSec", "StartLimitBurst"),
+        "ExecReload",
+        "NotifyAccess",
+        "WatchdogSec",
+        "TimeoutStopSec",
+        "WantedBy",
+        "Restart",
+        "RestartSec",
+        "RestartPreventExitStatus",
+        "Wants",
+        "After",
+        "StartLimitIntervalSec",
+        "StartLimitBurst",
     }
     sandbox = {key: value for key, value in SERVICE.items() if key not in agents}
     doctors = {key: value for key, value in DOCTOR.items() if key not in own}
@@ -215,9 +224,17 @@ def test_the_fleet_has_a_sandbox_without_devices_and_one_ledger() -> None:
     """Both units have the same view; neither takes the agent's socket."""
     own = {"Type", "ExecStart", "TimeoutStartSec", "Wants", "After", "Description"}
     alone = {
-        *("NotifyAccess", "WatchdogSec", "TimeoutStopSec", "Restart", "RestartSec"),
-        *("RestartPreventExitStatus", "StartLimitIntervalSec", "StartLimitBurst", "WantedBy"),
-        *("RuntimeDirectory", "RuntimeDirectoryMode"),
+        "NotifyAccess",
+        "WatchdogSec",
+        "TimeoutStopSec",
+        "Restart",
+        "RestartSec",
+        "RestartPreventExitStatus",
+        "StartLimitIntervalSec",
+        "StartLimitBurst",
+        "WantedBy",
+        "RuntimeDirectory",
+        "RuntimeDirectoryMode",
     }
     service = {key: value for key, value in FLEET.items() if key not in own | alone}
     assert service == {key: value for key, value in LOOK.items() if key not in own}

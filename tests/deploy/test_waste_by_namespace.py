@@ -32,7 +32,8 @@ def wasted(server: Prometheus) -> Mapping[str, float]:
 def test_rules_beside_scrapes_double_nothing(node: ScrapedDay) -> None:
     """With either kind of series the sums are about the same; with both they are no larger."""
     with prometheus_server(scrape_config(), past=f"{node.text}# EOF\n") as server:
-        rules, by_scrapes = recorded(server), wasted(server)
+        rules = recorded(server)
+        by_scrapes = wasted(server)
     with prometheus_server(scrape_config(), past=f"{node.text}{rules}# EOF\n") as server:
         by_both = wasted(server)
 

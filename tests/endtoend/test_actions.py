@@ -93,7 +93,8 @@ def test_from_advice_over_a_claim_to_its_verification(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A dry run does nothing; a claim runs the action once; the outcome is linked."""
-    done, config_file = tmp_path / "done", ["--config.file", str(tmp_path / "settings.json")]
+    done = tmp_path / "done"
+    config_file = ["--config.file", str(tmp_path / "settings.json")]
     with acting_agent(tmp_path, "dry_run", 0) as agent:
         (dry,) = eventually(lambda: entries(agent, "dry_run"), 60)
         assert agent.end() == 0

@@ -106,10 +106,17 @@ def test_an_orphan_without_a_mark_keeps_its_lease_over_a_restart(
     tmp_path: Path, nursery: Nursery
 ) -> None:
     """Its run is killed, then the agent; only the broker's file assigns it to its lease."""
-    place, note = Place(tmp_path, nursery), tmp_path / "pid"
+    place = Place(tmp_path, nursery)
+    note = tmp_path / "pid"
     with agent_process(tmp_path, config=place.config) as agent:
         run = place.run(
-            *("--gpus", "2", "--", "env", "-i", "sh", "-c"),
+            "--gpus",
+            "2",
+            "--",
+            "env",
+            "-i",
+            "sh",
+            "-c",
             f"(setsid sh -c 'echo $$ > {note}; exec sleep 300' &) ; exec sleep 300",
         )
         lease = place.held(run)

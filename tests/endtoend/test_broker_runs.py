@@ -110,7 +110,11 @@ def test_a_killed_run_keeps_its_lease_as_long_as_anything_of_it_runs(
     """A daemon after a double fork, in a session of its own, holds the GPUs to its end."""
     note = tmp_path / "pid"
     run = lent.run(
-        *("--gpus", "2", "--", "sh", "-c"),
+        "--gpus",
+        "2",
+        "--",
+        "sh",
+        "-c",
         f"(setsid sh -c 'echo $$ > {note}; exec sleep 60' &) ; while :; do sleep 0.1; done",
     )
     lent.held(run)
@@ -192,7 +196,7 @@ def test_a_lease_that_somebody_ends_leaves_its_command_alone(lent: Place) -> Non
 def test_a_reservation_that_is_in_the_way_is_named(lent: Place) -> None:
     """To a client with a long request: when it begins, and which limit would fit."""
     made = run_rightsizer(
-        *("reserve", "--gpus", "1", "--in", "14h", "--for", "1h", "--json"), *lent.socket
+        "reserve", "--gpus", "1", "--in", "14h", "--for", "1h", "--json", *lent.socket
     )
     document = json.loads(made.stdout)
     assert document["message"].startswith("1 GPU is kept for ")
@@ -206,7 +210,7 @@ def test_a_reservation_that_is_in_the_way_is_named(lent: Place) -> None:
     assert f"{named}; with --time-limit 13h or less it would do\n" in long.said
     placed = run_rightsizer("place", "--gpus", "2", *lent.socket)
     assert f"reservation {document['id']}" in placed.stdout
-    more = run_rightsizer("reserve", *("--gpus", "2", "--in", "14h", "--for", "1h"), *lent.socket)
+    more = run_rightsizer("reserve", "--gpus", "2", "--in", "14h", "--for", "1h", *lent.socket)
     assert more.returncode == 1
     assert "1 of 2 asked for is known to be free then" in more.stderr
     run_rightsizer("cancel", document["id"], *lent.socket)

@@ -138,7 +138,8 @@ def test_driver_that_is_replaced_under_the_agent_comes_back(
 
 def test_library_that_is_replaced_under_the_agent_is_loaded(tmp_path: Path) -> None:
     """The former library never fits the new module: the link names another file by then."""
-    link, answers = tmp_path / "libnvidia-ml.so.1", tmp_path / "answers.560"
+    link = tmp_path / "libnvidia-ml.so.1"
+    answers = tmp_path / "answers.560"
     for version, flags in (("550", ()), ("560", (f'-DANSWERS="{answers}"',))):
         compile_library(tmp_path / f"libnvidia-ml.so.{version}", *flags)
     link.symlink_to("libnvidia-ml.so.550")

@@ -143,7 +143,8 @@ def test_the_page_and_the_metrics_tell_the_same(node: AgentProcess) -> None:
 
     def differences() -> list[str]:
         advice = node.json("/api/v1/advice")["advice"]
-        page, metrics = node.get("/")[1], node.metrics()
+        page = node.get("/")[1]
+        metrics = node.metrics()
         if node.json("/api/v1/advice")["advice"] != advice:
             return ["the ledger went on meanwhile"]
         now_open = [each for each in advice if each["state"] == "active"]
@@ -184,7 +185,8 @@ def rows_of(page: str) -> dict[str, str]:
 
 def test_parts_sum_to_the_whole(node: AgentProcess) -> None:
     """Used and wasted time, by device and in total; no day has more than 24 hours."""
-    span, devices = node.json("/api/v1/summary")["span"], counted(node)
+    span = node.json("/api/v1/summary")["span"]
+    devices = counted(node)
     used = sum(past["used_seconds"] * part for past, part in devices)
     waste = sum(sum(past["waste_seconds"].values()) * part for past, part in devices)
     assert (span["used_seconds"], span["waste_seconds"]) == (
@@ -199,7 +201,8 @@ def test_parts_sum_to_the_whole(node: AgentProcess) -> None:
 
 def test_the_headline_is_the_sum_of_the_rows(node: AgentProcess) -> None:
     """In percent of known time, and in money up to the rounding of rows."""
-    page, devices = page_of(node), counted(node)
+    page = page_of(node)
+    devices = counted(node)
     known = sum(
         (past["used_seconds"] + sum(past["waste_seconds"].values())) * part
         for past, part in devices
@@ -222,7 +225,8 @@ def test_the_headline_is_the_sum_of_the_rows(node: AgentProcess) -> None:
 def test_all_count_the_same_recommendations(node: AgentProcess) -> None:
     """In the same order on page and terminal; metrics have the same lower bounds."""
     opened = [each for each in node.json("/api/v1/advice")["advice"] if each["closed"] is None]
-    summary, page = node.json("/api/v1/summary")["advice"], page_of(node)
+    summary = node.json("/api/v1/summary")["advice"]
+    page = page_of(node)
     printed = run_rightsizer("advise", "--url", node.url).stdout
     assert summary["open"] == len(opened)
     assert re.search(rf'id="tile-advice"><dt>[^<]*</dt><dd class="value">{len(opened)}<', page) or (

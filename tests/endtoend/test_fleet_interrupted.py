@@ -125,7 +125,8 @@ def test_a_look_that_was_killed_begins_where_it_was(
     tmp_path: Path, url: str, undisturbed: dict[str, Any], workers: int
 ) -> None:
     """It leaves no lock and no process; the next run gives the same answer."""
-    reached, go_on = threading.Event(), threading.Event()
+    reached = threading.Event()
+    go_on = threading.Event()
     with faulty_store() as store:
         ranges = 0
 
@@ -165,7 +166,8 @@ def _children(pid: int) -> list[int]:
 
 def test_a_second_look_at_the_same_place_is_refused(tmp_path: Path, url: str) -> None:
     """The message names the owner and the remedy; the first run is not disturbed."""
-    reached, go_on = threading.Event(), threading.Event()
+    reached = threading.Event()
+    go_on = threading.Event()
 
     def judge(asked: StoreRequest) -> Reply:
         reached.set()
@@ -262,7 +264,8 @@ def test_state_of_a_newer_program_is_left_alone(
 
 def test_an_interrupt_ends_it_quietly(tmp_path: Path, url: str) -> None:
     """Control-C gives no traceback, and fetched data is kept."""
-    reached, go_on = threading.Event(), threading.Event()
+    reached = threading.Event()
+    go_on = threading.Event()
 
     def judge(asked: StoreRequest) -> Reply:
         reached.set()

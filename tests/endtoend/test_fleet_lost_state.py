@@ -41,7 +41,8 @@ def free_port() -> int:
 @contextmanager
 def serving(config: Path) -> Iterator[FleetService]:
     """The complete service, listening; it runs on request."""
-    settings, clock = load_sections(FleetConfig, config), SystemClock()
+    settings = load_sections(FleetConfig, config)
+    clock = SystemClock()
     with FleetJudge(settings, clock) as judge:
         storage = opened_ledger(judge.ledger_path)
         try:
@@ -100,7 +101,8 @@ def expiries(document: dict[str, Any]) -> dict[str, float]:
 @contextmanager
 def decided(folder: Path) -> Iterator[tuple[Path, Grafana, Inbox, tuple[str, str, str]]]:
     """A fleet with decisions, notified and scraped, with its ledger, not served."""
-    port, now = free_port(), int(time.time())
+    port = free_port()
+    now = int(time.time())
     with (
         odd_estate(["plain"], now, [f"127.0.0.1:{port}"]) as url,
         grafana_server() as grafana,
@@ -127,7 +129,8 @@ def test_decisions_are_restored(tmp_path: Path) -> None:
             snoozed: ("snoozed", "ben", "after the fair", True),
             dismissed: ("dismissed", "cem", "for demonstrations", True),
         }
-        marks, delivered = dict(grafana.annotations), len(inbox.bodies)
+        marks = dict(grafana.annotations)
+        delivered = len(inbox.bodies)
         lose(tmp_path)
         for flags in (["--json"], ["--json", "--save"], ["--json", "--save"]):
             found = asked_in_process(config, *flags).document

@@ -93,7 +93,8 @@ def test_harmless_oddities_change_nothing(
         assert mine["gpus"] == theirs["gpus"]
         assert mine["held_mean"] == pytest.approx(theirs["held_mean"], abs=0.01)
         assert mine["free_now"] == theirs["free_now"]
-    mine, theirs = hours_by_team(odd), hours_by_team(plain)
+    mine = hours_by_team(odd)
+    theirs = hours_by_team(plain)
     # Counts between an agent's last scrape and its restart are lost.
     assert mine.pop("", 0.0) < 0.02 * sum(theirs.values())
     assert mine == pytest.approx(theirs, rel=0.02)
@@ -131,7 +132,8 @@ def test_a_store_with_a_gap_says_which_days(
     assert not any("no samples" in note for note in plain["notes"])
     assert concluded(gap) <= concluded(plain)
     assert gap["coverage_ratio"] == pytest.approx(2 / 14, abs=0.01)
-    whole, half = hours_by_team(plain), hours_by_team(gap)
+    whole = hours_by_team(plain)
+    half = hours_by_team(gap)
     assert half.pop("", 0.0) < 0.02 * sum(whole.values())
     assert half == pytest.approx({team: hours / 2 for team, hours in whole.items()}, rel=0.05)
 

@@ -34,7 +34,8 @@ class Service:
     """A service in a process of its own."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", log: Path) -> None:
-        self.process, self._log = process, log
+        self.process = process
+        self._log = log
 
     def events(self, name: str) -> list[dict[str, Any]]:
         """Its log entries of a name."""

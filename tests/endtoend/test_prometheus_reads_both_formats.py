@@ -31,7 +31,8 @@ def asking_for_text(url: str) -> Iterator[tuple[str, list[str]]]:
         def do_GET(self) -> None:
             """Request version 0.0.4 of the text from the agent, and pass it on."""
             with urlopen(Request(f"{url}{self.path}", headers={"Accept": TEXT})) as answer:
-                body, content_type = answer.read(), answer.headers["Content-Type"]
+                body = answer.read()
+                content_type = answer.headers["Content-Type"]
             types.append(content_type)
             self.send_response(200)
             self.send_header("Content-Type", content_type)

@@ -114,7 +114,8 @@ def test_counters_are_let_go_while_all_else_is_read_on(place: Path) -> None:
         with watched(agent) as seen:
             result = rightsizer(place, "release", "counters", "--wait", "15s")
             eventually(lambda: not names(agent, sm_active))
-            up, samples = agent.metric("rightsizer_device_up"), "rightsizer_samples_total"
+            up = agent.metric("rightsizer_device_up")
+            samples = "rightsizer_samples_total"
             before = agent.metric(samples)
             eventually(lambda: agent.metric(samples) > before and is_ready(agent))
             rightsizer(place, "resume", "counters")

@@ -50,7 +50,8 @@ def exported(agent: AgentProcess) -> dict[str, float]:
 def flushed(agent: AgentProcess) -> dict[str, float]:
     """Seconds by device that were certainly flushed."""
     eventually(lambda: sum(exported(agent).values()) > 8)
-    certain, writes = exported(agent), agent.metric("rightsizer_history_writes_total")
+    certain = exported(agent)
+    writes = agent.metric("rightsizer_history_writes_total")
     # The next flush may have begun before; the one after it has not.
     eventually(lambda: agent.metric("rightsizer_history_writes_total") >= writes + 2)
     return certain

@@ -44,7 +44,8 @@ def test_a_slow_driver_is_read_at_the_pace_that_it_allows(tmp_path: Path) -> Non
         eventually(lambda: agent.metric("rightsizer_state_seconds_total") > 8)
         tell(file, seconds=0.03)
         eventually(lambda: slow_gpus(agent) == 8)
-        up, unknown = [], agent.metric("rightsizer_state_seconds_total", state="unknown")
+        up = []
+        unknown = agent.metric("rightsizer_state_seconds_total", state="unknown")
         before = agent.metric("rightsizer_state_seconds_total")
         for _ in range(20):
             up.append(agent.metric("rightsizer_device_up"))

@@ -50,7 +50,8 @@ def test_without_the_library_it_stays_up_and_says_so_once(tmp_path: Path) -> Non
         config="sampling: {interval: 200ms}\nsources: {nvml: {retry_first: 200ms}}",
     ) as agent:
         eventually(lambda: agent.metric("rightsizer_samples_total") >= 10)
-        healthy, ready = agent.get("/-/healthy"), agent.get("/-/ready")
+        healthy = agent.get("/-/healthy")
+        ready = agent.get("/-/ready")
         page = agent.get("/")
         absences = agent.events("devices_absent")
         status = agent.end()
@@ -66,7 +67,8 @@ def test_without_the_library_it_stays_up_and_says_so_once(tmp_path: Path) -> Non
 
 def test_it_resumes_when_its_driver_comes_back(tmp_path: Path) -> None:
     """Unloaded and reloaded under a running agent: not ready meanwhile, then ready by itself."""
-    catalogue, clock = built_in(), SystemClock()
+    catalogue = built_in()
+    clock = SystemClock()
     node = SimulatedNode(load_scenario("t4-pair", catalogue), catalogue, clock.wall_time())
     library = InstrumentedLibrary(node, clock.wall_time)
     base = Settings()
@@ -116,8 +118,13 @@ def test_a_port_that_is_in_use_is_named(tmp_path: Path) -> None:
         other.listen()
         place = f"127.0.0.1:{other.getsockname()[1]}"
         done = run_rightsizer(
-            *("agent", "--simulated.scenario", "t4-pair", "--web.listen-address", place),
-            *("--history.path", tmp_path / "history.db"),
+            "agent",
+            "--simulated.scenario",
+            "t4-pair",
+            "--web.listen-address",
+            place,
+            "--history.path",
+            tmp_path / "history.db",
         )
     (line,) = (line for line in done.stderr.splitlines() if not line.startswith("{"))
 
@@ -149,7 +156,8 @@ def test_a_full_disk_does_not_end_it(tmp_path: Path) -> None:
         "sources: {simulated: {scenario: eight-gpu-node}}\n"
         "web: {listen_addresses: ['127.0.0.1:0']}\n"
     )
-    failures, writes = "rightsizer_history_write_failures_total", "rightsizer_history_writes_total"
+    failures = "rightsizer_history_write_failures_total"
+    writes = "rightsizer_history_writes_total"
     with agent_process(tmp_path, config=config) as agent:
         eventually(lambda: agent.metric(writes) >= 1)
         hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
@@ -174,10 +182,12 @@ def test_agent_goes_on_after_a_shortage_of_memory(tmp_path: Path) -> None:
     with agent_process(tmp_path, *SIMULATED, *history) as agent:
         eventually(lambda: agent.metric("rightsizer_samples_total") >= 4)
         host, _, port = agent.address.rpartition(":")
-        pid, pages = agent.process.pid, resource.getpagesize()
+        pid = agent.process.pid
+        pages = resource.getpagesize()
         held = int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[0]) * pages
         _, most = resource.prlimit(pid, resource.RLIMIT_AS, (held, -1))
-        end, was_short = time.monotonic() + 60.0, False
+        end = time.monotonic() + 60.0
+        was_short = False
         while time.monotonic() < end and not was_short:
             try:
                 with closing(socket.create_connection((host, int(port)), 2)) as made:

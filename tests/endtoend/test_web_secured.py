@@ -222,8 +222,14 @@ def test_addresses_paths_and_prefix_by_flags(tmp_path: Path) -> None:
     with agent_process(
         tmp_path,
         *FLAGS,
-        *("--web.listen-address", "127.0.0.1:0", "--web.listen-address", "[::1]:0"),
-        *("--web.telemetry-path", "/numbers", "--web.route-prefix", "/gpu"),
+        "--web.listen-address",
+        "127.0.0.1:0",
+        "--web.listen-address",
+        "[::1]:0",
+        "--web.telemetry-path",
+        "/numbers",
+        "--web.route-prefix",
+        "/gpu",
         answers=lambda address: bool(urlopen(f"http://{address}/gpu/-/healthy", timeout=20)),
     ) as agent:
         first, second = agent.events("agent_started")[0]["addresses"].split(",")

@@ -196,8 +196,16 @@ def test_labels_are_those_of_a_real_page() -> None:
         if line.startswith("DCGM_FI_DEV_POWER_USAGE")
     )
     assert re.findall(r"(\w+)=", line) == [
-        *("gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname"),
-        *("DCGM_FI_DRIVER_VERSION", "container", "namespace", "pod"),
+        "gpu",
+        "UUID",
+        "pci_bus_id",
+        "device",
+        "modelName",
+        "Hostname",
+        "DCGM_FI_DRIVER_VERSION",
+        "container",
+        "namespace",
+        "pod",
     ]
     assert 'gpu="0"' in line
     assert 'device="nvidia0"' in line
@@ -223,7 +231,8 @@ def test_each_generation_spells_its_labels(
     for _, labels, _ in samples_of(held(POD), dcgm_labels=generation):
         assert present <= labels.keys()
         assert not absent & labels.keys()
-        entity, holder = entity_of(labels), holder_of(labels)
+        entity = entity_of(labels)
+        holder = holder_of(labels)
         assert entity is not None
         assert entity.device == full_report(1).devices[0].device.uuid
         assert holder is not None
@@ -311,7 +320,8 @@ def test_prometheus_reads_it() -> None:
 def test_a_generation_is_rendered_once_and_packs() -> None:
     """Replicas share one body; before the first report it is empty."""
     exposition = exposition_of(full_report(1))
-    plain, packed = exposition.render_dcgm(), exposition.render_dcgm(is_gzip=True)
+    plain = exposition.render_dcgm()
+    packed = exposition.render_dcgm(is_gzip=True)
 
     assert exposition.render_dcgm().body is plain.body
     assert gzip.decompress(packed.body) == plain.body

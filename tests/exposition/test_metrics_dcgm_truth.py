@@ -52,7 +52,12 @@ FACTS: Final = {
 }
 """Type, and a value from an L4 with driver 580."""
 LABELS: Final = [
-    *("gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname"),
+    "gpu",
+    "UUID",
+    "pci_bus_id",
+    "device",
+    "modelName",
+    "Hostname",
     "DCGM_FI_DRIVER_VERSION",
 ]
 """Their names and their order on that page."""
@@ -120,7 +125,8 @@ def test_labels_are_in_the_order_of_a_real_page() -> None:
 @needs_truth
 def test_real_names_types_and_sentences_are_ours() -> None:
     """Every metric of a real page has the same name, type and help on ours."""
-    types, helps = described(ours(), "TYPE"), described(ours(), "HELP")
+    types = described(ours(), "TYPE")
+    helps = described(ours(), "HELP")
     compared = 0
     for page in real_pages():
         for name, declared in described(page, "TYPE").items():
@@ -151,7 +157,8 @@ def test_real_labels_are_among_ours() -> None:
     """Every label of a real series is one of ours, in the same order."""
     pages = (ours(), ours(is_divided=True))
     known = [label_names(inside) for page in pages for _, inside, _ in _SAMPLE.findall(page)]
-    whole, instance = max(known, key=len), next(each for each in known if "GPU_I_ID" in each)
+    whole = max(known, key=len)
+    instance = next(each for each in known if "GPU_I_ID" in each)
     for page in real_pages():
         for _, inside, _ in _SAMPLE.findall(page):
             names = label_names(inside)

@@ -115,7 +115,8 @@ def test_details_are_off_by_default() -> None:
 
 def test_details_add_and_take_nothing_away() -> None:
     """The default set, and each known detail."""
-    plain, detailed = samples_of(report_of()), samples_of(report_of(), details=True)
+    plain = samples_of(report_of())
+    detailed = samples_of(report_of(), details=True)
     own = {key for key in plain if key[0].startswith("rightsizer_")}
     assert own < detailed.keys()
     assert set(DETAILS) <= names(detailed)
@@ -259,7 +260,8 @@ def with_signals(**signals: float) -> DeviceReport:
 
 def test_stand_in_is_left_out_where_there_is_better() -> None:
     """Memory controller busy is a weaker proxy of bandwidth used; details have both."""
-    weaker, better = "rightsizer_memory_controller_busy_ratio", "rightsizer_dram_active_ratio"
+    weaker = "rightsizer_memory_controller_busy_ratio"
+    better = "rightsizer_dram_active_ratio"
     both = replace(
         report_of(), devices=(with_signals(memory_controller_busy=0.3, dram_active=0.5),)
     )
@@ -275,7 +277,8 @@ def test_clock_reasons_of_the_operators_own_making_are_details() -> None:
     name = "rightsizer_clock_event_reason"
     mask = float(ClockEvent.SYNC_BOOST | ClockEvent.SW_POWER_CAP)
     report = replace(report_of(), devices=(with_signals(clock_event_reasons=mask),))
-    plain, detailed = samples_of(report), samples_of(report, details=True)
+    plain = samples_of(report)
+    detailed = samples_of(report, details=True)
     assert value(plain, name, uuid=UUID, reason="sw_power_cap") == 1
     assert value(plain, name, uuid=UUID, reason="sync_boost") is None
     assert value(detailed, name, uuid=UUID, reason="sync_boost") == 1

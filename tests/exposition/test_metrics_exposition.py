@@ -86,7 +86,8 @@ def test_golden_exposition(golden: Callable[[str | Path, str], None]) -> None:
 def test_writer_equals_the_library(report: Report | None) -> None:
     """Both formats equal the output of prometheus_client byte for byte."""
     exposition = exposition_of(report)
-    text, open_metrics = exposition.render().body, exposition.render(OPEN_METRICS).body
+    text = exposition.render().body
+    open_metrics = exposition.render(OPEN_METRICS).body
     collected = list(parse_open_metrics(open_metrics.decode()))
     assert len(collected) > 6
 
@@ -303,7 +304,8 @@ def test_unusual_escapings_are_honored() -> None:
 def test_gzip_holds_the_same_bytes() -> None:
     """Compression changes only the size."""
     exposition = exposition_of(node_report())
-    plain, packed = exposition.render(), exposition.render(accept_encoding="gzip, deflate")
+    plain = exposition.render()
+    packed = exposition.render(accept_encoding="gzip, deflate")
     assert (plain.encoding, packed.encoding) == (None, "gzip")
     assert gzip.decompress(packed.body) == plain.body
     assert len(packed.body) * 8 < len(plain.body)

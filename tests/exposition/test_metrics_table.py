@@ -20,13 +20,49 @@ PLAIN = re.compile(
 )
 """Numbers without a unit: switches, counts, and values native to PCI."""
 ABBREVIATED_UNITS = {
-    *("ms", "sec", "secs", "kb", "mb", "gb", "gib", "kib", "bps", "hz", "ghz", "w", "mw", "j"),
-    *("mj", "c", "f", "pct", "util", "mem", "temp", "freq", "num", "avg", "cnt"),
+    "ms",
+    "sec",
+    "secs",
+    "kb",
+    "mb",
+    "gb",
+    "gib",
+    "kib",
+    "bps",
+    "hz",
+    "ghz",
+    "w",
+    "mw",
+    "j",
+    "mj",
+    "c",
+    "f",
+    "pct",
+    "util",
+    "mem",
+    "temp",
+    "freq",
+    "num",
+    "avg",
+    "cnt",
 }
 BASE_UNITS = {"seconds", "bytes", "watts", "joules", "hertz", "celsius", "ratio"}
 FORBIDDEN_LABELS = {
-    *("type", "region", "zone", "cluster", "service", "env", "owner", "le", "quantile"),
-    *("job", "instance", "hostname", "host", "node", "total"),
+    "type",
+    "region",
+    "zone",
+    "cluster",
+    "service",
+    "env",
+    "owner",
+    "le",
+    "quantile",
+    "job",
+    "instance",
+    "hostname",
+    "host",
+    "node",
+    "total",
 }
 
 

@@ -70,7 +70,9 @@ def test_states_sum_to_the_time_of_the_agent(life: Life) -> None:
 
 def test_counters_only_grow_but_where_the_agent_began_again(life: Life) -> None:
     """An agent's restart resets counters to 0; nothing else does."""
-    counters, before, shrunk = Counters(), dict[tuple[str, object], float](), set[str]()
+    counters = Counters()
+    before = dict[tuple[str, object], float]()
+    shrunk = set[str]()
     for first, last in stretches(life):
         for run in own_runs(life, counters, first, last):
             if not run.name.endswith(("_total", "_bucket", "_sum", "_count")):
@@ -126,7 +128,8 @@ def test_stretches_meet_the_blocks_of_prometheus(life: Life) -> None:
     assert (found[0][0], found[-1][1]) == (0, life.slots)
     block = 18 * 3600
     for first, last in found:
-        begins, ends = START + (first + 1) * STEP_SECONDS, START + last * STEP_SECONDS
+        begins = START + (first + 1) * STEP_SECONDS
+        ends = START + last * STEP_SECONDS
         assert begins // block == ends // block
 
 

@@ -49,7 +49,8 @@ def test_the_look_reads_what_was_recorded(answers: dict[str, Answer]) -> None:
 
 def test_judgements_are_the_same(answers: dict[str, Answer]) -> None:
     """IDs, reasons and actions are equal, teams' hours and energy within 3% of all held."""
-    raw, recorded = answers["raw"], answers["recorded"]
+    raw = answers["raw"]
+    recorded = answers["recorded"]
     both, one = same_verdicts(raw.findings, recorded.findings)
     assert one == frozenset()
     assert len(both) == len(raw.findings) > 0

@@ -49,7 +49,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
         fleet = FleetSettings(
             store=StoreSettings(url=server.url), path=path, lookback_seconds=86400.0, workers=1
         )
-        settings, clock = replace(FleetConfig(), fleet=fleet), FastClock(NOW)
+        settings = replace(FleetConfig(), fleet=fleet)
+        clock = FastClock(NOW)
         with FleetJudge(settings, clock, keeps_all=True) as judge:
             answer = encode_answer(run_once(judge, settings, clock))
     return {each["key"]: each for each in answer["findings"] if each["rule"] == "disappearance"}

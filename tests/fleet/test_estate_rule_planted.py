@@ -28,7 +28,8 @@ from rightsizer.model.finding import Action, FindingKind, Reason
 from rightsizer.model.state import Condition, State
 from rightsizer.model.workload import WorkloadClass
 
-BATCH, NOTEBOOK = WorkloadClass.BATCH, WorkloadClass.NOTEBOOK
+BATCH = WorkloadClass.BATCH
+NOTEBOOK = WorkloadClass.NOTEBOOK
 
 
 def spare() -> FleetView:
@@ -191,7 +192,8 @@ def test_each_finding_says_what_it_is() -> None:
         for name, _ in expected
     }
     said = {name: (each.kind, each.reasons[0], each.action) for name, each in found.items()}
-    over, misplaced = FindingKind.OVERPROVISIONED, FindingKind.MISPLACED
+    over = FindingKind.OVERPROVISIONED
+    misplaced = FindingKind.MISPLACED
     assert said | {"idle_pool": None} == {
         "idle_pool": None,
         "pool_autoscale": (over, Reason.DIURNAL_AUTOSCALE, Action.AUTOSCALE),

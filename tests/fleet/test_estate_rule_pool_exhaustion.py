@@ -25,7 +25,8 @@ def test_a_pool_that_grows_to_its_end_is_told_when() -> None:
     found = judged(pool("filling", course, nodes=8))
     assert found.kind is FindingKind.UNDERPROVISIONED
     assert found.reasons == (Reason.EXHAUSTION_FORECAST,)
-    low, high = found.evidence["days_low"], found.evidence["days_high"]
+    low = found.evidence["days_low"]
+    high = found.evidence["days_high"]
     assert isinstance(low, float)
     assert isinstance(high, float)
     assert low < (64 - 35) / 1.0 < high

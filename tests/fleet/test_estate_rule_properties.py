@@ -166,7 +166,8 @@ def test_every_threshold_is_a_setting_with_its_source(rule: FleetRule[Any]) -> N
     """The spans of the opening policy lie within one another."""
 
     def bare(of: Any) -> list[str]:
-        found, known = [], descriptions_of(type(of))
+        found = []
+        known = descriptions_of(type(of))
         for each in fields(of):
             value = getattr(of, each.name)
             if is_dataclass(value):

@@ -85,7 +85,8 @@ def result(stores: dict[str, SourceResult], request: pytest.FixtureRequest) -> S
 
 
 def _read(url: str, off_seconds: float) -> SourceResult:
-    store, source = PrometheusStore(StoreSettings(url=url)), AgentSource(built_in())
+    store = PrometheusStore(StoreSettings(url=url))
+    source = AgentSource(built_in())
     try:
         report = source.probe(store, LAST, LOOKBACK)
         young = source.probe(store, START + 1200 * 10**9, LOOKBACK)
@@ -153,7 +154,8 @@ def test_seconds_are_the_accounts_own(
     nodes: tuple[ScrapedDay, ...], stores: dict[str, SourceResult], kind: str, step: Nanoseconds
 ) -> None:
     """Seconds by state, condition and cause, and used ones, agree within scrape and rule errors."""
-    result, seen = stores[kind], set()
+    result = stores[kind]
+    seen = set()
     for uuid, place, window in truths(nodes, step):
         for column, expected in _seconds(window).items():
             values = result.track(uuid, step).columns.get(column)
@@ -274,7 +276,8 @@ def test_demands_are_the_accounts_own(nodes: tuple[ScrapedDay, ...], result: Sou
             for resource, histogram in result.track(uuid).demands.items():
                 signal = signals.get(resource)
                 if signal is not None and signal in truth and histogram.total:
-                    expected, found = truth[signal].quantile(0.95), histogram.quantile(0.95)
+                    expected = truth[signal].quantile(0.95)
+                    found = histogram.quantile(0.95)
                     assert found == pytest.approx(expected, abs=0.06), (uuid, resource)
                     compared.add(resource)
     assert compared == signals.keys()
@@ -304,7 +307,8 @@ def test_days_that_are_read_at_once_are_those_that_are_read_one_by_one(
     result: SourceResult,
 ) -> None:
     """Hours and holders agree; a day's last values are known where the device was present."""
-    day, both = result.days[COARSE_STEP], result.both
+    day = result.days[COARSE_STEP]
+    both = result.both
     assert both.frames.keys() == day.frames.keys()
     for uuid, mine in both.frames.items():
         theirs = day.frames[uuid]
@@ -358,7 +362,8 @@ def test_estate_is_what_the_agents_say(
     estate = stores["scrapes"].estate
     for node in nodes:
         for each in node.latest.devices:
-            found, device = estate.devices[each.device.uuid], each.device
+            found = estate.devices[each.device.uuid]
+            device = each.device
             assert found.node == node.node
             assert found.device.board == device.board == found.pool
             assert found.device.index == device.index

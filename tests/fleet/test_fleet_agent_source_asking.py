@@ -20,15 +20,16 @@ from rightsizer.model.state import State
 
 NAMES: Final = frozenset(
     {
-        *("rightsizer_state_seconds_total", "rightsizer_gpu_busy_ratio"),
-        *("rightsizer_waste_joules_total", "rightsizer_workload_share_ratio"),
-        *("rightsizer_device_up", "rightsizer_gpu_busy_distribution_ratio_bucket"),
+        "rightsizer_state_seconds_total",
+        "rightsizer_gpu_busy_ratio",
+        "rightsizer_waste_joules_total",
+        "rightsizer_workload_share_ratio",
+        "rightsizer_device_up",
+        "rightsizer_gpu_busy_distribution_ratio_bucket",
     }
 )
-RECEIVE, TRANSMIT = (
-    "rightsizer_pcie_receive_bytes_per_second",
-    ("rightsizer_pcie_transmit_bytes_per_second"),
-)
+RECEIVE = "rightsizer_pcie_receive_bytes_per_second"
+TRANSMIT = "rightsizer_pcie_transmit_bytes_per_second"
 STRETCHES: Final = 100
 """Intervals of the day's 288 at which the device was present."""
 
@@ -62,7 +63,8 @@ class UntilNow:
 
 def test_nothing_is_asked_for_of_the_time_after_the_last_sample() -> None:
     """States show how long the device was present; the rest of the day is unknown."""
-    store, grid = UntilNow(), Grid(FIRST_DAY, FINE_STEP)
+    store = UntilNow()
+    grid = Grid(FIRST_DAY, FINE_STEP)
     found = DayReader(store, NAMES, [estate_device(0)], grid, UsageSettings()).read()
     ends = {end for promql, end in store.asked if "state_seconds" not in promql}
     assert ends == {grid.start + STRETCHES * FINE_STEP}

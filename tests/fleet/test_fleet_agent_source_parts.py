@@ -48,9 +48,17 @@ HOURS = st.lists(st.integers(0, 23), unique=True).map(sorted)
 SHARES = st.floats(0, 1)
 RULES = Path(__file__).parents[2] / "config" / "prometheus" / "rules.yaml"
 FIGURES = (
-    *(figures.STATES, figures.CONDITIONS, figures.WASTE, figures.IDLE_JOULES),
-    *(*figures.TOTALS, *figures.MEANS, *figures.PEAKS, *figures.POWER, *figures.LINKS),
-    *(*figures.BUCKETS, *figures.POWER_BUCKETS),
+    figures.STATES,
+    figures.CONDITIONS,
+    figures.WASTE,
+    figures.IDLE_JOULES,
+    *figures.TOTALS,
+    *figures.MEANS,
+    *figures.PEAKS,
+    *figures.POWER,
+    *figures.LINKS,
+    *figures.BUCKETS,
+    *figures.POWER_BUCKETS,
 )
 
 
@@ -121,7 +129,9 @@ def test_power_weighs_busy_time_as_an_upper_bound(
     pairs: list[tuple[float, float]], share: float
 ) -> None:
     """Without profiling no quantile is below that of the true products."""
-    truth, busy, power = Histogram(), Histogram(), Histogram()
+    truth = Histogram()
+    busy = Histogram()
+    power = Histogram()
     for time, draw in pairs:
         truth.add(time * min(1.0, draw / 0.6), 1.0)
         busy.add(time, 1.0)
@@ -173,7 +183,8 @@ def test_peaks_without_profiling_are_bounded_by_the_product_of_peaks(
     busy, power = (max(each) for each in zip(*moments, strict=True))
     whole = np.ones((1, GRID.count))
     presence = presence_of({"productive": 3600.0 * whole}, GRID)
-    columns, peaks = {"busy": busy * whole}, {"power_peak": power * whole}
+    columns = {"busy": busy * whole}
+    peaks = {"power_peak": power * whole}
     figures_of_day = DayAnswers(means={"busy": 0.0 * whole}, peaks=columns, power=peaks)
     found = measure_columns(figures_of_day, presence, [gpu()], UsageSettings())
     bound = found[ColumnKind.PEAK.column(Measure.COMPUTE)][0, 0]
@@ -184,7 +195,8 @@ def test_peaks_without_profiling_are_bounded_by_the_product_of_peaks(
 
 def test_pipes_bound_compute_from_below_at_the_clock_that_ran() -> None:
     """The bound is a share of the achievable rate, and never exceeds the use."""
-    lower, device = ColumnKind.MEAN.column(Measure.COMPUTE_AT_LEAST), gpu()
+    lower = ColumnKind.MEAN.column(Measure.COMPUTE_AT_LEAST)
+    device = gpu()
     given_all = {"busy": [1.0], "sm_work": [0.6], "tensor": [0.3], "clock": [0.5]}
     expected = 0.3 / device.achievable_compute_ratio * 0.5
     assert columns_of(**given_all)[lower][0] == pytest.approx(expected)

@@ -23,7 +23,8 @@ LAST_READ = "rightsizer_device_last_sample_timestamp_seconds"
 
 def series(name: str, labels: str, value: float, every_seconds: int = 60) -> str:
     """The samples of the last hour."""
-    ends, end = range(0, 3601, every_seconds), EPOCH // SECOND
+    ends = range(0, 3601, every_seconds)
+    end = EPOCH // SECOND
     return "".join(f"{name}{{{labels}}} {value} {end + at}\n" for at in ends)
 
 
@@ -97,7 +98,8 @@ def test_duplicates_do_not_count_twice_in_a_day() -> None:
 
 def test_holders_of_a_mostly_empty_fleet_are_read() -> None:
     """Whichever devices the store picks as examples, and whether they are held now or were."""
-    begin, past = EPOCH // SECOND, ""
+    begin = EPOCH // SECOND
+    past = ""
     for number in range(20):
         labels = f'job="rightsizer",instance="n{number}:19400",uuid="GPU-{number}"'
         past += device(number)
@@ -199,7 +201,8 @@ def test_labels_of_the_scrape_name_node_and_pool() -> None:
     with store_and_source(past) as (store, source):
         assert source.fleet == FleetSettings()
         devices = source.inventory(store, SourceReport("rightsizer"), NOW, DAY).devices
-    named, plain = devices["GPU-0"], devices["GPU-1"]
+    named = devices["GPU-0"]
+    plain = devices["GPU-1"]
     assert (named.node, named.pool) == ("worker-7", "train")
     assert (plain.node, plain.pool) == ("n1", "H100-SXM5-80GB")
 

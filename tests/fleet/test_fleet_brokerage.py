@@ -241,7 +241,8 @@ def test_small_work_that_would_share_frees_all_gpus_but_one() -> None:
 def test_uncertain_release_is_not_counted(change: str) -> None:
     """Covers recommendations that may not open, GPUs with further holders, and schedules."""
     here = a_pool("a", {})
-    holder, beside = work("nb", "a", {"a-0": 1}), work("other", "a", {"a-0": 1})
+    holder = work("nb", "a", {"a-0": 1})
+    beside = work("other", "a", {"a-0": 1})
     advice = idle(holder, "abc")
     if change == "not yet":
         advice = replace(advice, may_open=False)
@@ -308,7 +309,9 @@ def test_parts_of_a_gpu_share_one_and_are_never_of_two() -> None:
 @st.composite
 def estates(draw: st.DrawFn) -> tuple[FleetView, list[Judgement]]:
     """Two pools of small nodes, holders of a few GPUs, and waiting work."""
-    pools, workloads, advice = [], [], []
+    pools = []
+    workloads = []
+    advice = []
     for name in ("a", "b"):
         free: dict[str, int] = {}
         for at in range(3):
@@ -368,7 +371,8 @@ def test_no_more_is_promised_than_is_free_or_freed(
         freed.update(dict(frees))
         if target:
             arrived[target] += sum(gpus for _, gpus in frees)
-    now, after = _sum(offers, is_now=True), _sum(offers, is_now=False)
+    now = _sum(offers, is_now=True)
+    after = _sum(offers, is_now=False)
     for node in free | freed | now | after:
         assert now[node] <= free[node] + ROUNDED
         assert now[node] + after[node] + arrived[node] <= free[node] + freed[node] + ROUNDED

@@ -32,7 +32,8 @@ from rightsizer.model.workload import Workload, WorkloadClass
 
 NOW = (FIRST_DAY + 4) * DAY
 GAP = 10 * MINUTE
-JOB, OTHER = workload("job"), workload("other", WorkloadClass.SERVING)
+JOB = workload("job")
+OTHER = workload("other", WorkloadClass.SERVING)
 Holder = tuple[Workload, int, int, float]
 """Workload, its first and last hour since the first day, and its share."""
 
@@ -43,7 +44,8 @@ def rows_of(holders: Mapping[str, Sequence[Holder]]) -> list[HoldingRow]:
     for uuid, each in sorted(holders.items()):
         for who, start, end, share in each:
             for day in range(start // 24, (end - 1) // 24 + 1):
-                first, last = max(start, day * 24), min(end, day * 24 + 24) - 1
+                first = max(start, day * 24)
+                last = min(end, day * 24 + 24) - 1
                 grid = Grid(FIRST_DAY + day, COARSE_STEP)
                 row = (who.key, first - day * 24, last - day * 24, share)
                 found.append(HoldingRow(uuid, "rightsizer", grid, *row))

@@ -22,7 +22,8 @@ class LabeledStore:
     def __init__(
         self, devices: Sequence[tuple[Labels, int]], schedulers: Sequence[Labels] = ()
     ) -> None:
-        self._devices, self._schedulers = devices, schedulers
+        self._devices = devices
+        self._schedulers = schedulers
 
     def range(self, *_: object) -> list[SampledSeries]:
         """The devices."""
@@ -89,7 +90,8 @@ def test_label_that_is_set_counts_alone() -> None:
 
 def test_scheduler_may_spell_the_only_cluster_by_another_label() -> None:
     """OpenTelemetry's label on GPUs, an external label on kube-state-metrics."""
-    of_gpus, other = {"k8s_cluster_name": "prod"}, {"cluster": "prod"}
+    of_gpus = {"k8s_cluster_name": "prod"}
+    other = {"cluster": "prod"}
     assert LabeledStore([(of_gpus, 0)], [other]).clusters() == ((Cluster("prod"),), ())
 
 

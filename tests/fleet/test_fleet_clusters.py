@@ -64,7 +64,8 @@ def _marked(runs: Iterable[Run], cluster: str, labels: Pairs) -> Iterator[Run]:
 @pytest.fixture(scope="module")
 def server() -> Iterator[Prometheus]:
     """Both clusters in each style; a label of the test distinguishes the styles."""
-    sources, lives = [], []
+    sources = []
+    lives = []
     for layout in (EAST, WEST):
         life = live(layout, DAYS, START, tick_seconds=300, variants=1)
         lives.append(life)

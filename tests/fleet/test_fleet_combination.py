@@ -19,7 +19,8 @@ from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.block import Measure
 from rightsizer.model.state import State
 
-BUSY_MEAN, BUSY_PEAK = ColumnKind.MEAN.column(Measure.BUSY), ColumnKind.PEAK.column(Measure.BUSY)
+BUSY_MEAN = ColumnKind.MEAN.column(Measure.BUSY)
+BUSY_PEAK = ColumnKind.PEAK.column(Measure.BUSY)
 
 
 def part(
@@ -58,7 +59,8 @@ def test_a_peak_lies_between_the_mean_and_the_sum_of_the_peaks(busy: list[float]
     """It is also at least each device's own excess above the sum of the means."""
     parts = [part(day_frame(FIRST_DAY, busy=each)) for number, each in enumerate(busy)]
     frame = combined(parts)
-    mean, peak = values(frame, BUSY_MEAN)[3], values(frame, BUSY_PEAK)[3]
+    mean = values(frame, BUSY_MEAN)[3]
+    peak = values(frame, BUSY_PEAK)[3]
     peaks = [values(each.frame, BUSY_PEAK)[3] for each in parts if each.frame]
     assert mean == pytest.approx(sum(busy), rel=1e-5, abs=1e-6)
     assert mean - 1e-5 <= peak <= sum(peaks) + 1e-5
@@ -107,7 +109,8 @@ def test_a_device_of_which_nothing_is_known_has_its_time() -> None:
 
 def test_days_of_different_steps_meet_by_the_hour() -> None:
     """Seconds and means are kept; the peak is the largest."""
-    fine, coarse = day_frame(FIRST_DAY, FINE_STEP, busy=0.2), day_frame(FIRST_DAY, busy=0.6)
+    fine = day_frame(FIRST_DAY, FINE_STEP, busy=0.2)
+    coarse = day_frame(FIRST_DAY, busy=0.6)
     frame = combined([part(fine), part(coarse)])
     assert frame.grid.step == COARSE_STEP
     assert values(frame, ColumnKind.STATE.column(State.PRODUCTIVE)) == pytest.approx([7200.0] * 24)

@@ -115,7 +115,8 @@ def test_exporter_reads_the_days_before_an_agent_came_and_after_it_left() -> Non
 
     (_, report) = composite.readers(reports)[1]
     report = replace(report, oldest=NOW - 5 * DAY)
-    source, settings = PlannedSource(report, (devices[gpu(0)],)), FleetSettings()
+    source = PlannedSource(report, (devices[gpu(0)],))
+    settings = FleetSettings()
     plan = plan_of([source], lambda _, __: {}, NOW, settings)
     last = (NOW - 1) // DAY
     assert {shard.grid.day for shard in plan.shards} == {*range(last - 4, last - 1)}
@@ -123,7 +124,8 @@ def test_exporter_reads_the_days_before_an_agent_came_and_after_it_left() -> Non
 
 def test_what_is_down_now_tells_what_it_told_last() -> None:
     """Pools and teams are as of then, work that waited may be done, and who is there wins."""
-    past, node = EstatePast(interval_seconds=120), {"node": "node-a"}
+    past = EstatePast(interval_seconds=120)
+    node = {"node": "node-a"}
     pod = {"namespace": "ml", "pod": "chat-6b7f7c9c8d-x5k2m"}
     late = {"namespace": "ml", "pod": "late-x5k2m"}
     request = {**late, "container": "main", "resource": "nvidia_com_gpu"}

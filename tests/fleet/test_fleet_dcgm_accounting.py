@@ -68,7 +68,8 @@ def drawn_readings(chance: Random, grid: Grid) -> tuple[WatchedDevices, DeviceRe
             while place < shape[1]:
                 end = place + chance.choice((1, 2, 5, 12))
                 value = math.nan if chance.random() < gaps else chance.choice(levels)
-                found[row, place:end], place = value, end
+                found[row, place:end] = value
+                place = end
         found[[row for row in range(shape[0]) if chance.random() < gaps]] = math.nan
         return found
 
@@ -122,12 +123,14 @@ def test_days_are_those_that_the_agent_s_accounting_gives(step: int, seed: int) 
     expected = scalar_days(watched, read, EntrySettings())
     frames = list(accounted_days(watched, read, EntrySettings()))
     for device, frame in zip(DEVICES, frames, strict=True):
-        columns, wanted = frame.columns, expected[device.uuid]
+        columns = frame.columns
+        wanted = expected[device.uuid]
         for name in sorted({*columns, *wanted}):
             nothing = np.full(grid.count, math.nan)
             own = np.array(columns.get(name, nothing), float)
             other = np.array(wanted.get(name, nothing), float)
             if not name.startswith(("mean:", "peak:", "energy:", "used:")):
-                own, other = np.nan_to_num(own), np.nan_to_num(other)
+                own = np.nan_to_num(own)
+                other = np.nan_to_num(other)
             where = np.flatnonzero(~np.isclose(own, other, rtol=1e-5, atol=1e-4, equal_nan=True))
             assert not len(where), (name, where[0], own[where[0]], other[where[0]])

@@ -140,7 +140,8 @@ def test_blanks_are_unknown() -> None:
 
 def test_a_counter_that_died_is_not_preferred() -> None:
     """The driver's utilization is used where the counter reads 0 and the driver disagrees."""
-    better, other = np.array([0.0, 0.7, math.nan, 0.0]), np.array([0.9, 0.9, 0.4, 0.1])
+    better = np.array([0.0, 0.7, math.nan, 0.0])
+    other = np.array([0.9, 0.9, 0.4, 0.1])
     assert list(together(better, other, alive)) == [0.9, 0.7, 0.4, 0.0]
 
 

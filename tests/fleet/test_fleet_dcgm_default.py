@@ -72,7 +72,8 @@ def answer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str,
             lookback_seconds=86400.0,
             workers=1,
         )
-        settings, clock = replace(FleetConfig(), fleet=fleet), FastClock(NOW)
+        settings = replace(FleetConfig(), fleet=fleet)
+        clock = FastClock(NOW)
         with FleetJudge(settings, clock, keeps_all=True) as judge:
             yield encode_answer(run_once(judge, settings, clock)), judge
 

@@ -73,7 +73,8 @@ def test_host_is_shared_by_different_gpus_of_one_index() -> None:
 @pytest.mark.parametrize("host", ["nvidia-dcgm", "localhost", "10.0.0.{number}"])
 def test_address_of_dcgm_is_no_node(host: str) -> None:
     """With `-r` the exporter reports it as its host; the exporter's pod tells the node."""
-    past, nodes = EstatePast(interval_seconds=120), ("gpu-a", "gpu-b")
+    past = EstatePast(interval_seconds=120)
+    nodes = ("gpu-a", "gpu-b")
     for number, node in enumerate(nodes):
         own = {"pod": f"nvidia-dcgm-exporter-x2x4{number}", "namespace": "gpu-operator"}
         scraped = {"instance": f"10.1.0.{number}:9400", "Hostname": host.format(number=number)}

@@ -211,7 +211,8 @@ def test_five_minutes_are_those_of_the_samples(recorded_store: RecordedStore) ->
     asked = list(recorded_store.store.asked)
     raw = recorded_store.day(YESTERDAY, is_recorded=False)
     assert recorded.holdings == raw.holdings
-    found, wanted = columns(recorded), columns(raw)
+    found = columns(recorded)
+    wanted = columns(raw)
     assert found.keys() == wanted.keys()
     for key in wanted:
         np.testing.assert_allclose(found[key], wanted[key], rtol=1e-12, err_msg=str(key))
@@ -222,9 +223,11 @@ def test_five_minutes_are_those_of_the_samples(recorded_store: RecordedStore) ->
 @pytest.mark.prometheus
 def test_hours_are_nearly_those_of_the_samples(recorded_store: RecordedStore) -> None:
     """States, holders and peaks are equal; means and energy up to a gap's weight in an hour."""
-    recorded, raw = recorded_store.day(COARSE), recorded_store.day(COARSE, is_recorded=False)
+    recorded = recorded_store.day(COARSE)
+    raw = recorded_store.day(COARSE, is_recorded=False)
     assert recorded.holdings == raw.holdings
-    found, wanted = columns(recorded), columns(raw)
+    found = columns(recorded)
+    wanted = columns(raw)
     assert found.keys() == wanted.keys()
     for key in wanted:
         np.testing.assert_allclose(found[key], wanted[key], rtol=0.02, atol=1e-9, err_msg=str(key))

@@ -148,7 +148,8 @@ def store() -> Iterator[PrometheusStore]:
 @pytest.fixture(scope="module")
 def looked(store: PrometheusStore) -> tuple[SourceReport, FleetInventory, FleetDay]:
     """Result of the source."""
-    source, lookback = DcgmExporterSource(), Nanoseconds(DAY)
+    source = DcgmExporterSource()
+    lookback = Nanoseconds(DAY)
     report = source.probe(store, NOW, lookback)
     estate = source.inventory(store, report, NOW, lookback)
     return report, estate, source.day(store, report, list(estate.devices.values()), YESTERDAY)
@@ -166,7 +167,8 @@ def test_each_spelling_gives_the_same_states(
         if state is not State.UNKNOWN
     }
     at_work = hours.pop(State.COMPUTE_BOUND)
-    held, empty = hours.pop(State.IDLE_HELD), hours.pop(State.IDLE_EMPTY)
+    held = hours.pop(State.IDLE_HELD)
+    empty = hours.pop(State.IDLE_EMPTY)
     assert (at_work, held, empty) == pytest.approx((8, 8, 8), abs=0.1)
     assert sum(hours.values()) == pytest.approx(0, abs=0.1)
 

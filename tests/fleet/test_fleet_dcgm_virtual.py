@@ -75,10 +75,8 @@ def day(store: PrometheusStore) -> FleetDay:
 def test_a_shared_gpu_has_the_load_of_all(day: FleetDay, number: int) -> None:
     """It is not the mean over its pods' parts."""
     columns = day.frames[gpu(number)].columns
-    used, busy = (
-        columns[ColumnKind.MEAN.column(Measure.MEMORY_BYTES)],
-        columns[ColumnKind.MEAN.column(Measure.BUSY)],
-    )
+    used = columns[ColumnKind.MEAN.column(Measure.MEMORY_BYTES)]
+    busy = columns[ColumnKind.MEAN.column(Measure.BUSY)]
     assert {round(value / 2**20) for value in used} == {WHOLE["DCGM_FI_DEV_FB_USED"]}
     assert {round(100 * value) for value in busy} == {WHOLE["DCGM_FI_DEV_GPU_UTIL"]}
 

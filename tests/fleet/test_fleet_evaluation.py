@@ -95,7 +95,8 @@ def test_planted_faults_are_found_and_nothing_else(path: Path) -> None:
 
 def test_every_verdict_is_counted(path: Path) -> None:
     """This includes verdicts that are not kept; on request all are kept."""
-    few, all_of_them = judged(path), judged(path, keeps_all=True)
+    few = judged(path)
+    all_of_them = judged(path, keeps_all=True)
     assert few.tallies == all_of_them.tallies
     assert few.tallies.total() == len(all_of_them.judgements) == 10 * len(RULES)
     assert len(few.judgements) < len(all_of_them.judgements)
@@ -104,7 +105,8 @@ def test_every_verdict_is_counted(path: Path) -> None:
 def test_time_of_a_gpu_that_is_gone_is_no_coverage_of_others(path: Path, tmp_path: Path) -> None:
     """It would hide how much of their time is unknown."""
     later = order(path)
-    gone, both = estate_device(20), tmp_path / "fleet.db"
+    gone = estate_device(20)
+    both = tmp_path / "fleet.db"
     copyfile(path, both)
     with DayCache(both) as day_cache:
         day = FleetDay({gone.device.uuid: day_frame(FIRST_DAY + 1)})
@@ -133,7 +135,8 @@ def test_open_advice_is_judged_even_when_healthy(path: Path) -> None:
 
 def test_several_processes_come_to_the_same(path: Path) -> None:
     """They are in the same order, too."""
-    one, two = judged(path), judged(path, workers=2)
+    one = judged(path)
+    two = judged(path, workers=2)
     assert [each.finding for each in one.judgements] == [each.finding for each in two.judgements]
     assert view_of(one.parts, DAY, NOW) == view_of(two.parts, DAY, NOW)
     assert one.parts.uses == two.parts.uses

@@ -16,7 +16,8 @@ from rightsizer.fleet.rules.rule import FleetRule, FleetVerdict
 from rightsizer.model.finding import FindingKind
 from rightsizer.model.units import Nanoseconds, nanoseconds
 
-LONG, SHORT = nanoseconds(3600.0), nanoseconds(600.0)
+LONG = nanoseconds(3600.0)
+SHORT = nanoseconds(600.0)
 KEY = "pool/h100"
 
 
@@ -138,7 +139,8 @@ def test_a_rule_that_raises_over_the_short_span_loses_its_verdicts() -> None:
             raise ZeroDivisionError("pools")
         return judge(view, settings, market)
 
-    broken, failures = replace(RULE, name="broken", judge_with=fails), list[str]()
+    broken = replace(RULE, name="broken", judge_with=fails)
+    failures = list[str]()
     found = evaluate_fleet(
         lambda span: FleetView(0, span, (), (), coverage_ratio=0.9),
         (broken, RULE),

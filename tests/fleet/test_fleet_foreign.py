@@ -150,7 +150,8 @@ def test_gpus_whose_exporters_lack_fields_count_too(run_fleet: RunFleet) -> None
 
 def test_scrapes_of_one_job_may_name_holders_differently(run_fleet: RunFleet) -> None:
     """One scrape adds the exporter's own pod to the holder's, another does not."""
-    past, own = EstatePast(), {"pod": "metrics-x", "namespace": "gpu-operator"}
+    past = EstatePast()
+    own = {"pod": "metrics-x", "namespace": "gpu-operator"}
     exported = {f"exported_{name}": value for name, value in POD.items()}
     scraped = {**NODE, "job": "gpu"}
     past.device([Phase(0, 24, BUSY, {**exported, **own})], **scraped, UUID=gpu(0), gpu="0")
@@ -176,7 +177,8 @@ def test_gpus_of_nodes_that_live_for_hours_are_counted(run_fleet: RunFleet) -> N
 
 def test_nodes_named_by_pods_of_exporters_are_reported(run_fleet: RunFleet) -> None:
     """Without a node's label, and without kube-state-metrics; `instance` has the port's name."""
-    past, pod = EstatePast(), "nvidia-dcgm-exporter-x2x4z"
+    past = EstatePast()
+    pod = "nvidia-dcgm-exporter-x2x4z"
     own = {"Hostname": pod, "pod": pod, "instance": f"{pod}:metrics", "job": "dcgm"}
     past.device([Phase(0, 24, HELD)], **{**NODE, **own}, UUID=gpu(0), gpu="0")
     document = run_fleet(past).document
@@ -221,7 +223,8 @@ def test_nodes_of_one_name_are_reported(run_fleet: RunFleet) -> None:
 @pytest.mark.parametrize("label", ["pod", "pod_name"])
 def test_pod_of_an_exporter_of_another_name_holds_nothing(run_fleet: RunFleet, label: str) -> None:
     """Where labels are honored a free GPU has the scraped pod, which `up` names."""
-    past, own = EstatePast(), {label: "gpu-metrics-x2x4z", "namespace": "monitoring"}
+    past = EstatePast()
+    own = {label: "gpu-metrics-x2x4z", "namespace": "monitoring"}
     scraped = {**NODE, "job": "gpus"}
     past.device([Phase(0, 24, HELD, own)], **scraped, UUID=gpu(0), gpu="0")
     past.device([Phase(0, 24, BUSY, POD)], **scraped, UUID=gpu(1), gpu="1")
@@ -247,7 +250,8 @@ def test_busy_gpu_without_a_known_holder_is_not_free(run_fleet: RunFleet) -> Non
 
 def test_jobs_hold_the_gpus_of_a_pod_that_is_a_node_of_slurm(run_fleet: RunFleet) -> None:
     """Slurm on Kubernetes: the pod has all GPUs of a node, each job some of them."""
-    past, pod = EstatePast(), {"pod": "slurm-h100-0", "namespace": "slurm", "container": "slurmd"}
+    past = EstatePast()
+    pod = {"pod": "slurm-h100-0", "namespace": "slurm", "container": "slurmd"}
     for number, values in enumerate((BUSY, HELD)):
         labels = {**pod, "hpc_job": str(4711 + number)}
         past.device([Phase(0, 24, values, labels)], **NODE, UUID=gpu(number), gpu=str(number))

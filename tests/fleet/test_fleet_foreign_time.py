@@ -61,9 +61,11 @@ def test_gpu_whose_state_is_not_exported_is_there_all_the_same(fleet_of: FleetOf
 
 def test_hours_of_what_has_ended_have_its_team_and_its_pool(fleet_of: FleetOf) -> None:
     """Teams share a namespace, and an autoscaler has removed most of the nodes."""
-    past, jobs = EstatePast(), {"vision": (0, 8), "speech": (8, 16), "nlp": (16, 24)}
+    past = EstatePast()
+    jobs = {"vision": (0, 8), "speech": (8, 16), "nlp": (16, 24)}
     for number, (team, (first, last)) in enumerate(jobs.items()):
-        held, owner = pod(f"{team}-x5k2m", "ml"), {"owner_kind": "Job", "owner_name": team}
+        held = pod(f"{team}-x5k2m", "ml")
+        owner = {"owner_kind": "Job", "owner_name": team}
         device = {**NODE, "Hostname": f"spot-{number}.internal", "UUID": gpu(number), "gpu": "0"}
         past.device([Phase(first, last, BUSY, held)], **device)
         name = {"pod": held["pod"], "namespace": "ml"}
@@ -82,7 +84,8 @@ def test_hours_of_what_has_ended_have_its_team_and_its_pool(fleet_of: FleetOf) -
 @pytest.mark.parametrize("whole_until", [12, 24], ids=["before", "beside its instances"])
 def test_gpu_that_was_divided_has_its_hours_before(fleet_of: FleetOf, whole_until: int) -> None:
     """Its instances count from then on, whether or not the GPU has series of its own."""
-    past, device = EstatePast(), {**NODE, "UUID": gpu(0), "gpu": "0"}
+    past = EstatePast()
+    device = {**NODE, "UUID": gpu(0), "gpu": "0"}
     past.device([Phase(0, whole_until, BUSY, pod("whole-0", "ml"))], **device)
     for number in ("1", "2"):
         part = {"GPU_I_ID": number, "GPU_I_PROFILE": "3g.40gb"}
@@ -96,7 +99,8 @@ def test_gpu_that_was_divided_has_its_hours_before(fleet_of: FleetOf, whole_unti
 
 def add_agent(past: EstatePast, number: int, first: float, last: float) -> None:
     """Series of an agent about a GPU that always works."""
-    own, key = {"uuid": gpu(number), "instance": "a:19400"}, "kubernetes:ml/train-0"
+    own = {"uuid": gpu(number), "instance": "a:19400"}
+    key = "kubernetes:ml/train-0"
     infos = {
         "device_info": {"gpu": str(number), "model": NODE["modelName"]},
         "device_up": {},

@@ -149,11 +149,13 @@ def test_nodes_are_in_pools(enriched: FleetInventory) -> None:
 @pytest.mark.parametrize("region", ["", "cn-hangzhou."])
 def test_nodes_named_by_their_addresses_are_not_taken_for_each_other(region: str) -> None:
     """Their names have no domain; of GPUs offered in four parts each, two parts are half a one."""
-    past, gpu_of = EstatePast(interval_seconds=120), {"resource": "nvidia_com_gpu"}
+    past = EstatePast(interval_seconds=120)
+    gpu_of = {"resource": "nvidia_com_gpu"}
     for number in range(4):
         host = {"UUID": gpu(number), "Hostname": f"{region}10.0.0.{number}"}
         past.device([Phase(20, 24, BUSY)], modelName="NVIDIA H100 80GB HBM3", **host)
-        node, pool = {"node": host["Hostname"]}, {"label_node_pool": "large"} if number else {}
+        node = {"node": host["Hostname"]}
+        pool = {"label_node_pool": "large"} if number else {}
         past.series("kube_node_labels", node | pool, 1)
         past.series("kube_node_status_capacity", node | gpu_of, 4)
     pod = {"namespace": "chat", "pod": "wait-x5k2m"}

@@ -58,7 +58,8 @@ ABOVE: Final = (
 @pytest.fixture(scope="module", params=["", "exported_"])
 def store(request: pytest.FixtureRequest) -> Iterator[PrometheusStore]:
     """A cluster scraped with and without honored labels, without the job of `nightly`."""
-    past, exported = EstatePast(interval_seconds=120), request.param
+    past = EstatePast(interval_seconds=120)
+    exported = request.param
     own = {"pod": "kube-state-metrics-0", "namespace": "monitoring"} if exported else {}
 
     def owned(metric: str, labels: dict[str, str], owner: tuple[str, str]) -> None:
@@ -132,7 +133,8 @@ def test_requests_are_parts_of_a_gpu_where_nodes_offer_several_of_each(
     resource: str, capacities: dict[str, int], gpus: float
 ) -> None:
     """Two of a resource; `a` has eight GPUs, `b` four."""
-    past, waits = EstatePast(interval_seconds=120), {"namespace": "ml", "pod": "wait-x5k2m"}
+    past = EstatePast(interval_seconds=120)
+    waits = {"namespace": "ml", "pod": "wait-x5k2m"}
     past.series("kube_pod_status_phase", {**waits, "phase": "Pending"}, 1, 23)
     name = {"resource": f"nvidia_com_{resource}"}
     past.series("kube_pod_container_resource_requests", {**waits, **name}, 2, 23)
@@ -179,7 +181,8 @@ CLOUDS: Final = (
 
 def test_pools_are_those_of_each_cloud() -> None:
     """kube-state-metrics replaces what a label of Prometheus may not have."""
-    past, source = EstatePast(interval_seconds=120), DcgmExporterSource()
+    past = EstatePast(interval_seconds=120)
+    source = DcgmExporterSource()
     for number, label in enumerate(CLOUDS):
         name = re.sub(r"\W", "_", label)
         past.series("kube_node_labels", {"node": f"node-{number}", f"label_{name}": label}, 1, 22)

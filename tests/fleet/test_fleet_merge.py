@@ -61,13 +61,15 @@ def test_files_of_shards_are_apart(tmp_path: Path) -> None:
 
 def test_sums_are_those_of_all() -> None:
     """Counts, hours and money are summed; ratios are weighted by devices."""
-    east, west = answer("east"), answer("west")
+    east = answer("east")
+    west = answer("west")
     whole = merged([east, west], ["east.json", "west.json"])
     for name in ("devices", "gpus", "workloads"):
         assert whole[name] == 2 * east[name]
     assert whole["coverage_ratio"] == pytest.approx(east["coverage_ratio"])
     assert [row["name"] for row in whole["clusters"]] == ["east", "west"]
-    total, part = whole["usage"]["total"], east["usage"]["total"]
+    total = whole["usage"]["total"]
+    part = east["usage"]["total"]
     assert total["dollars"] is part["dollars"] is None
     assert total["held_gpu_hours"] == pytest.approx(2 * part["held_gpu_hours"])
     priced = [row for row in east["teams"] if row["dollars"]]
@@ -106,7 +108,8 @@ def test_a_part_without_clusters_changes_nothing() -> None:
 
 def test_what_is_merged_depends_on_no_order_of_files() -> None:
     """Missing telemetry is counted, however rare it is in one of the clusters."""
-    east, west = answer("east"), answer("west")
+    east = answer("east")
+    west = answer("west")
     for document, counts in ((east, {"a": 3, "b": 1}), (west, {"c": 2, "b": 4})):
         document["verdicts"] = {
             "idle": {
@@ -143,7 +146,8 @@ def test_the_command_merges_files(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["fleet", "merge", *map(str, paths), "--top", "1"]) == 0
     assert "east" in capsys.readouterr().out
     paths[0].write_text("{}")
-    number, words = tmp_path / "number.json", tmp_path / "words.json"
+    number = tmp_path / "number.json"
+    words = tmp_path / "words.json"
     number.write_text('{"days": 3}')
     words.write_text("words")
     part = tmp_path / "part.json"

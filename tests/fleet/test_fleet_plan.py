@@ -118,7 +118,8 @@ def test_days_by_the_hour_are_read_at_once_as_far_as_a_source_can() -> None:
 
 def test_days_that_are_not_alike_are_read_apart() -> None:
     """This is the case where devices are cached in part, or recording rules begin."""
-    one, end = source(), (FIRST_DAY + 4) * DAY
+    one = source()
+    end = (FIRST_DAY + 4) * DAY
     names = {FIRST_DAY + day: frozenset({"rule"} if day > 9 else ()) for day in range(15)}
     kept = {(FIRST_DAY + 3, DEVICES[0].device.uuid): end + HOUR}
     report = replace(one.report, days_at_once=30, names_by_day=names)
@@ -151,7 +152,8 @@ def test_shards_hold_as_many_devices_as_a_query_may_bring() -> None:
 
 def test_a_day_is_asked_for_until_its_last_samples_are_in() -> None:
     """A day in progress is read again, and a completed one never."""
-    number, end = FIRST_DAY + 13, (FIRST_DAY + 14) * DAY
+    number = FIRST_DAY + 13
+    end = (FIRST_DAY + 14) * DAY
     early = {(number, each.device.uuid): end + MINUTE for each in DEVICES}
     late = {(number, each.device.uuid): end + HOUR for each in DEVICES[:15]}
     assert number in {shard.grid.day for shard in plan(done=early).shards}

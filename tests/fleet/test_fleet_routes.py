@@ -21,7 +21,8 @@ class FleetApiFixture:
     """State of a service."""
 
     def __init__(self, answer: FleetAnswer | None = None, trouble: str | None = None) -> None:
-        self.answer, self.trouble = answer, trouble
+        self.answer = answer
+        self.trouble = trouble
         self.now: Nanoseconds = END
         routes = FleetApi(
             lambda: self.answer, lambda: self.trouble, HOURLY, lambda: self.now

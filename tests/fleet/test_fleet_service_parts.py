@@ -194,7 +194,8 @@ def test_a_loop_that_hangs_asks_to_be_restarted(settings: FleetConfig) -> None:
 
 def test_the_agents_socket_is_not_taken(settings: FleetConfig) -> None:
     """The service's socket is another setting, so that both can run on one machine."""
-    fleets, agents = FleetConfig().fleet.api_socket, PathSettings().api_socket
+    fleets = FleetConfig().fleet.api_socket
+    agents = PathSettings().api_socket
     assert fleets != agents
     assert Path(fleets).parent != Path(agents).parent
     with service_of(settings) as service, running(service):

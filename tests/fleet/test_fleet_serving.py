@@ -124,7 +124,8 @@ def test_engines_and_holders_of_a_day_that_is_not_over_are_found() -> None:
     engine = {"pod": "vllm-0", "namespace": "chat", "model_name": "m"}
     past.series("vllm:num_requests_waiting", engine, 12, 0, 6)
     with stored(past) as store:
-        source, now = DcgmExporterSource(), NOW - 18 * HOUR * 10**9
+        source = DcgmExporterSource()
+        now = NOW - 18 * HOUR * 10**9
         report = source.probe(store, now, DAY)
         devices = list(source.inventory(store, report, now, DAY).devices.values())
         read = source.day(store, report, devices, YESTERDAY)

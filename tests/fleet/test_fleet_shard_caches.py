@@ -99,7 +99,8 @@ def small_fleets(draw: st.DrawFn) -> SmallFleet:
 
 def by_day(cache: DayCache, now: int) -> tuple[list[Any], ...]:
     """What is known of the days looked back at, however many were read at once."""
-    first, last = now // DAY - 3, now // DAY
+    first = now // DAY - 3
+    last = now // DAY
     uuids = [uuid for (uuid,) in cache.database.rows("SELECT DISTINCT uuid FROM done")]
     frames = [
         (uuid, each.grid.day, each.grid.step, each.layout.columns, each.values.tobytes())

@@ -97,7 +97,8 @@ def test_days_at_once_come_apart_again() -> None:
 @given(st.integers(0, 71), st.integers(0, 71))
 def test_holdings_end_with_their_day_and_go_on(one: int, other: int) -> None:
     """Each of their intervals is returned once."""
-    first, last = min(one, other), max(one, other)
+    first = min(one, other)
+    last = max(one, other)
     row = HoldingRow("GPU-0", "a", Grid(FIRST_DAY, COARSE_STEP, 3), "job", first, last, 0.5)
     found = list(rows_by_day([row]))
     assert [each.grid.days for each in found] == [1] * len(found)
@@ -108,7 +109,8 @@ def test_holdings_end_with_their_day_and_go_on(one: int, other: int) -> None:
 
 def test_days_are_aligned_where_none_is_told_of_in_two_ways() -> None:
     """Devices that were read together are such a case."""
-    week, after = Grid(FIRST_DAY, COARSE_STEP, 7), Grid(FIRST_DAY + 7, FINE_STEP)
+    week = Grid(FIRST_DAY, COARSE_STEP, 7)
+    after = Grid(FIRST_DAY + 7, FINE_STEP)
     assert are_aligned([week, after, week])
     assert not are_aligned([week, after, Grid(FIRST_DAY + 3, COARSE_STEP)])
 

@@ -148,7 +148,8 @@ class RestartingStore:
     """Store that answers, is unavailable for some requests, and answers again."""
 
     def __init__(self, away: int, fault: Reply) -> None:
-        self.left, self.fault = away + 1, fault
+        self.left = away + 1
+        self.fault = fault
         """Requests until it is back; the first one is answered."""
         self.away = away
 
@@ -367,7 +368,8 @@ def test_a_user_has_a_password(tmp_path: Path) -> None:
 def test_both_sides_may_show_certificates(tmp_path: Path) -> None:
     """A private authority is trusted, and a client certificate is presented on request."""
     authority = Authority.made(tmp_path)
-    server, client = authority.sign("server", "IP:127.0.0.1"), authority.sign("client")
+    server = authority.sign("server", "IP:127.0.0.1")
+    client = authority.sign("client")
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority.certificate)
     tls.load_cert_chain(server.certificate, server.key)
     tls.verify_mode = ssl.CERT_REQUIRED

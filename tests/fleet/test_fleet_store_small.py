@@ -58,7 +58,8 @@ def looked(server: Prometheus, folder: Path) -> dict[str, Any]:
         lookback_seconds=86400.0,
         workers=1,
     )
-    settings, clock = replace(FleetConfig(), fleet=fleet), FastClock(NOW)
+    settings = replace(FleetConfig(), fleet=fleet)
+    clock = FastClock(NOW)
     with FleetJudge(settings, clock) as judge:
         return encode_answer(run_once(judge, settings, clock))
 
@@ -68,7 +69,8 @@ def answers(
     past: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Answers on a VictoriaMetrics without limits, and on one with low limits."""
-    whole, part = tmp_path_factory.mktemp("whole"), tmp_path_factory.mktemp("part")
+    whole = tmp_path_factory.mktemp("whole")
+    part = tmp_path_factory.mktemp("part")
     with victoria_server(past=past) as one, victoria_server(past=past, flags=[ALLOWED]) as other:
         yield looked(one, whole), looked(other, part)
 

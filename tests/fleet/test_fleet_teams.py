@@ -39,7 +39,10 @@ OWNERS: Final = {
 }
 ALL: Final = (0, (FIRST_DAY + 9) * DAY)
 FIGURES: Final = (
-    *("held_gpu_hours", "unknown_gpu_hours", "used_gpu_hours", "wasted_gpu_hours"),
+    "held_gpu_hours",
+    "unknown_gpu_hours",
+    "used_gpu_hours",
+    "wasted_gpu_hours",
     "workloads",
 )
 

@@ -29,9 +29,15 @@ WORKLOADS = (SERVICE, TRAINING, OTHER, MORE)
         (WaitingWork("new/next", "", 64.0, namespace="new"), ""),
     ],
     ids=[
-        *("named", "more of the same", "its namespace", "a namespace in two pools"),
-        *("the one that is large enough", "never one that is too small", "nobody knows"),
-        *("too large for any", "of unknown parts"),
+        "named",
+        "more of the same",
+        "its namespace",
+        "a namespace in two pools",
+        "the one that is large enough",
+        "never one that is too small",
+        "nobody knows",
+        "too large for any",
+        "of unknown parts",
     ],
 )
 def test_the_pool_is_reported_by_whatever_is_known(waiting: WaitingWork, expected: str) -> None:

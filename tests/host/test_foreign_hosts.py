@@ -126,7 +126,8 @@ def test_signals_of_a_foreign_host(
     with capture_logs() as logs:
         for at in (1, 2, 3):
             build(tree, at)
-            of_node, of_owner = host.node(), host.owner([11], near)
+            of_node = host.node()
+            of_owner = host.owner([11], near)
             assert host.ports() == ()
             assert host.device(near) == {}
             tree.tick()
@@ -148,7 +149,8 @@ def test_places_and_owners_of_a_foreign_host(tmp_path: Path, build: Build) -> No
     with capture_logs() as logs:
         place = read_topology(tree.sysfs, [gpu], facts).placements["GPU-0"]
         owners = OwnerResolver.on_host(tree.procfs, sysfs=tree.sysfs, settings=settings)
-        workload, given = owners.workload_of(11), owners.allocations()
+        workload = owners.workload_of(11)
+        given = owners.allocations()
         owners.close()
     assert (place.numa_node, place.cpus) == (0, (0, 1))
     assert (place.bridges, place.generation, place.width) == ((), None, None)

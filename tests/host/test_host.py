@@ -30,11 +30,22 @@ FRAGMENTS = (
 )
 FRAGMENTS_ALPHABET = "0189-,:.=aN \n\t\u0663"
 PROCFS_FILES = (
-    *("stat", "diskstats", "1/net/dev", "pressure/cpu", "pressure/io"),
-    *("11/status", "11/statm", "11/numa_maps", "11/net/dev"),
+    "stat",
+    "diskstats",
+    "1/net/dev",
+    "pressure/cpu",
+    "pressure/io",
+    "11/status",
+    "11/statm",
+    "11/numa_maps",
+    "11/net/dev",
 )
 GROUP_FILES = (
-    *("cpu.stat", "cpu.max", "cpuset.cpus.effective", "io.stat", "io.pressure"),
+    "cpu.stat",
+    "cpu.max",
+    "cpuset.cpus.effective",
+    "io.stat",
+    "io.pressure",
     "memory.numa_stat",
 )
 PORT_FILES = ("state", "rate", "counters/port_rcv_data", "counters/port_xmit_wait")
@@ -80,7 +91,8 @@ def test_arbitrary_file_contents_are_survived(tree: HostTree, parts: list[str]) 
     tree.interface("eth0")
     tree.write(tree.sysfs / "devices/system/node/has_cpu", "0-1")
     port = tree.port("mlx5_0", "pci0000:00/0000:00:01.0/0000:01:00.0")
-    host, near = tree.host(), Placement("GPU-0", numa_node=0, cpus=(0, 1))
+    host = tree.host()
+    near = Placement("GPU-0", numa_node=0, cpus=(0, 1))
     tree.process(11, GROUP)
     for turn in (1, 2):
         text = " ".join(parts * turn)

@@ -30,7 +30,8 @@ def test_rates_are_never_negative(looks: Sequence[tuple[float, float]]) -> None:
 def test_rates_add_up_to_the_counter(start: int, steps: list[int]) -> None:
     """A reading a second loses nothing and counts nothing twice."""
     meter: CounterMeter[str] = CounterMeter(1)
-    counter, total = start, 0.0
+    counter = start
+    total = 0.0
     for now, step in enumerate([0, *steps]):
         counter += step
         rates = meter.update(now, lambda: {"a": MonotonicCounter(counter, now)})  # noqa: B023 - read at once.

@@ -35,7 +35,8 @@ def use(tree: HostTree, group: str, core_seconds: float) -> None:
 
 def cpu_after_a_second(tree: HostTree, cores: dict[str, float]) -> float | None:
     """CPU of the processes 1, 2 and so on, whose groups use the given number of cores."""
-    host, pids = tree.host(), range(1, len(cores) + 1)
+    host = tree.host()
+    pids = range(1, len(cores) + 1)
     for pid, group in zip(pids, cores, strict=True):
         tree.process(pid, group)
         use(tree, group, 7)
@@ -105,7 +106,8 @@ def test_process_of_the_root_group_widens_no_quota(tree: HostTree) -> None:
 
 def process_cpu(tree: HostTree, *seconds_used: float, started: int = 1000) -> float | None:
     """CPU of the busiest process after a second in which each used some CPU time."""
-    host, pids = tree.host(), range(1, len(seconds_used) + 1)
+    host = tree.host()
+    pids = range(1, len(seconds_used) + 1)
     per_second = os.sysconf("SC_CLK_TCK")
     for pid in pids:
         tree.process(pid, GROUP, ticks=(7 * per_second, per_second))
@@ -125,7 +127,8 @@ def test_busiest_process_counts(tree: HostTree) -> None:
 
 def test_cpu_of_a_process_is_exact_at_ten_readings_a_second(tree: HostTree) -> None:
     """Its file is read less often than that; the rate is of the time between the reads."""
-    host, per_second = tree.host(), os.sysconf("SC_CLK_TCK")
+    host = tree.host()
+    per_second = os.sysconf("SC_CLK_TCK")
     found = []
     for tenth in range(40):
         tree.process(1, GROUP, ticks=(tenth * per_second // 10, 0))
@@ -314,7 +317,8 @@ def test_network_namespace_that_is_hidden(tree: HostTree, hidden: str) -> None:
 def test_groups_that_nobody_asks_for_are_forgotten(tree: HostTree) -> None:
     """Owners come and go for months."""
     reader = ProcessGroupReader(str(tree.procfs), HostSettings(forget_after_seconds=10.0))
-    hierarchies, sizes = ControlGroupHierarchies(str(tree.cgroups)), []
+    hierarchies = ControlGroupHierarchies(str(tree.cgroups))
+    sizes = []
     for second in range(100):
         membership = hierarchies.membership(f"0::/job-{second}")
         place = ProcessLocation(second, 1, membership, frozenset(), second)

@@ -149,7 +149,9 @@ def _group(top: Path, worker: Worker) -> Iterator[Path]:
 def machine(tmp_path: Path) -> HostTree:
     """This machine, with a clock of the test's own."""
     machine = HostTree(tmp_path)
-    machine.procfs, machine.sysfs, machine.cgroups = PROCFS, Path("/sys"), CGROUPS
+    machine.procfs = PROCFS
+    machine.sysfs = Path("/sys")
+    machine.cgroups = CGROUPS
     return machine
 
 
@@ -286,7 +288,8 @@ def test_memory_placement_of_a_group(
     if not (folder / "memory.numa_stat").exists():
         pytest.skip("this hierarchy does not account for memory by node")
     worker.do("hold", 8 * MEBIBYTE)
-    host, near = machine.host(), Placement("GPU-0", numa_node=0)
+    host = machine.host()
+    near = Placement("GPU-0", numa_node=0)
     host.owner([worker.pid], near)
     machine.tick()
     nodes = len(list(Path("/sys/devices/system/node").glob("node[0-9]*")))
@@ -342,7 +345,8 @@ def test_process_that_ended_has_no_signals(machine: HostTree, worker: Worker) ->
 
 def test_nothing_is_left_open(machine: HostTree, worker: Worker) -> None:
     """This holds for any number of readings."""
-    host, near = machine.host(), Placement("GPU-0", cpus=(0,), numa_node=0)
+    host = machine.host()
+    near = Placement("GPU-0", cpus=(0,), numa_node=0)
     counts = set()
     for _ in range(20):
         host.node()

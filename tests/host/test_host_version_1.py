@@ -71,7 +71,8 @@ def test_quota_of_minus_one_is_none(tree: HostTree) -> None:
 @pytest.mark.parametrize("suffix", ["", "_recursive"])
 def test_disks_are_those_of_hardware(tree: HostTree, suffix: str) -> None:
     """Every device has a line for each operation; the last line is the sum."""
-    host, name = tree.host(), f"blkio.throttle.io_service_bytes{suffix}"
+    host = tree.host()
+    name = f"blkio.throttle.io_service_bytes{suffix}"
     tree.process(1, EVERYWHERE)
     for count in (0, 4096):
         lines = [
@@ -97,7 +98,8 @@ def test_disks_that_the_kernel_does_not_count_are_absent(tree: HostTree) -> None
 
 def test_memory_placement_is_that_of_the_group_and_those_inside(tree: HostTree) -> None:
     """Pages of processes count; the page cache does not."""
-    host, near = tree.host(), Placement("GPU-0", numa_node=1)
+    host = tree.host()
+    near = Placement("GPU-0", numa_node=1)
     tree.write(tree.sysfs / "devices/system/node/has_cpu", "0-1")
     tree.process(1, EVERYWHERE)
     tree.write(

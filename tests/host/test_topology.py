@@ -211,7 +211,8 @@ def test_nvlink_goes_before_pcie_and_hides_nothing(tmp_path: Path) -> None:
         }
     )
     topology = topology_of(hgx(tmp_path), facts)
-    joined, uncounted = topology.link("GPU-1", "GPU-0"), topology.link("GPU-0", "GPU-2")
+    joined = topology.link("GPU-1", "GPU-0")
+    uncounted = topology.link("GPU-0", "GPU-2")
 
     assert joined is not None
     assert (joined.label, joined.nvlinks, joined.pcie_kind) == ("NV18", 18, LinkKind.PIX)

@@ -21,8 +21,20 @@ TREES: Final = (one_socket, hgx, no_numa, flat_virtual_machine, grace_hopper)
 BUILD: Final = st.sampled_from(TREES)
 PLACES: Final = st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=12)
 CONTENTS: Final = (
-    *(b"", b"-1", b"-1\n", b"99999999999999999999", b"0x", b"0-9999999", b"0-\xff", b"0-0,0"),
-    *(b"N/A", b"255", b"0", b"32.0 GT/s PCIe", b"\x00\x00", b"7" * 5000),
+    b"",
+    b"-1",
+    b"-1\n",
+    b"99999999999999999999",
+    b"0x",
+    b"0-9999999",
+    b"0-\xff",
+    b"0-0,0",
+    b"N/A",
+    b"255",
+    b"0",
+    b"32.0 GT/s PCIe",
+    b"\x00\x00",
+    b"7" * 5000,
 )
 GARBAGE: Final = st.one_of(st.binary(max_size=40), st.sampled_from(CONTENTS))
 

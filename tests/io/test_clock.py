@@ -24,7 +24,8 @@ class _NoSleeping(threading.Event):
 @given(st.lists(st.integers(-5 * MINUTE, 10 * MINUTE), max_size=30))
 def test_fast_clock_goes_to_each_deadline_and_nowhere_else(steps: list[int]) -> None:
     """No tick is skipped or repeated, and it never goes back."""
-    clock, expected = FastClock(EPOCH), EPOCH
+    clock = FastClock(EPOCH)
+    expected = EPOCH
     for step in steps:
         expected = max(expected, expected + step)
         assert clock.wait_until(clock.time() + step, GO_ON) is False

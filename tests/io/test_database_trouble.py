@@ -317,7 +317,8 @@ def test_a_log_that_is_torn_loses_its_tail_only(
 ) -> None:
     """After a power loss the file opens with the first changes, each of them complete."""
     folder = tmp_path_factory.mktemp("torn")
-    path, torn = folder / "history.db", folder / "torn.db"
+    path = folder / "history.db"
+    torn = folder / "torn.db"
     with closing(Database(path, MIGRATIONS, is_durable=False)) as database:
         for number in range(30):
             with database.transaction() as connection:
@@ -362,7 +363,9 @@ def test_a_file_in_which_nothing_was_written_is_taken_away(tmp_path: Path) -> No
 def test_two_writers_never_meet_while_files_come_and_go(tmp_path: Path) -> None:
     """A removed lock file belongs to no process."""
     path = tmp_path / "history.db"
-    inside, met, opened = 0, 0, 0
+    inside = 0
+    met = 0
+    opened = 0
     counting = threading.Lock()
 
     def open_and_close() -> None:
@@ -373,7 +376,8 @@ def test_two_writers_never_meet_while_files_come_and_go(tmp_path: Path) -> None:
             except HistoryError:
                 continue
             with counting:
-                inside, opened = inside + 1, opened + 1
+                inside = inside + 1
+                opened = opened + 1
                 met += inside > 1
             with counting:
                 inside -= 1

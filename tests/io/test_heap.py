@@ -9,7 +9,8 @@ class _Library:
     """A C library with `mallopt` that records its calls."""
 
     def __init__(self, answer: int) -> None:
-        self.answer, self.asked = answer, dict[int, int]()
+        self.answer = answer
+        self.asked = dict[int, int]()
 
     def mallopt(self, name: int, value: int) -> int:
         """Record a setting."""

@@ -112,7 +112,8 @@ def test_retry_after_is_honored() -> None:
     """The wait is the requested one."""
     slept: list[float] = []
     with grafana_server() as grafana:
-        grafana.faults, grafana.retry_after = ["GET 429"], "7"
+        grafana.faults = ["GET 429"]
+        grafana.retry_after = "7"
         result = client(grafana.url, slept).request("GET", "/api/annotations", query=SEARCH)
     assert isinstance(result, Response)
     assert slept == [7.0]
@@ -122,7 +123,8 @@ def test_long_retry_after_is_left_to_the_caller() -> None:
     """The failure has the duration."""
     slept: list[float] = []
     with grafana_server() as grafana:
-        grafana.faults, grafana.retry_after = ["GET 429"], "3600"
+        grafana.faults = ["GET 429"]
+        grafana.retry_after = "3600"
         result = client(grafana.url, slept).request("GET", "/api/annotations", query=SEARCH)
     assert isinstance(result, Failure)
     assert result.retry_after_seconds == 3600
@@ -133,7 +135,8 @@ def test_retry_after_may_be_a_date() -> None:
     """A date is converted to seconds until then."""
     slept: list[float] = []
     with grafana_server() as grafana:
-        grafana.faults, grafana.retry_after = ["GET 503"], formatdate(1000.0, usegmt=True)
+        grafana.faults = ["GET 503"]
+        grafana.retry_after = formatdate(1000.0, usegmt=True)
         patient = HttpClient(
             grafana.url,
             PATIENCE,

@@ -20,7 +20,8 @@ CRLF: Final = b"\r\n"
 @pytest.fixture
 def peer(tmp_path: Path) -> Iterator[Peer]:
     """Starts a listener at a path that takes one request and sends a given answer."""
-    path, heard = tmp_path / "api.sock", threading.Event()
+    path = tmp_path / "api.sock"
+    heard = threading.Event()
     listening = socket.socket(socket.AF_UNIX)
     threads: list[threading.Thread] = []
 

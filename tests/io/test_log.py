@@ -23,10 +23,12 @@ from rightsizer.io.log_settings import LogFormat, LogLevel
 def _own_logging() -> Iterator[None]:
     """Restore the process's logging afterward."""
     root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
+    handlers = root.handlers[:]
+    level = root.level
     yield
     structlog.reset_defaults()
-    root.handlers[:], root.level = handlers, level
+    root.handlers[:] = handlers
+    root.level = level
 
 
 def logged(log_format: LogFormat, level: LogLevel = LogLevel.INFO) -> list[str]:
@@ -121,7 +123,8 @@ def test_library_logs_pass_the_same_processors() -> None:
 
 def test_configuring_again_replaces_what_was_before() -> None:
     """A reload that changes the format does not make libraries log twice."""
-    before, after = io.StringIO(), io.StringIO()
+    before = io.StringIO()
+    after = io.StringIO()
     configure(LogFormat.JOURNAL, stream=before)
     configure(LogFormat.JOURNAL, stream=after)
 

@@ -20,7 +20,9 @@ def test_the_start_of_a_thread_without_memory_fails(monkeypatch: pytest.MonkeyPa
 def test_a_thread_that_begins_too_late_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another may do its work by then."""
     monkeypatch.setattr(thread_module, "_BEGIN_SECONDS", 0.05)
-    may_begin, ran, ended = threading.Event(), threading.Event(), threading.Event()
+    may_begin = threading.Event()
+    ran = threading.Event()
+    ended = threading.Event()
     begin = DaemonThread._bootstrap
 
     def late(thread: DaemonThread) -> None:

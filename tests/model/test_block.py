@@ -55,7 +55,8 @@ def test_every_block_is_found_where_it_was_put(blocks: list[Blocks]) -> None:
         assert starts == sorted({each.start for part in blocks for each in part.of(measure)})
         assert len(whole.series(measure).peaks) == len(starts)
     middle = EPOCH + 100 * BLOCK_SPAN
-    before, after = whole.between(0, middle), whole.between(middle, 2 * EPOCH)
+    before = whole.between(0, middle)
+    after = whole.between(middle, 2 * EPOCH)
     assert Blocks.joined([after, before]) == whole
     assert all(each.start < middle for each in before.of(Measure.BUSY))
 

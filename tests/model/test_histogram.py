@@ -47,7 +47,9 @@ def test_merging_is_associative_and_commutative(
     first: list[tuple[float, int]], second: list[tuple[float, int]], third: list[tuple[float, int]]
 ) -> None:
     """Histograms of GPUs and weeks merge to the same in any order."""
-    a, b, c = of(first), of(second), of(third)
+    a = of(first)
+    b = of(second)
+    c = of(third)
     expected = merged(merged(a, b), c)
     assert merged(a, merged(b, c)) == expected
     assert merged(c, b, a) == expected
@@ -91,7 +93,8 @@ def test_quantile_grows_with_its_share(
 ) -> None:
     """A larger share of the time never needs less."""
     histogram = of(readings)
-    low, high = histogram.quantile(min(one, other)), histogram.quantile(max(one, other))
+    low = histogram.quantile(min(one, other))
+    high = histogram.quantile(max(one, other))
     assert low is not None
     assert high is not None
     assert low <= high
@@ -112,7 +115,8 @@ def test_decay_scales_all_weights_alike(
     readings: list[tuple[float, int]], factor: float, share: float
 ) -> None:
     """Without new readings, decay changes the weight and not the distribution."""
-    fresh, faded = of(readings), of(readings)
+    fresh = of(readings)
+    faded = of(readings)
     faded.decay(factor)
     assert faded.total == pytest.approx(fresh.total * factor)
     assert faded.quantile(share) == fresh.quantile(share)

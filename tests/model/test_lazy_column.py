@@ -12,7 +12,8 @@ class Source:
     """Numbers, with the count of calls."""
 
     def __init__(self, values: Sequence[float]) -> None:
-        self.values, self.reads = values, 0
+        self.values = values
+        self.reads = 0
 
     def __call__(self) -> Sequence[float]:
         """All of them."""

@@ -16,7 +16,9 @@ from rightsizer.notify.delivery import DeliveryContext
 from rightsizer.notify.grafana.service import AnnotationOutbox, GrafanaAnnotations
 from rightsizer.notify.grafana.settings import GrafanaSettings, read_token
 
-OPENED, CLOSED, DECIDED = AdviceEventKind.OPENED, AdviceEventKind.CLOSED, AdviceEventKind.DECIDED
+OPENED = AdviceEventKind.OPENED
+CLOSED = AdviceEventKind.CLOSED
+DECIDED = AdviceEventKind.DECIDED
 LATER = NOW + 3600 * SECOND
 
 
@@ -253,7 +255,8 @@ def test_circuit_opens_and_closes_again(grafana: Grafana) -> None:
 def test_long_retry_after_is_waited_for(grafana: Grafana) -> None:
     """A requested pause of a minute is kept, without blocking any thread."""
     setup = GrafanaFixture(grafana.url)
-    grafana.faults, grafana.retry_after = ["GET 429"], "60"
+    grafana.faults = ["GET 429"]
+    grafana.retry_after = "60"
     setup.sink.offer([event(OPENED)])
     setup.sink.deliver()
     setup.wait(59)
@@ -266,7 +269,8 @@ def test_long_retry_after_is_waited_for(grafana: Grafana) -> None:
 def test_retry_after_of_a_week_is_cut_to_the_pause(grafana: Grafana) -> None:
     """A server that counts in other units, or has another date, does not silence the agent."""
     setup = GrafanaFixture(grafana.url)
-    grafana.faults, grafana.retry_after = ["GET 429"], "604800"
+    grafana.faults = ["GET 429"]
+    grafana.retry_after = "604800"
     setup.sink.offer([event(OPENED)])
     setup.sink.deliver()
     setup.wait(1801)

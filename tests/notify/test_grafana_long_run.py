@@ -17,7 +17,8 @@ from rightsizer.notify.delivery import DeliveryContext
 from rightsizer.notify.grafana.service import AnnotationOutbox, GrafanaAnnotations
 from rightsizer.notify.grafana.settings import GrafanaSettings
 
-OPENED, CLOSED = AdviceEventKind.OPENED, AdviceEventKind.CLOSED
+OPENED = AdviceEventKind.OPENED
+CLOSED = AdviceEventKind.CLOSED
 LATER = NOW + 3600 * SECOND
 
 
@@ -64,7 +65,8 @@ def test_a_day_away_costs_few_attempts_and_no_advice() -> None:
     def refuse(seconds: float) -> None:
         tried.append(seconds)
 
-    outbox, clock = AnnotationOutbox(Storage("").database), FastClock(NOW)
+    outbox = AnnotationOutbox(Storage("").database)
+    clock = FastClock(NOW)
     settings = GrafanaSettings(url="http://127.0.0.1:9", http=HttpSettings(tries=2))
     http = HttpClient(settings.url, settings.http, token=lambda: TOKEN, sleep=refuse)
     context = DeliveryContext(tuple, clock, lambda *_: None)

@@ -14,14 +14,16 @@ from grafana_fixture import GrafanaFixture
 from grafana_server import grafana_server
 from rightsizer.model.advice import AdviceEventKind
 
-OPENED, CLOSED = AdviceEventKind.OPENED, AdviceEventKind.CLOSED
+OPENED = AdviceEventKind.OPENED
+CLOSED = AdviceEventKind.CLOSED
 LATER = NOW + 3600 * SECOND
 
 
 @contextmanager
 def cutting_proxy(upstream_url: str, kept_bytes: int) -> Iterator[str]:
     """Address of a proxy that truncates the first write's response after some bytes."""
-    upstream, writes = urlsplit(upstream_url), []
+    upstream = urlsplit(upstream_url)
+    writes = []
 
     class Relay(socketserver.BaseRequestHandler):
         def handle(self) -> None:
@@ -56,7 +58,8 @@ def whole_message(peer: socket.socket) -> bytes:
         if line.lower().startswith(b"content-length:")
     ]
     while lengths and len(body) < lengths[0] and (part := peer.recv(65536)):
-        got, body = got + part, body + part
+        got = got + part
+        body = body + part
     return got
 
 

@@ -12,7 +12,9 @@ from rightsizer.model.advice import AdviceEventKind, AdviceState
 from rightsizer.model.finding import Action, FindingKind, Reason, Risk, Severity
 from rightsizer.notify.grafana.annotation import body_of, milliseconds, region_of
 
-OPENED, CLOSED, DECIDED = AdviceEventKind.OPENED, AdviceEventKind.CLOSED, AdviceEventKind.DECIDED
+OPENED = AdviceEventKind.OPENED
+CLOSED = AdviceEventKind.CLOSED
+DECIDED = AdviceEventKind.DECIDED
 DAY = 86400 * SECOND
 
 

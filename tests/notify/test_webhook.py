@@ -21,7 +21,8 @@ from settings_documents import schema
 from webhook_fixture import QUICK, WebhookFixture, severe, to
 from webhook_server import webhook_server
 
-OPENED, CLOSED = AdviceEventKind.OPENED, AdviceEventKind.CLOSED
+OPENED = AdviceEventKind.OPENED
+CLOSED = AdviceEventKind.CLOSED
 
 
 def test_a_change_is_one_request_with_the_whole_advice() -> None:
@@ -117,7 +118,8 @@ def test_a_receiver_that_fails_is_left_alone_for_longer_each_time() -> None:
 def test_a_receiver_that_asks_for_patience_has_it() -> None:
     """`Retry-After` beyond a request's own wait is a pause."""
     with webhook_server() as inbox:
-        inbox.faults, inbox.retry_after = ["429"], "600"
+        inbox.faults = ["429"]
+        inbox.retry_after = "600"
         fixture = WebhookFixture(to(inbox.url))
         fixture.send(event(OPENED))
         fixture.wait(599)
@@ -131,7 +133,8 @@ def test_a_receiver_that_asks_for_patience_has_it() -> None:
 def test_a_receiver_that_asks_for_a_week_is_tried_sooner() -> None:
     """A wrong date must not keep changes back for longer than the maximum pause."""
     with webhook_server() as inbox:
-        inbox.faults, inbox.retry_after = ["429"], "604800"
+        inbox.faults = ["429"]
+        inbox.retry_after = "604800"
         fixture = WebhookFixture(to(inbox.url, pause_seconds=1800.0))
         fixture.send(event(OPENED))
         fixture.wait(1799)

@@ -13,7 +13,8 @@ from rightsizer.notify.webhook.encoder import alerts_of
 from webhook_fixture import MINUTE, WebhookFixture, alerts_to, severe
 from webhook_server import alert_faults, webhook_server
 
-OPENED, CLOSED = AdviceEventKind.OPENED, AdviceEventKind.CLOSED
+OPENED = AdviceEventKind.OPENED
+CLOSED = AdviceEventKind.CLOSED
 
 
 def test_an_alertmanager_is_told_of_what_fires_again_and_again() -> None:

@@ -145,8 +145,10 @@ def test_servers_of_all_gpus_hold_none(tmp_path: Path) -> None:
     write_process(tmp_path, 12, cgroup="0::/system.slice/train.service\n", name="python")
     owners = on_node(tmp_path)
     assert owners.workload_of(11) is SERVER
-    device, train = Device("GPU-0", 0), Workload("slurm:7", WorkloadKind.SLURM, "7")
-    display, work = Process(11, 4 * 2**20), Process(12, 2**30)
+    device = Device("GPU-0", 0)
+    train = Workload("slurm:7", WorkloadKind.SLURM, "7")
+    display = Process(11, 4 * 2**20)
+    work = Process(12, 2**30)
     shown = workloads_on((display,), owners)
     assert holdings_on(device, shown) == ()
     assert holdings_on(device, shown, {"GPU-0": (train,)}) == (

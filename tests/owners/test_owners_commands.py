@@ -10,7 +10,8 @@ from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind, wor
 from rightsizer.owners.owner import Owner
 from rightsizer.owners.registry import owner_of, scheduler_of, schedulers_of
 
-K8S, SLURM = WorkloadKind.KUBERNETES, WorkloadKind.SLURM
+K8S = WorkloadKind.KUBERNETES
+SLURM = WorkloadKind.SLURM
 ALLOCATION: Final = "1b2f6f6e-0c5a-4d0a-9a50-3f3f3d7f8a11"
 OTHERS: Final = [None, *(kind for kind in WorkloadKind if kind not in {K8S, SLURM})]
 ODD: Final = Workload("kubernetes:a b/c;d", K8S, "c;d", WorkloadClass.SERVING, namespace="a b")
@@ -84,7 +85,11 @@ def test_names_are_quoted_for_a_shell() -> None:
 
     for found, count in ((more, "3"), (none, "0")):
         assert shlex.split(found.text) == [
-            *("kubectl", "-n", "a b", "scale", "deployment/c;d"),
+            "kubectl",
+            "-n",
+            "a b",
+            "scale",
+            "deployment/c;d",
             f"--replicas={count}",
         ]
 

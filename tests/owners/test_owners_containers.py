@@ -12,7 +12,8 @@ from rightsizer.owners.containers import EngineError, container_names, name_of
 from rightsizer.owners.resolver import OwnerResolver
 from rightsizer.owners.settings import OwnerSettings
 
-ID, OTHER = "ab12" * 16, "cd34" * 16
+ID = "ab12" * 16
+OTHER = "cd34" * 16
 
 
 @pytest.fixture
@@ -80,7 +81,8 @@ def test_service_goes_before_name(container: dict[str, Any], name: str) -> None:
 )
 def test_hostile_answers(engine: ContainerEngine, status: int, body: bytes, said: str) -> None:
     """For any response, the result is names or one kind of error."""
-    engine.status, engine.containers = status, body
+    engine.status = status
+    engine.containers = body
     with engine.running(), pytest.raises(EngineError, match=said):
         names(engine)
 
@@ -132,7 +134,8 @@ def test_names_where_the_engine_may_be_asked(tmp_path: Path, engine: ContainerEn
 
 def test_a_new_container_is_named_soon(tmp_path: Path, engine: ContainerEngine) -> None:
     """After a minimum interval the engine is queried again, and the container is renamed."""
-    now, wait = [0.0], threading.Event()
+    now = [0.0]
+    wait = threading.Event()
     with engine.running():
         owners = on_node(tmp_path, str(engine.path), now)
         owners.workload_of(12)

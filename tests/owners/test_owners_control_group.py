@@ -12,7 +12,8 @@ from rightsizer.owners.systemd import unit_in
 UID = "0f1c2d3e-aaaa-bbbb-cccc-0123456789ab"
 UID_ = UID.replace("-", "_")
 STATIC = "d41d8cd98f00b204e9800998ecf8427e"
-ID, OTHER = "ab12" * 16, "cd34" * 16
+ID = "ab12" * 16
+OTHER = "cd34" * 16
 
 
 @pytest.mark.parametrize(
@@ -184,7 +185,9 @@ def test_slurm_daemons_are_no_jobs(path: str) -> None:
 )
 def test_any_path_is_read(paths: list[str]) -> None:
     """For any path, the result is a workload or none."""
-    pod, container, job = pod_in(paths), container_in(paths), job_in(paths)
+    pod = pod_in(paths)
+    container = container_in(paths)
+    job = job_in(paths)
     assert pod is None or len(pod[0]) in (32, 36)
     assert container is None or len(container) == 64
     assert job is None or job[0].isdecimal()

@@ -94,7 +94,8 @@ def test_a_socket_of_something_else_is_reported(tmp_path: Path) -> None:
 
 def test_a_kubelet_that_hangs_is_given_up(tmp_path: Path) -> None:
     """The timeout covers the whole call."""
-    path, release = tmp_path / "kubelet.sock", threading.Event()
+    path = tmp_path / "kubelet.sock"
+    release = threading.Event()
 
     def hang(_: grpc.ServicerContext) -> bytes:
         release.wait(60)
@@ -206,7 +207,8 @@ def test_an_answer_that_is_none(
 
 def test_a_peer_that_drips_is_given_up(tmp_path: Path) -> None:
     """Single bytes do not extend the timeout."""
-    path, done = tmp_path / "peer.sock", threading.Event()
+    path = tmp_path / "peer.sock"
+    done = threading.Event()
 
     def drip(caller: socket.socket) -> None:
         frame = b"\0\0\x08\6\0\0\0\0\0" + bytes(8)  # A ping, which needs an answer.

@@ -101,7 +101,8 @@ def test_job_and_step(owners: SlurmCollector, tmp_path: Path) -> None:
     """The steps of a job are one batch workload."""
     run(tmp_path, 11, 4711, "0")
     run(tmp_path, 12, 4711, "batch")
-    first, second = owners.workload_of(11), owners.workload_of(12)
+    first = owners.workload_of(11)
+    second = owners.workload_of(12)
     assert first is not None
     assert second is not None
     assert first.key == second.key == "slurm:4711"

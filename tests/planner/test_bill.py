@@ -149,7 +149,8 @@ def test_prices_of_a_plan_replace_the_cloud_prices() -> None:
 def test_a_slice_costs_its_part_of_a_board_unless_it_has_a_price() -> None:
     """This holds for offers, ownership and power."""
     gpu = f"{H100}:1g.10gb"
-    whole, part = bill(candidate(count=1)), bill(candidate(gpu, count=1))
+    whole = bill(candidate(count=1))
+    part = bill(candidate(gpu, count=1))
     priced = bill(candidate(gpu, count=1), stated={gpu: 9.0})
 
     assert len(part.offers) == len(whole.offers)
@@ -206,7 +207,8 @@ def test_unpriced_board_has_energy_but_no_cost() -> None:
 
 def test_energy_is_counted_at_the_meter_and_never_beyond_the_limit() -> None:
     """Energy covers all GPUs, with their nodes and their building."""
-    board, terms = built_in().boards[H100], PRICES.on_premises
+    board = built_in().boards[H100]
+    terms = PRICES.on_premises
     found = bill(candidate(), settings=CostSettings(serving_power_ratio=0.9)).kilowatt_hours
     beyond = terms.node_power_factor.value * terms.pue_ratio.value
     most = terms.node_power_factor.high * terms.pue_ratio.high

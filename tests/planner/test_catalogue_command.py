@@ -100,7 +100,8 @@ def test_json_of_one_board(capsys: Captured) -> None:
 
 def test_files_of_the_operator_change_what_is_said(tmp_path: Path, capsys: Captured) -> None:
     """They are named as its origin."""
-    boards, prices = tmp_path / "boards.yaml", tmp_path / "prices.yaml"
+    boards = tmp_path / "boards.yaml"
+    prices = tmp_path / "prices.yaml"
     boards.write_text("boards: {T4: {power_limit_watts: 60}}")
     prices.write_text("boards: {T4: {on_demand: 0.4, reserved: {1: 0.3}, dates: [2026-09-01]}}")
     text = said(capsys, "T4", "--catalogue", str(boards), "--prices", str(prices))

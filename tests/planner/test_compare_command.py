@@ -107,7 +107,8 @@ def test_wrong_flags_are_usage(capsys: Captured, arguments: tuple[str, ...], mes
 
 def test_a_configuration_names_boards_of_ones_own(capsys: Captured, tmp_path: Path) -> None:
     """As for the agent."""
-    boards, settings = tmp_path / "boards.yaml", tmp_path / "rightsizer.yaml"
+    boards = tmp_path / "boards.yaml"
+    settings = tmp_path / "rightsizer.yaml"
     boards.write_text(
         "boards:\n  LAB-1: {architecture: Hopper, compute_capability: '9.0', sm_count: 132,"
         " memory_mib: 81559, memory_bandwidth_gbs: 3350, power_limit_watts: 700,"

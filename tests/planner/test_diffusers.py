@@ -34,7 +34,9 @@ def test_a_denoiser_has_its_published_parameters(name: str) -> None:
 def test_tables_that_a_library_repeats_are_counted_as_often() -> None:
     """DiT-XL/2 has 675 million in its paper, where all blocks share classes and times."""
     parameters = read_denoiser(DENOISERS["DiT-XL/2"].config, ANY, "").model.parameters
-    width, classes, times = 1152, 1001, 256
+    width = 1152
+    classes = 1001
+    times = 256
     repeated = 27 * width * (classes + times + 1 + width + 1)
 
     assert parameters - repeated == pytest.approx(675e6, rel=0.001)

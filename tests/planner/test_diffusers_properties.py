@@ -26,8 +26,14 @@ ONE = some.one_of(
     some.none(), some.booleans(), some.integers(-2, 10**13), some.floats(), some.text(), NAMES
 )
 MORE = [
-    *("only_cross_attention", "mid_block_type", "quantization_config", "guidance_embeds"),
-    *("time_cond_proj_dim", "encoder_hid_dim", "in_channels", "out_channels"),
+    "only_cross_attention",
+    "mid_block_type",
+    "quantization_config",
+    "guidance_embeds",
+    "time_cond_proj_dim",
+    "encoder_hid_dim",
+    "in_channels",
+    "out_channels",
 ]
 VALUES = some.one_of(ONE, some.lists(some.one_of(ONE, some.lists(ONE, max_size=2)), max_size=6))
 

@@ -83,7 +83,8 @@ def test_a_dense_model_has_nothing_to_share(tmp_path: Path, capsys: Captured) ->
 def test_a_latent_cache_is_there_once() -> None:
     """Tensor parallel ranks have a copy each; ranks with their own attention have own requests."""
     assert find_model("deepseek-v3") is not None
-    requirement, room = requirement_of("deepseek-v3"), 120e9
+    requirement = requirement_of("deepseek-v3")
+    room = 120e9
     most = {
         layout: ServingMemory(requirement, layout, MemorySettings()).largest_concurrency(room)
         for layout in (Parallelism(tensor=8), Parallelism(data=8, expert=8))
@@ -93,7 +94,8 @@ def test_a_latent_cache_is_there_once() -> None:
 
 def test_the_network_is_paid_beyond_a_server() -> None:
     """A slower network makes each step longer; within a server it does not matter."""
-    requirement, board = requirement_of("deepseek-v3"), built_in().boards["H200-SXM-141GB"]
+    requirement = requirement_of("deepseek-v3")
+    board = built_in().boards["H200-SXM-141GB"]
 
     def between_ms(layout: Parallelism, network: float) -> float:
         serving = ServingModelSettings(network_bytes_per_second=network)
@@ -104,6 +106,7 @@ def test_the_network_is_paid_beyond_a_server() -> None:
         assert rate.tpot_ms is not None
         return rate.tpot_ms.value
 
-    inside, outside = Parallelism(data=8, expert=8), Parallelism(data=32, expert=32)
+    inside = Parallelism(data=8, expert=8)
+    outside = Parallelism(data=32, expert=32)
     assert between_ms(inside, 50e9) == between_ms(inside, 5e9)
     assert between_ms(outside, 50e9) < between_ms(outside, 5e9)

@@ -39,7 +39,8 @@ def test_a_plan_has_what_is_promised(file: Path, capsys: Captured) -> None:
     assert first["memory"]["total_bytes"] == pytest.approx(total)
     assert first["tokens_per_second_low"] <= first["tokens_per_second"]
     assert first["tokens_per_second"] <= first["tokens_per_second_high"]
-    hourly, made = first["cost_per_hour"], first["tokens_per_second"]
+    hourly = first["cost_per_hour"]
+    made = first["tokens_per_second"]
     assert first["cost_per_million_tokens"] == pytest.approx(hourly / (made * 3600) * 1e6)
     assert plan["validation"][-1]["concurrency"] > first["concurrency"]
 

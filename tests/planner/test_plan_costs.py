@@ -75,7 +75,8 @@ def test_costs_of_what_is_asked_for_and_of_what_could_be_made_are_distinguished(
     (header,) = (line for line in text.splitlines() if "full load  " in line)
     row = text.splitlines()[text.splitlines().index(header) + 1]
 
-    wanted, full = found["cost_per_million_tokens_asked"], found["cost_per_million_tokens"]
+    wanted = found["cost_per_million_tokens_asked"]
+    full = found["cost_per_million_tokens"]
     assert wanted > full
     assert f"{wanted:,.2f}" in row
     assert (f"{full:,.2f}" if full >= 0.1 else f"{full:.2g}") in row

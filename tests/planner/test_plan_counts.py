@@ -20,7 +20,8 @@ H100: Final = "H100-SXM5-80GB"
 
 def test_slices_are_replicated_and_never_joined() -> None:
     """A process sees one slice; a model that does not fit one does not fit two."""
-    small, large = f"{H100}:1g.10gb", f"{H100}:3g.40gb"
+    small = f"{H100}:1g.10gb"
+    large = f"{H100}:3g.40gb"
     plan = PLANNER.plan(
         Requirement(SMALL, load=RequestLoad(units_per_second=4000.0), gpus=(small, large))
     )

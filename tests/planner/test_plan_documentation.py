@@ -38,7 +38,8 @@ from rightsizer.sizing.requirement import (
 
 PLANNING: Final = Path(__file__).parents[2] / "docs" / "planning.md"
 PAGE: Final = PLANNING.read_text(encoding="utf-8")
-BEGIN, END = "<!-- frameworks: begin -->\n", "<!-- frameworks: end -->"
+BEGIN = "<!-- frameworks: begin -->\n"
+END = "<!-- frameworks: end -->"
 PROSE: Final = re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)
 WORDS: Final = frozenset(
     word for span in re.findall(r"`([^`]+)`", PROSE) for word in re.findall(r"[\w.-]+", span)
@@ -94,7 +95,8 @@ def test_every_framework_is_reported(golden: Callable[[str | Path, str], None]) 
 
 def test_every_key_that_is_given_is_reported(tmp_path: Path) -> None:
     """Of a plan with all parts."""
-    file, run = tmp_path / "plan.yaml", tmp_path / "run.csv"
+    file = tmp_path / "plan.yaml"
+    run = tmp_path / "run.csv"
     file.write_text(PLAN, encoding="utf-8")
     run.write_text("timestamp,device,gpu_busy\n1,GPU-0,0.5\n2,GPU-0,0.5\n", encoding="utf-8")
     planner = Planner(built_in(), built_in_prices())

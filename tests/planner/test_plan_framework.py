@@ -111,7 +111,8 @@ def test_library_that_hears_one_sound_is_as_fast_as_measured(
 def test_note_says_how_speech_is_served(capsys: Captured) -> None:
     """A batch at a time, or one sound after the other, which takes more GPUs for live streams."""
     line = ("--model", "whisper-large-v3", "--streams", "20", "--gpus", "h100-sxm5-80gb")
-    batching, alone = answer_of(capsys, *line), answer_of(capsys, *line, "--engine", "whisper.cpp")
+    batching = answer_of(capsys, *line)
+    alone = answer_of(capsys, *line, "--engine", "whisper.cpp")
 
     assert any(note.startswith("served by an engine that batches") for note in batching["notes"])
     assert any("transcribes one file at a time" in note for note in alone["notes"])

@@ -367,7 +367,8 @@ def test_unused_option_of_a_model_is_reported(
 
 def test_size_may_stand_alone_in_a_file(ask: Ask, tmp_path: Path) -> None:
     """At the top, under the model, or as its text: the answer is the same."""
-    file, found = tmp_path / "plan.yaml", []
+    file = tmp_path / "plan.yaml"
+    found = []
     for text in ("parameters: 70B", "model: {parameters: 70B}", "model: 70B"):
         file.write_text(f"{text}\ngpus: [H200]\n", encoding="utf-8")
         found.append(ask(str(file))["candidates"])
@@ -425,7 +426,8 @@ def test_an_engine_has_limits_of_its_own(ask: Ask) -> None:
     """Those of vLLM are 256 requests below 70 GiB and 1,024 above; other engines state theirs."""
     question = ["--model", "qwen2.5-0.5b", "--gpus", "L4,H100-SXM5-80GB"]
     question += ["--in", "64", "--out", "64"]
-    plain, other = ask(*question), ask(*question, "--engine", "sglang")
+    plain = ask(*question)
+    other = ask(*question, "--engine", "sglang")
     most = {each["gpu"]: each["concurrency"] for each in plain["candidates"]}
 
     assert most == {"L4": 256, "H100-SXM5-80GB": 1024}

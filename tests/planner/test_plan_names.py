@@ -28,7 +28,8 @@ def rounding(count: float) -> float:
 )
 def test_known_model_has_its_published_parameters(row: Mapping[str, str]) -> None:
     """Within 4 in 1000 of its card or weight index, or within its rounding."""
-    name, published = row["name"], float(row["parameters"])
+    name = row["name"]
+    published = float(row["parameters"])
     known = find_model(name)
     assert known is not None
     model = requirement_of(model=name).model
@@ -141,9 +142,15 @@ def test_name_of_no_known_model_is_none(spelled: str) -> None:
 @pytest.mark.parametrize(
     ("name", "is_of_its_maker_alone"),
     [
-        *(("claude-sonnet-4-5", True), ("gemini-1.5-flash-8b", True), ("sonar-pro", True)),
-        *(("qwen-vl-max", True), ("mistral-medium-3", True), ("copilot", True)),
-        *(("copilot-llama-8b", False), ("sonar-llama", False), ("claude-distill-qwen3-8b", False)),
+        ("claude-sonnet-4-5", True),
+        ("gemini-1.5-flash-8b", True),
+        ("sonar-pro", True),
+        ("qwen-vl-max", True),
+        ("mistral-medium-3", True),
+        ("copilot", True),
+        ("copilot-llama-8b", False),
+        ("sonar-llama", False),
+        ("claude-distill-qwen3-8b", False),
         ("gemini-flash-gemma3-12b", False),
     ],
 )

@@ -59,7 +59,8 @@ def planned(question: str) -> GpuPlan:
 def row(question: str) -> str:
     """A row of the page's table."""
     plan = planned(question)
-    best, rate = plan.candidates[0], plan.candidates[0].rate
+    best = plan.candidates[0]
+    rate = plan.candidates[0].rate
     assert rate.units_per_second is not None
     unit = plan.requirement.unit_text
     made = f"{number(rate.units_per_second.value)} {unit}/s ({range_text(rate.units_per_second)})"
@@ -93,7 +94,8 @@ def test_question_in_words_has_an_answer_with_a_price(question: str) -> None:
 def test_answer_meets_what_is_asked(question: str) -> None:
     """The rate, and each latency."""
     plan = planned(question)
-    best, load = plan.best, plan.requirement.load
+    best = plan.best
+    load = plan.requirement.load
     assert best is not None
     rate = best.rate
     assert rate.units_per_second is not None

@@ -37,7 +37,8 @@ def test_adapters_fit_where_full_training_does_not(file: Path, capsys: Captured)
 
     assert {"LoRA (train: lora)", "QLoRA (train: qlora)"} <= set(by_change)
     assert all(each["training_hours"] > 0 for each in by_change.values())
-    whole, packed = by_change["LoRA (train: lora)"], by_change["QLoRA (train: qlora)"]
+    whole = by_change["LoRA (train: lora)"]
+    packed = by_change["QLoRA (train: qlora)"]
     assert packed["memory"]["total_bytes"] < whole["memory"]["total_bytes"]
 
 

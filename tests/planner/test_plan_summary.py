@@ -71,7 +71,8 @@ def test_formats_of_what_is_not_shown_are_left_to_the_details(capsys: Captured) 
 
 def test_details_are_there_for_the_asking(capsys: Captured) -> None:
     """Memory, costs on all terms and alternatives, in many more lines."""
-    brief, long = summary(capsys, *LINE), "\n".join(summary(capsys, *LINE, "--details"))
+    brief = summary(capsys, *LINE)
+    long = "\n".join(summary(capsys, *LINE, "--details"))
 
     for part in ("KV cache", "reserved, 1 year", "what else could be done:"):
         assert part in long
@@ -124,9 +125,7 @@ def test_memory_range_above_the_card_is_said_and_ranks_lower(
 
 def test_plan_without_a_fit_shows_the_nearest_and_its_remedy(capsys: Captured) -> None:
     """There is no table, and no confirming measurement."""
-    lines = summary(
-        capsys, *["plan", "--model", "llama-3.1-405b", "--train", "full", "--gpus", "l4"]
-    )
+    lines = summary(capsys, "plan", "--model", "llama-3.1-405b", "--train", "full", "--gpus", "l4")
 
     assert any(line.startswith("Nothing fits, because ") for line in lines)
     assert any("What would" in line for line in lines)

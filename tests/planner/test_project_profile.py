@@ -63,10 +63,8 @@ def test_counters_beside_the_trace_leave_less_to_assume(tmp_path: Path, capsys: 
 
 def test_the_flag_is_for_questions_that_name_none(tmp_path: Path, capsys: Captured) -> None:
     """Questions with a profile keep their own."""
-    own, usual = (
-        named(loader_bound_trace(tmp_path, "loader.json")),
-        named(launch_bound_trace(tmp_path, "launch.json")),
-    )
+    own = named(loader_bound_trace(tmp_path, "loader.json"))
+    usual = named(launch_bound_trace(tmp_path, "launch.json"))
     file = tmp_path / "questions.yaml"
     file.write_text(json.dumps([{"to": ["L40S"]}, {"to": ["L40S"], "profile": own.name}]))
     found = answer(capsys, file, "--profile", usual)

@@ -158,8 +158,11 @@ def test_latency_that_is_kept_half_of_the_time_costs_twice() -> None:
 
 def simulated_wait(servers: int, busy: float, burstiness: float, ratio: float) -> float:
     """Quantile of the wait for the first free server, in services, of 40,000 arrivals."""
-    random, shape = Random(1), 1.0 / burstiness
-    free, now, waits = [0.0] * servers, 0.0, []
+    random = Random(1)
+    shape = 1.0 / burstiness
+    free = [0.0] * servers
+    now = 0.0
+    waits = []
     for _ in range(40_000):
         now += random.gammavariate(shape, burstiness) / (busy * servers)
         start = max(now, heappop(free))

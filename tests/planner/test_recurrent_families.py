@@ -43,7 +43,8 @@ def test_a_model_has_its_published_parameters() -> None:
 def test_a_token_passes_its_published_part() -> None:
     """All but unused experts count; cards have two digits."""
     for name in PUBLISHED_RECURRENT:
-        known, count = PUBLISHED_RECURRENT[name], count_parameters(_model(name))
+        known = PUBLISHED_RECURRENT[name]
+        count = count_parameters(_model(name))
 
         if known.active == known.parameters:
             assert count.active == count.total, name
@@ -53,7 +54,8 @@ def test_a_token_passes_its_published_part() -> None:
 def test_only_attention_keeps_keys_and_values() -> None:
     """By layers with attention, without a window."""
     for name in PUBLISHED_RECURRENT:
-        known, model = PUBLISHED_RECURRENT[name], _model(name)
+        known = PUBLISHED_RECURRENT[name]
+        model = _model(name)
         cache = kv_cache(model, NumberFormat.BF16)
 
         assert (model.cached_layers, model.attending_layers) == (known.cached, known.cached), name
@@ -63,7 +65,8 @@ def test_only_attention_keeps_keys_and_values() -> None:
 def test_a_state_is_the_same_for_any_length() -> None:
     """By hand it is heads by widths by states, and the convolutions' tokens."""
     for name in PUBLISHED_RECURRENT:
-        known, cache = PUBLISHED_RECURRENT[name], kv_cache(_model(name), NumberFormat.BF16)
+        known = PUBLISHED_RECURRENT[name]
+        cache = kv_cache(_model(name), NumberFormat.BF16)
 
         assert cache.state_bytes == known.state_bytes, name
         assert cache.request_bytes(0) == known.state_bytes, name
@@ -73,7 +76,8 @@ def test_a_state_is_the_same_for_any_length() -> None:
 def test_layers_are_all_of_some_kind() -> None:
     """Their number is the file's."""
     for name in PUBLISHED_RECURRENT:
-        model, config = _model(name), PUBLISHED_RECURRENT[name].config
+        model = _model(name)
+        config = PUBLISHED_RECURRENT[name].config
 
         assert (
             sum(kind.layers for kind in model.kinds) == model.layers == config["num_hidden_layers"]
@@ -332,7 +336,8 @@ def test_a_configuration_makes_sense_or_is_refused(name: str, changes: dict[str,
         model = read_config({**PUBLISHED_RECURRENT[name].config, **changes}).model
     except RequirementError:
         return
-    count, cache = count_parameters(model), kv_cache(model, NumberFormat.BF16)
+    count = count_parameters(model)
+    cache = kv_cache(model, NumberFormat.BF16)
 
     assert 0 < count.active <= count.total * (1 + 1e-9)
     for figure in (count.total, cache.request_bytes(1000), cache.state_bytes, count.repeated):

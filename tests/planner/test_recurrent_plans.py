@@ -29,7 +29,8 @@ def test_a_model_is_planned_to_be_served(
     found = answer(tmp_path / "plan.yaml", _plan(name, tmp_path, load=load), capsys)
 
     best = found["candidates"][0]
-    gpus, memory = best["count"], found["memory"]
+    gpus = best["count"]
+    memory = found["memory"]
     tensor = best["layout"]["tensor"]
     weights = memory["weights_bytes"] * gpus
     assert best["fits"]

@@ -35,7 +35,8 @@ def best(requirement: Requirement, settings: SizingSettings = USUAL) -> PlanCand
 def test_memory_settings_reach_memory_and_room() -> None:
     """Covers plans, and the places of projections."""
     own = MemorySettings(context_bytes=3e9, driver_reserved_bytes=2e9)
-    found, usual = best(SERVING, replace(USUAL, memory=own)), best(SERVING)
+    found = best(SERVING, replace(USUAL, memory=own))
+    usual = best(SERVING)
 
     assert found.memory.overhead_bytes - usual.memory.overhead_bytes > 2e9
     assert found.usable_bytes < usual.usable_bytes
@@ -45,7 +46,8 @@ def test_memory_settings_reach_memory_and_room() -> None:
 def test_serving_settings_reach_latencies() -> None:
     """A slower engine has more time between tokens."""
     own = ServingModelSettings(layer_seconds=1e-3)
-    found, usual = best(SERVING, replace(USUAL, serving=own)), best(SERVING)
+    found = best(SERVING, replace(USUAL, serving=own))
+    usual = best(SERVING)
 
     assert found.rate.tpot_ms is not None
     assert usual.rate.tpot_ms is not None
@@ -72,7 +74,8 @@ def test_the_accepted_share_of_proposed_tokens_reaches_rate_and_answer() -> None
 def test_training_settings_reach_the_rate() -> None:
     """A slower framework trains fewer tokens."""
     own = TrainingSettings(linear_ratio=0.4)
-    found, usual = best(TRAINING, replace(USUAL, training=own)), best(TRAINING)
+    found = best(TRAINING, replace(USUAL, training=own))
+    usual = best(TRAINING)
 
     assert found.rate.units_per_second is not None
     assert usual.rate.units_per_second is not None
@@ -82,7 +85,8 @@ def test_training_settings_reach_the_rate() -> None:
 def test_cost_settings_reach_the_bill() -> None:
     """By default training draws more than serving."""
     own = CostSettings(training_power_ratio=0.1)
-    found, usual = best(TRAINING, replace(USUAL, cost=own)).bill, best(TRAINING).bill
+    found = best(TRAINING, replace(USUAL, cost=own)).bill
+    usual = best(TRAINING).bill
 
     assert found is not None
     assert usual is not None

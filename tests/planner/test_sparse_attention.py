@@ -40,7 +40,8 @@ def attention(model: Transformer) -> Attention:
 
 def test_an_indexer_is_read_with_its_parameters() -> None:
     """It has queries from 1536, one key of 128 with its norm, and a weight for each of 64 heads."""
-    sparse, dense = read(V3_2), read({**V3_2, "model_type": "deepseek_v3", **_shape()})
+    sparse = read(V3_2)
+    dense = read({**V3_2, "model_type": "deepseek_v3", **_shape()})
     added = count_parameters(sparse).total - count_parameters(dense).total
 
     assert added == 61 * (1536 * 64 * 128 + 7168 * 128 + 2 * 128 + 7168 * 64)
@@ -94,7 +95,8 @@ def test_a_new_token_reads_all_keys_and_few_of_the_others() -> None:
 def test_a_long_prompt_takes_less_than_dense_attention_would() -> None:
     """A short one takes more, for the lookup in the cache."""
     model = read(V3_2)
-    sparse, dense = attention(model), attention(replace(model, indexer=None))
+    sparse = attention(model)
+    dense = attention(replace(model, indexer=None))
 
     assert sparse.of_prompt(131_072).compute < dense.of_prompt(131_072).compute / 2
     assert sparse.of_prompt(1024).compute > dense.of_prompt(1024).compute
@@ -103,7 +105,8 @@ def test_a_long_prompt_takes_less_than_dense_attention_would() -> None:
 
 def test_each_layer_with_an_indexer_takes_a_step_longer() -> None:
     """Its kernels start one after another; GLM-5 has 78 such layers, or 21 where others share."""
-    shared, board = read({**GLM, "index_topk_freq": 4}), built_in().get("H200-SXM-141GB")
+    shared = read({**GLM, "index_topk_freq": 4})
+    board = built_in().get("H200-SXM-141GB")
     models = (read(GLM), shared, replace(shared, indexer=None))
     every, some, none = (
         ForwardPass(each, Precisions(), board, Parallelism(), ServingModelSettings())

@@ -49,7 +49,8 @@ def test_replicas_share_the_experts() -> None:
     Source of the count: config.json of Qwen3-30B-A3B, 48 layers of 128 experts.
     """
     requirement = trained()
-    alone, spread = Parallelism(data=8), Parallelism(data=8, expert=8)
+    alone = Parallelism(data=8)
+    spread = Parallelism(data=8, expert=8)
     saved = state_bytes(requirement, alone) - state_bytes(requirement, spread)
     in_experts = 48 * 128 * 3 * 2048 * 768
 
@@ -74,7 +75,8 @@ def test_spreading_never_takes_more_memory(data: int, stage: int, tensor: int) -
 def test_full_sharding_gathers_less_of_experts_that_are_spread() -> None:
     """Otherwise every GPU receives all experts of a layer for each micro batch."""
     requirement = trained("deepseek-v3", zero_stage=3)
-    alone, spread = Parallelism(1, 4, 64), Parallelism(1, 4, 64, 64)
+    alone = Parallelism(1, 4, 64)
+    spread = Parallelism(1, 4, 64, 64)
 
     assert speed(requirement, spread) > 2.0 * speed(requirement, alone)
 
@@ -82,7 +84,8 @@ def test_full_sharding_gathers_less_of_experts_that_are_spread() -> None:
 def test_tokens_cross_the_network_only_between_servers() -> None:
     """Eight GPUs are one server, 64 are eight servers of H100 and one rack of GB200."""
     requirement = trained()
-    one, several = Parallelism(data=64, expert=8), Parallelism(data=64, expert=64)
+    one = Parallelism(data=64, expert=8)
+    several = Parallelism(data=64, expert=64)
 
     assert speed(requirement, several) < 0.8 * speed(requirement, one)
     assert speed(requirement, several, "GB200") > 0.9 * speed(requirement, one, "GB200")
@@ -91,7 +94,8 @@ def test_tokens_cross_the_network_only_between_servers() -> None:
 def test_experts_with_a_narrower_input_exchange_less() -> None:
     """Nemotron 3 Super projects tokens to a quarter of their width first."""
     requirement = trained("nemotron-3-super")
-    model, layout = requirement.model, Parallelism(data=64, expert=64)
+    model = requirement.model
+    layout = Parallelism(data=64, expert=64)
     assert isinstance(model, Transformer)
     assert model.expert_input == 1024
     as_wide = replace(requirement, model=replace(model, expert_input=None))
@@ -102,7 +106,8 @@ def test_experts_with_a_narrower_input_exchange_less() -> None:
 def test_dense_models_are_not_changed_by_the_layout_of_experts() -> None:
     """There are none to spread."""
     requirement = trained("llama-3.1-8b", zero_stage=1)
-    alone, spread = Parallelism(data=8), Parallelism(data=8, expert=8)
+    alone = Parallelism(data=8)
+    spread = Parallelism(data=8, expert=8)
 
     assert speed(requirement, spread) == speed(requirement, alone)
     assert state_bytes(requirement, spread) == state_bytes(requirement, alone)

@@ -104,7 +104,8 @@ def test_few_images_do_not_fill_the_tiles_of_convolutions() -> None:
 @pytest.mark.parametrize("model", MODELS)
 def test_more_hardware_makes_more(model: SampleModel) -> None:
     """This covers a faster board, and replicas, which multiply the rate."""
-    slow, fast = served(model), served(model, "H100-SXM5-80GB")
+    slow = served(model)
+    fast = served(model, "H100-SXM5-80GB")
     assert fast.samples_per_second.value > slow.samples_per_second.value
     eight = served(model, data=8)
     assert eight.samples_per_second.value == pytest.approx(8 * slow.samples_per_second.value)
@@ -113,7 +114,8 @@ def test_more_hardware_makes_more(model: SampleModel) -> None:
 @pytest.mark.parametrize("model", MODELS)
 def test_batches_trade_time_for_throughput(model: SampleModel) -> None:
     """A larger batch takes longer and gives no fewer samples a second."""
-    one, many = served(model, concurrency=1), served(model, concurrency=32)
+    one = served(model, concurrency=1)
+    many = served(model, concurrency=32)
     assert many.batch_seconds.value >= one.batch_seconds.value
     assert many.samples_per_second.value >= one.samples_per_second.value
 
@@ -183,7 +185,9 @@ def test_parameters_of_a_token_follow_from_the_shape() -> None:
     """Of Wan 2.1: attention with norms, queries and output of that to the text, feed-forward."""
     (item,) = plan_of_flags({"model": "wan2.1-14b", "rps": "1/h"}).items
     assert item.requirement is not None
-    model, hidden, inner = item.requirement.model, 5120, 13824
+    model = item.requirement.model
+    hidden = 5120
+    inner = 13824
     assert isinstance(model, Diffusion)
 
     attention = 4 * (hidden + 1) * hidden + 2 * hidden + 2 * (hidden + 1) * hidden

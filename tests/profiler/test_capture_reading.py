@@ -97,7 +97,8 @@ def test_a_file_that_takes_too_long_ends_its_reader(tmp_path: Path) -> None:
 
 def test_stopped_reader_does_not_wait_for_a_file(tmp_path: Path) -> None:
     """The file's result is unknown."""
-    path, stop = trace_of().write(tmp_path), threading.Event()
+    path = trace_of().write(tmp_path)
+    stop = threading.Event()
     stop.set()
     began = time.monotonic()
     with path.open("rb") as file, pytest.raises(ReadInterrupted):

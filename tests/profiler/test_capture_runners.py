@@ -48,9 +48,21 @@ echo 'response = {{"processesMatched":[{matched}]}}'
 def test_dynologs_client_is_called_with_its_own_flags() -> None:
     """Processes by PID, and for a Slurm job the job under which dynolog lists them."""
     assert dynolog_command(DynologSettings(arguments=("--with-stacks",)), REQUEST) == (
-        *("dyno", "--port", "1778", "gputrace", "--job-id", "4711", "--pids", "41,42"),
-        *("--process-limit", "2", "--duration-ms", "2500"),
-        *("--log-file", "/drop/capture-1/trace.json", "--with-stacks"),
+        "dyno",
+        "--port",
+        "1778",
+        "gputrace",
+        "--job-id",
+        "4711",
+        "--pids",
+        "41,42",
+        "--process-limit",
+        "2",
+        "--duration-ms",
+        "2500",
+        "--log-file",
+        "/drop/capture-1/trace.json",
+        "--with-stacks",
     )
     pod = replace(REQUEST, workload=Workload("k/a/b", WorkloadKind.KUBERNETES, "b"))
     assert "--job-id" not in dynolog_command(DynologSettings(), pod)

@@ -133,7 +133,8 @@ def test_processed_file_is_not_read_after_a_restart(folder: Path, tmp_path: Path
 
 def test_files_that_went_away_are_forgotten(folder: Path) -> None:
     """Memory is bounded by the folder's size."""
-    repository, path = CaptureRepository(Storage("").database), folder / "a.json"
+    repository = CaptureRepository(Storage("").database)
+    path = folder / "a.json"
     place = intake(folder, RecordingConsumer(), repository)
     path.write_text("x")
     place.poll()
@@ -292,10 +293,8 @@ def test_a_folder_that_is_not_there_is_said_once(folder: Path) -> None:
 
 def test_a_profile_that_breaks_its_judge_is_not_read_for_ever(folder: Path) -> None:
     """After a full disk, on the other hand, it is tried again."""
-    controller, repository = (
-        RecordingConsumer(faults=[HistoryError("full"), ZeroDivisionError("odd")]),
-        CaptureRepository(Storage("").database),
-    )
+    controller = RecordingConsumer(faults=[HistoryError("full"), ZeroDivisionError("odd")])
+    repository = CaptureRepository(Storage("").database)
     place = intake(folder, controller, repository)
     (folder / "a.json").write_text("x")
     place.poll()
@@ -311,7 +310,8 @@ def test_a_profile_that_breaks_its_judge_is_not_read_for_ever(folder: Path) -> N
 
 def test_stopped_watcher_reads_no_more_files(folder: Path) -> None:
     """Unread files are read after the next start."""
-    controller, repository = RecordingConsumer(), CaptureRepository(Storage("").database)
+    controller = RecordingConsumer()
+    repository = CaptureRepository(Storage("").database)
     place = intake(folder, controller, repository)
     (folder / "a.json").write_text("x")
     place.poll()

@@ -49,7 +49,9 @@ def _two_layers() -> KinetoTrace:
 
 def test_frames_hold_the_kernels_that_they_launched(tmp_path: Path) -> None:
     """Layers of one kind are merged, libraries left out, and the longest come first."""
-    module, line, linear = "Layer", "Layer/net.py(3): forward", "aten::linear"
+    module = "Layer"
+    line = "Layer/net.py(3): forward"
+    linear = "aten::linear"
     assert paths(read(_two_layers(), tmp_path).frames) == {
         module: (100, 0, 4, 2),
         line: (100, 20, 4, 2),

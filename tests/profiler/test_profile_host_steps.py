@@ -113,11 +113,15 @@ def test_values_read_back_are_counted(tmp_path: Path) -> None:
     calls = [
         ("train.py(3): step", 0.0, 9_990.0),
         ("aten::mm", 0.0, 4_000.0),
-        *(("aten::item", 4_000.0, 10.0), ("aten::_local_scalar_dense", 4_002.0, 5.0)),
-        *(("aten::item", 4_020.0, 10.0), ("aten::_local_scalar_dense", 4_022.0, 5.0)),
+        ("aten::item", 4_000.0, 10.0),
+        ("aten::_local_scalar_dense", 4_002.0, 5.0),
+        ("aten::item", 4_020.0, 10.0),
+        ("aten::_local_scalar_dense", 4_022.0, 5.0),
         ("aten::gt", 4_040.0, 15.0),
-        *(("aten::index", 4_100.0, 900.0), ("aten::nonzero", 4_110.0, 50.0)),
-        *(("aten::mm", 5_000.0, 4_900.0), (cpu, 9_910.0, 20.0)),
+        ("aten::index", 4_100.0, 900.0),
+        ("aten::nonzero", 4_110.0, 50.0),
+        ("aten::mm", 5_000.0, 4_900.0),
+        (cpu, 9_910.0, 20.0),
     ]
     profile = _Loop().all_steps(*calls).read(tmp_path)
     found = _complaints(profile)[Reason.HOST_BOUND]

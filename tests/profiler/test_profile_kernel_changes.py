@@ -16,7 +16,8 @@ from rightsizer.profiler.text import profile_text
 from rightsizer.profiler.workload import ProfiledWorkload
 
 A100 = "NVIDIA A100-SXM4-80GB"
-PRODUCT, COPY = KernelFamily.MATRIX_PRODUCT, KernelFamily.COPY
+PRODUCT = KernelFamily.MATRIX_PRODUCT
+COPY = KernelFamily.COPY
 STEPS = tuple(step(each) for each in range(4))
 
 

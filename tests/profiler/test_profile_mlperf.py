@@ -104,9 +104,13 @@ def test_scenarios_have_one_name(tmp_path: Path, written: str, scenario: str) ->
 def test_target_value_is_no_result(tmp_path: Path) -> None:
     """Targets have names of their own, and 0 is no target."""
     parameters = [
-        *("target_qps : 101", "target_latency (ns): 0", "ttft_latency (ns): 2000000000"),
-        *("tpot_latency (ns): 200000000", "min_duration (ms): 600000"),
-        *("qsl_rng_seed : 12786827339337101903", "print_timestamps : false"),
+        "target_qps : 101",
+        "target_latency (ns): 0",
+        "ttft_latency (ns): 2000000000",
+        "tpot_latency (ns): 200000000",
+        "min_duration (ms): 600000",
+        "qsl_rng_seed : 12786827339337101903",
+        "print_timestamps : false",
     ]
     result = result_of(read(tmp_path, summary(parameters=parameters)))
     assert result.figures == pytest.approx(
@@ -316,10 +320,15 @@ def test_each_log_is_distinguished_from_the_others() -> None:
 def test_numbers_of_any_kind() -> None:
     """Booleans and values that are not finite are no numbers."""
     assert [finite(each) for each in (1, 2.5, "3", True, "x", None, "nan", 1e999, "9" * 400)] == [
-        *(1.0, 2.5, 3.0),
+        1.0,
+        2.5,
+        3.0,
         *([None] * 6),
     ]
     assert named_figure("result_mean_latency_ns", -5) is None
     assert [percentile_name(each) for each in ("50.00", "99.90", "97", "99.99")] == [
-        *("p50", "p999", "p97", "p9999"),
+        "p50",
+        "p999",
+        "p97",
+        "p9999",
     ]

@@ -34,7 +34,8 @@ def test_a_training_run(tmp_path: Path) -> None:
     assert profile.start == 1_714_993_577_687_000_000
     result = result_of(profile)
     assert (result.benchmark, result.scenario, result.is_valid) == (
-        *("llama2_70b_lora", "Training"),
+        "llama2_70b_lora",
+        "Training",
         True,
     )
     assert result.figures == pytest.approx(

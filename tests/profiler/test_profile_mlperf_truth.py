@@ -34,16 +34,22 @@ def result_of(name: str) -> BenchmarkResult:
     [
         ("v0.7_1xT4_resnet50_multistream", "MultiStream", True, {"samples_per_query": 272}),
         (
-            *("v0.7_1xT4_resnet50_singlestream", "SingleStream", True),
+            "v0.7_1xT4_resnet50_singlestream",
+            "SingleStream",
+            True,
             {"latency_p90_seconds": 1086217e-9},
         ),
         ("v3.0_1xA100_bert_offline", "Offline", True, {"samples_per_second": 3590.46}),
         (
-            *("v3.0_1xA100_bert_singlestream", "SingleStream", True),
+            "v3.0_1xA100_bert_singlestream",
+            "SingleStream",
+            True,
             {"latency_p90_seconds": 1602692e-9},
         ),
         (
-            *("v3.0_1xH100_resnet50_server", "Server", True),
+            "v3.0_1xH100_resnet50_server",
+            "Server",
+            True,
             {
                 "scheduled_samples_per_second": 76001.89,
                 "completed_samples_per_second": 76000.99,
@@ -51,20 +57,28 @@ def result_of(name: str) -> BenchmarkResult:
         ),
         ("v3.0_A100_3dunet_TEST04A_invalid", "Offline", False, {"samples_per_second": 3.01474}),
         (
-            *("v4.1_1xL4_retinanet_multistream", "MultiStream", True),
+            "v4.1_1xL4_retinanet_multistream",
+            "MultiStream",
+            True,
             {"latency_p99_seconds": 41984475e-9},
         ),
         ("v4.1_1xL4_retinanet_offline", "Offline", True, {"samples_per_second": 222.619}),
         (
-            *("v4.1_1xL4_retinanet_singlestream", "SingleStream", True),
+            "v4.1_1xL4_retinanet_singlestream",
+            "SingleStream",
+            True,
             {"latency_p90_seconds": 4829757e-9},
         ),
         (
-            *("v4.1_8xH200_llama2-70b_offline", "Offline", True),
+            "v4.1_8xH200_llama2-70b_offline",
+            "Offline",
+            True,
             {"samples_per_second": 107.477, "tokens_per_second": 31302.7},
         ),
         (
-            *(SERVER, "Server", True),
+            SERVER,
+            "Server",
+            True,
             {
                 "completed_samples_per_second": 100.35,
                 "completed_tokens_per_second": 29228.22,

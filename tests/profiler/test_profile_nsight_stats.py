@@ -368,7 +368,8 @@ def test_json_says_the_same_as_csv(table: str, tmp_path: Path) -> None:
     text = f"Processing [a] with [b]...\n{as_json(table)}\n"
     path = tmp_path / "stats.json"
     path.write_text(text + as_json(FORMER_KERNELS), encoding="utf-8")
-    profile, same = read(path, LIMITS), profile_of(f"{table}\n{FORMER_KERNELS}", tmp_path)
+    profile = read(path, LIMITS)
+    same = profile_of(f"{table}\n{FORMER_KERNELS}", tmp_path)
 
     assert profile.devices == same.devices
     assert profile.host_spans == same.host_spans

@@ -230,7 +230,8 @@ def test_nothing_is_written_beside_a_file(tmp_path: Path) -> None:
 def test_a_schema_whose_names_are_no_text_is_refused(tmp_path: Path) -> None:
     """SQLite's message contains the invalid bytes."""
     path = whole_export().write(tmp_path / "run.sqlite")
-    name, broken = b"StringIdsStringIds", b"Str\xe9\xe9IdsStr\xe9\xe9Ids"
+    name = b"StringIdsStringIds"
+    broken = b"Str\xe9\xe9IdsStr\xe9\xe9Ids"
     path.write_bytes(path.read_bytes().replace(name, broken))
 
     with pytest.raises(ProfileError, match="its names are no text"):

@@ -99,7 +99,8 @@ def test_busy_time_equals_the_union_of_the_raw_rows(name: str) -> None:
     connection.close()
     for device in profile_of(name).devices:
         lines = sorted((start, end) for number, start, end in rows if number == device.device.index)
-        until, busy = lines[0][0], 0
+        until = lines[0][0]
+        busy = 0
         for start, end in lines:
             busy += max(0, end - max(start, until))
             until = max(until, end)
@@ -241,7 +242,8 @@ def test_a_vector_sum_of_chosen_metrics() -> None:
 def test_a_product_of_eight_bit_numbers_with_rules() -> None:
     """A log of the program contains the page; the GPU has 152 multiprocessors."""
     name = "ncu/superbench_cublaslt_sm100.log"
-    kernel, profile = kernel_of(name), profile_of(name)
+    kernel = kernel_of(name)
+    profile = profile_of(name)
 
     assert round(kernel.seconds * 1e9) == 406_240
     assert kernel.compute_ratio == pytest.approx(0.2359)

@@ -69,7 +69,8 @@ def called(name: str, dims: Any, values: dict[int, str]) -> TensorProduct | None
     return tensor_product(name, arguments)
 
 
-IMAGE, FILTERS = [2, 6, 9, 7], [8, 3, 3, 5]
+IMAGE = [2, 6, 9, 7]
+FILTERS = [8, 3, 3, 5]
 """Two groups; the result is 2 x 8 x 5 x 7 for a stride of 2 x 1."""
 PLACED = "[1, 2]", "[2, 1]", "[1, 1]"
 
@@ -100,7 +101,9 @@ def test_gradients_of_a_convolution_are_those_that_are_asked_for(asked: str, tim
     assert (found.flops, found.bytes) == (times * 50_400, times * 2 * (756 + 360 + 560))
 
 
-QUERY, KEY, VALUE = [2, 10, 4, 16], [2, 12, 4, 16], [2, 12, 4, 8]
+QUERY = [2, 10, 4, 16]
+KEY = [2, 12, 4, 16]
+VALUE = [2, 12, 4, 8]
 """Two batches, four heads, 10 tokens that attend to 12."""
 
 
@@ -164,7 +167,8 @@ def products(trace: KinetoTrace, folder: Path) -> tuple[ProductUse, ...]:
 
 def test_calls_of_one_shape_are_one_product(tmp_path: Path) -> None:
     """A call may launch several kernels; other kernels of the trace do not count."""
-    trace, number = KinetoTrace(), 0
+    trace = KinetoTrace()
+    number = 0
     for start, columns in ((0, 2), (100, 2), (200, 16)):
         shapes = arguments([[4, 8], [8, columns]], count=2)
         trace.complete("cpu_op", "aten::matmul", start, 40)
@@ -185,7 +189,8 @@ def test_products_hold_no_more_than_the_kernels(
     tmp_path_factory: pytest.TempPathFactory, calls: list[tuple[int, int]]
 ) -> None:
     """Times, calls and operations sum to those of their launches."""
-    trace, number = KinetoTrace(), 0
+    trace = KinetoTrace()
+    number = 0
     for place, (rows, kernels) in enumerate(calls):
         shapes = arguments([[rows, 8], [8, 2]], count=2)
         trace.complete("cpu_op", "aten::mm", place * 100, 90, **shapes)

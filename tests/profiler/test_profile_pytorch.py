@@ -106,7 +106,9 @@ def test_collectives_are_summed_by_their_sizes(tmp_path: Path) -> None:
 
     reduced, gathered = device.collectives
     assert (reduced.kind, reduced.group_size, reduced.count, reduced.bytes) == (
-        *("all_reduce", 4, 2),
+        "all_reduce",
+        4,
+        2,
         2e6,
     )
     assert reduced.bus_bytes_per_second == pytest.approx(2 * 3e6 / 150e-6)
@@ -244,7 +246,8 @@ def test_a_trace_without_kernels_says_so(tmp_path: Path) -> None:
 
 def test_hardware_counters_are_read_in_place_of_a_time_line(tmp_path: Path) -> None:
     """Values are means over the runs; times of ranges are no timeline."""
-    name, missing = "ampere_sgemm", "__missing__"
+    name = "ampere_sgemm"
+    missing = "__missing__"
     tensor = "smsp__inst_executed_pipe_tensor.sum"
     busy = "sm__throughput.avg.pct_of_peak_sustained_elapsed"
     profile = profile_of(

@@ -130,7 +130,8 @@ def test_kernels_and_idle_causes_sum_to_the_span(name: str) -> None:
 @pytest.mark.parametrize("name", [*TRUTH, *WITHOUT_KERNELS])
 def test_no_event_is_dropped_unsaid(name: str) -> None:
     """Events that are not used are counted by category."""
-    profile, raw = read(name), raw_events(name)
+    profile = read(name)
+    raw = raw_events(name)
     categories = Counter(each.get("cat", f"phase {each.get('ph')}") for each in raw)
 
     assert profile.events == len(raw)

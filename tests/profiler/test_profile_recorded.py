@@ -21,8 +21,11 @@ from rightsizer.profiles.registry import open_profile, read_all
 pytestmark = pytest.mark.timeout(600)
 
 LIMITS: Final = ReadLimits()
-TORCH_STEPS, TORCH_LOADER, TORCH_LATE = 4, 0.05, 0.1
-JAX_STEPS, JAX_LOADER = 5, 0.03
+TORCH_STEPS = 4
+TORCH_LOADER = 0.05
+TORCH_LATE = 0.1
+JAX_STEPS = 5
+JAX_LOADER = 0.03
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +106,8 @@ def test_a_planted_loader_is_found_without_a_gpu(torch_alone: Path, jax_run: Pat
 
 def test_a_torch_trace_is_read_to_the_last_event(torch_alone: Path) -> None:
     """Spans sum to those of the raw events; unused events are counted by category."""
-    profile, events = open_profile(torch_alone, LIMITS), raw(torch_alone)
+    profile = open_profile(torch_alone, LIMITS)
+    events = raw(torch_alone)
     loads = [each for each in events if "DataLoader" in each["name"] and each.get("ph") == "X"]
     ((count, seconds),) = spans(profile, SpanKind.LOADER).values()
 

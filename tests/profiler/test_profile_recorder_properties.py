@@ -18,7 +18,8 @@ from profile_calls import (
 )
 from rightsizer.model.profile import SpanKind
 
-LOADER, CHECKPOINT = SpanKind.LOADER, SpanKind.CHECKPOINT
+LOADER = SpanKind.LOADER
+CHECKPOINT = SpanKind.CHECKPOINT
 TIMES = st.integers(0, 80)
 LENGTHS = st.integers(0, 12)
 KERNELS = st.builds(
@@ -145,7 +146,8 @@ def test_a_wait_for_the_loader_is_one_while_the_loader_was_at_work(
     calls = [*calls, *saves]
     device = only(recorded(*calls))
     assert device.time is not None
-    kernels, loading = held(calls, name="kernel"), held(calls, name="host_span", at=LOADER)
+    kernels = held(calls, name="kernel")
+    loading = held(calls, name="host_span", at=LOADER)
     saving = held(calls, name="host_span", at=CHECKPOINT)
     first = min(span_of(call)[0] for call in calls if call.name == "kernel")
     span = (first, first + nanoseconds(device.time.span_seconds), device.time)

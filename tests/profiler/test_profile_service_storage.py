@@ -130,7 +130,8 @@ def test_many_threads_may_bring_profiles(node: Node) -> None:
 
 def test_without_a_database_profiles_count_until_the_end() -> None:
     """An agent without storage gives recommendations too."""
-    accounting, storage = AccountingService(AccountingSettings()), Storage("")
+    accounting = AccountingService(AccountingSettings())
+    storage = Storage("")
     found = ProfileService(accounting, storage, FastClock(EPOCH))
     (taken,) = found.take([waiting_profile()])
 

@@ -54,7 +54,8 @@ def test_moments_sum_to_the_whole(
     (device,) = open_profile(path, ReadLimits()).devices
     assert device.time is not None
     assert device.timeline is not None
-    found, time = device.timeline, device.time
+    found = device.timeline
+    time = device.time
     compute = sum(found.lanes.get(TimelineLane.COMPUTE, ())) * found.moment_seconds
     exposed = time.kernel_seconds - time.exposed_collective_seconds
     assert compute == pytest.approx(exposed, abs=0.001 * time.span_seconds + 1e-9)
@@ -94,7 +95,16 @@ def test_memory_is_carried_from_one_event_to_the_next(tmp_path: Path) -> None:
         arguments = {"Device Type": 1, "Device Id": 0, "Total Allocated": total}
         trace.add({"ph": "i", "name": "[memory]", "ts": at, "args": arguments})
     assert timeline_of(trace, tmp_path, _TEN).memory_bytes == (
-        *(None, None, 5, 3, 3, 3, 9, 9, 9, 9),
+        None,
+        None,
+        5,
+        3,
+        3,
+        3,
+        9,
+        9,
+        9,
+        9,
     )
 
 

@@ -103,7 +103,9 @@ def test_copies_and_fills_are_no_kernels(tmp_path: Path) -> None:
         (
             "MemcpyD2H",
             "kind_src:device kind_dst:pageable size:8 dest:0 async:0",
-            *(CopyKind.DEVICE_TO_HOST, HostMemory.PAGEABLE, 8),
+            CopyKind.DEVICE_TO_HOST,
+            HostMemory.PAGEABLE,
+            8,
         ),
         ("MemcpyD2D", "size:1", CopyKind.DEVICE_TO_DEVICE, HostMemory.UNKNOWN, 1),
         ("MemcpyP2P", "size:1 dest:1", CopyKind.PEER, HostMemory.UNKNOWN, 1),
@@ -204,7 +206,8 @@ def test_spans_of_the_host(tmp_path: Path) -> None:
         ("$orbax.py:7 save_checkpoint", SpanKind.CHECKPOINT, "save_checkpoint"),
         (
             "next:MultiDeviceIteratorGetNextFromShard",
-            *(SpanKind.LOADER, "MultiDeviceIteratorGetNextFromShard"),
+            SpanKind.LOADER,
+            "MultiDeviceIteratorGetNextFromShard",
         ),
     ],
 )

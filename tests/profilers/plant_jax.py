@@ -27,7 +27,8 @@ def train(weights: jax.Array, batch: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 def sync_points() -> Iterator[None]:
     """Each step waits for the weights, and reads the loss and each row's norm."""
-    weights, batch = jnp.ones((512, 512)) / 512, jnp.ones((64, 512))
+    weights = jnp.ones((512, 512)) / 512
+    batch = jnp.ones((64, 512))
     while True:
         weights, loss = train(weights, batch)
         weights.block_until_ready()
@@ -39,7 +40,8 @@ def sync_points() -> Iterator[None]:
 
 def tiny_kernels() -> Iterator[None]:
     """A compiled forward pass, and a hand-written Adam without compilation."""
-    large, batch = jnp.ones((128, 128)) / 128, jnp.ones((32, 128))
+    large = jnp.ones((128, 128)) / 128
+    batch = jnp.ones((32, 128))
     weights = [jnp.ones((32, 32)) for _ in range(4)]
     moments = [(jnp.zeros((32, 32)), jnp.zeros((32, 32))) for _ in weights]
     while True:
@@ -78,7 +80,8 @@ def write_log() -> None:
 
 def large_products() -> Iterator[None]:
     """Compiled training steps in sequence; nothing is read back."""
-    weights, batch = jnp.ones((1024, 1024)) / 1024, jnp.ones((512, 1024))
+    weights = jnp.ones((1024, 1024)) / 1024
+    batch = jnp.ones((512, 1024))
     while True:
         weights, _ = train(weights, batch)
         yield
@@ -86,7 +89,8 @@ def large_products() -> Iterator[None]:
 
 def rare_log() -> Iterator[None]:
     """The same, with the loss read and logged at each hundredth step."""
-    weights, batch = jnp.ones((1024, 1024)) / 1024, jnp.ones((512, 1024))
+    weights = jnp.ones((1024, 1024)) / 1024
+    batch = jnp.ones((512, 1024))
     step = 100 - WARM_UP - 4
     while True:
         weights, loss = train(weights, batch)
@@ -99,7 +103,9 @@ def rare_log() -> Iterator[None]:
 
 def evaluation() -> Iterator[None]:
     """Losses are summed on the device."""
-    weights, batch, total = jnp.ones((1024, 1024)) / 1024, jnp.ones((512, 1024)), jnp.zeros(())
+    weights = jnp.ones((1024, 1024)) / 1024
+    batch = jnp.ones((512, 1024))
+    total = jnp.zeros(())
     while True:
         total += forward(weights, batch)
         yield

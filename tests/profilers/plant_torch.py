@@ -28,7 +28,8 @@ def layers(width: int, count: int) -> nn.Sequential:
 
 def sync_points() -> Iterator[None]:
     """Each step reads the loss, each gradient's norm, and values selected by a mask."""
-    model, batch = layers(512, 4), torch.randn(128, 512)
+    model = layers(512, 4)
+    batch = torch.randn(128, 512)
     parameters = list(model.parameters())
     while True:
         loss = model(batch).square().mean()
@@ -84,7 +85,8 @@ def augmented(batch: np.ndarray) -> np.ndarray:
 
 def host_bound_step() -> Iterator[None]:
     """Tokenizing, NumPy and logging between the operators of each step."""
-    model, table = layers(256, 2), nn.Embedding(64, 256)
+    model = layers(256, 2)
+    table = nn.Embedding(64, 256)
     optimizer = torch.optim.SGD([*model.parameters(), *table.parameters()], lr=0.01)
     while True:
         numbers = tokenized(TEXT)
@@ -101,7 +103,8 @@ def host_bound_step() -> Iterator[None]:
 
 def large_products() -> Iterator[None]:
     """Products of large matrices, trained by SGD; nothing is read back."""
-    model, batch = layers(WIDTH, 3), torch.randn(256, WIDTH)
+    model = layers(WIDTH, 3)
+    batch = torch.randn(256, WIDTH)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     while True:
         model(batch).square().mean().backward()
@@ -112,7 +115,8 @@ def large_products() -> Iterator[None]:
 
 def rare_log() -> Iterator[None]:
     """The same with Adam and clipping, the loss read and logged at each hundredth step."""
-    model, batch = layers(WIDTH, 2), torch.randn(256, WIDTH)
+    model = layers(WIDTH, 2)
+    batch = torch.randn(256, WIDTH)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=True)
     step = 100 - WARM_UP - 4
     while True:
@@ -130,8 +134,10 @@ def rare_log() -> Iterator[None]:
 
 def evaluation() -> Iterator[None]:
     """Correct predictions are counted on the device; the sum is read at the end."""
-    model, batch = layers(WIDTH, 3), torch.randn(512, WIDTH)
-    wanted, right = torch.randint(WIDTH, (512,)), torch.zeros((), dtype=torch.int64)
+    model = layers(WIDTH, 3)
+    batch = torch.randn(512, WIDTH)
+    wanted = torch.randint(WIDTH, (512,))
+    right = torch.zeros((), dtype=torch.int64)
     model.eval()
     while True:
         with torch.inference_mode():

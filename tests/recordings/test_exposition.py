@@ -54,7 +54,8 @@ def test_size_of_memory_is_not_a_pods_part(
     is_by_series: bool,  # noqa: FBT001 - a parameter.
 ) -> None:
     """dcgm-exporter 4.6 writes the pods' parts before the GPU's memory in use."""
-    gpu, pod = f'gpu="0",UUID="{BUSY}",modelName="NVIDIA Unknown"', 'namespace="n",pod'
+    gpu = f'gpu="0",UUID="{BUSY}",modelName="NVIDIA Unknown"'
+    pod = 'namespace="n",pod'
     sizes = {
         f'DCGM_FI_DEV_FB_USED{{{gpu},{pod}="x"}}': 10_000,
         f'DCGM_FI_DEV_FB_USED{{{gpu},{pod}="y"}}': 30_000,

@@ -221,8 +221,14 @@ def test_exporters_spell_columns_as_headings_do() -> None:
     spelled = [name for column in SIGNAL_COLUMNS for name in exported_spellings(column)]
     assert len(spelled) == len({*spelled})
     for heading in (
-        *("clocks.current.graphics", "clocks.gr", "clocks.max.memory", "clocks.current.sm"),
-        *("clocks_throttle_reasons.active", "clocks_event_reasons.active", "gpu_name", "index"),
+        "clocks.current.graphics",
+        "clocks.gr",
+        "clocks.max.memory",
+        "clocks.current.sm",
+        "clocks_throttle_reasons.active",
+        "clocks_event_reasons.active",
+        "gpu_name",
+        "index",
     ):
         assert heading.replace(".", "_") in exported_spellings(column_name(heading))
 
@@ -279,7 +285,8 @@ def test_lines_of_two_nodes_are_told_apart_as_the_error_says(
     command = re.search("as by (awk .*) > one.csv", str(error.value))
     assert command is not None
     told = subprocess.run(shlex.split(command[1]), capture_output=True, text=True, check=True)
-    played, plain = replay(write(told.stdout, "one.csv")), replay(data / "eight_h100.csv")
+    played = replay(write(told.stdout, "one.csv"))
+    plain = replay(data / "eight_h100.csv")
     assert [each.readings for each in played.snapshots] == [
         each.readings for each in plain.snapshots
     ]

@@ -85,8 +85,10 @@ def test_times_of_day_of_an_appended_run_are_of_the_next_day(
     text = "".join(heading + "".join(f" {time}  0  50\n" for time in run) for run in runs)
     played = replay(write(text))
     assert [each.wall_time // 10**9 for each in played.snapshots] == [
-        *(43_200, 43_201),
-        *(118_800, 118_801),
+        43_200,
+        43_201,
+        118_800,
+        118_801,
     ]
     assert "its times go back by hours" in played.warnings
 

@@ -181,7 +181,8 @@ def test_report_tells_why_clocks_are_low_and_what_the_link_is(
 ) -> None:
     """As a log of the same columns does; releases until 530 call the reasons 'throttle'."""
     if kind == "text":
-        behind, added = "    Clocks\n", _CONDITION_TEXT.format(Clocks=release)
+        behind = "    Clocks\n"
+        added = _CONDITION_TEXT.format(Clocks=release)
         text = _TEXT.replace(behind, added.lstrip("\n") + behind)
     else:
         behind = "\t\t<clocks>\n"

@@ -86,7 +86,8 @@ def test_an_index_that_two_gpus_have_is_of_several_nodes() -> None:
 
 def test_gpus_with_a_process_in_common_are_of_one_job(tmp_path: Path) -> None:
     """As `nvidia-smi` has them; a graphics server, or a pid that was given away, joins none."""
-    gpus, seconds = range(6), range(40)
+    gpus = range(6)
+    seconds = range(40)
     log = tmp_path / "gpus.csv"
     log.write_text(
         "timestamp, index, uuid, utilization.gpu [%]\n"
@@ -186,7 +187,9 @@ def test_eight_gpus_of_which_one_works_are_one_story(
         assert len(found) == (8 if "none" in flags else 1)
         return dict(found[0])
 
-    inferred, stated, apart = stall(), stall("--job", "0-7"), stall("--job", "none")
+    inferred = stall()
+    stated = stall("--job", "0-7")
+    apart = stall("--job", "none")
     assert inferred["culprits"] == stated["culprits"] == ["index:3"]
     assert float(str(inferred["confidence"])) < float(str(stated["confidence"]))
     assert "no peer" not in json.dumps(apart)
@@ -196,7 +199,8 @@ def test_commands_agree_on_an_inferred_job(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Replay, advise and report have the same findings, as sure as each other."""
-    log, history = tmp_path / "smi.csv", str(tmp_path / "history.db")
+    log = tmp_path / "smi.csv"
+    history = str(tmp_path / "history.db")
     write_log(log)
 
     def figures_of(*arguments: str) -> set[tuple[str, str, float]]:

@@ -144,7 +144,9 @@ def test_logs_of_two_nodes_are_refused(replay: Replays, write: Writes) -> None:
         heading = "timestamp, index, utilization.gpu [%], memory.used [MiB]\n"
         return write(heading + "".join(rows), name)
 
-    one, same, other = log("1.csv", 60000, 9), log("2.csv", 60100, 90), log("3.csv", 3, 9)
+    one = log("1.csv", 60000, 9)
+    same = log("2.csv", 60100, 90)
+    other = log("3.csv", 3, 9)
     played = replay(one, same)
     assert len(played.readings("index:0")) == 60
     assert "1.csv and" in played.warnings
@@ -155,7 +157,8 @@ def test_logs_of_two_nodes_are_refused(replay: Replays, write: Writes) -> None:
 
 def test_readings_of_a_clock_that_was_not_set_are_left_out(replay: Replays, write: Writes) -> None:
     """A node that boots in 1970 is told the time later; one that never is keeps its times."""
-    unset, valid = list(range(3)), [1.7e9 + at for at in range(3)]
+    unset = list(range(3))
+    valid = [1.7e9 + at for at in range(3)]
     played = replay(write(_csv([(at, "a", 0.5) for at in (*unset, *valid)])))
     assert len(played.readings("a")) == 3
     assert "readings of a clock that was not set are left out" in played.warnings

@@ -88,7 +88,9 @@ def test_a_single_row_has_no_gap() -> None:
 def test_stray_gaps_of_any_length_do_not_hide_a_device(seed: int, interval: int) -> None:
     """Two GPUs polled every 100 ms, with gaps between the two kinds: no row changes its GPU."""
     chance = random.Random(seed)
-    time, rows, truth = 0, [], []
+    time = 0
+    rows = []
+    truth = []
     for poll in range(200):
         for device in range(2):
             if device:

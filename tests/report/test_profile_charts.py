@@ -66,7 +66,10 @@ def test_a_frame_is_zoomed_into_by_a_click(tmp_path: Path) -> None:
       }}
       return found;"""
     whole = [
-        *(["all kernels", 100], ["Layer", 75], ["aten::mm", 40], ["aten::add", 20]),
+        ["all kernels", 100],
+        ["Layer", 75],
+        ["aten::mm", 40],
+        ["aten::add", 20],
         ["(in no frame)", 25],
     ]
     zoomed = [["all kernels", 100], ["Layer", 100], ["aten::mm", 53], ["aten::add", 27]]
@@ -83,10 +86,15 @@ def test_frames_are_reached_by_keys(tmp_path: Path) -> None:
       steps.push(shown().length, document.querySelectorAll('.flame [tabindex="0"]').length);
       return steps;"""
     assert run_script(script, tmp_path, frames=FRAMES) == [
-        *(["Layer"], ["aten::mm"], ["aten::add"], ["aten::add"]),
+        ["Layer"],
+        ["aten::mm"],
+        ["aten::add"],
+        ["aten::add"],
         3,
-        *(["Layer"], ["all kernels"]),
-        *(4, 1),
+        ["Layer"],
+        ["all kernels"],
+        4,
+        1,
     ]
 
 
@@ -117,7 +125,8 @@ def test_a_time_line_shows_more_as_it_is_zoomed_into(tmp_path: Path) -> None:
     whole, half, quarter, eighth, later, again = run_script(script, tmp_path, timeline=TIMELINE)
     assert whole == again
     assert whole == [
-        *(["0 s", "250 ms", "500 ms", "750 ms", "1 s"], 200),
+        ["0 s", "250 ms", "500 ms", "750 ms", "1 s"],
+        200,
         "0 s: kernels 40%, host, thread 1 26%, memory of 999 B 3%",
         ["earlier", "wider", "later", "whole"],
     ]
@@ -144,7 +153,11 @@ def test_a_stretch_is_chosen_by_dragging(tmp_path: Path) -> None:
       }}
       return [...found, chart.querySelectorAll(".chosen").length];"""
     assert run_script(script, tmp_path, timeline=TIMELINE) == [
-        *(1, "0 s", "1 s"),
-        *(1, "500 ms", "750 ms"),
+        1,
+        "0 s",
+        "1 s",
+        1,
+        "500 ms",
+        "750 ms",
         0,
     ]

@@ -58,7 +58,8 @@ def _page(*found: ProfiledWorkload) -> str:
 
 def test_the_page_is_as_it_was(tmp_path: Path, golden: GoldenFile) -> None:
     """It has two workloads, the second compared with an earlier profile."""
-    limits, boards = ReadLimits(), [{"id": 0, "name": "NVIDIA A100-SXM4-40GB"}]
+    limits = ReadLimits()
+    boards = [{"id": 0, "name": "NVIDIA A100-SXM4-40GB"}]
     after_file = launch_bound_trace(tmp_path, deviceProperties=boards)
     after = judged_workloads(read_all([after_file], limits))
     before = judged_workloads(read_all([loader_bound_trace(tmp_path)], limits))
@@ -122,12 +123,16 @@ def test_a_page_stays_small_whatever_it_is_given() -> None:
 
 def test_a_page_of_many_kernels_stays_small() -> None:
     """It has 64 different GPUs, with streams, threads, memory, deep frames and long names."""
-    recorder, gpus, kernels = Recorder(ReadLimits()), 64, 64_000
+    recorder = Recorder(ReadLimits())
+    gpus = 64
+    kernels = 64_000
     names = [f"void kernel_{each}<{'float, ' * 60}>" for each in range(50)]
     for number in range(kernels):
-        device, at = number % gpus, 10 * number
+        device = number % gpus
+        at = 10 * number
         lasts = 100 + 8 * device + number % 50
-        name, stream = names[number % 50], f"stream {number // gpus % 9}"
+        name = names[number % 50]
+        stream = f"stream {number // gpus % 9}"
         recorder.launch(number, (at, at + 5), device)
         recorder.kernel(
             f"{device}", (at + 20, at + 20 + lasts), name, correlation=number, stream=stream
@@ -192,7 +197,8 @@ def test_figures_have_the_unit_that_suits_them() -> None:
 
 def test_gpus_that_are_alike_are_told_of_once() -> None:
     """The first is shown open; others within two points of its shares are listed below it."""
-    one, other = time_use(kernel=0.8), time_use(kernel=0.5)
+    one = time_use(kernel=0.8)
+    other = time_use(kernel=0.5)
     found = profile(
         *(
             device(device=ProfiledDevice(key, 0, "NVIDIA H100 80GB HBM3"), time=time)
@@ -285,7 +291,9 @@ def test_frames_are_drawn_within_each_other() -> None:
     assert boxes == [
         ("1", "0", "100", "All 11 kernels: 1 s"),
         (
-            *("2", "0", "80"),
+            "2",
+            "0",
+            "80",
             "Layer &gt; aten::linear: 800 ms, 80.0%, of that 200 ms itself; 8 kernels in 4 calls",
         ),
         ("3", "0", "60", "aten::mm: 600 ms, 60.0%, of that 600 ms itself; 6 kernels in 3 calls"),

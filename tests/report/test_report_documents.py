@@ -99,7 +99,8 @@ def test_html_is_well_formed_and_needs_nothing_else() -> None:
 
 def test_names_are_only_text() -> None:
     """A workload named like a script runs nowhere and breaks no table."""
-    html, markdown = document("html"), document("markdown")
+    html = document("html")
+    markdown = document("markdown")
 
     assert "<script" not in html
     assert "&lt;script&gt;alert(" in html

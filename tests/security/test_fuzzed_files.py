@@ -139,10 +139,8 @@ def test_a_row_with_odd_values_stops_nobody(
                 "INSERT INTO window (uuid, start, finish, data) VALUES (?, ?, ?, ?)",
                 ("GPU-0", EPOCH, EPOCH + HOUR, json.dumps(document).encode()),
             )
-        history, accounting = (
-            HistoryRepository(database),
-            AccountingService(AccountingSettings()),
-        )
+        history = HistoryRepository(database)
+        accounting = AccountingService(AccountingSettings())
         accounting.restore(history.devices(), history.load())
     recommender = Recommender(accounting, RULES, PolicySet(), FastClock(EPOCH + HOUR))
     recommender.run(frozenset())

@@ -47,7 +47,8 @@ def ask(tmp_path: Path) -> Asks:
     def ask(command: str, content: bytes) -> None:
         file = tmp_path / "question.yaml"
         file.write_bytes(content)
-        out, err = StringIO(), StringIO()
+        out = StringIO()
+        err = StringIO()
         with redirect_stdout(out), redirect_stderr(err):
             status = main([command, str(file), "--json"])
         if command == "plan" and out.getvalue():

@@ -20,8 +20,14 @@ SECRETS: Final = {
 """By the file that holds it; no peer listens where they are sent."""
 MARK: Final = "s3cret"
 PAGES: Final = (
-    *("/", "/metrics", "/api/v1/report", "/api/v1/advice", "/api/v1/summary", "/-/ready"),
-    *("/api/v1/openapi.json", "/nowhere"),
+    "/",
+    "/metrics",
+    "/api/v1/report",
+    "/api/v1/advice",
+    "/api/v1/summary",
+    "/-/ready",
+    "/api/v1/openapi.json",
+    "/nowhere",
 )
 
 

@@ -18,9 +18,20 @@ from rightsizer.telemetry.nvml.library import use_library
 from simulated_driver import hour
 
 BOARDS = (
-    *("V100-SXM2-32GB", "T4", "A100-SXM4-40GB", "A100-SXM4-80GB", "A100-PCIE-40GB", "A10"),
-    *("L4", "L40S", "RTX4090", "H100-SXM5-80GB", "H100-PCIE-80GB", "H200-SXM-141GB"),
-    *("B200", "GB200"),
+    "V100-SXM2-32GB",
+    "T4",
+    "A100-SXM4-40GB",
+    "A100-SXM4-80GB",
+    "A100-PCIE-40GB",
+    "A10",
+    "L4",
+    "L40S",
+    "RTX4090",
+    "H100-SXM5-80GB",
+    "H100-PCIE-80GB",
+    "H200-SXM-141GB",
+    "B200",
+    "GB200",
 )
 SWITCHED = {"A100-SXM4-40GB", "A100-SXM4-80GB", "H100-SXM5-80GB", "H200-SXM-141GB", "B200", "GB200"}
 LINKED = {"V100-SXM2-32GB", "A100-PCIE-40GB", "H100-PCIE-80GB", *SWITCHED}
@@ -153,8 +164,12 @@ def test_a_cut_board_loses_what_mig_takes(key: str, profile: str) -> None:
             if key in boards and not answers(ask, gpu)
         }
     assert lost == {
-        *("utilization", "encoder", "jpeg", "optical flow"),
-        *("ecc", "row remapping"),
+        "utilization",
+        "encoder",
+        "jpeg",
+        "optical flow",
+        "ecc",
+        "row remapping",
     }
 
 

@@ -109,7 +109,8 @@ def test_without_its_driver_the_library_only_explains(
 def test_a_hanging_device_holds_its_caller_alone(bench: Bench) -> None:
     """A call on it blocks until it is released; calls on other devices do not block."""
     bench.library.faults.hang(uuid=uuid_of(bench, 2))
-    gpu, answers = bench.gpu(2), []
+    gpu = bench.gpu(2)
+    answers = []
     caller = threading.Thread(
         target=lambda: answers.append(pynvml.nvmlDeviceGetPowerUsage(gpu)), daemon=True
     )

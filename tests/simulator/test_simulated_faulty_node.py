@@ -35,7 +35,8 @@ def test_a_driver_that_was_loaded_just_now_is_there(tmp_path: Path) -> None:
 def test_a_lost_gpu_is_reported_and_comes_back(tmp_path: Path) -> None:
     """It reports Xid 79, gives no reading while lost, and leaves other GPUs unaffected."""
     with driver_with(tmp_path, "{kind: loss, gpus: [1], after: 20, for: 10}") as bench:
-        events, gpu = pynvml.nvmlEventSetCreate(), bench.gpu(1)
+        events = pynvml.nvmlEventSetCreate()
+        gpu = bench.gpu(1)
         pynvml.nvmlDeviceRegisterEvents(gpu, pynvml.nvmlEventTypeXidCriticalError, events)
         with pytest.raises(pynvml.NVMLError_Timeout):
             pynvml.nvmlEventSetWait_v2(events, 1)
@@ -129,7 +130,8 @@ def test_plain_snapshots_follow_the_cut(tmp_path: Path) -> None:
     """Devices appear and vanish, the parent is marked, and the true state is the instance's."""
     taken = snapshots(tmp_path, 95)
     assert [len(taken[at].devices) for at in (29, 30, 89, 90)] == [4, 6, 6, 4]
-    parent, instance = taken[40].devices[2], taken[40].devices[3]
+    parent = taken[40].devices[2]
+    instance = taken[40].devices[3]
     assert parent.has_mig_instances
     assert not taken[20].devices[2].has_mig_instances
     assert instance.mig is not None
@@ -143,7 +145,8 @@ def test_a_call_hangs_until_its_time_is_over(tmp_path: Path) -> None:
     """Other functions of the same GPU work where one function is named."""
     fault = "{kind: hang, gpus: [0], after: 5, for: 10, function: nvmlDeviceGetPowerUsage}"
     with driver_with(tmp_path, fault) as bench:
-        gpu, answers = bench.gpu(0), []
+        gpu = bench.gpu(0)
+        answers = []
         bench.pass_seconds(6)
         caller = threading.Thread(
             target=lambda: answers.append(pynvml.nvmlDeviceGetPowerUsage(gpu)), daemon=True
@@ -165,7 +168,8 @@ def test_an_answer_takes_the_place_of_the_reading(tmp_path: Path) -> None:
     every = "{kind: answer, gpus: [0], after: 5, for: 10, code: unknown}"
     one = "{kind: answer, gpus: [1], after: 5, code: timeout, function: nvmlDeviceGetPowerUsage}"
     with driver_with(tmp_path, every, one) as bench:
-        gpu, other = bench.gpu(0), bench.gpu(1)
+        gpu = bench.gpu(0)
+        other = bench.gpu(1)
         bench.pass_seconds(6)
         with pytest.raises(pynvml.NVMLError_Unknown):
             pynvml.nvmlDeviceGetName(gpu)

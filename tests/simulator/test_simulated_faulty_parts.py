@@ -75,10 +75,12 @@ def test_a_throttled_gpu_is_slower_draws_less_and_says_why(
     """Clock, draw, reason and true state change together, on that GPU alone."""
     fault = f"{{kind: throttle, gpus: [0], after: 10, for: 20, {options}}}"
     with driver_with(tmp_path, fault) as bench:
-        node, uuid = bench.node, bench.node.units[0].device.uuid
+        node = bench.node
+        uuid = bench.node.units[0].device.uuid
         before = pynvml.nvmlDeviceGetPowerUsage(bench.gpu(0))
         bench.pass_seconds(20)
-        gpu, other = bench.gpu(0), bench.gpu(1)
+        gpu = bench.gpu(0)
+        other = bench.gpu(1)
         assert pynvml.nvmlDeviceGetCurrentClocksEventReasons(gpu) & reason
         assert pynvml.nvmlDeviceGetCurrentClocksEventReasons(other) == 0
         assert pynvml.nvmlDeviceGetClockInfo(gpu, pynvml.NVML_CLOCK_SM) < 0.9 * 1980
@@ -103,7 +105,8 @@ def test_a_link_degrades_under_load(tmp_path: Path) -> None:
     """Generation, width and traffic fall, and replays grow."""
     fault = "{kind: pcie, gpus: [0], after: 10, for: 20, generation: 3, width: 8, replays: 12}"
     with driver_with(tmp_path, fault) as bench:
-        gpu, uuid = bench.gpu(0), bench.node.units[0].device.uuid
+        gpu = bench.gpu(0)
+        uuid = bench.node.units[0].device.uuid
         read = (
             pynvml.nvmlDeviceGetCurrPcieLinkGeneration,
             pynvml.nvmlDeviceGetCurrPcieLinkWidth,
@@ -132,7 +135,8 @@ def test_links_fail_and_err(tmp_path: Path) -> None:
     fault = (
         "{kind: nvlink, gpus: [0], after: 10, for: 30, links: [3, 4], down: true, crc_errors: 7}"
     )
-    whole, tx = 0xFFFFFFFF, pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX
+    whole = 0xFFFFFFFF
+    tx = pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX
     with driver_with(tmp_path, fault) as bench:
         gpu = bench.gpu(0)
         bench.pass_seconds(12)

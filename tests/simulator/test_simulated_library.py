@@ -139,7 +139,8 @@ def test_limits_of_power_agree(h100: Bench) -> None:
 def test_energy_grows_with_power(h100: Bench) -> None:
     """Ten seconds add ten times the draw."""
     gpu = h100.gpu(2)
-    before, draw = pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu), None
+    before = pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu)
+    draw = None
     draw = pynvml.nvmlDeviceGetPowerUsage(gpu)
     h100.pass_seconds(10)
     spent = pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu) - before

@@ -38,8 +38,10 @@ def a100() -> Iterator[Bench]:
 def query(first: Any, second: Any) -> dict[int, float | str]:
     """Metrics between two samples, or the reason why there are none."""
     request = pynvml.c_nvmlGpmMetricsGet_t()
-    request.version, request.numMetrics = pynvml.NVML_GPM_METRICS_GET_VERSION, len(METRICS)
-    request.sample1, request.sample2 = first, second
+    request.version = pynvml.NVML_GPM_METRICS_GET_VERSION
+    request.numMetrics = len(METRICS)
+    request.sample1 = first
+    request.sample2 = second
     for place, metric in enumerate(METRICS):
         request.metrics[place].metricId = metric
     pynvml.nvmlGpmMetricsGet(request)
@@ -238,8 +240,10 @@ def test_profiling_is_for_hopper_and_later(h100: Bench) -> None:
 
 def test_profiling_gives_averages_between_two_samples(h100: Bench) -> None:
     """Over a second of training the averages equal the model's at both ends."""
-    gpu, uuid = h100.gpu(1), h100.node.units[1].device.uuid
-    first, second = pynvml.nvmlGpmSampleAlloc(), pynvml.nvmlGpmSampleAlloc()
+    gpu = h100.gpu(1)
+    uuid = h100.node.units[1].device.uuid
+    first = pynvml.nvmlGpmSampleAlloc()
+    second = pynvml.nvmlGpmSampleAlloc()
     pynvml.nvmlGpmSampleGet(gpu, first)
     begin = h100.node.state(uuid, h100.time).load
     h100.pass_seconds(1)
@@ -256,7 +260,8 @@ def test_profiling_sees_what_lies_between_its_samples() -> None:
     """A minute of work between two stalls is not a stall."""
     with simulated_driver("eight-gpu-node", 10.0) as bench:
         gpu = bench.gpu(2)
-        first, second = pynvml.nvmlGpmSampleAlloc(), pynvml.nvmlGpmSampleAlloc()
+        first = pynvml.nvmlGpmSampleAlloc()
+        second = pynvml.nvmlGpmSampleAlloc()
         bench.pass_seconds(3600 - 50)
         pynvml.nvmlGpmSampleGet(gpu, first)
         bench.pass_seconds(100)
@@ -269,7 +274,8 @@ def test_profiling_sees_what_lies_between_its_samples() -> None:
 def test_a_stall_shows_empty_pipes(h100: Bench) -> None:
     """The GPU is always busy, with hardly any tensor or memory activity."""
     gpu = h100.gpu(2)
-    first, second = pynvml.nvmlGpmSampleAlloc(), pynvml.nvmlGpmSampleAlloc()
+    first = pynvml.nvmlGpmSampleAlloc()
+    second = pynvml.nvmlGpmSampleAlloc()
     pynvml.nvmlGpmSampleGet(gpu, first)
     h100.pass_seconds(1)
     pynvml.nvmlGpmSampleGet(gpu, second)

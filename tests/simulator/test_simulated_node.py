@@ -90,7 +90,8 @@ def test_counters_never_fall(scenario: str, times: list[int]) -> None:
 @settings(max_examples=15)
 def test_a_counter_does_not_remember_what_it_was_asked(time: int, before: list[int]) -> None:
     """The same time gives the same energy, whatever was read before."""
-    fresh, asked = node_of("l4-pair"), node_of("l4-pair")
+    fresh = node_of("l4-pair")
+    asked = node_of("l4-pair")
     uuid = fresh.units[0].device.uuid
     for other in before:
         asked.counters(uuid, other)
@@ -151,7 +152,8 @@ def test_an_integral_that_is_read_often_asks_for_little() -> None:
 
 def test_the_same_seed_gives_the_same_readings() -> None:
     """All readings of two nodes of a scenario agree, whatever was read before."""
-    one, other = node_of("eight-gpu-node"), node_of("eight-gpu-node")
+    one = node_of("eight-gpu-node")
+    other = node_of("eight-gpu-node")
     times = [hour(at) for at in (3.0, 9.5, 12.0, 14.5, 20.0)]
     uuids = [device.uuid for device in one.devices]
     assert uuids == [device.uuid for device in other.devices]
@@ -192,7 +194,8 @@ def test_all_signals_of_a_workload_move_together() -> None:
 
 
 def _correlation(xs: list[float], ys: list[float]) -> float:
-    mean_x, mean_y = sum(xs) / len(xs), sum(ys) / len(ys)
+    mean_x = sum(xs) / len(xs)
+    mean_y = sum(ys) / len(ys)
     product = sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True))
     spread = sum((x - mean_x) ** 2 for x in xs) * sum((y - mean_y) ** 2 for y in ys)
     return product / spread**0.5
@@ -203,7 +206,8 @@ def test_ranks_of_one_job_keep_the_same_pace() -> None:
     node = NODES["eight-gpu-node"]
     two, three = (node.units[index].device.uuid for index in (2, 3))
     for at in (3.0, 8.0, 12.0, 20.0):
-        one, other = node.state(two, hour(at)).load, node.state(three, hour(at)).load
+        one = node.state(two, hour(at)).load
+        other = node.state(three, hour(at)).load
         assert one.tensor_active == pytest.approx(other.tensor_active, rel=0.021, abs=1e-9)
 
 
@@ -359,7 +363,8 @@ def test_half_of_the_gpus_are_near_each_socket() -> None:
 def test_the_host_is_as_busy_as_its_workloads() -> None:
     """CPU use of the node is the sum of used cores; its pressure is the worst workload's."""
     node = NODES["eight-gpu-node"]
-    morning, night = node.workloads.host(hour(9.0)), node.workloads.host(hour(23.9))
+    morning = node.workloads.host(hour(9.0))
+    night = node.workloads.host(hour(23.9))
     assert morning.cpu_pressure == 0.45
     assert night.cpu_pressure == 0.0
     assert 0.1 < night.cpu < morning.cpu < 0.5

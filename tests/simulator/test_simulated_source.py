@@ -58,7 +58,8 @@ def pair(request: pytest.FixtureRequest) -> Iterator[tuple[Snapshot, Snapshot]]:
     name = request.param
     start = hour(STEADY.get(name, 10.0))
     scenario = load_scenario(name, built_in())
-    node, clock = node_of(name, start), FastClock(start)
+    node = node_of(name, start)
+    clock = FastClock(start)
     use_library(InstrumentedLibrary(node, clock.wall_time))
     live = LiveSource(
         clock=clock,

@@ -44,7 +44,8 @@ def test_beginnings_only_add_up(window: ActivePeriod, start: int, one: int, othe
 @given(WINDOWS, TIMES, TIMES)
 def test_each_beginning_is_counted_once(window: ActivePeriod, start: int, time: int) -> None:
     """At each earlier start the number is one less."""
-    begun, count = window.last_begun(time, start), window.begun(time, start)
+    begun = window.last_begun(time, start)
+    count = window.begun(time, start)
     for expected in range(count, max(0, count - 5), -1):
         assert begun is not None
         assert window.begun(begun, start) == expected

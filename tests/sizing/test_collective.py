@@ -10,7 +10,9 @@ from rightsizer.catalogue.catalogue import built_in
 from rightsizer.sizing.collectives import ServerLinks, all_reduce_seconds, send_seconds
 
 BOARDS = built_in().boards
-H100, B200, L40S = BOARDS["H100-SXM5-80GB"], BOARDS["B200"], BOARDS["L40S"]
+H100 = BOARDS["H100-SXM5-80GB"]
+B200 = BOARDS["B200"]
+L40S = BOARDS["L40S"]
 
 
 def test_a_gpu_alone_sums_nothing() -> None:
@@ -45,7 +47,8 @@ def test_a_slot_carries_a_fifth_of_its_bandwidth_at_least() -> None:
 
 def test_sums_beyond_a_server_cross_the_network() -> None:
     """Sixteen H100 sum within each of two servers, exchange an eighth, then sum within again."""
-    inside, network = all_reduce_seconds(H100, 8, 1e9), 1e9 / 8 / 50e9
+    inside = all_reduce_seconds(H100, 8, 1e9)
+    network = 1e9 / 8 / 50e9
 
     links = ServerLinks(H100, 50e9)
 
@@ -55,7 +58,8 @@ def test_sums_beyond_a_server_cross_the_network() -> None:
 
 def test_replicas_that_lie_partly_in_one_server_sum_there_first() -> None:
     """Sixteen replicas of four tensor parallel GPUs each fill eight servers, two in each."""
-    links, payload = ServerLinks(H100, 50e9), 1e9
+    links = ServerLinks(H100, 50e9)
+    payload = 1e9
     inside = all_reduce_seconds(H100, 2, payload)
     network = 2 * 7 / 8 * (payload / 2) / 50e9
     apart = links.sum_seconds(2, payload, apart=8)

@@ -93,7 +93,8 @@ def test_owning_pays_after_the_capital_is_saved() -> None:
 
 def test_work_costs_hours_over_what_is_done_in_them() -> None:
     """The unit is a token or a run; half the use doubles the price."""
-    hour, rate = EstimateInterval(3.6, 3.6, 3.6), EstimateInterval(1000.0, 1000.0, 1000.0)
+    hour = EstimateInterval(3.6, 3.6, 3.6)
+    rate = EstimateInterval(1000.0, 1000.0, 1000.0)
     assert dollars_per_unit(hour, rate).value == pytest.approx(1e-6)
     assert dollars_per_unit(hour, rate.scaled(0.5)).value == pytest.approx(2e-6)
     assert hour.times(EstimateInterval(10.0, 8.0, 12.0)).value == pytest.approx(36.0)

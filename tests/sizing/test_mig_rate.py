@@ -89,7 +89,8 @@ def test_ratios_between_slices_turn_around(
 
 def test_a_slice_is_as_much_less_than_another_board_as_it_is_of_its_own() -> None:
     """Ratios of board to board and slice to board multiply; confidence is below either's."""
-    workload, table = parse_workload("inference-cnn"), built_in_ratios()
+    workload = parse_workload("inference-cnn")
+    table = built_in_ratios()
     boards = place_ratio(workload, GpuPlace(A30), GpuPlace(H100), table)
     small = place_ratio(workload, GpuPlace(A30, profile("1g.6gb")), GpuPlace(H100), table)
     rate = slice_rate(A30, profile("1g.6gb"), workload.compute_share)
@@ -99,7 +100,8 @@ def test_a_slice_is_as_much_less_than_another_board_as_it_is_of_its_own() -> Non
 
 def test_a_slice_loses_more_under_a_latency_bound_in_every_family() -> None:
     """MLPerf's Server is compared with Offline; confidence is lower, too."""
-    table, place = built_in_ratios(), GpuPlace(A30, profile("1g.6gb"))
+    table = built_in_ratios()
+    place = GpuPlace(A30, profile("1g.6gb"))
     whole = GpuPlace(A30)
     for family in ModelKind:
         late, offline = (

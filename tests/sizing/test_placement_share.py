@@ -34,7 +34,8 @@ def test_complementary_workloads_overlap_on_a_shared_gpu() -> None:
 
 def test_an_idle_neighbor_costs_nothing() -> None:
     """An idle workload delays none."""
-    full, idle = profile(1.0, 0.9), profile(0.0, 0.0)
+    full = profile(1.0, 0.9)
+    idle = profile(0.0, 0.0)
     for sharing in Sharing:
         assert shared_time_ratio(full, idle, sharing).value == pytest.approx(1.0)
         assert shared_time_ratio(idle, full, sharing).value == pytest.approx(1.0)

@@ -15,7 +15,9 @@ from rightsizer.sizing.place import GpuPlace, find_place
 from rightsizer.sizing.projection import project, projected_time_ratio, split_time
 from rightsizer.sizing.workload_profile import ComputeFormat, UsageShares, WorkloadProfile
 
-H100, A100, L40S = "H100-SXM5-80GB", "A100-SXM4-80GB", "L40S"
+H100 = "H100-SXM5-80GB"
+A100 = "A100-SXM4-80GB"
+L40S = "L40S"
 SHARE = st.floats(0.0, 1.0)
 
 
@@ -49,7 +51,8 @@ def test_compute_scales_with_what_products_reach() -> None:
 def test_bandwidth_scales_with_what_reads_reach() -> None:
     """If memory is the bottleneck, tensor cores do not matter."""
     reading = profile(tensor_active=0.0, dram_active=0.95)
-    h100, a100 = at(H100), at(A100)
+    h100 = at(H100)
+    a100 = at(A100)
     expected = h100.achieved_bytes_per_second / a100.achieved_bytes_per_second
     assert project(reading, a100).time_ratio.value == pytest.approx(expected)
     assert project(reading, a100).bottleneck == "memory_bandwidth"
@@ -207,7 +210,8 @@ def test_parts_and_shares_stay_within_bounds(measured: WorkloadProfile, target: 
     """The parts sum to the time; shares are from 0 to 1; the interval contains its value."""
     assert split_time(measured).total == pytest.approx(1.0)
     found = project(measured, at(target))
-    ratio, shares = found.time_ratio, found.shares
+    ratio = found.time_ratio
+    shares = found.shares
     assert 0.0 <= ratio.low <= ratio.value <= ratio.high
     assert projected_time_ratio(measured, at(target)) == ratio.value
     for share in (shares.sm_active, shares.tensor_active, shares.dram_active, shares.gpu_busy):

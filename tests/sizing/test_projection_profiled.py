@@ -14,7 +14,10 @@ from rightsizer.sizing.place import GpuPlace, achieved_ratios, find_place
 from rightsizer.sizing.projection import project, split_time
 from rightsizer.sizing.workload_profile import ProfiledTime, UsageShares, WorkloadProfile
 
-H100, A100, L40S, T4 = "H100-SXM5-80GB", "A100-SXM4-80GB", "L40S", "T4"
+H100 = "H100-SXM5-80GB"
+A100 = "A100-SXM4-80GB"
+L40S = "L40S"
+T4 = "T4"
 PARTS = ("tensor", "plain", "unknown", "collective", "copy", "host_wait", "gap")
 COUNTED = UsageShares(sm_active=0.6, tensor_active=0.3, dram_active=0.3)
 

@@ -16,7 +16,8 @@ from measured import table
 from rightsizer.cli.main import main
 
 PLANNING = Path(__file__).parents[2] / "docs" / "planning.md"
-BEGIN, END = "<!-- published: begin -->\n", "<!-- published: end -->"
+BEGIN = "<!-- published: begin -->\n"
+END = "<!-- published: end -->"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,8 @@ def test_published_figures_are_within_the_intervals(capsys: pytest.CaptureFixtur
     for row in deployments():
         answer = best(row, capsys)
         assert f"{answer['count']} x {answer['gpu']}" == row.gpus
-        low, high = answer["tokens_per_second_low"], answer["tokens_per_second_high"]
+        low = answer["tokens_per_second_low"]
+        high = answer["tokens_per_second_high"]
         if not low <= float(row.published) <= high:
             outside.append((row.by, row.model))
     assert outside == [

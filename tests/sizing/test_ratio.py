@@ -293,7 +293,8 @@ def test_more_of_any_one_figure_never_trains_slower(
         if known is board.peak_per_second
         else 2 * known
     )
-    asked, fit = replace(workload, gpus=gpus), TABLE.fits[WorkloadActivity.TRAINING]
+    asked = replace(workload, gpus=gpus)
+    fit = TABLE.fits[WorkloadActivity.TRAINING]
     larger = log_score(fit, asked, replace(board, **{figure: more}))
     assert larger >= log_score(fit, asked, board) - 1e-9
 
@@ -322,7 +323,8 @@ def test_a_group_that_is_not_reported_is_one_more_thing_to_be_wrong_about() -> N
 def test_unmeasured_families_keep_the_plain_form() -> None:
     """A board's effect in a measured family does not apply to others."""
     fit = TABLE.fits[WorkloadActivity.TRAINING]
-    speech, plain = parse_workload("training-speech"), RatioFit(fit.exponents, fit.family_exponents)
+    speech = parse_workload("training-speech")
+    plain = RatioFit(fit.exponents, fit.family_exponents)
     for board in built_in().boards.values():
         assert log_score(fit, speech, board) == log_score(plain, speech, board)
 

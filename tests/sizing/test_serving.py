@@ -242,8 +242,10 @@ def test_replicas_that_share_experts_hold_a_part_of_them() -> None:
 def test_experts_that_are_shared_are_exchanged_with() -> None:
     """Over links that costs less than reading all on each; over PCIe it is visible."""
     requirement = requirement_for(MIXTRAL, output_tokens=1024.0)
-    apart, shared = Parallelism(data=8), Parallelism(data=8, expert=8)
-    linked, slow = replace(H200, memory_bytes=4e11), replace(L40S, memory_bytes=4e11)
+    apart = Parallelism(data=8)
+    shared = Parallelism(data=8, expert=8)
+    linked = replace(H200, memory_bytes=4e11)
+    slow = replace(L40S, memory_bytes=4e11)
     fast = [serve(requirement, linked, each, 256).tpot_ms.value for each in (apart, shared)]
     step = Server(ServingMemory(requirement, shared), slow).forward.decode(64, 1024)
 
@@ -265,10 +267,8 @@ def test_tensor_parallelism_over_pcie_collapses() -> None:
 def test_replicas_share_the_requests() -> None:
     """Two replicas with 32 requests equal two servers with 16."""
     requirement = requirement_for(LLAMA_8B)
-    one, two = (
-        serve(requirement, H100, SINGLE, 16),
-        serve(requirement, H100, Parallelism(data=2), 32),
-    )
+    one = serve(requirement, H100, SINGLE, 16)
+    two = serve(requirement, H100, Parallelism(data=2), 32)
 
     assert two.tpot_ms == one.tpot_ms
     assert two.tokens_per_second.value == pytest.approx(2 * one.tokens_per_second.value)
@@ -320,7 +320,8 @@ def test_more_than_the_memory_holds_wait_for_those_that_run(key: str, prompt: fl
     layout = Parallelism(tensor=2)
     full = Server(ServingMemory(requirement, layout), BOARDS[key])
     runs = full.capacity
-    fitting, waiting = full.at(runs), full.at(10 * runs)
+    fitting = full.at(runs)
+    waiting = full.at(10 * runs)
     answer_ms = 1024 * fitting.tpot_ms.value
 
     assert waiting.tpot_ms == fitting.tpot_ms

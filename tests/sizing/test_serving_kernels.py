@@ -45,7 +45,8 @@ def test_one_request_takes_a_whole_tile_where_compute_is_scarce() -> None:
 
 def test_mixtures_are_slower_on_boards_of_other_vendors() -> None:
     """The factor is a setting, as engines' kernels are tuned for NVIDIA's boards."""
-    board, requirement = built_in().boards["MI300X"], requirement_for(MIXTRAL)
+    board = built_in().boards["MI300X"]
+    requirement = requirement_for(MIXTRAL)
     alike = ServingModelSettings(other_vendor_experts_ratio=1.0)
     usual = serve(requirement, board, SINGLE, 8).tpot_ms.value
     expected = serve(requirement, board, SINGLE, 8, settings=alike).tpot_ms.value / 0.69
@@ -105,7 +106,8 @@ def test_engines_that_prepare_steps_ahead_take_less_time_for_each_request() -> N
 
 def test_prompts_of_mixtures_wait_for_the_host() -> None:
     """Half a millisecond a layer with experts and pass; steps and dense models have none."""
-    requirement, without = requirement_for(MIXTRAL), ServingModelSettings()
+    requirement = requirement_for(MIXTRAL)
+    without = ServingModelSettings()
     without = replace(without, expert_prompt_layer_seconds=0.0)
     usual = serve(requirement, H100, SINGLE, 1)
     alike = serve(requirement, H100, SINGLE, 1, settings=without)
@@ -149,11 +151,13 @@ def test_heads_of_a_latent_cache_are_multiplied_while_it_is_read() -> None:
         asked = Requirement(latent, precision=precision)
         return Server(ServingMemory(asked, SINGLE), board).forward.attention.of_new_tokens(64, 4096)
 
-    read, multiplied = 64 * 4096 * 32 * 576 * 2, 64 * 4096 * 32 * 128 * 2 * 1088
+    read = 64 * 4096 * 32 * 576 * 2
+    multiplied = 64 * 4096 * 32 * 128 * 2 * 1088
     compute = multiplied / (0.65 * (H100.achieved(Precision.BF16) or 1.0))
     reading = read / (0.882 * H100.memory_bandwidth_bytes_per_second)
     apart = cost(H100, Precisions())
     assert apart.seconds == pytest.approx((compute**2 + reading**2) ** 0.5, rel=1e-3)
-    narrow, wide = cost(b200, eight), cost(b200, Precisions(kv_cache=NumberFormat.BF16))
+    narrow = cost(b200, eight)
+    wide = cost(b200, Precisions(kv_cache=NumberFormat.BF16))
     assert narrow.seconds / wide.seconds < 0.75
     assert cost(H100, eight).seconds / apart.seconds > 0.75

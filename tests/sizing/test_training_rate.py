@@ -60,7 +60,8 @@ def adapted(
 ) -> float:
     """Tokens a second of Llama 3.1 8B with adapters of rank 16 on an H100."""
     training = replace(training, framework=framework)
-    task, lora = ModelTask.FINETUNE_LORA, Lora(16, targets)
+    task = ModelTask.FINETUNE_LORA
+    lora = Lora(16, targets)
     requirement = Requirement(LLAMA_8B, task, training=training, lora=lora)
     found = training_rate(requirement, built_in().get("H100-SXM5-80GB"), Parallelism())
     return found.units_per_second.value
@@ -89,7 +90,8 @@ def test_short_sequences_wait_for_the_launches_of_adapters(sequence: int, measur
     training = Training(
         sequence=sequence, recompute=Recompute.FULL, framework=TrainingFramework.PEFT
     )
-    task, lora = ModelTask.FINETUNE_LORA, Lora(64, EVERY)
+    task = ModelTask.FINETUNE_LORA
+    lora = Lora(64, EVERY)
     requirement = Requirement(model, task, training=training, lora=lora)
     found = training_rate(requirement, built_in().get(A100.key), Parallelism())
 
@@ -114,7 +116,8 @@ def test_a_stage_of_a_pipeline_holds_the_whole_head() -> None:
 
 def test_copies_for_adapters_take_time_by_the_widths_that_are_adapted() -> None:
     """30 bytes per element that enters and 56 per element that leaves, at the bandwidth."""
-    board, training = built_in().get("H100-SXM5-80GB"), Training(micro_batch=8)
+    board = built_in().get("H100-SXM5-80GB")
+    training = Training(micro_batch=8)
     bandwidth = board.memory_bandwidth_bytes_per_second * board.achievable_bandwidth_ratio
     for targets, entering, leaving in ((("q",), 4096, 4096), (("down", "k"), 18432, 5120)):
         slow, fast = (
@@ -190,7 +193,8 @@ def test_figures_agree_with_each_other() -> None:
 
 def test_utilization_counts_model_flops_alone() -> None:
     """Recomputation slows a run without raising its utilization."""
-    plain, again = rate(), rate(replace(SHARDED, recompute=Recompute.FULL))
+    plain = rate()
+    again = rate(replace(SHARDED, recompute=Recompute.FULL))
     assert again.mfu_ratio < plain.mfu_ratio < 0.75
     selective = rate(replace(SHARDED, recompute=Recompute.SELECTIVE))
     assert again.mfu_ratio < selective.mfu_ratio < plain.mfu_ratio
@@ -302,7 +306,8 @@ def test_experts_reach_less() -> None:
     """A mixture trains slower than a dense model of as many active parameters."""
     mixed = replace(SMALL, gated_ffn=True, ffn=14336, experts=8, experts_per_token=2)
     dense = replace(SMALL, gated_ffn=True, ffn=2 * 14336)
-    slow, fast = rate(model=mixed), rate(model=dense)
+    slow = rate(model=mixed)
+    fast = rate(model=dense)
     assert slow.mfu_ratio < fast.mfu_ratio
 
 

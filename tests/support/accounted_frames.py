@@ -61,7 +61,8 @@ def frame_of(accounts: NodeAccounts, uuid: str, grid: Grid, now: Nanoseconds) ->
 
 
 def _value(window: Window, column: str) -> float:
-    kind, name = kind_of(column), column.partition(":")[2]
+    kind = kind_of(column)
+    name = column.partition(":")[2]
     times = {
         ColumnKind.STATE: window.states,
         ColumnKind.CONDITION: window.conditions,

@@ -74,9 +74,11 @@ class ActionNode:
     """The node, with one GPU for each holder."""
 
     def __init__(self, repository: ActionRepository, holders: Sequence[Workload]) -> None:
-        self.clock, self.accounting = SetClock(), AccountingService(AccountingSettings())
+        self.clock = SetClock()
+        self.accounting = AccountingService(AccountingSettings())
         self.clock.pass_seconds(1000.0)
-        self.repository, self.holders = repository, holders
+        self.repository = repository
+        self.holders = holders
         self.advice: list[Advice] = []
         self.claims: dict[str, Nanoseconds] = {}
         self.controllers: list[ActionController] = []
@@ -100,7 +102,8 @@ class ActionNode:
 
     def advise(self, index: int = 0, **facts: Any) -> Advice:
         """Open advice on a holder's GPU."""
-        held, now = self.holders[index], self.clock.wall_time()
+        held = self.holders[index]
+        now = self.clock.wall_time()
         usual = {
             "id": f"advice-{index}",
             "devices": (f"GPU-{index}",),

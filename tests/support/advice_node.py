@@ -122,11 +122,10 @@ class AdviceNode:
 @pytest.fixture
 def advice_node(tmp_path: Path) -> Iterator[AdviceNode]:
     """An empty node."""
-    path, clock = tmp_path / "history.db", FastClock(EPOCH)
-    service, storage, sink = (
-        AccountingService(AccountingSettings()),
-        Storage(str(path)),
-        Sink(path),
-    )
+    path = tmp_path / "history.db"
+    clock = FastClock(EPOCH)
+    service = AccountingService(AccountingSettings())
+    storage = Storage(str(path))
+    sink = Sink(path)
     yield AdviceNode(path, clock, service, storage, sink)
     storage.close()

@@ -39,7 +39,8 @@ class Alertmanager:
 
     def tell(self, alerts: list[dict[str, Any]]) -> None:
         """Post alerts as Prometheus does."""
-        body, headers = json.dumps(alerts).encode(), {"Content-Type": "application/json"}
+        body = json.dumps(alerts).encode()
+        headers = {"Content-Type": "application/json"}
         with urlopen(Request(f"{self.url}/api/v2/alerts", body, headers), timeout=10):
             pass
 

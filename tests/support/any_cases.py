@@ -85,7 +85,8 @@ def _owners(draw: st.DrawFn) -> Workload | None:
 def _courses(draw: st.DrawFn, tier: Tier, memory: float | None) -> Course:
     """Steady, by the hour, or in bursts; a part of it may be unknown."""
     kind = draw(st.sampled_from(["none", "steady", "daily", "bursts"]))
-    level, rest = draw(st.floats(0.0, 1.0)), draw(st.sampled_from([0.0, 0.05]))
+    level = draw(st.floats(0.0, 1.0))
+    rest = draw(st.sampled_from([0.0, 0.05]))
     shares = {measure: draw(st.floats(0.0, 1.0)) for measure in _SHARES}
     held = draw(st.floats(0.0, 1.0))
     every = draw(st.integers(2, 50))
@@ -141,8 +142,10 @@ def _windows(draw: st.DrawFn, tier: Tier, days: float) -> Window:
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
     """A workload, or a GPU without a holder, with its past and perhaps the node around it."""
-    devices, owner = draw(_devices()), draw(_owners())
-    tier, days = draw(st.sampled_from(_TIERS)), draw(st.sampled_from([0.05, 1.0, 3.0]))
+    devices = draw(_devices())
+    owner = draw(_owners())
+    tier = draw(st.sampled_from(_TIERS))
+    days = draw(st.sampled_from([0.05, 1.0, 3.0]))
     if owner is None:
         devices = devices[:1]
     memory = devices[0].memory_total_bytes
@@ -159,7 +162,8 @@ def cases(draw: st.DrawFn) -> Case:
 
 @st.composite
 def _surrounded(draw: st.DrawFn, judged: Case) -> Case:
-    devices, owner = judged.devices, judged.workload
+    devices = judged.devices
+    owner = judged.workload
     others = (gpu(7),)
     boards = [*devices, *others]
     if devices[0].mig is not None:
@@ -257,7 +261,8 @@ class Load:
 @st.composite
 def loads(draw: st.DrawFn) -> Load:
     """Loads of a service or a notebook, steady or by the hour."""
-    level, night = draw(st.floats(0.02, 0.9)), draw(st.sampled_from([1.0, 0.3, 0.05]))
+    level = draw(st.floats(0.02, 0.9))
+    night = draw(st.sampled_from([1.0, 0.3, 0.05]))
     # Several bins of a histogram: in one or two, more load has another mix.
     return Load(
         by_hour=tuple(level if 8 <= hour < 20 else level * night for hour in range(24)),

@@ -120,5 +120,6 @@ def _has_type(value: Any, types: str | list[str]) -> bool:
 
 
 def _is_within(value: float, schema: Mapping[str, Any]) -> bool:
-    least, most = schema.get("minimum", -math.inf), schema.get("maximum", math.inf)
+    least = schema.get("minimum", -math.inf)
+    most = schema.get("maximum", math.inf)
     return bool(least <= value <= most)

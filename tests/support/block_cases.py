@@ -49,7 +49,8 @@ def summed(parts: Sequence[Blocks]) -> Blocks:
     starts = sorted({start for device in by_device for start in device[Measure.BUSY]})
     measures = [measure for measure in Measure if all(device[measure] for device in by_device)]
     for start in starts:
-        means, peaks = {}, {}
+        means = {}
+        peaks = {}
         for measure in measures:
             here = [device[measure][start] for device in by_device if start in device[measure]]
             if len(here) == len(parts):

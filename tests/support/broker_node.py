@@ -107,7 +107,8 @@ class World:
         )
 
     def _slot(self, index: int, uuid: str) -> LeaseSlot:
-        own, others = _on(uuid, self.running.values()), _on(uuid, self.outsiders.values())
+        own = _on(uuid, self.running.values())
+        others = _on(uuid, self.outsiders.values())
         there = [*own, *others]
         demand = sum(each.demand for each in there)
         state = State.PRODUCTIVE if any(each.is_active for each in there) else State.IDLE_HELD

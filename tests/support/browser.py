@@ -20,9 +20,17 @@ IN_A_BROWSER: Final = [
 ]
 """Marks of tests that start one."""
 _FLAGS: Final = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-    *("--disable-quic", "--enable-logging=stderr", "--log-level=0"),
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--hide-scrollbars",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-quic",
+    "--enable-logging=stderr",
+    "--log-level=0",
     "--allow-file-access-from-files",
 )
 _MEASURING: Final = """

@@ -14,8 +14,14 @@ from source_cache import ROOT, source_folder
 __all__ = ["OFFLINE", "ROOT", "built", "other_version", "run_build", "tool"]
 
 SOURCES: Final = (
-    *("config", "daemon", "grafana/dashboards", "systemd"),
-    *("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md"),
+    "config",
+    "daemon",
+    "grafana/dashboards",
+    "systemd",
+    "pyproject.toml",
+    "README.md",
+    "LICENSE",
+    "CHANGELOG.md",
     "tests/support/built_packages.py",
 )
 OFFLINE: Final = ("No matching distribution", "ConnectionError", "NewConnectionError")
@@ -43,7 +49,8 @@ def built(kind: str) -> Path:
 
 def other_version(package: Path, version: str, folder: Path) -> Path:
     """The same .deb under another version, as for an upgrade."""
-    tree, changed = folder / "tree", folder / f"rightsizer_{version}.deb"
+    tree = folder / "tree"
+    changed = folder / f"rightsizer_{version}.deb"
     subprocess.run(["dpkg-deb", "-R", package, tree], check=True)
     control = tree / "DEBIAN" / "control"
     lines = control.read_text().splitlines()

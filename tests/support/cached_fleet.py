@@ -190,7 +190,8 @@ class MadeUp:
         )
 
     def _track(self, device: FleetDevice, grid: Grid) -> DayFrame:
-        number, uuid = device.device.index, device.device.uuid
+        number = device.device.index
+        uuid = device.device.uuid
         state = self.states.get(uuid, State.PRODUCTIVE)
         busy = 0.0 if state in (State.IDLE_EMPTY, State.IDLE_HELD) else 0.3 + number % 7 / 10
         return day_frame(grid.day, grid.step, grid.days, state=state, busy=busy)

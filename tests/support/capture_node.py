@@ -83,7 +83,8 @@ class CaptureNode:
     def __init__(
         self, folder: Path, repository: CaptureRepository, settings: CaptureSettings
     ) -> None:
-        self.clock, self.accounting = SetClock(), AccountingService(AccountingSettings())
+        self.clock = SetClock()
+        self.accounting = AccountingService(AccountingSettings())
         self.controls = ReleaseController(self.clock)
         self.judgements: Sequence[Judgement] = (host_bound(),)
         self.advice: Sequence[Advice] = ()
@@ -92,7 +93,8 @@ class CaptureNode:
         self.still_held: str | None = None
         self.taken: list[str] = []
         self.uuids: set[str] = set()
-        self.folder, self.repository = folder, repository
+        self.folder = folder
+        self.repository = repository
         self.service = self.new_service(settings)
 
     def new_service(self, settings: CaptureSettings) -> CaptureService:

@@ -146,9 +146,11 @@ def window_over(windows: DeviceWindows, start: Nanoseconds, end: Nanoseconds) ->
 
 def moved(window: Window, time: Nanoseconds) -> Window:
     """The window at another time, shifted by whole blocks."""
-    data, size = window.blocks.data, len(Blocks.of_one(0, 1.0, {}, {}).data)
+    data = window.blocks.data
+    size = len(Blocks.of_one(0, 1.0, {}, {}).data)
     records = (data[at : at + size] for at in range(0, len(data), size))
     by = time // BLOCK_SPAN
     blocks = b"".join((int.from_bytes(each[:4]) + by).to_bytes(4) + each[4:] for each in records)
-    start, end = window.start + time, window.end + time
+    start = window.start + time
+    end = window.end + time
     return replace(window, start=start, end=end, blocks=Blocks(blocks))

@@ -151,8 +151,12 @@ def _fetch(package: str, folder: Path) -> Path:
     (folder / "lists" / "partial").mkdir(parents=True)
     (folder / "archives" / "partial").mkdir(parents=True)
     own_lists = [
-        *("-o", f"Dir::State::lists={folder / 'lists'}"),
-        *("-o", f"Dir::Cache={folder}", "-o", "APT::Sandbox::User=root"),
+        "-o",
+        f"Dir::State::lists={folder / 'lists'}",
+        "-o",
+        f"Dir::Cache={folder}",
+        "-o",
+        "APT::Sandbox::User=root",
     ]
     try:
         _run(["apt-get", "download", package], folder)

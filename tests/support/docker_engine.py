@@ -103,8 +103,19 @@ def docker_engine(driver: Path) -> Iterator[DockerEngine]:
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(
                 [
-                    *("setpriv", "--pdeathsig", "TERM", "unshare", "--net", "--mount"),
-                    *("sh", "-c", prepare, "sh", etc, dockerd, *flags),
+                    "setpriv",
+                    "--pdeathsig",
+                    "TERM",
+                    "unshare",
+                    "--net",
+                    "--mount",
+                    "sh",
+                    "-c",
+                    prepare,
+                    "sh",
+                    etc,
+                    dockerd,
+                    *flags,
                 ],
                 stdout=log,
                 stderr=log,

@@ -65,8 +65,12 @@ def configured(
 def look_command(config: Path, *flags: str) -> list[str]:
     """The command line of a run."""
     return [
-        *(*RIGHTSIZER, "fleet", "--no-progress"),
-        *("--config.file", str(config), *flags),
+        *RIGHTSIZER,
+        "fleet",
+        "--no-progress",
+        "--config.file",
+        str(config),
+        *flags,
     ]
 
 
@@ -84,7 +88,8 @@ def fleet_process(config: Path, *flags: str, prefix: Sequence[str] = ()) -> Said
 
 def asked_in_process(config: Path, *flags: str) -> Said:
     """One run, in this process."""
-    out, err = StringIO(), StringIO()
+    out = StringIO()
+    err = StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         status = main(["fleet", "--no-progress", "--config.file", str(config), *flags])
     return Said(status, out.getvalue(), err.getvalue())

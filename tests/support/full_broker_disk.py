@@ -31,7 +31,8 @@ def main(path: Path) -> None:
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     largest = max(file.stat().st_size for file in path.parent.iterdir())
     resource.setrlimit(resource.RLIMIT_FSIZE, (largest + _ROOM, hard))
-    taken, refusal = 0, ""
+    taken = 0
+    refusal = ""
     while not refusal:
         try:
             managed.manager.ask(ticket(f"ticket{taken}"))

@@ -24,7 +24,10 @@ def main(path: Path) -> None:
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     largest = max(file.stat().st_size for file in path.parent.iterdir())
     resource.setrlimit(resource.RLIMIT_FSIZE, (largest + _ROOM, hard))
-    saved, failures, error, before = 0, 0, "", 0
+    saved = 0
+    failures = 0
+    error = ""
+    before = 0
     while failures < _MORE_FAILURES:
         demands = {Resource.COMPUTE: {0.5: 0.05}, Resource.MEMORY: {0.25: 0.05}}
         start = saved * 300 * 10**9
@@ -34,7 +37,8 @@ def main(path: Path) -> None:
             storage.save_windows([made], [], [])
         except HistoryError as refusal:
             before = before or len(list(storage.history.load()))
-            failures, error = failures + 1, str(refusal)
+            failures = failures + 1
+            error = str(refusal)
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
     storage.save_windows([], [], [])
     found = len(list(storage.history.load()))

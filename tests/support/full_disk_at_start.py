@@ -23,7 +23,8 @@ def main(path: Path, *, is_read_only: bool) -> None:
     with _mounted_read_only(path.parent) if is_read_only else _full():
         storage = Storage(str(path), waits_for_disk=True)
         assert storage.history is not None
-        trouble, before = storage.database.disk_trouble, len(list(storage.history.load()))
+        trouble = storage.database.disk_trouble
+        before = len(list(storage.history.load()))
         start = 600 * 10**9
         made = window({State.PRODUCTIVE: 1 / 12}, start=start, end=start + 300 * 10**9)
         error = ""
@@ -32,7 +33,8 @@ def main(path: Path, *, is_read_only: bool) -> None:
         except HistoryError as refusal:
             error = str(refusal)
     storage.save_windows([], [], [])
-    after, left = len(list(storage.history.load())), storage.database.disk_trouble
+    after = len(list(storage.history.load()))
+    left = storage.database.disk_trouble
     storage.close()
     found = {"trouble": trouble, "before": before, "error": error, "after": after, "left": left}
     print(json.dumps(found))

@@ -18,8 +18,18 @@ BODY_TYPES = {
 """Fields allowed in a body beside the four that both methods accept, by their types in Go."""
 COMMON_TYPES = {"time": int, "timeEnd": int, "tags": list, "text": str}
 QUERY_KEYS = {
-    *("from", "to", "alertId", "alertUID", "dashboardId", "dashboardUID", "panelId", "userId"),
-    *("type", "tags", "limit", "matchAny"),
+    "from",
+    "to",
+    "alertId",
+    "alertUID",
+    "dashboardId",
+    "dashboardUID",
+    "panelId",
+    "userId",
+    "type",
+    "tags",
+    "limit",
+    "matchAny",
 }
 
 
@@ -42,7 +52,8 @@ class Grafana:
 
     def matching(self, query: dict[str, list[str]]) -> list[dict[str, Any]]:
         """Result of a search, like Grafana's store: all tags, overlap in time, last first."""
-        start, end = int(query["from"][0]), int(query["to"][0])
+        start = int(query["from"][0])
+        end = int(query["to"][0])
         ordered = sorted(self.annotations.values(), key=lambda each: -each["timeEnd"])
         return [
             annotation

@@ -11,16 +11,41 @@ from faulty_store import StoreRequest
 __all__ = ["HostileStore"]
 
 _NUMBERS: Final = (
-    *("NaN", "+Inf", "-Inf", "-1", "0", "1e308", "-1e308", "1e400", "5e-324", "1e18", "7"),
+    "NaN",
+    "+Inf",
+    "-Inf",
+    "-1",
+    "0",
+    "1e308",
+    "-1e308",
+    "1e400",
+    "5e-324",
+    "1e18",
+    "7",
     "9" * 400,
 )
 _NO_NUMBERS: Final = ("", "abc", "0x10", 3, None, True, [], {})
 _TIMES: Final = (0, 1.5, 4e9)
 _NO_TIMES: Final = (-1, 1e308, -1e308, 1e18, 2**70, "12", None, True, [])
 _TEXTS: Final = (
-    *("", "x", "é\u202e", "\x1b[2J\x1b]0;x\x07", "a\nb\tc", '"}],"values":[[', "\ud800", "\x00"),
-    *("../../etc/passwd", "<script>alert(1)</script>", "a" * 1_000_000, "kubernetes:", "slurm:"),
-    *("kubernetes:a/b/c", "mig", "9" * 50, "$(id)", "'; DROP TABLE track; --"),
+    "",
+    "x",
+    "é\u202e",
+    "\x1b[2J\x1b]0;x\x07",
+    "a\nb\tc",
+    '"}],"values":[[',
+    "\ud800",
+    "\x00",
+    "../../etc/passwd",
+    "<script>alert(1)</script>",
+    "a" * 1_000_000,
+    "kubernetes:",
+    "slurm:",
+    "kubernetes:a/b/c",
+    "mig",
+    "9" * 50,
+    "$(id)",
+    "'; DROP TABLE track; --",
 )
 _NO_TEXTS: Final = (7, None, [], {})
 
@@ -98,7 +123,8 @@ def _label(by: _Liar, result: list[Any]) -> None:
 def _all_labels(by: _Liar, result: list[Any]) -> None:
     names = sorted({name for series in result for name in series["metric"]})
     if names:
-        name, text = by.choice(names), by.text()
+        name = by.choice(names)
+        text = by.text()
         for series in result:
             series["metric"][name] = text
 
@@ -135,6 +161,15 @@ def _sample(by: _Liar, result: list[Any]) -> list[Any]:
 
 
 _LIES: Final = (
-    *(_value, _time, _moved, _all_values, _label, _all_labels, _no_label, _again, _no_series),
-    *(_backwards, _longer),
+    _value,
+    _time,
+    _moved,
+    _all_values,
+    _label,
+    _all_labels,
+    _no_label,
+    _again,
+    _no_series,
+    _backwards,
+    _longer,
 )

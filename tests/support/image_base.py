@@ -26,7 +26,8 @@ _GLIBC: Final = ("manylinux2014", "manylinux_2_17", "manylinux_2_28")
 PLATFORMS: Final = {
     machine: [
         *(f"--platform={glibc}_{wheels}" for glibc in _GLIBC),
-        *("--python-version=3.11", "--implementation=cp"),
+        "--python-version=3.11",
+        "--implementation=cp",
         *(f"--abi={abi}" for abi in ("cp311", "abi3", "none")),
     ]
     for machine, wheels in (("amd64", "x86_64"), ("arm64", "aarch64"))

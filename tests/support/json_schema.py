@@ -15,8 +15,22 @@ _TYPES: Final[dict[str, type | tuple[type, ...]]] = {
     "boolean": bool,
 }
 _KNOWN: Final = {
-    *("$schema", "description", "$defs", "$ref", "type", "const", "enum", "pattern", "oneOf"),
-    *("minimum", "maximum", "required", "properties", "additionalProperties", "items", "minItems"),
+    "$schema",
+    "description",
+    "$defs",
+    "$ref",
+    "type",
+    "const",
+    "enum",
+    "pattern",
+    "oneOf",
+    "minimum",
+    "maximum",
+    "required",
+    "properties",
+    "additionalProperties",
+    "items",
+    "minItems",
 }
 
 
@@ -80,7 +94,8 @@ def _of_object(
     for name in schema.get("required", ()):
         if name not in value:
             yield f"{place or '/'}: {name} is missing"
-    known, others = schema.get("properties", {}), schema.get("additionalProperties", True)
+    known = schema.get("properties", {})
+    others = schema.get("additionalProperties", True)
     for name, inside in value.items():
         if name in known:
             yield from _faults(known[name], inside, root, f"{place}/{name}")

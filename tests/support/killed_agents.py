@@ -103,8 +103,10 @@ class _Victim(threading.Thread):
 
     def __init__(self, folder: Path, pid: int, life_seconds: float, in_a_write: bool) -> None:  # noqa: FBT001
         super().__init__(daemon=True)
-        self._folder, self._pid = folder, pid
-        self._life_seconds, self._in_a_write = life_seconds, in_a_write
+        self._folder = folder
+        self._pid = pid
+        self._life_seconds = life_seconds
+        self._in_a_write = in_a_write
         self._glances: list[_Glance] = []
         self._killed: Nanoseconds = 0
         self._trouble: Exception | None = None

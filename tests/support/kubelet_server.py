@@ -71,7 +71,8 @@ def _response_class() -> Any:
                 name=field, number=number, label=getattr(descriptor_pb2.FieldDescriptorProto, label)
             )
             if isinstance(kind, str):
-                declared.type, declared.type_name = MESSAGE, f".{file.package}.{kind}"
+                declared.type = MESSAGE
+                declared.type_name = f".{file.package}.{kind}"
             else:
                 declared.type = kind
     pool = descriptor_pool.DescriptorPool()

@@ -30,7 +30,8 @@ class Place:
     """A folder with an agent's socket, and a client that runs commands."""
 
     def __init__(self, folder: Path, nursery: Nursery) -> None:
-        self.folder, self._nursery = folder, nursery
+        self.folder = folder
+        self._nursery = nursery
         (folder / "node.yaml").write_text(NODE)
         self.config = CONFIG.format(folder=folder)
         self.client = LocalClient(folder / "api.sock")

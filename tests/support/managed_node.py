@@ -55,7 +55,8 @@ class ManagedNode:
         settings: BrokerSettings | None = None,
         procfs: Path = Path("/proc"),
     ) -> None:
-        self.world, self.clock = world, BootClock()
+        self.world = world
+        self.clock = BootClock()
         self.settings = settings or BrokerSettings()
         self.dead: set[str] = set()
         self.is_active = False

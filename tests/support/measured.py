@@ -183,7 +183,8 @@ def _without_machine(place: str, whole: str) -> str:
 
 def _section(section: str, path: Path) -> tuple[str, str, str]:
     """A document before, in and after a section; marks are outside."""
-    begin, end = f"<!-- {section}: begin -->\n", f"<!-- {section}: end -->"
+    begin = f"<!-- {section}: begin -->\n"
+    end = f"<!-- {section}: end -->"
     head, has_begin, rest = path.read_text(encoding="utf-8").partition(begin)
     inside, has_end, tail = rest.partition(end)
     if not has_begin or not has_end:

@@ -52,8 +52,11 @@ def fill_month(
         tick_seconds: Simulated time between two readings.
         run_every_seconds: Simulated time between two runs of the rules.
     """
-    settings, accounts, ledger = Settings(), NodeAccounts(), Ledger()
-    rules, storage = configured_rules(settings), Storage(str(path), is_durable=False)
+    settings = Settings()
+    accounts = NodeAccounts()
+    ledger = Ledger()
+    rules = configured_rules(settings)
+    storage = Storage(str(path), is_durable=False)
     due = DEFAULT_START + nanoseconds(run_every_seconds)
     for day in range(1, days + 1):
         windows = []

@@ -99,7 +99,8 @@ def snapshots_of(interval: Nanoseconds, life: Iterable[Moment]) -> list[Snapshot
     taken = list(life)
     times = list(accumulate(each.after for each in taken))
     walls = list(accumulate(each.clock_step for each in taken))
-    counter, found = 5e6, []
+    counter = 5e6
+    found = []
     for each, time, stepped in zip(taken, times, walls, strict=True):
         signals = dict(each.signals or {})
         counter += 0.9 * signals.get(Signal.POWER_WATTS, 200.0) * each.after / SECOND
@@ -131,7 +132,9 @@ def accounted(snapshots: Iterable[Snapshot]) -> Accounted:
         lost = max(0, each.time - usual - last) if is_read else 0
         if GPU.uuid in each.down:
             lost = each.time - last
-        unknown, last = unknown + lost, last + lost
+        unknown = unknown + lost
+        last = last + lost
         if is_read:
-            known, last = known + each.time - last, each.time
+            known = known + each.time - last
+            last = each.time
     return Accounted(known, unknown)

@@ -97,7 +97,8 @@ def differences(before: Readings, agent: Readings, after: Readings) -> list[str]
             said = agent[uuid].get(field.metric)
             if not ends:
                 continue
-            low, high = min(ends) - field.tolerance, max(ends) + field.tolerance
+            low = min(ends) - field.tolerance
+            high = max(ends) + field.tolerance
             if said is None or not low <= said <= high:
                 found.append(f"{uuid}: {field.metric} {said}, nvidia-smi {low:g} to {high:g}")
     return sorted(found)

@@ -39,7 +39,8 @@ class Samples:
         value_type._obj.value = pynvml.NVML_VALUE_TYPE_UNSIGNED_INT
         count._obj.value = len(fresh)
         for place, (time, percent) in enumerate(fresh if samples is not None else ()):
-            samples[place].timeStamp, samples[place].sampleValue.uiVal = time, percent
+            samples[place].timeStamp = time
+            samples[place].sampleValue.uiVal = percent
         return _OK
 
 
@@ -64,7 +65,8 @@ def process_samples(
         fresh = [found for found in taken if repeats or found.time > since]
         for place, found in enumerate(fresh if places is not None else ()):
             places[place].pid = found.pid
-            places[place].timeStamp, places[place].smUtil = found.time, found.percent
+            places[place].timeStamp = found.time
+            places[place].smUtil = found.percent
         return fresh
 
     def of_newer(_driver: FakeDriver, _device: Any, info: Any) -> int:
@@ -99,11 +101,13 @@ def listed(rows: Sequence[tuple[int, int]]) -> Callable[..., int]:
     """An answer that lists ids and memory as the driver has them."""
 
     def answer(_driver: FakeDriver, _device: Any, count: Any, infos: Any) -> int:
-        room, count._obj.value = count._obj.value, len(rows)
+        room = count._obj.value
+        count._obj.value = len(rows)
         if infos is None or room < len(rows):
             return _size(rows, is_room=False)
         for place, (pid, used) in enumerate(rows):
-            infos[place].pid, infos[place].usedGpuMemory = pid, used
+            infos[place].pid = pid
+            infos[place].usedGpuMemory = used
         return _OK
 
     return answer

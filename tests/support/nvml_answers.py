@@ -67,7 +67,8 @@ def fabric(state: int, status: int = _OK) -> Callable[..., int]:
     def answer(_driver: FakeDriver, _device: Any, info: Any) -> int:
         if getattr(info._obj, "version", _FABRIC_VERSION) != _FABRIC_VERSION:
             return int(pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH)
-        info._obj.state, info._obj.status = state, status
+        info._obj.state = state
+        info._obj.status = status
         return _OK
 
     return answer
@@ -82,7 +83,8 @@ def mig_profiles(driver: FakeDriver, names: dict[int, str], instances: dict[int,
         if number >= len(ids):
             return int(pynvml.NVML_ERROR_NOT_SUPPORTED)
         name = names[ids[number]]
-        info._obj.id, info._obj.name = ids[number], f"MIG {name}"
+        info._obj.id = ids[number]
+        info._obj.name = f"MIG {name}"
         info._obj.sliceCount = int(name.split("g.")[0])
         info._obj.memorySizeMB = int(name.split("g.")[1].split("gb")[0]) << 10
         info._obj.decoderCount = int("+" in name)
@@ -152,8 +154,10 @@ class FakeEvents:
             return int(pynvml.NVML_ERROR_TIMEOUT)
         index, code, gpu_instance, compute_instance, kind = self._pending.popleft()
         ctypes.c_void_p.from_buffer(data._obj).value = (index + 1) * _HANDLES_PER_GPU
-        data._obj.eventType, data._obj.eventData = kind, code
-        data._obj.gpuInstanceId, data._obj.computeInstanceId = gpu_instance, compute_instance
+        data._obj.eventType = kind
+        data._obj.eventData = code
+        data._obj.gpuInstanceId = gpu_instance
+        data._obj.computeInstanceId = compute_instance
         return _OK
 
 

@@ -257,7 +257,8 @@ def _attributes(driver: FakeDriver, handle: Any, attributes: Any) -> int:
 def _utilization(driver: FakeDriver, handle: Any, rates: Any) -> int:
     if _gpu(driver, handle).instances is not None:
         return int(_ABSENT)
-    rates._obj.gpu, rates._obj.memory = _gpu(driver, handle).busy_percent, 11
+    rates._obj.gpu = _gpu(driver, handle).busy_percent
+    rates._obj.memory = 11
     return int(_OK)
 
 
@@ -269,7 +270,8 @@ def _engine(driver: FakeDriver, handle: Any, percent: Any, period: Any) -> int:
 
 
 def _memory(driver: FakeDriver, handle: Any, info: Any) -> int:
-    gpu, instance = _gpu(driver, handle), _instance(driver, handle)
+    gpu = _gpu(driver, handle)
+    instance = _instance(driver, handle)
     info._obj.total = instance.memory_total if instance else gpu.memory_total
     info._obj.used = gpu.memory_used
     info._obj.free = info._obj.total - gpu.memory_used - (1 << 30)
@@ -298,7 +300,8 @@ def _fields(driver: FakeDriver, handle: Any, count: Any, values: Any) -> int:
 
 def _processes(driver: FakeDriver, handle: Any, count: Any, infos: Any) -> int:
     processes = (_instance(driver, handle) or _gpu(driver, handle)).processes
-    room, count._obj.value = count._obj.value, len(processes)
+    room = count._obj.value
+    count._obj.value = len(processes)
     if not processes:
         return int(_OK)
     if infos is None or room < len(processes):

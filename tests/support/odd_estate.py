@@ -31,7 +31,9 @@ _RESETS_EVERY: Final = 6 * 3600
 _LARGE_BLOCKS: Final = "--max-block-duration=162h"
 """Few blocks are written in a tenth of the time."""
 _OLD: Final = (
-    *("rightsizer_device_info", "rightsizer_device_up", "rightsizer_state_seconds_total"),
+    "rightsizer_device_info",
+    "rightsizer_device_up",
+    "rightsizer_state_seconds_total",
     "rightsizer_workload_share_ratio",
 )
 """What agents had before they knew of figures of use, and of who workloads are."""
@@ -236,7 +238,8 @@ def odd_estate(
         targets: What it scrapes on, as host:port.
     """
     with tempfile.TemporaryDirectory(prefix="odd-", dir=ON_DISK) as name:
-        text, data = Path(name) / "past", Path(name) / "data"
+        text = Path(name) / "past"
+        data = Path(name) / "data"
         text.write_text(_past(names, end - END), encoding="ascii")
         command = ("tsdb", "create-blocks-from", "openmetrics", "--quiet", _LARGE_BLOCKS)
         filled = promtool(*command, text, data)

@@ -22,15 +22,25 @@ def summary(  # noqa: PLR0913 - what differs between summaries.
 ) -> str:
     """A whole summary; an accuracy run's is its closing lines alone."""
     lines = [
-        *(_BAR, "MLPerf Results Summary", _BAR),
+        _BAR,
+        "MLPerf Results Summary",
+        _BAR,
         "SUT name : BERT SERVER",
         f"Scenario : {scenario}",
         f"Mode     : {mode}",
         headline,
         f"Result is : {validity}",
         "  Min duration satisfied : Yes",
-        *("", _BAR, "Additional Stats", _BAR, *additional),
-        *("", _BAR, "Test Parameters Used", _BAR, *parameters),
+        "",
+        _BAR,
+        "Additional Stats",
+        _BAR,
+        *additional,
+        "",
+        _BAR,
+        "Test Parameters Used",
+        _BAR,
+        *parameters,
     ]
     return "\n".join(lines) + "\n" + closing
 

@@ -119,7 +119,8 @@ class _Names:
 
 
 def _plane(plane: Plane) -> bytes:
-    events, stats = _Names(), _Names()
+    events = _Names()
+    stats = _Names()
     lines = b"".join(length_field(3, _line(each, events, stats)) for each in plane.lines)
     own = b"".join(length_field(6, _stat(*each, stats)) for each in plane.stats.items())
     name = length_field(2, plane.name)

@@ -48,7 +48,8 @@ def recorders() -> Path:
 @cache
 def recorded(program: str, folder: Path, *flags: str) -> tuple[Path, float, float]:
     """The folder into which a program of tests/profilers/ recorded, and the wall time around it."""
-    python, into = recorders(), folder / program
+    python = recorders()
+    into = folder / program
     into.mkdir()
     before = time.time()
     done = subprocess.run(

@@ -56,8 +56,21 @@ _OF_AN_H100 = tuple(
 """What a passive board with row remapping gives on the profiling tier, serving no one."""
 
 _COLLECTORS = (
-    *("gpm", "utilization", "memory", "power", "clocks", "temperature", "pcie", "nvlink"),
-    *("processes", "health", "xid", "host", "owners", "kubelet", "dcgm"),
+    "gpm",
+    "utilization",
+    "memory",
+    "power",
+    "clocks",
+    "temperature",
+    "pcie",
+    "nvlink",
+    "processes",
+    "health",
+    "xid",
+    "host",
+    "owners",
+    "kubelet",
+    "dcgm",
 )
 _NO_MESSAGES = dict.fromkeys(("debug", "info", "warning", "error", "critical"), 0.0)
 

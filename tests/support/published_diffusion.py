@@ -159,7 +159,10 @@ DENOISERS: Final = {
                 "attention_head_dim": [5, 10, 20, 20],
                 "use_linear_projection": True,
             },
-            *(866e6, 865_910_724, 768, 2_149_105_745_920),
+            866e6,
+            865_910_724,
+            768,
+            2_149_105_745_920,
         ),
         "Stable Diffusion XL": (_LARGE, 2.567e9, 2_567_463_684, 1024, 6_761_236_398_080),
         "Stable Diffusion 3": (_SD3, 2.085e9, 2_084_951_104, 1024, 8_904_337_539_072),
@@ -170,11 +173,17 @@ DENOISERS: Final = {
                 "num_attention_heads": 38,
                 "caption_projection_dim": 2432,
             },
-            *(8.1e9, 8_146_280_768, 1024, 31_121_114_907_648),
+            8.1e9,
+            8_146_280_768,
+            1024,
+            31_121_114_907_648,
         ),
         "Stable Diffusion 3.5 Medium": (
             {**_SD35, "pos_embed_max_size": 384, "dual_attention_layers": list(range(13))},
-            *(2.47e9, 2_469_663_936, 1024, 11_249_573_707_776),
+            2.47e9,
+            2_469_663_936,
+            1024,
+            11_249_573_707_776,
         ),
         "FLUX.1 dev": (_FLUX, 11.9e9, 11_901_408_320, 1024, 74_384_653_418_496),
         "PixArt Alpha": (_PIXART, 0.61e9, 611_349_152, 1024, 6_633_581_248_512),
@@ -212,7 +221,8 @@ DECODERS: Final[dict[str, tuple[dict[str, Any], int, int]]] = {
             "use_quant_conv": False,
             "use_post_quant_conv": False,
         },
-        *(83_819_683, 8),
+        83_819_683,
+        8,
     ),
     "Qwen-Image": (
         {
@@ -223,7 +233,8 @@ DECODERS: Final[dict[str, tuple[dict[str, Any], int, int]]] = {
             "num_res_blocks": 2,
             "temperal_downsample": [False, True, True],
         },
-        *(126_892_531, 8),
+        126_892_531,
+        8,
     ),
     "Sana": (
         {
@@ -234,7 +245,8 @@ DECODERS: Final[dict[str, tuple[dict[str, Any], int, int]]] = {
             "upsample_block_type": "interpolate",
             **_DEEP,
         },
-        *(312_250_275, 32),
+        312_250_275,
+        32,
     ),
 }
 """Their files, the parameters that diffusers' class keeps of them, and pixels by latent pixels."""

@@ -32,9 +32,16 @@ def recording(data: Path, rules: str, start: float, end: float) -> Iterator[Prom
     file.write_text(rules)
     with prometheus_server(scrape_config(), data=data) as server:
         done = promtool(
-            *("tsdb", "create-blocks-from", "rules", "--quiet", f"--url={server.url}"),
-            *(f"--start={int(start)}", f"--end={int(end)}", f"--output-dir={data}"),
-            *(f"--max-block-duration={_BLOCK_SECONDS}s", file),
+            "tsdb",
+            "create-blocks-from",
+            "rules",
+            "--quiet",
+            f"--url={server.url}",
+            f"--start={int(start)}",
+            f"--end={int(end)}",
+            f"--output-dir={data}",
+            f"--max-block-duration={_BLOCK_SECONDS}s",
+            file,
         )
         assert not done.returncode, done.stderr
     with prometheus_server(scrape_config(), data=data) as server:

@@ -93,14 +93,24 @@ _REMAPPED: Final = tuple(signal for signal in Signal if signal.startswith("remap
 _RETIRED: Final = tuple(signal for signal in Signal if signal.startswith("retired_pages"))
 _VIOLATIONS: Final = (Signal.POWER_VIOLATION_SECONDS, Signal.THERMAL_VIOLATION_SECONDS)
 _FIELDS: Final = (
-    *(*_VIOLATIONS, *_RATES, *_NVLINKS, *_ECC, *_REMAPPED, *_RETIRED),
-    *(Signal.ENERGY_JOULES, Signal.MEMORY_TEMPERATURE_CELSIUS),
-    *(Signal.PCIE_REPLAYS, Signal.RECOVERY_ACTION),
+    *_VIOLATIONS,
+    *_RATES,
+    *_NVLINKS,
+    *_ECC,
+    *_REMAPPED,
+    *_RETIRED,
+    Signal.ENERGY_JOULES,
+    Signal.MEMORY_TEMPERATURE_CELSIUS,
+    Signal.PCIE_REPLAYS,
+    Signal.RECOVERY_ACTION,
 )
 _GPM: Final = (Signal.GPU_BUSY, *_PROFILED, *_RATES)
 _GPM_CALLS: Final = (
-    *("nvmlGpmQueryDeviceSupport", "nvmlGpmSampleAlloc", "nvmlGpmSampleGet"),
-    *("nvmlGpmMigSampleGet", "nvmlGpmMetricsGet"),
+    "nvmlGpmQueryDeviceSupport",
+    "nvmlGpmSampleAlloc",
+    "nvmlGpmSampleGet",
+    "nvmlGpmMigSampleGet",
+    "nvmlGpmMetricsGet",
 )
 
 COSTS: Final[Mapping[str, frozenset[Signal]]] = {
@@ -123,13 +133,17 @@ COSTS: Final[Mapping[str, frozenset[Signal]]] = {
         "nvmlDeviceGetEnforcedPowerLimit": [Signal.POWER_LIMIT_WATTS],
         "nvmlDeviceGetPowerManagementLimit": [Signal.POWER_LIMIT_WATTS],
         "nvmlDeviceGetClockInfo": [
-            *(Signal.SM_CLOCK_HERTZ, Signal.MEMORY_CLOCK_HERTZ, Signal.VIDEO_CLOCK_HERTZ)
+            Signal.SM_CLOCK_HERTZ,
+            Signal.MEMORY_CLOCK_HERTZ,
+            Signal.VIDEO_CLOCK_HERTZ,
         ],
         "nvmlDeviceGetMaxClockInfo": [
-            *(Signal.SM_CLOCK_MAXIMUM_HERTZ, Signal.MEMORY_CLOCK_MAXIMUM_HERTZ)
+            Signal.SM_CLOCK_MAXIMUM_HERTZ,
+            Signal.MEMORY_CLOCK_MAXIMUM_HERTZ,
         ],
         "nvmlDeviceGetApplicationsClock": [
-            *(Signal.SM_CLOCK_APPLICATION_HERTZ, Signal.MEMORY_CLOCK_APPLICATION_HERTZ)
+            Signal.SM_CLOCK_APPLICATION_HERTZ,
+            Signal.MEMORY_CLOCK_APPLICATION_HERTZ,
         ],
         "nvmlDeviceGetCurrentClocksEventReasons": [Signal.CLOCK_EVENT_REASONS],
         "nvmlDeviceGetCurrentClocksThrottleReasons": [Signal.CLOCK_EVENT_REASONS],
@@ -187,10 +201,12 @@ class Run:
 
 def watch(scenario: str, prepare: Prepare, ticks: int = 2, **options: Any) -> Run:
     """Read a packaged scenario's node at noon, one second a tick."""
-    node, clock = node_of(scenario, hour(12) - MINUTE), FastClock(hour(12))
+    node = node_of(scenario, hour(12) - MINUTE)
+    clock = FastClock(hour(12))
     library = InstrumentedLibrary(node, clock.wall_time, counts_calls=True)
     driver = prepare(library) or library
-    snapshots, calls = [], []
+    snapshots = []
+    calls = []
     with reading(driver, clock, **options) as source:
         for _ in range(ticks):
             before = Counter(library.calls)

@@ -153,7 +153,8 @@ def _with_workloads(facts: ReportDeviceFacts, *keys: str) -> ReportDeviceFacts:
 
 
 def _workloads() -> tuple[WorkloadFacts, ...]:
-    trainer, held = _trainer().window, _held().window
+    trainer = _trainer().window
+    held = _held().window
     return (
         WorkloadFacts(TRAINER, _of_workload(trainer, TRAINER), (gpu(0).uuid,)),
         WorkloadFacts(HOSTILE, _of_workload(held, HOSTILE), (gpu(1).uuid,)),

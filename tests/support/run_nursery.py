@@ -48,7 +48,8 @@ class Nursery:
     """Starts commands and waits for them."""
 
     def __init__(self, process: "subprocess.Popen[str]", folder: Path) -> None:
-        self._process, self._folder = process, folder
+        self._process = process
+        self._folder = folder
         self._count = 0
 
     def order(self, order: Any) -> Any:

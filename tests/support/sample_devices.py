@@ -83,7 +83,12 @@ SAMPLE_DEVICES: tuple[SampleDevice, ...] = (
             (1, {_S.STORAGE_BOUND: 0.7, _S.COMPUTE_BOUND: 0.3}),
             (16, {_S.COMPUTE_BOUND: 0.86, _S.STORAGE_BOUND: 0.08, _S.PRODUCTIVE: 0.06}),
         ),
-        *(0.99, 0.86, 0.61, 0.47, 0.78, 0.91),
+        0.99,
+        0.86,
+        0.61,
+        0.47,
+        0.78,
+        0.91,
         conditions={Condition.POWER_THROTTLED: 5200.0},
         needs={Resource.COMPUTE: 0.97, Resource.MEMORY: 0.88, Resource.MEMORY_BANDWIDTH: 0.62},
         clock_event_reasons=0x04,
@@ -94,7 +99,12 @@ SAMPLE_DEVICES: tuple[SampleDevice, ...] = (
             (9, {_S.COMPUTE_BOUND: 0.84, _S.STORAGE_BOUND: 0.1, _S.PRODUCTIVE: 0.06}),
             (15, {_S.HIDDEN_STALL: 1.0}),
         ),
-        *(1.0, 0.98, 0.0, 0.01, 0.78, 0.11),
+        1.0,
+        0.98,
+        0.0,
+        0.01,
+        0.78,
+        0.11,
         needs={Resource.COMPUTE: 0.95, Resource.MEMORY: 0.88, Resource.MEMORY_BANDWIDTH: 0.6},
     ),
     SampleDevice(
@@ -104,7 +114,12 @@ SAMPLE_DEVICES: tuple[SampleDevice, ...] = (
             (3, {_S.MEMORY_BANDWIDTH_BOUND: 0.6, _S.PRODUCTIVE: 0.25, _S.IDLE_HELD: 0.15}),
             (15, {_S.MEMORY_BANDWIDTH_BOUND: 0.75, _S.PRODUCTIVE: 0.2, _S.LAUNCH_BOUND: 0.05}),
         ),
-        *(0.88, 0.52, 0.18, 0.71, 0.91, 0.58),
+        0.88,
+        0.52,
+        0.18,
+        0.71,
+        0.91,
+        0.58,
         needs={Resource.COMPUTE: 0.34, Resource.MEMORY_BANDWIDTH: 0.92},
     ),
     SampleDevice(
@@ -114,7 +129,12 @@ SAMPLE_DEVICES: tuple[SampleDevice, ...] = (
             (1, {_S.PRODUCTIVE: 0.5, _S.LAUNCH_BOUND: 0.3, _S.IDLE_HELD: 0.2}),
             (18, {_S.IDLE_HELD: 1.0}),
         ),
-        *(0.0, 0.0, 0.0, 0.0, 0.22, 0.01),
+        0.0,
+        0.0,
+        0.0,
+        0.0,
+        0.22,
+        0.01,
         needs={Resource.COMPUTE: 0.18, Resource.MEMORY: 0.27, Resource.MEMORY_BANDWIDTH: 0.11},
         clock_event_reasons=0x01,
     ),
@@ -124,7 +144,12 @@ SAMPLE_DEVICES: tuple[SampleDevice, ...] = (
             (10, {_S.IDLE_EMPTY: 1.0}),
             (14, {_S.COMPUTE_BOUND: 0.5, _S.PRODUCTIVE: 0.3, _S.HOST_BOUND: 0.2}),
         ),
-        *(0.93, 0.63, 0.38, 0.4, 0.972, 0.66),
+        0.93,
+        0.63,
+        0.38,
+        0.4,
+        0.972,
+        0.66,
         conditions={Condition.NEAR_OUT_OF_MEMORY: 21600.0},
         needs={Resource.COMPUTE: 0.71, Resource.MEMORY: 1.12, Resource.MEMORY_BANDWIDTH: 0.5},
         pressed={Resource.MEMORY: 0.43},
@@ -139,7 +164,12 @@ SAMPLE_DEVICES: tuple[SampleDevice, ...] = (
     SampleDevice(
         EMBEDDING,
         ((24, {_S.PRODUCTIVE: 0.35, _S.PCIE_BOUND: 0.15, _S.IDLE_HELD: 0.5}),),
-        *(0.41, 0.3, 0.12, 0.22, 0.31, 0.0),
+        0.41,
+        0.3,
+        0.12,
+        0.22,
+        0.31,
+        0.0,
         needs={Resource.COMPUTE: 0.38, Resource.MEMORY: 0.45, Resource.MEMORY_BANDWIDTH: 0.4},
     ),
     SampleDevice(
@@ -148,7 +178,9 @@ SAMPLE_DEVICES: tuple[SampleDevice, ...] = (
         tier=Tier.NONE,
     ),
 )
-PARENT, INSTANCE, SILENT = 6, 7, 8
+PARENT = 6
+INSTANCE = 7
+SILENT = 8
 
 
 def uuid_of(index: int) -> str:

@@ -130,7 +130,8 @@ def accounted_intervals(
     settings = replace(settings, gap_minimum_seconds=0.0, gap_intervals=1.0)
     entries = EntryBuilder(settings)
     by_uuid = {device.uuid: device for device in devices}
-    extra, holders = {}, {}
+    extra = {}
+    holders = {}
     for uuid in by_uuid:
         entries.restore_power(uuid, _power(days[uuid]))
         extra[uuid] = _counters(days[uuid], grid)
@@ -229,7 +230,8 @@ def scalar_days(
     watched: WatchedDevices, read: DeviceReadings, settings: EntrySettings
 ) -> dict[str, dict[str, array[float]]]:
     """The columns of each device."""
-    devices, grid = watched.devices, watched.grid
+    devices = watched.devices
+    grid = watched.grid
     longest = max(settings.imbalance.window_seconds, 2.0 * seconds(grid.step))
     settings = replace(settings, imbalance=replace(settings.imbalance, window_seconds=longest))
     days = {device.uuid: DeviceDay.of(read, row, watched) for row, device in enumerate(devices)}

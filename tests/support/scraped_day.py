@@ -58,10 +58,8 @@ def scraped_day(scenario: str, node: str = "n1") -> ScrapedDay:
         interval=SAMPLING * SECOND,
         duration=SPAN + SAMPLING * SECOND,
     )
-    accounting, accounts = (
-        AccountingService(AccountingSettings()),
-        NodeAccounts(AccountingSettings()),
-    )
+    accounting = AccountingService(AccountingSettings())
+    accounts = NodeAccounts(AccountingSettings())
     lines: list[str] = []
     for number, snapshot in enumerate(iter(source.read, None)):
         report = accounting.post(snapshot, (), lambda: _AGENT)
@@ -98,7 +96,8 @@ def recorded(server: Prometheus) -> str:
 
 def _samples(server: Prometheus, rule: Mapping[str, str]) -> Iterator[str]:
     # Rules are evaluated at some second of their own, not at whole minutes.
-    start, end = START / SECOND + 17, LAST / SECOND
+    start = START / SECOND + 17
+    end = LAST / SECOND
     for labels, samples in server.query_range(rule["expr"], start, end, 300):
         inside = ",".join(
             f"{name}={json.dumps(value)}" for name, value in labels.items() if name != "__name__"

@@ -37,7 +37,8 @@ class Scraped:
 
     def grown(self, uuid: str, until: float) -> tuple[Totals, Totals]:
         """The agent's totals at the first and the last scrape of the hour before a time."""
-        first, last = bisect_right(self.times, until - HOUR), bisect_right(self.times, until) - 1
+        first = bisect_right(self.times, until - HOUR)
+        last = bisect_right(self.times, until) - 1
         return self.totals[first][uuid], self.totals[last][uuid]
 
 
@@ -67,7 +68,9 @@ def _page(report: Report, names: tuple[str, ...]) -> Rendering:
 
 def scraped_node(names: tuple[str, ...]) -> Scraped:
     """A node's last hour; of the page only the families with these names are kept."""
-    lines, times, totals = [], [], []
+    lines = []
+    times = []
+    totals = []
     reports = list(_scrapes())
     moved = int(time.time()) - reports[-1].wall_time / SECOND
     for report in reports:

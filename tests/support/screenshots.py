@@ -23,8 +23,14 @@ __all__ = ["DARK", "FRAME", "LIGHT", "PICTURES", "photograph"]
 
 FOLDER: Final = Path(__file__).parents[2] / "docs" / "screenshots"
 _FLAGS: Final = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--hide-scrollbars",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
     "--allow-file-access-from-files",
 )
 DARK: Final = "--blink-settings=preferredColorScheme=0"
@@ -89,7 +95,8 @@ def report_phone(report: Path, picture: Path) -> None:
 
 def plan(report: Path, picture: Path) -> None:
     """A plan, which needs no history."""
-    asked, page = report.with_name("plan.yaml"), report.with_name("plan.html")
+    asked = report.with_name("plan.yaml")
+    page = report.with_name("plan.html")
     asked.write_text(_PLAN, encoding="utf-8")
     rightsizer(["plan", str(asked), "--html", str(page)])
     photograph(page, picture, (1100, 1200), LIGHT)
@@ -97,10 +104,13 @@ def plan(report: Path, picture: Path) -> None:
 
 def profile(report: Path, picture: Path) -> None:
     """A training step by step, as PyTorch's profiler would write it; it needs no history."""
-    chance, trace, launch = random.Random(5), KinetoTrace(), 0
+    chance = random.Random(5)
+    trace = KinetoTrace()
+    launch = 0
     at = 0.0
     for step in range(8):
-        begun, loader = at, chance.uniform(25_000, 45_000)
+        begun = at
+        loader = chance.uniform(25_000, 45_000)
         trace.annotation("enumerate(DataLoader)#_MultiProcessingDataLoaderIter", at, loader)
         at += loader + 40.0
         for layer in range(15):
@@ -158,24 +168,38 @@ def _recorded(file: str, report: Path, picture: Path, height: int) -> None:
 
 _KERNELS: Final = (
     (
-        *("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64", 900.0),
-        *("Linear", "aten::mm", [8192, 4096], [4096, 6144]),
+        "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64",
+        900.0,
+        "Linear",
+        "aten::mm",
+        [8192, 4096],
+        [4096, 6144],
     ),
     (
-        *("void flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4>>", 700.0),
-        *("Attention", "aten::_flash_attention_forward"),
+        "void flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4>>",
+        700.0,
+        "Attention",
+        "aten::_flash_attention_forward",
     ),
     (
-        *("void at::native::vectorized_elementwise_kernel<4, at::native::gelu>", 150.0),
-        *("GELU", "aten::gelu"),
+        "void at::native::vectorized_elementwise_kernel<4, at::native::gelu>",
+        150.0,
+        "GELU",
+        "aten::gelu",
     ),
     (
-        *("void at::native::vectorized_layer_norm_kernel<c10::BFloat16, float>", 120.0),
-        *("LayerNorm", "aten::native_layer_norm"),
+        "void at::native::vectorized_layer_norm_kernel<c10::BFloat16, float>",
+        120.0,
+        "LayerNorm",
+        "aten::native_layer_norm",
     ),
     (
-        *("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize64x64x64", 140.0),
-        *("Linear", "aten::mm", [64, 4096], [4096, 11008]),
+        "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize64x64x64",
+        140.0,
+        "Linear",
+        "aten::mm",
+        [64, 4096],
+        [4096, 11008],
     ),
 )
 """Name, microseconds, module, operator, and the shapes of its factors."""
@@ -201,7 +225,8 @@ def main() -> None:
     if unknown := set(arguments.names) - PICTURES.keys():
         parser.error(f"no such picture: {', '.join(sorted(unknown))}")
     with tempfile.TemporaryDirectory() as name:
-        history, report = arguments.history or Path(name) / "month.db", Path(name) / "report.html"
+        history = arguments.history or Path(name) / "month.db"
+        report = Path(name) / "report.html"
         wanted = arguments.names or list(PICTURES)
         if any(each.startswith("report") for each in wanted):
             if arguments.history is None:

@@ -306,15 +306,18 @@ def _below(
     is_reloaded: bool,
 ) -> Iterator[str]:
     """The section of the group under a key, if there is one, through lists and mappings."""
-    shape, path = entry.shape, _join(path, entry.key)
+    shape = entry.shape
+    path = _join(path, entry.key)
     while not isinstance(shape, Group):
         match shape:
             case Nullable(inner):
                 shape = inner
             case Many(inner):
-                shape, path = inner, f"{path}[]"
+                shape = inner
+                path = f"{path}[]"
             case Named(inner):
-                shape, path = inner, f"{path}.NAME"
+                shape = inner
+                path = f"{path}.NAME"
             case _:
                 return
     yield from _section(shape, path, explained, is_reloaded=is_reloaded)

@@ -24,7 +24,8 @@ _LOOK_SECONDS = 0.05
 
 def latency_of(document: dict[str, Any]) -> Callable[[str, int], float]:
     """Seconds by function and index, from the file; the largest one counts."""
-    functions, gpus = document.get("functions", {}), document.get("gpus", {})
+    functions = document.get("functions", {})
+    gpus = document.get("gpus", {})
 
     def latency(name: str, index: int) -> float:
         found = [document.get("seconds", 0.0)]
@@ -43,7 +44,8 @@ def follow(driver: SlowDriver, file: Path) -> None:
     while True:
         text = file.read_text()
         if text != known:
-            known, document = text, json.loads(text)
+            known = text
+            document = json.loads(text)
             driver.release()
             driver.is_serial = document.get("serial", False)
             driver.latency = latency_of(document)

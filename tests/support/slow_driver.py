@@ -72,7 +72,9 @@ class _SlowSymbol:
 
     def __init__(self, driver: SlowDriver, name: str, function: Callable[..., Any]) -> None:
         self.restype: Any = None
-        self._driver, self._name, self._function = driver, name, function
+        self._driver = driver
+        self._name = name
+        self._function = function
 
     def __call__(self, *arguments: Any) -> Any:
         """Call it as the bindings do."""

@@ -19,8 +19,13 @@ __all__ = [
 ]
 
 NVIDIA: Final = "0x10de"
-_DISPLAY, _AUDIO, _BRIDGE, _SWITCH = "0x030200", "0x040300", "0x060400", "0x068000"
-_NETWORK, _INFINIBAND, _NVME = "0x020000", "0x020700", "0x010802"
+_DISPLAY = "0x030200"
+_AUDIO = "0x040300"
+_BRIDGE = "0x060400"
+_SWITCH = "0x068000"
+_NETWORK = "0x020000"
+_INFINIBAND = "0x020700"
+_NVME = "0x010802"
 _SPEEDS: Final = {3: "8.0 GT/s PCIe", 4: "16.0 GT/s PCIe", 5: "32.0 GT/s PCIe"}
 
 
@@ -120,7 +125,8 @@ def one_socket(root: Path) -> SysfsTree:
     """A server with two GPUs on one host bridge; the second sits in a slot that is too narrow."""
     tree = SysfsTree(root)
     tree.node(0, "0-31")
-    bus, near = "pci0000:00", Near(0, "0-31")
+    bus = "pci0000:00"
+    near = Near(0, "0-31")
     tree.function(f"{bus}/0000:00:01.0", _BRIDGE, now=(4, 16), most=(5, 16), near=near)
     gpu = f"{bus}/0000:00:01.0/0000:01:00.0"
     tree.function(gpu, _DISPLAY, vendor=NVIDIA, now=(4, 16), driver="nvidia", near=near)

@@ -85,7 +85,8 @@ def whole_node(
         settings: Of the live source.
     """
     start = hour(12)
-    node, clock = node_of(_SCENARIO, start), FastClock(start)
+    node = node_of(_SCENARIO, start)
+    clock = FastClock(start)
     library = InstrumentedLibrary(node, clock.wall_time, latency=latency, counts_calls=counts_calls)
     tree = _host(root, node, clock)
     owners = OwnerResolver.on_host(

@@ -148,7 +148,8 @@ def test_failure_keeps_the_former_value_until_its_time() -> None:
             None,
             "connection refused",
         )
-        well.error, well.now = None, 1100.0
+        well.error = None
+        well.now = 1100.0
         renewed = fetched(background)
         assert (renewed.value, renewed.error) == (well.fetches, None)
 
@@ -200,7 +201,8 @@ def test_refresh_during_a_fetch_is_a_fetch_after_it() -> None:
 
 def test_value_is_as_old_as_its_fetch() -> None:
     """A read long after the fetch does not renew the value."""
-    well, fetched_by_now = Well(), threading.Event()
+    well = Well()
+    fetched_by_now = threading.Event()
 
     def now() -> float:
         told = well.now
@@ -213,7 +215,8 @@ def test_value_is_as_old_as_its_fetch() -> None:
     )
     background.latest()
     assert fetched_by_now.wait(PATIENCE_SECONDS)
-    well.now, well.error = 1061.0, OSError("gone")
+    well.now = 1061.0
+    well.error = OSError("gone")
     assert fetched(background).value is None
     background.close()
 

@@ -94,7 +94,9 @@ def test_a_fault_costs_no_more_than_its_time(fault: dict[str, Any], error: str) 
         good = watch.after()
         for name, value in fault.items():
             setattr(exporter, name, value)
-        held, late, gone = watch.after(15), watch.after(15), watch.after(1)
+        held = watch.after(15)
+        late = watch.after(15)
+        gone = watch.after(1)
     assert held.readings == late.readings == good.readings
     assert error in str(held.outcome.failure)
     assert not held.outcome.success
@@ -145,7 +147,8 @@ def test_a_gpu_that_is_no_longer_listed_is_lost() -> None:
         exporter.text = page() + parts + page(uuid=OTHER, gpu="1")
         assert len(watch.after().devices) == 3
         exporter.text = page(energy=8e6)
-        lost, forgotten = watch.after(15), watch.after(60)
+        lost = watch.after(15)
+        forgotten = watch.after(60)
     assert {uuid: down.reason for uuid, down in lost.down.items()} == {OTHER: Missing.LOST}
     assert [device.uuid for device in forgotten.devices] == [BUSY]
 

@@ -227,7 +227,8 @@ def test_an_exporter_that_ends_takes_its_values_along() -> None:
     """Our own values remain, and GPUs known only to the exporter are down with the reason."""
     ours = snapshot(5, [A100], {A100: NVML})
     with exporting(page() + page(uuid=OTHER, gpu="1")) as (endpoint, exporter, clock):
-        exporter.status, exporter.text = 503, "restarting"
+        exporter.status = 503
+        exporter.text = "restarting"
         for _ in range(3):
             clock.wait_until(clock.time() + 15 * SECOND, threading.Event())
             endpoint.view(10)

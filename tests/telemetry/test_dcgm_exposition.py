@@ -73,8 +73,11 @@ def test_former_names_read_like_those_of_today() -> None:
 def test_a_blank_says_why(number: str, why: Missing) -> None:
     """DCGM's own reason is used where the last digits have survived."""
     for name in (
-        *("DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_POWER_USAGE"),
-        *("DCGM_FI_PROF_PCIE_TX_BYTES", "DCGM_FI_DEV_THERMAL_VIOLATION"),
+        "DCGM_FI_PROF_SM_ACTIVE",
+        "DCGM_FI_DEV_FB_USED",
+        "DCGM_FI_DEV_POWER_USAGE",
+        "DCGM_FI_PROF_PCIE_TX_BYTES",
+        "DCGM_FI_DEV_THERMAL_VIOLATION",
     ):
         found = read(lines(BUSY, {name: number}))
         signal = DCGM_FIELDS[name].signal
@@ -120,8 +123,12 @@ def test_value_of_the_card_is_no_reading_of_an_instance() -> None:
     instance = f"{BUSY}/gi2"
 
     assert set(found.readings[instance].values) == {
-        *(Signal.SM_CLOCK_HERTZ, Signal.GPU_BUSY, Signal.TENSOR_ACTIVE, Signal.DRAM_ACTIVE),
-        *(Signal.MEMORY_FREE_BYTES, Signal.MEMORY_USED_BYTES),
+        Signal.SM_CLOCK_HERTZ,
+        Signal.GPU_BUSY,
+        Signal.TENSOR_ACTIVE,
+        Signal.DRAM_ACTIVE,
+        Signal.MEMORY_FREE_BYTES,
+        Signal.MEMORY_USED_BYTES,
     }
     assert found.instances == {instance: (BUSY, 2)}
     assert found.readings[BUSY].values == read(page()).readings[BUSY].values

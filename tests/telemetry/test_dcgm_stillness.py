@@ -10,7 +10,8 @@ from rightsizer.telemetry.dcgm.series import DcgmExpositionParser
 
 MIG = {"GPU_I_PROFILE": "3g.40gb", "GPU_I_ID": "2"}
 INSTANCE = f"{BUSY}/gi2"
-POWER, UTIL = "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_GPU_UTIL"
+POWER = "DCGM_FI_DEV_POWER_USAGE"
+UTIL = "DCGM_FI_DEV_GPU_UTIL"
 
 
 def still(*pages: str, every_seconds: float = 30) -> list[frozenset[str]]:

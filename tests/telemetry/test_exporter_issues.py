@@ -44,7 +44,8 @@ SLOW_QUESTIONS = {
 @contextmanager
 def served(node: WholeNode) -> Iterator[http.client.HTTPConnection]:
     """The node's pages, and a connection to them."""
-    latest, now = node.accounting.latest, node.clock.wall_time
+    latest = node.accounting.latest
+    now = node.clock.wall_time
     exposition = MetricsExposition(latest, wall_time=now)
     server = WebServer(["127.0.0.1:0"], latest=latest, exposition=exposition, wall_time=now)
     server.start()
@@ -101,7 +102,8 @@ def test_pages_answer_while_all_of_the_driver_hangs(tmp_path: Path) -> None:
 
 def test_nothing_piles_up() -> None:
     """Later ticks hold no more threads, files, memory or driver objects than the first."""
-    node, clock = node_of("h100-mig", hour(12)), FastClock(hour(12))
+    node = node_of("h100-mig", hour(12))
+    clock = FastClock(hour(12))
     library = InstrumentedLibrary(node, clock.wall_time, counts_calls=True)
     often = {"slow_interval_seconds": 1.0, "enumeration_interval_seconds": 3.0}
     held = []
@@ -139,7 +141,8 @@ def bytes_of_ours() -> int:
 
 def test_unsupported_metric_is_not_logged_every_tick() -> None:
     """Boards that lack half of the metrics, and one that refuses the rest, log nothing a tick."""
-    node, clock = node_of("zoo", hour(12)), FastClock(hour(12))
+    node = node_of("zoo", hour(12))
+    clock = FastClock(hour(12))
     library = InstrumentedLibrary(node, clock.wall_time)
     with capture_logs() as lines, reading(library, clock) as source:
         for name in library.functions:
@@ -203,7 +206,8 @@ def test_indices_that_shift_mix_no_gpus(tmp_path: Path) -> None:
     places: dict[str, set[int]] = {}
     with reading(library, clock, enumeration_interval_seconds=4.0) as source:
         for _ in range(25):
-            now, snapshot = clock.time(), source.read()
+            now = clock.time()
+            snapshot = source.read()
             for device in snapshot.devices:
                 found = snapshot.readings.get(device.uuid)
                 if found is None or device.name != "NVIDIA H100 80GB HBM3":

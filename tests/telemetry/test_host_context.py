@@ -309,7 +309,8 @@ class Scheduler:
 
 def test_node_eyes_see_host_and_holders() -> None:
     """Processes on a device and its allocations are known; each collector reports its outcome."""
-    clock, owners = FastClock(0), Scheduler()
+    clock = FastClock(0)
+    owners = Scheduler()
     probe = NodeHostProbe(ProcHostCollector(NOWHERE, NOWHERE, clock, sysfs=NOWHERE), owners, None)
     devices = Device("GPU-0", 0), Device("GPU-1", 1), Device("GPU-2", 2)
     question = HostQuery(devices, {"GPU-0": (Process(11),), "GPU-1": (), "GPU-2": (Process(12),)})
@@ -333,7 +334,8 @@ def test_servers_of_all_gpus_do_not_count(tmp_path: Path) -> None:
     host = ProcHostCollector(tmp_path, tmp_path, FastClock(0), sysfs=NOWHERE)
     probe = NodeHostProbe(host, OwnerResolver.on_host(tmp_path), None)
     devices = Device("GPU-0", 0), Device("GPU-1", 1), Device("GPU-2", 2)
-    server, client = Process(11), Process(12)
+    server = Process(11)
+    client = Process(12)
     processes = {"GPU-0": (server,), "GPU-1": (server, client), "GPU-2": (client,)}
     look = probe.collect(HostQuery(devices, processes))
     probe.close()

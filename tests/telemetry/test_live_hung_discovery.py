@@ -51,7 +51,9 @@ def test_a_gpu_at_which_the_first_look_hangs_costs_no_other(call: str) -> None:
 
     No thread enters the call again while one hangs there; once it returns, the GPU appears.
     """
-    driver, clock, gate = three_gpus(), FastClock(0), threading.Event()
+    driver = three_gpus()
+    clock = FastClock(0)
+    gate = threading.Event()
     driver.hanging[call, 1] = gate
     with reading(driver, clock, **PATIENCE) as source:
         snapshot = until(source, clock, lambda found: len(found.readings) == 2)
@@ -76,7 +78,9 @@ def test_a_gpu_at_which_the_first_look_hangs_costs_no_other(call: str) -> None:
 
 def test_gpus_at_which_the_first_look_hangs_are_passed_by_at_once() -> None:
     """They may outnumber the threads abandoned for one; no thread has to be given up first."""
-    driver, clock, gate = three_gpus(), FastClock(0), threading.Event()
+    driver = three_gpus()
+    clock = FastClock(0)
+    gate = threading.Event()
     driver.gpus += [FakeGpu(f"GPU-{at}", bus_id=f"00000000:{at}7:00.0") for at in (4, 5)]
     for at in (0, 1, 3, 4):
         driver.hanging["nvmlDeviceGetUUID", at] = gate
@@ -94,7 +98,9 @@ def test_gpus_at_which_the_first_look_hangs_are_passed_by_at_once() -> None:
 
 def test_a_gpu_beside_seven_that_hang_is_read_within_two_ticks() -> None:
     """This holds for any duration after which a call counts as hung."""
-    driver, clock, gate = three_gpus(), FastClock(0), threading.Event()
+    driver = three_gpus()
+    clock = FastClock(0)
+    gate = threading.Event()
     driver.gpus += [FakeGpu(f"GPU-{at}", bus_id=f"00000000:{at + 1}7:00.0") for at in range(3, 8)]
     for at in range(7):
         driver.hanging["nvmlDeviceGetUUID", at] = gate
@@ -110,7 +116,9 @@ def test_a_gpu_beside_seven_that_hang_is_read_within_two_ticks() -> None:
 
 def test_ways_between_gpus_that_hang_cost_no_gpu() -> None:
     """The connections are unknown, and every GPU is read."""
-    driver, clock, gate = three_gpus(), FastClock(0), threading.Event()
+    driver = three_gpus()
+    clock = FastClock(0)
+    gate = threading.Event()
     driver.more[PEERS] = lambda *_: int(not gate.wait())
     with reading(driver, clock, **PATIENCE) as source:
         snapshot = until(source, clock, lambda found: len(found.readings) == 3)
@@ -120,7 +128,9 @@ def test_ways_between_gpus_that_hang_cost_no_gpu() -> None:
 
 def test_a_later_look_that_hangs_takes_no_gpu_that_answers() -> None:
     """Known facts stay, as readings still arrive; new GPUs are found."""
-    driver, clock, gate = three_gpus(), FastClock(0), threading.Event()
+    driver = three_gpus()
+    clock = FastClock(0)
+    gate = threading.Event()
     with reading(driver, clock, **PATIENCE, enumeration_interval_seconds=5.0) as source:
         until(source, clock, lambda found: len(found.readings) == 3)
         driver.hanging["nvmlDeviceGetMigMode", 1] = gate
@@ -133,7 +143,9 @@ def test_a_later_look_that_hangs_takes_no_gpu_that_answers() -> None:
 
 def test_a_first_round_that_is_slow_is_no_hang() -> None:
     """Until it ends the GPU is unknown and has no sample."""
-    driver, clock, gate = three_gpus(), FastClock(0), threading.Event()
+    driver = three_gpus()
+    clock = FastClock(0)
+    gate = threading.Event()
     driver.hanging[POWER, 1] = gate
     with reading(driver, clock, **SLOW) as source:
         snapshot = until(source, clock, lambda found: len(found.readings) == 2)
@@ -145,7 +157,9 @@ def test_a_first_round_that_is_slow_is_no_hang() -> None:
 
 def test_a_slow_gpu_that_is_cut_again_keeps_what_it_gave() -> None:
     """Its new instances have no sample; the GPU's last reading stays, as in any late round."""
-    driver, clock, gate = three_gpus(), FastClock(0), threading.Event()
+    driver = three_gpus()
+    clock = FastClock(0)
+    gate = threading.Event()
     with reading(driver, clock, **SLOW, enumeration_interval_seconds=5.0) as source:
         until(source, clock, lambda found: len(found.readings) == 3)
         driver.hanging[POWER, 1] = gate
@@ -160,7 +174,9 @@ def test_a_slow_gpu_that_is_cut_again_keeps_what_it_gave() -> None:
 
 def test_change_during_an_enumeration_is_looked_for_again() -> None:
     """Its result may be from before the change; the next one would be a minute later."""
-    driver, clock, gate = three_gpus(), FastClock(0), threading.Event()
+    driver = three_gpus()
+    clock = FastClock(0)
+    gate = threading.Event()
     with installed(driver):
         connection = NvmlConnection(
             clock=clock,

@@ -23,7 +23,8 @@ from simulated_driver import node_of
 # Every function of every board is refused.
 pytestmark = pytest.mark.timeout(240)
 
-NOT_SUPPORTED, UNKNOWN = pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_UNKNOWN
+NOT_SUPPORTED = pynvml.NVML_ERROR_NOT_SUPPORTED
+UNKNOWN = pynvml.NVML_ERROR_UNKNOWN
 ONE_OF_EACH = tuple({missing: code for code, missing in reversed(CODES.items())}.values())
 """A code for each reason of a refusal."""
 OPENING = frozenset({"nvmlInitWithFlags", "nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2"})
@@ -160,7 +161,8 @@ def test_any_refusals_of_any_gpus_cost_no_more_than_they_tell(
 def test_unsupported_query_is_asked_once(scenario: str, data: st.DataObject) -> None:
     """Permanent refusals cost no further call once each GPU is awake."""
     names = st.sets(st.sampled_from(functions(scenario)), max_size=20)
-    lacking, refused = data.draw(names), data.draw(names)
+    lacking = data.draw(names)
+    refused = data.draw(names)
 
     def prepare(library: InstrumentedLibrary) -> None:
         for name in lacking:
@@ -197,14 +199,17 @@ def test_a_gpu_without_a_name_of_its_own_is_read_all_the_same() -> None:
 @pytest.mark.parametrize("garbage", [2**32 - 1, 2**64 - 1])
 def test_garbage_is_no_reading(garbage: int) -> None:
     """All ones mean that there is no value, for any function."""
-    scenario, gpus = "eight-gpu-node", range(1, 8)
-    names, before = questions(scenario), usual(scenario).last
+    scenario = "eight-gpu-node"
+    gpus = range(1, 8)
+    names = questions(scenario)
+    before = usual(scenario).last
     impossible = frozenset(shapes_of(garbage))
     for start in range(0, len(names), len(gpus)):
         dealt = dict(zip(gpus, names[start : start + len(gpus)], strict=False))
         run = watch(scenario, garbling(dealt, garbage))
         for device in run.last.devices:
-            found, garbled = run.last.readings[device.uuid], dealt.get(device.index, "")
+            found = run.last.readings[device.uuid]
+            garbled = dealt.get(device.index, "")
             check_garbled(before.readings[device.uuid], found, garbled)
             assert not impossible & set(found.values.values()), garbled
             assert not impossible & set(numbers(asdict(device))), garbled

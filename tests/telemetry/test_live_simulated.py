@@ -91,7 +91,8 @@ def test_one_mig_gpu_per_kind_of_signal() -> None:
     assert len(instances) == 12
     for device in instances:
         assert device.mig is not None
-        instance, whole = snapshot.readings[device.uuid], snapshot.readings[device.mig.parent_uuid]
+        instance = snapshot.readings[device.uuid]
+        whole = snapshot.readings[device.mig.parent_uuid]
         assert instance.why_missing(Signal.GPU_BUSY) is Missing.NOT_SUPPORTED
         assert instance.get(Signal.MEMORY_TOTAL_BYTES) == device.memory_total_bytes
         assert whole.get(Signal.POWER_WATTS) is not None
@@ -102,7 +103,8 @@ def test_lost_and_hung_gpus_of_eight() -> None:
     """The other six are read, and both recover afterward."""
     clock = FastClock(NOON)
     node, library = simulated("eight-gpu-node", clock)
-    lost, hung = node.devices[2].uuid, node.devices[5].uuid
+    lost = node.devices[2].uuid
+    hung = node.devices[5].uuid
     with reading(library, clock, deadline_seconds=3.0, hung_after_seconds=0.5) as source:
         assert len(source.read().readings) == 8
         library.faults.lose(lost)

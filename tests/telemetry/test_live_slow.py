@@ -283,7 +283,8 @@ def test_no_reading_is_lost_or_counted_twice(
                     device.uuid for device in snapshot.devices
                 }
         for index in range(8):
-            uuid, times = node.uuid(index), node.read_at[node.uuid(index)]
+            uuid = node.uuid(index)
+            times = node.read_at[node.uuid(index)]
             entries = node.entries.get(uuid, [])
             assert times == sorted(set(times))
             apart = [abs(former.end - later.start) for former, later in pairwise(entries)]

@@ -61,7 +61,9 @@ def test_snapshot_carries_both_clocks() -> None:
 
 def test_hung_device_delays_no_one_and_resumes() -> None:
     """A stuck GPU is down with the hanging call; its neighbor is read at every tick."""
-    driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
+    driver = two_gpus()
+    clock = FastClock(0)
+    gate = threading.Event()
     with reading(driver, clock, deadline_seconds=0.3, hung_after_seconds=0.2) as source:
         read_until_up(source, clock, "GPU-1")
         driver.hanging[POWER, 1] = gate
@@ -82,7 +84,9 @@ def test_hung_device_delays_no_one_and_resumes() -> None:
 
 def test_hung_device_is_tried_by_few_threads() -> None:
     """New threads try a hung device, up to the setting's number."""
-    driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
+    driver = two_gpus()
+    clock = FastClock(0)
+    gate = threading.Event()
     bounds = {"abandon_after_seconds": 0.01, "abandoned_threads_maximum": 2}
     with reading(driver, clock, deadline_seconds=0.3, hung_after_seconds=0.2, **bounds) as source:
         read_until_up(source, clock, "GPU-1")
@@ -101,7 +105,9 @@ def test_hung_device_is_tried_by_few_threads() -> None:
 
 def test_fresh_thread_recovers_a_device_whose_call_never_returns() -> None:
     """If only one call hangs forever, the next thread succeeds."""
-    driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
+    driver = two_gpus()
+    clock = FastClock(0)
+    gate = threading.Event()
     with reading(
         driver, clock, deadline_seconds=0.3, hung_after_seconds=0.2, abandon_after_seconds=0.2
     ) as source:
@@ -116,7 +122,9 @@ def test_fresh_thread_recovers_a_device_whose_call_never_returns() -> None:
 
 def test_hung_start_says_so_and_recovers() -> None:
     """While NVML does not initialize, the snapshot names the call; then the devices appear."""
-    driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
+    driver = two_gpus()
+    clock = FastClock(0)
+    gate = threading.Event()
     driver.hanging["nvmlInitWithFlags", -1] = gate
     with reading(driver, clock, deadline_seconds=0.3, hung_after_seconds=0.2) as source:
         # A busy machine may not have started initializing by the first tick.
@@ -139,7 +147,8 @@ def test_slow_start_is_not_begun_again() -> None:
             time.sleep(0.01)
             return super()._call(*call)
 
-    driver, clock = Slow(*(FakeGpu(f"GPU-{index}") for index in range(8))), FastClock(0)
+    driver = Slow(*(FakeGpu(f"GPU-{index}") for index in range(8)))
+    clock = FastClock(0)
     patience = {"deadline_seconds": 0.1, "abandon_after_seconds": 0.8}
     with reading(driver, clock, **patience) as source:
         source.read()
@@ -151,7 +160,8 @@ def test_slow_start_is_not_begun_again() -> None:
 
 def test_lost_device_leaves_the_others_alone() -> None:
     """A GPU off the bus is down and listed, queried once a tick, and recovers."""
-    driver, clock = two_gpus(), FastClock(0)
+    driver = two_gpus()
+    clock = FastClock(0)
     with reading(driver, clock) as source:
         source.read()
         driver.gpus[1].is_lost = True
@@ -169,7 +179,8 @@ def test_lost_device_leaves_the_others_alone() -> None:
 
 def test_one_gpu_that_says_the_driver_is_gone_leaves_the_others_alone() -> None:
     """A driver that is gone says so of every GPU."""
-    driver, clock = two_gpus(), FastClock(0)
+    driver = two_gpus()
+    clock = FastClock(0)
     with reading(driver, clock) as source:
         source.read()
         gone = pynvml.NVML_ERROR_UNINITIALIZED
@@ -184,7 +195,8 @@ def test_one_gpu_that_says_the_driver_is_gone_leaves_the_others_alone() -> None:
 
 def test_a_gpu_without_a_handle_hides_no_other() -> None:
     """This holds for any error code."""
-    driver, clock = two_gpus(), FastClock(0)
+    driver = two_gpus()
+    clock = FastClock(0)
     name = "nvmlDeviceGetHandleByIndex_v2"
     by_index = getattr(driver, name)
 
@@ -200,7 +212,8 @@ def test_a_gpu_without_a_handle_hides_no_other() -> None:
 
 def test_removed_device_is_forgotten_after_a_while() -> None:
     """It stays listed as down until the retention ends."""
-    driver, clock = two_gpus(), FastClock(0)
+    driver = two_gpus()
+    clock = FastClock(0)
     with reading(driver, clock, lost_retention_seconds=600.0) as source:
         source.read()
         driver.gpus.pop()
@@ -232,7 +245,8 @@ def test_lost_gpu_takes_its_instances_along() -> None:
 
 def test_mig_changes_are_seen() -> None:
     """New instances appear, removed ones vanish at once."""
-    gpu, clock = FakeGpu("GPU-0", instances=[FakeInstance("MIG-a")]), FastClock(0)
+    gpu = FakeGpu("GPU-0", instances=[FakeInstance("MIG-a")])
+    clock = FastClock(0)
     driver = FakeDriver(gpu)
     with reading(driver, clock) as source:
         source.read()
@@ -249,7 +263,8 @@ def test_mig_changes_are_seen() -> None:
 
 def test_lost_driver_is_opened_again() -> None:
     """NVML is shut down with the driver; when it returns, everything is as before."""
-    driver, clock = two_gpus(), FastClock(0)
+    driver = two_gpus()
+    clock = FastClock(0)
     with reading(driver, clock) as source:
         source.read()
         driver.is_loaded = False
@@ -275,9 +290,11 @@ def test_lost_driver_is_opened_again() -> None:
 
 def test_repeated_unknown_errors_open_nvml_again() -> None:
     """A device with only unknown errors makes NVML restart, with growing delays."""
-    driver, clock = two_gpus(), FastClock(0)
+    driver = two_gpus()
+    clock = FastClock(0)
     driver.codes_of |= {(name, 1): pynvml.NVML_ERROR_UNKNOWN for name in FUNCTIONS}
-    openings, read = [], 0
+    openings = []
+    read = 0
     with reading(driver, clock) as source:
         for _ in range(120):
             read += "GPU-0" in source.read().readings
@@ -294,7 +311,8 @@ def test_repeated_unknown_errors_open_nvml_again() -> None:
 
 def test_absent_driver_is_retried_less_and_less() -> None:
     """Without a driver the source stays up, reports why, and waits longer each time."""
-    driver, clock = two_gpus(), FastClock(0)
+    driver = two_gpus()
+    clock = FastClock(0)
     driver.codes["nvmlInitWithFlags"] = pynvml.NVML_ERROR_LIBRARY_NOT_FOUND
     with reading(driver, clock, retry_longest_seconds=16.0) as source:
         for _ in range(64):
@@ -310,7 +328,8 @@ def test_absent_driver_is_retried_less_and_less() -> None:
 
 def test_lost_and_read_exclude_each_other() -> None:
     """A device is either read or down in a snapshot."""
-    driver, clock = two_gpus(), FastClock(0)
+    driver = two_gpus()
+    clock = FastClock(0)
     with reading(driver, clock) as source:
         for tick_number in range(40):
             driver.codes_of = {}
@@ -351,7 +370,8 @@ def test_snapshot_reports_the_rest_whatever_is_missing(
 ) -> None:
     """For any missing or refused functions, a snapshot has the other values."""
     gpu = FakeGpu("GPU-1", instances=[FakeInstance("MIG-a")])
-    driver, clock = FakeDriver(FakeGpu("GPU-0"), gpu), FastClock(0)
+    driver = FakeDriver(FakeGpu("GPU-0"), gpu)
+    clock = FastClock(0)
     driver.lacking = set(lacking)
     driver.codes = dict.fromkeys(refused, pynvml.NVML_ERROR_NOT_SUPPORTED)
     gone = lacking | refused
@@ -381,7 +401,8 @@ def test_snapshot_reports_the_rest_whatever_is_missing(
 def test_all_workers_end_with_the_source() -> None:
     """Closing leaves no thread and no buffer, and NVML is shut down."""
     before = threading.active_count()
-    driver, clock = two_gpus(), FastClock(0)
+    driver = two_gpus()
+    clock = FastClock(0)
     with reading(driver, clock) as source:
         source.read()
         # One thread reads both GPUs.
@@ -392,7 +413,8 @@ def test_all_workers_end_with_the_source() -> None:
 
 def test_waking_up_is_no_load() -> None:
     """Without persistence mode the first readings after initialization are omitted as artifacts."""
-    driver, clock = FakeDriver(FakeGpu("GPU-0", is_persistent=False, gpm=None)), FastClock(0)
+    driver = FakeDriver(FakeGpu("GPU-0", is_persistent=False, gpm=None))
+    clock = FastClock(0)
     busy = []
     with reading(driver, clock, settling_seconds=3.0) as source:
         for _ in range(5):

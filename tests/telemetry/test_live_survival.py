@@ -59,7 +59,8 @@ class Watch:
 
     def tick(self, step_seconds: float = 1.0) -> Snapshot:
         """Read once; return the time until the next tick."""
-        now, snapshot = self.clock.time(), self.source.read()
+        now = self.clock.time()
+        snapshot = self.source.read()
         check_sane(snapshot)
         for uuid, found in snapshot.readings.items():
             # A reading is current, or came late with the time of its measurement.
@@ -92,7 +93,8 @@ class Watch:
 @contextmanager
 def watching(scenario: str, start: Nanoseconds, **options: float) -> Iterator[Watch]:
     """A source over a packaged scenario's node, starting at a given time."""
-    node, clock = node_of(scenario, start), FastClock(start)
+    node = node_of(scenario, start)
+    clock = FastClock(start)
     library = InstrumentedLibrary(node, clock.wall_time)
     options = {"deadline_seconds": 6.0, "hung_after_seconds": 3.0, **options}
     try:
@@ -108,7 +110,8 @@ def test_nothing_that_befalls_a_node_outlasts_itself() -> None:
         well_since = dict.fromkeys(range(8), 0.0)
         loaded_since = 0.0
         while watch.elapsed < 600:
-            now, elapsed = watch.clock.time(), watch.elapsed
+            now = watch.clock.time()
+            elapsed = watch.elapsed
             snapshot = watch.tick(5.0)
             time.sleep(0.01)  # The Xid listener runs in real time.
             if watch.node.unload(now):
@@ -174,7 +177,8 @@ def test_a_driver_that_is_missing_at_the_start_appears_later(code: int, words: s
 def test_a_library_that_is_installed_later_is_found() -> None:
     """The bindings load it themselves: no restart is needed."""
     start = hour(12)
-    node, clock = node_of("eight-gpu-node", start), FastClock(start)
+    node = node_of("eight-gpu-node", start)
+    clock = FastClock(start)
     with reading(None, clock, deadline_seconds=1.0) as source:
         watch = Watch(node, InstrumentedLibrary(node, clock.wall_time), clock, source, start)
         if watch.tick().devices:
@@ -214,7 +218,8 @@ def test_a_gpu_that_is_plugged_in_later_is_found() -> None:
 def test_a_gpu_that_is_cut_into_instances_and_made_whole_again() -> None:
     """Instances come and go with their values; the other GPU and its instances are unaffected."""
     with watching("h100-mig", hour(18) - nanoseconds(10)) as watch:
-        cut, other = watch.uuid(0), watch.uuid(1)
+        cut = watch.uuid(0)
+        other = watch.uuid(1)
         watch.tick()
         before = watch.tick()
         assert Signal.SM_ACTIVE in before.readings[cut].values

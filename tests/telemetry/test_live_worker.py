@@ -123,7 +123,8 @@ def test_answer_without_memory_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_stuck_job_refuses_the_next_until_it_is_back() -> None:
     """Nothing is queued behind a hanging job; once it returns the worker continues."""
-    context, gate = ThreadContext(), threading.Event()
+    context = ThreadContext()
+    gate = threading.Event()
     worker = make(context)
     worker.ask(lambda _: gate.wait())
     stuck = worker.answer(soon())
@@ -140,7 +141,8 @@ def test_stuck_job_refuses_the_next_until_it_is_back() -> None:
 
 def test_hung_thread_is_replaced_and_leaves_when_it_returns() -> None:
     """After a timeout the worker starts a new thread; the old one exits its context by itself."""
-    context, gate = ThreadContext(), threading.Event()
+    context = ThreadContext()
+    gate = threading.Event()
     worker = make(context, patience_seconds=0.0)
     worker.ask(lambda _: gate.wait())
     assert isinstance(worker.answer(soon()), Stuck)
@@ -155,7 +157,8 @@ def test_hung_thread_is_replaced_and_leaves_when_it_returns() -> None:
 
 def test_abandoned_threads_are_bounded() -> None:
     """When the allowed number of threads hangs, no more are started."""
-    context, gate = ThreadContext(), threading.Event()
+    context = ThreadContext()
+    gate = threading.Event()
     worker = make(context, patience_seconds=0.0, maximum=2)
     started = []
     for _ in range(6):
@@ -170,7 +173,9 @@ def test_abandoned_threads_are_bounded() -> None:
 
 def test_renewed_worker_counts_the_hung() -> None:
     """A new context for a worker with a hanging thread keeps counting that thread."""
-    first, second, gate = ThreadContext(), ThreadContext(), threading.Event()
+    first = ThreadContext()
+    second = ThreadContext()
+    gate = threading.Event()
     worker = make(first, maximum=0)
     worker.ask(lambda _: gate.wait())
     worker.renew(second.enter)

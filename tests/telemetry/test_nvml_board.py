@@ -16,11 +16,10 @@ from rightsizer.io.clock import FastClock
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
 
-TRANSMITTED, RECEIVED = 197, 198
-TRANSMIT, RECEIVE = (
-    Signal.PCIE_TRANSMIT_BYTES_PER_SECOND,
-    Signal.PCIE_RECEIVE_BYTES_PER_SECOND,
-)
+TRANSMITTED = 197
+RECEIVED = 198
+TRANSMIT = Signal.PCIE_TRANSMIT_BYTES_PER_SECOND
+RECEIVE = Signal.PCIE_RECEIVE_BYTES_PER_SECOND
 
 
 def offering(**answers: Callable[..., int]) -> FakeDriver:
@@ -77,7 +76,8 @@ def test_no_fan_is_not_a_standing_fan(
 
 def test_number_of_fans_is_asked_once() -> None:
     """It is constant; the speeds are not."""
-    driver, clock = offering(**fans(30, 40)), FastClock(0)
+    driver = offering(**fans(30, 40))
+    clock = FastClock(0)
     with rounds(driver, clock, slow_interval_seconds=1.0) as read:
         for _ in range(3):
             read()
@@ -90,7 +90,8 @@ def test_bar1_is_used_of_total() -> None:
     """A full BAR1 blocks RDMA and mappings."""
 
     def window(_driver: FakeDriver, _device: Any, memory: Any) -> int:
-        memory._obj.bar1Total, memory._obj.bar1Used = 128 << 30, 3 << 20
+        memory._obj.bar1Total = 128 << 30
+        memory._obj.bar1Used = 3 << 20
         return int(pynvml.NVML_SUCCESS)
 
     found = one_reading(offering(BAR1MemoryInfo=window))
@@ -151,7 +152,8 @@ def test_link_counters_give_rates(counts: list[int], apart_seconds: float) -> No
     Counts are bounded: no link carries more in so short a time.
     """
     gpu = FakeGpu("GPU-0", gpm=None, fields={RECEIVED: 0})
-    driver, clock = FakeDriver(gpu), FastClock(0)
+    driver = FakeDriver(gpu)
+    clock = FastClock(0)
     former = None
     with rounds(driver, clock) as read:
         for count in counts:
@@ -169,7 +171,8 @@ def test_link_counters_give_rates(counts: list[int], apart_seconds: float) -> No
 def test_link_counters_are_counted_apart() -> None:
     """Each direction has its own counter; a missing one has a reason."""
     gpu = FakeGpu("GPU-0", gpm=None, fields={TRANSMITTED: 0})
-    driver, clock = FakeDriver(gpu), FastClock(0)
+    driver = FakeDriver(gpu)
+    clock = FastClock(0)
     with rounds(driver, clock) as read:
         read()
         gpu.fields[TRANSMITTED] = 5 << 30
@@ -184,7 +187,8 @@ def test_link_counters_are_counted_apart() -> None:
 def test_gpm_goes_before_the_link_counters() -> None:
     """GPM measures the tick itself; counters fill in what it lacks."""
     gpu = FakeGpu("GPU-0", gpm={1: 50.0, 20: 7.0}, fields={TRANSMITTED: 0, RECEIVED: 0})
-    driver, clock = FakeDriver(gpu), FastClock(0)
+    driver = FakeDriver(gpu)
+    clock = FastClock(0)
     with rounds(driver, clock) as read:
         read()
         gpu.fields |= {TRANSMITTED: 1 << 30, RECEIVED: 2 << 30}

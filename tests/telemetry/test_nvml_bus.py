@@ -15,7 +15,8 @@ from rightsizer.io.clock import FastClock
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
 
-FIRST, SECOND = "0000:17:00.0", "0000:2a:00.0"
+FIRST = "0000:17:00.0"
+SECOND = "0000:2a:00.0"
 
 
 class Addressed(FakeDriver):
@@ -111,7 +112,8 @@ def test_a_gpu_that_cannot_be_opened_is_one_device(tmp_path: Path, code: int) ->
     """It has the bus address and the driver's error, and is not listed by index too."""
     for address in (FIRST, SECOND):
         on_bus(tmp_path, address)
-    driver, clock = two_gpus(), FastClock(0)
+    driver = two_gpus()
+    clock = FastClock(0)
     driver.refused = {0: code}
     with reading(driver, clock, tmp_path, retry_first_seconds=1.0) as source:
         first = source.read()
@@ -158,7 +160,8 @@ def test_known_device_is_down_until_the_driver_offers_it(tmp_path: Path) -> None
     """Without a driver it is listed by its name from the first snapshot on."""
     for address in (FIRST, SECOND):
         on_bus(tmp_path, address)
-    driver, clock = two_gpus(), FastClock(0)
+    driver = two_gpus()
+    clock = FastClock(0)
     driver.is_loaded = False
     known = [
         gpu(at, uuid=f"GPU-{at}", pci_bus_id=f"0000{address}")
@@ -196,7 +199,8 @@ def test_hidden_gpu_leaves_the_list_when_it_is_offered(tmp_path: Path) -> None:
     """Once the driver has it, its UUID identifies it."""
     on_bus(tmp_path, FIRST)
     on_bus(tmp_path, SECOND)
-    driver, clock = two_gpus(), FastClock(0)
+    driver = two_gpus()
+    clock = FastClock(0)
     late = driver.gpus.pop()
     with reading(driver, clock, tmp_path, enumeration_interval_seconds=1.0) as source:
         first = source.read()
@@ -214,7 +218,8 @@ def test_hidden_gpu_leaves_the_list_when_it_is_offered(tmp_path: Path) -> None:
 def test_all_asleep_are_left_asleep(tmp_path: Path) -> None:
     """NVML is not initialized until one of them wakes up."""
     on_bus(tmp_path, FIRST, status="suspended")
-    driver, clock = two_gpus(), FastClock(0)
+    driver = two_gpus()
+    clock = FastClock(0)
     driver.gpus.pop()
     with reading(driver, clock, tmp_path, retry_first_seconds=1.0) as source:
         asleep = source.read()
@@ -233,7 +238,8 @@ def test_sleeping_gpu_beside_one_that_works(tmp_path: Path) -> None:
     """NVML is initialized without attaching; awake GPUs are looked up by address."""
     on_bus(tmp_path, FIRST)
     on_bus(tmp_path, SECOND, status="suspended")
-    driver, clock = two_gpus(), FastClock(0)
+    driver = two_gpus()
+    clock = FastClock(0)
     with reading(driver, clock, tmp_path) as source:
         snapshot = source.read()
     assert set(snapshot.readings) == {"GPU-0"}
@@ -244,7 +250,8 @@ def test_sleeping_gpu_beside_one_that_works(tmp_path: Path) -> None:
 def test_gpu_that_falls_asleep_is_asked_no_more(tmp_path: Path) -> None:
     """It is down while it sleeps, at the cost of reading one small file a tick."""
     on_bus(tmp_path, FIRST)
-    driver, clock = two_gpus(), FastClock(0)
+    driver = two_gpus()
+    clock = FastClock(0)
     driver.gpus.pop()
     with reading(driver, clock, tmp_path) as source:
         source.read()

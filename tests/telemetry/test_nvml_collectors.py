@@ -76,7 +76,8 @@ def test_old_driver_is_asked_the_old_way() -> None:
 
 def test_unsupported_is_asked_once() -> None:
     """Unsupported metrics cost no call from the second tick on."""
-    driver, clock = FakeDriver(FakeGpu("GPU-0", gpm=None)), FastClock(0)
+    driver = FakeDriver(FakeGpu("GPU-0", gpm=None))
+    clock = FastClock(0)
     refused = ("nvmlDeviceGetUtilizationRates", "nvmlDeviceGetPowerUsage")
     driver.codes |= dict.fromkeys(refused, pynvml.NVML_ERROR_NOT_SUPPORTED)
     with reading(driver, clock) as source:
@@ -93,7 +94,8 @@ def test_unsupported_is_asked_once() -> None:
 
 def test_constant_facts_are_not_read_each_tick() -> None:
     """Names, limits of the board and the highest clock are constant."""
-    driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
+    driver = FakeDriver(FakeGpu("GPU-0"))
+    clock = FastClock(0)
     with reading(driver, clock) as source:
         source.read()
         source.read()
@@ -117,7 +119,8 @@ def test_constant_facts_are_not_read_each_tick() -> None:
 
 def test_refusal_for_lack_of_permission_is_asked_again() -> None:
     """Permission may be granted at run time."""
-    driver, clock = FakeDriver(FakeGpu("GPU-0", gpm=None)), FastClock(0)
+    driver = FakeDriver(FakeGpu("GPU-0", gpm=None))
+    clock = FastClock(0)
     driver.codes["nvmlDeviceGetPowerUsage"] = pynvml.NVML_ERROR_NO_PERMISSION
     with reading(driver, clock) as source:
         refused = source.read()
@@ -166,7 +169,8 @@ def test_mig_instances_have_what_is_theirs() -> None:
         source.read()
         tick(clock)
         readings = source.read().readings
-    whole, instance = readings["GPU-0"], readings["MIG-a"]
+    whole = readings["GPU-0"]
+    instance = readings["MIG-a"]
     assert whole.get(Signal.POWER_WATTS) == 350
     assert whole.why_missing(Signal.GPU_BUSY) is Missing.NOT_SUPPORTED
     assert whole.processes is None

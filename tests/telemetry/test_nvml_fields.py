@@ -19,7 +19,8 @@ CALL = "nvmlDeviceGetFieldValues"
 ENERGY = pynvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION
 REPLAYS = pynvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER
 MEMORY_TEMPERATURE = pynvml.NVML_FI_DEV_MEMORY_TEMP
-RECEIVED, TRANSMITTED = 198, 197
+RECEIVED = 198
+TRANSMITTED = 197
 GPM_SAMPLE = "nvmlGpmSampleGet"
 POWER_POLICY = pynvml.NVML_FI_DEV_PERF_POLICY_POWER
 FIELDS = {key for collector in COLLECTORS for key in collector.fields}
@@ -45,7 +46,8 @@ class Watched(FakeDriver):
 
     def rounds(self, count: int, **options: Any) -> list[tuple[Reading, list[list[int]]]]:
         """Rounds a second apart: the readings, and the field calls that they took."""
-        clock, results = FastClock(0), []
+        clock = FastClock(0)
+        results = []
         with rounds(self, clock, **options) as read:
             for _ in range(count):
                 self.asked.clear()
@@ -74,7 +76,9 @@ def test_all_that_is_due_comes_in_one_call() -> None:
 def test_counters_of_a_link_are_not_fetched_beside_gpm() -> None:
     """From the second round on GPM gives the traffic; when it fails, the counters are back."""
     gpu = FakeGpu("GPU-0", gpm={1: 50.0, 20: 7.0, 21: 7.0}, fields={RECEIVED: 0, TRANSMITTED: 0})
-    driver, clock, fetched = Watched(gpu), FastClock(0), []
+    driver = Watched(gpu)
+    clock = FastClock(0)
+    fetched = []
     with rounds(driver, clock) as read:
         for codes in ({}, {}, {}, {GPM_SAMPLE: pynvml.NVML_ERROR_TIMEOUT}, {}, {}):
             driver.codes = codes

@@ -17,7 +17,8 @@ PIPE = Signal.TENSOR_ACTIVE
 
 def test_second_sample_gives_values() -> None:
     """The first tick reports a missing sample; gpu_busy comes from NVML until the second."""
-    driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
+    driver = FakeDriver(FakeGpu("GPU-0"))
+    clock = FastClock(0)
     with reading(driver, clock) as source:
         first = source.read().readings["GPU-0"]
         tick(clock)
@@ -44,7 +45,8 @@ def test_rates_are_bytes_per_second() -> None:
 
 def test_samples_too_close_are_not_compared() -> None:
     """Below the minimum distance no sample is taken; the next tick compares with the last one."""
-    driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
+    driver = FakeDriver(FakeGpu("GPU-0"))
+    clock = FastClock(0)
     with reading(driver, clock) as source:
         source.read()
         tick(clock, 0.05)
@@ -60,7 +62,8 @@ def test_samples_too_close_are_not_compared() -> None:
 def test_metrics_hold_until_the_next_sample() -> None:
     """At ten readings a second every other comes a moment too early; its values are the last."""
     known = dict.fromkeys(gpm._METRICS.values(), 60.0)
-    driver, clock = FakeDriver(FakeGpu("GPU-0", gpm=known)), FastClock(0)
+    driver = FakeDriver(FakeGpu("GPU-0", gpm=known))
+    clock = FastClock(0)
     found = []
     with reading(driver, clock) as source:
         for _ in range(6):
@@ -73,7 +76,8 @@ def test_metrics_hold_until_the_next_sample() -> None:
 
 def test_failed_sample_starts_over() -> None:
     """After a failure the next sample is a first one: no difference spans the gap."""
-    driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
+    driver = FakeDriver(FakeGpu("GPU-0"))
+    clock = FastClock(0)
     reasons = []
     with reading(driver, clock) as source:
         for code in (None, pynvml.NVML_ERROR_TIMEOUT, None, None):
@@ -86,7 +90,8 @@ def test_failed_sample_starts_over() -> None:
 def test_buffers_have_one_owner_and_are_freed() -> None:
     """Only one thread fills a buffer, and none is left when the source closes."""
     gpu = FakeGpu("GPU-1", instances=[FakeInstance("MIG-a"), FakeInstance("MIG-b")])
-    driver, clock = FakeDriver(FakeGpu("GPU-0"), gpu), FastClock(0)
+    driver = FakeDriver(FakeGpu("GPU-0"), gpu)
+    clock = FastClock(0)
     with reading(driver, clock) as source:
         for _ in range(4):
             source.read()
@@ -118,7 +123,8 @@ def test_unsupported_metrics_are_not_asked_for_again() -> None:
 
 def test_device_without_any_metric_is_left_in_peace() -> None:
     """If every metric is refused, no more samples are taken."""
-    driver, clock = FakeDriver(FakeGpu("GPU-0", gpm={})), FastClock(0)
+    driver = FakeDriver(FakeGpu("GPU-0", gpm={}))
+    clock = FastClock(0)
     with reading(driver, clock) as source:
         for _ in range(5):
             found = source.read().readings["GPU-0"]
@@ -130,10 +136,8 @@ def test_device_without_any_metric_is_left_in_peace() -> None:
 
 def test_dead_counter_is_not_believed() -> None:
     """GPM that reads 0 beside a busy GPU is replaced by NVML's value, with its origin."""
-    driver, clock = (
-        FakeDriver(FakeGpu("GPU-0", gpm={1: 0.0, 2: 0.0}, busy_percent=97)),
-        FastClock(0),
-    )
+    driver = FakeDriver(FakeGpu("GPU-0", gpm={1: 0.0, 2: 0.0}, busy_percent=97))
+    clock = FastClock(0)
     with reading(driver, clock) as source:
         source.read()
         tick(clock)
@@ -154,7 +158,8 @@ def test_dead_counter_is_not_believed() -> None:
 )
 def test_counter_that_may_be_right_is_believed(gpm: float, percent: int, busy: float) -> None:
     """GPM is used unless it reads 0 on a GPU that was certainly busy."""
-    driver, clock = FakeDriver(FakeGpu("GPU-0", gpm={1: gpm}, busy_percent=percent)), FastClock(0)
+    driver = FakeDriver(FakeGpu("GPU-0", gpm={1: gpm}, busy_percent=percent))
+    clock = FastClock(0)
     with reading(driver, clock) as source:
         source.read()
         tick(clock)
@@ -163,7 +168,8 @@ def test_counter_that_may_be_right_is_believed(gpm: float, percent: int, busy: f
 
 def test_failed_allocation_is_tried_again() -> None:
     """Allocation is retried, and no buffer is used twice."""
-    driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
+    driver = FakeDriver(FakeGpu("GPU-0"))
+    clock = FastClock(0)
     driver.codes["nvmlGpmSampleAlloc"] = pynvml.NVML_ERROR_MEMORY
     with reading(driver, clock) as source:
         failed = source.read()

@@ -89,7 +89,8 @@ def test_ecc_that_is_off_counts_nothing() -> None:
 
 def test_board_without_any_of_it_is_asked_once() -> None:
     """Unsupported signals cost no call after the first slow round, and are no failure."""
-    driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
+    driver = FakeDriver(FakeGpu("GPU-0"))
+    clock = FastClock(0)
     names = (
         "nvmlDeviceGetTotalEccErrors",
         "nvmlDeviceGetRetiredPages",
@@ -115,7 +116,8 @@ def test_board_without_any_of_it_is_asked_once() -> None:
 
 def test_health_is_read_slowly() -> None:
     """Errors are read at the slow interval, and stay valid in between."""
-    gpu, clock = FakeGpu("GPU-0", fields={1: 1, 3: 1}), FastClock(0)
+    gpu = FakeGpu("GPU-0", fields={1: 1, 3: 1})
+    clock = FastClock(0)
     with rounds(FakeDriver(gpu), clock, slow_interval_seconds=10.0) as read:
         read()
         gpu.fields[3] = 2
@@ -132,7 +134,8 @@ def test_mig_instance_has_errors_of_its_own() -> None:
     gpu = FakeGpu("GPU-0", fields={1: 1, 5: 100, 6: 2}, instances=[FakeInstance("MIG-a")])
     driver = FakeDriver(gpu)
     driver.more["nvmlDeviceGetMemoryErrorCounter"] = telling(3)
-    whole, instance = one_reading(driver), one_reading(driver, "MIG-a")
+    whole = one_reading(driver)
+    instance = one_reading(driver, "MIG-a")
     assert values(whole, ECC) == [None, None, 100, 2]
     assert reasons(whole, ECC[:2]) == {Missing.NOT_SUPPORTED}
     assert values(instance, ECC) == [None, 3, None, None]
@@ -151,7 +154,8 @@ def test_fabric_state(state: int) -> None:
 
 def test_gpu_in_no_fabric_is_asked_once() -> None:
     """It reports that state, and not an error."""
-    driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
+    driver = FakeDriver(FakeGpu("GPU-0"))
+    clock = FastClock(0)
     driver.more["nvmlDeviceGetGpuFabricInfoV"] = fabric(0)
     with rounds(driver, clock) as read:
         for _ in range(3):

@@ -172,7 +172,8 @@ def test_refused_count_says_so() -> None:
 
 def test_gpu_keeps_its_identity_while_the_driver_does_not_tell_it() -> None:
     """A known device whose UUID is refused later stays the same device."""
-    driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
+    driver = FakeDriver(FakeGpu("GPU-0"))
+    clock = FastClock(0)
     with reading(driver, clock, enumeration_interval_seconds=1.0) as source:
         source.read()
         driver.codes["nvmlDeviceGetUUID"] = int(pynvml.NVML_ERROR_UNKNOWN)
@@ -185,7 +186,8 @@ def test_gpu_keeps_its_identity_while_the_driver_does_not_tell_it() -> None:
 
 def test_identity_is_remembered_over_openings() -> None:
     """After NVML was restarted, a GPU that does not return its UUID is still the same."""
-    driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
+    driver = FakeDriver(FakeGpu("GPU-0"))
+    clock = FastClock(0)
     with reading(driver, clock) as source:
         source.read()
         driver.is_loaded = False
@@ -207,7 +209,8 @@ def test_gpu_that_could_not_be_opened_is_soon_tried_again() -> None:
 
     Its thread has a moment of real time for each second of the clock.
     """
-    driver, clock = FakeDriver(FakeGpu("GPU-0"), FakeGpu("GPU-1")), FastClock(0)
+    driver = FakeDriver(FakeGpu("GPU-0"), FakeGpu("GPU-1"))
+    clock = FastClock(0)
     driver.gpus[1].is_lost = True
     with reading(driver, clock, enumeration_interval_seconds=3600.0) as source:
         first = source.read()
@@ -224,7 +227,8 @@ def test_gpu_that_could_not_be_opened_is_soon_tried_again() -> None:
 
 def test_gpu_in_mig_mode_without_an_instance_is_idle() -> None:
     """No work can run on it: it has idle time of its own, until an instance exists."""
-    gpu, clock = FakeGpu("GPU-0", instances=[], gpm=None), FastClock(0)
+    gpu = FakeGpu("GPU-0", instances=[], gpm=None)
+    clock = FastClock(0)
     driver = FakeDriver(gpu)
     driver.lacking |= {"nvmlDeviceGetUtilizationRates", "nvmlDeviceGetSamples"}
     with reading(driver, clock, enumeration_interval_seconds=1.0) as source:
@@ -258,7 +262,8 @@ def test_gpu_in_mig_mode_without_an_instance_is_idle() -> None:
 )
 def test_instances_stay_while_nobody_tells_them(call: str) -> None:
     """A failed list is not an empty one; their GPU does not become idle."""
-    gpu, clock = FakeGpu("GPU-0", instances=[FakeInstance("MIG-a")]), FastClock(0)
+    gpu = FakeGpu("GPU-0", instances=[FakeInstance("MIG-a")])
+    clock = FastClock(0)
     driver = FakeDriver(gpu)
     with reading(driver, clock, enumeration_interval_seconds=1.0) as source:
         source.read()
@@ -274,7 +279,8 @@ def test_instances_stay_while_nobody_tells_them(call: str) -> None:
 
 def test_a_whole_gpu_stays_whole_while_its_mode_is_not_reported() -> None:
     """This holds from the first discovery on, and later."""
-    driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
+    driver = FakeDriver(FakeGpu("GPU-0"))
+    clock = FastClock(0)
     driver.codes["nvmlDeviceGetMigMode"] = pynvml.NVML_ERROR_UNKNOWN
     with reading(driver, clock, enumeration_interval_seconds=1.0) as source:
         first = source.read()

@@ -97,7 +97,8 @@ def test_sleeping_link_is_up() -> None:
 
 def test_link_comes_up_between_two_looks() -> None:
     """A round reads the present state of links, not that of the discovery."""
-    gpu, clock = linked("GPU-0", up=11), FastClock(0)
+    gpu = linked("GPU-0", up=11)
+    clock = FastClock(0)
     with rounds(pair(gpu), clock) as read:
         first = read()[0].readings["GPU-0"]
         gpu.fields |= {(STATE, 11): 1, (SPEED, 11): 25_000}
@@ -182,7 +183,8 @@ def test_old_driver_without_fields_tells_states() -> None:
 
 def test_other_ends_are_asked_once() -> None:
     """A switch has no address, a GPU has; cables do not change while NVML is initialized."""
-    driver, clock = pair(linked("GPU-0", up=3, count=3)), FastClock(0)
+    driver = pair(linked("GPU-0", up=3, count=3))
+    clock = FastClock(0)
     driver.more |= {
         "nvmlDeviceGetNvLinkRemoteDeviceType": by_link({0: 2, 1: 0}),
         "nvmlDeviceGetNvLinkRemotePciInfo_v2": by_link(
@@ -203,8 +205,10 @@ def test_other_ends_are_asked_once() -> None:
 
 def test_links_are_asked_in_one_call() -> None:
     """After the first slow round links cost one call, without refused fields."""
-    driver, clock = pair(linked("GPU-0")), FastClock(0)
-    usual, asked = driver.nvmlDeviceGetFieldValues, list[int]()
+    driver = pair(linked("GPU-0"))
+    clock = FastClock(0)
+    usual = driver.nvmlDeviceGetFieldValues
+    asked = list[int]()
 
     def counting(_driver: FakeDriver, handle: object, count: object, values: object) -> int:
         asked.append(count.value)  # type: ignore[attr-defined] # A ctypes number.
@@ -240,7 +244,8 @@ def test_driver_that_refuses_all_fields_for_one() -> None:
 
 def test_errors_of_a_link_that_went_down_stay() -> None:
     """A counter must not fall when a link can no longer be read."""
-    gpu, clock = linked("GPU-0", up=2, count=2), FastClock(0)
+    gpu = linked("GPU-0", up=2, count=2)
+    clock = FastClock(0)
     crc = pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_CRC
     gpu.fields |= {(crc, 0): 5, (crc, 1): 6}
     with rounds(pair(gpu), clock) as read:
@@ -257,7 +262,8 @@ def test_errors_of_a_link_that_went_down_stay() -> None:
 
 def test_traffic_is_what_counters_grew_by() -> None:
     """Rates are differences of KiB counters divided by the time."""
-    gpu, clock = linked("GPU-0"), FastClock(0)
+    gpu = linked("GPU-0")
+    clock = FastClock(0)
     gpu.fields |= {(RECEIVED, ALL_LINKS): 1000, (TRANSMITTED, ALL_LINKS): 500}
     with rounds(pair(gpu), clock) as read:
         first = read()[0].readings["GPU-0"]
@@ -272,7 +278,8 @@ def test_traffic_is_what_counters_grew_by() -> None:
 
 def test_gpm_goes_before_the_counters() -> None:
     """The counters are used where GPM has no value."""
-    gpu, clock = linked("GPU-0"), FastClock(0)
+    gpu = linked("GPU-0")
+    clock = FastClock(0)
     gpu.gpm = {60: 3.0}
     gpu.fields |= {(RECEIVED, ALL_LINKS): 0, (TRANSMITTED, ALL_LINKS): 0}
     with rounds(pair(gpu), clock) as read:
@@ -306,7 +313,8 @@ def test_nvlink_counts_stay_consistent_for_any_answers(
 @pytest.mark.parametrize("code", [pynvml.NVML_ERROR_UNKNOWN, pynvml.NVML_ERROR_TIMEOUT])
 def test_failure_of_the_fields_is_not_remembered(code: int) -> None:
     """A temporary failure is retried."""
-    driver, clock = pair(linked("GPU-0")), FastClock(0)
+    driver = pair(linked("GPU-0"))
+    clock = FastClock(0)
     with rounds(driver, clock) as read:
         driver.codes["nvmlDeviceGetFieldValues"] = code
         first = read()[0].readings["GPU-0"]

@@ -95,7 +95,9 @@ def test_memory_that_contradicts_itself_is_missing(used: int, total: int) -> Non
     driver = FakeDriver(FakeGpu("GPU-0", gpm=None))
 
     def answer(_driver: FakeDriver, _handle: Any, info: Any) -> int:
-        info._obj.total, info._obj.used, info._obj.free = total, used, 0
+        info._obj.total = total
+        info._obj.used = used
+        info._obj.free = 0
         return OK
 
     driver.more["nvmlDeviceGetMemoryInfo"] = driver.more["nvmlDeviceGetMemoryInfo_v2"] = answer
@@ -110,7 +112,9 @@ def test_part_above_the_total_is_missing_alone(free: int) -> None:
     driver = FakeDriver(FakeGpu("GPU-0", gpm=None))
 
     def answer(_driver: FakeDriver, _handle: Any, info: Any) -> int:
-        info._obj.total, info._obj.used, info._obj.free = 80 << 30, 8 << 30, free
+        info._obj.total = 80 << 30
+        info._obj.used = 8 << 30
+        info._obj.free = free
         return OK
 
     driver.more["nvmlDeviceGetMemoryInfo"] = driver.more["nvmlDeviceGetMemoryInfo_v2"] = answer
@@ -125,7 +129,8 @@ def test_window_that_contradicts_itself_is_missing(used: int, total: int) -> Non
     driver = FakeDriver(FakeGpu("GPU-0", gpm=None))
 
     def answer(_driver: FakeDriver, _handle: Any, info: Any) -> int:
-        info._obj.bar1Total, info._obj.bar1Used = total, used
+        info._obj.bar1Total = total
+        info._obj.bar1Used = used
         return OK
 
     driver.more["nvmlDeviceGetBAR1MemoryInfo"] = answer
@@ -192,7 +197,8 @@ def test_energy_field_that_counts_nothing_leaves_it_to_the_function() -> None:
     """The field is 0 while the function counts."""
 
     def fill(field: Any) -> None:
-        field.valueType, field.timestamp = pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG, 1
+        field.valueType = pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG
+        field.timestamp = 1
 
     assert one_reading(with_fields(fill)).get(Signal.ENERGY_JOULES) == pytest.approx(123.456)
 
@@ -200,7 +206,8 @@ def test_energy_field_that_counts_nothing_leaves_it_to_the_function() -> None:
 @pytest.mark.parametrize("blank", [2**32 - 1, 0x7FFFFFFFFFFFFFF2, 2**64 - 1])
 def test_counter_of_all_ones_has_no_rate(blank: int) -> None:
     """It stands still, which is no traffic of 0."""
-    driver, clock = FakeDriver(FakeGpu("GPU-0", gpm=None)), FastClock(0)
+    driver = FakeDriver(FakeGpu("GPU-0", gpm=None))
+    clock = FastClock(0)
     driver.gpus[0].fields = {197: blank, 198: blank}
     with rounds(driver, clock) as read:
         read()
@@ -214,7 +221,8 @@ def test_field_of_any_number_costs_no_gpu(number: float) -> None:
     """Counts of links and states that are no integers leave the GPU readable."""
 
     def fill(field: Any) -> None:
-        field.valueType, field.timestamp = pynvml.NVML_VALUE_TYPE_DOUBLE, 1
+        field.valueType = pynvml.NVML_VALUE_TYPE_DOUBLE
+        field.timestamp = 1
         field.value.dVal = number
 
     found = one_reading(with_fields(fill))
@@ -244,13 +252,16 @@ def test_value_is_of_its_type(
 
 def test_samples_are_of_their_type() -> None:
     """A buffer of doubles is not read as integers, whose lower half is zero."""
-    driver, taken = FakeDriver(FakeGpu("GPU-0", gpm=None, busy_percent=3)), [10]
+    driver = FakeDriver(FakeGpu("GPU-0", gpm=None, busy_percent=3))
+    taken = [10]
 
     def answer(_driver: FakeDriver, *arguments: Any) -> int:
         _device, _kind, _since, value_type, count, samples = arguments
-        value_type._obj.value, count._obj.value = pynvml.NVML_VALUE_TYPE_DOUBLE, 1
+        value_type._obj.value = pynvml.NVML_VALUE_TYPE_DOUBLE
+        count._obj.value = 1
         if samples is not None:
-            samples[0].timeStamp, samples[0].sampleValue.dVal = taken[-1], 80.0
+            samples[0].timeStamp = taken[-1]
+            samples[0].sampleValue.dVal = 80.0
         return OK
 
     driver.more["nvmlDeviceGetSamples"] = answer
@@ -295,7 +306,8 @@ def test_gpu_with_a_duplicate_uuid_keeps_its_name_without_the_other() -> None:
 def test_gpu_that_shares_a_uuid_for_a_while_gets_its_own() -> None:
     """A driver under repair may answer one GPU's uuid for all of them."""
     second = FakeGpu("GPU-0", bus_id="00000000:18:00.0")
-    driver, clock = FakeDriver(FakeGpu("GPU-0", bus_id="00000000:17:00.0"), second), FastClock(0)
+    driver = FakeDriver(FakeGpu("GPU-0", bus_id="00000000:17:00.0"), second)
+    clock = FastClock(0)
     with reading(driver, clock) as source:
         assert {*source.read().readings} == {"GPU-0", "pci:0000:18:00.0"}
         second.uuid = "GPU-1"
@@ -349,7 +361,8 @@ def test_known_gpu_that_tells_nothing_of_itself_is_down_under_its_own_name() -> 
 
     Its thread has a moment of real time for each second of the clock.
     """
-    driver, clock = FakeDriver(FakeGpu("GPU-0"), FakeGpu("GPU-1")), FastClock(0)
+    driver = FakeDriver(FakeGpu("GPU-0"), FakeGpu("GPU-1"))
+    clock = FastClock(0)
     seen: set[str] = set()
 
     def until(is_so: Callable[[Snapshot], bool]) -> Snapshot:

@@ -16,7 +16,9 @@ from rightsizer.io.clock import FastClock
 from rightsizer.model.reading import Missing, Process, ProcessKind, Reading
 from rightsizer.model.signal import Signal
 
-COMPUTE, GRAPHICS, MPS = ProcessKind.COMPUTE, ProcessKind.GRAPHICS, ProcessKind.MPS
+COMPUTE = ProcessKind.COMPUTE
+GRAPHICS = ProcessKind.GRAPHICS
+MPS = ProcessKind.MPS
 GIB = 1 << 30
 SHARES = {
     True: "nvmlDeviceGetProcessesUtilizationInfo",
@@ -54,7 +56,8 @@ def test_three_lists_in_either_version(version: int) -> None:
 def test_a_list_is_one_call_that_processes_cannot_outgrow() -> None:
     """The bindings' own call fails where many processes begin between its length and its answer."""
     driver = FakeDriver(FakeGpu("GPU-0"))
-    name, many = f"{LISTS['Compute']}_v3", dict.fromkeys(range(1, 301), GIB)
+    name = f"{LISTS['Compute']}_v3"
+    many = dict.fromkeys(range(1, 301), GIB)
 
     def grow(*arguments: Any) -> int:
         code = listing(dict(list(many.items())[:length]))(*arguments)
@@ -133,7 +136,8 @@ def test_implausible_memory_is_unknown_on_every_list() -> None:
 
 def test_driver_with_compute_alone_tells_the_others_nothing() -> None:
     """The compute list is used, and each missing list is tried once."""
-    driver, clock = holding(2, Compute={11: GIB}, Graphics={}, MPSCompute={}), FastClock(0)
+    driver = holding(2, Compute={11: GIB}, Graphics={}, MPSCompute={})
+    clock = FastClock(0)
     others = [f"{LISTS[kind]}_v2" for kind in ("Graphics", "MPSCompute")]
     driver.codes = dict.fromkeys(others, pynvml.NVML_ERROR_NOT_SUPPORTED)
     with reading(driver, clock, slow_interval_seconds=1.0) as source:
@@ -147,7 +151,8 @@ def test_driver_with_compute_alone_tells_the_others_nothing() -> None:
 
 def test_lists_that_fail_are_reported_and_tried_again() -> None:
     """The first list is used; the failure of another is the collector's."""
-    driver, clock = holding(3, Compute={11: GIB}, MPSCompute={31: GIB}), FastClock(0)
+    driver = holding(3, Compute={11: GIB}, MPSCompute={31: GIB})
+    clock = FastClock(0)
     driver.codes[f"{LISTS['MPSCompute']}_v3"] = pynvml.NVML_ERROR_NO_PERMISSION
     with reading(driver, clock, slow_interval_seconds=2.0) as source:
         failed = source.read()
@@ -179,7 +184,8 @@ def _refuse(*_: object) -> int:
 
 def test_processes_that_end_leave_no_share() -> None:
     """Lists have the age of their own reading: an old share adds no process."""
-    driver, clock = holding(3, MPSCompute={}), FastClock(0)
+    driver = holding(3, MPSCompute={})
+    clock = FastClock(0)
     processes: dict[int, int | None] = {11: GIB, 12: GIB}
     driver.more[f"{LISTS['Compute']}_v3"] = listing(processes)
     process_samples(driver, [ProcessSample(11, 1, 40), ProcessSample(12, 1, 20)], newer=True)
@@ -221,7 +227,8 @@ def test_shares_are_means_by_process(*, newer: bool) -> None:
 
 def test_newer_call_goes_before_the_older() -> None:
     """The older call reads 0 on Blackwell, and is used only without the newer."""
-    driver, clock = sharing([ProcessSample(11, 1, 50)]), FastClock(0)
+    driver = sharing([ProcessSample(11, 1, 50)])
+    clock = FastClock(0)
     process_samples(driver, [ProcessSample(11, 1, 0)], newer=False)
     assert shares(one_reading(driver))[11] == 0.5
     assert SHARES[False] not in driver.calls
@@ -251,7 +258,8 @@ def test_no_samples_are_no_shares(*, newer: bool, code: int) -> None:
 def test_each_share_is_possible(samples: list[tuple[int, int]]) -> None:
     """For any samples, a share is within 0 to 1 or unknown, in each of several rounds."""
     taken: list[ProcessSample] = []
-    driver, clock = sharing(taken), FastClock(0)
+    driver = sharing(taken)
+    clock = FastClock(0)
     with rounds(driver, clock, slow_interval_seconds=1.0) as read:
         for time, (pid, percent) in enumerate(samples, 1):
             taken.append(ProcessSample(pid, time, percent))
@@ -276,7 +284,8 @@ def test_instances_have_no_shares() -> None:
 def test_sample_that_is_reported_again_is_not_new() -> None:
     """Some drivers return their whole buffer each time; each sample counts once."""
     taken = [ProcessSample(11, 10, 20)]
-    driver, clock = sharing([]), FastClock(0)
+    driver = sharing([])
+    clock = FastClock(0)
     process_samples(driver, taken, newer=True, repeats=True)
     samples = []
     with rounds(driver, clock, slow_interval_seconds=1.0) as read:
@@ -292,7 +301,8 @@ def test_sample_that_is_reported_again_is_not_new() -> None:
 def test_shares_come_back_after_the_clock_was_set_back() -> None:
     """Samples with times before those of earlier ones are not lost until the clock catches up."""
     taken = [ProcessSample(11, 3600, 20)]
-    driver, clock = sharing(taken), FastClock(0)
+    driver = sharing(taken)
+    clock = FastClock(0)
     samples = []
     with rounds(driver, clock, slow_interval_seconds=1.0) as read:
         for time in range(10, 50, 10):
@@ -305,8 +315,10 @@ def test_shares_come_back_after_the_clock_was_set_back() -> None:
 
 def test_samples_are_asked_for_from_the_last_one_on() -> None:
     """The driver gets the time of the last one, so that it returns each sample once."""
-    taken, times = [ProcessSample(11, 10, 50)], list[int]()
-    driver, clock = sharing(taken), FastClock(0)
+    taken = [ProcessSample(11, 10, 50)]
+    times = list[int]()
+    driver = sharing(taken)
+    clock = FastClock(0)
     usual = driver.more[SHARES[True]]
 
     def watched(fake: FakeDriver, device: object, info: object) -> int:

@@ -24,7 +24,8 @@ def undivided(**options: Any) -> FakeDriver:
 
 def readings(driver: FakeDriver, *steps: tuple[Callable[[], object], float]) -> list[Reading]:
     """Readings, each after a change of the driver and some seconds."""
-    clock, found = FastClock(0), []
+    clock = FastClock(0)
+    found = []
     with rounds(driver, clock) as read:
         for change, seconds in steps:
             change()
@@ -127,7 +128,8 @@ def test_ecc_that_a_virtual_gpu_refuses_is_not_supported() -> None:
 
 def test_facts_that_could_not_be_read_are_read_later() -> None:
     """Without its name a GPU has no entry in the catalogue."""
-    driver, clock = undivided(), FastClock(0)
+    driver = undivided()
+    clock = FastClock(0)
     driver.codes["nvmlDeviceGetName"] = int(pynvml.NVML_ERROR_TIMEOUT)
     with reading(driver, clock) as source:
         (device,) = source.read().devices
@@ -145,7 +147,8 @@ def test_facts_that_could_not_be_read_are_read_later() -> None:
 def test_instance_that_does_not_name_itself_now_is_no_other(call: str) -> None:
     """Its identity and facts are those of the last enumeration."""
     instances = [FakeInstance("MIG-a", gpu_instance_id=7)]
-    driver, clock = FakeDriver(FakeGpu("GPU-0", instances=instances)), FastClock(0)
+    driver = FakeDriver(FakeGpu("GPU-0", instances=instances))
+    clock = FastClock(0)
     with reading(driver, clock) as source:
         before = source.read().devices
         driver.codes[call] = int(pynvml.NVML_ERROR_TIMEOUT)

@@ -80,7 +80,8 @@ def test_released_counters_are_freed_by_the_threads_that_read() -> None:
 
 def test_counters_are_taken_back() -> None:
     """After the requested time sampling restarts, with a first sample."""
-    driver, clock = two_gpus(), FastClock(0)
+    driver = two_gpus()
+    clock = FastClock(0)
     controls = ReleaseController(clock)
     reasons = []
     with reading(driver, clock, controls=controls) as source:
@@ -106,7 +107,8 @@ def test_counters_are_taken_back() -> None:
 
 def test_nothing_is_sampled_while_counters_are_released() -> None:
     """A profiler has them exclusively."""
-    driver, clock = two_gpus(), FastClock(0)
+    driver = two_gpus()
+    clock = FastClock(0)
     controls = ReleaseController(clock)
     controls.release(ReleasableResource.COUNTERS)
     with reading(driver, clock, controls=controls) as source:
@@ -119,7 +121,8 @@ def test_nothing_is_sampled_while_counters_are_released() -> None:
 
 def test_board_without_gpm_has_nothing_to_release() -> None:
     """It reports that it has no counters, and is queried for them once."""
-    driver, clock = FakeDriver(FakeGpu("GPU-0", gpm=None)), FastClock(0)
+    driver = FakeDriver(FakeGpu("GPU-0", gpm=None))
+    clock = FastClock(0)
     controls = ReleaseController(clock)
     release = controls.release(ReleasableResource.COUNTERS)
     with reading(driver, clock, controls=controls) as source:
@@ -135,8 +138,10 @@ def test_board_without_gpm_has_nothing_to_release() -> None:
 
 def test_metric_that_was_refused_stays_refused() -> None:
     """An unsupported metric is not queried again after a release."""
-    driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
-    controls, reasons = ReleaseController(clock), []
+    driver = FakeDriver(FakeGpu("GPU-0"))
+    clock = FastClock(0)
+    controls = ReleaseController(clock)
+    reasons = []
     with reading(driver, clock, controls=controls) as source:
         for step in (None, None, controls.release, controls.resume, None):
             if step is not None:
@@ -149,7 +154,9 @@ def test_metric_that_was_refused_stays_refused() -> None:
 
 def test_hung_gpu_still_holds_its_counters() -> None:
     """Counters are not reported as free while a hanging thread uses them."""
-    driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
+    driver = two_gpus()
+    clock = FastClock(0)
+    gate = threading.Event()
     controls = ReleaseController(clock)
     with reading(
         driver, clock, controls=controls, deadline_seconds=0.3, hung_after_seconds=0.2
@@ -171,7 +178,8 @@ def test_hung_gpu_still_holds_its_counters() -> None:
 
 def test_released_gpus_are_down_and_nothing_is_asked() -> None:
     """Every handle is closed, devices stay listed, and no call is made."""
-    driver, clock = two_gpus(), FastClock(0)
+    driver = two_gpus()
+    clock = FastClock(0)
     controls = ReleaseController(clock)
     with reading(driver, clock, controls=controls) as source:
         source.read()
@@ -194,7 +202,8 @@ def test_released_gpus_are_down_and_nothing_is_asked() -> None:
 
 def test_released_gpus_stay_listed_for_days() -> None:
     """A GPU lent to a virtual machine is kept longer than a removed one."""
-    driver, clock = two_gpus(), FastClock(0)
+    driver = two_gpus()
+    clock = FastClock(0)
     controls = ReleaseController(clock)
     with reading(driver, clock, controls=controls, lost_retention_seconds=60.0) as source:
         source.read()
@@ -207,7 +216,8 @@ def test_released_gpus_stay_listed_for_days() -> None:
 
 def test_gpus_are_taken_back_by_themselves() -> None:
     """When the time has passed, or on resume, everything is as before."""
-    driver, clock = two_gpus(), FastClock(0)
+    driver = two_gpus()
+    clock = FastClock(0)
     controls = ReleaseController(clock)
     with reading(driver, clock, controls=controls) as source:
         source.read()
@@ -230,7 +240,9 @@ def test_gpus_are_taken_back_by_themselves() -> None:
 
 def test_release_waits_for_a_call_that_hangs() -> None:
     """NVML is not reported as closed while a thread is inside the driver."""
-    driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
+    driver = two_gpus()
+    clock = FastClock(0)
+    gate = threading.Event()
     controls = ReleaseController(clock)
     with reading(
         driver, clock, controls=controls, deadline_seconds=0.3, hung_after_seconds=0.2
@@ -255,7 +267,9 @@ def test_release_waits_for_a_call_that_hangs() -> None:
 @pytest.mark.parametrize("call", ["nvmlInitWithFlags", "nvmlDeviceGetCount_v2"])
 def test_release_during_opening(call: str) -> None:
     """An initialization in progress is undone, and gives no reading."""
-    driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
+    driver = two_gpus()
+    clock = FastClock(0)
+    gate = threading.Event()
     controls = ReleaseController(clock)
     driver.hanging[call, -1] = gate
     with reading(
@@ -277,7 +291,9 @@ def test_release_during_opening(call: str) -> None:
 
 def test_taken_back_while_it_is_let_go() -> None:
     """Closing takes time; a resume meanwhile takes effect after it."""
-    driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
+    driver = two_gpus()
+    clock = FastClock(0)
+    gate = threading.Event()
     controls = ReleaseController(clock)
     with reading(
         driver, clock, controls=controls, deadline_seconds=0.3, hung_after_seconds=0.2
@@ -301,7 +317,8 @@ def test_taken_back_while_it_is_let_go() -> None:
 
 def test_release_without_a_driver() -> None:
     """The release completes at once."""
-    driver, clock = two_gpus(), FastClock(0)
+    driver = two_gpus()
+    clock = FastClock(0)
     driver.codes["nvmlInitWithFlags"] = pynvml.NVML_ERROR_LIBRARY_NOT_FOUND
     controls = ReleaseController(clock)
     with reading(driver, clock, controls=controls) as source:

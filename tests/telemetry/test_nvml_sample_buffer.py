@@ -172,7 +172,8 @@ def test_memory_has_a_buffer_of_its_own() -> None:
 
 def test_board_with_gpm_is_not_asked_for_samples() -> None:
     """GPM covers the whole tick, so that the buffer costs no call."""
-    driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
+    driver = FakeDriver(FakeGpu("GPU-0"))
+    clock = FastClock(0)
     samples = Samples(taken=[(10, 0)])
     driver.more[CALL] = samples.answer
     with rounds(driver, clock) as read:

@@ -96,8 +96,10 @@ def test_none_is_left_out_where_essential_ones_take_all_the_time(costs: list[flo
     """Then only the one that ignores the budget runs in a round; those never run come first."""
     items = items_of(costs)
     for item in items:
-        item.run_at, item.seconds = None, 0.0
-    counts, now = [0] * len(items), 0
+        item.run_at = None
+        item.seconds = 0.0
+    counts = [0] * len(items)
+    now = 0
     for _ in range(60 * len(items) + 200):
         schedule(items, -0.6, now)
         for place, item in enumerate(items):

@@ -23,7 +23,8 @@ FAST = sorted({collector.name for collector in COLLECTORS if not collector.is_sl
 
 def test_slow_is_read_at_its_interval_and_holds() -> None:
     """Between two slow reads the value is kept; fast ones are read every second."""
-    driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
+    driver = FakeDriver(FakeGpu("GPU-0"))
+    clock = FastClock(0)
     limits = []
 
     def rising(*asked: Any) -> int:
@@ -42,7 +43,8 @@ def test_slow_is_read_at_its_interval_and_holds() -> None:
 def test_devices_take_turns() -> None:
     """After the first round, no tick has the slow reads of all devices."""
     gpus = [FakeGpu(f"GPU-{index}", bus_id=f"00000000:{index:02X}:00.0") for index in range(8)]
-    driver, clock = FakeDriver(*gpus), FastClock(0)
+    driver = FakeDriver(*gpus)
+    clock = FastClock(0)
     slow_reads = []
     with rounds(driver, clock, slow_interval_seconds=16.0) as read:
         for _ in range(50):
@@ -54,15 +56,18 @@ def test_devices_take_turns() -> None:
     assert max(slow_reads[1:]) == 1
     # Each has its turn once an interval, the last one seven seconds after the first.
     assert [second for second, reads in enumerate(slow_reads) if reads] == [
-        *(0, *range(16, 24)),
+        0,
+        *range(16, 24),
         *range(32, 40),
-        *(48, 49),
+        48,
+        49,
     ]
 
 
 def test_failing_slow_collector_says_so_and_recovers() -> None:
     """A failure stays for an interval, as a value does; fast signals are unaffected."""
-    driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
+    driver = FakeDriver(FakeGpu("GPU-0"))
+    clock = FastClock(0)
     driver.codes[LIMIT] = pynvml.NVML_ERROR_TIMEOUT
     driver.codes["nvmlDeviceGetPowerManagementLimit"] = pynvml.NVML_ERROR_TIMEOUT
     with reading(driver, clock, slow_interval_seconds=2.0) as source:
@@ -83,7 +88,8 @@ def test_failing_slow_collector_says_so_and_recovers() -> None:
 
 def test_outcomes_are_reported_under_the_collector_they_are_part_of() -> None:
     """Operators see one `power`, not one for each of its intervals."""
-    driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
+    driver = FakeDriver(FakeGpu("GPU-0"))
+    clock = FastClock(0)
     driver.more[STATE] = telling(0)
     with reading(driver, clock) as source:
         outcomes = source.read().collectors
@@ -95,7 +101,9 @@ def test_outcomes_are_reported_under_the_collector_they_are_part_of() -> None:
 def test_hanging_slow_collector_names_itself() -> None:
     """A device that hangs in a slow read is down for it, and its neighbor is not."""
     gpus = FakeGpu("GPU-0"), FakeGpu("GPU-1", bus_id="00000000:18:00.0")
-    driver, clock, gate = FakeDriver(*gpus), FastClock(0), threading.Event()
+    driver = FakeDriver(*gpus)
+    clock = FastClock(0)
+    gate = threading.Event()
     with reading(
         driver, clock, deadline_seconds=0.3, hung_after_seconds=0.2, slow_interval_seconds=1.0
     ) as source:
@@ -113,7 +121,8 @@ def test_hanging_slow_collector_names_itself() -> None:
 
 def test_slow_values_alone_keep_no_device_alive() -> None:
     """When all fast calls fail, the device is down although slow values are valid."""
-    driver, clock = FakeDriver(FakeGpu("GPU-0", gpm=None)), FastClock(0)
+    driver = FakeDriver(FakeGpu("GPU-0", gpm=None))
+    clock = FastClock(0)
     with reading(driver, clock, slow_interval_seconds=60.0) as source:
         first = source.read()
         functions = set(driver.calls) - {"nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2"}
@@ -127,7 +136,8 @@ def test_slow_values_alone_keep_no_device_alive() -> None:
 
 def test_device_lost_during_a_slow_read_is_down() -> None:
     """Its fast values of that round are dropped; once back, slow ones are read at once."""
-    driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
+    driver = FakeDriver(FakeGpu("GPU-0"))
+    clock = FastClock(0)
     with reading(driver, clock, slow_interval_seconds=3.0) as source:
         source.read()
         driver.codes[LIMIT] = pynvml.NVML_ERROR_GPU_IS_LOST
@@ -143,7 +153,8 @@ def test_device_lost_during_a_slow_read_is_down() -> None:
 
 def test_unsupported_slow_collector_costs_nothing() -> None:
     """It is called in the first slow round only."""
-    driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
+    driver = FakeDriver(FakeGpu("GPU-0"))
+    clock = FastClock(0)
     refused = (STATE, "nvmlDeviceGetBAR1MemoryInfo", "nvmlDeviceGetMarginTemperature")
     driver.more |= dict.fromkeys(refused, telling(1))
     driver.codes |= dict.fromkeys(refused, pynvml.NVML_ERROR_NOT_SUPPORTED)
@@ -182,7 +193,8 @@ def test_device_is_down_for_the_gravest_reason() -> None:
 
     One callable function is enough to bring the device up again.
     """
-    driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
+    driver = FakeDriver(FakeGpu("GPU-0"))
+    clock = FastClock(0)
     asked = [name for name in FUNCTIONS if name.startswith("nvmlDeviceGet")]
     known = {"Count_v2", "HandleByIndex_v2", "UUID", "MigMode", "Name"}
     refused = [name for name in asked if name.removeprefix("nvmlDeviceGet") not in known]

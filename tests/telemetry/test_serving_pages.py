@@ -222,7 +222,8 @@ def test_triton_sums_its_models() -> None:
 
 def test_older_triton_tells_its_queue_by_the_time_in_it() -> None:
     """Until 23.10 no pending count existed: twenty requests of 0.2 s wait in 10 s are 0.4."""
-    now, before = triton(20, pending=False), triton(pending=False)
+    now = triton(20, pending=False)
+    before = triton(pending=False)
 
     assert values(now, before, 10.0)[Signal.REQUESTS_WAITING] == pytest.approx(0.4)
 
@@ -307,7 +308,8 @@ NUMBERS = ("num_requests_running", "num_requests_waiting")
 )
 def test_engines_after_vllm_are_read(engine: EngineName, names: tuple[str, str, str, str]) -> None:
     """Queue, running requests, cache and latencies, each by the engine's own names."""
-    now, before = unlike_vllm(*names, requests=7), unlike_vllm(*names, requests=2)
+    now = unlike_vllm(*names, requests=7)
+    before = unlike_vllm(*names, requests=2)
     assert parse_page(now).engine.name is engine
     assert values(now, before, 5.0) == pytest.approx(
         {

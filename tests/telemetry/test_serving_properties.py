@@ -55,7 +55,8 @@ def test_any_two_pages_give_believable_values(
     now: str, before: str, expected: EngineName, seconds: float
 ) -> None:
     """The result is an error, or finite numbers, not negative, with ratios of at most 1."""
-    page, former = _read(now, expected), _read(before, expected)
+    page = _read(now, expected)
+    former = _read(before, expected)
     if page is None:
         return
 
@@ -71,10 +72,12 @@ STEPS = st.lists(st.tuples(st.integers(0, 50), st.floats(0.001, 5)), min_size=1,
 @given(steps=STEPS)
 def test_a_mean_is_that_of_its_interval(steps: list[tuple[int, float]]) -> None:
     """Earlier requests do not count, and without requests there is no mean."""
-    total, count = 0.0, 0
+    total = 0.0
+    count = 0
     before = parse_page("tgi_queue_size 0\n")
     for requests, took in steps:
-        total, count = total + requests * took, count + requests
+        total = total + requests * took
+        count = count + requests
         sums = f"tgi_request_duration_sum {total!r}\ntgi_request_duration_count {count}\n"
         page = parse_page(sums)
         found = values_of(page, before, 5.0)

@@ -49,8 +49,11 @@ def violations(document: str, folder: Path, scheme: int) -> Any:
     file.write_text(open_to_scripts.replace("</body>", f"{scripts}</body>"), "utf-8")
     run = browse(
         folder,
-        *("--window-size=1440,900", "--virtual-time-budget=15000"),
-        *(f"--blink-settings=preferredColorScheme={scheme}", "--dump-dom", file.as_uri()),
+        "--window-size=1440,900",
+        "--virtual-time-budget=15000",
+        f"--blink-settings=preferredColorScheme={scheme}",
+        "--dump-dom",
+        file.as_uri(),
     )
     found = re.search(r'<pre id="axe">(.*?)</pre>', run.stdout, re.DOTALL)
     assert found is not None, run.stderr

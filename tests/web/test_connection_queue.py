@@ -47,7 +47,8 @@ def test_the_wait_ends_with_the_share() -> None:
 
 def test_an_address_that_was_given_something_goes_first() -> None:
     """It arrives after three that guess, and is admitted before two of them."""
-    queue, order = queue_of(), list[str]()
+    queue = queue_of()
+    order = list[str]()
     assert queue.enter(SCRAPER)
     queue.leave(SCRAPER, 0.001, was_answered=True)
     assert queue.enter(GUESSER)

@@ -226,7 +226,8 @@ def test_a_listener_that_is_too_busy_to_accept_is_there_nevertheless(tmp_path: P
 def test_of_agents_that_start_at_once_one_gets_it(tmp_path: Path, stack: ExitStack) -> None:
     """The agent that owns the socket is the one that answers."""
     path = left_behind(tmp_path / "api.sock")
-    start, sockets = threading.Barrier(8), [LocalSocket(path) for _ in range(8)]
+    start = threading.Barrier(8)
+    sockets = [LocalSocket(path) for _ in range(8)]
     listening: list[socket.socket] = []
     refused: list[str] = []
 
@@ -306,7 +307,8 @@ def test_a_crowd_at_the_addresses_does_not_keep_the_operator_out(
     tmp_path: Path, stack: ExitStack
 ) -> None:
     """The local socket has connections of its own."""
-    entered, leave = threading.Semaphore(0), threading.Event()
+    entered = threading.Semaphore(0)
+    leave = threading.Event()
 
     def slow() -> None:
         entered.release()

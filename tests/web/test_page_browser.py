@@ -194,7 +194,8 @@ addEventListener("load", () => {
 
     query = re.search(r'data-query="gpu=([^&]+)&amp;from=(\d+)&amp;to=(\d+)"', document)
     assert query is not None
-    start, end = int(query[2]), int(query[3])
+    start = int(query[2])
+    end = int(query[3])
     day = NOW // 10**9 - 86400
     assert (start - day) / 86400 == pytest.approx(0.25, abs=0.01)
     assert (end - day) / 86400 == pytest.approx(0.5, abs=0.01)

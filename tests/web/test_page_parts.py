@@ -178,7 +178,8 @@ def worked(key: str, seconds_busy: float, last_seen: int = NOW) -> WorkloadRepor
 def test_workloads_are_reported_by_what_they_did() -> None:
     """Present ones come first; one that has left shows since when."""
     report = node_report()
-    gone, here = worked("slurm/gone", 3600.0, NOW - HOUR), worked("slurm/here", 900.0)
+    gone = worked("slurm/gone", 3600.0, NOW - HOUR)
+    here = worked("slurm/here", 900.0)
     holding = Holding(here.workload, 0.5)
     devices = (replace(report.devices[0], holdings=(holding,)), *report.devices[1:])
     names = {device.device.uuid: f"GPU {device.device.index}" for device in devices}
@@ -253,7 +254,9 @@ def test_options_are_rows_and_dashes_stand_for_the_unknown() -> None:
     assert expected_label(whole) == "its memory does not fit"
     bare = Option("give it back", Risk.UNKNOWN)
     assert (risk_label(bare.risk), time_label(bare), cost_label(bare)) == (
-        *("not known", "\u2013", "\u2013"),
+        "not known",
+        "\u2013",
+        "\u2013",
     )
 
 
@@ -302,7 +305,8 @@ def test_waste_costs_what_its_hours_do() -> None:
     """An instance costs its share of the GPU; the total is the sum of the parts."""
     rate = PriceRate(2.0, 10.0, 4.0, "on_demand", "a list", "2026-01")
     idle = DeviceSpan((), waste_seconds={Cause.IDLE: 7200.0, Cause.HEADROOM: 3600.0})
-    whole, part = Spending(idle, 1.0, rate), Spending(idle, 0.5, rate)
+    whole = Spending(idle, 1.0, rate)
+    part = Spending(idle, 0.5, rate)
     found = waste_view([whole, part])
     assert found.wasted.gpu_hours == pytest.approx(3.0)
     assert found.wasted.dollars_typical == pytest.approx(12.0)

@@ -40,7 +40,9 @@ def past_of(*cells: StripCell) -> DeviceSpan:
 
 def heights_at(path: str, x: float) -> set[int]:
     """Height of an outline over a point that is on none of its edges."""
-    here, height, found = 0.0, STRIP_HEIGHT, set()
+    here = 0.0
+    height = STRIP_HEIGHT
+    found = set()
     for step, number in MOVE.findall(path):
         if step == "V":
             height = int(number)

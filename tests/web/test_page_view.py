@@ -51,7 +51,10 @@ from rightsizer.web.view.strip import shares_of
 from rightsizer.web.view.totals import Spending, part_of, waste_view
 from sample_devices import HOUR, INSTANCE, NOW, PARENT, SAMPLE_DEVICES
 
-DOWN, SERVING, IDLE, NEAR_FULL = 5, 2, 3, 4
+DOWN = 5
+SERVING = 2
+IDLE = 3
+NEAR_FULL = 4
 
 
 class Outline(HTMLParser):

@@ -63,7 +63,8 @@ def test_words_of_a_client_are_one_argument() -> None:
 
 def test_a_second_client_is_told_to_come_back() -> None:
     """It is refused during another request; the next request is answered again."""
-    begun, go_on = threading.Event(), threading.Event()
+    begun = threading.Event()
+    go_on = threading.Event()
 
     def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
         begun.set()
@@ -71,7 +72,8 @@ def test_a_second_client_is_told_to_come_back() -> None:
         return subprocess.CompletedProcess(command, 0, "page", "")
 
     route = plan_route(None, ON, run)
-    request, answers = WebRequest("GET", "/plan"), []
+    request = WebRequest("GET", "/plan")
+    answers = []
     client = threading.Thread(target=lambda: answers.append(route.handle(request)))
     client.start()
     assert begun.wait(60)

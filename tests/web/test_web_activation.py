@@ -26,7 +26,8 @@ def stack() -> Iterator[ExitStack]:
 def test_a_server_listens_on_what_was_handed_over(stack: ExitStack) -> None:
     """It replaces the configured addresses, and is logged like those."""
     bound = socket.create_server(("127.0.0.1", 0))
-    port, descriptor = bound.getsockname()[1], bound.detach()
+    port = bound.getsockname()[1]
+    descriptor = bound.detach()
     handed = activated_sockets({"LISTEN_PID": PID, "LISTEN_FDS": "1"}, descriptor)
     assert not os.get_inheritable(descriptor)
     server = WebServer(

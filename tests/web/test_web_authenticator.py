@@ -297,7 +297,9 @@ def test_connections_wait_where_no_file_can_be_opened(
     place: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each retry waits, as the connection would be there at once; one line is logged."""
-    opened, accept, pauses = place(""), TCPServer.get_request, list[float]()
+    opened = place("")
+    accept = TCPServer.get_request
+    pauses = list[float]()
     failures = iter([errno.EMFILE, errno.EMFILE, errno.ENFILE])
 
     def refuse(server: TCPServer) -> Any:

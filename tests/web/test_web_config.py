@@ -246,8 +246,18 @@ def test_a_file_that_is_not_there_is_reported_with_the_flag(tmp_path: Path) -> N
 
 _KEYS = st.sampled_from(
     [
-        *("tls_server_config", "http_server_config", "basic_auth_users", "rate_limit", "headers"),
-        *("cert", "key_file", "client_ca_file", "cipher_suites", "interval", "burst", "alice"),
+        "tls_server_config",
+        "http_server_config",
+        "basic_auth_users",
+        "rate_limit",
+        "headers",
+        "cert",
+        "key_file",
+        "client_ca_file",
+        "cipher_suites",
+        "interval",
+        "burst",
+        "alice",
     ]
 )
 _SECTIONS = st.dictionaries(

@@ -107,7 +107,9 @@ def test_replaced_connection_gives_up_its_place(
 ) -> None:
     """The place is free; a connection that was closed meanwhile has none."""
     connections = Connections(1)
-    plain, secured, other = sockets(), sockets(), sockets()
+    plain = sockets()
+    secured = sockets()
+    other = sockets()
     assert connections.admit(plain)
     connections.replace(plain, secured)
     assert connections.admit(other)
@@ -206,7 +208,8 @@ def test_connection_without_memory_costs_itself_alone(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The thread that accepts goes on with the next one."""
-    accept, refused = WebListener.get_request, iter([MemoryError()])
+    accept = WebListener.get_request
+    refused = iter([MemoryError()])
 
     def get_request(listener: WebListener) -> Any:
         if (error := next(refused, None)) is not None:

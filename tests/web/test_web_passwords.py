@@ -110,7 +110,8 @@ def test_guesses_make_nobody_forgotten() -> None:
 
 def test_while_a_guess_rests_those_who_are_known_pass() -> None:
     """One address guesses, and fills its part of the queue; others wait or are refused."""
-    resting, go_on = threading.Event(), threading.Event()
+    resting = threading.Event()
+    go_on = threading.Event()
 
     def rest(_: float) -> None:
         resting.set()

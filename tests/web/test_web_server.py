@@ -239,7 +239,8 @@ def test_a_silent_client_is_sent_away_in_time(start: Start) -> None:
 
 def test_a_full_house_of_working_answers_refuses(start: Start) -> None:
     """When every thread is busy, the next client gets 503 at once."""
-    entered, leave = threading.Semaphore(0), threading.Event()
+    entered = threading.Semaphore(0)
+    leave = threading.Event()
 
     def latest() -> Report | None:
         entered.release()
@@ -297,8 +298,10 @@ _ODD = st.just(b"") | st.sampled_from(
 _FIRST_LINES = st.one_of(
     st.just(b"GET /-/healthy HTTP/1.1"),
     st.tuples(
-        *(st.sampled_from([b"GET", b"G(T", b"*"]), st.sampled_from([b" ", b"  ", b"\t"])),
-        *(st.sampled_from([b"/-/healthy", b"/-/healthy?\x80", b""]), _ODD),
+        st.sampled_from([b"GET", b"G(T", b"*"]),
+        st.sampled_from([b" ", b"  ", b"\t"]),
+        st.sampled_from([b"/-/healthy", b"/-/healthy?\x80", b""]),
+        _ODD,
         st.sampled_from([b" HTTP/1.1", b" HTTP/1", b" http/1.1", b" HTTP/1.1 ", b""]),
     ).map(b"".join),
 )

@@ -34,12 +34,16 @@ class LoadHistory:
         settings: LoadPatternSettings,
         reader: WindowReader | None = None,
     ) -> None:
-        self._window_query, self._settings = window_query, settings
-        self._since, self._end, self._reader = since, end, reader or WindowReader()
+        self._window_query = window_query
+        self._settings = settings
+        self._since = since
+        self._end = end
+        self._reader = reader or WindowReader()
         self._shapes: dict[Measure, Shape | None] = {}
         self._trends: dict[Measure, Trend | None] = {}
         # Cached, since options ask for the same blocks with different capacities.
-        self.effective_samples, self.known_peaks = cache(_effective_samples), cache(_known_peaks)
+        self.effective_samples = cache(_effective_samples)
+        self.known_peaks = cache(_known_peaks)
 
     def window(self, start: Nanoseconds, end: Nanoseconds) -> Window | None:
         """Window over a time range."""
@@ -70,8 +74,12 @@ class CaseHistory:
     """`Past` of a case over one span of a load history."""
 
     def __init__(self, load: LoadHistory, start: Nanoseconds, end: Nanoseconds) -> None:
-        self._load, self._start, self._end = load, start, end
-        self.blocks, self.shape, self.trend = load.blocks, load.shape, load.trend
+        self._load = load
+        self._start = start
+        self._end = end
+        self.blocks = load.blocks
+        self.shape = load.shape
+        self.trend = load.trend
         self.effective_samples = load.effective_samples
 
     @cached_property
@@ -213,7 +221,9 @@ class AccountsSnapshot:
         reader: WindowReader,
     ) -> None:
         self._settings = settings
-        self._inputs, self._node, self._now = tuple(inputs), node, now
+        self._inputs = tuple(inputs)
+        self._node = node
+        self._now = now
         latest = max(
             (each.whole.end for case_input in inputs for each in case_input.devices), default=0
         )
@@ -252,7 +262,8 @@ class AccountsSnapshot:
 
     def _case(self, case_input: CaseInput, span: Nanoseconds | None) -> CachedCase:
         start, end = (0, _END_OF_TIME) if span is None else (self._now - span, self._now)
-        allocator, settings = allocator_of(case_input.workload), self._settings.provisioning
+        allocator = allocator_of(case_input.workload)
+        settings = self._settings.provisioning
         devices = tuple(each.device for each in case_input.devices)
 
         @cache
@@ -280,9 +291,11 @@ class AccountsSnapshot:
         key = case_input.key, end
         if key not in self._loads:
             first, *others = case_input.devices
-            found, since = case_input.group, 0
+            found = case_input.group
+            since = 0
             # A workload may be unknown to the history, e.g. one of an earlier version.
             if found is None and not others:
-                found, since = first.window_query, 0 if end == _END_OF_TIME else first.since
+                found = first.window_query
+                since = 0 if end == _END_OF_TIME else first.since
             self._loads[key] = LoadHistory(found, since, end, self._settings.past, self._reader)
         return self._loads[key]

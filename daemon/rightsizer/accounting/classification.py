@@ -66,18 +66,21 @@ class StateEvidence:
         """
         get = signals.get
         self.layout = layout = layout_of(signals)
-        self.signals, self.memory_total_bytes = signals, memory_total_bytes
-        self.peer_stalls, self.clock_ratio = peer_stalls, clock_ratio
-        self.busy, self.power, self.sm = (
-            get(_Signal.GPU_BUSY),
-            get(_Signal.POWER),
-            get(_Signal.SM_ACTIVE),
-        )
-        self.pipes, self.dram = highest(signals, *layout.pipes), get(_Signal.DRAM_ACTIVE)
+        self.signals = signals
+        self.memory_total_bytes = memory_total_bytes
+        self.peer_stalls = peer_stalls
+        self.clock_ratio = clock_ratio
+        self.busy = get(_Signal.GPU_BUSY)
+        self.power = get(_Signal.POWER)
+        self.sm = get(_Signal.SM_ACTIVE)
+        self.pipes = highest(signals, *layout.pipes)
+        self.dram = get(_Signal.DRAM_ACTIVE)
         # Media engines may work while the SMs are idle.
         self.engines = highest(signals, *layout.engines)
-        self.pcie, self.nvlink = highest(signals, *layout.pcie), highest(signals, *layout.nvlink)
-        self.cpu, self.cpu_pressure = get(_Signal.CPU), get(_Signal.CPU_PRESSURE)
+        self.pcie = highest(signals, *layout.pcie)
+        self.nvlink = highest(signals, *layout.nvlink)
+        self.cpu = get(_Signal.CPU)
+        self.cpu_pressure = get(_Signal.CPU_PRESSURE)
         self.process_cpu = get(_Signal.PROCESS_CPU)
         self.io_pressure = get(_Signal.IO_PRESSURE)
 
@@ -94,14 +97,16 @@ class StateEvidence:
     @property
     def memory_used_bytes(self) -> float | None:
         """Memory in use as read, or its ratio times the total."""
-        used, total = self.signals.get(_Signal.MEMORY_USED), self.memory_total_bytes
+        used = self.signals.get(_Signal.MEMORY_USED)
+        total = self.memory_total_bytes
         stated = self.signals.get(_Signal.MEMORY_USED_BYTES)
         return used * total if stated is None and used is not None and total else stated
 
 
 def activity_margin(evidence: StateEvidence, settings: ClassificationSettings) -> float:
     """Margin of activity; a device is idle only if no signal shows any."""
-    signals, layout = evidence.signals, evidence.layout
+    signals = evidence.signals
+    layout = evidence.layout
     return max(
         margin_above(highest(signals, *layout.work), settings.active_ratio),
         margin_above(evidence.sm, settings.active_sm_ratio),
@@ -175,7 +180,8 @@ def _memory_bandwidth(evidence: StateEvidence, settings: ClassificationSettings)
 
 
 def _launch(evidence: StateEvidence, settings: ClassificationSettings) -> float:
-    busy, sm = evidence.busy, evidence.sm
+    busy = evidence.busy
+    sm = evidence.sm
     if not busy or sm is None:
         return 0.0
     # A spinning kernel covers as few SMs; without power the two cannot be told apart.
@@ -275,7 +281,8 @@ def classify(evidence: StateEvidence, settings: ClassificationSettings) -> State
 
 def looks_stalled(evidence: StateEvidence, settings: ClassificationSettings) -> bool:
     """Whether a device is busy at low power; two such of a workload confirm a hidden stall."""
-    busy, power = evidence.busy, evidence.power
+    busy = evidence.busy
+    power = evidence.power
     return (
         busy is not None
         and power is not None
@@ -324,7 +331,8 @@ def _second_cause(scores: Mapping[State, float], settings: ClassificationSetting
 
 def _is_held(evidence: StateEvidence, settings: ClassificationSettings) -> bool:
     signals = evidence.signals
-    processes, memory = signals.get(_Signal.PROCESS_COUNT), signals.get(_Signal.MEMORY_USED)
+    processes = signals.get(_Signal.PROCESS_COUNT)
+    memory = signals.get(_Signal.MEMORY_USED)
     if processes:
         return True
     if memory is None:

@@ -151,7 +151,8 @@ class ImbalanceDetector:
                 found += uuids
             if any(spread is not None for spread in spreads):
                 compared += uuids
-        self._found, self._compared = frozenset(found), frozenset(compared)
+        self._found = frozenset(found)
+        self._compared = frozenset(compared)
 
     def _has_spread(self, signal: Signal, uuids: Sequence[str], number: int) -> bool | None:
         """Whether both halves of the window have a spread with the same extreme GPU."""
@@ -161,7 +162,8 @@ class ImbalanceDetector:
             means = {uuid: mean for uuid, mean in found.items() if mean is not None}
             if len(means) <= 1:
                 return None
-            lowest, highest = min(means, key=means.__getitem__), max(means, key=means.__getitem__)
+            lowest = min(means, key=means.__getitem__)
+            highest = max(means, key=means.__getitem__)
             if means[highest] - means[lowest] >= self._settings.spread_ratio:
                 ends.append((lowest, highest))
         if len(ends) <= 1:
@@ -259,7 +261,8 @@ def _throttled_by(mask: int) -> _Test:
 
 def _link_degraded(around: ConditionInput, settings: ConditionSettings) -> bool:
     """Compare with the limit of device and slot; the board alone may promise more."""
-    signals, device = around.signals, around.device
+    signals = around.signals
+    device = around.device
     if width_now := signals.get(_Signal.PCIE_LINK_WIDTH):
         width = device.stated("pcie_width_maximum")
         if width and width_now < width:

@@ -131,7 +131,8 @@ class Tenancy:
 
     def restore(self, holder: Workload | None, since: Nanoseconds) -> None:
         """Restore the holder from the history."""
-        self.holder, self.since = holder, since
+        self.holder = holder
+        self.since = since
 
     def add_holdings(self, holdings: tuple[Holding, ...], entry: Entry) -> bool:
         """Update with the holders of an entry; return whether the holder changed."""
@@ -141,13 +142,15 @@ class Tenancy:
             holder = max(holdings, key=lambda held: held.share_ratio).workload
             if is_new := self.holder is None or holder.key != self.holder.key:
                 self.since = entry.start
-            self.holder, self._empty_since = holder, None
+            self.holder = holder
+            self._empty_since = None
             return is_new
         if entry.state is _State.IDLE_EMPTY:
             if self._empty_since is None or entry.end < self._empty_since:
                 self._empty_since = entry.start
             if self.holder is not None and entry.end - self._empty_since >= self._gap:
-                self.holder, self.since = None, self._empty_since
+                self.holder = None
+                self.since = self._empty_since
         elif entry.state is not _State.UNKNOWN:
             self._empty_since = None
         return False
@@ -158,7 +161,8 @@ class RunningTotals:
 
     def __init__(self, sums: EntrySums, distributions: Collection[Signal] = RATIO_SIGNALS) -> None:
         """Start from zero; keep the distributions and integrals of some ratios."""
-        self._sums, self._kept = sums, frozenset(distributions)
+        self._sums = sums
+        self._kept = frozenset(distributions)
         self._energy_joules: dict[EnergySource, float] = {}
         self._distributions: dict[Signal, Histogram] = {}
         self._signal_seconds: dict[Signal, float] = {}
@@ -167,7 +171,9 @@ class RunningTotals:
         """Add one interval of the device's time."""
         self._sums.add(entry)
         duration = entry.end - entry.start
-        length, sums, kept = seconds(duration), self._signal_seconds, self._kept
+        length = seconds(duration)
+        sums = self._signal_seconds
+        kept = self._kept
         for signal, value in entry.signals.items() if kept else ():
             if signal in kept:
                 if (found := self._distributions.get(signal)) is None:

@@ -40,7 +40,8 @@ def encode_device(known: DeviceRecord) -> str:
     """Encode a device as JSON."""
     reading = known.reading
     if reading is not None:  # Shared read-only mappings cannot be copied.
-        missing, origins = dict(reading.missing), dict(reading.origins)
+        missing = dict(reading.missing)
+        origins = dict(reading.origins)
         known = replace(known, reading=replace(reading, missing=missing, origins=origins))
     fields = asdict(known)
     fields["held_since"] = fields.pop("holder_since")  # Name in stored records.

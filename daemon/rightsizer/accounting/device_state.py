@@ -53,7 +53,8 @@ class PressureDetector:
     ) -> frozenset[Resource]:
         """Resources short in the interval that ends now (monotonic time)."""
         # Update both counters every time, or a step would be missed.
-        counts, codes = xids.counts if xids else {}, self._settings.memory_xids
+        counts = xids.counts if xids else {}
+        codes = self._settings.memory_xids
         errors = sum(counts.get(code, 0) for code in codes) if xids else None
         is_out_of_memory = self._xids.update(now, errors)
         has_preempted = self._preemptions.update(now, signals.get(_Signal.PREEMPTIONS))
@@ -158,7 +159,9 @@ class LoadCycleDetector:
         """Add an interval; return the cycle that ended before it, if it is one of several alike."""
         if busy is None or not self.resolves(duration):
             self._lengths.clear()
-            self._is_high, self._length, self._busy = None, 0, 0.0
+            self._is_high = None
+            self._length = 0
+            self._busy = 0.0
             return None
         found = self._close() if self._rises(duration, busy) else None
         self._length += duration
@@ -177,17 +180,22 @@ class LoadCycleDetector:
         self._lowest = min(self._lowest, busy)
         self._highest = max(self._highest, busy)
         if (swing := self._highest - self._lowest) < self._settings.swing_ratio:
-            self._length, self._busy, self._is_high = 0, 0.0, False
+            self._length = 0
+            self._busy = 0.0
+            self._is_high = False
             self._lengths.clear()
             return False
-        middle, was_high = self._lowest + swing / 2, self._is_high
+        middle = self._lowest + swing / 2
+        was_high = self._is_high
         if abs(busy - middle) > _SWING_HYSTERESIS * swing:
             self._is_high = busy > middle
         return self._is_high and not was_high
 
     def _close(self) -> LoadCycle | None:
-        length, busy = self._length, self._busy
-        self._length, self._busy = 0, 0.0
+        length = self._length
+        busy = self._busy
+        self._length = 0
+        self._busy = 0.0
         if not 0 < length <= self._longest:
             self._lengths.clear()
             return None
@@ -203,7 +211,13 @@ class DeviceState:
     """State of one device; dropped when the device disappears."""
 
     __slots__ = (
-        *("accounted", "cycles", "has_dead_counters", "judged", "link", "meter", "pressure"),
+        "accounted",
+        "cycles",
+        "has_dead_counters",
+        "judged",
+        "link",
+        "meter",
+        "pressure",
         "read",
     )
 

@@ -107,7 +107,8 @@ class EntryBuilder:
         longest_gap: Nanoseconds,
     ) -> Iterator[Entry]:
         uuid = device.uuid
-        reading, state = snapshot.readings.get(uuid), self._state(uuid)
+        reading = snapshot.readings.get(uuid)
+        state = self._state(uuid)
         now = snapshot.time if reading is None else reading.time
         if state.accounted is None:
             if reading is not None:
@@ -135,7 +136,8 @@ class EntryBuilder:
         interval: _Interval,
         evidence: StateEvidence,
     ) -> Entry:
-        uuid, signals = device.uuid, evidence.signals
+        uuid = device.uuid
+        signals = evidence.signals
         duration = interval.end - interval.start
         match, used = self._classification(device, state, evidence)
         known = match.state is not _State.UNKNOWN
@@ -192,8 +194,10 @@ class EntryBuilder:
         interval: _Interval,
         evidence: StateEvidence,
     ) -> frozenset[Condition]:
-        settings, signals = self._settings.conditions, evidence.signals
-        end, duration = interval.steady_end, interval.end - interval.start
+        settings = self._settings.conditions
+        signals = evidence.signals
+        end = interval.steady_end
+        duration = interval.end - interval.start
         job = job_of(device, holdings)
         link_generation = state.link.update(
             end,
@@ -203,7 +207,8 @@ class EntryBuilder:
         )
         is_out_of_balance = job is not None and self._imbalance.holds(device.uuid)
         self._imbalance.add(device, job, end, duration, signals)
-        allocator, clock = _allocator(holdings), evidence.clock_ratio
+        allocator = _allocator(holdings)
+        clock = evidence.clock_ratio
         return conditions(
             ConditionInput(signals, device, allocator, clock, link_generation, is_out_of_balance),
             evidence.layout,

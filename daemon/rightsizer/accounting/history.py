@@ -37,7 +37,8 @@ def roll_up_device(database: Database, uuid: str, before: Nanoseconds) -> int:
     Uses one transaction per page, so that a long history neither fills memory nor holds the lock.
     An hour repeated after a clock change becomes two.
     """
-    removed, place = 0, 0
+    removed = 0
+    place = 0
     while True:
         with database.transaction() as connection:
             rows = [
@@ -138,7 +139,8 @@ class HistoryRepository:
     """Windows in a database. A growing window is updated in place."""
 
     def __init__(self, database: Database, maximum_bytes: int | None = None) -> None:
-        self._database, self._maximum = database, maximum_bytes
+        self._database = database
+        self._maximum = maximum_bytes
         self._growing: dict[str, int] = {}
         self._breaks = database.breaks
         self.forgotten = 0
@@ -160,7 +162,8 @@ class HistoryRepository:
         Raises:
             HistoryError: the transaction failed; nothing was written.
         """
-        breaks, latest = self._database.breaks, dict[str, Nanoseconds]()
+        breaks = self._database.breaks
+        latest = dict[str, Nanoseconds]()
         before = {} if replaces_all or self._breaks != breaks else dict(self._growing)
         growing: dict[str, int] = {}
         closed, open_now = (list(map(PackedWindow.of, each)) for each in (windows, running))
@@ -176,7 +179,8 @@ class HistoryRepository:
             _put_devices(connection, devices, latest)
             forgotten = self._make_room(connection)
         # Only after the commit: otherwise windows not written are inserted again next time.
-        self._growing, self._breaks = growing, breaks
+        self._growing = growing
+        self._breaks = breaks
         self.forgotten += forgotten
 
     def load(self, since: Nanoseconds = 0, until: Nanoseconds | None = None) -> Iterator[Window]:

@@ -98,7 +98,8 @@ def shape_of(series: Series, settings: ShapeSettings | None = None) -> Shape | N
     if not series.numbers:
         return None
     observed = observed_hours(series)
-    known, totals = [0.0] * _WEEK_HOURS, [0.0] * _WEEK_HOURS
+    known = [0.0] * _WEEK_HOURS
+    totals = [0.0] * _WEEK_HOURS
     for each in observed:
         place = (each.number + _EPOCH_HOUR) % _WEEK_HOURS
         known[place] += each.known_seconds
@@ -150,7 +151,8 @@ class ObservedHour(NamedTuple):
 
 def observed_hours(series: Series) -> list[ObservedHour]:
     """Hours with known data, oldest first."""
-    known_seconds, means = series.known_seconds, series.means
+    known_seconds = series.known_seconds
+    means = series.means
     hours = ((hour, known_seconds[at], means[at]) for hour, at in series.parts(HOUR))
     return [ObservedHour(hour, sum(known), weighted(known, of)) for hour, known, of in hours]
 

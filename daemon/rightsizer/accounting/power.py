@@ -96,9 +96,11 @@ class PowerRange:
         if self._empty_total < nanoseconds(self._settings.idle_minimum_seconds):
             return None
         if self._idle is None:
-            target, reached = self._settings.idle_quantile_ratio * self._empty_total, 0
+            target = self._settings.idle_quantile_ratio * self._empty_total
+            reached = 0
             for watts in sorted(self._empty):
-                self._idle, reached = float(watts), reached + self._empty[watts]
+                self._idle = float(watts)
+                reached = reached + self._empty[watts]
                 if reached >= target:
                     break
         return self._idle or 0.0
@@ -132,7 +134,8 @@ class EnergyMeter:
 
     def restart(self, counter_joules: float | None) -> None:
         """Restart from a counter value, excluding any energy before it."""
-        self._counter_joules, self._still = counter_joules, 0
+        self._counter_joules = counter_joules
+        self._still = 0
         self._stale_joules = None
         self._ahead_joules = self._owed_joules = 0.0
 

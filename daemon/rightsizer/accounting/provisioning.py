@@ -43,7 +43,8 @@ def provision(
     resources: dict[Resource, ResourceProvisioning] = {}
     for resource in Resource:
         if resource in found or resource in under:
-            demand, is_memory = found.get(resource), resource is Resource.MEMORY
+            demand = found.get(resource)
+            is_memory = resource is Resource.MEMORY
             margin = settings.memory_margin_ratio if is_memory else settings.margin_ratio
             need = None if demand is None else demand * (1 + margin)
             resources[resource] = ResourceProvisioning(
@@ -82,7 +83,8 @@ def holds_without_need(
         return allocator is Allocator.PREALLOCATING
     if (memory := window.demands.get(Resource.MEMORY)) is None:
         return False
-    low, high = memory.quantile(settings.preallocated_quantile_ratio), memory.maximum()
+    low = memory.quantile(settings.preallocated_quantile_ratio)
+    high = memory.maximum()
     if low is None or high is None:
         return False
     spread = round(high - low, _PLACES)
@@ -93,7 +95,8 @@ def _demands(window: Window, settings: ProvisioningSettings) -> dict[Resource, f
     if seconds(window.active) < settings.minimum_active_seconds:
         return {}
     # Each must be measured for long enough itself: counters may be intermittent.
-    found, least = dict[Resource, float](), nanoseconds(settings.minimum_active_seconds)
+    found = dict[Resource, float]()
+    least = nanoseconds(settings.minimum_active_seconds)
     for resource, histogram in window.demands.items():
         demand = (
             histogram.maximum()

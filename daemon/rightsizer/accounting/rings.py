@@ -49,7 +49,8 @@ class ClosedWindows:
     def between(self, start: Nanoseconds, end: Nanoseconds) -> "ClosedWindows":
         """Windows that begin in a time range."""
         if self._is_ascending:
-            low, high = bisect_left(self.slots, start), bisect_left(self.slots, end)
+            low = bisect_left(self.slots, start)
+            high = bisect_left(self.slots, end)
             return ClosedWindows(self.slots[low:high], self.encoded[low:high])
         kept = [(slot, encoded) for slot, encoded in self if start <= slot < end]
         return ClosedWindows([slot for slot, _ in kept], [encoded for _, encoded in kept])
@@ -64,7 +65,9 @@ class WindowRing:
     def __init__(
         self, uuid: str, grain: Nanoseconds, kept: Nanoseconds, summed: Nanoseconds = 0
     ) -> None:
-        self._uuid, self._kept, self._summed = uuid, kept, summed
+        self._uuid = uuid
+        self._kept = kept
+        self._summed = summed
         self.grain = grain
         self._most = 2 * kept // grain
         # As columns: there are over a thousand, and objects would double the memory.

@@ -178,10 +178,13 @@ def _windows(
 ) -> Iterator[tuple[Nanoseconds, Window]]:
     since = now - span.length
     if span.cell < HOUR:
-        ring, grain, growing = window_query.fine, FINE_SPAN, [window_query.open_fine]
+        ring = window_query.fine
+        grain = FINE_SPAN
+        growing = [window_query.open_fine]
     else:
         # The current hour consists of its closed part and the open five minutes.
-        ring, grain = window_query.hours, HOUR
+        ring = window_query.hours
+        grain = HOUR
         growing = [window_query.open_hour, window_query.open_fine]
     for slot, encoded in ring:
         if since < slot + grain and slot <= now:
@@ -222,7 +225,8 @@ class RollupLevel:
 
     def __init__(self, uuid: str, grain: Nanoseconds, summed: Nanoseconds = 0) -> None:
         self.ring = WindowRing(uuid, grain, _KEPT, summed)
-        self._uuid, self._grain = uuid, grain
+        self._uuid = uuid
+        self._grain = grain
         self._open = WindowBuilder(uuid, keeps_blocks=False)
         self._slot: Nanoseconds = 0
         self._cached: OpenWindow | None = None
@@ -256,7 +260,8 @@ class RollupStore:
         self, uuid: str, day: Nanoseconds = 0, week: Nanoseconds = 0, hourly_before: Nanoseconds = 0
     ) -> None:
         """Start empty; keep windows that begin before `hourly_before` only as hours."""
-        self.uuid, self._hourly_before = uuid, hourly_before
+        self.uuid = uuid
+        self._hourly_before = hourly_before
         self._fine = WindowRing(uuid, FINE_SPAN, FINE_KEPT, day)
         self._hours = RollupLevel(uuid, HOUR, week)
         self._days = RollupLevel(uuid, DAY)
@@ -294,7 +299,8 @@ class RollupStore:
         """Close the open window early; return it, or `None`."""
         if (found := self.open_window()) is None or self.slot is None:
             return None
-        self._open, self._block = WindowBuilder(self.uuid), BlockBuilder()
+        self._open = WindowBuilder(self.uuid)
+        self._block = BlockBuilder()
         if self.slot >= self._hourly_before:
             self._fine.append(found, self.slot)
         self._hours.add(found, self.slot)
@@ -356,7 +362,8 @@ class RollupStore:
 
 def split_entry(entry: Entry) -> Sequence[Entry]:
     """Split an entry at the borders of five-minute windows."""
-    start, parts = entry.start, []
+    start = entry.start
+    parts = []
     while (border := start - start % FINE_SPAN + FINE_SPAN) < entry.end:
         parts.append(entry.cut(start, border))
         start = border

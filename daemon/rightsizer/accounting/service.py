@@ -58,7 +58,8 @@ class NodeAccounts:
         """
         self._decoded: Mapping[bytes, Window] = {}
         self._is_often_judged = is_often_judged
-        self._settings, self._distributions = settings or AccountingSettings(), distributions
+        self._settings = settings or AccountingSettings()
+        self._distributions = distributions
         self._builder = EntryBuilder(self._settings.books)
         self._accounts: dict[str, DeviceAccount] = {}
         self._devices: dict[str, Device] = {}
@@ -152,9 +153,13 @@ class NodeAccounts:
         found: list[DeviceRecord] = []
         node = self._node
         for uuid, device in self._devices.items():
-            tenancy, power = self.device(uuid).tenancy, self._builder.learned_power(uuid)
+            tenancy = self.device(uuid).tenancy
+            power = self._builder.learned_power(uuid)
             known = DeviceRecord(
-                *(device, tenancy.holder, tenancy.since, power),
+                device,
+                tenancy.holder,
+                tenancy.since,
+                power,
                 reading=node.readings.get(uuid),
                 xids=node.xids.get(uuid),
                 holdings=node.holdings.get(uuid, ()),
@@ -175,7 +180,8 @@ class NodeAccounts:
 
     def drain_closed(self) -> list[Window]:
         """Return the five-minute windows closed since the last call."""
-        closed, self._closed = self._closed, []
+        closed = self._closed
+        self._closed = []
         return closed
 
     def open_windows(self) -> list[Window]:
@@ -203,9 +209,11 @@ class NodeAccounts:
 
     def provisioning(self, uuid: str) -> Mapping[str, Provisioning]:
         """Provisioning of a device by exported window."""
-        account, settings = self.device(uuid), self._settings.provisioning
+        account = self.device(uuid)
+        settings = self._settings.provisioning
         allocator = allocator_of(account.tenancy.holder)
-        day, week = account.windows.rollups.last_day(), account.windows.rollups.last_week()
+        day = account.windows.rollups.last_day()
+        week = account.windows.rollups.last_week()
         return {
             DAY_WINDOW: provision(day, allocator, settings),
             WEEK_WINDOW: provision(week, allocator, settings),
@@ -341,7 +349,9 @@ class AccountingService:
         self, devices: Iterable[DeviceRecord], windows: Iterable[Window], *, counts: bool = False
     ) -> RestoredWindows:
         """Restore devices and windows from the history, oldest first."""
-        number, ends, records = 0, dict[str, Nanoseconds](), tuple(devices)
+        number = 0
+        ends = dict[str, Nanoseconds]()
+        records = tuple(devices)
         with self._lock:
             for known in records:
                 self._accounts.restore_record(known)

@@ -58,7 +58,8 @@ class EntrySums:
         if (used := entry.used_ratio) is None:
             return
         # Not `seconds`: this is called some ten times for each reading of a device.
-        length, joules = duration / NANOSECONDS_PER_SECOND, entry.energy_joules or 0.0
+        length = duration / NANOSECONDS_PER_SECOND
+        joules = entry.energy_joules or 0.0
         self._used_seconds += used * length
         self._used_joules += used * joules
         for cause, part in entry.waste.items():
@@ -113,7 +114,9 @@ class WindowBuilder(EntrySums):
     def add(self, entry: Entry) -> None:
         """Add one interval of the device's time."""
         super().add(entry)
-        start, end, state = entry.start, entry.end, entry.state
+        start = entry.start
+        end = entry.end
+        state = entry.state
         duration = end - start
         self._widen(start, end)
         if state is _State.UNKNOWN:
@@ -132,7 +135,8 @@ class WindowBuilder(EntrySums):
             self._cycles += 1.0
             self._cycle_seconds += entry.cycle.length_seconds
             self._cycle_busy_seconds += entry.cycle.busy_seconds
-        is_active, demands = state in ACTIVE_STATES, self._demands
+        is_active = state in ACTIVE_STATES
+        demands = self._demands
         for resource, share in entry.shares.items():
             if is_active or (resource is _Resource.MEMORY and state is _State.IDLE_HELD):
                 demands[resource].add(share, duration)
@@ -252,10 +256,14 @@ class BlockBuilder:
         if not values:
             return
         self._known += duration
-        durations, sums, peaks = self._durations, self._sums, self._peaks
+        durations = self._durations
+        sums = self._sums
+        peaks = self._peaks
         for measure, value in values.items():
             if measure not in sums:
-                durations[measure], sums[measure], peaks[measure] = 0, 0.0, value
+                durations[measure] = 0
+                sums[measure] = 0.0
+                peaks[measure] = value
             durations[measure] += duration
             sums[measure] += value * duration
             peaks[measure] = max(peaks[measure], value)

@@ -59,8 +59,12 @@ _MEMBERS: Final = {
     key: {str(each): each for each in kind} for key, kind in {**DURATIONS, **AMOUNTS}.items()
 }
 SUMS: Final = (
-    *("used_seconds", "used_joules", "energy_joules"),
-    *("cycles", "cycle_seconds", "cycle_busy_seconds"),
+    "used_seconds",
+    "used_joules",
+    "energy_joules",
+    "cycles",
+    "cycle_seconds",
+    "cycle_busy_seconds",
 )
 _KEYS: Final = ("start", "end", *DURATIONS, *AMOUNTS, *SUMS)
 """Plain values in written order; the histograms follow."""

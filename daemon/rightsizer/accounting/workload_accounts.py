@@ -49,7 +49,8 @@ class WorkloadAccount:
         self._latest = {uuid: each for uuid, each in self._latest.items() if uuid in held}
         for entry, share in parts:
             self.totals.add(entry)
-            values, duration = entry_measures(entry), entry.end - entry.start
+            values = entry_measures(entry)
+            duration = entry.end - entry.start
             if share != 1.0:
                 values = {measure: share * each for measure, each in values.items()}
                 duration = round(duration / share)
@@ -204,7 +205,8 @@ def _split_by_holder(
     entry: Entry, holdings: tuple[Holding, ...]
 ) -> Iterator[tuple[Holding, Entry]]:
     """Split an entry by holder; the parts add up to it if all of the device is held."""
-    share, last = 0.0, entry.end
+    share = 0.0
+    last = entry.end
     for holding in holdings:
         if holding.share_ratio >= 1.0:
             yield holding, entry

@@ -54,7 +54,8 @@ class Approvals:
         kernel, `identity` the authenticated identity over TCP.
         """
         known_as = identity or "unknown" if peer is None else f"uid {peer.uid}"
-        who, why_not = f"{actor} ({known_as})", ""
+        who = f"{actor} ({known_as})"
+        why_not = ""
         if not self._may_approve(peer, identity):
             why_not = f"{who} claimed it, who may not approve; see acting.approvers"
             self._log.warning("claim_approves_nothing", id=advice.id, why=why_not)

@@ -65,7 +65,9 @@ class AuditLog(RecordCache[ActionRecord]):
     def __init__(self, repository: ActionRepository, file: str, clock: Clock, boot: str) -> None:
         """Open a log that survives restarts; each entry is also appended to `file` unless empty."""
         super().__init__(repository, outlives=lambda record: record.outcome.is_execution)
-        self._file, self._clock, self._boot = file, clock, boot
+        self._file = file
+        self._clock = clock
+        self._boot = boot
         self._seen: dict[str, tuple[Nanoseconds, Nanoseconds]] = {}
         """Entries from before the steady clock restarted: age when first seen, and time of that."""
         self._counting = threading.Lock()
@@ -80,7 +82,8 @@ class AuditLog(RecordCache[ActionRecord]):
 
     def entry(self, settings: ActionSettings, advice: Advice, actor: str) -> ActionRecord:
         """Create the entry of an action that starts now, not written yet."""
-        now, finding = self._clock.wall_time(), advice.finding
+        now = self._clock.wall_time()
+        finding = advice.finding
         return ActionRecord(
             id=f"{now // 10**9:x}-{secrets.token_hex(4)}",
             action=settings.name,

@@ -61,9 +61,12 @@ class ActionController:
         *,
         clock: Clock,
     ) -> None:
-        self._actions, self._acting = {each.name: each for each in actions}, acting
-        self._context, self._runner = context, runner
-        self._audit, self._clock = audit, clock
+        self._actions = {each.name: each for each in actions}
+        self._acting = acting
+        self._context = context
+        self._runner = runner
+        self._audit = audit
+        self._clock = clock
         self._approvals = Approvals(acting.approvers)
         self.note_claim = self._approvals.note
         self._approved: frozenset[_Key] = frozenset()
@@ -112,7 +115,8 @@ class ActionController:
         records = self._audit.pruned([self._settled(e, ledger.get(e.advice)) for e in mended])
         standing = self._approvals.standing(self._context.claims, records)
         records = [self._approved_of(each, standing) for each in records]
-        report, advice = self._context.report(), self._context.advice()
+        report = self._context.report()
+        advice = self._context.advice()
         here = _holders(report)
         fitting = {each.id: self._fitting(each, here) for each in advice if each.is_open}
         conditions = ActionConditions(
@@ -165,7 +169,8 @@ class ActionController:
     def _do(
         self, due: ActionProposal, here: Mapping[str, Workload], standing: Mapping[str, Approval]
     ) -> None:
-        settings, advice = self._actions[due.action], due.advice
+        settings = self._actions[due.action]
+        advice = due.advice
         is_approved = settings.mode is ActionMode.APPROVE
         actor = standing[advice.id].actor if is_approved else f"action:{settings.name}"
         record = self._audit.entry(settings, advice, actor)
@@ -215,7 +220,8 @@ class ActionController:
         done = {each.key for each in records if each.outcome.is_execution}
         approved = set()
         for each in found:
-            key, claimed = each.key, conditions.approved(each.advice.id)
+            key = each.key
+            claimed = conditions.approved(each.advice.id)
             proposed = conditions.proposed.get(key)
             if proposed is not None and claimed is not None and claimed >= proposed:
                 approved.add(key)
@@ -224,10 +230,12 @@ class ActionController:
         self._approved = frozenset(approved)
 
     def _refuse(self, proposal: ActionProposal, outcome: ActionOutcome) -> None:
-        settings, advice = self._actions[proposal.action], proposal.advice
+        settings = self._actions[proposal.action]
+        advice = proposal.advice
         actor = advice.actor or f"action:{settings.name}"
         entry = self._audit.entry(settings, advice, actor)
-        verdict, why = proposal.verdict, proposal.why
+        verdict = proposal.verdict
+        why = proposal.why
         self._audit.refuse(replace(entry, outcome=outcome, verdict=verdict, why=why))
 
     def _log_suspensions(self, suspended: AbstractSet[str]) -> None:

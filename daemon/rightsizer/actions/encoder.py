@@ -12,9 +12,28 @@ from rightsizer.model.units import seconds
 from rightsizer.report.json_encoder import JsonObject
 
 _KEPT: Final = (
-    *("id", "action", "way", "advice", "workload", "devices", "reason", "summary", "confidence"),
-    *("risk", "evidence", "actor", "at", "ended", "outcome", "verdict", "why", "status", "said"),
-    *("result", "result_why", "result_at"),
+    "id",
+    "action",
+    "way",
+    "advice",
+    "workload",
+    "devices",
+    "reason",
+    "summary",
+    "confidence",
+    "risk",
+    "evidence",
+    "actor",
+    "at",
+    "ended",
+    "outcome",
+    "verdict",
+    "why",
+    "status",
+    "said",
+    "result",
+    "result_why",
+    "result_at",
 )
 _TIMES: Final = ("at", "ended", "result_at")
 

@@ -97,7 +97,8 @@ def proposals(
         for one in matching:
             verdict, why = next(_Case(each, one, past_actions, conditions, limits).answers())
             if verdict is ActionVerdict.DUE and has_due:
-                verdict, why = ActionVerdict.RATE, "another action is due first"
+                verdict = ActionVerdict.RATE
+                why = "another action is due first"
             has_due = has_due or verdict is ActionVerdict.DUE
             found.append(ActionProposal(one.name, each, verdict, why))
     return tuple(found)
@@ -161,7 +162,9 @@ class _Case:
             yield ActionVerdict.SUSPENDED, why
 
     def _of_the_advice(self) -> Iterator[_Answer]:
-        advice, settings, finding = self.advice, self.settings, self.advice.finding
+        advice = self.advice
+        settings = self.settings
+        finding = self.advice.finding
         if advice.state is AdviceState.SNOOZED:
             yield ActionVerdict.SNOOZED, "its advice is snoozed"
         if advice.state is AdviceState.CLAIMED and settings.mode is ActionMode.AUTOMATIC:
@@ -179,7 +182,8 @@ class _Case:
 
     def _of_the_workload(self) -> Iterator[_Answer]:
         """Verify an action on it for another reason first, then wait for the cooldown."""
-        advice, settings = self.advice, self.settings
+        advice = self.advice
+        settings = self.settings
         for each in (past.record for past in self.past_actions):
             is_same = each.workload is not None and each.workload == advice.finding.workload
             is_waiting = each.result is None and each.outcome.has_worked is not False
@@ -189,17 +193,17 @@ class _Case:
         own = [past for past in self.past_actions if _is_about(past.record, advice)]
         for past in own:
             if past.ago_seconds < settings.cool_down_seconds:
-                ago, rest = (
-                    elapsed_text(past.ago_seconds),
-                    elapsed_text(settings.cool_down_seconds),
-                )
+                ago = elapsed_text(past.ago_seconds)
+                rest = elapsed_text(settings.cool_down_seconds)
                 yield ActionVerdict.COOL_DOWN, f"it was acted on {ago} ago, and rests for {rest}"
         today = sum(past.ago_seconds < DAY_SECONDS for past in own)
         if today >= settings.at_most_per_workload_per_day:
             yield ActionVerdict.WORKLOAD_LIMIT, f"{today} actions on it were done within 24 hours"
 
     def _of_the_day(self) -> Iterator[_Answer]:
-        settings, limits, gpus = self.settings, self.limits, self.conditions.gpus
+        settings = self.settings
+        limits = self.limits
+        gpus = self.conditions.gpus
         today = [each for each in self.past_actions if each.ago_seconds < DAY_SECONDS]
         own = sum(each.record.action == settings.name for each in today)
         if own >= settings.at_most_per_day:
@@ -219,8 +223,10 @@ class _Case:
             yield ActionVerdict.RATE, f"the last action was {elapsed_text(last)} ago"
 
     def _of_approval(self) -> Iterator[_Answer]:
-        advice, conditions = self.advice, self.conditions
-        claimed, remedy = conditions.approved(advice.id), f"`rightsizer claim {advice.id}`"
+        advice = self.advice
+        conditions = self.conditions
+        claimed = conditions.approved(advice.id)
+        remedy = f"`rightsizer claim {advice.id}`"
         approval = conditions.approvals.get(advice.id)
         if approval is not None and approval.why_not:
             yield ActionVerdict.NOT_APPROVED, f"{approval.why_not}; approve with {remedy}"

@@ -136,15 +136,18 @@ def result_of(record: ActionRecord, advice: Advice | None, now: Nanoseconds) -> 
     if record.result is AdviceState.SUCCEEDED:
         if advice is None or advice.opened <= record.opened or not has_regressed:
             return None
-        state, why = AdviceState.REGRESSED, "it came back"
+        state = AdviceState.REGRESSED
+        why = "it came back"
     elif record.result is not None:
         return None
     elif advice is None:
-        state, why = AdviceState.EXPIRED, "its advice is kept no more"
+        state = AdviceState.EXPIRED
+        why = "its advice is kept no more"
     elif advice.opened == record.opened:
         if advice.is_open:
             return None
-        state, why = advice.state, advice.why
+        state = advice.state
+        why = advice.why
     else:
         # Closed and reopened between two passes, so its final state was overwritten.
         state = AdviceState.REGRESSED if has_regressed else AdviceState.EXPIRED

@@ -189,13 +189,15 @@ def spans_of(schedule: ReplicaSchedule) -> tuple[tuple[int, int, int], ...]:
 
     A span may continue over the end of the day or week.
     """
-    found, at = [], 0
+    found = []
+    at = 0
     for replicas, group in groupby(schedule.replicas):
         length = len(list(group))
         found.append((at, at + length, replicas))
         at += length
     if len(found) > 1 and found[0][2] == found[-1][2]:
-        first, last = found[0], found.pop()
+        first = found[0]
+        last = found.pop()
         found[0] = (last[0], first[1], first[2])
     return tuple((start, end % at, replicas) for start, end, replicas in found)
 
@@ -221,7 +223,8 @@ def hours_of(schedule: ReplicaSchedule) -> list[str]:
 
 
 def _keda_spec(schedule: ReplicaSchedule) -> list[str]:
-    least, most = min(schedule.replicas), max(schedule.replicas)
+    least = min(schedule.replicas)
+    most = max(schedule.replicas)
     lines = [f"minReplicaCount: {least}", f"maxReplicaCount: {most}", "triggers:"]
     lead = math.ceil(schedule.lead_seconds / _MINUTE_SECONDS)
     for start, end, replicas in spans_of(schedule):

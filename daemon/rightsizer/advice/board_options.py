@@ -161,7 +161,8 @@ def _price(place: GpuPlace, market: Market) -> float:
 
 
 def _option(case: Case, market: Market, candidate: _BoardCandidate) -> Option:
-    board, count = candidate.place.board, len(case.devices)
+    board = candidate.place.board
+    count = len(case.devices)
     cost = market.cost(board)
     dollars = None if cost is None else cost.dollars_per_hour.scaled(count)
     risks = risks_beyond(case, candidate.capacities)

@@ -51,7 +51,8 @@ def placement_of(case: Case, device: Device) -> Placement | None:
 
 def board_status_of(case: Case, device: Device) -> BoardStatus | None:
     """Status of a device's GPU; `None` without a node or a reading."""
-    node, uuid = case.node, device.board_uuid
+    node = case.node
+    uuid = device.board_uuid
     if node is None or uuid not in node.readings:
         return None
     board = next((each for each in node.devices if each.uuid == uuid), device)

@@ -28,7 +28,8 @@ class ExclusiveKey(NamedTuple):
     @classmethod
     def of_form(cls, advice: Mapping[str, Any]) -> "ExclusiveKey":
         """Return the key of advice in JSON, of an agent of any version."""
-        group, devices = advice["exclusive_group"], advice["devices"]
+        group = advice["exclusive_group"]
+        devices = advice["devices"]
         return cls(advice["id"], group, devices, savings_of(advice))
 
 

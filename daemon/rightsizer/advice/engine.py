@@ -67,7 +67,8 @@ def _judge_whole_span(rule: Rule[Any], case: Case) -> Finding:
     finding = rule.judge(case)
     if not finding.is_actionable or finding.kind is not FindingKind.IDLE:
         return finding
-    policy, known = rule.conduct(case.workload), case.known_seconds
+    policy = rule.conduct(case.workload)
+    known = case.known_seconds
     subject = CaseSubject(rule.name, case, rule.market)
     if known >= policy.minimum_known_seconds:
         return finding

@@ -58,7 +58,8 @@ def drain_instructions(case: Case, why: str) -> tuple[Instruction, ...]:
 
 def home_of(case: Case, device: Device) -> NumaHome | None:
     """Local CPUs and processes of a device; `None` if its NUMA node is unknown."""
-    node, placement = case.node, placement_of(case, device)
+    node = case.node
+    placement = placement_of(case, device)
     number = device.numa_node if placement is None else placement.numa_node
     if node is None or number is None:
         return None
@@ -105,7 +106,8 @@ def cpus_near(case: Case, device: Device) -> tuple[int, ...]:
 
 def cpus_for_gpu(case: Case, device: Device) -> int | None:
     """Fair share of the local CPUs per GPU; `None` if unknown."""
-    cpus, topology = cpus_near(case, device), case.node.topology if case.node else None
+    cpus = cpus_near(case, device)
+    topology = case.node.topology if case.node else None
     if not cpus or topology is None:
         return None
     sharing = sum(place.cpus == cpus for place in topology.placements.values())

@@ -57,7 +57,8 @@ class Ledger:
     def with_settings(self, settings: LedgerSettings) -> "Ledger":
         """Copy with the same advice and track record under other settings."""
         copy = Ledger(self._records, settings, self.track_record.tallies)
-        copy._restored, copy.dropped = self._restored, self.dropped
+        copy._restored = self._restored
+        copy.dropped = self.dropped
         return copy
 
     def restore(self, restoration: Restoration) -> None:
@@ -97,7 +98,8 @@ class Ledger:
         Without measurements nothing is verified. If there is no room for all, the most severe
         open first, then those with the largest savings.
         """
-        peers, baselines = self.settings.verification.most_peers, None
+        peers = self.settings.verification.most_peers
+        baselines = None
         if measured is not None:
             baselines = Baselines(measured, self._records.keys_in_trial, peers)
         run = _Run(now, measured, baselines)
@@ -279,7 +281,8 @@ class Ledger:
         )
 
     def _open(self, judgement: Judgement, run: "_Run") -> list[AdviceEvent]:
-        finding, now = judgement.finding, run.now
+        finding = judgement.finding
+        now = run.now
         before = self._records.get(finding.id)
         has_regressed = before is not None and self._has_regressed(before.advice, now)
         if before is not None and before.trial_since is not None:

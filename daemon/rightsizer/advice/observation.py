@@ -186,23 +186,23 @@ def observe(  # noqa: PLR0913 - what is looked for, and how it is named.
     shares = {window.uuid: share_of(window) for window in case.windows}
     share = max(shares.values())
     factors = direct_factors(case, share, settings.on_ratio)
-    time, span = "time", subject.span
+    time = "time"
+    span = subject.span
     if is_of_active_time:
         active = max((shares[window.uuid], seconds(window.active)) for window in case.windows)[1]
         # Certainty by the active time, since idle time adds no evidence.
         blocks = max(1.0, active / seconds(BLOCK_SPAN))
         factors["certainty"] = probability_above(share, blocks, settings.on_ratio)
-        time, span = "active time", f"{format_duration(active)} of activity"
+        time = "active time"
+        span = f"{format_duration(active)} of activity"
     elif observation is not None:
         observed = max(observed_seconds(window, observation) for window in case.windows)
         if observed < settings.minimum_known_seconds:
             return subject.abstain(why_unsupported)
         factors = direct_factors(case, share, settings.on_ratio, observed)
         if observed < _WHOLE * case.known_seconds:
-            time, span = (
-                "time in which that is seen",
-                f"{format_duration(observed)} in which it is seen",
-            )
+            time = "time in which that is seen"
+            span = f"{format_duration(observed)} in which it is seen"
     evidence: dict[str, object] = {
         evidence_name: {uuid: round(each, 4) for uuid, each in shares.items()},
         "threshold_ratio": settings.on_ratio,
@@ -264,7 +264,8 @@ class Bottleneck:
 
     def find(self, subject: CaseSubject, settings: BottleneckSettings) -> TimeShare | Finding:
         """Find the limit on the workload, or a finding of its absence or irrelevance."""
-        case, least = subject.case, settings.minimum_active_seconds
+        case = subject.case
+        least = settings.minimum_active_seconds
         seen = observe(
             subject,
             settings,
@@ -291,7 +292,8 @@ class Bottleneck:
         self, seen: TimeShare, ending: str, *, reasons: tuple[Reason, ...] = (), **parts: Any
     ) -> Finding:
         """Complaint with the cost of the limit; arguments as of `TimeShare.find_problem`."""
-        case, market = seen.subject.case, seen.subject.market
+        case = seen.subject.case
+        market = seen.subject.market
         return seen.find_problem(
             ending,
             reasons=(self.reason, *reasons),

@@ -35,7 +35,8 @@ def overridden(settings: Any, changes: Any) -> Any:
 @cache
 def _left_open(settings: Any) -> Any:
     """Make a class with the same fields and bounds, all optional."""
-    hints, parts = get_type_hints(settings), []
+    hints = get_type_hints(settings)
+    parts = []
     for each in fields(settings):
         hint = hints[each.name]
         if is_dataclass(hint) and isinstance(hint, type):

@@ -22,7 +22,9 @@ def measured_profile(case: Case, at: int, market: Market) -> WorkloadProfile | N
     Approximates the tensor cores by the busiest pipe, and the time with a kernel by the active
     time.
     """
-    device, window, fit = case.devices[at], case.windows[at], case.provisioning[at]
+    device = case.devices[at]
+    window = case.windows[at]
+    fit = case.provisioning[at]
     if (place := place_of(device, market)) is None or window.tier is not Tier.PROFILING:
         return None
     means = {resource: _mean(window, window.demands.get(resource)) for resource in Resource}

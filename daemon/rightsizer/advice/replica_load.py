@@ -106,7 +106,8 @@ def replica_load(case: Case, settings: ReplicaSettings) -> ReplicaLoad | None:
         (at_work, load, together.get(start, size))
         for start, at_work, load in zip(starts, busy, loads, strict=True)
     ]
-    light, busiest = settings.light_ratio, max(enough(*each) for each in moments)
+    light = settings.light_ratio
+    busiest = max(enough(*each) for each in moments)
     pooled = _replicas_of_a_queue(max(load for _, load, _ in moments), max(busy), light)
     return ReplicaLoad(
         starts=starts,
@@ -122,7 +123,8 @@ def replica_load(case: Case, settings: ReplicaSettings) -> ReplicaLoad | None:
 
 def _replicas_of_a_queue(load: float, most: int, light_ratio: float) -> int:
     """Return how many queue requests no longer than a single one at its light load (Erlang C)."""
-    allowed, blocked = light_ratio / (1.0 - light_ratio), 1.0
+    allowed = light_ratio / (1.0 - light_ratio)
+    blocked = 1.0
     for count in range(1, most):
         blocked = load * blocked / (count + load * blocked)
         left = count - load
@@ -179,7 +181,8 @@ class _Moments(NamedTuple):
 
 
 def _moments(devices: Sequence[Series], busy_ratio: float) -> _Moments:
-    first, is_busy = devices[0], partial(le, busy_ratio)
+    first = devices[0]
+    is_busy = partial(le, busy_ratio)
     if all(each.numbers == first.numbers for each in devices):
         starts = tuple(first.starts)
         at_work = (map(is_busy, each.means) for each in devices)

@@ -77,7 +77,8 @@ def restored(
         key=lambda each: (each.advice.opened, each.end, each.decided or 0, repr(each)),
     ):
         latest[later.advice.id] = later
-    open_advice, closed = {}, list[AdviceRecord]()
+    open_advice = {}
+    closed = list[AdviceRecord]()
     for advice_id in sorted(seen.keys() | latest.keys()):
         metric, region = _of_one_opening(seen.get(advice_id), latest.get(advice_id))
         if region is None or region.advice.is_open:
@@ -123,7 +124,8 @@ def _restored(
 
 def _closed(region: Region, settings: LedgerSettings) -> AdviceRecord:
     """Restore closed advice from a region; it expires when it may be repeated."""
-    advice, closed = region.advice, region.end
+    advice = region.advice
+    closed = region.end
     if region.decided is None and advice.state is AdviceState.DISMISSED:
         # Annotation of an earlier version, without decisions.
         expires = closed + nanoseconds(settings.dismissed_seconds)

@@ -47,7 +47,8 @@ def idle_gaps(series: Series, busy_ratio: float) -> tuple[IdleGap, ...]:
 
     for number, mean, step in zip(series.numbers, series.means, [*steps, usual], strict=False):
         if mean < busy_ratio:
-            start, blocks = (start if blocks else number), blocks + min(step, usual)
+            start = start if blocks else number
+            blocks = blocks + min(step, usual)
         else:
             end(has_ended=True)
             blocks = 0

@@ -35,7 +35,8 @@ def upper_bound(share: float, blocks: float, level: float) -> float:
     The prior is uniform, so that a share of zero observations is not considered impossible.
     """
     hits = share * blocks
-    low, high = 0.0, 1.0
+    low = 0.0
+    high = 1.0
     for _ in range(50):
         middle = (low + high) / 2
         if _cumulative(middle, 1.0 + hits, 1.0 + blocks - hits) < level:
@@ -67,7 +68,8 @@ def _cumulative(x: float, a: float, b: float) -> float:
 
 def _continued_fraction(x: float, a: float, b: float) -> float:
     """Continued fraction of I_x(a, b) by Lentz's method (DLMF 8.17.22)."""
-    c, d = 1.0, 1.0 - (a + b) * x / (a + 1.0)
+    c = 1.0
+    d = 1.0 - (a + b) * x / (a + 1.0)
     d = 1.0 / (d if abs(d) > _TINY else _TINY)
     result = d
     for step in range(1, _STEPS):

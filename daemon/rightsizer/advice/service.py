@@ -71,7 +71,8 @@ def configured_rules(settings: RecommenderSections) -> tuple[Rule[Any], ...]:
     Raises:
         ConfigurationError: the files of boards or prices are invalid.
     """
-    tree, market = settings.recommender.rules, configured_market(settings)
+    tree = settings.recommender.rules
+    market = configured_market(settings)
     return tuple(rule.with_settings(getattr(tree, rule.name)).in_market(market) for rule in RULES)
 
 
@@ -110,7 +111,8 @@ class Recommender:
         clock: Clock,
         profiles: JudgementSource | None = None,
     ) -> None:
-        self._accounts, self._clock = accounts, clock
+        self._accounts = accounts
+        self._clock = clock
         self._profiles = profiles
         self._rules_and_policies = (tuple(rules), policies)
         self._log = logger("recommender")
@@ -220,8 +222,11 @@ class AdviceService:
         `restore` rebuilds a lost ledger from other sources; called after runs while it is empty.
         """
         self._restore = restore
-        self._judge, self._ledger, self._store = judge, ledger, store
-        self._sinks, self._clock = tuple(sinks), clock
+        self._judge = judge
+        self._ledger = ledger
+        self._store = store
+        self._sinks = tuple(sinks)
+        self._clock = clock
         self._ledger_lock = threading.Lock()
         self._log = logger("recommender")
         self._update_lock = threading.Lock()
@@ -246,7 +251,8 @@ class AdviceService:
             HistoryError: the ledger could not be saved; a later run retries its events.
         """
         with self._ledger_lock:
-            open_now, is_empty = self._ledger.open_now(), not self._ledger.records
+            open_now = self._ledger.open_now()
+            is_empty = not self._ledger.records
         found = self._judge.run(open_now, self.advice)
         restoration = self._restore() if is_empty and self._restore is not None else None
         with self._update_lock:
@@ -260,7 +266,8 @@ class AdviceService:
         self, found: RecommenderResult, restoration: Restoration | None
     ) -> list[AdviceEvent]:
         with self._ledger_lock:
-            ledger, self._decisions = self._ledger.with_settings(self._ledger.settings), []
+            ledger = self._ledger.with_settings(self._ledger.settings)
+            self._decisions = []
         if restoration is not None:
             ledger.restore(restoration)
         events = ledger.update(found.judgements, found.time, found.measured)
@@ -320,7 +327,8 @@ class AdviceService:
 
     def metrics(self) -> dict[str, float]:
         """Ended advice by reason and outcome; findings without room in the ledger by severity."""
-        dropped, name = self._ledger.dropped, "rightsizer_recommender_dropped_findings"
+        dropped = self._ledger.dropped
+        name = "rightsizer_recommender_dropped_findings"
         found = {series_key(name, severity=each): float(dropped.get(each, 0)) for each in Severity}
         for (reason, outcome), count in self.outcomes.items():
             key = series_key("rightsizer_advice_outcomes_total", reason=reason, outcome=outcome)

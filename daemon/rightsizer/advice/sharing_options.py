@@ -113,7 +113,8 @@ def workload_pairs(case: Case, settings: ColocationSettings) -> tuple[WorkloadPa
 def _workload_pair(
     case: Case, other: Case, mine: _SeriesOf, settings: ColocationSettings
 ) -> WorkloadPair | None:
-    own, beside = case.workload, other.workload
+    own = case.workload
+    beside = other.workload
     if own is None or beside is None:
         return None
     total = case.devices[0].memory_total_bytes
@@ -127,7 +128,8 @@ def _workload_pair(
     busy = _aligned(mine, theirs, Measure.BUSY)
     if (aligned := len(busy[0].numbers)) < settings.minimum_aligned_blocks:
         return None
-    risks, means = {}, {}
+    risks = {}
+    means = {}
     samples = min(case.effective_samples(), other.effective_samples())
     for resource, measure in _MEASURES.items():
         one, two = _aligned(mine, theirs, measure)
@@ -154,7 +156,8 @@ def _workload_pair(
 
 
 def _aligned(mine: _SeriesOf, theirs: _SeriesOf, measure: Measure) -> tuple[Series, Series]:
-    one, two = mine(measure), theirs(measure)
+    one = mine(measure)
+    two = theirs(measure)
     if one.numbers == two.numbers:
         return one, two
     common = set(one.numbers).intersection(two.numbers)
@@ -217,7 +220,8 @@ def _count_of(device: Device) -> int:
 
 
 def _option(case: Case, market: Market, board: Board, profile: MigProfile) -> Option:
-    found, count = measured_profile(case, 0, market), len(case.devices)
+    found = measured_profile(case, 0, market)
+    count = len(case.devices)
     cost = market.cost(board)
     part = 1.0 / profile.maximum_count
     dollars = None if cost is None else cost.dollars_per_hour.scaled(part * count)

@@ -133,7 +133,8 @@ class Storage:
         if (history := self.history) is None:
             return False
         self._pending = [*self._pending, *map(PackedWindow.of, closed)][-_PENDING_WINDOWS:]
-        running, devices = tuple(running), tuple(devices)
+        running = tuple(running)
+        devices = tuple(devices)
         self._despite_a_break(lambda: history.save(self._pending, devices, running=running))
         self._pending = []
         if self._reported_breaks != self.database.breaks:

@@ -33,7 +33,8 @@ class OutcomeCounts:
 
     def floor(self, settings: TrackRecordSettings) -> float:
         """Confidence from which it was right often enough; 0 as long as precision suffices."""
-        right, wrong = sum(self.confirmed), sum(self.contradicted)
+        right = sum(self.confirmed)
+        wrong = sum(self.contradicted)
         if self.answers < settings.least_answers:
             return 0.0
         for place in range(_BINS):

@@ -264,7 +264,8 @@ class CaseSubject:
         GPUs.
         """
         if isinstance(savings, str):
-            least, savings = 0.0, Savings(reason=savings)
+            least = 0.0
+            savings = Savings(reason=savings)
         else:
             least = self.market.settings.minimum_confidence_ratio
         is_sure = confidence_of(factors) >= least

@@ -122,7 +122,8 @@ class Baselines:
         self, measured: Measured, in_trial: AbstractSet[str] = frozenset(), most_peers: int = 30
     ) -> None:
         """Use measurements of that moment; `in_trial` are workloads in a trial."""
-        self._measured, self._in_trial = measured, frozenset(in_trial)
+        self._measured = measured
+        self._in_trial = frozenset(in_trial)
         self._most_peers = most_peers
         self._peers: dict[Nanoseconds, Mapping[str, Mapping[str, float]]] = {}
 
@@ -303,7 +304,8 @@ class Verifier:
     """Starts and concludes trials, and records their results in the track record."""
 
     def __init__(self, settings: LedgerSettings, track_record: TrackRecord) -> None:
-        self._settings, self._track_record = settings, track_record
+        self._settings = settings
+        self._track_record = track_record
 
     def with_baseline(
         self, record: AdviceRecord, now: Nanoseconds, baselines: Baselines
@@ -332,7 +334,8 @@ class Verifier:
         self, record: AdviceRecord, now: Nanoseconds, measured: Measured
     ) -> tuple[AdviceRecord, list[AdviceEvent]]:
         """Conclude a due trial; return the record and its events."""
-        was_open, outcome = record.advice.is_open, self._outcome(record, measured)
+        was_open = record.advice.is_open
+        outcome = self._outcome(record, measured)
         record = replace(record, trial_since=None)
         if outcome is None:
             if not was_open:

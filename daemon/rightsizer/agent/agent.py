@@ -73,20 +73,28 @@ class Agent:
         access: WebAccess | None = None,
         reread: Callable[[], Settings] | None = None,
     ) -> None:
-        self.settings, self._source, self._clock = settings, source, clock
-        self._source_name, self._storage, self._expect = source_name, storage, expect
-        self._log_counter, self._notifier = log_counter or LogCounter(), notifier or Notifier({})
+        self.settings = settings
+        self._source = source
+        self._clock = clock
+        self._source_name = source_name
+        self._storage = storage
+        self._expect = expect
+        self._log_counter = log_counter or LogCounter()
+        self._notifier = notifier or Notifier({})
         self._log = logger("agent")
-        self._interval, self._started = nanoseconds(settings.sampling.interval), clock.wall_time()
+        self._interval = nanoseconds(settings.sampling.interval)
+        self._started = clock.wall_time()
         self.accounting = AccountingService(
             settings.accounting, partial(apply_policies, policies=settings.policies_here)
         )
         self._stopping = threading.Event()
         self._notifications = self._new_notifications()
         self.profiles = ProfileService(self.accounting, storage, clock, settings.profiles)
-        rules, policies = configured_rules(settings), PolicySet(settings.policies_here)
+        rules = configured_rules(settings)
+        policies = PolicySet(settings.policies_here)
         self.recommender = Recommender(self.accounting, rules, policies, clock, self.profiles)
-        ledger, sinks = storage.ledger(settings.recommender.ledger), (self._notifications,)
+        ledger = storage.ledger(settings.recommender.ledger)
+        sinks = (self._notifications,)
         self.advice_service = AdviceService(self.recommender, ledger, storage, sinks, clock)
         self.history_service = HistoryService(self.accounting, storage, clock, settings.history)
         self._features = self._new_features(controls or ReleaseController(clock), still_held)
@@ -100,7 +108,8 @@ class Agent:
         self._advice_routes = AdviceApi(self.advice_service, settings.rule_trees, note_claim)
         self._exposition = self._new_exposition()
         self.server = self._server(access, local_routes)
-        self._source_log, self._heartbeat = SourceLog(self._log), Heartbeat(self._notifier, clock)
+        self._source_log = SourceLog(self._log)
+        self._heartbeat = Heartbeat(self._notifier, clock)
         self._package = InstalledPackage()
         self._parts = self._closing_parts()
 
@@ -144,7 +153,8 @@ class Agent:
             trim()
 
     def _schedule(self, settings: Settings) -> tuple[Job, ...]:
-        recommender, history = settings.recommender, self.history_service
+        recommender = settings.recommender
+        history = self.history_service
         advice = self.advice_service
         return (
             Job("recommend", self.recommend, recommender.interval, recommender.jitter),
@@ -167,7 +177,8 @@ class Agent:
     def _reloader(
         self, files: Sequence[Reloadable], reread: Callable[[], Settings] | None
     ) -> Reloader:
-        parts, wall_time = tuple(files), self._clock.wall_time
+        parts = tuple(files)
+        wall_time = self._clock.wall_time
         if reread is not None:
             parts = (SettingsPart(self.settings, reread, self._change_settings, wall_time), *parts)
         return Reloader(parts, started=self._started, notifier=self._notifier, wall_time=wall_time)
@@ -196,12 +207,16 @@ class Agent:
         return FreshnessSettings(books.gap_intervals, books.gap_minimum_seconds)
 
     def _new_exposition(self) -> MetricsExposition:
-        latest, settings, wall_time = self.accounting.latest, self.settings, self._clock.wall_time
-        dcgm, metrics = settings.sources.dcgm.url, settings.web.metrics
+        latest = self.accounting.latest
+        settings = self.settings
+        wall_time = self._clock.wall_time
+        dcgm = settings.sources.dcgm.url
+        metrics = settings.web.metrics
         return MetricsExposition(latest, metrics, self._freshness(), wall_time, dcgm_source=dcgm)
 
     def _server(self, access: WebAccess, local_routes: Sequence[Route]) -> WebServer:
-        settings, spans = self.settings, SpanCache(self.accounting.device_queries)
+        settings = self.settings
+        spans = SpanCache(self.accounting.device_queries)
         return WebServer(
             settings.web.listen_addresses,
             latest=self.accounting.latest,
@@ -240,7 +255,8 @@ class Agent:
             self.reloader.start()
             self.jobs.start()
             failed.pop_all()
-        name, addresses = self._source_name, ",".join(self.server.addresses)
+        name = self._source_name
+        addresses = ",".join(self.server.addresses)
         self._log.info("agent_started", version=__version__, source=name, addresses=addresses)
 
     def run(self, stop: threading.Event) -> None:

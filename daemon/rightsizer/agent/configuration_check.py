@@ -53,7 +53,9 @@ def faults_of(settings: Settings, environ: Mapping[str, str] = os.environ) -> tu
 
 
 def _own(settings: Settings) -> Iterator[_Check]:
-    files, web, dcgm = settings.catalogue, settings.web, settings.sources.dcgm
+    files = settings.catalogue
+    web = settings.web
+    dcgm = settings.sources.dcgm
     yield "sources.nvml", lambda: check_collectors(settings.sources.nvml)
     yield "catalogue.boards_file", lambda: read_catalogue(files.boards_path)
     if files.prices_path is not None:
@@ -83,10 +85,12 @@ def _notifications(settings: Settings, environ: Mapping[str, str]) -> Iterator[_
 
 
 def _captures(settings: Settings, environ: Mapping[str, str]) -> Iterator[_Check]:
-    folder, capture = settings.profiles.drop_folder.path, settings.profiles.capture
+    folder = settings.profiles.drop_folder.path
+    capture = settings.profiles.capture
     if folder:
         yield "profiles.drop_folder.path", lambda: list(Path(folder).iterdir())
-    key, kind = "profiles.capture", capture.kind
+    key = "profiles.capture"
+    kind = capture.kind
     if kind is CaptureKind.COMMAND:
         yield f"{key}.command", lambda: program_of(capture.command[0], environ)
     elif kind is CaptureKind.DYNOLOG:
@@ -134,7 +138,8 @@ def _own_file(settings: Settings) -> None:
 
 
 def _allowed_limit(settings: Settings) -> None:
-    default, longest = settings.broker.default_limit_seconds, settings.broker.longest_limit_seconds
+    default = settings.broker.default_limit_seconds
+    longest = settings.broker.longest_limit_seconds
     if default > longest:
         raise ValueError(
             f"{format_duration(default)} is longer than broker.longest_limit, "

@@ -33,7 +33,8 @@ class Heartbeat:
     """Notifies systemd: ready once, watchdog, and a status line each minute."""
 
     def __init__(self, notifier: Notifier, clock: Clock) -> None:
-        self._notifier, self._clock = notifier, clock
+        self._notifier = notifier
+        self._clock = clock
         self._watchdog_due = self._status_due = 0
         self._is_ready = False
 
@@ -107,7 +108,9 @@ class Coordinator:
         interval: Nanoseconds,
         on_snapshot: Callable[[Snapshot], None],
     ) -> None:
-        self._source, self._clock, self._interval = source, clock, interval
+        self._source = source
+        self._clock = clock
+        self._interval = interval
         self._on_snapshot = on_snapshot
         self._log = logger("coordinator")
         self._complained: Nanoseconds | None = None

@@ -108,7 +108,8 @@ def _capture_service(context: FeatureContext) -> CaptureService | None:
     from rightsizer.profiler.capture.repository import CaptureRepository  # noqa: PLC0415
     from rightsizer.profiler.capture.service import CaptureService  # noqa: PLC0415
 
-    recommender, advice = context.recommender, context.advice
+    recommender = context.recommender
+    advice = context.advice
     return CaptureService(
         settings.drop_folder,
         settings.capture,
@@ -125,7 +126,8 @@ def _capture_service(context: FeatureContext) -> CaptureService | None:
 
 
 def _action_controller(context: FeatureContext) -> ActionController | None:
-    settings, advice = context.settings(), context.advice
+    settings = context.settings()
+    advice = context.advice
     if not settings.actions:
         return None
     # Imported on use: most agents have no actions.
@@ -134,8 +136,10 @@ def _action_controller(context: FeatureContext) -> ActionController | None:
     from rightsizer.actions.repository import ActionRepository  # noqa: PLC0415
     from rightsizer.actions.runner import ActionRunner  # noqa: PLC0415
 
-    latest, clock = context.accounting.latest, context.clock
-    repository, boot = ActionRepository(context.database), boot_id(settings.path.procfs)
+    latest = context.accounting.latest
+    clock = context.clock
+    repository = ActionRepository(context.database)
+    boot = boot_id(settings.path.procfs)
     return ActionController(
         actions_here(settings.actions, settings.node.pool),
         settings.acting,

@@ -32,7 +32,9 @@ class HistoryService:
         clock: Clock,
         settings: HistorySettings,
     ) -> None:
-        self._accounting, self._storage, self._clock = accounting, storage, clock
+        self._accounting = accounting
+        self._storage = storage
+        self._clock = clock
         self.change_settings(settings)
         self._offset = wall_offset(clock)
         self._flushing = threading.Lock()
@@ -66,7 +68,8 @@ class HistoryService:
         Raises:
             HistoryError: there is no history, or it cannot be read.
         """
-        history, now = self._storage.kept_history, self._clock.wall_time()
+        history = self._storage.kept_history
+        now = self._clock.wall_time()
         devices = history.devices()
         windows = history.load(now - _RESTORED, now + _SET_BACK)
         restored = self._accounting.restore(devices, windows)
@@ -88,7 +91,8 @@ class HistoryService:
                 raise
             else:
                 if self._failures_in_row:
-                    failed, self._failures_in_row = self._failures_in_row, 0
+                    failed = self._failures_in_row
+                    self._failures_in_row = 0
                     self._log.info("history_writes_recovered", failed_flushes=failed)
             finally:
                 self._log_history()
@@ -104,8 +108,10 @@ class HistoryService:
 
         Skipped once after the clock has leapt ahead: a wrong clock would delete everything.
         """
-        history, now = self._storage.history, self._clock.wall_time()
-        before, self._offset = self._offset, wall_offset(self._clock)
+        history = self._storage.history
+        now = self._clock.wall_time()
+        before = self._offset
+        self._offset = wall_offset(self._clock)
         if history is not None and self._offset - before <= _LEAP:
             history.roll_up(now - self._fine)
             history.prune(now - self._retention)
@@ -125,10 +131,12 @@ class HistoryService:
             self.counts["history_windows_forgotten"] = history.forgotten
 
     def _log_break(self) -> None:
-        reason, moved_to = self._storage.database.break_reason, self._storage.database.set_aside
+        reason = self._storage.database.break_reason
+        moved_to = self._storage.database.set_aside
         if moved_to is None:
             remedy = "keep other programs from the folder; a new history was begun from memory"
             self._log.error("history_lost", reason=reason, remedy=remedy)
         else:
-            remedy, moved = "inspect it; stop the agent before you restore a history", str(moved_to)
+            remedy = "inspect it; stop the agent before you restore a history"
+            moved = str(moved_to)
             self._log.error("history_set_aside", reason=reason, moved_to=moved, remedy=remedy)

@@ -32,7 +32,9 @@ class ControlRoutes:
 
     def __init__(self, controls: ReleaseController, clock: Clock, still_held: StillHeld) -> None:
         """Create routes over the controller; `still_held` must be safe to call from any thread."""
-        self._controls, self._clock, self._still_held = controls, clock, still_held
+        self._controls = controls
+        self._clock = clock
+        self._still_held = still_held
         self._log = logger("control")
 
     @property

@@ -51,7 +51,10 @@ class LabelWriter:
         slots: Callable[[Report], tuple[LeaseSlot, ...]],
         clock: Clock,
     ) -> None:
-        self._settings, self._latest, self._slots, self._clock = settings, latest, slots, clock
+        self._settings = settings
+        self._latest = latest
+        self._slots = slots
+        self._clock = clock
         self._health: dict[str, _Health] = {}
 
     def write(self) -> None:
@@ -63,7 +66,8 @@ class LabelWriter:
         Raises:
             RightsizerError: the file cannot be written.
         """
-        settings, report = self._settings(), self._latest()
+        settings = self._settings()
+        report = self._latest()
         if not settings.file or report is None or not report.devices:
             return
         # Imported on use: most nodes write no labels.

@@ -41,7 +41,8 @@ def run_offline(
         end = accounting.restore(history.devices(), history.load(), counts=True).end
         if not end:
             raise HistoryError(f"history '{path}' is empty; let the agent run for a while first")
-        clock, policies = FastClock(end), PolicySet(settings.policies_here)
+        clock = FastClock(end)
+        policies = PolicySet(settings.policies_here)
         profiles = ProfileService(accounting, storage, clock, settings.profiles)
         rules = configured_rules(settings)
         recommender = Recommender(accounting, rules, policies, clock, profiles)
@@ -128,7 +129,8 @@ def explain_offline(path: Path, settings: Settings, asked: str) -> JsonObject:
     rules = settings.rule_trees
     findings, advice = run_offline(path, settings)
     with closing(Storage(str(path), read_only=True)) as storage:
-        records, extent = storage.kept_history.devices(), storage.kept_history.extent()
+        records = storage.kept_history.devices()
+        extent = storage.kept_history.extent()
     recorded = {each.device.uuid for each in records if each.is_of_recording}
     finding = next((each for each in findings if each.id == asked), None)
     if finding is None or any(each.id == asked for each in advice):

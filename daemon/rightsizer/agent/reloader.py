@@ -37,8 +37,10 @@ class Reloader:
 
         All parts are read before the first is changed; then only the first may still refuse.
         """
-        self._parts, self._succeeded = tuple(parts), started
-        self._notifier, self._wall_time = notifier or Notifier({}), wall_time
+        self._parts = tuple(parts)
+        self._succeeded = started
+        self._notifier = notifier or Notifier({})
+        self._wall_time = wall_time
         self._lock = threading.Lock()
         self._requests: queue.SimpleQueue[bool] = queue.SimpleQueue()
 
@@ -97,7 +99,8 @@ class Reloader:
         _log.info("reloaded")
 
     def _prepared(self) -> list[Callable[[], None]]:
-        changes, faults = [], []
+        changes = []
+        faults = []
         for part in self._parts:
             try:
                 changes.append(part.prepare())
@@ -122,7 +125,9 @@ class SettingsPart:
 
         `apply` gets settings that differ from those in force only in live keys.
         """
-        self._in_force, self._read, self._apply = in_force, read, apply
+        self._in_force = in_force
+        self._read = read
+        self._apply = apply
         self._wall_time = wall_time
         self.trouble: str | None = None
         """Why the configured settings are not in force, or `None`."""
@@ -149,7 +154,8 @@ class SettingsPart:
         except RightsizerError as error:
             self.trouble = str(error)
             raise ConfigurationError(self.trouble) from None
-        self._in_force, self.trouble = settings, None
+        self._in_force = settings
+        self.trouble = None
         self.loaded = self._wall_time()
         if waiting:
             _log.warning(

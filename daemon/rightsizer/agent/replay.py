@@ -103,7 +103,8 @@ def replay(
     `into` stores the windows, and the advice as an agent would have left it.
     """
     history = None if into is None else _history(into)
-    run, policies = _ReplayRun(settings), settings.policies_here
+    run = _ReplayRun(settings)
+    policies = settings.policies_here
     while (snapshot := source.read()) is not None:
         snapshot = apply_policies(snapshot, policies)
         for entry in run.accounts.post(snapshot):
@@ -185,7 +186,8 @@ class _ReplayRun:
         account = self.accounts.device(device.uuid)
         signals = {} if account.last is None else account.last.signals
         assumed = tuple(name for name in device.assumed if _STATED_BY.get(name) not in signals)
-        window, totals = account.whole.window(), account.totals.totals()
+        window = account.whole.window()
+        totals = account.totals.totals()
         # Over the whole recording, as in a report; current needs are for the rules.
         fit = provision(window, allocator_of(account.tenancy.holder), self._provisioning)
         has_holder = account.tenancy.holder is not None
@@ -220,7 +222,9 @@ def encode_replay(result: Replay) -> dict[str, Any]:
 
 
 def _encode_device(summary: DeviceSummary) -> dict[str, Any]:
-    device, window, fit = summary.device, summary.window, summary.provisioning
+    device = summary.device
+    window = summary.window
+    fit = summary.provisioning
     return {
         "uuid": device.uuid,
         "index": device.stated_index,

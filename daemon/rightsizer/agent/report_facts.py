@@ -84,7 +84,8 @@ def report_facts(path: Path, settings: Settings, query: ReportQuery) -> ReportFa
             raise HistoryError(f"history '{path}' is empty; let the agent run for a while first")
         since, until = _span(query, *extent)
         sums = _read(history, since, until)
-        known, tenures = history.devices(), history.tenures()
+        known = history.devices()
+        tenures = history.tenures()
         is_latest = until >= extent[1]
         read_then = known if is_latest else tuple(map(_without_reading, known))
         findings = findings_over(read_then, history.load(since, until), settings)
@@ -137,7 +138,8 @@ def _span(
 
 
 def _read(history: HistoryRepository, since: Nanoseconds, until: Nanoseconds) -> _Sums:
-    sums, reached = _Sums(), since
+    sums = _Sums()
+    reached = since
     for window in history.load(since, until):
         if (builder := sums.windows.get(window.uuid)) is None:
             builder = sums.windows[window.uuid] = WindowBuilder(window.uuid, keeps_blocks=False)

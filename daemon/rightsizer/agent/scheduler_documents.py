@@ -48,7 +48,8 @@ def first_reports(settings: Settings, clock: Clock) -> tuple[Report, ...]:
     named = live_source(settings, clock)
     enrich = partial(apply_policies, policies=settings.policies_here)
     accounting = AccountingService(settings.accounting, enrich)
-    began, never = clock.time(), threading.Event()
+    began = clock.time()
+    never = threading.Event()
     reports: list[Report] = []
     with closing(named.source) as source:
         while True:

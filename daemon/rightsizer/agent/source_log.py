@@ -145,7 +145,8 @@ class DeviceLog:
                 since=_utc_text(snapshot.wall_time_of(began)),
             )
         for device in due:
-            outage, found = self._outages[device.uuid], snapshot.down[device.uuid]
+            outage = self._outages[device.uuid]
+            found = snapshot.down[device.uuid]
             if len(due) < _SUMMARY_FROM:
                 self._log.warning(
                     "device_down",

@@ -58,7 +58,8 @@ def _node(
 
         name, probe = simulate(scenario, clock, catalogue, settings.sources.simulated.midnight)
         return name, NOWHERE, probe
-    procfs, sysfs = Path(settings.path.procfs), Path(settings.path.sysfs)
+    procfs = Path(settings.path.procfs)
+    sysfs = Path(settings.path.sysfs)
     cgroups = sysfs / "fs" / "cgroup"
     host = ProcHostCollector(procfs, cgroups, clock, sysfs=sysfs, settings=settings.sources.host)
     owners = OwnerResolver.on_host(procfs, sysfs=sysfs, settings=settings.sources.owners)

@@ -72,7 +72,9 @@ def client_of(
     """
     if peer is None:
         raise UsageError("the caller is unknown; ask over the agent's local socket")
-    before, uid, after = table.row(peer.pid), table.user(peer.pid), table.row(peer.pid)
+    before = table.row(peer.pid)
+    uid = table.user(peer.pid)
+    after = table.row(peer.pid)
     if peer.pid == 0 or before is None or after is None:
         raise UsageError(
             f"process {peer.pid} cannot be seen by the agent, or has ended; ask from outside of "
@@ -113,7 +115,9 @@ class BrokerApi:
         clock: Clock,
         settings: Callable[[], BrokerSettings],
     ) -> None:
-        self._manager, self._table, self._clock = manager, table, clock
+        self._manager = manager
+        self._table = table
+        self._clock = clock
         self._settings = settings
 
     @property
@@ -166,7 +170,8 @@ class BrokerApi:
         return self._answer(item_id, client)
 
     def _end(self, client: LeaseOwner, request: WebRequest) -> WebResponse:
-        item_id, state = request.named["id"], self._manager.overview.state
+        item_id = request.named["id"]
+        state = self._manager.overview.state
         record = state.lease(item_id)
         if state.ticket(item_id) is None and record is None:
             return _unknown("lease", item_id)
@@ -212,8 +217,10 @@ class BrokerApi:
         return _refusal(step) or WebResponse.of_json(document)
 
     def _answer(self, item_id: str, client: LeaseOwner) -> WebResponse:
-        overview, now = self._manager.overview, self._clock.time()
-        owner, messages = _owner_of(overview, item_id), self._manager.messages_for(item_id)
+        overview = self._manager.overview
+        now = self._clock.time()
+        owner = _owner_of(overview, item_id)
+        messages = self._manager.messages_for(item_id)
         if owner is None or not (owner == client.uid or self._settings().is_operator(client)):
             return _unknown("lease", item_id)
         offset = wall_offset(self._clock)
@@ -228,7 +235,9 @@ class BrokerApi:
 def _owner_of(overview: BrokerOverview, item_id: str) -> int | None:
     """Owner's uid of a ticket or lease, including one ended by another client."""
     state = overview.state
-    record, ticket, ending = state.lease(item_id), state.ticket(item_id), state.ending(item_id)
+    record = state.lease(item_id)
+    ticket = state.ticket(item_id)
+    ending = state.ending(item_id)
     if (item := record.lease if record else ticket) is not None:
         return item.client.uid
     return None if ending is None else ending.uid

@@ -51,7 +51,8 @@ def refused_reservation(
         return "it would begin in the past; begin it now or later"
     if reservation.ends <= reservation.starts:
         return "it would end before it begins; give it a length"
-    ahead, length = reservation.starts - state.as_of, reservation.ends - reservation.starts
+    ahead = reservation.starts - state.as_of
+    length = reservation.ends - reservation.starts
     if ahead > nanoseconds(settings.furthest_reservation_seconds):
         most = format_duration(settings.furthest_reservation_seconds)
         return f"it would begin in {format_duration(seconds(ahead))}; {most} is the furthest"
@@ -100,7 +101,9 @@ def _wrong_request(request: GpuRequest) -> str | None:
 
 
 def _wrong_terms(ticket: Ticket, state: BrokerState, settings: BrokerSettings) -> Iterator[str]:
-    client, asked, limit = ticket.client, ticket.priority, ticket.limit_seconds
+    client = ticket.client
+    asked = ticket.priority
+    limit = ticket.limit_seconds
     is_operator = settings.is_operator(client)
     most = max(settings.highest_priority, settings.operator_priority if is_operator else 0)
     if not settings.lowest_priority <= asked <= most:
@@ -128,7 +131,8 @@ class Broker:
     """
 
     def __init__(self, settings: BrokerSettings, placement: GpuPlacementSettings) -> None:
-        self._settings, self._placement = settings, placement
+        self._settings = settings
+        self._placement = placement
 
     def ask(
         self,
@@ -166,7 +170,8 @@ class Broker:
         Remaining processes of the lease then occupy their slots like any process without a lease.
         """
         state = self._charged(state, now)
-        ticket, record = state.ticket(item_id), state.lease(item_id)
+        ticket = state.ticket(item_id)
+        record = state.lease(item_id)
         item = ticket if record is None else record.lease
         if item is None:
             return transitions.refused(state, item_id, by, f"there is no lease {item_id}")
@@ -250,9 +255,11 @@ class Broker:
         drawn = {grant.lease.reservation for grant in served.grants}
         for booking in state.bookings:
             if booking.replaces is not None and booking.id in drawn:
-                over, why = EventKind.RESERVATION_OVER, "was drawn on"
+                over = EventKind.RESERVATION_OVER
+                why = "was drawn on"
                 step = step.then(transitions.without_booking, booking, over, why)
-        grants, waiting = tuple(served.grants), (*served.waiting, *early)
+        grants = tuple(served.grants)
+        waiting = (*served.waiting, *early)
         return replace(step, grants=grants, waiting=waiting, promised=served.promised)
 
     def reserve(

@@ -21,8 +21,15 @@ _BY_SIGNAL: Final = 128
 _SUBREAPER: Final = 36
 """PR_SET_CHILD_SUBREAPER of prctl(2)."""
 _PASSED_ON: Final = (
-    *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1),
-    *(signal.SIGUSR2, signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH),
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGTSTP,
+    signal.SIGCONT,
+    signal.SIGWINCH,
 )
 _LEAVING: Final = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM})
 _IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
@@ -73,7 +80,8 @@ class ChildProcess:
     """Command from its start to the end of its last descendant."""
 
     def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
-        self._command, self._environ = list(command), dict(environ)
+        self._command = list(command)
+        self._environ = dict(environ)
         self._pid = 0
         self._status: int | None = None
 

@@ -49,7 +49,8 @@ def reasons_for(
 def why_worse(worse: PlacementScore, better: PlacementScore) -> str:
     """First criterion by which a set is worse than another, as a clause."""
     for each in fields(PlacementScore):
-        one, other = getattr(worse, each.name), getattr(better, each.name)
+        one = getattr(worse, each.name)
+        other = getattr(better, each.name)
         if one != other:
             what = each.metadata["label"]
             if each.name == "spare_gibibytes" and one < 0:
@@ -156,7 +157,8 @@ def _numa(slots: Sequence[LeaseSlot]) -> Iterator[str]:
 
 def _room(verdicts: Sequence[SlotVerdict]) -> Iterator[str]:
     """Minimum of memory, power and thermal headroom, each if known for all."""
-    each, slots = " each" if len(verdicts) > 1 else "", [verdict.slot for verdict in verdicts]
+    each = " each" if len(verdicts) > 1 else ""
+    slots = [verdict.slot for verdict in verdicts]
     memory = [None if (left := each.memory_left_bytes) is None else left / GIB for each in verdicts]
     power = [slot.power_headroom_watts for slot in slots]
     heat = [slot.temperature_headroom_celsius for slot in slots]

@@ -47,7 +47,8 @@ def place_route(
             view_of,
         )
 
-        found, leased = settings(), broker.leased() if broker else LeasedSlots()
+        found = settings()
+        leased = broker.leased() if broker else LeasedSlots()
         view = view_of(found, clock.wall_time(), freshness, leased.pids)
         return placement_response(request, latest(), view, found, leased)
 

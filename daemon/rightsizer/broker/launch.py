@@ -76,7 +76,8 @@ def found_leases(
         marks = table.environment(pid, MARKS)
         if not marks.get(LEASE) or marks.get(_SOCKET) != socket:
             continue
-        row, uid = table.row(pid), table.user(pid)
+        row = table.row(pid)
+        uid = table.user(pid)
         if row is None or uid is None or not row.is_alive:
             continue
         found = _found(marks, LeaseOwner(uid, name_of(uid), pid, row.started_ticks))
@@ -116,7 +117,8 @@ def launch_of(
     NVIDIA's MPS guide recommends (100 % over half of the clients), so that idle ones can be used by
     others. Inherited MPS variables take precedence.
     """
-    uuids, asides = lease["uuids"], lease["memory_bytes"]
+    uuids = lease["uuids"]
+    asides = lease["memory_bytes"]
     variables = {
         "CUDA_VISIBLE_DEVICES": ",".join(uuids),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",

@@ -306,8 +306,10 @@ class LeaseRecord:
 
     def observed(self, now: Nanoseconds, observation: LeaseObservation) -> "LeaseRecord":
         """Update by an observation; unmeasured values stay."""
-        uuids, held = self.lease.uuids, observation.memory_bytes
-        measured, peaks = self.measured_bytes, self.peak_bytes
+        uuids = self.lease.uuids
+        held = observation.memory_bytes
+        measured = self.measured_bytes
+        peaks = self.peak_bytes
         if held:
             measured = tuple(map(held.get, uuids, measured or (None,) * len(uuids)))
             peaks = tuple(

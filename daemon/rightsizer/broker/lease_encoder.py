@@ -29,7 +29,8 @@ def encode_lease_answer(
     `now` is CLOCK_BOOTTIME, `offset` the wall time minus CLOCK_BOOTTIME, `messages` notices to the
     holder.
     """
-    record, ticket = overview.state.lease(item_id), overview.state.ticket(item_id)
+    record = overview.state.lease(item_id)
+    ticket = overview.state.ticket(item_id)
     if record is None and ticket is None:
         return None
     place = None if record is not None else overview.place_of(item_id)
@@ -48,7 +49,8 @@ def encode_lease_answer(
 
 def encode_broker(overview: BrokerOverview, offset: Nanoseconds) -> JsonObject:
     """Encode all leases, tickets and reservations; `offset` as in `encode_lease_answer`."""
-    state, promised = overview.state, overview.promised
+    state = overview.state
+    promised = overview.promised
     return {
         "trouble": overview.trouble,
         "promised": None if promised is None else seconds(promised.at + offset),
@@ -93,7 +95,8 @@ def _held(record: LeaseRecord, node: NodeObservation | None, offset: Nanoseconds
     slots = [] if node is None else [each for each in node.slots if each.uuid in lease.uuids]
     # CPUs and NUMA nodes are only reported if known for all slots.
     slots = slots if len(slots) == len(lease.uuids) else []
-    near, nodes = [each.cpus for each in slots], {each.numa_node for each in slots}
+    near = [each.cpus for each in slots]
+    nodes = {each.numa_node for each in slots}
     return {
         **_lease(record, node, offset),
         "memory_bytes": list(lease.memory_bytes),

@@ -69,7 +69,9 @@ class LeaseManager:
         clock: Clock,
         observer: ProcfsNodeObserver,
     ) -> None:
-        self._broker, self._repository, self._clock = broker, repository, clock
+        self._broker = broker
+        self._repository = repository
+        self._clock = clock
         self._observer = observer
         """Possibly slow; called without the lock."""
         self._lock = threading.Lock()
@@ -179,7 +181,8 @@ class LeaseManager:
             self._repository.close()
 
     def _observed(self, observed: BrokerObservation) -> BrokerTransition:
-        state, now = self.overview.state, self._clock.time()
+        state = self.overview.state
+        now = self._clock.time()
         # Items newer than the observation are not covered by it and stay unchanged.
         if observed.node is not None:
             return self._broker.turn(state, now, observed.observations, observed.node)

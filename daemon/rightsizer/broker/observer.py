@@ -95,8 +95,11 @@ class ProcfsNodeObserver:
         freshness: FreshnessSettings,
         clock: Clock,
     ) -> None:
-        self._latest, self._tracker = latest, tracker
-        self._settings, self._freshness, self._clock = settings, freshness, clock
+        self._latest = latest
+        self._tracker = tracker
+        self._settings = settings
+        self._freshness = freshness
+        self._clock = clock
         self._seen: Mapping[str, ObservedProcesses] = {}
         """Last observation by lease; replaced as a whole."""
 
@@ -133,7 +136,8 @@ class ProcfsNodeObserver:
 
     def _observed(self, report: Report, state: BrokerState) -> NodeObservation:
         seen = self._seen_of(state)
-        settings, now = self._settings(), self._clock.wall_time()
+        settings = self._settings()
+        now = self._clock.wall_time()
         view = view_of(settings, now, self._freshness, _observed_pids(seen))
         pids = {
             each.device.uuid: {process.pid for process in each.reading.processes or ()}

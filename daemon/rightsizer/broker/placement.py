@@ -124,7 +124,8 @@ def placement_response(
         reserved=leased.reserved,
     )
     answer = replace(answer, reasons=(*answer.reasons, *_kept_later(answer, leased)))
-    now, watched = report.wall_time, seconds(report.wall_time - report.agent.started)
+    now = report.wall_time
+    watched = seconds(report.wall_time - report.agent.started)
     document = encode_placement(answer, time=now, watched_seconds=watched, source="agent")
     return WebResponse.of_json(document)
 

@@ -58,7 +58,8 @@ class ProcessTree:
         Examines at most `maximum` members, and the others in the next passes.
         """
         self._before = dict(self._members), set(self._sessions), self._unproven
-        is_alive, is_unknown = len(self._members) > maximum, False
+        is_alive = len(self._members) > maximum
+        is_unknown = False
         sessions: set[int] = set()
         for pid in list(self._members)[:maximum]:
             started = self._members.pop(pid)
@@ -74,7 +75,8 @@ class ProcessTree:
                 sessions |= {row.session} & (self._sessions | self._unproven | {pid})
         if not is_unknown and (not is_alive or len(self._members) <= maximum):
             # A session number may be reused once its last process has exited.
-            self._sessions, self._unproven = sessions, set()
+            self._sessions = sessions
+            self._unproven = set()
         else:
             self._sessions |= sessions
         return True if is_alive else (None if is_unknown else False)

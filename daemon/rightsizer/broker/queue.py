@@ -53,7 +53,8 @@ class QueuePass:
     """Pass over the queue, with its results."""
 
     def __init__(self, scheduling: SchedulingState, settings: BrokerSettings) -> None:
-        self._scheduling, self._settings = scheduling, settings
+        self._scheduling = scheduling
+        self._settings = settings
         self.grants: list[LeaseRecord] = []
         self.waiting: list[tuple[Ticket, str]] = []
         """Waiting tickets in order, each with its reason as a clause."""
@@ -131,7 +132,9 @@ def record_of(ticket: Ticket, uuids: Sequence[str], scheduling: SchedulingState)
     """
     by_uuid = {slot.uuid: slot for slot in scheduling.node.slots}
     slots = [by_uuid[uuid] for uuid in uuids]
-    request, now, limit = ticket.request, scheduling.now, ticket.limit_seconds
+    request = ticket.request
+    now = scheduling.now
+    limit = ticket.limit_seconds
     is_shared = request.may_share and request.memory_bytes is not None
     wanted = request.memory_bytes or 0.0
     ends = [] if limit is None else [now + nanoseconds(limit)]

@@ -158,7 +158,8 @@ class BrokerRepository:
             connection.executemany("DELETE FROM item WHERE kind = ? AND id = ?", gone)
             connection.executemany("INSERT OR REPLACE INTO item VALUES (?, ?, ?)", changed)
             connection.executemany("INSERT OR REPLACE INTO fact VALUES (?, ?)", facts)
-        self._rows, self.clock = rows, clock
+        self._rows = rows
+        self.clock = clock
 
 
 def must_save(before: BrokerState, after: BrokerState) -> bool:
@@ -188,7 +189,8 @@ class StateWriter:
     """Saves states of a lease manager, under its lock."""
 
     def __init__(self, repository: BrokerRepository, clock: Clock) -> None:
-        self._repository, self._clock = repository, clock
+        self._repository = repository
+        self._clock = clock
         self._saved: Nanoseconds = 0
         self._are_processes_unsaved = False
         self._log = logger("broker")
@@ -197,7 +199,8 @@ class StateWriter:
         """Write a state; raises HistoryError on failure."""
         now = self._clock.time()
         self._repository.save(state, self._clock.wall_time() - (now - state.as_of))
-        self._saved, self._are_processes_unsaved = now, False
+        self._saved = now
+        self._are_processes_unsaved = False
 
     def follow(self, before: BrokerState, after: BrokerState) -> None:
         """Write a state if it must be saved now, or the last save is long ago.

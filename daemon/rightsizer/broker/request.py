@@ -39,7 +39,8 @@ def request_of(words: Mapping[str, str]) -> GpuRequest:
     for name in words:
         if name not in WORDS:
             raise UsageError(f"'{name}' is nothing to ask for; choose from {', '.join(WORDS)}")
-    gpus, memory = words.get("gpus", "1"), words.get("memory", "")
+    gpus = words.get("gpus", "1")
+    memory = words.get("memory", "")
     if not (gpus.isascii() and gpus.isdecimal() and 1 <= int(gpus[:9]) <= _MOST):
         raise UsageError(f"gpus: '{gpus[:40]}' is no number from 1 to {_MOST}")
     try:
@@ -53,7 +54,8 @@ def request_of(words: Mapping[str, str]) -> GpuRequest:
         raise UsageError(f"share: '{share[:40]}' is neither true nor false")
     joined = words.get("interconnect", Interconnect.ANY).lower()
     if joined not in tuple(Interconnect):
-        text, known = words["interconnect"], ", ".join(Interconnect)
+        text = words["interconnect"]
+        known = ", ".join(Interconnect)
         raise UsageError(f"interconnect: there is no '{text[:40]}'; choose from {known}")
     if (mig := words.get("mig", "").lower()) and not _PROFILE.fullmatch(mig):
         text = words["mig"]
@@ -69,7 +71,8 @@ def request_of(words: Mapping[str, str]) -> GpuRequest:
 def add_request_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of a GPU request."""
     kinds = {"choices": tuple(map(str, Interconnect)), "default": str(Interconnect.ANY)}
-    one, none = {"default": "1"}, {"default": ""}
+    one = {"default": "1"}
+    none = {"default": ""}
     add_flags(
         parser.add_argument, _HELP["flags"], gpus=one, memory=none, interconnect=kinds, mig=none
     )

@@ -21,7 +21,8 @@ from rightsizer.broker.transitions import BrokerTransition
 from rightsizer.model.frozen import replace
 from rightsizer.model.units import Nanoseconds, format_duration, nanoseconds, seconds
 
-_MINUTE, _HOUR = 60, 3600
+_MINUTE = 60
+_HOUR = 3600
 _TRIED: Final = 8
 """Maximum of reservations tried as a time limit."""
 
@@ -68,7 +69,8 @@ def replanned_reservations(
     Without any, the user is notified once. For reservations that have begun, records unavailable
     slots.
     """
-    kept, events = list(bookings), []
+    kept = list(bookings)
+    events = []
     available = {each.uuid for each in scheduling.node.slots if not (each.trouble or each.holders)}
     for at, booking in enumerate(bookings):
         planned = booking.reservation
@@ -140,7 +142,8 @@ def reservation_clause(
         return ""
     found = _short_enough(ticket, bookings, scheduling)
     booking = found or min(bookings, key=lambda each: (each.reservation.starts, each.id))
-    starts, ends = booking.reservation.starts, booking.reservation.ends
+    starts = booking.reservation.starts
+    ends = booking.reservation.ends
     count = len(reserved.intersection(booking.uuids))
     is_begun = starts <= scheduling.now
     edge = ends if is_begun else starts
@@ -199,7 +202,8 @@ def with_replacement(
     if booking is not None:
         state = state.with_bookings((*state.bookings, booking))
     message = _message(record, known, booking, scheduling, settings)
-    user, lease = record.lease.client.user, record.lease
+    user = record.lease.client.user
+    lease = record.lease
     event = BrokerEvent(EventKind.GPU_LOST, state.as_of, record.id, user, message, lease)
     return BrokerTransition(state, (event,))
 
@@ -208,7 +212,8 @@ def _replacement(
     record: LeaseRecord, scheduling: SchedulingState, settings: BrokerSettings
 ) -> Booking | None:
     """Reservation of slots that would serve a lease if it ended now; `None` if too few."""
-    lease, now = record.lease, scheduling.now
+    lease = record.lease
+    now = scheduling.now
     booking_id = f"{lease.id}r"
     if any(each.id == booking_id for each in scheduling.bookings):
         return None

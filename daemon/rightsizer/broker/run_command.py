@@ -64,7 +64,10 @@ class LeaseClient:
         time: Callable[[], float],
         sleep: Callable[[float], object],
     ) -> None:
-        self._client, self._say, self._time, self._sleep = client, say, time, sleep
+        self._client = client
+        self._say = say
+        self._time = time
+        self._sleep = sleep
         self.id = secrets.token_hex(_ID_BYTES)
         self._body = {**body, "id": self.id}
         self._said = ""
@@ -147,7 +150,8 @@ class LeaseClient:
     def _pause(self, longest_seconds: float = _LONGEST_PAUSE_SECONDS) -> None:
         if longest_seconds != self._longest_pause_seconds:
             # A restarted agent is busy with all clients, but not for long.
-            self._failures, self._longest_pause_seconds = 0, longest_seconds
+            self._failures = 0
+            self._longest_pause_seconds = longest_seconds
         doublings = min(self._failures, _MOST_DOUBLINGS)
         pause = min(longest_seconds, _FIRST_PAUSE_SECONDS * 2**doublings)
         self._failures += 1
@@ -168,7 +172,9 @@ class LeaseSupervisor(threading.Thread):
 
     def __init__(self, client: LocalClient, lease_id: str, say: Callable[[str], None]) -> None:
         super().__init__(name="lease", daemon=True)
-        self._client, self._path, self._say = client, f"{LEASES_PATH}/{lease_id}", say
+        self._client = client
+        self._path = f"{LEASES_PATH}/{lease_id}"
+        self._say = say
         self._ended = threading.Event()
 
     def run(self) -> None:
@@ -242,7 +248,8 @@ def _held(
     client: LocalClient, lease_client: LeaseClient, lease: Any, command: Sequence[str]
 ) -> int:
     mps = lease["is_shared"] and has_mps(os.environ, Path("/proc"))
-    allowed, socket = os.sched_getaffinity(0), str(client.path)
+    allowed = os.sched_getaffinity(0)
+    socket = str(client.path)
     launch = launch_of(lease, os.environ, allowed, has_mps=mps, socket=socket)
     child = ChildProcess(command, {**os.environ, **launch.variables})
     try:

@@ -104,14 +104,17 @@ class RankTable:
 
     def followers(self, partial: PartialSet) -> Iterator[int]:
         """Places that may be added; only the next one of a class."""
-        bits, allowed, before = partial.bits, partial.allowed, self._before
+        bits = partial.bits
+        allowed = partial.allowed
+        before = self._before
         for at in range(partial.first, self.size):
             if allowed >> at & 1 and (not before[at] or bits & before[at]):
                 yield at
 
     def extended(self, partial: PartialSet, at: int) -> PartialSet:
         """Copy with one more slot."""
-        index, first = at - partial.first, self._starts[at]
+        index = at - partial.first
+        first = self._starts[at]
         skipped = first - partial.first
         return PartialSet(
             (*partial.places, at),
@@ -137,7 +140,9 @@ class RankTable:
 
     def ranks_with_one_more(self, partial: PartialSet) -> Iterator[tuple[int, int]]:
         """Ranks of sets with one more slot, each with its place."""
-        first, added, link_kinds = partial.first, partial.added, partial.link_kinds
+        first = partial.first
+        added = partial.added
+        link_kinds = partial.link_kinds
         for at in self.followers(partial):
             yield (
                 partial.sum
@@ -291,7 +296,8 @@ class _Best:
     def offer(self, rank: int, places: tuple[int, ...]) -> None:
         """Add a set; only the first of each rank is kept."""
         if self._highest is None or rank > self._highest:
-            self._highest, self.equal = rank, [places]
+            self._highest = rank
+            self.equal = [places]
         elif rank == self._highest:
             self.equal.append(places)
         if rank in self._first or (self.least is not None and rank < self.least):

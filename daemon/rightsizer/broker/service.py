@@ -76,7 +76,9 @@ class BrokerService:
             HistoryError: the database is locked by another process, of a newer version, or not
                 writable.
         """
-        self._settings, self._clock, self._notify = settings, clock, notify
+        self._settings = settings
+        self._clock = clock
+        self._notify = notify
         self._interval_seconds = settings.sampling.interval
         self._log = logger("broker")
         procfs = Path(settings.path.procfs)
@@ -95,7 +97,8 @@ class BrokerService:
         except BaseException:
             self._repository.close()
             raise
-        self.manager.listener, self.metrics = self._notify_webhooks, self.manager.metrics
+        self.manager.listener = self._notify_webhooks
+        self.metrics = self.manager.metrics
         self.jobs: tuple[Job, ...] = ()
         """None: a thread of its own serves the queue."""
         self._stop = threading.Event()
@@ -110,7 +113,8 @@ class BrokerService:
 
     def leased(self) -> LeasedSlots:
         """Current leases and reservations."""
-        state, now = self.manager.overview.state, self._clock.time()
+        state = self.manager.overview.state
+        now = self._clock.time()
         begun = (each for each in state.bookings if each.reservation.starts <= now)
         reserved = {uuid for each in begun for uuid in each.uuids}
         pids = self._observer.leased_pids(state)
@@ -154,11 +158,13 @@ class BrokerService:
         """Initial state; recovers unknown leases from running processes."""
         if self._repository.set_aside is not None:
             self._log.error("broker_set_aside", moved_to=str(self._repository.set_aside))
-        now, saved = self._clock.time(), self._repository.load()
+        now = self._clock.time()
+        saved = self._repository.load()
         if saved is None:
             empty = BrokerState(boot, now, usage=ShareUsage(now))
             return BrokerTransition(empty.joined_by(self._recovered()))
-        shift, clock = None, self._repository.clock
+        shift = None
+        clock = self._repository.clock
         if clock is not None and saved.boot != boot:
             shift = clock.shift_to(SavedClock(boot, now, self._clock.wall_time()))
         step = self._broker().after_restart(saved, now, boot, shift)

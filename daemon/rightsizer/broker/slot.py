@@ -162,7 +162,8 @@ def set_aside_bytes(uuid: str, leases: Sequence[Lease]) -> float:
 
 
 def _wrong_kind(slot: LeaseSlot, request: GpuRequest) -> _Obstacles:
-    mig, profile = slot.device.mig, request.mig_profile
+    mig = slot.device.mig
+    profile = request.mig_profile
     if slot.device.has_mig_instances:
         yield SlotObstacle.DIVIDED, _DIVIDED
     if slot.device.awaits_mig_instances:
@@ -184,7 +185,8 @@ def _obstacles(slot: LeaseSlot, request: GpuRequest, *, is_reserved: bool) -> _O
         yield SlotObstacle.UNHEALTHY, "the hardware slows its own clocks down"
     if is_reserved:
         yield SlotObstacle.RESERVED, "reserved for another user"
-    wanted, total = request.memory_bytes, slot.device.memory_total_bytes
+    wanted = request.memory_bytes
+    total = slot.device.memory_total_bytes
     if wanted is not None and total is None:
         yield SlotObstacle.MEMORY, "how much memory it has is unknown"
     if wanted is not None and total is not None and total < wanted:
@@ -201,7 +203,8 @@ def _taken(slot: LeaseSlot, settings: FreeSettings) -> _Found:
         return SlotObstacle.HELD_IDLE, f"its memory is held by an unknown process{_idle(slot)}"
     if slot.state is State.IDLE_EMPTY:
         return None
-    used, total = slot.memory_used_bytes, slot.device.memory_total_bytes or 0.0
+    used = slot.memory_used_bytes
+    total = slot.device.memory_total_bytes or 0.0
     if used is None:
         return SlotObstacle.UNKNOWN, "neither its state nor its use of memory is known"
     most = max(settings.empty_memory_bytes, settings.empty_memory_ratio * total)
@@ -246,7 +249,8 @@ def _beside(
 
 def _left_beside(slot: LeaseSlot, settings: FreeSettings, leases: Sequence[Lease]) -> float | None:
     """Memory beyond reserved or used memory and the safety reserve."""
-    total, used = slot.device.memory_total_bytes, slot.memory_used_bytes
+    total = slot.device.memory_total_bytes
+    used = slot.memory_used_bytes
     if total is None or used is None:
         return None
     aside = set_aside_bytes(slot.uuid, leases)

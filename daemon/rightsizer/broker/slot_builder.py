@@ -26,8 +26,10 @@ from rightsizer.report.freshness import FreshnessSettings, is_fresh
 _BARRING: Final = frozenset({Severity.HIGH, Severity.CRITICAL})
 """Severities that make a GPU unusable; it may still work with lesser faults."""
 _OF_THE_BOARD: Final = {
-    *(Condition.POWER_THROTTLED, Condition.THERMAL_THROTTLED),
-    *(Condition.HARDWARE_SLOWDOWN, Condition.PCIE_LINK_DEGRADED),
+    Condition.POWER_THROTTLED,
+    Condition.THERMAL_THROTTLED,
+    Condition.HARDWARE_SLOWDOWN,
+    Condition.PCIE_LINK_DEGRADED,
 }
 """Conditions that a MIG instance shares with its GPU."""
 _CURRENT: Final = "current"
@@ -54,7 +56,8 @@ def slots_of(report: Report, view: SlotView) -> tuple[LeaseSlot, ...]:
 
 
 def _slot(own: DeviceReport, board: DeviceReport, report: Report, view: SlotView) -> LeaseSlot:
-    topology, signals = report.node.topology or Topology(), board.signals
+    topology = report.node.topology or Topology()
+    signals = board.signals
     limit = signals.get(Signal.POWER_LIMIT_WATTS, board.device.power_limit_watts)
     if (margin := signals.get(Signal.TEMPERATURE_MARGIN_CELSIUS)) is None:
         hottest = board.device.temperature_slowdown_celsius

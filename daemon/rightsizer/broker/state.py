@@ -177,7 +177,8 @@ class BrokerState:
 
     def charged(self, now: Nanoseconds, half_life_seconds: float) -> "BrokerState":
         """Advance to a later time, charging users for what they held until then."""
-        until, state = max(now, self.as_of), self
+        until = max(now, self.as_of)
+        state = self
         periods = [each.reservation for each in self.bookings]
         edges = {each.starts for each in periods} | {each.ends for each in periods}
         for at in (*sorted(edge for edge in edges if self.as_of < edge < until), until):
@@ -216,7 +217,8 @@ class BrokerState:
             all_share = each.is_shared and all(rival.lease.is_shared for rival in rivals)
             is_known = any(record.id == each.id for record in kept)
             if is_whole and not is_known and (all_share or not rivals):
-                now, count = self.as_of, len(each.uuids)
+                now = self.as_of
+                count = len(each.uuids)
                 lease = replace(each, asked=now, granted=now)
                 kept.append(LeaseRecord(lease, (1.0,) * count, (None,) * count, now, now))
         return self.with_leases(kept)

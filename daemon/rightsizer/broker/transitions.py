@@ -77,7 +77,8 @@ def with_notices(
     """Lease with new notices to its holder; a notice may be repeated after it ceased to hold."""
     if record.is_over_memory:
         record = replace(record, last_over_memory=now)
-    found, last = dict(_notices(record, now, settings)), record.last_over_memory
+    found = dict(_notices(record, now, settings))
+    last = record.last_over_memory
     events = tuple(
         _lease_event(kind, now, record.lease, message)
         for kind, message in found.items()
@@ -126,7 +127,8 @@ def refused(state: BrokerState, item_id: str, by: LeaseOwner | None, why: str) -
 
 def repeated(wanted: Ticket, state: BrokerState) -> BrokerTransition | None:
     """Answer to a repeated request; `None` for a new id."""
-    record, ticket = state.lease(wanted.id), state.ticket(wanted.id)
+    record = state.lease(wanted.id)
+    ticket = state.ticket(wanted.id)
     known = record.lease if record is not None else ticket
     if known is None:
         if (ending := state.ending(wanted.id)) is None or ending.uid != wanted.client.uid:
@@ -137,7 +139,8 @@ def repeated(wanted: Ticket, state: BrokerState) -> BrokerTransition | None:
         return refused(state, wanted.id, wanted.client, why)
     if record is not None:
         return BrokerTransition(state, (granted(state, record),))
-    message, user = "waits for its turn", wanted.client.user
+    message = "waits for its turn"
+    user = wanted.client.user
     event = BrokerEvent(EventKind.QUEUED, state.as_of, wanted.id, user, message)
     return BrokerTransition(state, (event,))
 
@@ -155,7 +158,8 @@ def granted(state: BrokerState, record: LeaseRecord) -> BrokerEvent:
 def reserved(state: BrokerState, booking: Booking) -> BrokerEvent:
     """Event of a reservation."""
     wanted = booking.reservation
-    count, profile = len(booking.uuids), wanted.request.mig_profile
+    count = len(booking.uuids)
+    profile = wanted.request.mig_profile
     what = f"GPU{'s' if count > 1 else ''}"
     if profile is not None:
         what = f"MIG instance{'s' if count > 1 else ''} {profile}"
@@ -175,7 +179,8 @@ def _ended_ticket(ticket: Ticket, now: Nanoseconds, reason: EndReason) -> Broker
 
 def _ended_lease(record: LeaseRecord, now: Nanoseconds, reason: EndReason) -> BrokerEvent:
     """Event of an ended lease; an overdue one ends as TIME_UP, however its processes exited."""
-    lease, after = record.lease, ""
+    lease = record.lease
+    after = ""
     if reason is not EndReason.REBOOTED:
         reason = EndReason.TIME_UP if record.is_overdue(now) else reason
         after = f" after {format_duration(seconds(now - lease.granted))}"
@@ -209,7 +214,8 @@ def without_booking(
     state: BrokerState, booking: Booking, kind: EventKind, what: str
 ) -> BrokerTransition:
     """State without a reservation, whose tickets keep waiting as ordinary ones."""
-    name, user = booking.id, booking.reservation.user
+    name = booking.id
+    user = booking.reservation.user
     event = BrokerEvent(kind, state.as_of, name, user, f"reservation {name} {what}")
     state = state.with_bookings(each for each in state.bookings if each.id != name)
     state = state.with_tickets(

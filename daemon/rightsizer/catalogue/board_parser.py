@@ -70,8 +70,16 @@ FIGURES: Final = (
     Figure("linked_gpu_count", "linked_gpus", 2, 10_000, None),
 )
 _KNOWN: Final = (
-    *("names", "other_names", "architecture", "compute_capability", "release_year"),
-    *("dense_peak_tera", "efficiency", "all_reduce", "mig_profiles", "verified"),
+    "names",
+    "other_names",
+    "architecture",
+    "compute_capability",
+    "release_year",
+    "dense_peak_tera",
+    "efficiency",
+    "all_reduce",
+    "mig_profiles",
+    "verified",
     *(figure.key for figure in FIGURES),
     *_TEXTS,
 )
@@ -171,8 +179,10 @@ def _with_efficiency(
     assumed: dict[str, dict[Precision, float]] = {kind: {} for kind in EFFICIENCIES}
     for table, kind in product(alike, EFFICIENCIES):
         assumed[kind] |= {Precision(each): ratio for each, ratio in table.get(kind, {}).items()}
-    is_measured, cap = Precision.BF16 in given["gemm"], 1.0
-    peak, watts_per_tera = board.peak_per_second, latest.get("full_speed_watts_per_tera")
+    is_measured = Precision.BF16 in given["gemm"]
+    cap = 1.0
+    peak = board.peak_per_second
+    watts_per_tera = latest.get("full_speed_watts_per_tera")
     if not is_measured and watts_per_tera is not None and Precision.BF16 in peak:
         needed = watts_per_tera * peak[Precision.BF16] / 1e12
         cap = min(1.0, math.sqrt(board.power_limit_watts / needed))
@@ -199,7 +209,8 @@ def _with_efficiency(
 def _all_reduce(
     row: Row, board: Board, tables: Mapping[str, Mapping[Any, Any]], measured: FactOrigin
 ) -> tuple[dict[int, AllReduce], dict[str, FactOrigin]]:
-    own, counts = row.row("all_reduce"), (2, 4, 8)
+    own = row.row("all_reduce")
+    counts = (2, 4, 8)
     own.refuse_unknown(tuple(map(str, counts)))
     costs: dict[int, AllReduce] = {}
     origins: dict[str, FactOrigin] = {}
@@ -208,7 +219,8 @@ def _all_reduce(
         table = tables.get(interconnect, {})
         given = _measured_all_reduce(own, count)
         if given is not None:
-            costs[count], origins[f"all_reduce.{count}"] = given, measured
+            costs[count] = given
+            origins[f"all_reduce.{count}"] = measured
         elif count in table:
             share, microseconds = table[count]
             costs[count] = AllReduce(share * bandwidth, microseconds / 1e6)
@@ -227,7 +239,8 @@ def _interconnect(board: Board, count: int) -> tuple[str, float]:
 
 
 def _measured_all_reduce(row: Row, count: int) -> AllReduce | None:
-    cells, key = row.values.get(count), str(count)
+    cells = row.values.get(count)
+    key = str(count)
     match cells:
         case None:
             return None
@@ -247,7 +260,8 @@ def _mig_profiles(row: Row, board_bytes: float) -> Iterator[MigProfile]:
         try:
             given = cells if isinstance(cells, list) else []
             name, compute, memory, sm_count, maximum, *visible = given
-            share, memory_share = _share(compute), _share(memory)
+            share = _share(compute)
+            memory_share = _share(memory)
         except (ValueError, ZeroDivisionError):
             wanted = "must be like [1g.10gb, 1/7, 1/8, 16, 7], with SMs or null"
             row.fault(key, f"{wanted} (got {shown(cells)})")

@@ -84,7 +84,8 @@ def extend_boards(packaged: Document, own: Document) -> dict[str, Board]:
     faults.refuse()
     for key in changes:
         # For these figures the operator is the origin.
-        board, entry = boards[key], entries[key]
+        board = boards[key]
+        entry = entries[key]
         origin = FactOrigin(OriginKind.STATED, entry.get(_SOURCE) or own.name)
         figures = {name: value for name, value in entry.items() if name not in _NO_FIGURES}
         stated = dict.fromkeys(named_values(figures), origin)
@@ -101,7 +102,8 @@ def _boards(data: Any, faults: Faults) -> dict[str, Board]:
     if _ASSUMPTIONS not in top.values:
         top.fault(_ASSUMPTIONS, "is required: the tables of the packaged file")
         return {}
-    texts, assumptions = top.row(_SOURCES).values, top.values[_ASSUMPTIONS]
+    texts = top.row(_SOURCES).values
+    assumptions = top.values[_ASSUMPTIONS]
     rows = top.row(_BOARDS)
     return {key: read_board(key, rows.row(key), texts, assumptions) for key in rows.values}
 
@@ -128,7 +130,10 @@ class _Spelling:
     @classmethod
     def of(cls, name: str) -> Self:
         """Parse a name: `NVIDIA H100 80GB HBM3` is model h100 with 80 GB of hbm3."""
-        rest, memory, kind, form_factor = [], None, "", ""
+        rest = []
+        memory = None
+        kind = ""
+        form_factor = ""
         for word in _WORDS.findall(_MIG.sub("", name.lower())):
             if size := _MEMORY.fullmatch(word):
                 memory = float(size[1])
@@ -188,7 +193,8 @@ class Catalogue:
         plain = plain_name(name)
         if not plain or plain in self._exact:
             return self._exact.get(plain) if plain else None
-        given, possible = _Spelling.of(name), self._possible(name)
+        given = _Spelling.of(name)
+        possible = self._possible(name)
         if len(possible) > 1:
             alike = self._models[given.model]
             possible = [
@@ -224,7 +230,8 @@ class Catalogue:
         """
         if (board := self.boards.get(name) or self.find(name)) is not None:
             return (board,)
-        given, boards = _Spelling.of(name), self.boards.values()
+        given = _Spelling.of(name)
+        boards = self.boards.values()
         if not given.model and given.memory_gb:
             return tuple(each for each in boards if _is_compatible(given, each, ()))
         begun = _named_words(name) if any(map(str.isdigit, name)) else []
@@ -243,7 +250,8 @@ class Catalogue:
 
     def search(self, text: str) -> tuple[Board, ...]:
         """Boards whose identification contains every word of a text."""
-        words, boards = text.lower().split(), self.boards.values()
+        words = text.lower().split()
+        boards = self.boards.values()
         return tuple(
             each for each in boards if all(word in _identification(each) for word in words)
         )

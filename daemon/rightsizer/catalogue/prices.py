@@ -217,7 +217,8 @@ class Prices:
 
     def terms_of(self, key: str) -> OnPremises:
         """Ownership assumptions for a board, with its own node power factor if known."""
-        price, terms = self.of(key), self.on_premises
+        price = self.of(key)
+        terms = self.on_premises
         if price is None or price.node_power_factor is None:
             return terms
         return replace(terms, node_power_factor=Assumption(*(price.node_power_factor,) * 3))
@@ -235,7 +236,8 @@ class Prices:
         stated = price.reserved_dollars_per_hour.get(years)
         if stated is not None:
             return Reserved(stated, stated, stated, is_assumed=False)
-        discount, full = self.reserved_discounts.get(years), price.dollars_per_hour
+        discount = self.reserved_discounts.get(years)
+        full = price.dollars_per_hour
         if discount is None or full is None:
             return None
         discounts = (discount.value, discount.high, discount.low)

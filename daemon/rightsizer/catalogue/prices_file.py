@@ -86,7 +86,8 @@ def _on_demand(row: Row) -> OnDemand | None:
     low, high, at_large = (
         spread.number(key, 0.0, _MOST_PER_HOUR) for key in ("low", "high", "hyperscaler")
     )
-    low, high = median if low is None else low, median if high is None else high
+    low = median if low is None else low
+    high = median if high is None else high
     if "median" in spread and not low <= median <= high:
         row.fault("on_demand", f"low, median and high must rise (got {low}, {median}, {high})")
     return OnDemand(low, median, high, at_large)
@@ -209,7 +210,8 @@ def _unknown(name: str, catalogue: Catalogue) -> str:
 def _prices(data: Mapping[str, Any], faults: Faults, stated: Collection[str]) -> Prices:
     top = Row(data, (), faults)
     names = {**top.row("sources").values, **top.row("dates").values}
-    rows, reserved = top.row("boards"), top.row("reserved", ("discounts", "source"))
+    rows = top.row("boards")
+    reserved = top.row("reserved", ("discounts", "source"))
     discounts = reserved.row("discounts")
     owned = top.row("on_premises", (*_ON_PREMISES, "source"))
     figures = {key: _assumption(owned, key, *bounds) for key, bounds in _ON_PREMISES.items()}

@@ -192,7 +192,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     address = {"default": default.listen_address}
     add_flags(parser.add_argument, _HELP["address"], web_listen_address=address)
     add_access_flags(parser)
-    least, most = math.nextafter(0.0, 1.0), sys.float_info.max
+    least = math.nextafter(0.0, 1.0)
+    most = sys.float_info.max
     positive = partial(_number, least=least, most=most, what="a positive number")
     # The longest window is thirty days.
     month = partial(_number, least=0, most=30, what="a number of days from 0 to 30")

@@ -105,7 +105,8 @@ def _rows(
 
 
 def _wanted(names: Iterable[str], known: Sequence[DeviceRecord]) -> frozenset[str]:
-    wanted, devices = set(), [each.device for each in known]
+    wanted = set()
+    devices = [each.device for each in known]
     for name in names:
         found = [each.uuid for each in devices if name in (each.uuid, str(each.stated_index))]
         if not found:
@@ -136,7 +137,8 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments, _ExportSettings)
     path = arguments.history_path or Path(settings.history.path)
-    since, until = arguments.from_ or 0, arguments.to
+    since = arguments.from_ or 0
+    until = arguments.to
     if until is not None and until <= since:
         raise UsageError("--to: is not after --from, so that nothing lies between them")
     if arguments.file is not None and arguments.file.resolve() == path.resolve():

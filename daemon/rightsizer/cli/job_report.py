@@ -98,7 +98,8 @@ def job_report(path: Path, settings: Settings, job: str) -> JobUsageReport:
         known = (each.device for each in history.devices() if each.device.uuid in held)
         devices = tuple(JobDevice(each.uuid, each.name, each.memory_total_bytes) for each in known)
         advice = storage.ledger(settings.recommender.ledger).advice()
-    measures_energy, memory = window.energy_joules > 0.0, window.demands.get(Resource.MEMORY)
+    measures_energy = window.energy_joules > 0.0
+    memory = window.demands.get(Resource.MEMORY)
     return JobUsageReport(
         job=key,
         devices=devices,
@@ -163,7 +164,8 @@ def _lines(report: JobUsageReport) -> Iterator[str]:
         if lost >= _LISTED_SHARE * known:
             yield f"    {percent_text(lost / known):>4} {CAUSE_LABELS[cause]}"
     if (peak := report.memory_peak_ratio) is not None:
-        totals, sizes = {each.memory_total_bytes for each in report.devices}, ""
+        totals = {each.memory_total_bytes for each in report.devices}
+        sizes = ""
         if len(totals) == 1 and (total := totals.pop()) is not None:
             sizes = f" ({peak * total / GIB:.1f} of {total / GIB:.0f} GiB)"
         yield f"  memory  at most {percent_text(peak)} of a GPU{sizes}"
@@ -181,7 +183,8 @@ def _advice(report: JobUsageReport) -> str:
     for cause, lost in _by_size(report):
         if lost >= _LEAST_SHARE * report.known_seconds and cause in _LESSONS:
             return _LESSONS[cause]
-    headroom, peak = report.unused_seconds.get(Cause.HEADROOM, 0.0), report.memory_peak_ratio
+    headroom = report.unused_seconds.get(Cause.HEADROOM, 0.0)
+    peak = report.memory_peak_ratio
     has_room = headroom >= _LEAST_SHARE * report.known_seconds
     if has_room and peak is not None and peak < _ROOMY_MEMORY:
         return (

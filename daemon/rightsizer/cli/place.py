@@ -92,9 +92,11 @@ def _chosen(document: Any) -> Iterator[str]:
     yield ""
     rows = []
     for slot in document["seats"]:
-        left, node = slot["memory_left_bytes"], slot["numa_node"]
+        left = slot["memory_left_bytes"]
+        node = slot["numa_node"]
         memory = _NOTHING if left is None else f"{left / GIB:.1f} GiB"
-        numa, shared = _NOTHING if node is None else str(node), "yes" if slot["is_shared"] else "no"
+        numa = _NOTHING if node is None else str(node)
+        shared = "yes" if slot["is_shared"] else "no"
         rows.append([slot["label"], slot["name"] or _NOTHING, numa, memory, shared, slot["uuid"]])
     header = ["", "model", "NUMA", "memory left", "shared", "uuid"]
     yield from aligned(header, rows, left=header)

@@ -105,7 +105,8 @@ def _answered(
     given = {word: value for word, value in flags.items() if value is not None}
     asked: Path | None = arguments.file
     if asked and "model" not in given and _names_model(asked):
-        given["model"], asked = str(asked), None
+        given["model"] = str(asked)
+        asked = None
     if asked is not None:
         if given:
             raise UsageError(f"--{next(iter(given))}: the file asks already; leave one of them out")
@@ -144,7 +145,8 @@ def _measured(
 ) -> PlanCheck | None:
     if arguments.measured is None:
         return None
-    asked, plan = file.items[0], found[0].plan
+    asked = file.items[0]
+    plan = found[0].plan
     requirement = asked.requirement
     if file.is_list or requirement is None or plan is None:
         raise UsageError("--measured: a recording is of one model; give a file of one requirement")

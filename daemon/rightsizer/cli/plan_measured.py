@@ -28,7 +28,8 @@ def compare_trace(prediction: Prediction, profiles: Sequence[Profile]) -> PlanCh
     run = profiled_run(profiles, prediction.planner.catalogue)
     if (gpu := prediction.board_of(run.device_name)) is None:
         raise ProfileError(f"{run.source}: {unnamed_board(run.device_name)}")
-    requirement, layout = prediction.requirement, prediction.planned.layout
+    requirement = prediction.requirement
+    layout = prediction.planned.layout
     if requirement.task.trains:
         sizes = [each.world_size for each in profiles if each.world_size is not None]
         layout = layout_of_count(prediction.planned, max((run.devices, *sizes)), run.source)

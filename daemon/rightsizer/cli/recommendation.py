@@ -70,7 +70,8 @@ def _explained(arguments: argparse.Namespace, settings: Settings) -> JsonObject:
     path = history_path(arguments, settings.history)
 
     def asked(error: HistoryError) -> JsonObject:
-        ask, socket = methodcaller("get", _target(arguments.id)), settings.path.api_socket
+        ask = methodcaller("get", _target(arguments.id))
+        socket = settings.path.api_socket
         document: JsonObject | None = asked_at(socket, ask)
         places = [socket] if socket else []
         return document or ask_node(arguments, settings.web, _explained_by_agent, error, places)
@@ -140,7 +141,8 @@ def _of_fleet(verb: str, arguments: argparse.Namespace) -> JsonObject:
     if asked is not None:
         return asked
     configure_log(settings.log.format, LogLevel.WARNING)
-    decision, now = _decision(verb, arguments), time.time_ns()
+    decision = _decision(verb, arguments)
+    now = time.time_ns()
     return encode_advice(act_on_ledger(settings, arguments.id, **decision, now=now))
 
 

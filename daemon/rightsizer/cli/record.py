@@ -39,7 +39,8 @@ def _run(arguments: argparse.Namespace) -> int:
     settings = with_source_flags(settings_of(arguments, Settings), arguments)
     settings = with_values(settings, {"sampling.interval": arguments.interval})
     configure_log(settings.log.format, settings.log.level)
-    clock, stop = SystemClock(), stop_on_signals()
+    clock = SystemClock()
+    stop = stop_on_signals()
     duration = arguments.duration
     source = live_source(settings, clock).source
     try:
@@ -67,7 +68,10 @@ class _Recorder:
     def __init__(
         self, writer: RecordingWriter, clock: Clock, stop: threading.Event, until: float
     ) -> None:
-        self._writer, self._clock, self._stop, self._until = writer, clock, stop, until
+        self._writer = writer
+        self._clock = clock
+        self._stop = stop
+        self._until = until
         self.kept = 0
         self.failure: RecordingError | None = None
         self.trouble: str | None = None

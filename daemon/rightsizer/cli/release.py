@@ -40,7 +40,8 @@ def _configure_resume(parser: argparse.ArgumentParser) -> None:
 
 
 def _release(arguments: argparse.Namespace) -> int:
-    client, held = client_of(arguments), ReleasableResource(arguments.held)
+    client = client_of(arguments)
+    held = ReleasableResource(arguments.held)
 
     def ask() -> JsonObject | None:
         releases: list[JsonObject] = client.get("/api/v1/releases")["releases"]

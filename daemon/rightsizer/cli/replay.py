@@ -64,8 +64,11 @@ def replay_text(result: Replay) -> str:
 
 
 def _device_lines(summary: DeviceSummary) -> Iterator[str]:
-    device, window, fit = summary.device, summary.window, summary.provisioning
-    accounted, length = window.accounted, format_duration(seconds(window.accounted))
+    device = summary.device
+    window = summary.window
+    fit = summary.provisioning
+    accounted = window.accounted
+    length = format_duration(seconds(window.accounted))
     name = f"GPU {device.index}" if device.uuid == f"{BY_INDEX}{device.index}" else device.uuid
     yield f"{name}  {device.name or 'unknown board'}  {length}  {window.tier} tier"
     if not accounted:
@@ -84,8 +87,10 @@ def _device_lines(summary: DeviceSummary) -> Iterator[str]:
 
 def _use_lines(summary: DeviceSummary) -> Iterator[str]:
     """Yield how much of the GPU was used: productive time need not use all of it."""
-    window, totals = summary.window, summary.totals
-    used, headroom = window.effective_utilization, window.headroom_ratio
+    window = summary.window
+    totals = summary.totals
+    used = window.effective_utilization
+    headroom = window.headroom_ratio
     if used is None or headroom is None:
         return
     parts = [f"effective utilization {used:.1%}", f"headroom {headroom:.1%}"]
@@ -130,7 +135,8 @@ def _run(arguments: argparse.Namespace) -> int:
             progress=stack.enter_context(ProgressLine(sys.stderr)) if shows else no_progress,
         )
         stack.callback(source.close)
-        file, history = arguments.timeline, arguments.into
+        file = arguments.timeline
+        history = arguments.into
         sinks = [stack.enter_context(Timeline.open(file)).write] if file is not None else []
         into = None if history is None else stack.enter_context(filled_history(history))
         result = replay(source, settings, sinks=sinks, into=into)

@@ -28,7 +28,8 @@ _PATIENCE_SECONDS: Final = 60.0
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    report_format, zone = {"choices": REPORT_FORMATS}, {"default": "UTC"}
+    report_format = {"choices": REPORT_FORMATS}
+    zone = {"default": "UTC"}
     flags = {"timezone": zone, "format": report_format, "output": Path, "last": duration_text}
     add_flags(parser.add_argument, _HELP["flags"], **flags)
     add_url_flags(parser)

@@ -64,7 +64,8 @@ class _Column:
 
 def topology_text(survey: NodeSurvey) -> str:
     """Format all sections."""
-    topology, offered = survey.topology, survey.offered
+    topology = survey.topology
+    offered = survey.offered
     labels = {
         each.uuid: f"GPU{each.index}" if each.uuid in offered else each.uuid.removeprefix("0000:")
         for each in survey.devices

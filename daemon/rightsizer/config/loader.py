@@ -315,9 +315,11 @@ def _lines(
     for fault in sorted(faults, key=place):
         variable = _variable(fault, said)
         if variable is None:
-            where, key = document.where(fault.path), spell_path(fault.path)
+            where = document.where(fault.path)
+            key = spell_path(fault.path)
         else:
-            where, key = variable.variable, spell_path(fault.path[len(variable.path) :])
+            where = variable.variable
+            key = spell_path(fault.path[len(variable.path) :])
         yield escaped_line(": ".join(filter(None, (where, key, explain(fault, shape)))))
 
 
@@ -353,7 +355,8 @@ def _merged(group: Group, in_force: Any, wanted: Any, path: str) -> tuple[Any, t
     changes: dict[str, Any] = {}
     waiting: list[str] = []
     for entry in group.entries:
-        old, new = getattr(in_force, entry.name), getattr(wanted, entry.name)
+        old = getattr(in_force, entry.name)
+        new = getattr(wanted, entry.name)
         if old == new:
             continue
         key = f"{path}{entry.key}"

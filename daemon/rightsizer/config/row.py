@@ -24,7 +24,8 @@ class Faults:
 
         `quotes_values`: whether messages quote faulty values; off if they may be secrets.
         """
-        self._document, self._quotes_values = document, quotes_values
+        self._document = document
+        self._quotes_values = quotes_values
         self._found: list[tuple[_Path, str]] = []
 
     def add(self, path: _Path, message: str) -> None:

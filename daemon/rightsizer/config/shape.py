@@ -121,7 +121,8 @@ def shape_of(settings: type, defaults: Any = None, *, live: bool = False) -> Gro
 
 
 def _entries(settings: type, defaults: Any, live: bool) -> Iterator[ShapeEntry]:  # noqa: FBT001 - passed on.
-    hints, bounds_by_name = get_type_hints(settings), bounds_of(settings)
+    hints = get_type_hints(settings)
+    bounds_by_name = bounds_of(settings)
     for declared in fields(settings):
         if defaults is not None:
             default = getattr(defaults, declared.name)
@@ -129,7 +130,8 @@ def _entries(settings: type, defaults: Any, live: bool) -> Iterator[ShapeEntry]:
             default = declared.default_factory()
         else:
             default = declared.default
-        bounds, says = bounds_by_name.get(declared.name), is_live(declared)
+        bounds = bounds_by_name.get(declared.name)
+        says = is_live(declared)
         is_entry_live = live if says is None else says
         try:
             shape = _shape(hints[declared.name], bounds, default, is_entry_live)
@@ -146,7 +148,8 @@ def _entries(settings: type, defaults: Any, live: bool) -> Iterator[ShapeEntry]:
 
 
 def _shape(hint: Any, bounds: Bounds | None, default: Any, live: bool) -> Shape:  # noqa: FBT001 - passed on.
-    origin, arguments = get_origin(hint), get_args(hint)
+    origin = get_origin(hint)
+    arguments = get_args(hint)
     if origin in (Union, types.UnionType) and len(arguments) == 2 and type(None) in arguments:  # noqa: PLR2004 - a value or `None`.
         (inner,) = (argument for argument in arguments if argument is not type(None))
         return Nullable(_shape(inner, bounds, default, live))

@@ -54,7 +54,8 @@ def _head(advice: JsonObject) -> Iterator[str]:
 
 
 def _threshold(threshold: JsonObject) -> str:
-    value, source = threshold["value"], threshold["source"]
+    value = threshold["value"]
+    source = threshold["source"]
     is_time = threshold["unit"] == "seconds" and isinstance(value, int | float)
     value_text = format_duration(value) if is_time else value_label("", value, {})
     end = f" Source: {source}." if source else ""
@@ -72,7 +73,8 @@ def _risk(advice: JsonObject) -> Iterator[str]:
 def _evidence(document: JsonObject) -> Iterator[str]:
     window = document["window"]
     if window["seconds"] is not None:
-        lasted, known = format_duration(window["seconds"]), format_duration(window["known_seconds"])
+        lasted = format_duration(window["seconds"])
+        known = format_duration(window["known_seconds"])
         tier = ", ".join(sorted(set(window["tier"] or ())))
         span = (
             ""

@@ -45,8 +45,11 @@ class NodeScreen:
     """Full-screen table, refreshed at intervals and on each key."""
 
     def __init__(self, agent: RemoteAgent, interval_seconds: float) -> None:
-        self._agent, self._interval_seconds = agent, interval_seconds
-        self._sort, self._wanted, self._selected = next(iter(SORTS)), "", ""
+        self._agent = agent
+        self._interval_seconds = interval_seconds
+        self._sort = next(iter(SORTS))
+        self._wanted = ""
+        self._selected = ""
         self._is_typing = self._is_over = False
         self._trouble = ""
 
@@ -56,7 +59,9 @@ class NodeScreen:
         Raises:
             RightsizerError: there is no agent at the start.
         """
-        console, frame, due = Console(), frame_of(self._agent), 0.0
+        console = Console()
+        frame = frame_of(self._agent)
+        due = 0.0
         with _keys() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
             while not self._is_over:
                 if time.monotonic() >= due:

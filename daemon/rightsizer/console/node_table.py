@@ -44,7 +44,16 @@ _WIDE: Final = 120
 _WIDER: Final = 140
 """Width below which strips are halved for the recommendation."""
 _COLUMNS: Final = (
-    *("GPU", "Last 24 h", "Now", "Wasted", "Busy", "Memory", "Power", "Holder", "To do", "Saves"),
+    "GPU",
+    "Last 24 h",
+    "Now",
+    "Wasted",
+    "Busy",
+    "Memory",
+    "Power",
+    "Holder",
+    "To do",
+    "Saves",
 )
 _NARROW_COLUMNS: Final = ("GPU", "Now", "Wasted", "Memory", "To do", "Saves")
 _NARROW: Final = 76
@@ -105,7 +114,8 @@ def node_rows(frame: NodeFrame) -> list[NodeRow]:
 
 
 def _row(device: JsonMapping, past: JsonMapping, opened: Sequence[JsonMapping]) -> NodeRow:
-    uuid, down = device["uuid"], device["down"]
+    uuid = device["uuid"]
+    down = device["down"]
     waste: Mapping[str, float] = past.get("waste_seconds", {})
     known = past.get("used_seconds", 0.0) + sum(waste.values())
     wasted = sum(seconds for cause, seconds in waste.items() if cause != "headroom")
@@ -127,7 +137,8 @@ def _row(device: JsonMapping, past: JsonMapping, opened: Sequence[JsonMapping]) 
 
 def _stretches(cells: Sequence[JsonMapping]) -> tuple[str, ...]:
     """Reduce the strip to the number of cells that fit a row."""
-    size, found = max(1, -(-len(cells) // _STRIP_CELLS)), list[str]()
+    size = max(1, -(-len(cells) // _STRIP_CELLS))
+    found = list[str]()
     for at in range(0, len(cells), size):
         seconds = Counter[str]()
         for cell in cells[at : at + size]:

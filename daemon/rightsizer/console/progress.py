@@ -15,8 +15,12 @@ class ProgressLine:
     """A line that is overwritten, and erased at the end."""
 
     def __init__(self, terminal: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
-        self._terminal, self._clock, self._due = terminal, clock, 0.0
-        self._stage, self._begin, self._before = "", 0.0, 0
+        self._terminal = terminal
+        self._clock = clock
+        self._due = 0.0
+        self._stage = ""
+        self._begin = 0.0
+        self._before = 0
 
     def __enter__(self) -> Self:
         return self
@@ -29,7 +33,9 @@ class ProgressLine:
         """Show the progress of a stage, its rate, and the remaining time."""
         now = self._clock()
         if stage != self._stage:
-            self._stage, self._begin, self._before = stage, now, done
+            self._stage = stage
+            self._begin = now
+            self._before = done
         elif now < self._due and done < total:
             return
         self._due = now + _EVERY_SECONDS

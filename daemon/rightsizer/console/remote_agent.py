@@ -43,7 +43,8 @@ class RemoteAgent:
     """Client of one agent over HTTP; every fault is a RightsizerError with its remedy."""
 
     def __init__(self, client: HttpClient, user: str = "") -> None:
-        self._client, self._user = client, user
+        self._client = client
+        self._user = user
 
     @classmethod
     def of(

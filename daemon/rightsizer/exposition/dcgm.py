@@ -115,7 +115,8 @@ def _entities(
     cards = {each.device.uuid: each for each in report.devices}
     seen = set()
     for each in report.devices:
-        device, mig = each.device, each.device.mig
+        device = each.device
+        mig = each.device.mig
         key = (device.uuid, 0) if mig is None else (mig.parent_uuid, mig.gpu_instance_id)
         if device.uuid not in fresh or device.has_mig_instances or key in seen:
             continue
@@ -135,7 +136,8 @@ def _lines(counter: DcgmCounter, entity: _Entity, spelling: DcgmLabelEncoder) ->
     else:
         if (xids := entity.card.xids) is None:
             return
-        text, more = str(xids.last or 0), spelling.xid(xids.last or 0)
+        text = str(xids.last or 0)
+        more = spelling.xid(xids.last or 0)
     for labels in entity.labels:
         pairs = ",".join(f'{key}="{escaped(of)}"' for key, of in (labels | more).items())
         yield f"{counter.name}{{{pairs}}} {text}\n"
@@ -143,7 +145,8 @@ def _lines(counter: DcgmCounter, entity: _Entity, spelling: DcgmLabelEncoder) ->
 
 def _value(counter: DcgmCounter, entity: _Entity) -> float | None:
     """Return the value in base units, or `None` where dcgm-exporter would have no series."""
-    own, is_instance = entity.report, entity.report is not entity.card
+    own = entity.report
+    is_instance = entity.report is not entity.card
     if is_instance and counter.name.endswith(_NOT_OF_INSTANCES):
         return None
     if counter.field.is_profiling:

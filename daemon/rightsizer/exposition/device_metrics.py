@@ -75,7 +75,8 @@ def add_device(families: Families, report: DeviceReport, *, is_fresh: bool) -> N
 
 
 def _add_identity(families: Families, report: DeviceReport) -> None:
-    device, mig = report.device, report.device.mig
+    device = report.device
+    mig = report.device.mig
     families.add_info(
         "rightsizer_device_info",
         device.uuid,
@@ -92,7 +93,8 @@ def _add_identity(families: Families, report: DeviceReport) -> None:
         values = (facts.get(label, "") for label in labels)
         families.add_info("rightsizer_device_facts_info", device.uuid, *values)
     for holding in report.holdings:
-        share, key = holding.share_ratio, holding.workload.key
+        share = holding.share_ratio
+        key = holding.workload.key
         families.add("rightsizer_workload_share_ratio", share, device.uuid, key)
 
 
@@ -108,7 +110,8 @@ def _add_health(families: Families, report: DeviceReport) -> None:
 
 
 def _add_xids(families: Families, report: DeviceReport) -> None:
-    uuid, xids = report.device.uuid, report.xids
+    uuid = report.device.uuid
+    xids = report.xids
     if xids is None or report.device.mig is not None:
         return  # Included in the parent GPU's count.
     families.add("rightsizer_xid_errors_total", float(xids.total), uuid)
@@ -147,12 +150,14 @@ def _add_totals(families: Families, uuid: str, totals: Totals) -> None:
     families.add("rightsizer_used_joules_total", totals.used_joules, uuid)
     for signal, name in _DISTRIBUTIONS:
         if name in families.exported and signal in totals.distributions:
-            histogram, integral = totals.distributions[signal], totals.signal_seconds[signal]
+            histogram = totals.distributions[signal]
+            integral = totals.signal_seconds[signal]
             families.add_histogram(name, histogram, integral, uuid)
 
 
 def _add_readings(families: Families, report: DeviceReport) -> None:
-    uuid, signals = report.device.uuid, report.signals
+    uuid = report.device.uuid
+    signals = report.signals
     origins = report.reading.origins if report.reading is not None else {}
     source = origins.get(Signal.SM_ACTIVE) or origins.get(Signal.GPU_BUSY) or ""
     families.add_info("rightsizer_device_telemetry_info", uuid, report.tier.value, source)
@@ -177,7 +182,8 @@ def _names_of(exported: frozenset[str]) -> tuple[tuple[Signal, str], ...]:
 def _add_provisioning(
     families: Families, uuid: str, window: str, provisioning: Provisioning
 ) -> None:
-    exported, has_all = families.exported, families.collects(Collector.EXTRA)
+    exported = families.exported
+    has_all = families.collects(Collector.EXTRA)
     for resource, figures in provisioning.resources.items():
         labels = (uuid, _RESOURCE_TEXTS[resource], window)
         is_rare = resource is _MEDIA and not has_all
@@ -196,6 +202,7 @@ def _add_provisioning(
     if window in WINDOW_SECONDS:
         coverage = window_coverage_ratio(window, provisioning)
         families.add("rightsizer_coverage_ratio", coverage, uuid, window)
-    over, under = provisioning.overprovisioned, provisioning.underprovisioned
+    over = provisioning.overprovisioned
+    under = provisioning.underprovisioned
     families.add("rightsizer_device_overprovisioned_ratio", over, uuid, window)
     families.add("rightsizer_device_underprovisioned_ratio", under, uuid, window)

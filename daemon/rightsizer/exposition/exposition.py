@@ -89,16 +89,19 @@ class MetricsExposition:
         hostname: str = "",
     ) -> None:
         """Create the exposition; `dcgm_source` is the URL of the dcgm-exporter read, if any."""
-        self._latest, self._wall_time = latest, wall_time
+        self._latest = latest
+        self._wall_time = wall_time
         self._freshness = freshness or FreshnessSettings()
-        self._dcgm_source, self._hostname = dcgm_source, hostname or node_name()
+        self._dcgm_source = dcgm_source
+        self._hostname = hostname or node_name()
         self._lock = threading.Lock()
         self.change_settings(settings or MetricsSettings())
 
     def change_settings(self, settings: MetricsSettings) -> None:
         """Apply other settings from the next scrape on."""
         with self._lock:
-            self._settings, self._enabled = settings, settings.enabled
+            self._settings = settings
+            self._enabled = settings.enabled
             self._generation = _Generation()
 
     def render(
@@ -121,8 +124,10 @@ class MetricsExposition:
         Raises:
             UsageError: a collector is unknown or off, or both `collect` and `exclude` are given.
         """
-        collectors, only = _selected_collectors(collect, exclude, self._enabled), frozenset(names)
-        chosen, is_gzip = format_for(accept), accepts_gzip(accept_encoding)
+        collectors = _selected_collectors(collect, exclude, self._enabled)
+        only = frozenset(names)
+        chosen = format_for(accept)
+        is_gzip = accepts_gzip(accept_encoding)
         with self._lock:
             return self._rendering(
                 (chosen, only, collectors),

@@ -28,7 +28,11 @@ _HEADS: Final = tuple(
         ("process_max_fds", "gauge", "Maximum number of open file descriptors."),
     )
 )
-_USER, _SYSTEM, _START, _VIRTUAL, _RESIDENT = 11, 12, 19, 20, 21
+_USER = 11
+_SYSTEM = 12
+_START = 19
+_VIRTUAL = 20
+_RESIDENT = 21
 """Indices of the fields after the command's name (proc_pid_stat(5))."""
 
 

@@ -134,7 +134,8 @@ def _add_advice(families: Families, advice: Sequence[Advice], limit: int) -> Non
 
 def _rank(piece: Advice) -> tuple[float, float, float, int, str]:
     """Sort key: largest savings first, then highest confidence."""
-    finding, savings = piece.finding, piece.finding.savings
+    finding = piece.finding
+    savings = piece.finding.savings
     return (
         -(savings.dollars_per_hour_low or 0.0),
         -(savings.gpus_low or 0.0),
@@ -145,7 +146,8 @@ def _rank(piece: Advice) -> tuple[float, float, float, int, str]:
 
 
 def _add_piece(families: Families, piece: Advice) -> None:
-    finding, savings = piece.finding, piece.finding.savings
+    finding = piece.finding
+    savings = piece.finding.savings
     reason = finding.reasons[0] if finding.reasons else ""
     for uuid in finding.devices or ("",):
         families.add_info(

@@ -70,7 +70,8 @@ def selected(
 
 
 def _of_cluster(document: _JsonObject, cluster: str) -> _JsonObject:
-    found, usage = dict(document), document["usage"]
+    found = dict(document)
+    usage = document["usage"]
     rows = ("sources", "pools", "findings", "advice", "node_advice", "waiting", "waiting_work")
     _keep(found, (*rows, "teams"), lambda each: each["cluster"] == cluster)
     (row,) = (each for each in document["clusters"] if each["name"] == cluster)

@@ -28,8 +28,10 @@ class FleetApi:
         has_plan_form: bool = False,
     ) -> None:
         self._has_plan_form = has_plan_form
-        self._latest, self._trouble = latest, trouble
-        self._interval_seconds, self._wall_time = interval_seconds, wall_time
+        self._latest = latest
+        self._trouble = trouble
+        self._interval_seconds = interval_seconds
+        self._wall_time = wall_time
         self._made: tuple[FleetAnswer, Mapping[str, Any], bytes] | None = None
 
     @property
@@ -63,7 +65,8 @@ class FleetApi:
         return document, page
 
     def _ready(self, _: WebRequest) -> WebResponse:
-        answer, trouble = self._latest(), self._trouble()
+        answer = self._latest()
+        trouble = self._trouble()
         if answer is None:
             reason = trouble or "the first look at the store is under way"
         else:

@@ -17,7 +17,11 @@ from rightsizer.model.frozen import replace
 from rightsizer.model.units import Nanoseconds
 
 CLUSTER_LABELS: Final = (
-    *("cluster", "k8s_cluster", "cluster_name", "k8s_cluster_name", "kubernetes_cluster"),
+    "cluster",
+    "k8s_cluster",
+    "cluster_name",
+    "k8s_cluster_name",
+    "kubernetes_cluster",
 )
 """Labels that usually distinguish clusters."""
 _TENANT: Final = "__tenant_id__"

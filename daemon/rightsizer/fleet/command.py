@@ -151,13 +151,15 @@ def _show(arguments: argparse.Namespace, whole: dict[str, Any]) -> None:
 
 
 def _settings(arguments: argparse.Namespace) -> FleetConfig:
-    settings, lookback = settings_of(arguments, FleetConfig), arguments.lookback
+    settings = settings_of(arguments, FleetConfig)
+    lookback = arguments.lookback
     if lookback is not None:
         # Flags have the same bounds as settings.
         bounds = bounds_of(FleetSettings)["lookback_seconds"]
         for limit, word, is_beyond in ((bounds.minimum, "less", lt), (bounds.maximum, "more", gt)):
             if limit is not None and is_beyond(lookback, limit):
-                lookback_text, end = format_duration(lookback), format_duration(limit)
+                lookback_text = format_duration(lookback)
+                end = format_duration(limit)
                 raise UsageError(f"--lookback: {lookback_text} is {word} than {end}")
     try:
         settings = with_values(settings, {"fleet.shard": arguments.shard})
@@ -176,11 +178,26 @@ _SELECTED: Final = ("top", "cluster", "team", "since")
 _REFUSED: Final[dict[str, tuple[str, ...]]] = {
     "merge": ("shard",),
     "a merge of answers": (
-        *("store.url", "lookback", "at", "serve", "dry-run", "explain", "save"),
+        "store.url",
+        "lookback",
+        "at",
+        "serve",
+        "dry-run",
+        "explain",
+        "save",
     ),
     "a shard of the nodes": ("serve", "explain", "save", "html", "all", *_SELECTED),
     "rules": (
-        *("shard", "lookback", "at", "serve", "dry-run", "explain", "save", "html", "all", "json"),
+        "shard",
+        "lookback",
+        "at",
+        "serve",
+        "dry-run",
+        "explain",
+        "save",
+        "html",
+        "all",
+        "json",
         *_SELECTED,
     ),
     "--serve": ("save", "html", "at", "all", "json", *_SELECTED),

@@ -27,8 +27,10 @@ from rightsizer.model.workload import Workload
 
 def sources_of(settings: FleetConfig, catalogue: Catalogue) -> tuple[FleetSource, ...]:
     """Return the sources of devices, best first."""
-    accounting, fleet = settings.accounting, settings.fleet
-    usage, provisioning = accounting.books.usage, accounting.provisioning
+    accounting = settings.accounting
+    fleet = settings.fleet
+    usage = accounting.books.usage
+    provisioning = accounting.provisioning
     return (
         AgentSource(catalogue, fleet, fleet.agents, usage, provisioning),
         DcgmExporterSource(fleet, accounting.books, catalogue),
@@ -101,7 +103,8 @@ def _probed(
     report = source.probe(store, now)
     if report.metrics or (last := last_seen(store, source.names, now, lookback)) is None:
         return report
-    report, gone = source.probe(store, last), _GONE.format(format_duration(seconds(now - last)))
+    report = source.probe(store, last)
+    gone = _GONE.format(format_duration(seconds(now - last)))
     return replace(report, time=last, can=(), warnings=(gone, *report.warnings))
 
 
@@ -211,7 +214,8 @@ def teams_of_ended(
     context: FleetContext, settings: FleetSettings, workloads: Mapping[str, Workload]
 ) -> dict[str, str]:
     """Return the teams that the labels of pods named that are gone, by workload."""
-    kubernetes, found = KubernetesState(settings), dict[str, str]()
+    kubernetes = KubernetesState(settings)
+    found = dict[str, str]()
     known = context.inventory.workloads.keys() | context.inventory.teams.keys()
     ended = [each for key, each in workloads.items() if key not in known]
     span = LookbackSpan(context.now, nanoseconds(settings.lookback_seconds))

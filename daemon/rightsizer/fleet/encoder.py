@@ -72,7 +72,8 @@ def encode_answer(answer: FleetAnswer) -> dict[str, Any]:
     """Encode the answer; judgements that were not kept appear as counts."""
     keys = {each.finding.id: each.key for each in answer.judgements}
     place = _places(answer)
-    waiting, usage = waiting_by_pool(answer.waiting), plain(answer.usage)
+    waiting = waiting_by_pool(answer.waiting)
+    usage = plain(answer.usage)
     teams = usage.pop("teams")
     return {
         "time": seconds(answer.time),
@@ -231,7 +232,8 @@ def _clusters(answer: FleetAnswer) -> list[dict[str, Any]]:
 
 def _mean_now(pool: FleetPool, part: HourlySeries) -> float | None:
     """Return the mean over hours, scaled to the pool's present size: nodes come and go."""
-    mean, there = mean_of(part), mean_of(pool.present)
+    mean = mean_of(part)
+    there = mean_of(pool.present)
     if mean is None or not there:
         return mean
     return pool.gpus * min(1.0, mean / there)

@@ -101,9 +101,11 @@ def plan_of(
     fine = {name: _fine_days(own, days, now, settings) for name, own in by_cluster.items()}
     shards: list[FetchShard] = []
     kept = wanted = samples = 0
-    most, part = max(1, settings.store.series_maximum // _WIDEST), settings.part
+    most = max(1, settings.store.series_maximum // _WIDEST)
+    part = settings.part
     for source in sources:
-        name, known = source.report.key, done(source.report.key, days)
+        name = source.report.key
+        known = done(source.report.key, days)
         devices = tuple(each for each in source.devices if part.has_node(each.cluster, each.node))
         asked: list[_GridDevices] = []
         for day in reversed(days):

@@ -12,7 +12,8 @@ from rightsizer.model.errors import StoreError, StoreLimitError
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, format_duration
 
 _NAMES: Final = (
-    *("rightsizer_device_up", "uuid:rightsizer_device_info:last5m"),
+    "rightsizer_device_up",
+    "uuid:rightsizer_device_info:last5m",
     *spellings(DCGM_FIELDS["DCGM_FI_DEV_FB_USED"]),
     *spellings(DCGM_FIELDS["DCGM_FI_DEV_GPU_UTIL"]),
 )

@@ -127,9 +127,13 @@ class FleetJudge:
             raise ConfigurationError(
                 "fleet.store.url: no store is named; set it, or give --store.url http://..."
             )
-        self._settings, self._clock = settings, clock
-        self._progress, self._keeps_all, self._parts = progress, keeps_all, parts
-        self._rules, self._market = configured_rules(settings), configured_market(settings)
+        self._settings = settings
+        self._clock = clock
+        self._progress = progress
+        self._keeps_all = keeps_all
+        self._parts = parts
+        self._rules = configured_rules(settings)
+        self._market = configured_market(settings)
         self._fleet_rules = [
             rule.with_settings(getattr(fleet.rules, rule.name)).in_market(self._market)
             for rule in FLEET_RULES
@@ -284,7 +288,9 @@ class FleetJudge:
             )
 
     def _context(self) -> FleetContext:
-        settings, now, progress = self._settings, self._time(), self._progress_and_log
+        settings = self._settings
+        now = self._time()
+        progress = self._progress_and_log
         plan = partial(
             plan_of,
             done=self._cache.done,
@@ -300,7 +306,9 @@ class FleetJudge:
         Shards that have not read since the last run do not count: their days are read here.
         So are the newest days if no shard has read lately.
         """
-        now, times, fleet = self._clock.wall_time(), [0], self._settings.fleet
+        now = self._clock.wall_time()
+        times = [0]
+        fleet = self._settings.fleet
         interval = nanoseconds(fleet.interval_seconds)
         for path in self._parts:
             with DayCache(path, read_only=True) as part:
@@ -318,7 +326,8 @@ class FleetJudge:
         self._progress(stage, done, total)
 
     def _request(self, context: FleetContext) -> BatchRequest:
-        inventory, first = context.inventory, context.plan.first_day
+        inventory = context.inventory
+        first = context.plan.first_day
         names = tuple(report.key for report in context.reports)
         rows = merged_holdings(self._cache.holdings(first, context.now // DAY), names)
         occupancy = occupancy_of(inventory.devices, rows, context.now, self._case_settings.gap)

@@ -61,10 +61,12 @@ def scraped_last(
         return {}
     # Last known state of each piece of advice, and its time.
     states: dict[str, tuple[Nanoseconds, AdviceState]] = {}
-    start, found = last - _MOMENT + _SECOND, {}
+    start = last - _MOMENT + _SECOND
+    found = {}
     opened = store.instant(_over(_OPENED, _MOMENT), last)
     for series in store.range(_over(_STATES, _SECOND), start, last, _SECOND):
-        state, key = series.labels.get("state", ""), series.labels.get("id", "")
+        state = series.labels.get("state", "")
+        key = series.labels.get("id", "")
         if state in OPEN_STATES:
             at = (series.span[1] - _SECOND, AdviceState(state))
             states[key] = max(states.get(key, at), at)
@@ -82,14 +84,16 @@ def _last_scraped(
     store: MetricStore, now: Nanoseconds, lookback: Nanoseconds
 ) -> Nanoseconds | None:
     """Return the end of the moment in which the service was last scraped."""
-    end, span = -(-now // NANOSECONDS_PER_SECOND) * NANOSECONDS_PER_SECOND, lookback
+    end = -(-now // NANOSECONDS_PER_SECOND) * NANOSECONDS_PER_SECOND
+    span = lookback
     for step in _NARROWED:
         steps = max(1, span // step)
         found = store.range(_over(_SCRAPED, step), end - (steps - 1) * step, end, step)
         times = [each.span[1] for each in found]
         if not times:
             return None
-        end, span = max(times), step
+        end = max(times)
+        span = step
     return end
 
 
@@ -103,7 +107,8 @@ def restoration(judge: FleetJudge, settings: FleetConfig, warn: Warn, sleep: Sle
     Raises:
         StoreError: the store does not answer.
     """
-    now, fleet = judge.answer.time, settings.fleet
+    now = judge.answer.time
+    fleet = settings.fleet
     scraped = {}
     for each in judge.answer.node_advice:
         if each.opened_seconds:

@@ -40,7 +40,8 @@ class DeduplicatingSink:
     """Passes on the fleet's own advice, without that exported by node agents."""
 
     def __init__(self, sink: EventSink, judge: FleetJudge) -> None:
-        self._judge, self._sink = judge, sink
+        self._judge = judge
+        self._sink = sink
         self.deliver = sink.deliver
 
     def offer(self, events: Sequence[AdviceEvent]) -> None:
@@ -108,7 +109,8 @@ def explain_once(judge: FleetJudge, settings: FleetConfig, asked: str) -> JsonOb
     """
     ledger, found, _ = _unsaved(judge, settings)
     trees = rule_trees(settings)
-    advice, verdicts = ledger.advice(), (each.finding for each in found.judgements)
+    advice = ledger.advice()
+    verdicts = (each.finding for each in found.judgements)
     verdict = next((each for each in verdicts if each.id == asked), None)
     if verdict is None or any(each.id == asked for each in advice):
         document = explain_advice(find_advice(advice, asked), trees)
@@ -123,7 +125,8 @@ def _unsaved(
     judge: FleetJudge, settings: FleetConfig
 ) -> tuple[Ledger, RecommenderResult, list[str]]:
     """Return the ledger as a run would leave it, the run's verdicts, and faults."""
-    ledger, troubles = Ledger((), ledger_settings(settings)), list[str]()
+    ledger = Ledger((), ledger_settings(settings))
+    troubles = list[str]()
     if judge.ledger_path.is_file():
         with closing(opened_ledger(judge.ledger_path, read_only=True)) as storage:
             ledger = storage.ledger(ledger_settings(settings))
@@ -151,10 +154,12 @@ def dcgm_rules(settings: FleetSettings, now: Nanoseconds) -> str:
         ConfigurationError: its address or credentials are at fault.
     """
     if not settings.store.url:
-        matched, metrics = Matchers.parse(settings.matchers), USUAL_METRICS
+        matched = Matchers.parse(settings.matchers)
+        metrics = USUAL_METRICS
     else:
         with closing(store_of(settings)) as store:
-            matched, metrics = store.matchers, metrics_in(store, now)
+            matched = store.matchers
+            metrics = metrics_in(store, now)
         if not recorded_series(metrics):
             raise StoreError(f"the store at {settings.store.url} has no metrics of dcgm-exporter")
     labels = (*CLUSTER_LABELS, settings.cluster_label, *matched.names)

@@ -54,10 +54,14 @@ class FleetService:
         *,
         config_file: Path | None = None,
     ) -> None:
-        self._settings, self._judge, self._clock = settings, judge, clock
-        self._notifier, self._stopping = notifier, threading.Event()
+        self._settings = settings
+        self._judge = judge
+        self._clock = clock
+        self._notifier = notifier
+        self._stopping = threading.Event()
         self._config_file = config_file
-        self._started, self._generation = clock.wall_time(), 0
+        self._started = clock.wall_time()
+        self._generation = 0
         self._turned = clock.time()
         self._looking = threading.Lock()
         self._used = StoreUse()
@@ -176,7 +180,9 @@ class FleetService:
         self._log.info("fleet_stopped", is_looking=self.is_looking)
 
     def _new_server(self) -> WebServer:
-        web, fleet, wall_time = self._settings.web, self._settings.fleet, self._clock.wall_time
+        web = self._settings.web
+        fleet = self._settings.fleet
+        wall_time = self._clock.wall_time
         own = FleetApi(
             lambda: self.answer,
             lambda: self.trouble,
@@ -202,7 +208,8 @@ class FleetService:
 
     def _exported(self) -> Report:
         """Return the report for a scrape, without advice already exported by node agents."""
-        ids, report = self._judge.node_advice_ids, self._report
+        ids = self._judge.node_advice_ids
+        report = self._report
         return replace(report, advice=tuple(each for each in report.advice if each.id not in ids))
 
     def _refresh(self) -> None:
@@ -212,7 +219,8 @@ class FleetService:
         self._notifier.status(self.trouble or f"{open_count} recommendations are open")
 
     def _new_report(self) -> Report:
-        found, limit = self._found, self._settings.fleet.exported_maximum
+        found = self._found
+        limit = self._settings.fleet.exported_maximum
         gauges = {} if found is None else fleet_gauges(found, limit)
         used = {metric: float(getattr(self._used, name)) for name, metric in USED.items()}
         return Report(
@@ -247,7 +255,8 @@ def serve_fleet(
     Raises:
         RightsizerError: it cannot start: no store is named, or an address or file is inaccessible.
     """
-    log, clock = settings.log, SystemClock()
+    log = settings.log
+    clock = SystemClock()
     configure(log.format, log.level, repeat_interval_seconds=log.repeat_interval)
     notifier = Notifier(os.environ)
     remedy = "restart it to read its files again; what it read is kept"

@@ -283,7 +283,8 @@ def day_cache_path(settings: FleetConfig) -> Path:
 
     Falls back to the user's cache if the service's folder is inaccessible; each shard has its own.
     """
-    fleet, history = settings.fleet, settings.history.path
+    fleet = settings.fleet
+    history = settings.history.path
     if fleet.path:
         path = Path(fleet.path)
     elif history and os.access(Path(history).parent, os.W_OK):

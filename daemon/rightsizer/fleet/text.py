@@ -55,10 +55,14 @@ def _clusters(clusters: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     header = ("cluster", "pools", "nodes", "GPUs", "workloads", "held", "active", "free", "waiting")
     rows = [
         (
-            *(_short(each["name"] or "(no cluster)"), str(each["pools"]), str(each["nodes"])),
-            *(f"{round(each['gpus'], 2):g}", str(each["workloads"])),
+            _short(each["name"] or "(no cluster)"),
+            str(each["pools"]),
+            str(each["nodes"]),
+            f"{round(each['gpus'], 2):g}",
+            str(each["workloads"]),
             *(_figure(each[key]) for key in ("held_mean", "active_mean")),
-            *(str(each["free_now"]), _figure(each["waiting_gpus"])),
+            str(each["free_now"]),
+            _figure(each["waiting_gpus"]),
         )
         for each in clusters
     ]
@@ -74,7 +78,8 @@ def _waiting(waiting: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         return
     yield "Waiting work, the longest waiting first:"
     for each in waiting[:_MOST_WAITING_ROWS]:
-        since, gpus = each["waiting_seconds"], gpus_text(each["gpus"])
+        since = each["waiting_seconds"]
+        gpus = gpus_text(each["gpus"])
         where = f" of {each['pool']}" if each["pool"] else ""
         long = "" if since is None else f" for {format_duration(since)}"
         yield from wrapped(f"{each['key']} waits{long} for {gpus}{where}.", 2)
@@ -94,7 +99,8 @@ def _waiting(waiting: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _step(step: Mapping[str, Any]) -> str:
-    who, action = first_names(step["workloads"], _MOST_NAMED), readable_name(step["action"])
+    who = first_names(step["workloads"], _MOST_NAMED)
+    action = readable_name(step["action"])
     advice = f" ({step['advice']})" if step["advice"] else ""
     to = f" to {step['target']}" if step["target"] else ""
     return f"{action} {who}{to}{advice}, which frees {gpus_text(sum(step['frees'].values()))}"
@@ -153,16 +159,15 @@ _NOTHING_FOUND: Final = (
 def fleet_text(answer: Mapping[str, Any], top: int = _MOST_PIECES) -> str:
     """Format the output of `rightsizer fleet --json` in 100 columns, except for long names."""
     gpus = f"{round(answer['gpus'], 2):g} GPU{'' if answer['gpus'] == 1 else 's'}"
-    pools, workloads = (
-        counted(len(answer["pools"]), "pool"),
-        counted(answer["workloads"], "workload"),
-    )
+    pools = counted(len(answer["pools"]), "pool")
+    workloads = counted(answer["workloads"], "workload")
     known = percent_text(answer["coverage_ratio"])
     title = (
         f"{gpus} in {pools}, {workloads}, over {format_duration(answer['lookback_seconds'])} to "
         f"{utc_text(answer['time'])}; {known} of the time is known."
     )
-    use, usage = answer["use"], answer["usage"]
+    use = answer["use"]
+    usage = answer["usage"]
     asked = (
         f"The store was asked {counted(int(use['queries']), 'query', 'queries')}, which brought "
         f"{use['samples']:,.0f} samples in {use['received_bytes'] / MIB:.1f} MiB and took it "
@@ -195,10 +200,13 @@ def _pools(pools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     header = ("pool", "board", "nodes", "GPUs", "held", "most held", "active", "free", "waited for")
     rows = [
         (
-            *(_short(pool["name"]), pool["board"] or "mixed", str(pool["nodes"])),
+            _short(pool["name"]),
+            pool["board"] or "mixed",
+            str(pool["nodes"]),
             f"{round(pool['gpus'], 2):g}",
             *(_figure(pool[key]) for key in ("held_mean", "held_peak", "active_mean")),
-            *(str(pool["free_now"]), _figure(pool["waiting_gpus"])),
+            str(pool["free_now"]),
+            _figure(pool["waiting_gpus"]),
         )
         for pool in pools
     ]
@@ -210,7 +218,8 @@ def _used(name: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     is_several = len({row["cluster"] for row in rows}) > 1
     lines = [
         (
-            *(_short(used_by(row, is_several=is_several)), str(row["workloads"])),
+            _short(used_by(row, is_several=is_several)),
+            str(row["workloads"]),
             *(_figure(row[f"{key}_gpu_hours"]) for key in ("held", "used", "wasted")),
             _figure(row["kilowatt_hours"]),
             *(_figure((row[key] or {}).get("value"), 0) for key in ("dollars", "wasted_dollars")),
@@ -264,10 +273,8 @@ def _figure(value: float | None, places: int = 1) -> str:
 def plan_text(answer: Mapping[str, Any]) -> str:
     """Format the output of `rightsizer fleet --dry-run --json` in 100 columns."""
     days = f"{_days_read(answer, 'would be')} are kept already."
-    shards, queries = (
-        counted(answer["shards"], "shard"),
-        counted(answer["queries"], "query", "queries"),
-    )
+    shards = counted(answer["shards"], "shard")
+    queries = counted(answer["queries"], "query", "queries")
     costs = (
         f"That is about {queries} in {shards}, which bring about {answer['samples']:,} samples. "
         "Nothing was asked but the probe."
@@ -285,7 +292,9 @@ def reading_text(answer: Mapping[str, Any]) -> str:
 
 
 def _days_read(answer: Mapping[str, Any], verb: str) -> str:
-    fine, coarse = counted(answer["fine_days"], "day"), counted(answer["coarse_days"], "day")
-    kept, wanted = answer["kept_device_days"], answer["device_days"]
+    fine = counted(answer["fine_days"], "day")
+    coarse = counted(answer["coarse_days"], "day")
+    kept = answer["kept_device_days"]
+    wanted = answer["device_days"]
     steps = f"{fine} {verb} read by five minutes and {coarse} by the hour"
     return f"{steps}; of {wanted:,} days of devices {kept:,}"

@@ -73,5 +73,7 @@ class RefreshingCache(ExpiringCache[K, V]):
             self._first_ones += 1
             entry.due = now + self._interval - self._interval * sooner // (2 * _STEPS)
         elif now >= entry.due and now != entry.made:
-            entry.value, entry.made, entry.due = make(), now, now + self._interval
+            entry.value = make()
+            entry.made = now
+            entry.due = now + self._interval
         return entry.value

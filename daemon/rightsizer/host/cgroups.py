@@ -102,7 +102,8 @@ def namespace_root(top: str, own: str) -> str:
             unrelated.
     """
     try:
-        whole, root = Path(top).stat(), Path(own).stat()
+        whole = Path(top).stat()
+        root = Path(own).stat()
     except OSError:
         return ""
     if whole.st_dev != root.st_dev or whole.st_ino == root.st_ino:
@@ -131,7 +132,8 @@ class ControlGroupHierarchies:
     """Control group hierarchies below a directory, `/sys/fs/cgroup` on a live host."""
 
     def __init__(self, top: str, own: str = "/sys/fs/cgroup") -> None:
-        self._top, self._own = top, own
+        self._top = top
+        self._own = own
         # Many processes share a group, and then have the same memberships.
         self.membership = lru_cache(maxsize=1024)(self._membership)
 
@@ -203,7 +205,8 @@ def core_seconds(group: ControlGroup, now: Nanoseconds) -> dict[Signal, Monotoni
         text = read_file(f"{group.folder}/cpu.stat") or ""
         if not text.startswith(_USAGE):
             return {}
-        used, unit = text[len(_USAGE) :].partition("\n")[0], _MICROSECONDS_PER_SECOND
+        used = text[len(_USAGE) :].partition("\n")[0]
+        unit = _MICROSECONDS_PER_SECOND
     else:
         used = read_file(f"{group.folder}/cpuacct.usage") or ""
         unit = NANOSECONDS_PER_SECOND
@@ -317,7 +320,8 @@ def _quota(group: ControlGroup) -> float:
 
 def _cpus(group: ControlGroup) -> frozenset[int]:
     """CPU set of the nearest ancestor that has one."""
-    unified, former = ("cpuset.cpus.effective",), ("cpuset.effective_cpus", "cpuset.cpus")
+    unified = ("cpuset.cpus.effective",)
+    former = ("cpuset.effective_cpus", "cpuset.cpus")
     files = [
         f"{each.folder}/{name}"
         for each in group.lineage

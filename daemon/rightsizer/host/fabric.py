@@ -23,14 +23,25 @@ _WORD_BYTES: Final = 4
 """InfiniBand counts words (IBTA, PortCounters: PortXmitData, PortRcvData)."""
 
 _ERRORS: Final = (
-    *("counters/symbol_error", "counters/link_error_recovery", "counters/link_downed"),
-    *("counters/local_link_integrity_errors", "counters/excessive_buffer_overrun_errors"),
-    *("counters/port_rcv_errors", "counters/port_rcv_remote_physical_errors"),
-    *("counters/port_rcv_constraint_errors", "counters/port_xmit_constraint_errors"),
-    *("counters/port_xmit_discards", "counters/VL15_dropped", "hw_counters/out_of_sequence"),
-    *("hw_counters/packet_seq_err", "hw_counters/local_ack_timeout_err"),
-    *("hw_counters/rnr_nak_retry_err", "hw_counters/rx_icrc_encapsulated"),
-    *("hw_counters/roce_adp_retrans_to", "hw_counters/req_cqe_error", "hw_counters/resp_cqe_error"),
+    "counters/symbol_error",
+    "counters/link_error_recovery",
+    "counters/link_downed",
+    "counters/local_link_integrity_errors",
+    "counters/excessive_buffer_overrun_errors",
+    "counters/port_rcv_errors",
+    "counters/port_rcv_remote_physical_errors",
+    "counters/port_rcv_constraint_errors",
+    "counters/port_xmit_constraint_errors",
+    "counters/port_xmit_discards",
+    "counters/VL15_dropped",
+    "hw_counters/out_of_sequence",
+    "hw_counters/packet_seq_err",
+    "hw_counters/local_ack_timeout_err",
+    "hw_counters/rnr_nak_retry_err",
+    "hw_counters/rx_icrc_encapsulated",
+    "hw_counters/roce_adp_retrans_to",
+    "hw_counters/req_cqe_error",
+    "hw_counters/resp_cqe_error",
 )
 """Errors on the wire and retransmissions."""
 _DIRECTIONS: Final = (
@@ -171,7 +182,8 @@ def nearest(
     above = {kernel_address(bridge.pci_bus_id) for bridge in place.bridges}
 
     def rank(located: LocatedPort) -> tuple[int, float]:
-        here, there = place.numa_node, located.port.numa_node
+        here = place.numa_node
+        there = located.port.numa_node
         distance = math.inf
         if here is not None and there is not None:
             distance = 0 if here == there else distances.get((here, there), math.inf)

@@ -61,7 +61,8 @@ def _collision_rank(asked: bytes, local: bytes) -> int | None:
     """
     if asked == local:
         return 0
-    is_asked_any, is_local_any = not any(asked), not any(local)
+    is_asked_any = not any(asked)
+    is_local_any = not any(local)
     if len(asked) == len(local):
         return 1 if is_asked_any or is_local_any else None
     is_six_any = is_asked_any if len(asked) > len(local) else is_local_any

@@ -169,7 +169,8 @@ def interface_counters(
     for line in (text or "").splitlines():
         # The interface name may contain colons.
         name, colon, rest = line.rpartition(":")
-        name, fields = name.strip(), rest.split()
+        name = name.strip()
+        fields = rest.split()
         if colon and len(fields) > _TRANSMITTED and is_counted(name):
             rows.append((name, fields[_RECEIVED], fields[_TRANSMITTED]))
     return _counters(rows, _NETWORK_SIGNALS, now)
@@ -179,7 +180,8 @@ class NodeSignalReader:
     """CPU, pressure, disks and network of the node since the last read."""
 
     def __init__(self, procfs: str, sysfs: str, settings: HostSettings) -> None:
-        self._procfs, self._sysfs = procfs, sysfs
+        self._procfs = procfs
+        self._sysfs = sysfs
         shortest = nanoseconds(settings.shortest_seconds)
         recheck = nanoseconds(settings.recheck_interval_seconds)
         self._ratios = CounterMeter[Signal](shortest)

@@ -141,7 +141,8 @@ def _total(lines: Iterable[tuple[str, int]]) -> ByNode:
 
 
 def _patient_text(path: str, clock: Callable[[], Nanoseconds], patience: Nanoseconds) -> str | None:
-    started, pieces = clock(), list[bytes]()
+    started = clock()
+    pieces = list[bytes]()
     try:
         with Path(path).open("rb", buffering=0) as file:
             while piece := file.read(_CHUNK_BYTES):
@@ -157,7 +158,8 @@ def affinity(
     places: Iterable[ProcessLocation], near: Placement, online: frozenset[int]
 ) -> Mapping[Signal, float]:
     """Share of the allowed CPUs that are local to the GPU, averaged over processes."""
-    local, shares = frozenset(near.cpus), []
+    local = frozenset(near.cpus)
+    shares = []
     for place in places:
         # The kernel also lists CPUs that are not present.
         allowed = place.cpus & online if online else place.cpus
@@ -177,7 +179,9 @@ class NumaLocalityReader:
     def __init__(
         self, procfs: str, settings: HostSettings, clock: Callable[[], Nanoseconds]
     ) -> None:
-        self._procfs, self._settings, self._clock = procfs, settings, clock
+        self._procfs = procfs
+        self._settings = settings
+        self._clock = clock
         self._shortest = nanoseconds(settings.shortest_seconds)
         self._interval = nanoseconds(settings.memory_placement_interval_seconds)
         self._forget_after = nanoseconds(settings.forget_after_seconds)
@@ -246,13 +250,15 @@ class NumaLocalityReader:
         last = self._processes.get((place.pid, place.started_ticks), now, _LocalityReading)
         is_due = last.time is None or now - last.time >= self._interval
         if is_due and self._may_read(now):
-            last.time, last.value = now, self._measured(place.pid)
+            last.time = now
+            last.value = self._measured(place.pid)
         return last.value
 
     def _may_read(self, now: Nanoseconds) -> bool:
         second = now // NANOSECONDS_PER_SECOND
         if second != self._second:
-            self._second, self._left = second, self._settings.numa_maps_processes_maximum
+            self._second = second
+            self._left = self._settings.numa_maps_processes_maximum
         self._left -= 1
         return self._left >= 0
 

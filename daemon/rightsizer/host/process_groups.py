@@ -49,7 +49,9 @@ class ProcessLocator:
     def __init__(
         self, procfs: str, hierarchies: ControlGroupHierarchies, settings: HostSettings
     ) -> None:
-        self._procfs, self._table, self._hierarchies = procfs, ProcessTable(procfs), hierarchies
+        self._procfs = procfs
+        self._table = ProcessTable(procfs)
+        self._hierarchies = hierarchies
         interval = nanoseconds(settings.recheck_interval_seconds)
         forget_after = nanoseconds(settings.forget_after_seconds)
         self._shortest = nanoseconds(settings.shortest_seconds)

@@ -14,7 +14,12 @@ from typing import Final
 from rightsizer.host.files import read_file
 from rightsizer.model.frozen import dataclass
 
-_STATE, _PARENT, _SESSION, _USER, _SYSTEM, _STARTED = 0, 1, 3, 11, 12, 19
+_STATE = 0
+_PARENT = 1
+_SESSION = 3
+_USER = 11
+_SYSTEM = 12
+_STARTED = 19
 _INIT: Final = 1
 _ANCESTORS_MAXIMUM: Final = 64
 _NAMESPACED_PIDS: Final = "NSpid:"
@@ -104,7 +109,8 @@ class ProcessTable:
         try:
             parent, session, started = (int(text[at]) for at in (_PARENT, _SESSION, _STARTED))
             cpu_ticks = int(text[_USER]) + int(text[_SYSTEM])
-            is_alive, name = text[_STATE] not in _DEAD, named.partition("(")[2]
+            is_alive = text[_STATE] not in _DEAD
+            name = named.partition("(")[2]
             return ProcessRow(pid, parent, session, started, cpu_ticks, is_alive, name)
         except (IndexError, ValueError):
             return Unseen.UNKNOWN

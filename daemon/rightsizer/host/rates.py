@@ -39,7 +39,8 @@ class CounterMeter(Generic[K]):
         if self._time is None or now - self._time >= self._shortest:
             counters = read()
             self._rates = _rates(self._counters, counters)
-            self._counters, self._time = counters, now
+            self._counters = counters
+            self._time = now
         return self._rates
 
 

@@ -31,7 +31,8 @@ class ConnectedFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path, self._log = path, Path(f"{path}{BESIDE[0]}")
+        self._path = path
+        self._log = Path(f"{path}{BESIDE[0]}")
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self._log_inode = _inode(self._log)
         self._header = self._read_header()
@@ -58,7 +59,8 @@ class ConnectedFile:
             LostDatabase: it does not.
         """
         try:
-            found, own = _inode(self._path), os.fstat(self._descriptor)
+            found = _inode(self._path)
+            own = os.fstat(self._descriptor)
             header = self._read_header()
             is_log_in_place = _inode(self._log) == self._log_inode
         except OSError:

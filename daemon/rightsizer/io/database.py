@@ -90,8 +90,10 @@ class Database:
         """
         self.is_kept = path is not None
         """Whether changes outlast the process."""
-        self.path, self._called = path or Path(), called
-        self._migrations, self._is_durable = migrations, is_durable
+        self.path = path or Path()
+        self._called = called
+        self._migrations = migrations
+        self._is_durable = is_durable
         self._name = f"{called.what} '{path}'" if path else f"{called.what} in memory"
         self.set_aside: Path | None = None
         """Path that the last corrupt file was moved to."""
@@ -248,7 +250,8 @@ class Database:
             if not (is_refused or is_broken(error)):
                 raise
             self._put_aside(str(error))
-            connection, is_new = self._connect(), True
+            connection = self._connect()
+            is_new = True
         with _closed_on_error(connection):
             self._migrate(connection)
             self._file = ConnectedFile(self.path)
@@ -258,13 +261,16 @@ class Database:
     def _own(self) -> None:
         """Take the write lock, again if it was deleted together with the file."""
         if self._owner is None or not self._owner.holds:
-            former, self._owner = self._owner, Ownership(self.path, self._called)
+            former = self._owner
+            self._owner = Ownership(self.path, self._called)
             if former is not None:
                 former.release()
 
     def _disconnect(self) -> None:
-        connection, self._connection = self._connection, None
-        file, self._file = self._file, None
+        connection = self._connection
+        self._connection = None
+        file = self._file
+        self._file = None
         if connection is not None:
             with contextlib.suppress(sqlite3.Error):
                 connection.close()

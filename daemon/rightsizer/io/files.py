@@ -107,7 +107,8 @@ class Ownership:
             HistoryError: locked by another process.
             OSError: the lock file cannot be written.
         """
-        self._path, self._called = path, called
+        self._path = path
+        self._called = called
         self._lock_path = Path(f"{path}.lock")
         self._file: IO[str] | None = self._take()
 

@@ -64,7 +64,9 @@ class _Exchange:
         from h2.config import H2Configuration  # noqa: PLC0415 - as above.
         from h2.connection import H2Connection  # noqa: PLC0415 - as above.
 
-        self._peer, self._deadline, self._maximum_bytes = peer, deadline, maximum_bytes
+        self._peer = peer
+        self._deadline = deadline
+        self._maximum_bytes = maximum_bytes
         self._connection = H2Connection(H2Configuration())
         self._received_bytes = 0
         self._body = bytearray()
@@ -119,7 +121,8 @@ class _Exchange:
                     self._body += event.data
                     if len(self._body) > self._maximum_bytes + _PREFIX_BYTES:
                         raise GrpcCallError(self._too_long)
-                    size, stream = event.flow_controlled_length, event.stream_id
+                    size = event.flow_controlled_length
+                    stream = event.stream_id
                     self._connection.acknowledge_received_data(size, stream)
                 case known.StreamEnded():
                     self._has_ended = True
@@ -137,7 +140,8 @@ class _Exchange:
             said = unquote(self._headers.get("grpc-message", ""))[:_MESSAGE_LENGTH]
             text = "".join(letter if letter.isprintable() else " " for letter in said)
             raise GrpcCallError(f"the peer answered gRPC status {status}: {text}", status)
-        is_compressed, size = self._body[:1] != b"\0", int.from_bytes(self._body[1:5], "big")
+        is_compressed = self._body[:1] != b"\0"
+        size = int.from_bytes(self._body[1:5], "big")
         if is_compressed or len(self._body) != _PREFIX_BYTES + size:
             raise GrpcCallError("the answer is not one plain gRPC message")
         return bytes(self._body[_PREFIX_BYTES:])

@@ -106,11 +106,18 @@ class HttpClient:
     ) -> None:
         self.base_url = checked_url(base_url).rstrip("/")
         self._settings = settings or HttpSettings()
-        self._accept, self._token, self._parse = accept, token, parse
-        self._further_headers, self._open_headers = headers, dict(open_headers or {})
-        self._certificate, self._proxy, self._connections = certificate, proxy, connections
+        self._accept = accept
+        self._token = token
+        self._parse = parse
+        self._further_headers = headers
+        self._open_headers = dict(open_headers or {})
+        self._certificate = certificate
+        self._proxy = proxy
+        self._connections = connections
         self._has_secret_paths = has_secret_paths
-        self._sleep, self._jitter, self._wall_seconds = sleep, jitter, wall_seconds
+        self._sleep = sleep
+        self._jitter = jitter
+        self._wall_seconds = wall_seconds
         self._pool: urllib3.PoolManager | None = None
         self._pool_lock = threading.Lock()
 
@@ -157,9 +164,11 @@ class HttpClient:
         parts = urlsplit(url)
         target = parts.path + (f"?{parts.query}" if parts.query else "")
         # Redact secrets that the server may have echoed; messages have only a line or two.
-        message, answer = result.message, result.answer
+        message = result.message
+        answer = result.answer
         for secret in self._secrets(headers, target):
-            message, answer = message.replace(secret, "***"), answer.replace(secret, "***")
+            message = message.replace(secret, "***")
+            answer = answer.replace(secret, "***")
         return replace(result, message=message[:_MESSAGE_LENGTH], answer=answer)
 
     def close(self) -> None:

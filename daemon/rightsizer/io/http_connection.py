@@ -13,7 +13,9 @@ class _BoundedReader(RawIOBase):
 
     def __init__(self, source: Any, sock: socket.socket, deadline: float) -> None:
         super().__init__()
-        self._source, self._socket, self._deadline = source, sock, deadline
+        self._source = source
+        self._socket = sock
+        self._deadline = deadline
 
     def readable(self) -> bool:
         return True

@@ -41,7 +41,8 @@ class IntervalTrigger(BaseTrigger):  # type: ignore[misc] # The library has no t
         chance: Callable[[float, float], float] = random.uniform,
     ) -> None:
         self._interval = timedelta(seconds=interval_seconds)
-        self._jitter_seconds, self._chance = jitter_seconds, chance
+        self._jitter_seconds = jitter_seconds
+        self._chance = chance
         self._due: datetime | None = None
 
     def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime:
@@ -130,7 +131,8 @@ class Jobs:
         clock: Clock,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._clock, self._now = clock, now
+        self._clock = clock
+        self._now = now
         self._jobs = {job.name: job for job in jobs}
         self._paces: dict[str, float] = {}
         self._reports = {job.name: JobReport(job.name) for job in jobs}
@@ -180,7 +182,8 @@ class Jobs:
 
     def run(self, name: str) -> None:
         """Run a job now in this thread; failures are logged and counted, never raised."""
-        job, started = self._jobs[name], time.monotonic()
+        job = self._jobs[name]
+        started = time.monotonic()
         with self._lock:
             before = self._reports[name]
         begun = self._clock.wall_time()

@@ -65,7 +65,8 @@ def read_header(data: bytes | memoryview, at: int) -> tuple[int, int, int]:
 
 def fields(data: _Bytes) -> Iterator[tuple[int, int, int | _Bytes]]:
     """Iterate over number, wire type and value of each field; bytes except for varints."""
-    at, end = 0, len(data)
+    at = 0
+    end = len(data)
     while at < end:
         tag, value, at = read_header(data, at)
         if tag & 7 == VARINT:

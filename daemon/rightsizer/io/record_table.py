@@ -31,7 +31,10 @@ class RecordTable(Generic[_Record]):
 
         `time` is the column and record attribute that orders the records.
         """
-        self._database, self._table, self._time, self._kind = database, table, time, kind
+        self._database = database
+        self._table = table
+        self._time = time
+        self._kind = kind
 
     @property
     def is_kept(self) -> bool:
@@ -81,7 +84,8 @@ class RecordCache(Generic[_Record]):
     def __init__(
         self, table: RecordTable[_Record], outlives: Callable[[_Record], bool] = lambda _: False
     ) -> None:
-        self._table, self._outlives = table, outlives
+        self._table = table
+        self._outlives = outlives
         self._lock = threading.Lock()
         self._own: dict[str, _Record] = {}
         self._unwritten: set[str] = set()

@@ -64,7 +64,9 @@ class Worker(Generic[S, T]):
         returns the monotonic time of the state's last progress, and is called by another thread; by
         default only the start of a job counts.
         """
-        self._name, self._enter, self._moved_at = name, enter, moved_at
+        self._name = name
+        self._enter = enter
+        self._moved_at = moved_at
         self._abandon_after_seconds = abandon_after_seconds
         self._abandoned_maximum = abandoned_maximum
         self._lane: _WorkerThread[S, T] | None = None
@@ -146,7 +148,8 @@ class WorkerJob(Generic[S, T]):
     __slots__ = ("_act", "_answer", "_lane", "_pending", "is_done")
 
     def __init__(self, act: Callable[[S], T], lane: "_WorkerThread[S, T]") -> None:
-        self._act, self._lane = act, lane
+        self._act = act
+        self._lane = lane
         self._answer: T | Crashed = _WITHOUT_MEMORY
         self.is_done = False
         """Whether there is an answer."""
@@ -198,8 +201,11 @@ class _WorkerThread(Generic[S, T]):
         self.job: WorkerJob[S, T] | None = None
         self.in_use = threading.Lock()
         """Held by the thread that uses the state."""
-        self._posted, self._is_ended = 0.0, False
-        self._name, self._enter, self._entered = name, enter, contextlib.ExitStack()
+        self._posted = 0.0
+        self._is_ended = False
+        self._name = name
+        self._enter = enter
+        self._entered = contextlib.ExitStack()
         self._found: list[S] = []
         self._jobs: SimpleQueue[WorkerJob[S, T] | None] = SimpleQueue()
         self._thread: DaemonThread | None = None
@@ -328,8 +334,11 @@ class PollingThread(Generic[T]):
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """Fetch nothing before the first request; a value expires without a newer one."""
-        self.name, self._fetch, self._now = name, fetch, now
-        self._interval_seconds, self._hold_seconds = interval_seconds, hold_seconds
+        self.name = name
+        self._fetch = fetch
+        self._now = now
+        self._interval_seconds = interval_seconds
+        self._hold_seconds = hold_seconds
         self._duration_seconds = 0.0
         self._worker: Worker[None, tuple[T, float]] = Worker(
             name,

@@ -127,7 +127,8 @@ def load_beside(module_file: str, name: str) -> Any:
 def merge_documents(documents: Sequence[Document]) -> Document:
     """Merge documents: mappings by key, otherwise the last value wins."""
     first, *others = documents
-    data, places = first.data, dict(first.places)
+    data = first.data
+    places = dict(first.places)
     files = dict.fromkeys(first.places, first.name)
     for each in others:
         data = _over(data, each.data)

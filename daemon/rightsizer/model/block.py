@@ -20,7 +20,8 @@ class LazyColumn(Sequence[float]):
     """Column of known length, decoded on first access."""
 
     def __init__(self, length: int, read: Callable[[], Sequence[float]]) -> None:
-        self._length, self._read = length, read
+        self._length = length
+        self._read = read
 
     def __len__(self) -> int:
         return self._length
@@ -137,7 +138,8 @@ class Series(NamedTuple):
 
         Yields each period's number since the epoch and its slice of the columns.
         """
-        each, first = span // BLOCK_SPAN, 0
+        each = span // BLOCK_SPAN
+        first = 0
         while first < len(self.numbers):
             part = self.numbers[first] // each
             last = bisect_left(self.numbers, (part + 1) * each, first)
@@ -194,7 +196,8 @@ class Blocks:
     def joined(cls, parts: Iterable["Blocks"]) -> Self:
         """Merge several into one."""
         chunks = sorted(part.data for part in parts if part.data)
-        data, size = b"".join(chunks), _NUMBER_BYTES
+        data = b"".join(chunks)
+        size = _NUMBER_BYTES
         if all(one[-_SIZE:][:size] < other[:size] for one, other in pairwise(chunks)):
             return cls(data)
         return cls(b"".join(sorted(data[at : at + _SIZE] for at in range(0, len(data), _SIZE))))
@@ -203,11 +206,13 @@ class Blocks:
         """Select the blocks that begin in a time range."""
         if not self.data:
             return self
-        first, last = -(-start // BLOCK_SPAN), -(-end // BLOCK_SPAN)
+        first = -(-start // BLOCK_SPAN)
+        last = -(-end // BLOCK_SPAN)
         if first <= self._number(0) and self._number(len(self.data) - _SIZE) < last:
             return self
         numbers = _column(self.data, 0, "I")
-        low, high = bisect_left(numbers, first), bisect_left(numbers, last)
+        low = bisect_left(numbers, first)
+        high = bisect_left(numbers, last)
         return Blocks(self.data[low * _SIZE : high * _SIZE])
 
     def _number(self, place: int) -> int:
@@ -224,13 +229,15 @@ class Blocks:
 
     def series(self, measure: Measure) -> Series:
         """The same blocks as columns, the fast way to process many."""
-        data, place = self.data, _PLACES[measure]
+        data = self.data
+        place = _PLACES[measure]
         # A first byte of a NaN may be present: take the slow path that checks each value.
         first_bytes = data[place::_SIZE]
         may_lack = any(each in first_bytes for each in _NO_NUMBERS)
         if may_lack or _may_repeat(data[_NUMBER_BYTES - 1 :: _SIZE]):
             return _cleaned(data, measure)
-        unit, count = _UNITS.get(measure), len(data) // _SIZE
+        unit = _UNITS.get(measure)
+        count = len(data) // _SIZE
         return Series(
             numbers=_column(data, 0, "I"),
             known_seconds=LazyColumn(count, partial(_known_seconds, data)),
@@ -273,7 +280,8 @@ def _known_seconds(data: bytes) -> Sequence[float]:
 
 def _cleaned(data: bytes, measure: Measure) -> Series:
     """Drop blocks with an unknown measure and merge duplicates of the same five minutes."""
-    place, unit = _PLACES[measure], _UNITS.get(measure, 1.0)
+    place = _PLACES[measure]
+    unit = _UNITS.get(measure, 1.0)
     columns = [
         _column(data, *each) for each in ((0, "I"), (4, "H"), (place, "e"), (place + 2, "e"))
     ]

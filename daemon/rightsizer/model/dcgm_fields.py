@@ -93,17 +93,21 @@ def _field(row: dict[str, str]) -> DcgmField:
 def _counter(row: dict[str, str]) -> DcgmCounter:
     field = DCGM_FIELDS[row["name"]]
     signals: tuple[Signal, ...] = () if field.signal is None else (field.signal,)
-    unit, base_units = "" if field.unit == Unit.COUNT else field.unit, convert(field.unit)[1]
+    unit = "" if field.unit == Unit.COUNT else field.unit
+    base_units = convert(field.unit)[1]
     if field.name == _NVLINK_TRAFFIC:
         # A rate despite its declared type: KiB/s in the driver, divided by 1000 in DCGM.
         # https://github.com/NVIDIA/dcgm-exporter/pull/658
-        signals, unit, base_units = _NVLINK_RATES, "MB/s", 1024_000.0
+        signals = _NVLINK_RATES
+        unit = "MB/s"
+        base_units = 1024_000.0
     return DcgmCounter(field, row["help"], signals, unit, base_units, int(row["decimals"] or 0))
 
 
 _NVLINK_TRAFFIC: Final = "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL"
 _NVLINK_RATES: Final = (
-    *(Signal.NVLINK_RECEIVE_BYTES_PER_SECOND, Signal.NVLINK_TRANSMIT_BYTES_PER_SECOND),
+    Signal.NVLINK_RECEIVE_BYTES_PER_SECOND,
+    Signal.NVLINK_TRANSMIT_BYTES_PER_SECOND,
 )
 _ROWS: Final = table_rows(__file__, "dcgm_fields.csv")
 
@@ -161,7 +165,8 @@ PROFILE_LABELS: Final = ("GPU_I_PROFILE", "dra_mig_profile", "mig_profile", "gpu
 
 def entity_of(labels: Mapping[str, str]) -> Entity | None:
     """Device of a sample by its labels, or `None` if they do not identify one."""
-    uuid, index = next(filter(None, map(labels.get, UUID_LABELS)), None), labels.get("gpu")
+    uuid = next(filter(None, map(labels.get, UUID_LABELS)), None)
+    index = labels.get("gpu")
     if not (uuid or index):
         return None
     whole = uuid or f"{BY_INDEX}{index}"

@@ -39,7 +39,8 @@ class Reason(StrEnum):
     def __new__(cls, value: str, kind: FindingKind = FindingKind.INEFFICIENT) -> Self:
         """Make a member; the default kind is for reasons that keep GPUs from being used well."""
         member = str.__new__(cls, value)
-        member._value_, member.kind = value, kind
+        member._value_ = value
+        member.kind = kind
         return member
 
     IDLE_EMPTY = "IdleEmpty", FindingKind.IDLE

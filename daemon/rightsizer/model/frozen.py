@@ -57,7 +57,8 @@ else:
             hashed = [
                 each.name for each in declared if (each.compare if each.hash is None else each.hash)
             ]
-            done.__compared__, done.__hashed__ = _values_of(compared), _values_of(hashed)
+            done.__compared__ = _values_of(compared)
+            done.__hashed__ = _values_of(hashed)
             for name, method in {"__init__": _initializer(done), **_SHARED}.items():
                 if name not in own:
                     setattr(done, name, method)

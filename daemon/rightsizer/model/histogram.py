@@ -55,7 +55,8 @@ class Histogram:
 
         Values outside 0 to 1 go into the outermost bins.
         """
-        scaled, weights = value * (BINS - 1) - _ROUNDING, self._weights
+        scaled = value * (BINS - 1) - _ROUNDING
+        weights = self._weights
         percent = 0 if scaled <= 0 else int(scaled) + 1 if scaled < BINS - 2 else BINS - 1
         weights[percent] = weights.get(percent, 0.0) + weight
 

@@ -16,7 +16,8 @@ class Collector(StrEnum):
     def __new__(cls, name: str, exports: str = "") -> Self:
         """Make a member with its description."""
         collector = str.__new__(cls, name)
-        collector._value_, collector.exports = name, exports
+        collector._value_ = name
+        collector.exports = exports
         return collector
 
     AGENT = "agent", "The agent: its version, sampling, jobs, history, configuration and log."

@@ -100,7 +100,8 @@ def settings_class(
     """
     names: dict[str, Any] = {"__doc__": words, "__module__": module, "__annotations__": {}}
     for key, hint, each in parts:
-        names["__annotations__"][key], names[key] = hint, each
+        names["__annotations__"][key] = hint
+        names[key] = each
     return dataclass(type(name, (base,), names), frozen=True, slots=True)
 
 
@@ -126,7 +127,8 @@ def descriptions_of(settings: type) -> dict[str, Description]:
 
     Parses docstrings, which takes longer than a start has: only for what people read.
     """
-    documented, found = _documented(settings), {}
+    documented = _documented(settings)
+    found = {}
     for declared in fields(settings):
         if _DESCRIPTION in declared.metadata:
             help_text, _, _, source = declared.metadata[_DESCRIPTION]

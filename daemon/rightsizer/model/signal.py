@@ -57,11 +57,15 @@ class Signal(StrEnum):
 
     def __new__(cls, name: str) -> Self:
         """Make a member from its row."""
-        signal, row = str.__new__(cls, name), _ROWS[name]
-        signal._value_, signal.meaning = name, row["meaning"]
-        signal.unit, signal.export = Unit(row["unit"]), Export[row["export"].upper()]
+        signal = str.__new__(cls, name)
+        row = _ROWS[name]
+        signal._value_ = name
+        signal.meaning = row["meaning"]
+        signal.unit = Unit(row["unit"])
+        signal.export = Export[row["export"].upper()]
         signal.bounds = _BY_NAME.get(name, _BY_UNIT[signal.unit])
-        signal.collector, signal.origin = Collector(row["collector"]), Origin(row["origin"])
+        signal.collector = Collector(row["collector"])
+        signal.origin = Origin(row["origin"])
         signal.level = Level(row["level"])
         return signal
 
@@ -182,9 +186,15 @@ MEDIA_ENGINES: Final = (Signal.ENCODER, Signal.DECODER, Signal.JPEG)
 """Engines for video and images."""
 
 HOST_SIGNALS: Final = (
-    *(Signal.CPU, Signal.CPU_PRESSURE, Signal.IO_PRESSURE, Signal.MEMORY_PRESSURE, Signal.IO_WAIT),
-    *(Signal.DISK_READ_BYTES_PER_SECOND, Signal.DISK_WRITE_BYTES_PER_SECOND),
-    *(Signal.NETWORK_RECEIVE_BYTES_PER_SECOND, Signal.NETWORK_TRANSMIT_BYTES_PER_SECOND),
+    Signal.CPU,
+    Signal.CPU_PRESSURE,
+    Signal.IO_PRESSURE,
+    Signal.MEMORY_PRESSURE,
+    Signal.IO_WAIT,
+    Signal.DISK_READ_BYTES_PER_SECOND,
+    Signal.DISK_WRITE_BYTES_PER_SECOND,
+    Signal.NETWORK_RECEIVE_BYTES_PER_SECOND,
+    Signal.NETWORK_TRANSMIT_BYTES_PER_SECOND,
 )
 """Signals of the node, shared by its devices; an owner's own signals take precedence."""
 

@@ -87,7 +87,8 @@ class Entry:
 
     def cut(self, start: Nanoseconds, end: Nanoseconds) -> "Entry":
         """Cut out a part, with its share of the energy."""
-        joules, share = self.energy_joules, (end - start) / self.duration
+        joules = self.energy_joules
+        share = (end - start) / self.duration
         return replace(
             self,
             start=start,

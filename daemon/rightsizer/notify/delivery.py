@@ -41,7 +41,8 @@ class Outbox(Generic[_Body]):
     """Bodies by destination, in order, until delivered; thread-safe."""
 
     def __init__(self, database: Database, table: OutboxTable[_Body]) -> None:
-        self._database, self._table = database, table
+        self._database = database
+        self._table = table
         self._destination = table.destination or "''"
 
     def pending(self, destination: str = "") -> Sequence[OutboxEntry[_Body]]:
@@ -61,10 +62,12 @@ class Outbox(Generic[_Body]):
         """Append bodies in this order."""
         table = self._table
         rows: list[tuple[str, ...]] = [(table.encode(body),) for body in bodies]
-        columns, places = table.body, "?"
+        columns = table.body
+        places = "?"
         if table.destination:
             rows = [(*row, destination) for row in rows]
-            columns, places = f"{table.body}, {table.destination}", "?, ?"
+            columns = f"{table.body}, {table.destination}"
+            places = "?, ?"
         self._run(f"INSERT INTO {table.name} ({columns}) VALUES ({places})", rows)  # noqa: S608
 
     def done(self, numbers: Iterable[int]) -> None:
@@ -74,7 +77,9 @@ class Outbox(Generic[_Body]):
 
     def keep_only(self, destinations: Iterable[str]) -> None:
         """Delete the entries of all other destinations."""
-        name, column, kept = self._table.name, self._destination, frozenset(destinations)
+        name = self._table.name
+        column = self._destination
+        kept = frozenset(destinations)
         query = f"SELECT DISTINCT {column} FROM {name}"  # noqa: S608
         gone = [(each,) for (each,) in self._database.rows(query) if each not in kept]
         self._run(f"DELETE FROM {name} WHERE {column} = ?", gone)  # noqa: S608
@@ -165,8 +170,11 @@ class Delivery(ABC, Generic[_Body]):
 
         `name` is for logs and metrics, `destination` for the outbox. Each failure is logged once.
         """
-        self._outbox, self._destination, self._limits = outbox, destination, settings
-        self._context, self._clock = context, context.clock
+        self._outbox = outbox
+        self._destination = destination
+        self._limits = settings
+        self._context = context
+        self._clock = context.clock
         self._failures_in_a_row = 0
         self._paused_until: Nanoseconds | None = None
         self._warned_of: tuple[FailureKind, int | None] | None = None
@@ -252,7 +260,9 @@ class Delivery(ABC, Generic[_Body]):
 
     def _settle(self, failure: Failure | None) -> None:
         if failure is None:
-            self._failures_in_a_row, self._paused_until, self._warned_of = 0, None, None
+            self._failures_in_a_row = 0
+            self._paused_until = None
+            self._warned_of = None
             self._count(last_success=self._clock.wall_time(), trouble=None)
             return
         self._failures_in_a_row += 1

@@ -48,7 +48,8 @@ class NotificationService:
         """
         node = os.environ.get("NODE_NAME") or platform.node()
         self._context = DeliveryContext(advice, clock, warn, sleep, titles, node)
-        self._database, self._settings = database, settings
+        self._database = database
+        self._settings = settings
         self._annotations = self._grafana(settings.grafana)
         self._webhooks = self._webhooks_of(settings.webhooks)
 
@@ -62,12 +63,16 @@ class NotificationService:
         Raises:
             RightsizerError: pending messages cannot be read; nothing has changed.
         """
-        before, annotations, webhooks = self._settings, self._annotations, self._webhooks
+        before = self._settings
+        annotations = self._annotations
+        webhooks = self._webhooks
         if before.grafana != settings.grafana:
             annotations = self._grafana(settings.grafana)
         if before.webhooks != settings.webhooks:
             webhooks = self._webhooks_of(settings.webhooks)
-        self._settings, self._annotations, self._webhooks = settings, annotations, webhooks
+        self._settings = settings
+        self._annotations = annotations
+        self._webhooks = webhooks
 
     def offer(self, events: Sequence[AdviceEvent]) -> None:
         """Pass events to every delivery; fast, without network."""

@@ -32,8 +32,12 @@ class BackgroundFetcher(Generic[T]):
         `fetch` returns the answer or raises; `is_there` is not called again once the server
         existed; `interval_seconds` overrides the settings'.
         """
-        self.name, self._fetch, self._settings, self._now = name, fetch, settings, now
-        self._look_for, self._was_there = is_there, False
+        self.name = name
+        self._fetch = fetch
+        self._settings = settings
+        self._now = now
+        self._look_for = is_there
+        self._was_there = False
         self._background = PollingThread(
             f"owners-{name}",
             self._attempt,
@@ -58,7 +62,8 @@ class BackgroundFetcher(Generic[T]):
         self._wait_seconds = 0.0
         if not self._has_tried and not found.duration_seconds:
             return None  # The first attempt is running.
-        former, self._last = self._last.value if self._last else None, found
+        former = self._last.value if self._last else None
+        self._last = found
         if found.value is not former and found.value != former:
             self.generation += 1
         return found.value

@@ -62,7 +62,8 @@ def holdings_on(
     a workload without a process has no share of a device in use, and an equal share of a free
     one. `pairs` are those of `workloads_on`, or `None` if the processes are unknown.
     """
-    is_known, pairs = pairs is not None, pairs or ()
+    is_known = pairs is not None
+    pairs = pairs or ()
     given = tuple(
         dict.fromkeys(each for key in keys_of(device) for each in allocations.get(key, ()))
     )

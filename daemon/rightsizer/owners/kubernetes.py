@@ -38,7 +38,9 @@ class PodNames:
     def __init__(
         self, folder: Path, floor_seconds: float, now: Callable[[], float] = time.monotonic
     ) -> None:
-        self._folder, self._floor_seconds, self._now = folder, floor_seconds, now
+        self._folder = folder
+        self._floor_seconds = floor_seconds
+        self._now = now
         self._listed: float | None = None
         self._names: dict[str, Workload] = {}
 
@@ -180,8 +182,11 @@ class KubernetesCollector(NodeCollector):
     def __init__(
         self, procfs: Path, settings: OwnerSettings, now: Callable[[], float] = time.monotonic
     ) -> None:
-        self._processes, self._procfs, self._settings = ProcessTable(procfs), procfs, settings
-        self._socket, logs = Path(settings.kubelet_socket), settings.pod_log_folder
+        self._processes = ProcessTable(procfs)
+        self._procfs = procfs
+        self._settings = settings
+        self._socket = Path(settings.kubelet_socket)
+        logs = settings.pod_log_folder
         self._names = PodNames(Path(logs), settings.floor_seconds, now) if logs else None
         if settings.kubelet_socket:
             self.fetcher = BackgroundFetcher(
@@ -204,7 +209,8 @@ class KubernetesCollector(NodeCollector):
         named = self._names.of(uid, container) if self._names else None
         if named is not None:
             return named
-        kind, short = WorkloadKind.KUBERNETES, container[:_SHORT_LENGTH]
+        kind = WorkloadKind.KUBERNETES
+        short = container[:_SHORT_LENGTH]
         return Workload(f"kubernetes:{uid}", kind, uid, container=short)
 
     def allocations(self) -> Allocations:

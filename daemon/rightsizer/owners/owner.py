@@ -123,7 +123,8 @@ class Owner:
         self, what: str, variant: str = "", workload: Workload | None = None, **facts: object
     ) -> Instructions:
         """Instructions of a key, or of its variant."""
-        own, default = _TEXTS.get(self.texts, {}), _TEXTS["default"]
+        own = _TEXTS.get(self.texts, {})
+        default = _TEXTS["default"]
         found = own.get(f"{what} {variant}") or own.get(what) or default.get(what, ())
         if workload is not None:
             facts |= self._facts_of(workload)
@@ -180,7 +181,8 @@ class Scheduler(Owner):
 
     def share_gpus(self, action: Action, most_together: int) -> Instructions:
         """Allocate a node's GPUs several times, by MPS or time-slicing."""
-        way, percent = _sharing(action), 100 // most_together
+        way = _sharing(action)
+        percent = 100 // most_together
         return self._instructions(
             "share_gpus", way, sharing=way, together=most_together, percent=percent
         )

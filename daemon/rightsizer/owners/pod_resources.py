@@ -16,11 +16,16 @@ _FIELDS_MAXIMUM: Final = 500_000
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
 
 _POD_RESOURCES: Final = 1
-_POD_NAME, _POD_NAMESPACE, _POD_CONTAINERS = 1, 2, 3
-_CONTAINER_NAME, _CONTAINER_DEVICES, _CONTAINER_CLAIMS = 1, 2, 5
+_POD_NAME = 1
+_POD_NAMESPACE = 2
+_POD_CONTAINERS = 3
+_CONTAINER_NAME = 1
+_CONTAINER_DEVICES = 2
+_CONTAINER_CLAIMS = 5
 _DEVICE_IDS: Final = 2
 _CLAIM_RESOURCES: Final = 4
-_CLAIM_DRIVER, _CLAIM_DEVICE = 2, 4
+_CLAIM_DRIVER = 2
+_CLAIM_DEVICE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,8 @@ def _containers(fields: ProtobufFields, answer: memoryview) -> Iterator[Containe
         if number != _POD_RESOURCES:
             continue
         pod = fields.read(data)
-        namespace, name = last_text(pod[_POD_NAMESPACE]), last_text(pod[_POD_NAME])
+        namespace = last_text(pod[_POD_NAMESPACE])
+        name = last_text(pod[_POD_NAME])
         # Validated because they end up as labels and keys.
         if not (_NAME.fullmatch(namespace) and _NAME.fullmatch(name)):
             continue

@@ -36,7 +36,8 @@ class WorkloadNameLimiter:
     def __init__(
         self, workloads_maximum: int, hold_seconds: float, now: Callable[[], float] = time.monotonic
     ) -> None:
-        self._workloads_maximum, self._hold_seconds = workloads_maximum, hold_seconds
+        self._workloads_maximum = workloads_maximum
+        self._hold_seconds = hold_seconds
         self._now = now
         self._seen: dict[str, float] = {}
         self._is_full = False
@@ -58,7 +59,8 @@ class WorkloadNameLimiter:
             return True
         since = now - self._hold_seconds
         self._seen = {key: seen for key, seen in self._seen.items() if seen >= since}
-        was_full, self._is_full = self._is_full, len(self._seen) >= self._workloads_maximum
+        was_full = self._is_full
+        self._is_full = len(self._seen) >= self._workloads_maximum
         if self._is_full and not was_full:
             self._log.warning(
                 "workloads_beyond_bound",
@@ -86,7 +88,9 @@ class OwnerResolver:
         `processes` provides start times to detect reused pids, and names to recognize servers.
         """
         self._sources = tuple(sources)
-        self._processes, self._servers, self._now = processes, settings.servers, now
+        self._processes = processes
+        self._servers = settings.servers
+        self._now = now
         held = nanoseconds(settings.time_to_live_seconds)
         self._known = RefreshingCache[tuple[int, int | None, int], Workload | None](held, held)
         """By pid, start, and generation of the sources."""

@@ -62,29 +62,76 @@ class OwnerSettings:
     job_map_folder: str = setting("")
     launchers: tuple[str, ...] = setting(
         (
-            *("torchrun", "pt_elastic", "accelerate", "deepspeed", "horovodrun", "composer"),
-            *("mpirun*", "mpiexec*", "orterun", "orted", "prte*", "hydra_*", "srun", "slurmstepd"),
+            "torchrun",
+            "pt_elastic",
+            "accelerate",
+            "deepspeed",
+            "horovodrun",
+            "composer",
+            "mpirun*",
+            "mpiexec*",
+            "orterun",
+            "orted",
+            "prte*",
+            "hydra_*",
+            "srun",
+            "slurmstepd",
         )
     )
     launcher_confidence_ratio: float = setting(0.95)
     process_managers: tuple[str, ...] = setting(
         (
-            *("tmux*", "screen", "SCREEN", "supervisord", "runsv*", "s6-*", "cron*", "atd"),
-            *("xargs", "parallel", "pueued", "tsp", "jupyter*", "code-server", "node", "raylet"),
-            *("condor_startd", "condor_starter", "pbs_mom", "sge_execd", "sge_shepherd*"),
-            *("sbatchd", "res"),
+            "tmux*",
+            "screen",
+            "SCREEN",
+            "supervisord",
+            "runsv*",
+            "s6-*",
+            "cron*",
+            "atd",
+            "xargs",
+            "parallel",
+            "pueued",
+            "tsp",
+            "jupyter*",
+            "code-server",
+            "node",
+            "raylet",
+            "condor_startd",
+            "condor_starter",
+            "pbs_mom",
+            "sge_execd",
+            "sge_shepherd*",
+            "sbatchd",
+            "res",
         )
     )
     shells: tuple[str, ...] = setting(
         (
-            *("*sh", "busybox", "sshd*", "login", "su", "sudo", "make", "slurmd"),
-            *("systemd", "init", "tini", "dumb-init"),
+            "*sh",
+            "busybox",
+            "sshd*",
+            "login",
+            "su",
+            "sudo",
+            "make",
+            "slurmd",
+            "systemd",
+            "init",
+            "tini",
+            "dumb-init",
         )
     )
     servers: tuple[str, ...] = setting(
         (
-            *("X", "Xorg", "Xwayland", "gnome-shell", "kwin_x11", "kwin_wayland"),
-            *("nvidia-cuda-mps", "nv-hostengine"),
+            "X",
+            "Xorg",
+            "Xwayland",
+            "gnome-shell",
+            "kwin_x11",
+            "kwin_wayland",
+            "nvidia-cuda-mps",
+            "nv-hostengine",
         )
     )
     parent_confidence_ratio: float = setting(0.85)

@@ -158,7 +158,9 @@ class SlurmCollector(NodeCollector):
         settings: OwnerSettings,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._processes, self._procfs, self._sysfs = ProcessTable(procfs), procfs, sysfs
+        self._processes = ProcessTable(procfs)
+        self._procfs = procfs
+        self._sysfs = sysfs
         self._map = Path(settings.job_map_folder) if settings.job_map_folder else None
         # The map may be on a network file system.
         self.fetcher = BackgroundFetcher(

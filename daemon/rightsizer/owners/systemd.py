@@ -83,7 +83,8 @@ class SystemdCollector(NodeCollector):
 
     def workload_of(self, pid: int) -> Workload | None:
         """Unit that a process runs in, or the launcher that it belongs to."""
-        unit, row = self._unit(pid), self._processes.row(pid)
+        unit = self._unit(pid)
+        row = self._processes.row(pid)
         root, confidence, manager = (None, 1.0, None) if row is None else self._root(row)
         inside = "" if manager is None else self._unit(manager.pid)
         # A group below a batch system's unit may be a slot, which has one job after the other.
@@ -104,7 +105,9 @@ class SystemdCollector(NodeCollector):
         Also returns the confidence, and the process manager directly above, if any.
         """
         line = [row, *self._processes.ancestors(row)]
-        settings, root, manager = self._settings, row, None
+        settings = self._settings
+        root = row
+        manager = None
         for each in reversed(line):
             if _is_named(each, settings.launchers):
                 return each, settings.launcher_confidence_ratio, None

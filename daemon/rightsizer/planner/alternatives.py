@@ -50,7 +50,8 @@ def alternatives(
     requirement: Requirement, leading: _Leading, search: SearchFactory
 ) -> Iterator[Alternative]:
     """Yield all alternatives worth considering."""
-    open_layout, boards = replace(requirement, parallel=None), [board for board, _ in leading]
+    open_layout = replace(requirement, parallel=None)
+    boards = [board for board, _ in leading]
     for change in _changes(open_layout):
         best = min(map(search(change.apply(open_layout)).best, boards), key=preference)
         if best.fits:
@@ -87,7 +88,8 @@ def _training_changes(requirement: Requirement) -> Iterator[_Change]:
     training = requirement.training
     trains_all = requirement.task is ModelTask.TRAINING
     if training.recompute is not Recompute.FULL:
-        change, caution = "activations computed again (recompute: full)", "a third more operations"
+        change = "activations computed again (recompute: full)"
+        caution = "a third more operations"
         yield _training_change(change, caution, recompute=Recompute.FULL)
     if trains_all and not training.is_fully_sharded:
         change = f"state sharded over all GPUs (zero_stage: {FULL_SHARDING})"
@@ -101,7 +103,9 @@ def _training_changes(requirement: Requirement) -> Iterator[_Change]:
 
 def _remedies(requirement: Requirement) -> Iterator[_Change]:
     """Yield further changes if nothing fits, at the cost of speed or of what is learned."""
-    training, load, task = requirement.training, requirement.load, requirement.task
+    training = requirement.training
+    load = requirement.load
+    task = requirement.task
     if requirement.parallel is not None:
         change = "the layout left open (no layout or parallel)"
         yield _Change("layout", change, "", partial(replace, parallel=None))
@@ -116,7 +120,8 @@ def _remedies(requirement: Requirement) -> Iterator[_Change]:
             yield _Change("load", change, "users wait longer", _with("load", **limits))
         return
     if training.micro_batch > 1:
-        change, caution = "one sequence at a time (micro_batch: 1)", "smaller products are slower"
+        change = "one sequence at a time (micro_batch: 1)"
+        caution = "smaller products are slower"
         yield _training_change(change, caution, micro_batch=1)
     if isinstance(requirement.model, Transformer):
         yield from _transformer_remedies(training, task)
@@ -128,7 +133,8 @@ def _transformer_remedies(training: Training, task: ModelTask) -> Iterator[_Chan
     for each, caution in _OFFLOADED.items() if training.offload is Offload.NONE else ():
         change = f"{each} in the memory of the host (offload: {each})"
         yield _training_change(change, caution, offload=each)
-    lora, qlora = ModelTask.FINETUNE_LORA, ModelTask.FINETUNE_QLORA
+    lora = ModelTask.FINETUNE_LORA
+    qlora = ModelTask.FINETUNE_QLORA
     if task is ModelTask.TRAINING:
         caution = "adapters alone learn; what a model knows changes little"
         yield _Change(_OTHER_TASK, "LoRA (train: lora)", caution, partial(replace, task=lora))
@@ -157,13 +163,15 @@ def remedies(
     def best(changed: Requirement) -> PlanCandidate:
         return min(map(search(changed).best, boards), key=preference)
 
-    changes, is_enough = tuple(_remedies(requirement)), False
+    changes = tuple(_remedies(requirement))
+    is_enough = False
     for each in changes:
         found = best(each.apply(requirement))
         if found.fits:
             is_enough = is_enough or each.kind != _OTHER_TASK
             yield Alternative(each.kind, each.change, found, each.caution)
-    together, done = requirement, list[_Change]()
+    together = requirement
+    done = list[_Change]()
     for each in changes:
         if is_enough or each.kind == _OTHER_TASK:
             continue

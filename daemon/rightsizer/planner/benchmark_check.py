@@ -23,7 +23,10 @@ from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.requirement import Parallelism, Requirement
 
 _RESULTS: Final = (
-    *("samples_per_second", "tokens_per_second", "latency_mean_seconds", "latency_p90_seconds"),
+    "samples_per_second",
+    "tokens_per_second",
+    "latency_mean_seconds",
+    "latency_p90_seconds",
     "time_to_train_seconds",
 )
 _QUANTILE: Final = "a quantile over all requests; the prediction is of the mean"
@@ -42,8 +45,10 @@ def compare_benchmark(prediction: Prediction, profile: Profile) -> PlanCheck:
     result = profile.benchmark
     if result is None:
         raise ProfileError(f"{profile.source}: is no log of a benchmark; give a trace or a log")
-    requirement, planned = prediction.requirement, prediction.planned
-    figures, is_training = result.figures, profile.format is ProfileFormat.MLPERF_TRAINING
+    requirement = prediction.requirement
+    planned = prediction.planned
+    figures = result.figures
+    is_training = profile.format is ProfileFormat.MLPERF_TRAINING
     fault = ""
     if is_training != requirement.task.trains:
         ran, asks = ("training", "serving") if is_training else ("serving", "training")
@@ -92,7 +97,8 @@ def layout_of_count(planned: PlanCandidate, count: int, source: str) -> Parallel
 def _in_flight(result: BenchmarkResult) -> float | None:
     """Return requests at a time; `None` if the scenario issues all at once."""
     figures = result.figures
-    rate, mean = figures.get("samples_per_second"), figures.get("latency_mean_seconds")
+    rate = figures.get("samples_per_second")
+    mean = figures.get("latency_mean_seconds")
     match result.scenario:
         case "SingleStream":
             return 1.0
@@ -106,10 +112,13 @@ def _in_flight(result: BenchmarkResult) -> float | None:
 def _served(
     requirement: Requirement, candidate: PlanCandidate, figures: Mapping[str, float]
 ) -> Iterator[FigureComparison]:
-    model, load, predicted = requirement.model, requirement.load, candidate.rate.units_per_second
+    model = requirement.model
+    load = requirement.load
+    predicted = candidate.rate.units_per_second
     unit = work_unit(model)
     is_of_tokens = unit is WorkUnit.TOKENS
-    tokens, samples = figures.get("tokens_per_second"), figures.get("samples_per_second")
+    tokens = figures.get("tokens_per_second")
+    samples = figures.get("samples_per_second")
     if is_of_tokens and tokens is not None:
         yield throughput_comparison("tokens", tokens, predicted)
     elif is_of_tokens and samples is not None:
@@ -118,9 +127,11 @@ def _served(
         yield throughput_comparison("tokens", samples * output, predicted, remark)
     elif samples is not None:
         each = units_per_request(model, load)
-        what, remark = "samples", ""
+        what = "samples"
+        remark = ""
         if each != 1.0:
-            what, remark = unit, f"samples of {each:g} {unit}, as the plan has it"
+            what = unit
+            remark = f"samples of {each:g} {unit}, as the plan has it"
         yield throughput_comparison(what, samples * each, predicted, remark)
     elif tokens is not None:
         remark = f"tokens, by how many a request has in the plan, as {unit}"
@@ -129,21 +140,27 @@ def _served(
     latencies = {"ttft": rate.ttft_ms, "tpot": rate.tpot_ms}
     for figure, predicted in (latencies if is_of_tokens else {"latency": rate.ttft_ms}).items():
         for part in ("mean", "p50", "p90", "p99"):
-            value, is_mean = figures.get(f"{figure}_{part}_seconds"), part == "mean"
+            value = figures.get(f"{figure}_{part}_seconds")
+            is_mean = part == "mean"
             if value is not None:
                 name = f"{figure}_ms" if is_mean else f"{figure}_{part}_ms"
-                took, remark = value * 1e3, "" if is_mean else _QUANTILE
+                took = value * 1e3
+                remark = "" if is_mean else _QUANTILE
                 yield FigureComparison(name, "ms", took, predicted, remark, is_quantile=not is_mean)
 
 
 def _trained(
     requirement: Requirement, candidate: PlanCandidate, figures: Mapping[str, float]
 ) -> Iterator[FigureComparison]:
-    rate, samples = candidate.rate, figures.get("samples_per_second")
+    rate = candidate.rate
+    samples = figures.get("samples_per_second")
     if samples is not None:
-        unit, units, remark = "samples", 1.0, ""
+        unit = "samples"
+        units = 1.0
+        remark = ""
         if isinstance(requirement.model, Transformer):
-            unit, units = "tokens", float(requirement.training.sequence)
+            unit = "tokens"
+            units = float(requirement.training.sequence)
             remark = f"samples of {units:g} tokens, as the plan has it"
         yield throughput_comparison(unit, samples * units, rate.units_per_second, remark)
         yield from utilization_comparison(candidate, samples * units)

@@ -109,7 +109,9 @@ class Biller:
 
     def billed(self, candidate: PlanCandidate) -> PlanCandidate:
         """Return a candidate with its bill."""
-        board, rate, count = self.prices.board(candidate.gpu), candidate.rate, candidate.paid_count
+        board = self.prices.board(candidate.gpu)
+        rate = candidate.rate
+        count = candidate.paid_count
         terms = _rented_terms(candidate, self.prices.offers(board))
         energy = self._amount(self._kilowatts(board, candidate.count), rate)
         grams = self.requirement.carbon_grams_per_kilowatt_hour
@@ -128,7 +130,8 @@ class Biller:
 
     def _asked(self, rented: CostAmount, rate: PredictedRate) -> EstimateInterval | None:
         """Return the cost per million of the requested work: unused capacity is paid too."""
-        demand, throughput = self.requirement.load.units_per_second, rate.units_per_second
+        demand = self.requirement.load.units_per_second
+        throughput = rate.units_per_second
         if (
             demand is None
             or throughput is None
@@ -140,7 +143,8 @@ class Biller:
 
     def _amount(self, per_hour: EstimateInterval, rate: PredictedRate) -> CostAmount:
         """Convert an hourly amount to amounts per unit of work."""
-        throughput, hours = rate.units_per_second, rate.training_hours
+        throughput = rate.units_per_second
+        hours = rate.training_hours
         each = (
             cost.dollars_per_unit(per_hour, throughput)
             if throughput and throughput.low > 0.0
@@ -167,7 +171,8 @@ class Biller:
 
     def _kilowatts(self, board: Board, count: int) -> EstimateInterval:
         """Return the draw of all GPUs under load, including nodes and building."""
-        settings, trains = self.settings, self.requirement.task.trains
+        settings = self.settings
+        trains = self.requirement.task.trains
         ratio = settings.training_power_ratio if trains else settings.serving_power_ratio
         usual = cost.board_watts(board, ratio)
         spread = EstimateInterval.around(usual, settings.power_error_factor)

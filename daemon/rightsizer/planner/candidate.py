@@ -90,7 +90,8 @@ class CandidateFilter(StrEnum):
     def __new__(cls, name: str, lack: str) -> Self:
         """Create a filter by its name."""
         self = str.__new__(cls, name)
-        self._value_, self.lack = name, lack
+        self._value_ = name
+        self.lack = lack
         return self
 
     FORMAT = "format", "the number format is missing"
@@ -240,7 +241,8 @@ class PlanCandidate:
     @property
     def full_load_dollars_per_million(self) -> float | None:
         """Per million units of the work that it can do."""
-        dollars, rate = self.dollars_per_hour, self.rate.units_per_second
+        dollars = self.dollars_per_hour
+        rate = self.rate.units_per_second
         if dollars is None or rate is None or not rate.value:
             return None
         return dollars * 1e6 / (rate.value * HOUR_SECONDS)

@@ -30,8 +30,14 @@ _FIGURES: Final[Mapping[str, str]] = {
 }
 """Names of figures here, with those of the catalogue's file."""
 _IDENTITY: Final = (
-    *("key", "vendor", "names", "other_names", "architecture"),
-    *("form_factor", "memory_type", "release_year"),
+    "key",
+    "vendor",
+    "names",
+    "other_names",
+    "architecture",
+    "form_factor",
+    "memory_type",
+    "release_year",
 )
 _TERMS: Final = (1, 3)
 _REMEDY: Final = """\

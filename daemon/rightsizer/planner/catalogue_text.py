@@ -15,8 +15,18 @@ _EFFICIENCIES: Final = labels_of("efficiency")
 _Line = tuple[str, str, str]
 """Label, figure, and its name in the catalogue's file."""
 _HEADER: Final = (
-    *("board", "architecture", "GiB", "GB/s", "bf16", "fp8", "fp4", "W", "links GB/s", "MIG"),
-    *("$/h", "as of"),
+    "board",
+    "architecture",
+    "GiB",
+    "GB/s",
+    "bf16",
+    "fp8",
+    "fp4",
+    "W",
+    "links GB/s",
+    "MIG",
+    "$/h",
+    "as of",
 )
 _TEXTS: Final = frozenset({"board", "architecture", "as of"})
 _LEGEND: Final = """\
@@ -38,7 +48,8 @@ def _costs(key: str, prices: Prices, notes: SourceNotes) -> Iterator[tuple[str, 
     seen = f"{price.period} {notes.mark(note)}".rstrip()
     if price.on_demand is not None:
         offered = price.on_demand
-        low, high = offered.low_dollars_per_hour, offered.high_dollars_per_hour
+        low = offered.low_dollars_per_hour
+        high = offered.high_dollars_per_hour
         yield "on demand", _hourly(offered.median_dollars_per_hour, low, high), seen
         at_large = offered.hyperscaler_dollars_per_hour
         if at_large is not None:
@@ -49,7 +60,8 @@ def _costs(key: str, prices: Prices, notes: SourceNotes) -> Iterator[tuple[str, 
         offer = prices.reserved(key, years)
         if offer is not None:
             assumed = f"assumed {notes.mark(prices.reserved_source)}".rstrip()
-            low, high = offer.low_dollars_per_hour, offer.high_dollars_per_hour
+            low = offer.low_dollars_per_hour
+            high = offer.high_dollars_per_hour
             text = _hourly(offer.dollars_per_hour, low, high)
             yield label, text, assumed if offer.is_assumed else seen
     for purchase in price.purchases:
@@ -95,7 +107,8 @@ def _origin(board: Board, figure: str, notes: SourceNotes) -> str:
 
 
 def _limits(board: Board) -> Iterator[_Line]:
-    nominal, bandwidth = board.nominal_memory_bytes, board.memory_bandwidth_bytes_per_second
+    nominal = board.nominal_memory_bytes
+    bandwidth = board.memory_bandwidth_bytes_per_second
     yield "memory", f"{board.memory_bytes / GIB:.2f} GiB {board.memory_type}", "memory_mib"
     if nominal is not None:
         yield "nominal memory", f"{short_number(nominal / 1e9)} GB", "memory_gb"
@@ -111,9 +124,11 @@ def _limits(board: Board) -> Iterator[_Line]:
     yield "PCIe", f"{link}, {board.pcie_bytes_per_second / 1e9:.1f} GB/s one way", "pcie_generation"
     if not board.link_bytes_per_second:
         return
-    name, figure = "Infinity Fabric", "infinity_fabric_total_gbs"
+    name = "Infinity Fabric"
+    figure = "infinity_fabric_total_gbs"
     if board.nvlink_generation is not None:
-        name, figure = f"NVLink {board.nvlink_generation}", "nvlink_total_gbs"
+        name = f"NVLink {board.nvlink_generation}"
+        figure = "nvlink_total_gbs"
     yield name, f"{short_number(board.link_bytes_per_second / 1e9)} GB/s one way", figure
     if board.linked_gpu_count is not None:
         yield "GPUs that it joins", f"at most {board.linked_gpu_count}", "linked_gpus"
@@ -168,7 +183,8 @@ def table_text(boards: Iterable[Board], prices: Prices) -> str:
 
 
 def _row(board: Board, price: Price | None) -> Sequence[str]:
-    link, bandwidth = board.link_bytes_per_second, board.memory_bandwidth_bytes_per_second
+    link = board.link_bytes_per_second
+    bandwidth = board.memory_bandwidth_bytes_per_second
     dollars = None if price is None else price.dollars_per_hour
     return (
         board.key,

@@ -59,7 +59,8 @@ def _run(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments, PlannerSettings)
     catalogue = read_catalogue(arguments.catalogue or settings.catalogue.boards_path)
     find = partial(_place, catalogue=catalogue, memory_settings=settings.sizing.memory)
-    flags, words = {**vars(arguments), "from": arguments.from_}, arguments.asked
+    flags = {**vars(arguments), "from": arguments.from_}
+    words = arguments.asked
     given = {key: flags[key] for key in _KEYS if flags[key] is not None}
     if len(words) == len(_ENDS):
         if twice := [key for key in _ENDS if key in given]:
@@ -68,7 +69,8 @@ def _run(arguments: argparse.Namespace) -> int:
     if len(words) > len(_ENDS):
         raise UsageError(f"'{words[2]}': two GPUs are compared at a time; put more into a FILE")
     if len(words) != 1:
-        answers, is_list = [_of_flags(given, find)], False
+        answers = [_of_flags(given, find)]
+        is_list = False
     elif catalogue.family(words[0]):
         raise UsageError(f"'{words[0]}': is one GPU; name the other beside it, or a FILE")
     elif given:
@@ -108,7 +110,8 @@ def _comparison(asked: Mapping[str, Any], find: _Find) -> dict[str, Any]:
     workload = replace(parse_workload(asked["workload"]), gpus=asked.get("gpus"))
     if workload.gpus and workload.activity is not WorkloadActivity.TRAINING:
         raise RequirementError(f"gpus: {workload.name} is compared GPU by GPU; leave it out")
-    places, notes = list[GpuPlace](), list[str]()
+    places = list[GpuPlace]()
+    notes = list[str]()
     for key in _ENDS:
         try:
             place, note = find(asked[key], workload)

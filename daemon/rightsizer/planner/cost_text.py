@@ -66,9 +66,11 @@ def _work_columns(candidate: PlanCandidate, dollars_of: CostAmount, unit: str) -
         return (("$/run", "per_run", 1.0),)
     idle = _idle_factor(candidate)
     if dollars_of.per_image is not None and dollars_of.per_image.value >= _LEAST_IMAGE:
-        heading, part = "$/image", "per_image"
+        heading = "$/image"
+        part = "per_image"
     else:
-        heading, part = f"$/M {unit}", "per_million"
+        heading = f"$/M {unit}"
+        part = "per_million"
     if idle == 1.0:
         return ((heading, part, 1.0),)
     # A table of 100 columns has no space to repeat the unit.
@@ -77,7 +79,8 @@ def _work_columns(candidate: PlanCandidate, dollars_of: CostAmount, unit: str) -
 
 def _idle_factor(candidate: PlanCandidate) -> float:
     """Return the cost of work at the requested load relative to full load."""
-    full, at_demand = candidate.full_load_dollars_per_million, candidate.dollars_per_million
+    full = candidate.full_load_dollars_per_million
+    at_demand = candidate.dollars_per_million
     return at_demand / full if full and at_demand and at_demand > full * _VISIBLY else 1.0
 
 
@@ -97,10 +100,12 @@ def _offer_row(offer: PriceOffer, columns: Sequence[_Work], notes: SourceNotes) 
 
 
 def _ownership_text(ownership: OwnershipCost, *, is_rented: bool) -> str:
-    capital, running = ownership.owned.capital_dollars, ownership.owned.running_dollars_per_hour
+    capital = ownership.owned.capital_dollars
+    running = ownership.owned.running_dollars_per_hour
     bought = f"${number(capital.value)} ({interval_text(capital)}) with their servers"
     text = f"To own: {bought}, then ${dollars(running.value)} an hour."
-    hours, months = ownership.break_even_hours, ownership.break_even_months
+    hours = ownership.break_even_hours
+    months = ownership.break_even_months
     if not is_rented:
         return f"{text} No price to rent them at is known."
     if hours is None:
@@ -203,7 +208,8 @@ def _span_text(interval: EstimateInterval | None, kind: GrowingKind) -> str:
 
 def growth_verdict(outlook: GrowthOutlook, today: str) -> str:
     """Return when to switch from today's GPU, and to which."""
-    switch, cheapest = outlook.switch, outlook.cheapest
+    switch = outlook.switch
+    cheapest = outlook.cheapest
     if switch is None:
         if outlook.outgrown is not None:
             return f"From month {outlook.outgrown} on none of them holds the load."

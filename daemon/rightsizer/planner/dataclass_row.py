@@ -64,7 +64,8 @@ def _value(row: Row, name: str, kept: Any) -> Any:
 @cache
 def _types(kind: type) -> dict[str, tuple[Any, bool]]:
     """Return the type of each field written in a file, and whether it is required."""
-    hints, types = get_type_hints(kind), {}
+    hints = get_type_hints(kind)
+    types = {}
     for each in fields(kind):
         hint = hints[each.name]
         kept = get_args(hint)[0] if NoneType in get_args(hint) else hint

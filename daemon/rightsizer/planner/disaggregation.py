@@ -38,7 +38,9 @@ def disaggregated(
     without one, neither part has a size. Caches cross the network, or links where only these are
     fast enough and join both parts. `together` is the best that does both, or `None`.
     """
-    load, rate, model = requirement.load, requirement.requests_per_second, requirement.model
+    load = requirement.load
+    rate = requirement.requests_per_second
+    model = requirement.model
     is_answered = isinstance(model, Transformer) and not model.is_encoder
     if rate is None or not is_answered or load.concurrency is not None or load.latency_ms:
         return
@@ -91,7 +93,8 @@ def _pairs(
         return search(replace(is_open, load=prompt_load))
 
     def pair(board: Board, bytes_per_second: float) -> _Pair | None:
-        first, then = prompts(bytes_per_second).best(board), answers.best(board)
+        first = prompts(bytes_per_second).best(board)
+        then = answers.best(board)
         is_linked = bytes_per_second > network_bytes_per_second
         return _Pair(first, then, is_linked) if first.fits and then.fits else None
 

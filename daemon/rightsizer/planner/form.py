@@ -53,7 +53,8 @@ def form_document(query: str, planner: Planner) -> str:
     """
     fields = {word: text.strip() for word, text in parse_qsl(query)}
     given = {word: text for word, text in fields.items() if text}
-    plans, fault = [], ""
+    plans = []
+    fault = ""
     if given:
         try:
             plans = _plans(given, planner)

@@ -61,7 +61,8 @@ def growing_kinds(
     Requests in flight and tokens per second grow; request lengths stay. If the load has neither,
     and in training, nothing grows.
     """
-    growth, load = requirement.growth, requirement.load
+    growth = requirement.growth
+    load = requirement.load
     if not growth.months or not growth.per_month_ratio or requirement.task.trains:
         return ()
     if load.concurrency is None and load.units_per_second is None:

@@ -32,7 +32,9 @@ def possible_layouts(
     tensor parallel ranks wait the least for each other. `joined`: GPUs that share links, or a node.
     """
     stated = () if requirement.tensor is None else (requirement.tensor,)
-    training, trains, replicas = requirement.training, requirement.task.trains, [1]
+    training = requirement.training
+    trains = requirement.task.trains
+    replicas = [1]
     most = gpu_maximum
     if training.global_batch is not None:
         most = min(most, max(1, training.global_batch // training.micro_batch))

@@ -107,7 +107,8 @@ class StatedLoad:
             if not rate > 0:
                 remedy = "give what is asked for, or leave it out"
                 raise RequirementError(f"{self.spelled[key]}: {rate:g} is not above 0; {remedy}")
-        unit, name = work_unit(model), model.name or "the model"
+        unit = work_unit(model)
+        name = model.name or "the model"
         for key in rates:
             if unit not in _RATES[key]:
                 others = frozenset() if unit is WorkUnit.TOKENS else frozenset({_TOKENS})

@@ -67,10 +67,13 @@ def _unwrapped(lines: Sequence[str]) -> list[str]:
 
 def memory_bar(candidate: _JsonMapping) -> str:
     """Draw parts from left to right; the line is the GPU's memory, the whisker the range."""
-    memory, usable = candidate["memory"], _usable_bytes(candidate)
+    memory = candidate["memory"]
+    usable = _usable_bytes(candidate)
     high = memory["total_bytes_high"]
     scale = 100 / max(memory["total_bytes"], high, usable or 0.0, 1.0)
-    drawn, reached, spelled = [], 0.0, []
+    drawn = []
+    reached = 0.0
+    spelled = []
     for part, words in MEMORY_PARTS.items():
         width = memory[f"{part}_bytes"] * scale
         if width > 0:
@@ -98,7 +101,9 @@ def _work_of(offers: Sequence[_JsonMapping]) -> tuple[str, str]:
 
 
 def _priced(plan: _JsonMapping, key: str) -> str:
-    value, low, high = plan[key], plan[f"{key}_low"], plan[f"{key}_high"]
+    value = plan[key]
+    low = plan[f"{key}_low"]
+    high = plan[f"{key}_high"]
     value_text = dollars(value, value)
     if low is None or low >= high:
         return value_text

@@ -108,7 +108,8 @@ def share_comparison(what: str, share: float, remark: str = "") -> FigureCompari
 
 def utilization_comparison(candidate: PlanCandidate, speed: float) -> Iterator[FigureComparison]:
     """Yield the model FLOPs utilization at a measured speed, if it is predicted."""
-    mfu, throughput = candidate.rate.mfu_ratio, candidate.rate.units_per_second
+    mfu = candidate.rate.mfu_ratio
+    throughput = candidate.rate.units_per_second
     if mfu and throughput is not None:
         each = mfu / throughput.value
         yield FigureComparison("mfu_ratio", "ratio", speed * each, throughput.scaled(each))
@@ -120,9 +121,12 @@ def trace_comparisons(
     """Compare a profiled run with the plan for its layout."""
     if run.memory_peak_bytes is not None:
         # The allocator excludes the context and libraries.
-        outside, total = candidate.memory.overhead_bytes, candidate.memory.total
-        low, high = max(0.0, total.low - outside), total.high - outside
-        within, peak = EstimateInterval(total.value - outside, low, high), run.memory_peak_bytes
+        outside = candidate.memory.overhead_bytes
+        total = candidate.memory.total
+        low = max(0.0, total.low - outside)
+        high = total.high - outside
+        within = EstimateInterval(total.value - outside, low, high)
+        peak = run.memory_peak_bytes
         context = f"{outside / GIB:.1f} GiB of context and libraries come on top"
         remark = f"the allocator's own peak; {context}"
         yield FigureComparison("memory_bytes", "bytes", float(peak), within, remark)
@@ -145,7 +149,8 @@ def trace_comparisons(
 def _steps(
     requirement: Requirement, candidate: PlanCandidate, step_seconds: float
 ) -> Iterator[FigureComparison]:
-    training, throughput = requirement.training, candidate.rate.units_per_second
+    training = requirement.training
+    throughput = candidate.rate.units_per_second
     if throughput is None:
         return
     is_of_tokens = isinstance(requirement.model, Transformer)
@@ -157,6 +162,7 @@ def _steps(
         units / throughput.value, units / throughput.high, units / throughput.low
     )
     yield FigureComparison("step_seconds", "s", step_seconds, predicted, remark)
-    unit, speed = "tokens" if is_of_tokens else "samples", units / step_seconds
+    unit = "tokens" if is_of_tokens else "samples"
+    speed = units / step_seconds
     yield throughput_comparison(unit, speed, throughput)
     yield from utilization_comparison(candidate, speed)

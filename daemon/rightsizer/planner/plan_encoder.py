@@ -31,7 +31,8 @@ _PARTS: Final = {
 
 def encode_bill(bill: Bill) -> dict[str, Any]:
     """Encode offers, ownership, energy and carbon; unknown values are null."""
-    carbon, ownership = bill.carbon_kilograms, bill.ownership
+    carbon = bill.carbon_kilograms
+    ownership = bill.ownership
     return {
         "offers": [
             {
@@ -83,7 +84,9 @@ def _encode_work(hourly: str, name: str, amount: CostAmount) -> dict[str, float 
 
 def encode_plan(plan: GpuPlan, notes: tuple[str, ...] = ()) -> dict[str, Any]:
     """Encode a plan; unknown figures are null."""
-    best, outlook, trains = plan.best, plan.outlook, plan.requirement.task.trains
+    best = plan.best
+    outlook = plan.outlook
+    trains = plan.requirement.task.trains
     steps = () if best is None else validation_steps(plan.requirement, best)
     return {
         "model": plan.requirement.model.name or None,
@@ -190,7 +193,8 @@ def _priced(
 def encode_memory(memory: MemoryEstimate) -> dict[str, float]:
     """Encode the memory of one GPU."""
     parts = {name: part for name, part in asdict(memory).items() if name.endswith("_bytes")}
-    low, high = memory.total.low, memory.total.high
+    low = memory.total.low
+    high = memory.total.high
     total = {"total_bytes": memory.total_bytes, "total_bytes_low": low, "total_bytes_high": high}
     return parts | total
 

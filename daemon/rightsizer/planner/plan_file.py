@@ -38,9 +38,26 @@ from rightsizer.sizing.requirement import (
 )
 
 KEYS: Final = (
-    *("model", "task", "precision", "load", "training", "lora", "parallel", "growth", "gpus"),
-    *("prices", "parameters", "train", "tokens", "provider", "spares", "engine", "budget", "tp"),
-    *("framework", "layout"),
+    "model",
+    "task",
+    "precision",
+    "load",
+    "training",
+    "lora",
+    "parallel",
+    "growth",
+    "gpus",
+    "prices",
+    "parameters",
+    "train",
+    "tokens",
+    "provider",
+    "spares",
+    "engine",
+    "budget",
+    "tp",
+    "framework",
+    "layout",
 )
 _TRAIN: Final = {
     "full": ModelTask.TRAINING,
@@ -144,7 +161,9 @@ def _item(question: FileQuestion, folder: Path) -> PlanFileItem:
     for key in row.values:
         if str(key) not in known:
             row.fault(str(key), f"unknown key; {unknown_hint(str(key), known)}")
-    model, stated, rest = read_model_row(row), read_load(row), _rest(row)
+    model = read_model_row(row)
+    stated = read_load(row)
+    rest = _rest(row)
     question.refuse()
     try:
         planned = model.build(folder)
@@ -172,18 +191,24 @@ def _in_usual_batches(
     requirement: Requirement, row: Row, context_tokens: int | None
 ) -> tuple[Requirement, tuple[str, ...]]:
     """Limit sequences to the model's, and batch images to fill a GPU, unless stated."""
-    training, given = requirement.training, row.row("training").values
-    batch, sequence, note = training.micro_batch, training.sequence, ""
+    training = requirement.training
+    given = row.row("training").values
+    batch = training.micro_batch
+    sequence = training.sequence
+    note = ""
     is_of_images = isinstance(requirement.model, ConvolutionalNetwork | VisionTransformer)
     if context_tokens and context_tokens < sequence and "sequence" not in given:
-        sequence, batch = context_tokens, sequence // context_tokens
+        batch = sequence // context_tokens
+        sequence = context_tokens
         note = (
             f"sequences of {sequence:,} tokens are assumed, the model's maximum, {batch} at a time"
         )
     elif is_of_images:
-        batch, note = _IMAGES_AT_A_TIME, f"{_IMAGES_AT_A_TIME} images at a time are assumed"
+        batch = _IMAGES_AT_A_TIME
+        note = f"{_IMAGES_AT_A_TIME} images at a time are assumed"
     if "micro_batch" in given:
-        batch, note = training.micro_batch, "" if is_of_images else note.rpartition(",")[0]
+        batch = training.micro_batch
+        note = "" if is_of_images else note.rpartition(",")[0]
     changed = replace(training, micro_batch=batch, sequence=sequence)
     extra = f"{note}; give training.micro_batch where it is otherwise"
     return replace(requirement, training=changed), ((extra,) if note else ())
@@ -191,7 +216,8 @@ def _in_usual_batches(
 
 def _in_engine_format(requirement: Requirement) -> Requirement:
     """Use the KV cache format of the engine's own checkpoints, unless stated."""
-    precision, own = requirement.precision, ENGINES[requirement.engine]
+    precision = requirement.precision
+    own = ENGINES[requirement.engine]
     serves = isinstance(requirement.model, Transformer) and not requirement.task.trains
     is_open = precision.kv_cache is None and precision.weights in _WITH_CACHE
     if not (serves and is_open and own.is_cache_quantized):
@@ -208,7 +234,8 @@ def _in_published_format(
     """
     if published is None or not published.is_quantized:
         return requirement
-    precision, model = requirement.precision, requirement.model
+    precision = requirement.precision
+    model = requirement.model
     # Own formats, as of gpt-oss, have the same size and unpacking.
     is_own = row.values.get("precision") == "mxfp4" and published is NumberFormat.INT4
     if is_own or not _precision(row).values.get("weights"):
@@ -245,7 +272,8 @@ def _precisions(row: Row, *, trains: bool) -> Precisions:
 
 def _training(row: Row) -> tuple[ModelTask, Training]:
     """Return the task, by its key or that of the command line, and training settings."""
-    task, given = read_choice(row, "task", ModelTask), row.values.get("train")
+    task = read_choice(row, "task", ModelTask)
+    given = row.values.get("train")
     word = given.lower() if isinstance(given, str) else given
     inner = row.row("training")
     for each in (inner, row):
@@ -323,9 +351,11 @@ def _dollars(prices: Row, gpus: tuple[str, ...]) -> dict[str, float]:
 
 def _rest(row: Row) -> dict[str, Any]:
     """Return all fields of a requirement but the model."""
-    growth, prices = row.row("growth", ("per_month", "months")), row.row("prices")
+    growth = row.row("growth", ("per_month", "months"))
+    prices = row.row("prices")
     task, training = _training(row)
-    layout, gpus = _layout(row), _gpus(row)
+    layout = _layout(row)
+    gpus = _gpus(row)
     if "parallel" in row:
         layout = Parallelism(**read_fields(row.row("parallel"), Parallelism))
     return {

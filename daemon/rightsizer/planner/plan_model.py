@@ -181,9 +181,11 @@ def _of_known(known: KnownModel, values: dict[str, Any]) -> PublishedModel[Model
         return PublishedModel(kind(name=known.name, **config), notes=known.notes)
     if kind is None and INDEX not in config:
         read = _of_config(config, {"name": known.name, **values})
-        notes, model = (*known.notes, *read.notes), read.model
+        notes = (*known.notes, *read.notes)
+        model = read.model
         if known.is_reader and isinstance(model, Transformer) and not model.is_encoder:
-            model, notes = reading_alone(model), (*notes, READING)
+            model = reading_alone(model)
+            notes = (*notes, READING)
         return PublishedModel(model, known.weights or read.weights, read.context_tokens, notes)
     from rightsizer.planner.models import diffusers  # noqa: PLC0415
 
@@ -259,14 +261,16 @@ def _of_config(parsed: Mapping[str, Any], values: dict[str, Any]) -> PublishedMo
     if not isinstance(model, Transformer):
         changes.pop("active_parameters", None)
     elif "parameters" in changes:
-        whole, unread = changes["parameters"], model.unread.total
+        whole = changes["parameters"]
+        unread = model.unread.total
         if unread >= whole:
             fault = f"{whole:g}, but vision, audio and tables alone make {unread:.3g}"
             remedy = "give those of the whole model, or leave them out"
             raise RequirementError(f"model.parameters: {fault}; {remedy}")
         changes["parameters"] = whole - unread
     changed = replace(model, **changes)
-    counted, given = count_parameters(model).total, count_parameters(changed).total
+    counted = count_parameters(model).total
+    given = count_parameters(changed).total
     far = f"{given:.3g} parameters are given, and the config makes {counted:.3g}"
     far += ": the former stand; correct one of them, or leave model.parameters out"
     is_near = counted / _FAR < given < counted * _FAR

@@ -46,7 +46,9 @@ def requirement_notes(
 
     `given`: the keys of the plan.
     """
-    task, load, model = requirement.task, requirement.load, requirement.model
+    task = requirement.task
+    load = requirement.load
+    model = requirement.model
     answers = not isinstance(model, Transformer) or not model.is_encoder
     tokens = load.input_tokens + (load.output_tokens if answers else 0.0)
     if task.trains:

@@ -101,7 +101,8 @@ class Planner:
         load = requirement.load.accepting(self.settings.serving.token_acceptance_ratio)
         requirement = replace(requirement, load=load)
         prices = self._prices(requirement)
-        boards, search = self._boards(requirement, prices), self._searches(prices)
+        boards = self._boards(requirement, prices)
+        search = self._searches(prices)
         biller = Biller(requirement, prices, self.settings.cost)
         found = _ranked(requirement, boards, search, prices.prices)
         plan = GpuPlan(requirement, tuple(map(biller.billed, found)))
@@ -124,9 +125,11 @@ class Planner:
         self, plan: GpuPlan, boards: Mapping[str, Board], search: SearchFactory, biller: Biller
     ) -> GpuPlan:
         """Return a plan with alternatives to its best candidates, and with its growth."""
-        requirement, settings = plan.requirement, self.settings.plan
+        requirement = plan.requirement
+        settings = self.settings.plan
         fitting = [(boards[each.gpu], each) for each in plan.candidates if each.fits]
-        leading, growing = fitting[: settings.alternatives], fitting[: settings.growth_candidates]
+        leading = fitting[: settings.alternatives]
+        growing = fitting[: settings.growth_candidates]
         others = chain(
             alternatives(requirement, leading, search),
             self._disaggregated(plan, [board for board, _ in leading], search),
@@ -159,11 +162,13 @@ class Planner:
         boards = boards_of(requirement.gpus, self.catalogue)
         if requirement.gpus or not requirement.provider:
             return boards
-        rented, price = prices.instances or {}, prices.dollars_per_hour
+        rented = prices.instances or {}
+        price = prices.dollars_per_hour
         return tuple(each for each in boards if each.key in rented or price(each) is not None)
 
     def _searches(self, prices: PlanPrices) -> SearchFactory:
-        price, instances = prices.dollars_per_hour, prices.instances
+        price = prices.dollars_per_hour
+        instances = prices.instances
         return partial(Search, settings=self.settings, price=price, instances=instances)
 
     def _prices(self, requirement: Requirement) -> PlanPrices:
@@ -172,7 +177,8 @@ class Planner:
         for name, dollars in requirement.prices.items():
             boards = boards_of((name,), self.catalogue, "prices")
             stated |= {board.key: dollars for board in boards}
-        prices, instances = self.prices, None
+        prices = self.prices
+        instances = None
         if requirement.provider:
             clouds = providers_of(requirement, prices)
             instances = instances_of(clouds, prices, tuple(stated)) or None

@@ -64,7 +64,8 @@ def answer_question(
     row.refuse_unknown(_KEYS)
     run = _run(row, read_run)
     source = _gpu(row, run)
-    shares_row, precision = row.row("shares", _SHARES), row.row("precision", ("from", "to"))
+    shares_row = row.row("shares", _SHARES)
+    precision = row.row("precision", ("from", "to"))
     least = dict.fromkeys(_SHARES, 0.0) | {"sm_clock_ratio": _LEAST_CLOCK}
     shares = UsageShares(
         **{share: shares_row.number(share, least[share], 1.0) for share in _SHARES}
@@ -97,7 +98,8 @@ def answer_question(
         raise question.placed(error) from None
     answers = []
     for target in names:
-        projection, fault = None, ""
+        projection = None
+        fault = ""
         try:
             projection = project(profile, places[target], will_run)
         except RequirementError as error:
@@ -176,7 +178,8 @@ def _assumptions(answer: ProjectionAnswer, run: ProfiledRun) -> Iterator[str]:
 
 def encode_projection(answer: ProjectionAnswer) -> dict[str, Any]:
     """Encode one target, with the names in the documentation."""
-    projection, run = answer.projection, answer.run
+    projection = answer.projection
+    run = answer.run
     if projection is None:
         return {"target": answer.target, "error": answer.error}
     ratio = projection.time_ratio
@@ -211,7 +214,8 @@ def answers_text(answers: Sequence[ProjectionAnswer]) -> str:
 
 
 def _row(answer: ProjectionAnswer, projection: Projection) -> Sequence[str]:
-    ratio, shares = projection.time_ratio, projection.shares
+    ratio = projection.time_ratio
+    shares = projection.shares
     return (
         answer.target,
         *(f"x{each:.2f}" for each in (ratio.value, ratio.low, ratio.high)),

@@ -92,7 +92,8 @@ class QuestionFile:
 
 def read_questions(file: Path, remedy: str) -> QuestionFile:
     """Read all questions of a file; the remedy is for an empty one."""
-    questions, documents = list[FileQuestion](), _documents(file, remedy)
+    questions = list[FileQuestion]()
+    documents = _documents(file, remedy)
     is_list = len(documents) > 1
     for document in documents:
         if isinstance(document.data, list):

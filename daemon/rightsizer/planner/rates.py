@@ -50,7 +50,8 @@ def predict_rate(  # noqa: PLR0913 - the search's question, and facts of a site.
     """
     if requirement.task.trains:
         rate = training_rate(requirement, board, layout, settings.training, settings.samples)
-        hours, mfu = rate.hours, rate.mfu_ratio
+        hours = rate.hours
+        mfu = rate.mfu_ratio
         return PredictedRate(rate.units_per_second, training_hours=hours, mfu_ratio=mfu)
     memory = ServingMemory(requirement, layout, settings.memory)
     if isinstance(requirement.model, Transformer):
@@ -58,7 +59,8 @@ def predict_rate(  # noqa: PLR0913 - the search's question, and facts of a site.
         return _serving(requirement, server, concurrency)
     most = memory.largest_concurrency(available_bytes)
     sampled = partial(sample_rate, requirement, board, layout, settings=settings.samples)
-    load, serving = requirement.load, settings.serving
+    load = requirement.load
+    serving = settings.serving
     return _sampling(load, layout.data, sampled, concurrency, most, settings=serving)
 
 
@@ -73,7 +75,8 @@ def is_load_kept(
 
     For token models this only requires the number of requests running at that rate.
     """
-    memory, load = ServingMemory(requirement, layout, settings.memory), requirement.load
+    memory = ServingMemory(requirement, layout, settings.memory)
+    load = requirement.load
     if not isinstance(requirement.model, Transformer) or requirement.model.is_encoder:
         return True
     server = Server(memory, board, available_bytes, settings.serving)
@@ -91,7 +94,8 @@ def _sampling(  # noqa: PLR0913 - as above.
     settings: ServingModelSettings,
 ) -> PredictedRate:
     """Rate of batch models: the usual batch within memory and latencies."""
-    rate, most = sampled(concurrency), max(replicas, most)
+    rate = sampled(concurrency)
+    most = max(replicas, most)
     kept = 1.0 - settings.latency_headroom_ratio
     first, answer = ((each or math.inf) * kept for each in (load.ttft_ms, load.latency_ms))
     while concurrency is None and rate.concurrency > replicas:
@@ -116,7 +120,8 @@ def _soonest(
     latency of the largest.
     """
     # A present batch, unless each request has a GPU of its own.
-    found, waited = largest, 1.0 if largest.concurrency > replicas else 0.0
+    found = largest
+    waited = 1.0 if largest.concurrency > replicas else 0.0
     if load.is_open and load.has_targets:
         sizes = [largest]
         while sizes[-1].concurrency >= 2.0 * replicas:
@@ -124,7 +129,8 @@ def _soonest(
         waiting = [(each, _batches_waited(load, each, replicas, settings)) for each in sizes]
         soonest = min(waiting, key=lambda each: (1.0 + each[1]) * each[0].batch_seconds.value)
         found, waited = soonest if soonest[1] < math.inf else (found, waited)
-    first_ms, throughput = found.batch_seconds.scaled(1e3), largest.samples_per_second
+    first_ms = found.batch_seconds.scaled(1e3)
+    throughput = largest.samples_per_second
     return PredictedRate(throughput, found.concurrency, first_ms, batches_waited=waited)
 
 
@@ -133,7 +139,8 @@ def _batches_waited(
 ) -> float:
     """Batches that a request waits for: a busy GPU's present one, if more than one fits in each."""
     burstiness = settings.burstiness if load.burstiness is None else load.burstiness
-    batch, percentile = rate.concurrency / replicas, load.latency_percentile or _ONE_PASS_PERCENTILE
+    batch = rate.concurrency / replicas
+    percentile = load.latency_percentile or _ONE_PASS_PERCENTILE
     busy = (load.units_per_second or 0.0) / rate.samples_per_second.value
     # Of the batches' arrivals: that of many requests is steadier than that of one.
     waited = services_waited(replicas, busy, burstiness / batch, percentile / 100.0)
@@ -142,7 +149,8 @@ def _batches_waited(
 
 def _serving(requirement: Requirement, server: Server, concurrency: float | None) -> PredictedRate:
     """Rate of token models; if not even one request meets the latencies, that of one."""
-    load, replicas = requirement.load, server.memory.layout.data
+    load = requirement.load
+    replicas = server.memory.layout.data
     if concurrency is None and load.is_open and server.is_causal:
         return _arriving(requirement, server)
     most = float(best_concurrency(server) or replicas) if concurrency is None else concurrency
@@ -163,10 +171,12 @@ def _serving(requirement: Requirement, server: Server, concurrency: float | None
 
 def _arriving(requirement: Requirement, server: Server) -> PredictedRate:
     """At the requested rate, or the maximum in time; if there is none, with the fewest requests."""
-    model, load = requirement.model, requirement.load
+    model = requirement.model
+    load = requirement.load
     each = units_per_request(model, load)
     most_at_once = most_running(server)
-    most, demand = server.answered(most_at_once), (load.units_per_second or 0.0) / each
+    most = server.answered(most_at_once)
+    demand = (load.units_per_second or 0.0) / each
     if most and demand >= most:
         serving = server.busy_with(most_at_once)
     else:
@@ -183,7 +193,9 @@ def _rate_of(requirement: Requirement, serving: Serving, concurrency: float) -> 
     throughput = serving.tokens_per_second.scaled(
         units_per_token(requirement.model, requirement.load)
     )
-    first, between, bound = serving.ttft_ms, serving.tpot_ms, str(serving.bound)
+    first = serving.ttft_ms
+    between = serving.tpot_ms
+    bound = str(serving.bound)
     return PredictedRate(throughput, concurrency, first, between, bound=bound)
 
 
@@ -198,7 +210,8 @@ def too_slow(
     load = requirement.load
     is_late = tuple(late(load, rate, headroom))
     yield from is_late
-    throughput, demand = rate.units_per_second, load.units_per_second
+    throughput = rate.units_per_second
+    demand = load.units_per_second
     if (
         is_late
         or throughput is None
@@ -235,7 +248,8 @@ def targets_probability(load: RequestLoad, rate: PredictedRate) -> float | None:
 
 def load_probability(load: RequestLoad, rate: PredictedRate) -> float | None:
     """Return the probability that the requested rate is reached; `None` without one."""
-    throughput, demand = rate.units_per_second, load.units_per_second
+    throughput = rate.units_per_second
+    demand = load.units_per_second
     if throughput is None or demand is None:
         return None
     return 1.0 - throughput.met_probability(demand)
@@ -254,7 +268,8 @@ def expected_cost_ratio(
     memory does not suffice or latencies are missed, the cost is lost and an equally expensive
     attempt follows.
     """
-    throughput, demand = rate.units_per_second, load.units_per_second
+    throughput = rate.units_per_second
+    demand = load.units_per_second
     sure = memory_probability
     if rate.targets_probability is not None:
         sure *= rate.targets_probability
@@ -270,7 +285,9 @@ def expected_cost_ratio(
 
 
 def _targets(load: RequestLoad, rate: PredictedRate) -> Iterator[_Target]:
-    first, between, waited = rate.ttft_ms, rate.tpot_ms, rate.batches_waited
+    first = rate.ttft_ms
+    between = rate.tpot_ms
+    waited = rate.batches_waited
     if load.ttft_ms is not None and first is not None:
         why = f"first token after {first.value:.0f} ms{_percentile_text(load.ttft_percentile)}"
         yield CandidateFilter.COMPUTE, first, load.ttft_ms, why

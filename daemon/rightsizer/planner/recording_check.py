@@ -25,8 +25,12 @@ from rightsizer.telemetry.source import SnapshotSource
 _BETWEEN: Final = Signal.TIME_PER_OUTPUT_TOKEN_SECONDS
 _FIRST: Final = Signal.TIME_TO_FIRST_TOKEN_SECONDS
 _SHARES: Final = (
-    *(Signal.GPU_BUSY, Signal.SM_ACTIVE, Signal.TENSOR_ACTIVE, Signal.DRAM_ACTIVE),
-    *(Signal.POWER, Signal.KV_CACHE_USED),
+    Signal.GPU_BUSY,
+    Signal.SM_ACTIVE,
+    Signal.TENSOR_ACTIVE,
+    Signal.DRAM_ACTIVE,
+    Signal.POWER,
+    Signal.KV_CACHE_USED,
 )
 _MEANS: Final = frozenset({Signal.REQUESTS_RUNNING, _BETWEEN, _FIRST, *_SHARES})
 _IDLE: Final = 0.5
@@ -54,7 +58,8 @@ class RecordedDevice:
         known = {signal: values[signal] for signal in _MEANS & values.keys()}
         self._sums.update(known)
         self._counts.update(known.keys())
-        used, total = values.get(Signal.MEMORY_USED_BYTES), self.device.memory_total_bytes
+        used = values.get(Signal.MEMORY_USED_BYTES)
+        total = self.device.memory_total_bytes
         ratio = values.get(Signal.MEMORY_USED)
         if used is None and ratio is not None and total is not None:
             used = ratio * total
@@ -111,9 +116,11 @@ def _recorded(
         remark = "an engine that takes memory ahead shows what it took" if serves else ""
         yield FigureComparison("memory_bytes", "bytes", max(peaks), candidate.memory.total, remark)
     rate = candidate.rate
-    between, first = _mean(devices, _BETWEEN), _mean(devices, _FIRST)
+    between = _mean(devices, _BETWEEN)
+    first = _mean(devices, _FIRST)
     if in_flight and between:
-        remark, model = "requests running over the time between tokens", requirement.model
+        remark = "requests running over the time between tokens"
+        model = requirement.model
         throughput = in_flight / between * units_per_token(model, requirement.load)
         yield throughput_comparison(work_unit(model), throughput, rate.units_per_second, remark)
     if between:
@@ -122,7 +129,8 @@ def _recorded(
         yield FigureComparison("ttft_ms", "ms", first * 1e3, rate.ttft_ms)
     limits = {Signal.DRAM_ACTIVE: "bandwidth", Signal.TENSOR_ACTIVE: "compute"}
     for signal in _SHARES:
-        share, remark = _mean(devices, signal), ""
+        share = _mean(devices, signal)
+        remark = ""
         if share is None:
             continue
         if signal is Signal.GPU_BUSY and share < _IDLE:

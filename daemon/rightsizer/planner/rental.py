@@ -82,9 +82,11 @@ def providers_of(requirement: Requirement, prices: Prices) -> tuple[str, ...]:
         return rented
     names = tuple(filter(None, (name.strip() for name in requirement.provider.split(","))))
     names = names or (requirement.provider,)
-    what, known = "instances", rented
+    what = "instances"
+    known = rented
     if len(names) == 1:
-        what, known = "prices", (*sorted({*rented, *prices.providers}), ANY)
+        what = "prices"
+        known = (*sorted({*rented, *prices.providers}), ANY)
     for name in names:
         if name not in known:
             near = near_words(name, known)

@@ -42,8 +42,11 @@ _OF_ATTENTION: Final = ("q", "k", "v", "o")
 _OF_FEED_FORWARD: Final = ("gate", "up", "down")
 LORA_TARGETS: Final = (*_OF_ATTENTION, *_OF_FEED_FORWARD, "head")
 _UNTRAINABLE: Final = (
-    *(NumberFormat.INT8, NumberFormat.INT4, *GGUF_FORMATS),
-    *(NumberFormat.NF4, NumberFormat.NF4_DOUBLE_QUANTIZED),
+    NumberFormat.INT8,
+    NumberFormat.INT4,
+    *GGUF_FORMATS,
+    NumberFormat.NF4,
+    NumberFormat.NF4_DOUBLE_QUANTIZED,
 )
 """Formats whose weights cannot be trained; fp8 and nvfp4 are used beside 16-bit weights."""
 _MOST_PROPOSED: Final = 32
@@ -168,7 +171,8 @@ def check_requirement(requirement: Requirement) -> None:
 
 
 def _tensor(requirement: Requirement) -> Iterator[str]:
-    tensor, model = requirement.tensor, requirement.model
+    tensor = requirement.tensor
+    model = requirement.model
     if tensor is None:
         return
     if requirement.parallel is not None:
@@ -180,7 +184,8 @@ def _tensor(requirement: Requirement) -> Iterator[str]:
 
 
 def _load(requirement: Requirement) -> Iterator[str]:
-    load, engine = requirement.load, requirement.engine
+    load = requirement.load
+    engine = requirement.engine
     if engine.hears_alone and requirement.unit is not WorkUnit.AUDIO_SECONDS:
         yield f"engine: {engine} serves speech alone; take vllm, sglang or tensorrt-llm"
     keys = ("input_tokens", "concurrency", "ttft_ms", "tpot_ms", "latency_ms", "chunk_seconds")
@@ -207,10 +212,12 @@ def _load(requirement: Requirement) -> Iterator[str]:
 
 
 def _training(requirement: Requirement) -> Iterator[str]:
-    training, weights = requirement.training, requirement.precision.weights
+    training = requirement.training
+    weights = requirement.precision.weights
     keys = ("micro_batch", "global_batch", "sequence", "tokens")
     yield from not_above_zero(training, "training", keys, "give it, or leave it out")
-    step, micro = training.global_batch, training.micro_batch
+    step = training.global_batch
+    micro = training.micro_batch
     if step is not None and 0 < step < micro:
         fault = f"{step:g} is less than a micro batch of {micro:g}"
         remedy = "give a step at least as many, or a smaller micro_batch"

@@ -63,8 +63,11 @@ class Search:
         price: Callable[[Board], float | None],
         instances: Mapping[str, Sequence[Instance]] | None = None,
     ) -> None:
-        self.requirement, self._price, self._instances = requirement, price, instances
-        self._sizing, self._settings = settings, settings.plan
+        self.requirement = requirement
+        self._price = price
+        self._instances = instances
+        self._sizing = settings
+        self._settings = settings.plan
         self._headroom = settings.serving.latency_headroom_ratio
         self._expert_layouts = expert_layouts(requirement, settings.plan.gpu_maximum)
         self._node_gpus = settings.training.node_gpus
@@ -82,7 +85,8 @@ class Search:
         Memory and maximum rate of one replica do not depend on the total load.
         """
         search = Search(requirement, self._sizing, self._price, self._instances)
-        search._serving_memory, search._single = self._serving_memory, self._single
+        search._serving_memory = self._serving_memory
+        search._single = self._single
         return search
 
     def best(self, board: Board) -> PlanCandidate:
@@ -91,7 +95,8 @@ class Search:
 
     def all(self, board: Board) -> Sequence[PlanCandidate]:
         """Return every compared layout; an unsuitable one if none fits."""
-        requirement, trains = self.requirement, self.requirement.task.trains
+        requirement = self.requirement
+        trains = self.requirement.task.trains
         layouts = self._layouts(joined_gpus(board, self._node_gpus))
         whole = [each for each in layouts if not slice_fault(requirement, board, each)]
         whole = whole or [*layouts]
@@ -162,8 +167,10 @@ class Search:
         key = board.key, layout
         if key not in self._single:
             self._single[key] = self._rate(board, layout, None)
-        one, replicas = self._single[key], 1
-        demand, throughput = load.units_per_second, one.units_per_second
+        one = self._single[key]
+        replicas = 1
+        demand = load.units_per_second
+        throughput = one.units_per_second
         # Waiting is shortened by replicas, work is not.
         is_late = any(late(load, replace(one, batches_waited=0.0), self._headroom))
         if demand is not None and throughput is not None and throughput.value and not is_late:
@@ -240,7 +247,8 @@ class Search:
     ) -> PlanCandidate:
         if rate is None:
             rate = self._rate(board, layout, self.requirement.load.concurrency)
-        memory, load = self._serving_memory(layout), self.requirement.load
+        memory = self._serving_memory(layout)
+        load = self.requirement.load
         is_filled = load.concurrency is None and load.units_per_second is None
         found = self._candidate(board, layout, memory.at(max(1.0, rate.concurrency or 1.0)), rate)
         # Without a load as many requests run as memory allows, on any GPU.
@@ -253,8 +261,10 @@ class Search:
     def _candidate(
         self, board: Board, layout: Parallelism, memory: MemoryEstimate, rate: PredictedRate
     ) -> PlanCandidate:
-        rejections, room = [], self._available(board)
-        weights, trains = self.requirement.precision.weights, self.requirement.task.trains
+        rejections = []
+        room = self._available(board)
+        weights = self.requirement.precision.weights
+        trains = self.requirement.task.trains
         runs_in = board_format(board, weights, trains=trains)
         if runs_in.fault:
             rejections.append(Rejection(CandidateFilter.FORMAT, runs_in.fault))
@@ -264,7 +274,8 @@ class Search:
         if fault is not None:
             rejections.append(Rejection(CandidateFilter.LAYOUT, fault))
         if memory.total_bytes > room:
-            needed, free = memory.total_bytes / GIB, room / GIB
+            needed = memory.total_bytes / GIB
+            free = room / GIB
             digits = 1 if needed - free >= _TENTH else 2
             needs = f"needs {needed:.{digits}f} GiB of each GPU"
             why = f"{needs}, of which {free:.{digits}f} GiB may be filled"
@@ -273,7 +284,8 @@ class Search:
             most = self._settings.gpu_maximum
             rejections += too_slow(self.requirement, rate, layout, self._headroom, most)
             load = self.requirement.load
-            sure, enough = targets_probability(load, rate), load_probability(load, rate)
+            sure = targets_probability(load, rate)
+            enough = load_probability(load, rate)
             rate = replace(rate, targets_probability=sure, load_probability=enough)
         usable = usable_bytes(board.memory_bytes, self._sizing.memory)
         other = runs_in if runs_in.note else None
@@ -281,14 +293,17 @@ class Search:
 
     def _priced(self, candidate: PlanCandidate, dollars_per_hour: float | None) -> PlanCandidate:
         """Add the price of one GPU, of the work, and of the work over the possible rates."""
-        rental, layout = candidate.rental, candidate.layout
+        rental = candidate.rental
+        layout = candidate.layout
         if rental is not None and rental.dollars_per_hour is not None:
             dollars_per_hour = rental.dollars_per_hour / rental.gpus
         priced = replace(candidate, gpu_dollars_per_hour=dollars_per_hour)
         million = self._dollars_per_million(priced)
         if million is not None:
-            load, replicas = self.requirement.load, layout.data // layout.expert
-            one, fits = layout.gpus // replicas, candidate.memory_probability
+            load = self.requirement.load
+            replicas = layout.data // layout.expert
+            one = layout.gpus // replicas
+            fits = candidate.memory_probability
 
             def paid(count: int) -> float:
                 return candidate.paid_gpus(count * one)
@@ -302,17 +317,20 @@ class Search:
 
     def _dollars_per_million(self, candidate: PlanCandidate) -> float | None:
         """Return the price per million of the requested work; `None` if unknown."""
-        hourly, throughput = candidate.dollars_per_hour, candidate.rate.units_per_second
+        hourly = candidate.dollars_per_hour
+        throughput = candidate.rate.units_per_second
         if hourly is None or throughput is None or throughput.value <= 0:
             return None
-        used, demand = throughput.value, self.requirement.load.units_per_second
+        used = throughput.value
+        demand = self.requirement.load.units_per_second
         if demand is not None and not self.requirement.task.trains:
             used = min(used, demand)
         return hourly * 1e6 / (max(used, _LEAST_USED) * HOUR_SECONDS)
 
     def _within_budget(self, candidate: PlanCandidate) -> PlanCandidate:
         """Reject a candidate above the budget, or without a price."""
-        hourly, budget = candidate.dollars_per_hour, self.requirement.budget
+        hourly = candidate.dollars_per_hour
+        budget = self.requirement.budget
         if budget is None or (hourly is not None and hourly <= budget):
             return candidate
         price = "no price is known" if hourly is None else f"${dollars(hourly)} an hour"
@@ -321,10 +339,12 @@ class Search:
 
     def _rented(self, candidate: PlanCandidate) -> PlanCandidate:
         """Rent whole instances of the named clouds, including standby."""
-        layout, spares = candidate.layout, self.requirement.spares
+        layout = candidate.layout
+        spares = self.requirement.spares
         if self._instances is None or is_slice(candidate.gpu):
             return replace(candidate, spare_gpus=spares * layout.tensor * layout.pipeline)
-        offered, trains = self._instances.get(candidate.gpu, ()), self.requirement.task.trains
+        offered = self._instances.get(candidate.gpu, ())
+        trains = self.requirement.task.trains
         rental = cheapest_rental(offered, layout, spares, trains=trains)
         if rental is not None:
             return replace(candidate, rental=rental)

@@ -60,7 +60,8 @@ _BETWEEN: Final = SummaryLine("")
 
 def plan_summary(plan: GpuPlan, notes: Sequence[str] = ()) -> tuple[SummaryLine, ...]:
     """Return the basis of a decision, on one screen."""
-    lines, best = [*_titled(plan, notes)], plan.best
+    lines = [*_titled(plan, notes)]
+    best = plan.best
     if best is None:
         lines += (SummaryLine(line, LineKind.WARNING) for line in nothing_lines(plan))
         lines += map(SummaryLine, alternative_lines(plan))
@@ -94,13 +95,15 @@ def _titled(plan: GpuPlan, notes: Sequence[str]) -> Iterator[SummaryLine]:
 def _chosen(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:
     """Yield the choice, its cost, and its certainty."""
     rental = "" if best.rental is None else f", rented as {best.rental}"
-    sure, hours = best.rate.targets_probability, best.rate.training_hours
+    sure = best.rate.targets_probability
+    hours = best.rate.training_hours
     kept = "" if sure is None else f"{percent(sure)} to keep all latencies"
     fits = f"{percent(best.memory_probability)} to fit the memory" if best.is_memory_tight else ""
     chances = ", ".join(filter(None, (fits, kept, _rate_chance(plan, best))))
     kept = f"; {chances.replace('%', '% sure', 1)}" if chances else ""
     took = "" if hours is None else f", {number(hours.value)} hours"
-    cost, unit = "no price is known", plan.requirement.unit_text
+    cost = "no price is known"
+    unit = plan.requirement.unit_text
     if best.dollars_per_hour is not None:
         cost = f"${priced(best.dollars_per_hour, best.hourly_range)} an hour at list prices"
         if best.dollars_per_million is not None:
@@ -112,8 +115,10 @@ def _chosen(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:
 
 def _rate_chance(plan: GpuPlan, best: PlanCandidate) -> str:
     """Return the chance of the requested rate, and GPUs that surely reach it; empty if likely."""
-    demand, throughput = plan.requirement.load.units_per_second, best.rate.units_per_second
-    enough, layout = best.rate.load_probability, best.layout
+    demand = plan.requirement.load.units_per_second
+    throughput = best.rate.units_per_second
+    enough = best.rate.load_probability
+    layout = best.layout
     if demand is None or throughput is None or enough is None or enough >= DOUBTED:
         return ""
     groups = layout.data // layout.expert
@@ -125,7 +130,8 @@ def _rate_chance(plan: GpuPlan, best: PlanCandidate) -> str:
 
 
 def _spread(plan: GpuPlan, best: PlanCandidate) -> str:
-    layout, each = best.layout, best.count // best.layout.data
+    layout = best.layout
+    each = best.count // best.layout.data
     if plan.requirement.task.trains or each == best.count:
         return f" ({layout})" if best.count > 1 else ""
     if layout.expert > 1:
@@ -138,10 +144,12 @@ def _spread(plan: GpuPlan, best: PlanCandidate) -> str:
 
 def _best_first(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:
     fitting = [each for each in plan.candidates if each.fits]
-    shown, training = fitting[:_SHOWN], plan.requirement.training
+    shown = fitting[:_SHOWN]
+    training = plan.requirement.training
     is_run = plan.requirement.task.trains and training.tokens is not None
     rents = any(each.rental is not None for each in shown)
-    cost, beside = "run" if is_run else "hour", "rented" if rents else "within"
+    cost = "run" if is_run else "hour"
+    beside = "rented" if rents else "within"
     names = ("rank", "name", cost, "rate", beside, "hours", "first", "between")
     why = ("why not first", lambda each: "; ".join(_shortcomings(best, each)))
     columns = [*columns_of(plan.requirement, names), why]
@@ -168,7 +176,8 @@ def _best_first(plan: GpuPlan, best: PlanCandidate) -> Iterator[SummaryLine]:
 def _shortcomings(best: PlanCandidate, other: PlanCandidate) -> Iterator[str]:
     """Yield why a candidate ranks after the first; for the first, its risks."""
     if other is not best:
-        cost, least = other.expected_dollars_per_million, best.expected_dollars_per_million
+        cost = other.expected_dollars_per_million
+        least = best.expected_dollars_per_million
         if cost is None and least is not None:
             yield "no price is known"
         elif cost is None or least is None:

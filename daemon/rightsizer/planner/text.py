@@ -36,8 +36,18 @@ _Column = tuple[str, Callable[[PlanCandidate], str]]
 _LEFT_COSTS: Final = frozenset({"GPUs", "rented as", "$/run", "$/h", "$/M"})
 _LEFT: Final = frozenset({"GPUs", "TxPxDxE", "90% range"})
 _RATES: Final = (
-    *("rank", "name", "layout", "memory", "requests", "rate", "within", "first", "between"),
-    *("in time", "mfu", "hours"),
+    "rank",
+    "name",
+    "layout",
+    "memory",
+    "requests",
+    "rate",
+    "within",
+    "first",
+    "between",
+    "in time",
+    "mfu",
+    "hours",
 )
 _COSTS: Final = ("rank", "name", "rented", "run", "hour", "work")
 STARRED: Final = "*: not in the format asked for; a note says in which."
@@ -59,7 +69,8 @@ def title_lines(requirement: Requirement, notes: Sequence[str]) -> Iterator[str]
     model = requirement.model
     size = f"{large(count_parameters(model).total)} parameters in {requirement.precision.weights}"
     yield f"{model.name or 'model'}, {requirement.task}: {size}"
-    trains, load = requirement.task.trains, requirement.load
+    trains = requirement.task.trains
+    load = requirement.load
     demands = ", ".join(_trained(requirement) if trains else _served(requirement))
     if requirement.budget is not None:
         demands += f", at most ${dollars(requirement.budget)} an hour"
@@ -73,7 +84,8 @@ def title_lines(requirement: Requirement, notes: Sequence[str]) -> Iterator[str]
 
 def _served(requirement: Requirement) -> Iterator[str]:
     load = requirement.load
-    model, unit = requirement.model, work_unit(requirement.model)
+    model = requirement.model
+    unit = work_unit(requirement.model)
     if unit is WorkUnit.SEQUENCES:
         yield f"{number(load.input_tokens)} tokens a sequence"
     elif unit is WorkUnit.AUDIO_SECONDS:
@@ -125,12 +137,15 @@ def _trained(requirement: Requirement) -> Iterator[str]:
 
 def columns_of(requirement: Requirement, names: Sequence[str]) -> list[_Column]:
     """Return headings and cells of applicable columns; money with its range."""
-    unit, trains, load = requirement.unit, requirement.task.trains, requirement.load
+    unit = requirement.unit
+    trains = requirement.task.trains
+    load = requirement.load
     is_of_tokens = requirement.answers_in_tokens
     requests, first = ("in flight", "TTFT") if is_of_tokens else ("batch", "batch ms")
     first, scale = ("batch s", 1e-3) if unit is WorkUnit.VIDEOS else (first, 1.0)
     has_run = trains and requirement.training.tokens is not None
-    has_targets, is_written = not trains and load.has_targets, not trains and is_of_tokens
+    has_targets = not trains and load.has_targets
+    is_written = not trains and is_of_tokens
     columns: dict[str, tuple[bool, str, Callable[[PlanCandidate], str]]] = {
         "rank": (True, "#", lambda each: NOTHING if each.rank is None else str(each.rank)),
         "name": (True, "GPUs", lambda each: f"{each}{'*' * (each.format is not None)}"),
@@ -247,7 +262,8 @@ def table_lines(
 def _detail_lines(requirement: Requirement, best: PlanCandidate) -> Iterator[str]:
     parts = [(name, getattr(best.memory, f"{part}_bytes")) for part, name in MEMORY_PARTS.items()]
     split = ", ".join(f"{name} {value / GIB:.1f}" for name, value in parts if value > _VISIBLE)
-    whole, usable = best.memory.total.scaled(1.0 / GIB), best.usable_bytes / GIB
+    whole = best.memory.total.scaled(1.0 / GIB)
+    usable = best.usable_bytes / GIB
     spread = f"{whole.value:.1f} GiB ({whole.low:.1f} to {whole.high:.1f}) of {usable:.1f}"
     free = f"{percent_text(best.memory_headroom_ratio)} free"
     doubt = f", fits with {percent(best.memory_probability)}" * best.is_memory_tight
@@ -263,7 +279,8 @@ def alternative_lines(plan: GpuPlan) -> Iterator[str]:
     unit = plan.requirement.unit_text
     for each in plan.alternatives:
         candidate = each.candidate
-        throughput, cost = candidate.rate.units_per_second, candidate.dollars_per_million
+        throughput = candidate.rate.units_per_second
+        cost = candidate.dollars_per_million
         speed = "" if throughput is None else f", {number(throughput.value)} {unit}/s"
         hours = candidate.rate.training_hours
         time = "" if hours is None else f", {number(hours.value)} h"

@@ -63,7 +63,8 @@ def completed_shape(described: TransformerDescription) -> Transformer:
     whole = Transformer(**{**usual, **given}, assumed=frozenset(keys).difference(given))
     check_model(whole)
     resolved = _resolved(whole, described)
-    by_shape, stated = _shape_parameters(resolved), resolved.parameters
+    by_shape = _shape_parameters(resolved)
+    stated = resolved.parameters
     if stated is not None and by_shape > _CONTRADICTION * stated:
         fault = f"{stated:g}, but the shape given makes {by_shape:.3g}"
         remedy = "correct one of them, or leave parameters out"
@@ -114,7 +115,8 @@ def _heads(described: TransformerDescription, hidden: int) -> dict[str, int]:
 def _resolved(model: Transformer, described: TransformerDescription) -> Transformer:
     """Decide the feed-forward part and the embedding."""
     ties = [described.tied_embeddings] if described.tied_embeddings is not None else [False, True]
-    gated, is_gated = replace(model, tied_embeddings=ties[0]), _is_usually_gated(model)
+    gated = replace(model, tied_embeddings=ties[0])
+    is_gated = _is_usually_gated(model)
     parameters = described.parameters
     if parameters is None:
         return replace(gated, gated_ffn=is_gated)

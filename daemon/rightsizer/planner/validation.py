@@ -58,7 +58,8 @@ def validation_steps(requirement: Requirement, best: PlanCandidate) -> tuple[Val
 
 
 def _serving(requirement: Requirement, candidate: PlanCandidate) -> Iterator[ValidationStep]:
-    load, rate = requirement.load, candidate.rate
+    load = requirement.load
+    rate = candidate.rate
     is_of_tokens = requirement.answers_in_tokens
     planned = rate.concurrency or load.concurrency or 1.0
     number_format = candidate.format.name if candidate.format else requirement.precision.weights
@@ -97,7 +98,8 @@ def _training(requirement: Requirement, candidate: PlanCandidate) -> Iterator[Va
 
 
 def _expected(requirement: Requirement, candidate: PlanCandidate) -> Iterator[str]:
-    rate, load = candidate.rate, requirement.load
+    rate = candidate.rate
+    load = requirement.load
     memory = candidate.memory.total
     low, high, most = (each / GIB for each in (memory.low, memory.high, candidate.usable_bytes))
     if high <= most:

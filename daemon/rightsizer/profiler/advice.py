@@ -48,7 +48,8 @@ def judgements_of(
 
 
 def _judged(finding: Finding, key: str, workload: Workload | None) -> Judgement:
-    is_actionable, policy = finding.is_actionable, _HOLDS if finding.is_actionable else _OVER
+    is_actionable = finding.is_actionable
+    policy = _HOLDS if finding.is_actionable else _OVER
     may_open = is_actionable and finding.confidence >= policy.minimum_confidence_ratio
     return Judgement(
         finding, key, policy, may_open=may_open, still_holds=is_actionable, workload=workload
@@ -67,7 +68,8 @@ def with_profiles(
     """
     judgements = list(found)
     for judgement in profiled:
-        other, place = judgement, _place_of(judgement, judgements)
+        other = judgement
+        place = _place_of(judgement, judgements)
         if place is not None:
             judgements[place], other = _as_one(judgements[place], judgement, open_now)
         judgements.append(other)
@@ -91,7 +93,8 @@ def _is_settled(
 
 def _place_of(judgement: Judgement, others: Sequence[Judgement]) -> int | None:
     """Return the position of telemetry's judgement with the same reason or rule, or `None`."""
-    same, reasons = judgement.finding.rule.removeprefix(_PREFIX), set(judgement.finding.reasons)
+    same = judgement.finding.rule.removeprefix(_PREFIX)
+    reasons = set(judgement.finding.reasons)
     known = [
         (place, each.finding) for place, each in enumerate(others) if each.key == judgement.key
     ]

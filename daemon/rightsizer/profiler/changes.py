@@ -31,7 +31,8 @@ def profile_changes(
     before: Sequence[Profile], after: Sequence[Profile]
 ) -> tuple[ProfileChange, ...]:
     """Return all figures that at least one profile has, and that are not 0 in both."""
-    first, second = members_of(before), members_of(after)
+    first = members_of(before)
+    second = members_of(after)
     found = [ProfileChange(name, of(first), of(second)) for name, of in _FIGURES]
     return tuple(each for each in found if each.before or each.after)
 

@@ -48,11 +48,13 @@ class _ProfileCommandSettings:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    out, files = arguments.report, (*arguments.files, *arguments.against)
+    out = arguments.report
+    files = (*arguments.files, *arguments.against)
     if out is not None and out.resolve() in {each.resolve() for each in files}:
         raise UsageError(f"--report {out}: is a profile to read; name another file")
     settings = settings_of(arguments, _ProfileCommandSettings)
-    limits, judges = settings.profiles.read_limits, settings.profiles.judges
+    limits = settings.profiles.read_limits
+    judges = settings.profiles.judges
     shows = sys.stderr.isatty()
     with (
         ProgressLine(sys.stderr) if shows else nullcontext(lambda *_: None) as progress,

@@ -63,7 +63,8 @@ class ProfileTelemetry:
     @property
     def memory_peak_bytes(self) -> float | None:
         """Peak memory use; `None` if not measured."""
-        held, total = self.window.demands.get(Resource.MEMORY), self.memory_total_bytes
+        held = self.window.demands.get(Resource.MEMORY)
+        total = self.memory_total_bytes
         highest = None if held is None else held.maximum()
         return None if highest is None or total is None else highest * total
 
@@ -136,7 +137,8 @@ class _Both:
     @property
     def around(self) -> str:
         """Describe telemetry's time, and how much of it the profile covers."""
-        ours, theirs = self.member.time.span_seconds, self.telemetry.span_seconds
+        ours = self.member.time.span_seconds
+        theirs = self.telemetry.span_seconds
         covered = ours / theirs if theirs > 0 else 1.0
         if covered >= _SAME_RATIO:
             return f"telemetry of the same {_length(theirs)}"
@@ -159,8 +161,11 @@ class _Both:
 
 def _idle(both: _Both) -> ProfileComparison | None:
     """Report kernels where telemetry saw too little activity for them."""
-    telemetry, kernels, settings = both.telemetry, both.member.time.kernel_seconds, both.settings
-    active, whole = telemetry.active_seconds, telemetry.span_seconds
+    telemetry = both.telemetry
+    kernels = both.member.time.kernel_seconds
+    settings = both.settings
+    active = telemetry.active_seconds
+    whole = telemetry.span_seconds
     unseen = settings.tick_seconds if active > 0 else settings.idle_tolerance_seconds
     if kernels <= active + telemetry.unknown_seconds + unseen:
         return None
@@ -176,8 +181,10 @@ def _idle(both: _Both) -> ProfileComparison | None:
 
 
 def _shares(both: _Both) -> Iterator[ProfileComparison]:
-    telemetry, member = both.telemetry, both.member
-    busy, span = telemetry.busy_ratio, member.time.span_seconds
+    telemetry = both.telemetry
+    member = both.member
+    busy = telemetry.busy_ratio
+    span = member.time.span_seconds
     if busy is not None and span > 0:
         words = "runs kernels", "had one resident"
         yield both.shares("busy_ratio", words, member.time.kernel_seconds / span, busy)
@@ -216,7 +223,8 @@ def _tensor_cores(both: _Both) -> Iterator[ProfileComparison]:
 
 
 def _memory(both: _Both) -> Iterator[ProfileComparison]:
-    ours, theirs = both.member.device.memory_peak_bytes, both.telemetry.memory_peak_bytes
+    ours = both.member.device.memory_peak_bytes
+    theirs = both.telemetry.memory_peak_bytes
     if ours is None or theirs is None:
         return
     tolerated = theirs * (1.0 + both.settings.memory_tolerance_ratio)

@@ -127,9 +127,11 @@ def lost_text(workload: ProfileDocument) -> str:
 def gain_text(finding: dict[str, Any]) -> str:
     """Describe the possible gain; empty if unknown."""
     for option in finding["options"]:
-        low, high = option["time_ratio_low"], option["time_ratio_high"]
+        low = option["time_ratio_low"]
+        high = option["time_ratio_high"]
         if low is not None and high is not None:
-            least, most = percent_text(1 - high), percent_text(1 - low)
+            least = percent_text(1 - high)
+            most = percent_text(1 - low)
             step = _per_step(finding["evidence"])
             return (
                 f"{_range_text(least if 1 - high >= _HALF_PERCENT else '', most)} less time{step}"
@@ -153,7 +155,8 @@ def _per_step(evidence: dict[str, Any]) -> str:
 
 def change_row(document: ProfileDocument) -> Sequence[str]:
     """Return a row of the comparison: name, before, after, ratio."""
-    figure, ratio = document["figure"], document["ratio"]
+    figure = document["figure"]
+    ratio = document["ratio"]
     ends = (_change_text(figure, document[end]) for end in ("before", "after"))
     return (FIGURES[figure], *ends, "-" if ratio is None else f"{ratio:.2f}")
 
@@ -215,7 +218,8 @@ def collective_rows(document: ProfileDocument) -> list[Sequence[str]]:
 
 def older_text(document: ProfileDocument) -> str:
     """Return the share of kernel time in kernels for an older architecture than the board's."""
-    whole, order = sum(each["seconds"] for each in document["kernels"]), _ARCHITECTURES
+    whole = sum(each["seconds"] for each in document["kernels"])
+    order = _ARCHITECTURES
     if document["architecture"] not in order or not whole:
         return ""
     times = Counter[str]()
@@ -259,8 +263,14 @@ def span_rows(spans: Sequence[ProfileDocument]) -> list[Sequence[str]]:
 
 _HOST_COUNTS: Final = "operators", "read_backs"
 HOST_STEP_HEADER: Final = (
-    *("step of the host", "time", "loader", "collectives", "dispatch", "pauses"),
-    *("operators", "read back"),
+    "step of the host",
+    "time",
+    "loader",
+    "collectives",
+    "dispatch",
+    "pauses",
+    "operators",
+    "read back",
 )
 
 
@@ -321,7 +331,8 @@ def beside(document: ProfileDocument | None) -> list[ProfileDocument]:
 
 
 def _title(device: ProfileDocument) -> str:
-    name, note = device["key"], f" ({device['note']})" if device["note"] else ""
+    name = device["key"]
+    note = f" ({device['note']})" if device["note"] else ""
     if device["uuid"] is not None:
         name += f": GPU {device['index']} of the node, {device['uuid']}, "
         name += f"matched by {device['matched_by']}{note}"

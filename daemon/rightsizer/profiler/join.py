@@ -156,12 +156,14 @@ def _joined(
     telemetry_of: ProfileTelemetryOf,
     settings: ProfileComparisonSettings,
 ) -> JoinedDevice:
-    start, end = None, None
+    start = None
+    end = None
     if profile.start is not None and found.start is not None and found.time is not None:
         first = profile.start + found.start
         last = first + nanoseconds(found.time.span_seconds)
         if 0 <= first <= last < _LATEST:
-            start, end = first, last
+            start = first
+            end = last
     match = match_device(found.device, node)
     match = replace(match, key=key_of(profile, found), start=start, end=end)
     if (device := match.device) is None:

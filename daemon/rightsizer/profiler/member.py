@@ -30,7 +30,8 @@ class ProfiledMember:
 
         A single wait is no rate: making each launch cheaper does not end it.
         """
-        longest, waits = self.device.longest_host_wait_seconds, self.time.host_wait_seconds
+        longest = self.device.longest_host_wait_seconds
+        waits = self.time.host_wait_seconds
         return longest if waits and longest >= minimum_ratio * waits else 0.0
 
     def recurring_ratio(self, seconds: float, outlier_minimum_ratio: float) -> float:
@@ -97,7 +98,8 @@ class ProfiledMember:
     @property
     def matched_ratio(self) -> float:
         """Share of kernels whose launch is in the profile; idle causes depend on it."""
-        launches, count = self.device.launches, self.kernel_count
+        launches = self.device.launches
+        count = self.kernel_count
         return 0.0 if launches is None or not count else min(1.0, launches.matched / count)
 
     def share(self, seconds: float) -> float:

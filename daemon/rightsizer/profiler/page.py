@@ -107,7 +107,8 @@ def _groups_of(profiles: Iterable[ProfileDocument]) -> list[list[_NamedDevice]]:
 def _are_alike(one: ProfileDocument, other: ProfileDocument) -> bool:
     """Whether two devices have the same board and spend their time alike."""
     ours, theirs = (colored(judged_time(each)) for each in (one, other))
-    our_span, their_span = sum(ours.values()), sum(theirs.values())
+    our_span = sum(ours.values())
+    their_span = sum(theirs.values())
     if one["name"] != other["name"] or not our_span or not their_span:
         return False
     return all(

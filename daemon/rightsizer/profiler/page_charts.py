@@ -114,9 +114,11 @@ def flame_chart(name: str, frames: Sequence[ProfileDocument], count: int) -> str
             chain = [around]
             while len(within[chain[-1]]) == 1 and not frames[chain[-1]]["self_seconds"]:
                 chain += within[chain[-1]]
-            share, around = frames[chain[0]]["seconds"] / whole, chain[-1]
+            share = frames[chain[0]]["seconds"] / whole
+            around = chain[-1]
             held = [frames[place] for place in chain]
-            label, tip = _frame_names(held[-2:]), _frame_tip(held, share)
+            label = _frame_names(held[-2:])
+            tip = _frame_tip(held, share)
             boxes.append(ChartFrame(label, tip, row, start, share))
         inner = []
         for place in within[around] if row < _MOST_ROWS else ():
@@ -171,15 +173,22 @@ def roofline_points(device: ProfileDocument) -> list[RooflinePoint]:
         return []
     found = [
         (
-            *(f"{each['name']} {each['shape']}", each["number_format"], each["calls"]),
-            *(each["seconds"], each["flops"] / each["seconds"], each["flops"] / each["bytes"]),
+            f"{each['name']} {each['shape']}",
+            each["number_format"],
+            each["calls"],
+            each["seconds"],
+            each["flops"] / each["seconds"],
+            each["flops"] / each["bytes"],
         )
         for each in device["products"]
         if each["seconds"]
     ] or [
         (
-            *(each["name"], "bf16" if each["uses_tensor_cores"] else "fp32", each["count"]),
-            *(each["seconds"], each["flops_per_second"]),
+            each["name"],
+            "bf16" if each["uses_tensor_cores"] else "fp32",
+            each["count"],
+            each["seconds"],
+            each["flops_per_second"],
             each["flops_per_second"] / each["dram_bytes_per_second"],
         )
         for each in device["kernels"]

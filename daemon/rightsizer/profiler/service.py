@@ -43,7 +43,9 @@ class ProfileService:
         clock: Clock,
         settings: ProfileSettings | None = None,
     ) -> None:
-        self._accounting, self._storage, self._clock = accounting, storage, clock
+        self._accounting = accounting
+        self._storage = storage
+        self._clock = clock
         self._settings = settings or ProfileSettings()
         self._log = logger("profiles")
         self._lock = threading.Lock()
@@ -78,7 +80,8 @@ class ProfileService:
         """
         from rightsizer.profiler.taken_profile import taken_profiles  # noqa: PLC0415 - see above.
 
-        settings, now = self._settings, self._clock.wall_time()
+        settings = self._settings
+        now = self._clock.wall_time()
         found = taken_profiles(profiles, self._accounting, self._tenures(), settings, now)
         with self._lock:
             new = [each for each in found if each.id not in self._kept]

@@ -171,7 +171,8 @@ def taken(
     now: Nanoseconds,
 ) -> TakenProfile:
     """Return the stored form of one workload's profiles: one file, or one per rank."""
-    profiles, written_by = workload.profiles, str(workload.profiles[0].format)
+    profiles = workload.profiles
+    written_by = str(workload.profiles[0].format)
     sources = tuple(each.source[:_LONGEST] for each in profiles)
     parts = "|".join(f"{each.source}/{each.start}/{each.rank}/{each.events}" for each in profiles)
     profile: dict[str, object] = {"sources": list(sources[:_MOST_NAMED]), "format": written_by}

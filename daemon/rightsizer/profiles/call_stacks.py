@@ -211,12 +211,14 @@ class CallStacks:
                 calls = [known[each.name] for each in nest.around(start, end)]
                 operators = [each.name for each in calls if each.kind is CallKind.OPERATOR]
                 lines = [each.name for each in calls if each.kind is CallKind.LINE]
-                origin, name = ", ".join((*operators[:1], *lines[-1:])), known[number].name
+                origin = ", ".join((*operators[:1], *lines[-1:]))
+                name = known[number].name
                 yield f"{name} in {origin}" if origin else name, (start, end)
 
     def busy(self, thread: int) -> Iterator[Interval]:
         """Yield operators and waits of a thread by start; they may overlap."""
-        names, calls = list(self._names), self._calls.get(thread)
+        names = list(self._names)
+        calls = self._calls.get(thread)
         known = calls.in_order() if calls is not None else ()
         operators = (
             (start, end) for start, end, number in known if names[number].kind is CallKind.OPERATOR
@@ -230,7 +232,8 @@ class CallStacks:
             return
         launches.frames = array("i", [-1]) * len(launches)
         launches.product_calls = array("i", [-1]) * len(launches)
-        names, nests = list(self._names), dict[int, _Nest]()
+        names = list(self._names)
+        nests = dict[int, _Nest]()
         for row, thread, start, end in launches.by_start():
             if thread not in nests:
                 nests[thread] = _Nest(self._calls.get(thread))
@@ -302,7 +305,8 @@ class FrameTree:
     def uses(self, found: FrameTimes) -> tuple[FrameUse, ...]:
         """Return frames, each before its children, longest first; empty if none has a kernel."""
         keys = list(self._places)
-        times, kernels = Counter[int](), Counter[int]()
+        times = Counter[int]()
+        kernels = Counter[int]()
         for frame, time in found.times.items():
             place = frame
             while place >= 0:
@@ -317,7 +321,8 @@ class FrameTree:
         while waiting:
             place, parent = waiting.pop()
             waiting += ((each, len(uses)) for each in within[place])
-            own, calls = found.times[place], self.calls[place] or None
+            own = found.times[place]
+            calls = self.calls[place] or None
             lengths = seconds(times[place]), seconds(own)
             uses.append(FrameUse(keys[place][1], parent, *lengths, kernels[place], calls))
         if uses and found.kernels[-1]:

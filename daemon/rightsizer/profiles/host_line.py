@@ -57,10 +57,13 @@ class HostLine:
         taken: Iterable[Interval],
     ) -> None:
         """Measure at least one step; `taken` are times that are already attributed."""
-        self._stacks, self._longest_short = stacks, settings.launch_maximum_nanoseconds
-        self._operators, self._long = SpanLine(), SpanLine()
+        self._stacks = stacks
+        self._longest_short = settings.launch_maximum_nanoseconds
+        self._operators = SpanLine()
+        self._long = SpanLine()
         self._leaves: Column = array("q")
-        taken, launches = [*taken], (CallKind.LAUNCH,)
+        taken = [*taken]
+        launches = (CallKind.LAUNCH,)
         is_compiled = any(True for each in stacks.threads for _ in stacks.calls(each, launches))
         self._issued = CallKind.LAUNCH if is_compiled else CallKind.OPERATOR
         leaves = {thread: self._take(thread) for thread in stacks.threads}
@@ -70,7 +73,8 @@ class HostLine:
         self._waits = SpanLine()
         self._read_starts = [*self._find_reads(taken)]
         marks = [mark for step in steps for mark in (step.start, step.end)]
-        self._fixed, self._paused = CoveredLength(marks), CoveredLength(marks)
+        self._fixed = CoveredLength(marks)
+        self._paused = CoveredLength(marks)
         lines = [each.intervals() for each in (self._long, self._waits)]
         self._fixed.add_all(union(merge(*lines, taken)))
         lines = [each.intervals() for each in (self._operators, self._waits)]
@@ -163,7 +167,8 @@ def holders(stacks: CallStacks, threads: Iterable[int], times: Iterable[Interval
     found: dict[str, tuple[int, Nanoseconds]] = {}
     last: dict[str, int] = {}
     for thread in threads:
-        within, calls = Within(times), stacks.calls(thread, (CallKind.LINE, CallKind.MODULE))
+        within = Within(times)
+        calls = stacks.calls(thread, (CallKind.LINE, CallKind.MODULE))
         for start, end, opened in _innermost(calls):
             if parts := [*within.of(start, end)]:
                 name = _holder(opened, are_frames_own=stacks.are_frames_own)
@@ -178,7 +183,8 @@ def holders(stacks: CallStacks, threads: Iterable[int], times: Iterable[Interval
 
 
 def _holder(innermost: _NestedCall, *, are_frames_own: bool) -> str:
-    names, around = [innermost.call.name], innermost.around
+    names = [innermost.call.name]
+    around = innermost.around
     while around is not None:
         names.append(around.call.name)
         around = around.around
@@ -193,7 +199,8 @@ def _innermost(calls: Iterable[Call]) -> Iterator[tuple[Nanoseconds, Nanoseconds
     at: Nanoseconds = 0
     for call in chain(calls, (None,)):
         while opened is not None and (call is None or opened.end <= call.start):
-            begin, at = min(at, opened.end), max(at, opened.end)
+            begin = min(at, opened.end)
+            at = max(at, opened.end)
             opened.is_closed = True
             yield begin, at, opened
             opened = opened.around
@@ -204,4 +211,5 @@ def _innermost(calls: Iterable[Call]) -> Iterator[tuple[Nanoseconds, Nanoseconds
             yield at, call.start, opened
             opened.is_leaf &= call.kind is not opened.call.kind
             end = min(end, opened.end)
-        at, opened = call.start, _NestedCall(call, end, opened)
+        at = call.start
+        opened = _NestedCall(call, end, opened)

@@ -283,10 +283,12 @@ class JsonEvents:
 
     def _whole_events(self, window: JsonWindow) -> list[Event]:
         """Return the events that end in the window, limited to what is cheap to hold."""
-        text, at = window.text, window.at
+        text = window.text
+        at = window.at
         until = at + _READ_ON
         found: list[Event] = []
-        decode, between = self._decode, _BETWEEN.match
+        decode = self._decode
+        between = _BETWEEN.match
         try:
             while at < until and (space := between(text, at)) and text[space.end()] == "{":
                 event, at = decode(text, space.end())

@@ -7,8 +7,13 @@ from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.profiles.json_events import whole_number
 
 HEADER_KEYS: Final = (
-    *("schemaVersion", "deviceProperties", "computeProperties", "distributedInfo"),
-    *("baseTimeNanoseconds", "cuda_runtime_version", "hip_runtime_version"),
+    "schemaVersion",
+    "deviceProperties",
+    "computeProperties",
+    "distributedInfo",
+    "baseTimeNanoseconds",
+    "cuda_runtime_version",
+    "hip_runtime_version",
 )
 """Top-level keys to keep. `metadata` may contain the program's whole environment."""
 _EPOCH: Final = 10**9 * NANOSECONDS_PER_SECOND
@@ -37,7 +42,8 @@ class TraceHeader:
         ROCm numbers devices of kernels differently from the list; if all listed devices are alike,
         their fields are known anyway.
         """
-        index, kinds = whole_number(key), [*self.devices.values(), {}]
+        index = whole_number(key)
+        kinds = [*self.devices.values(), {}]
         alike = kinds[0] if all(each == kinds[0] for each in kinds[:-1]) else {}
         return {"index": index, **(alike if index is None else self.devices.get(index, alike))}
 

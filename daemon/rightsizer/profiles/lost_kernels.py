@@ -41,7 +41,9 @@ class LostKernels:
         if not self._is_known or not self._ran:
             return 0, 0
         ran = map(self._ran.__getitem__, order(self._ran))
-        current, lost, last = next(ran, None), array("q"), min(self._starts, default=0)
+        current = next(ran, None)
+        lost = array("q")
+        last = min(self._starts, default=0)
         for row in order(self._launched):
             while current is not None and current < self._launched[row]:
                 current = next(ran, None)

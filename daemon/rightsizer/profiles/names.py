@@ -60,7 +60,8 @@ _PATH: Final = re.compile(r"(?:[A-Za-z]:)?(?:[/\\][^\s/\\,;:'\"()\[\]]+){2,}")
 _COLLECTIVE_ANNOTATION: Final = _any_of("collective_annotation")
 _STEP: Final = _any_of("step")
 _TURN: Final = _any_of("turn")
-_READ_BACK, _OF_A_GPU = _any_of("read_back"), _any_of("of_a_gpu")
+_READ_BACK = _any_of("read_back")
+_OF_A_GPU = _any_of("of_a_gpu")
 
 
 def is_collective(name: str) -> bool:

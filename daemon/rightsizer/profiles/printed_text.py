@@ -90,7 +90,8 @@ def decimal_mark(texts: Iterable[str]) -> DecimalMark:
 def _decimal_mark(text: str) -> DecimalMark | None:
     if not _NUMBER.fullmatch(text):
         return None
-    points, commas = text.count("."), text.count(",")
+    points = text.count(".")
+    commas = text.count(",")
     if points and commas:
         return "." if text.rindex(".") > text.rindex(",") else ","
     if points + commas != 1:
@@ -125,7 +126,8 @@ class PrintedText:
     """Text file, plain or gzip, read in lines and records of bounded length."""
 
     def __init__(self, path: Path, limits: ReadLimits) -> None:
-        self._path, self._limits = path, limits
+        self._path = path
+        self._limits = limits
         self.unread: Counter[str] = Counter()
         """Skipped lines by reason."""
         self._ahead: deque[str] = deque()
@@ -155,7 +157,8 @@ class PrintedText:
         returned to `lines`.
         """
         joined = [line]
-        quotes, size = line.count('"'), len(line)
+        quotes = line.count('"')
+        size = len(line)
         while (
             quotes % 2 and len(joined) < _JOINED_LINES and size < self._limits.event_maximum_bytes
         ):
@@ -163,7 +166,8 @@ class PrintedText:
             if following is None:
                 break
             joined.append(following)
-            quotes, size = quotes + following.count('"'), size + len(following)
+            quotes = quotes + following.count('"')
+            size = size + len(following)
         if quotes % 2:
             self._ahead.extendleft(reversed(joined[1:]))
             self.unread["line with an open quote"] += 1
@@ -176,14 +180,17 @@ class PrintedText:
 
     def _pieces(self, file: Unpacked) -> Iterator[bytes]:
         """Yield the lines of the file, without those too long."""
-        held, is_passing = b"", False
+        held = b""
+        is_passing = False
         while data := file.read(_PIECE_BYTES):
             *whole, held = (held + data).split(b"\n")
             if is_passing and whole:
-                whole, is_passing = whole[1:], False
+                whole = whole[1:]
+                is_passing = False
             yield from whole
             if len(held) > self._limits.event_maximum_bytes or is_passing:
                 self.unread["line that is too long"] += not is_passing
-                held, is_passing = b"", True
+                held = b""
+                is_passing = True
         if held:
             yield held

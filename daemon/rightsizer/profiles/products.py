@@ -79,7 +79,8 @@ def tensor_product(name: str, arguments: Mapping[str, Any]) -> TensorProduct | N
         return None
     place, work_of = known
     operands = _Arguments(arguments)
-    number_format, work = operands.number_format(place), work_of(operands)
+    number_format = operands.number_format(place)
+    work = work_of(operands)
     if number_format is None or work is None:
         return None
     return TensorProduct(
@@ -104,7 +105,8 @@ def _matrices(operands: _Arguments, *, first: int) -> _Work | None:
 
 def _convolution(operands: _Arguments, *, stride: int, padding: int, dilation: int) -> _Work | None:
     """Return the work of a convolution; the arguments are places of its parameters."""
-    image, weight = operands.sizes(0, _IMAGES), operands.sizes(1, _IMAGES)
+    image = operands.sizes(0, _IMAGES)
+    weight = operands.sizes(1, _IMAGES)
     places = stride, padding, dilation
     steps, margins, gaps = (operands.numbers(each, len(image) - 2) for each in places)
     if len(image) != len(weight) or not (steps and margins and gaps) or 0 in steps:
@@ -164,8 +166,11 @@ def _attention(
     mask = _CAUSAL.get(operands.value(causal))
     if not (query and key and value) or mask is None or operands.sizes(packed, (1,)):
         return None
-    batch, count, width = query[0], query[heads], query[3]
-    tokens, seen = query[3 - heads], key[3 - heads]
+    batch = query[0]
+    count = query[heads]
+    width = query[3]
+    tokens = query[3 - heads]
+    seen = key[3 - heads]
     if mask and tokens != seen:
         return None
     pairs = tokens * (tokens + 1) // 2 if mask else tokens * seen
@@ -186,8 +191,12 @@ _OPERATORS: Final[Mapping[str, tuple[int, Callable[[_Arguments], _Work | None]]]
     **{
         f"aten::{name}": (first, partial(_matrices, first=first))
         for name, first in (
-            *(("mm", 0), ("bmm", 0), ("_scaled_mm", 0), ("_int_mm", 0)),
-            *(("addmm", 1), ("baddbmm", 1)),
+            ("mm", 0),
+            ("bmm", 0),
+            ("_scaled_mm", 0),
+            ("_int_mm", 0),
+            ("addmm", 1),
+            ("baddbmm", 1),
         )
     },
     **{

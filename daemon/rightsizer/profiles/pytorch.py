@@ -94,7 +94,8 @@ class PyTorchEvents:
         self._steps = StepMarks(recorder, limits.steps_maximum)
         self._memory: dict[str, MemoryCurve] = {}
         self._untied: tuple[Event, Callable[..., None]] | None = None
-        self.ranges, self.range_count = KernelTable(limits), 0
+        self.ranges = KernelTable(limits)
+        self.range_count = 0
         """Kernels of a profile with counters instead of a timeline."""
         self.unread: Counter[str] = Counter()
         """By category."""
@@ -127,7 +128,8 @@ class PyTorchEvents:
 
     def take(self, event: Event) -> None:
         """Take an event."""
-        category, phase = event.get("cat"), event.get("ph")
+        category = event.get("cat")
+        phase = event.get("ph")
         if self._untied is not None:
             self._tie(event)
         if phase == "X" and isinstance(category, str):
@@ -143,7 +145,8 @@ class PyTorchEvents:
         self._tie({})
         for correlation in self._awaited:
             if (row := self._copy_calls.row(correlation)) is not None:
-                thread, span = self._copy_threads[correlation], self._copy_calls.span(row)
+                thread = self._copy_threads[correlation]
+                span = self._copy_calls.span(row)
                 self._recorder.stacks.add(thread, CallKind.WAIT, _AWAITED_COPY, span)
         for name, span in self._recorder.stacks.waits():
             self._recorder.wait(name, span)
@@ -160,7 +163,8 @@ class PyTorchEvents:
         if handler is None:
             self._pass_over(category)
             return
-        start, duration = microseconds(event.get("ts")), microseconds(event.get("dur", 0))
+        start = microseconds(event.get("ts"))
+        duration = microseconds(event.get("dur", 0))
         if start is None or duration is None or start == duration == 0:
             # CUPTI writes 0 for lost times.
             self._pass_over(f"{category} without a time")
@@ -246,8 +250,11 @@ class PyTorchEvents:
         record(correlation=correlation)
 
     def _copy(self, event: Event, arguments: _Arguments, span: Interval) -> bool:
-        name, device = _name(event), self._device(event, arguments)
-        kind, memory, correlation = copy_kind(name), host_memory(name), _correlation(arguments)
+        name = _name(event)
+        device = self._device(event, arguments)
+        kind = copy_kind(name)
+        memory = host_memory(name)
+        correlation = _correlation(arguments)
         if (kind, memory) == _AWAITED and correlation is not None:
             self._awaited.append(correlation)
         size = whole_number(arguments.get("bytes"))
@@ -260,7 +267,9 @@ class PyTorchEvents:
         return True
 
     def _call(self, event: Event, arguments: _Arguments, span: Interval) -> bool:
-        name, correlation, self.has_gpu = _name(event), _correlation(arguments), True
+        name = _name(event)
+        correlation = _correlation(arguments)
+        self.has_gpu = True
         if is_wait := is_wait_call(name):
             self._recorder.stacks.add(self._thread(event), CallKind.WAIT, name, span)
         if correlation is not None and "Synchronize" not in name:
@@ -298,12 +307,14 @@ class PyTorchEvents:
         return True
 
     def _operator(self, event: Event, arguments: _Arguments, span: Interval) -> bool:
-        name, product = _name(event), tensor_product(_name(event), arguments)
+        name = _name(event)
+        product = tensor_product(_name(event), arguments)
         self._recorder.stacks.add(self._thread(event), CallKind.OPERATOR, name, span, product)
         return True
 
     def _frame(self, event: Event, _: _Arguments, span: Interval) -> bool:
-        name, stacks = _name(event), self._recorder.stacks
+        name = _name(event)
+        stacks = self._recorder.stacks
         is_kept = stacks.frame(self._thread(event), name, span)
         may_read_back = name.startswith(_READ_BACK_STARTS) or name.endswith("synchronize")
         if may_read_back and is_read_back(name):
@@ -339,7 +350,8 @@ class PyTorchEvents:
         return True
 
     def _memory_total(self, event: Event) -> bool:
-        arguments, at = event.get("args"), microseconds(event.get("ts"))
+        arguments = event.get("args")
+        at = microseconds(event.get("ts"))
         if not isinstance(arguments, dict) or arguments.get("Device Type") in (0, None):
             return False
         total = whole_number(arguments.get("Total Allocated"))

@@ -121,7 +121,8 @@ class Unpacked:
         try:
             data = self._unpacked.read1(size)
         except (EOFError, zlib.error, gzip.BadGzipFile):
-            data, self.is_torn = b"", True
+            data = b""
+            self.is_torn = True
         except OSError as error:
             raise ProfileError(
                 f"{error.strerror or error} after {self._file.tell()} bytes; copy it to a disk "

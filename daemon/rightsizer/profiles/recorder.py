@@ -15,6 +15,7 @@ from rightsizer.model.profile import (
     HostSpanUse,
     HostStep,
     ProfiledDevice,
+    ProfileTimeline,
     SpanKind,
     StepUse,
 )
@@ -135,7 +136,8 @@ class Recorder:
         """
         if not self._takes("kernel", span, correlation):
             return
-        into, duration = self._device(device), span[1] - span[0]
+        into = self._device(device)
+        duration = span[1] - span[0]
         row = into.kernels.row(name)
         if is_collective is not None:
             row.is_collective = is_collective
@@ -311,7 +313,8 @@ class Recorder:
         if not len(device.line):
             return profile
         steps = apart(device.steps or self._steps)
-        limits, loader = self._limits.time, self._covered(SpanKind.LOADER, steps)
+        limits = self._limits.time
+        loader = self._covered(SpanKind.LOADER, steps)
         marks = [*_marks(steps)]
         edges = timeline_edges((*marks, *device.line.span()), limits.timeline_moments)
         marks += edges
@@ -344,20 +347,26 @@ class Recorder:
                 line.between(line.start, line.span[1]) if line.start < line.span[0] else None
             ),
             longest_host_wait_seconds=seconds(line.longest_host_wait),
-            timeline=replace(
-                timeline(line, edges),
-                streams=stream_lanes(device.line, [*device.streams], edges),
-                threads={
-                    self.thread_names.get(each) or f"thread {each & _THREAD}": covered(
-                        merge(self.stacks.busy(each), self._launches.of_thread(each)), edges
-                    )
-                    for each in line.threads
-                    if each != _NO_THREAD
-                },
-                memory_bytes=device.memory.between(edges),
-            ),
+            timeline=self._timeline(device, line, edges),
             products=self.stacks.products(line.product_times),
             frames=(self._frames.uses(device.frame_times) or self._frames.uses(line.frame_times)),
+        )
+
+    def _timeline(
+        self, device: _Device, line: MeasuredLine, edges: Sequence[Nanoseconds]
+    ) -> ProfileTimeline:
+        """Return the lanes of streams and threads, and the memory, between edges."""
+        return replace(
+            timeline(line, edges),
+            streams=stream_lanes(device.line, [*device.streams], edges),
+            threads={
+                self.thread_names.get(each) or f"thread {each & _THREAD}": covered(
+                    merge(self.stacks.busy(each), self._launches.of_thread(each)), edges
+                )
+                for each in line.threads
+                if each != _NO_THREAD
+            },
+            memory_bytes=device.memory.between(edges),
         )
 
     def _covered(self, kind: SpanKind, steps: Iterable[StepSpan]) -> CoveredLength:
@@ -375,7 +384,9 @@ class StepMarks:
     """Steps of a trace: the profiler's, else those on devices, else iterations of an engine."""
 
     def __init__(self, recorder: Recorder, maximum: int) -> None:
-        self._recorder, self._maximum, self._is_marked = recorder, maximum, False
+        self._recorder = recorder
+        self._maximum = maximum
+        self._is_marked = False
         self._on_devices: list[tuple[str, Interval, str]] = []
         self._turns: Column = array("q")
 

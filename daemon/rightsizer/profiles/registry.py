@@ -46,9 +46,16 @@ _REPORTS: Final = frozenset({".nsys-rep", ".qdrep"})
 """Nsight Systems, which puts its export beside them."""
 _EVENTS: Final = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{(?:[^\[\]]*,)?\s*"traceEvents"\s*:')
 FORMATS: Final[tuple[ProfileReader, ...]] = (
-    *(XPLANE, NSIGHT_SYSTEMS, TRACE_VIEWER, PYTORCH, TENSORFLOW_PAGE),
-    *(NSIGHT_COMPUTE, NSIGHT_STATS),
-    *(MLPERF_DETAIL, MLPERF_TRAINING, MLPERF_SUMMARY),
+    XPLANE,
+    NSIGHT_SYSTEMS,
+    TRACE_VIEWER,
+    PYTORCH,
+    TENSORFLOW_PAGE,
+    NSIGHT_COMPUTE,
+    NSIGHT_STATS,
+    MLPERF_DETAIL,
+    MLPERF_TRAINING,
+    MLPERF_SUMMARY,
 )
 """In order of detection: the most specific first."""
 _KNOWN_FORMATS: Final = (

@@ -30,7 +30,10 @@ from rightsizer.profiles.timeline import Interval, SpanLine, union
 _COUNTERS: Final = frozenset(each.name for each in fields(KernelCounters))
 _REST: Final = "(others)"
 _LAID: Final = (
-    *(SpanKind.LOADER, SpanKind.CHECKPOINT, SpanKind.COLLECTIVE, SpanKind.SYNCHRONIZATION),
+    SpanKind.LOADER,
+    SpanKind.CHECKPOINT,
+    SpanKind.COLLECTIVE,
+    SpanKind.SYNCHRONIZATION,
 )
 
 
@@ -119,9 +122,11 @@ class KernelTable:
             name = short_name(name, self._limits.name_maximum_characters)
         if (known := self._rows.get(name)) is not None:
             return known
-        collective, tensor_cores = is_collective(name), uses_tensor_cores(name)
+        collective = is_collective(name)
+        tensor_cores = uses_tensor_cores(name)
         if len(self._rows) >= self._limits.kernel_names_maximum:
-            name, tensor_cores = f"(other {'collectives' if collective else 'kernels'})", None
+            name = f"(other {'collectives' if collective else 'kernels'})"
+            tensor_cores = None
         return self._rows.setdefault(name, KernelRow(name, collective, tensor_cores))
 
     def uses(self) -> tuple[KernelUse, ...]:

@@ -49,7 +49,8 @@ def _read(path: Path, limits: ReadLimits) -> Profile:
             "a page of TensorFlow's profiler without steps; export overview_page or "
             "input_pipeline_analyzer as JSON, or name the .xplane.pb of its run"
         )
-    kept, notes = steps[: limits.steps_maximum], [_NO_TIME_LINE, *_statements(tables)]
+    kept = steps[: limits.steps_maximum]
+    notes = [_NO_TIME_LINE, *_statements(tables)]
     longest = limits.name_maximum_characters
     return Profile(
         format=ProfileFormat.TENSORFLOW_PAGE,
@@ -63,7 +64,8 @@ def _read(path: Path, limits: ReadLimits) -> Profile:
 
 def _steps(table: Mapping[str, Any]) -> list[tuple[str, float, float]]:
     """Return name, milliseconds and input wait of steps; empty for other tables."""
-    columns, rows = table.get("cols"), table.get("rows")
+    columns = table.get("cols")
+    rows = table.get("rows")
     if not isinstance(columns, list) or not isinstance(rows, list):
         return []
     names = [str(each.get("id")) if isinstance(each, dict) else "" for each in columns]

@@ -34,8 +34,17 @@ Started: TypeAlias = tuple[Nanoseconds, Nanoseconds, Nanoseconds | None]
 Gap: TypeAlias = tuple[Nanoseconds, Nanoseconds, str]
 """Idle interval with its cause: `host_wait`, `kernel_wait` or empty if unknown."""
 _RULERS: Final = (
-    *("kernel", "collective", "compute", "copy", "either", "any"),
-    *("host_wait", "loader_wait", "synchronization_wait", "kernel_wait", "checkpoint_wait"),
+    "kernel",
+    "collective",
+    "compute",
+    "copy",
+    "either",
+    "any",
+    "host_wait",
+    "loader_wait",
+    "synchronization_wait",
+    "kernel_wait",
+    "checkpoint_wait",
     "taken_wait",
 )
 """`compute`: any kernel except collectives; `either`: kernel or copy; `any`: fills, too;
@@ -50,7 +59,8 @@ _LANES: Final[Mapping[TimelineLane, Callable[[TimeUse], float]]] = {
 }
 
 
-_SHORT, _OTHER = 1, 2
+_SHORT = 1
+_OTHER = 2
 """Kinds of observed launches: of a single kernel shorter than its launch, and others."""
 _MOST_LANES: Final = 8
 _MOST_THREADS: Final = 3
@@ -196,7 +206,8 @@ class LaunchCounter:
 
     def __init__(self, launches: Launches) -> None:
         self._launches = launches
-        self.frame_times, self.product_times = FrameTimes(), ProductTimes(launches)
+        self.frame_times = FrameTimes()
+        self.product_times = ProductTimes(launches)
         self._seen = bytearray(len(launches))
         self.threads: Counter[int] = Counter()
         """Kernels by launching thread."""
@@ -257,7 +268,8 @@ class MeasuredLine:
         """Return long waits for the host while it was not in its loader."""
         self._rulers = {name: CoveredLength(every) for name in _RULERS}
         self._rulers["kernel"].add_all(union(kernels.intervals()))
-        counter, rulers = LaunchCounter(launches), self._rulers
+        counter = LaunchCounter(launches)
+        rulers = self._rulers
         kinds = SpanKind.LOADER, SpanKind.SYNCHRONIZATION, SpanKind.CHECKPOINT
         loader, waits, checkpoints = (Within(spans.times(kind)) for kind in kinds)
         copied = Within(union(merge(copies.intervals(), fills.intervals())))
@@ -284,7 +296,8 @@ class MeasuredLine:
             if cause != "kernel_wait" and checkpoints.current is not None:
                 rulers["checkpoint_wait"].add_all(checkpoints.of(begin, end))
         self.launches = counter.use()
-        self.frame_times, self.product_times = counter.frame_times, counter.product_times
+        self.frame_times = counter.frame_times
+        self.product_times = counter.product_times
         self.threads = tuple(each for each, _ in counter.threads.most_common(_MOST_THREADS))
         for name, is_collective in (("collective", True), ("compute", False)):
             if kernels.collectives:
@@ -309,7 +322,8 @@ class MeasuredLine:
         busy = at["kernel"]
         exposed_collectives = busy - at.pop("compute")
         either = at.pop("either")
-        exposed_copies, exposed_fills = either - busy, at.pop("any") - either
+        exposed_copies = either - busy
+        exposed_fills = at.pop("any") - either
         copy_wait = at.pop("taken_wait") - at["loader_wait"]
         return TimeUse(
             span_seconds=seconds(end - start),
@@ -325,7 +339,8 @@ class MeasuredLine:
 def timeline_edges(marks: Iterable[Nanoseconds], moments: int) -> list[Nanoseconds]:
     """Divide the time from first to last mark into moments of at least 1 ns."""
     every = sorted(marks)
-    start, length = every[0], every[-1] - every[0]
+    start = every[0]
+    length = every[-1] - every[0]
     count = max(1, min(moments, length))
     return [start + length * at // count for at in range(count + 1)]
 

@@ -48,7 +48,8 @@ def union(ordered: Iterable[Interval]) -> Iterator[Interval]:
     for next_start, next_end in rest:
         if next_start > end:
             yield start, end
-            start, end = next_start, next_end
+            start = next_start
+            end = next_end
         elif next_end > end:
             end = next_end
     yield start, end
@@ -104,7 +105,8 @@ class CoveredLength:
     def add(self, start: Nanoseconds, end: Nanoseconds) -> None:
         """Add an interval; fastest in order of start."""
         self._sums = None
-        marks, cell = self._marks, self._cell
+        marks = self._marks
+        cell = self._cell
         if (cell and start < marks[cell - 1]) or (cell < len(marks) and start >= marks[cell]):
             cell = bisect_right(marks, start)
         while cell < len(marks) and end > marks[cell]:
@@ -123,7 +125,8 @@ class CoveredLength:
         """Return the total length between two of the marks."""
         if self._sums is None:
             self._sums = list(accumulate(self._lengths))
-        marks, sums = self._marks, self._sums
+        marks = self._marks
+        sums = self._sums
         return sums[bisect_right(marks, end) - 1] - sums[bisect_right(marks, start) - 1]
 
 
@@ -201,7 +204,8 @@ class KernelLine(SpanLine):
         """Yield stream, start and end by start; overlaps on a stream count once."""
         until: dict[int, Nanoseconds] = {}
         for row in self._rows():
-            stream, end = self._streams[row], self._ends[row]
+            stream = self._streams[row]
+            end = self._ends[row]
             start = max(self._starts[row], until.get(stream, self._starts[row]))
             if start < end:
                 yield stream, start, end
@@ -250,7 +254,8 @@ class MemoryCurve:
     def between(self, edges: Sequence[Nanoseconds]) -> tuple[int | None, ...]:
         """Return the maximum between consecutive edges; `None` before the first point."""
         found: list[int | None] = []
-        points, last = self.points(), None
+        points = self.points()
+        last = None
         following = next(points, None)
         for end in edges[1:]:
             most = last

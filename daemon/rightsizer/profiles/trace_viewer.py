@@ -31,7 +31,8 @@ def _read(path: Path, limits: ReadLimits) -> Profile:
     trace = _Trace(limits)
     for event in events:
         trace.take(event)
-    devices, host_steps = trace.recorder.devices(), trace.recorder.host_steps()
+    devices = trace.recorder.devices()
+    host_steps = trace.recorder.host_steps()
     notes = [device_note(devices, trace.unread)]
     if events.count >= _CAP:
         notes.append("It holds a million events, where its writer stops: the shortest are missing.")
@@ -76,7 +77,8 @@ class _Trace:
         args = event.get("args")
         if not isinstance(args, Mapping) or len(self._threads) >= _NAMES_MAXIMUM:
             return
-        name, process = str(args.get("name", "")), str(event.get("pid"))
+        name = str(args.get("name", ""))
+        process = str(event.get("pid"))
         if event.get("name") == "process_name" and len(self._processes) < _NAMES_MAXIMUM:
             self._processes[process] = name
             if gpu := GPU_PLANE.match(name):
@@ -86,15 +88,18 @@ class _Trace:
             self._threads[process, str(event.get("tid"))] = name
 
     def _complete(self, event: Event) -> None:
-        start, duration = microseconds(event.get("ts")), microseconds(event.get("dur", 0))
+        start = microseconds(event.get("ts"))
+        duration = microseconds(event.get("dur", 0))
         if start is None or duration is None:
             self.unread["events without times"] += 1
             return
-        process, args = str(event.get("pid")), event.get("args")
+        process = str(event.get("pid"))
+        args = event.get("args")
         plane = self._processes.get(process, "")
         line = self._threads.get((process, str(event.get("tid"))), "")
         stats: Mapping[str, Any] = args if isinstance(args, Mapping) else {}
-        name, span = str(event.get("name", "")), (start, start + duration)
+        name = str(event.get("name", ""))
+        span = (start, start + duration)
         self.earliest = start if self.earliest is None else min(start, self.earliest)
         unread = ""
         if is_host(plane):

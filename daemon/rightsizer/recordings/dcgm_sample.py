@@ -22,8 +22,10 @@ def sample_row(
     stream = f"{file}:{series.metric}"
     if series.holder is None:
         return RecordingRow(time, series.device, values, missing, stream, series.rank, ())
-    holdings, rank = holdings_of({series.holder}), series.rank
+    holdings = holdings_of({series.holder})
+    rank = series.rank
     if series.metric in DIVIDED_DCGM_FIELDS:
         # Perhaps a part, which counts only where there is no value of the GPU.
-        stream, rank = f"{stream}:{series.holder.pod}", rank + SUMMED - 1
+        stream = f"{stream}:{series.holder.pod}"
+        rank = rank + SUMMED - 1
     return RecordingRow(time, series.device, values, missing, stream, rank, holdings)

@@ -43,11 +43,13 @@ def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
 
 def _cells(found: re.Match[str]) -> tuple[str, ...]:
     """Return the cells of a GPU in the order of the columns."""
-    shares, power = _SHARE.findall(found["use"]), _POWER.search(found["use"])
+    shares = _SHARE.findall(found["use"])
+    power = _POWER.search(found["use"])
     cells = (
         found["temperature"],
         *(power.groups("") if power else ("", "")),
-        *(found["used"], found["total"]),
+        found["used"],
+        found["total"],
         shares[-1] if shares else "",
     )
     return tuple("" if cell.startswith("?") else cell for cell in cells)

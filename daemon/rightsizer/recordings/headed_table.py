@@ -126,7 +126,9 @@ def timed_lines(
 
     `ts` and shell loops write such times, also below a heading without one.
     """
-    time, first, width = None, 1, len(names)
+    time = None
+    first = 1
+    width = len(names)
     for number, line in text.lines(notes):
         if (dated := page_time(line)) is not None:
             time = dated
@@ -135,7 +137,8 @@ def timed_lines(
         own, rest = leading_time(line, notes)
         width_of_rest = len(split_csv_line(rest, delimiter))
         if is_heading(rest):
-            first, width = number, width_of_rest
+            first = number
+            width = width_of_rest
             yield number, f"timestamp{delimiter}{rest}"
         elif own is not None and width_of_rest == width:
             time = own
@@ -180,7 +183,8 @@ def csv_rows(
     heading, headings = heading_line(head)
     delimiter = delimiter_of(heading)
     places: list[int | None] = []
-    width, time = len(headings), next(iter(time_places(headings)), 0)
+    width = len(headings)
+    time = next(iter(time_places(headings)), 0)
     has_rows = False
     for number, line in lines:
         if _NO_ROW.match(line) or line.strip() == heading:
@@ -213,7 +217,9 @@ class TimeColumns:
         stated: tuple[int, Callable[[str], Nanoseconds]] | None = None,
         sample: Sequence[Sequence[str]] = (),
     ) -> None:
-        self._headings, self._notes, self._stated = headings, notes, stated
+        self._headings = headings
+        self._notes = notes
+        self._stated = stated
         self._days = DayTimes(notes, "write dates too")
         self.places = time_places(headings) if stated is None else stated[:1]
         # What counts from 0 on tells its unit by the heading alone.
@@ -275,7 +281,8 @@ class UnitSample:
             return None
         if not math.isfinite(number):
             return None
-        signal, unit = heading.signal, heading.unit or ""
+        signal = heading.signal
+        unit = heading.unit or ""
         self._most[signal, unit] = max(self._most.get((signal, unit), 0.0), abs(number))
         if number % 1.0:
             self._fractions.add(signal)
@@ -289,7 +296,8 @@ class UnitSample:
             # Scripts head nvidia-smi's mebibytes by GB, and NVML's milliwatts by W.
             is_wrong = self._impossible[unit] > max(1, _ERRATIC_RATIO * self._stated[unit])
             return _SMALLER[unit][1] if is_wrong else self._of_size(unit, unit)
-        signal, most = heading.signal, self._most.get((heading.signal, ""), 0.0)
+        signal = heading.signal
+        most = self._most.get((heading.signal, ""), 0.0)
         if (signal, "") in self._most and self._has_all and not most:
             return signal.unit.value
         if signal.unit is Unit.WATTS:

@@ -135,11 +135,14 @@ def heading_of(text: str, *, is_of_host: bool = False, has_devices: bool = False
         return Heading(column.signal, column.unit, is_exact=True, rank=column.rank)
     if (found := _TRACKER_KEY.fullmatch(text)) is not None:
         return _tracker_heading(found)
-    words, device, facts = words_of(text), None, None
+    words = words_of(text)
+    device = None
+    facts = None
     if (at := _number_place(words)) is not None:
         facts = DeviceDescription(index=int(words[at]))
         before = words[:at] if words[at - 1] not in _IDS else words[: at - 1]
-        device, words = f"{BY_INDEX}{facts.index}", before + words[at + 1 :]
+        device = f"{BY_INDEX}{facts.index}"
+        words = before + words[at + 1 :]
         words = [word for word in words if word not in _DEVICE_WORDS]
     unit = next((UNITS[word] for word in words if word in UNITS), None)
     meanings = {_SYNONYMS.get(word, word) for word in words if word not in UNITS}

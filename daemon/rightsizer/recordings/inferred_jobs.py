@@ -33,7 +33,8 @@ three in ten thousand nodes with two allocations each are wrong."""
 _STEP_CORRELATION: Final = 0.6
 """Correlation of load changes that are in step, as of ranks that meet each step; replicas behind
 one balancer stay below .3."""
-_SPIN_BUSY, _SPIN_POWER = 0.8, 0.25
+_SPIN_BUSY = 0.8
+_SPIN_POWER = 0.25
 """Busy share of a GPU that spins, and the power over its idle draw, of that up to the limit, below
 which it does (docs/definitions.md, hidden_stall)."""
 _SPIN_SHARE: Final = 0.2
@@ -107,7 +108,8 @@ class _ComparedLoad(NamedTuple):
 
 
 def _compared_load(series: LoadSeries, device: Device) -> _ComparedLoad:
-    busy, watts = series.values[Load.BUSY], series.values[Load.WATTS]
+    busy = series.values[Load.BUSY]
+    watts = series.values[Load.WATTS]
     varying = busy if series.known(Load.BUSY) else watts
     return _ComparedLoad(
         series,
@@ -190,8 +192,10 @@ def _in_step(one: Sequence[float], other: Sequence[float]) -> JobEvidence | None
 
 
 def _allocated_together(one: _ComparedLoad, other: _ComparedLoad) -> JobEvidence | None:
-    here, there = one.allocations, other.allocations
-    matched, back = _matched(here, there), _matched(there, here)
+    here = one.allocations
+    there = other.allocations
+    matched = _matched(here, there)
+    back = _matched(there, here)
     if not matched or min(matched / len(here), back / len(there)) < _MEMORY_AGREEMENT:
         return None
     share = min(1.0, 3 * len(there) / min(one.moments, other.moments))
@@ -212,7 +216,8 @@ def _matched(moments: Sequence[int], others: Sequence[int]) -> int:
 
 
 def _spin_together(one: _ComparedLoad, other: _ComparedLoad) -> JobEvidence | None:
-    either, both = one.spins | other.spins, one.spins & other.spins
+    either = one.spins | other.spins
+    both = one.spins & other.spins
     moments = min(one.moments, other.moments)
     if len(both) < max(_FEWEST_MOMENTS, _SPIN_SHARE * moments):
         return None
@@ -228,7 +233,8 @@ def _groups(
     left = dict.fromkeys(links)
     while left:
         first = next(iter(left))
-        group, queue = {first: None}, [first]
+        group = {first: None}
+        queue = [first]
         while queue:
             for other in links[queue.pop()]:
                 if other not in group:
@@ -301,8 +307,10 @@ def _job(
     )
     series = [compared[device.uuid].series for device in devices]
     used = [at for each in series for at in _used(each)]
-    start, step = series[0].start, series[0].step
-    first, last = min(used, default=0), max(used, default=len(series[0].values[Load.BUSY]))
+    start = series[0].start
+    step = series[0].step
+    first = min(used, default=0)
+    last = max(used, default=len(series[0].values[Load.BUSY]))
     return RecordedJob(
         tuple(devices), workload, link.why, start + first * step, start + (last + 1) * step
     )

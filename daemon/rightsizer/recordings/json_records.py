@@ -49,7 +49,8 @@ def records_of(document: Any) -> Iterator[Record]:
 
 
 def _of_object(document: dict[str, Any]) -> Iterator[Record]:
-    plain, lists = dict(_flat(document)), [*_lists(document)]
+    plain = dict(_flat(document))
+    lists = [*_lists(document)]
     shared = {
         key: cell
         for key, cell in plain.items()

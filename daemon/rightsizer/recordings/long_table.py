@@ -52,7 +52,8 @@ class SampleColumns:
 
     def __init__(self, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         times = time_places(headings)
-        self._value, self._label_list = place_of(headings, VALUES), place_of(headings, LABELS)
+        self._value = place_of(headings, VALUES)
+        self._label_list = place_of(headings, LABELS)
         # InfluxDB has it beside the name of a field.
         self._measurement = place_of(headings, {"measurement"})
         used = {*times, self._value, self._label_list}
@@ -69,7 +70,8 @@ class SampleColumns:
         places = [at for at, text in self._labels if " ".join(words_of(text)) in METRICS]
         for cells in rows if places else ():
             for at in places:
-                metric, labels = self._name(cells, at), self.labels(cells)
+                metric = self._name(cells, at)
+                labels = self.labels(cells)
                 if isinstance(_series(metric, labels, Unit.RATIO), DcgmSeries):
                     return at
         return None
@@ -131,7 +133,8 @@ def _by_words(
     heading = heading_of(metric, is_of_host=has_hosts and labels.keys().isdisjoint(_OF_GPU))
     if heading is None or heading.is_bare or unit is None:
         return None
-    index, node = labels.get("gpu", ""), labels.get("Hostname", "")
+    index = labels.get("gpu", "")
+    node = labels.get("Hostname", "")
     named = labels.get("UUID") or heading.device or ("" if index.isdecimal() else index)
     # Labels of an unknown kind keep GPUs apart that they may name.
     others = {value: None for value in labels.values() if value != labels.get("modelName")}
@@ -160,7 +163,8 @@ def long_rows(
 ) -> Iterator[RecordingRow]:
     """Yield a row a sample: metrics of a device may have different times."""
     metrics = _sampled(columns, table, sample)
-    units, has_hosts = _units(metrics, notes), any(map(names_host, metrics))
+    units = _units(metrics, notes)
+    has_hosts = any(map(names_host, metrics))
     series_of = cache(partial(_series, has_hosts=has_hosts))
     times = TimeColumns(table.headings, notes, sample=sample)
     for number, cells in table.rows(notes):
@@ -169,7 +173,8 @@ def long_rows(
         if not isinstance(series, DcgmSeries) or missing_cell(value) is not None:
             continue
         try:
-            time, found = times.parse(cells), float(value.replace(",", "."))
+            time = times.parse(cells)
+            found = float(value.replace(",", "."))
         except ValueError:
             notes.count("unreadable sample", number, f"{times.text(cells)} {value}")
             continue

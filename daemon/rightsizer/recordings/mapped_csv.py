@@ -62,7 +62,8 @@ def load_column_map(path: Path) -> ColumnMap:
     faults = Faults(document)
     top = Row(document.data, (), faults)
     top.refuse_unknown(_KEYS)
-    time, files = top.row("time", ("column", "unit")), top.row("files")
+    time = top.row("time", ("column", "unit"))
+    files = top.row("files")
     if not top.values.get("files"):
         top.fault("files", "names no file; add a pattern like '*.csv*'")
     found = ColumnMap(
@@ -82,7 +83,8 @@ def _columns(columns: Row) -> Iterator[tuple[str, Heading]]:
         columns.fault("", "names no column; write names below it")
     for name in columns.values:
         entry = columns.row(name, ("signal", "unit"))
-        signal, unit = _one_of(entry, "signal", tuple(Signal)), _name(entry, "unit")
+        signal = _one_of(entry, "signal", tuple(Signal))
+        unit = _name(entry, "unit")
         if not signal or not unit:
             continue
         try:
@@ -128,7 +130,8 @@ def mapped_csv(column_map: ColumnMap, columns: Mapping[str, Heading]) -> Recordi
 
         unit = column_map.time_unit
         parse = parse_calendar if unit == "iso" else partial(parse_epoch, unit=EPOCH_UNITS[unit])
-        device, workload = column_map.device_column, column_map.workload_column
+        device = column_map.device_column
+        workload = column_map.workload_column
         mapped = LayoutColumns(
             {place(column): heading for column, heading in columns.items()},
             uuid=None if device is None else place(device),

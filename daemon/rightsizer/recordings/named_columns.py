@@ -131,7 +131,8 @@ def _column_sample(
     rows: Sequence[Sequence[str]], read: Mapping[int, Heading], device_at: int | None
 ) -> tuple[UnitSample, bool]:
     """Return numbers by which missing units are inferred, and whether bare memory ever varies."""
-    units, varies = UnitSample(has_all=len(rows) < SAMPLED_ROWS), False
+    units = UnitSample(has_all=len(rows) < SAMPLED_ROWS)
+    varies = False
     wanted = {at: each for at, each in read.items() if not each.is_exact or each.unit is None}
     last: dict[tuple[int, str], float] = {}
     for cells in rows if wanted else ():

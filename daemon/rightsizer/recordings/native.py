@@ -200,7 +200,8 @@ class _NativeState:
 
     def snapshot(self, data: list[Any]) -> Snapshot:
         sections = self._sections
-        uuids, columns = sections["uuids"], sections["columns"]
+        uuids = sections["uuids"]
+        columns = sections["columns"]
         wall_step, step, *cells = data
         self._wall_time += wall_step
         self._time += step

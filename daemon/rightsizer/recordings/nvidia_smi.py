@@ -153,9 +153,12 @@ class _QueryLogLayout:
         line: int,
         notes: RecordingNotes,
     ) -> None:
-        self._first, self._delimiter = first, delimiter_of(heading)
+        self._first = first
+        self._delimiter = delimiter_of(heading)
         cells = split_csv_line(heading, self._delimiter)
-        self._text, self._line, self.width = text, line, len(cells)
+        self._text = text
+        self._line = line
+        self.width = len(cells)
         self.headings = tuple(cell.strip() for cell in cells)
         at = self._at = {column_name(cell): place for place, cell in enumerate(cells)}
         identity = [name for name in IDENTITY if name in at]
@@ -196,7 +199,8 @@ class _QueryLogLayout:
             return
         states: dict[int, str] = {bit: cells[at] for at, bit in self._reasons}
         for row in self._layout.read(line, cells, time):
-            values, missing = {**row.values}, {**row.missing}
+            values = {**row.values}
+            missing = {**row.missing}
             read_clock_events(states, values, missing)
             yield row._replace(values=values, missing=missing)
 
@@ -216,7 +220,8 @@ class _QueryLogLayout:
         if generation is None:
             generation = whole_number("pcie.link.gen.gpumax", "pcie.link.gen.hostmax")
         whole = None
-        free, used = number("memory.free"), number("memory.used")
+        free = number("memory.free")
+        used = number("memory.used")
         if free is not None and used is not None and "memory.total" not in self._at:
             whole = (free + used + (number("memory.reserved") or 0.0)) * _MIB
         name = cell("name")

@@ -33,8 +33,14 @@ IDENTITY: Final = ("uuid", "index", "pci.bus_id", "serial")
 """Columns that identify a device, best first."""
 
 FACTS: Final = {
-    *("power.default_limit", "pcie.link.gen.max", "pcie.link.gen.gpumax", "pcie.link.gen.hostmax"),
-    *("pcie.link.width.max", "name", "index", "pci.bus_id"),
+    "power.default_limit",
+    "pcie.link.gen.max",
+    "pcie.link.gen.gpumax",
+    "pcie.link.gen.hostmax",
+    "pcie.link.width.max",
+    "name",
+    "index",
+    "pci.bus_id",
 }
 """Columns with constant values."""
 

@@ -32,8 +32,10 @@ _COLUMNS: Final = signal_columns("dmon")
 
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
     names: list[str] = []
-    table, processes = CellTable(()), ProcessRowBuilder(text.name)
-    assumed, days = AssumedTimes(notes, _REMEDY), DayTimes(notes, _REMEDY)
+    table = CellTable(())
+    processes = ProcessRowBuilder(text.name)
+    assumed = AssumedTimes(notes, _REMEDY)
+    days = DayTimes(notes, _REMEDY)
     for number, line in text.lines(notes):
         stripped = line.strip()
         if stripped.startswith("#"):

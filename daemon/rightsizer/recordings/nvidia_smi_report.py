@@ -64,7 +64,8 @@ class _Report:
 
     def __init__(self, line: int, stream: str) -> None:
         self.time: Nanoseconds | None = None
-        self.line, self._stream = line, stream
+        self.line = line
+        self._stream = stream
         self.begin_device()
 
     def begin_device(self, bus_id: str = "") -> None:
@@ -142,11 +143,14 @@ def _process(fields: Mapping[str, str]) -> Process:
 
 
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-    report, sections, value_in = _Report(0, text.name), [""], _value_in_text
+    report = _Report(0, text.name)
+    sections = [""]
+    value_in = _value_in_text
     for number, line in text.lines(notes):
         if _BEGINS.search(line):
             yield from report.rows(notes)
-            report, sections = _Report(number, text.name), []
+            report = _Report(number, text.name)
+            sections = []
             value_in = _value_in_xml if "<" in line else _value_in_text
             continue
         name, value = value_in(line.rstrip(), sections)
@@ -167,7 +171,8 @@ def _value_in_xml(line: str, sections: list[str]) -> tuple[str, str]:
     """Return name and value of a line; updates the enclosing `sections`."""
     if (found := _XML.fullmatch(line)) is None:
         return "", ""
-    name, value = found["name"], found["value"]
+    name = found["name"]
+    value = found["value"]
     if found["end"]:
         del sections[-1:]
         return "", ""

@@ -43,7 +43,8 @@ class _Table:
     """Table being read: rows of its GPUs, then their processes."""
 
     def __init__(self, time: Nanoseconds | None, notes: RecordingNotes) -> None:
-        self._time, self._notes = time, notes
+        self._time = time
+        self._notes = notes
         self.devices: dict[str, RecordingRow] = {}
         self._processes: dict[str, list[Process]] = {}
         self._device = ""
@@ -81,7 +82,8 @@ class _Table:
 
 def _cells(state: str, memory: str, use: str) -> tuple[str, ...]:
     """Return the cells of a GPU's second line, in the order of the columns."""
-    temperature, watts = _TEMPERATURE.search(state), _PAIR.search(state)
+    temperature = _TEMPERATURE.search(state)
+    watts = _PAIR.search(state)
     sizes = _PAIR.search(memory)
     return (
         temperature[0] if temperature else "N/A",
@@ -94,8 +96,10 @@ def _cells(state: str, memory: str, use: str) -> tuple[str, ...]:
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
     times = AssumedTimes(notes, "record with --query-gpu=timestamp,index,...")
     time: Nanoseconds | None = None
-    table, before = _Table(None, notes), 0
-    number, line = 0, ""
+    table = _Table(None, notes)
+    before = 0
+    number = 0
+    line = ""
     for number, line in text.lines(notes):
         if (dated := page_time(line)) is not None:
             time = dated

@@ -231,7 +231,8 @@ def series_samples(
     found: Mapping[str, Any], number: int, notes: RecordingNotes
 ) -> Iterator[tuple[Nanoseconds, float]]:
     """Yield times and values of a series."""
-    values, times = found.get("values") or (), found.get("timestamps")
+    values = found.get("values") or ()
+    times = found.get("timestamps")
     unit = EPOCH_UNITS["s" if times is None else "ms"]
     pairs = (values or [found.get("value")]) if times is None else zip(times, values, strict=False)
     for pair in pairs:

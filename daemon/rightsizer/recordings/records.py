@@ -233,7 +233,8 @@ def _json_records(text: TextFile, notes: RecordingNotes) -> Iterator[tuple[int, 
             notes.count("object too deep, or of an unknown shape", number)
             continue
         while at < number and (read := next(lines, None)) is not None:
-            at, found = read[0], _time_of(read[1])
+            at = read[0]
+            found = _time_of(read[1])
             time = time if found is None else found
         yield from ((number, _timed(record, time)) for record in records)
 

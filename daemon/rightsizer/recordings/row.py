@@ -15,8 +15,14 @@ from rightsizer.telemetry.device_description import DeviceDescription
 _NOTHING: Final[Mapping[Signal, Missing]] = {}
 _SERVERS: Final = frozenset(
     {
-        *("x", "xorg", "xwayland", "gnome-shell", "kwin_x11", "kwin_wayland"),
-        *("nvidia-cuda-mps-server", "nv-hostengine"),
+        "x",
+        "xorg",
+        "xwayland",
+        "gnome-shell",
+        "kwin_x11",
+        "kwin_wayland",
+        "nvidia-cuda-mps-server",
+        "nv-hostengine",
     }
 )
 """Programs on all GPUs of a node that belong to no job."""
@@ -98,7 +104,8 @@ class ProcessRowBuilder:
         """Yield the last row."""
         if self._key is not None:
             yield self._row(*self._key)
-        self._key, self._processes = None, []
+        self._key = None
+        self._processes = []
 
     def _row(self, time: Nanoseconds, device: str) -> RecordingRow:
         found = tuple(self._processes)

@@ -124,17 +124,20 @@ class RowFile:
         last: dict[tuple[str, Signal | None], Nanoseconds] = {}
         ahead = read = steps = longest = 0
         for row in self._format.rows(self.text, self.notes):
-            key, time = (row.device, next(iter(row.values), None)), row.time + ahead
+            key = (row.device, next(iter(row.values), None))
+            time = row.time + ahead
             back = last.get(key, time) - time
             if back > 0 and _ends_summer_time(back, row.time):
-                ahead, time = ahead + HOUR, time + HOUR
+                ahead = ahead + HOUR
+                time = time + HOUR
                 moment = datetime.fromtimestamp(seconds(row.time), UTC)
                 self.notes.remark(
                     f"summer time ends on {moment:%Y-%m-%d}: its times from {moment:%H:%M:%S} on "
                     "are counted on, an hour ahead"
                 )
             elif back > 0:
-                steps, longest = steps + 1, max(longest, back)
+                steps = steps + 1
+                longest = max(longest, back)
             last[key] = time
             read += 1
             yield row._replace(time=time) if ahead else row

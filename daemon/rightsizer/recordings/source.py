@@ -52,9 +52,20 @@ from rightsizer.recordings.unnamed_devices import NOTHING_STATED, StatedDevices
 from rightsizer.telemetry.device_description import build_devices
 
 FORMATS: Final[tuple[RecordingFormat, ...]] = (
-    *(NATIVE, DCGMI_DMON, NVIDIA_SMI_DMON, NVIDIA_SMI_REPORT, PROMETHEUS_JSON, PROMETHEUS_TEXT),
-    *(NVIDIA_SMI_PROCESSES, NVIDIA_SMI_TABLE, GPUSTAT, JSON_RECORDS, CSV_RECORDS, LINE_RECORDS),
-    *(NVIDIA_SMI_LOG, SIGNAL_CSV),
+    NATIVE,
+    DCGMI_DMON,
+    NVIDIA_SMI_DMON,
+    NVIDIA_SMI_REPORT,
+    PROMETHEUS_JSON,
+    PROMETHEUS_TEXT,
+    NVIDIA_SMI_PROCESSES,
+    NVIDIA_SMI_TABLE,
+    GPUSTAT,
+    JSON_RECORDS,
+    CSV_RECORDS,
+    LINE_RECORDS,
+    NVIDIA_SMI_LOG,
+    SIGNAL_CSV,
 )
 """In order of detection."""
 
@@ -186,30 +197,32 @@ def open_recording(  # noqa: PLR0913 - facts stated by the user.
     given = None if board is None else catalogue.get(board)
     column_map = None if columns is None else load_column_map(columns)
     with ExitStack() as opened:
-        texts = [
-            opened.enter_context(closing(TextFile(path, stated=stated, fields=fields)))
-            for path in paths
-        ]
+        texts = _opened_texts(paths, stated, fields, opened)
         formats = [format_of(text, column_map) for text in texts]
         _check_patterns(column_map, texts)
         if all(known is NATIVE for known in formats):
             native = NativeFiles(texts, given)
             devices, interval = native.survey(progress)
-            notes, end = native.notes, native.end
-            held, remarks = RecordedJobs(stated_jobs(jobs, devices)), []
+            notes = native.notes
+            end = native.end
+            held = RecordedJobs(stated_jobs(jobs, devices))
             snapshots = _with_jobs(native.snapshots(), held)
+            remarks = []
         else:
             files = [RowFile(text, known) for text, known in zip(texts, formats, strict=True)]
             for file in files:
                 opened.callback(file.close)
             found = survey_files(files, progress)
             devices = build_devices(found.facts, catalogue, board)
-            interval, end = found.interval, found.end
+            interval = found.interval
+            end = found.end
             notes = [file.notes for file in files]
+            rows = merge_rows([file.rows() for file in files])
             loads = found.loads.series(interval or _ASSUMED_INTERVAL)
             held = _jobs(jobs, found, devices, loads)
-            rows = merge_rows([file.rows() for file in files])
-            snapshots = _snapshots(rows, found, devices, held)
+            snapshots = _snapshots(
+                merge_rows([file.rows() for file in files]), found, devices, held
+            )
             remarks = [*_losses(found, devices), *_excesses(loads, devices, catalogue)]
         return RecordedSource(
             devices,
@@ -296,6 +309,16 @@ def _shown(
             elif not count % _SHOWN_EVERY:
                 progress("replay", 100 * (snapshot.wall_time - start) // max(1, end - start), 100)
             yield snapshot
+
+
+def _opened_texts(
+    paths: Iterable[Path], stated: StatedDevices, fields: str | None, opened: ExitStack
+) -> list[TextFile]:
+    """Open the files; those opened are closed where a later one cannot be."""
+    return [
+        opened.enter_context(closing(TextFile(path, stated=stated, fields=fields)))
+        for path in paths
+    ]
 
 
 def _check_patterns(column_map: ColumnMap | None, texts: Sequence[TextFile]) -> None:

@@ -99,7 +99,8 @@ class LoadSeriesBuilder:
         while moment >= _MOST_MOMENTS:
             self._widen()
             moment //= 2
-        sums, values = self._sums.setdefault(row.device, array("d")), row.values
+        sums = self._sums.setdefault(row.device, array("d"))
+        values = row.values
         place = moment * _WIDTH
         if place >= len(sums):
             sums.extend([0.0] * (place + _WIDTH - len(sums)))
@@ -232,7 +233,8 @@ def _surveyed(files: Sequence[RowFile], progress: Progress) -> RecordingSurvey:
     if len(files) > 1:
         rows = of_one_node(rows, files[0])
     for count, row in enumerate(rows, 1):
-        time, device = row.time, row.device
+        time = row.time
+        device = row.device
         key = (device, row.stream)
         before = last.get(key)
         last[key] = row

@@ -47,7 +47,8 @@ class _Factors(dict[str, float | None]):
 
     def __init__(self, unit: Unit, usual: str) -> None:
         super().__init__({"": convert(usual)[1]})
-        self._unit, self._usual = unit, usual
+        self._unit = unit
+        self._usual = usual
 
     def __missing__(self, spelling: str) -> float | None:
         try:
@@ -75,7 +76,9 @@ class CellColumn(dict[str, float | Missing]):
 
     def __init__(self, index: int, name: str, signal: Signal, unit: str) -> None:
         super().__init__()
-        self.index, self.name, self.signal = index, name, signal
+        self.index = index
+        self.name = name
+        self.signal = signal
         self._factors = _Factors(signal.unit, unit)
 
     def __missing__(self, cell: str) -> float | Missing:

@@ -51,7 +51,9 @@ class TableLayout:
         times: TimeColumns,
         notes: RecordingNotes,
     ) -> None:
-        self._notes, self._file, self._time = notes, table.text.name, times
+        self._notes = notes
+        self._file = table.text.name
+        self._time = times
         self._columns = columns
         self._identity = (columns.uuid, columns.device, columns.node, columns.board)
         self._cells_of = cells_at(
@@ -89,7 +91,8 @@ class TableLayout:
 
     def read(self, line: int, cells: Sequence[str], time: Nanoseconds) -> Iterator[RecordingRow]:
         """Yield the same for a row whose time is known."""
-        identity, columns = self._cells_of(cells), self._columns
+        identity = self._cells_of(cells)
+        columns = self._columns
         holdings = None if columns.workload is None else _holdings(cells[columns.workload].strip())
         for device, table in self._tables.items():
             if device is not None and not _has_cells(table, cells):

@@ -288,7 +288,10 @@ def json_objects(
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield each matching object with its first line; reject a damaged one."""
     decoder = json.JSONDecoder()
-    rest, at, line, needed = "", 0, 1, 0
+    rest = ""
+    at = 0
+    line = 1
+    needed = 0
     for piece in chain(text.pieces(notes), ("",)):
         is_last = not piece
         rest = rest[at:] + piece
@@ -318,7 +321,8 @@ def json_objects(
                 break
             yield line, found
             line += rest.count("\n", at, end)
-            at, needed = end, 0
+            at = end
+            needed = 0
         if start is None:
             kept = max(at, len(rest) - _OVERLAP)
             line += rest.count("\n", at, kept)

@@ -12,10 +12,18 @@ from rightsizer.model.units import DAY, HOUR, NANOSECONDS_PER_SECOND, Nanosecond
 from rightsizer.recordings.row import RecordingNotes
 
 _FORMATS: Final = (
-    *("%d.%m.%Y %H:%M:%S", "%d.%m.%Y %H:%M", "%m/%d/%Y %I:%M:%S %p", "%m/%d/%Y %I:%M %p"),
-    *("%a %b %d %H:%M:%S %Y", "%b %d %H:%M:%S %Y", "%b %d %Y @ %H:%M:%S"),
-    *("%a %b %d %Y %H:%M:%S %z", "%a %d %b %Y %H:%M:%S", "%d/%b/%Y:%H:%M:%S %z"),
-    *("%a %b %d %I:%M:%S %p %Y", "%a %d %b %Y %I:%M:%S %p"),
+    "%d.%m.%Y %H:%M:%S",
+    "%d.%m.%Y %H:%M",
+    "%m/%d/%Y %I:%M:%S %p",
+    "%m/%d/%Y %I:%M %p",
+    "%a %b %d %H:%M:%S %Y",
+    "%b %d %H:%M:%S %Y",
+    "%b %d %Y @ %H:%M:%S",
+    "%a %b %d %Y %H:%M:%S %z",
+    "%a %d %b %Y %H:%M:%S",
+    "%d/%b/%Y:%H:%M:%S %z",
+    "%a %b %d %I:%M:%S %p %Y",
+    "%a %d %b %Y %I:%M:%S %p",
 )
 """Of spreadsheets, `date`, Kibana, JavaScript, HTTP and its servers. With slashes and 24 hours, the
 order of day and month is ambiguous."""
@@ -69,7 +77,10 @@ class DayAndMonth:
         """Return the time of a date with 24 hours; `None` for others, and an unknown order."""
         if self._day is None or (found := _DAY_AND_MONTH.fullmatch(text)) is None:
             return None
-        month, day, year, hour = found[2 - self._day], found[1 + self._day], found[3], found[4]
+        month = found[2 - self._day]
+        day = found[1 + self._day]
+        year = found[3]
+        hour = found[4]
         return parse_calendar(f"{year}-{month:0>2}-{day:0>2} {hour:0>2}{found[5]}")
 
 
@@ -160,7 +171,8 @@ class AssumedTimes:
     """Assumes one second per poll, the default of dcgmi and nvidia-smi."""
 
     def __init__(self, notes: RecordingNotes, remedy: str) -> None:
-        self._notes, self._remedy = notes, remedy
+        self._notes = notes
+        self._remedy = remedy
         self._seen: set[str] = set()
         self._poll = 0
 
@@ -181,7 +193,8 @@ class DayTimes:
     """Adds days to times of day: the next one where they go back by more than an hour."""
 
     def __init__(self, notes: RecordingNotes, remedy: str) -> None:
-        self._notes, self._remedy = notes, remedy
+        self._notes = notes
+        self._remedy = remedy
         self._days = 0
         self._last: Nanoseconds = 0
 

@@ -113,7 +113,8 @@ def stated_fields(head: Sequence[str]) -> str:
     time_at = next((at for at, cell in enumerate(first) if is_timestamp(cell)), None)
     is_titled = len(headings) == len(first) and headings != first
     titles = headings if is_titled else [""] * len(first)
-    device_at, read = place_of(titles, DEVICES), read_headings(titles)
+    device_at = place_of(titles, DEVICES)
+    read = read_headings(titles)
     numbers = [
         at
         for at, cell in enumerate(first)

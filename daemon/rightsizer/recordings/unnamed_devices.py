@@ -70,7 +70,8 @@ def poll_pattern(times: Sequence[Nanoseconds], stated: int | None = None) -> Pol
     size; of several, the one with the most such polls, then the widest.
     """
     gaps = [after - before for before, after in pairwise(times)]
-    best, best_rank = _SINGLE if stated is None else PollPattern(stated), (0.0, 0.0)
+    best = _SINGLE if stated is None else PollPattern(stated)
+    best_rank = (0.0, 0.0)
     if stated == 1:
         return best
     for low, high in _limits(sorted(gap for gap in gaps if gap >= 0)):
@@ -231,13 +232,16 @@ class _DeviceOrder:
     """Devices by their order in a poll; incomplete and oversized polls are reported."""
 
     def __init__(self, pattern: PollPattern, notes: RecordingNotes) -> None:
-        self._pattern, self._notes = pattern, notes
+        self._pattern = pattern
+        self._notes = notes
         self._last: Nanoseconds | None = None
         self._position = -1
 
     def device(self, time: Nanoseconds, count: int | None, line: int) -> str:
         rows = self._pattern.rows if count is None else count
-        longest, last, self._last = self._pattern.ends_after, self._last, time
+        longest = self._pattern.ends_after
+        last = self._last
+        self._last = time
         if last is None or self._position + 1 >= rows:
             self._position = 0
         elif (gap := time - last) < 0 or (longest is not None and gap > longest):

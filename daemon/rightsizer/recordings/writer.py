@@ -58,7 +58,8 @@ class RecordingWriter:
         )
         wall_step = snapshot.wall_time - self._wall_time
         self._put([wall_step, snapshot.time - self._time, *readings])
-        self._wall_time, self._time = snapshot.wall_time, snapshot.time
+        self._wall_time = snapshot.wall_time
+        self._time = snapshot.time
         if self._flushed is None or snapshot.time - self._flushed >= self._flush_interval:
             with self._write_errors():
                 self._stream.flush()

@@ -121,7 +121,8 @@ def _parts(source: object, names: str) -> dict[str, Any]:
 
 
 def _outcome(advice: Advice, rates: Mapping[str, PriceRate | None]) -> OutcomeRow:
-    finding, hours = advice.finding, advice.realized_gpu_hours
+    finding = advice.finding
+    hours = advice.realized_gpu_hours
     rate = spanning_rate(rates.get(uuid) for uuid in finding.devices)
     saved = None if hours is None else priced(hours, None, rate)
     return OutcomeRow(

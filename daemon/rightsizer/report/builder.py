@@ -54,7 +54,8 @@ _CELL_HOURS: Final = (1, 2, 3, 4, 6, 8, 12, 24, 48, 168)
 
 
 def _device_row(facts: ReportDeviceFacts, report: ReportFacts) -> DeviceRow:
-    device, window = facts.device, facts.window
+    device = facts.device
+    window = facts.window
     part = device.capacity_ratio
     states = _hours_by_state(window.states, part)
     # A parent of MIG instances has time only from before it was divided.
@@ -140,14 +141,16 @@ def _workload_row(facts: WorkloadFacts, devices: Mapping[str, ReportDeviceFacts]
     held = [devices[uuid] for uuid in facts.devices if uuid in devices]
     parts = [each.device.capacity_ratio for each in held]
     # Capacity of its devices, as a mean: times of holding are not stored per device.
-    window, part = facts.window, sum(parts) / len(parts) if parts else 1.0
+    window = facts.window
+    part = sum(parts) / len(parts) if parts else 1.0
     # With unknown devices, use the range of all prices.
     rate = spanning_rate(each.rate for each in held or devices.values())
     states = _hours_by_state(window.states, part)
     total = sum(states.values())
     known = total - states.get(State.UNKNOWN, 0.0)
     waste = _waste_hours(window, part)
-    drawn, lost = window.energy_joules, sum(window.waste_joules.values())
+    drawn = window.energy_joules
+    lost = sum(window.waste_joules.values())
     return WorkloadRow(
         workload=facts.key,
         devices=tuple(each.label for each in held),
@@ -188,7 +191,8 @@ def _calendar(facts: ReportFacts) -> Iterator[tuple[dt.date, Nanoseconds, Nanose
         midnight = dt.datetime.combine(date_after, dt.time(), facts.timezone)
         end = min(facts.until, int(midnight.timestamp()) * NANOSECONDS_PER_SECOND)
         yield date, start, end
-        date, start = date_after, end
+        date = date_after
+        start = end
 
 
 def _date(time: Nanoseconds, timezone: dt.tzinfo) -> dt.date:
@@ -205,7 +209,9 @@ _NO_RATE: Final[dict[str, Any]] = {
 def report_model(facts: ReportFacts) -> ReportModel:
     """Build the report of a span."""
     devices = tuple(_device_row(each, facts) for each in facts.devices)
-    advice, outcomes, days = advice_rows(facts), outcome_rows(facts), days_of(facts)
+    advice = advice_rows(facts)
+    outcomes = outcome_rows(facts)
+    days = days_of(facts)
     summary = _summary(facts, devices, advice, outcomes)
     total = summary.total.gpu_hours
     return ReportModel(

@@ -74,7 +74,9 @@ def fit_bar(name: str, demand: float | None, need: float | None) -> str:
 
 _WIDTH: Final = 720.0
 _HEIGHT: Final = 190.0
-_LEFT, _TOP, _BOTTOM = 40.0, 8.0, 24.0
+_LEFT = 40.0
+_TOP = 8.0
+_BOTTOM = 24.0
 _GAP: Final = 0.14
 _MOST_LABELS: Final = 10
 _LINES: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -91,17 +93,22 @@ class ChartColumn:
 
 def stacked_columns(name: str, description: str, columns: Sequence[ChartColumn]) -> str:
     """Return bars stacked from parts of a whole."""
-    height, step = _HEIGHT - _TOP - _BOTTOM, (_WIDTH - _LEFT) / max(1, len(columns))
+    height = _HEIGHT - _TOP - _BOTTOM
+    step = (_WIDTH - _LEFT) / max(1, len(columns))
     gap = step * _GAP if len(columns) <= 100 else 0.0  # noqa: PLR2004 - narrower is invisible.
     every = -(-len(columns) // _MOST_LABELS)
     paths: dict[str, list[str]] = {}
-    axis, labels, hovers = [], [], []
+    axis = []
+    labels = []
+    hovers = []
     for share in _LINES:
         y = _TOP + height * (1 - share)
         axis.append(f'<path class="line" d="M{_LEFT:g} {y:g}H{_WIDTH:g}"/>')
         axis.append(text(_LEFT - 6, y + 4, f"{share:.0%}", "end"))
     for place, column in enumerate(columns):
-        x, whole, reached = _LEFT + place * step, sum(column.parts.values()), 0.0
+        x = _LEFT + place * step
+        whole = sum(column.parts.values())
+        reached = 0.0
         for part, value in column.parts.items():
             if whole and value:
                 tall = value / whole * height
@@ -146,8 +153,11 @@ def lanes(
     """
     every = max((len(row.shares) for row in rows), default=0)
     count = min(every, _MOST_CELLS)
-    step, height = (_WIDTH - _LANE_LEFT) / max(1, count), _LANE_HEIGHT * len(rows)
-    words, cells, axis = [], [], []
+    step = (_WIDTH - _LANE_LEFT) / max(1, count)
+    height = _LANE_HEIGHT * len(rows)
+    words = []
+    cells = []
+    axis = []
     for place, row in enumerate(rows):
         top = place * _LANE_HEIGHT
         words.append(text(_LANE_LEFT - 8, top + 13, row.words, "end"))
@@ -226,7 +236,10 @@ def roofline(name: str, roofs: Sequence[ChartRoof], points: Sequence[ChartPoint]
     least = max(peaks) / 1e5
     rates = (max(least, each.rate) for each in points)
     upward = _decades([min(peaks) / _SLOPE, *peaks, *rates])
-    left, right, top, bottom = 84.0, _WIDTH - 16, 22.0, _ROOFLINE_HEIGHT - 34
+    left = 84.0
+    right = _WIDTH - 16
+    top = 22.0
+    bottom = _ROOFLINE_HEIGHT - 34
 
     def place(intensity: float, rate: float) -> tuple[float, float]:
         x = (math.log10(intensity) - across[0]) / (across[1] - across[0])
@@ -313,7 +326,9 @@ def _drawn(paths: Mapping[str, Sequence[str]]) -> list[str]:
 def shares(name: str, parts: Mapping[str, float], words: Mapping[str, str]) -> str:
     """Return a bar of parts from left to right."""
     whole = sum(parts.values())
-    texts, paths, reached = [], dict[str, list[str]](), 0.0
+    texts = []
+    paths = dict[str, list[str]]()
+    reached = 0.0
     for part, value in parts.items():
         if value:
             texts.append(f"{words[part]} {percent_text(value / whole)}")

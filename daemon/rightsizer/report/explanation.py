@@ -95,7 +95,8 @@ def pool_queries_of(finding: Finding, end: Nanoseconds) -> tuple[Query, ...]:
 
     Findings over a pool use holders, which no counter of a single GPU has.
     """
-    span, held = _Span.of(finding, end), finding.evidence.get("held_most")
+    span = _Span.of(finding, end)
+    held = finding.evidence.get("held_most")
     if span is None or not isinstance(held, int | float):
         return ()
     if len(finding.devices) != finding.evidence.get("gpus"):
@@ -123,9 +124,11 @@ def _whole(finding: Finding, span: _Span) -> Iterator[Query]:
 def _by_device(
     finding: Finding, name: str, values: Mapping[str, object], span: _Span
 ) -> Iterator[Query]:
-    part, whole = _OF_KNOWN.get(name), _KNOWN
+    part = _OF_KNOWN.get(name)
+    whole = _KNOWN
     if name == "active_share_ratio" and finding.reasons:
-        part, whole = _OF_ACTIVE.get(finding.reasons[0]), _ACTIVE
+        part = _OF_ACTIVE.get(finding.reasons[0])
+        whole = _ACTIVE
     for uuid, value in values.items():
         if uuid not in finding.devices:
             continue
@@ -173,9 +176,11 @@ def _thresholds(settings: object, prefix: str) -> Iterator[JsonObject]:
     """Yield all settings of a class and its groups, by full name."""
     if not is_dataclass(settings):
         return
-    bounds_by_name, descriptions = bounds_of(type(settings)), descriptions_of(type(settings))
+    bounds_by_name = bounds_of(type(settings))
+    descriptions = descriptions_of(type(settings))
     for declared in fields(settings):
-        bounds, value = bounds_by_name.get(declared.name), getattr(settings, declared.name)
+        bounds = bounds_by_name.get(declared.name)
+        value = getattr(settings, declared.name)
         if bounds is None:
             yield from _thresholds(value, f"{prefix}.{declared.name}")
             continue
@@ -198,7 +203,8 @@ def _reasoning(
     queries = (pool_queries_of if is_of_pool else queries_of)(finding, judged)
     if any(uuid.startswith(BY_INDEX) and uuid in recorded for uuid in finding.devices):
         queries = ()
-    evidence, end = finding.evidence, seconds(judged)
+    evidence = finding.evidence
+    end = seconds(judged)
     length = evidence.get("window_seconds")
     known = length if isinstance(length, int | float) else None
     return {
@@ -240,7 +246,8 @@ def why(option: Option) -> str:
     if option.fits is not None:
         parts.append("memory fits" if option.fits else "memory does not fit")
     if option.time_ratio is not None:
-        low, high = option.time_ratio_low, option.time_ratio_high
+        low = option.time_ratio_low
+        high = option.time_ratio_high
         between = "" if low is None or high is None else f" ({low:.2f} to {high:.2f})"
         parts.append(f"{option.time_ratio:.2f}{between} x the time of the same work")
     if option.dollars_per_hour_low is not None:

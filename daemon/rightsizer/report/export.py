@@ -68,7 +68,8 @@ _NANOSECOND_DIGITS: Final = 9
 
 
 def _identity() -> Iterator[ExportColumn]:
-    text, whole = ExportColumnKind.TEXT, ExportColumnKind.INTEGER
+    text = ExportColumnKind.TEXT
+    whole = ExportColumnKind.INTEGER
     ends = (("start", "When the row begins"), ("end", "When it ends"))
     for end, does in ends:
         yield ExportColumn(end, f"{does}, ISO 8601 in UTC.", partial(_iso, end), text)
@@ -174,7 +175,8 @@ def _use() -> Iterator[ExportColumn]:
         yield _seconds(f"{resource}_pressed", short, "pressed", resource)
     for measure in Measure:
         is_memory = measure is Measure.MEMORY_BYTES
-        stem, unit = measure.removesuffix("_bytes"), "bytes" if is_memory else "ratio"
+        stem = measure.removesuffix("_bytes")
+        unit = "bytes" if is_memory else "ratio"
         what = "device memory in use" if is_memory else f"`{measure}`"
         mean = f"Mean of {what} over the known time, idle or not."
         yield ExportColumn(f"{stem}_mean_{unit}", mean, partial(_figure, measure, 0))

@@ -54,7 +54,8 @@ def span_text(low: float | None, high: float | None) -> str:
 def _interval(low: float | None, high: float | None, written: Callable[[float], str]) -> str:
     if low is None:
         return NOTHING
-    first, last = written(low), written(low if high is None else high)
+    first = written(low)
+    last = written(low if high is None else high)
     if first == last:
         return first
     return f"{first} to {last}" if low else f"up to {last}"
@@ -73,8 +74,18 @@ def moment_text(time: float | None, timezone: dt.tzinfo) -> str:
 
 
 _MONTHS: Final = (
-    *("January", "February", "March", "April", "May", "June", "July"),
-    *("August", "September", "October", "November", "December"),
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
 )
 
 

@@ -135,7 +135,9 @@ def encode_workload(workload: Workload) -> JsonObject:
 
 def encode_device(report: DeviceReport) -> JsonObject:
     """Encode a device: identity, state, last signals, totals and provisioning."""
-    device, mig, reading = report.device, report.device.mig, report.reading
+    device = report.device
+    mig = report.device.mig
+    reading = report.reading
     return {
         "uuid": device.uuid,
         "index": device.stated_index,
@@ -167,7 +169,8 @@ def encode_device(report: DeviceReport) -> JsonObject:
 
 def encode_report(report: Report) -> JsonObject:
     """Encode the report of one tick."""
-    agent, node = report.agent, report.node
+    agent = report.agent
+    node = report.node
     devices = [found.device for found in report.devices]
     offered = {device.uuid for device in devices}
     return {

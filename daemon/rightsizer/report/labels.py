@@ -45,10 +45,12 @@ def _labels(kind: type[_Word], column: str = "label") -> Mapping[_Word, str]:
 
 GROUP_MEANINGS: Final = _labels(StateGroup)
 GROUP_OF: Final = {state: StateGroup(group) for state, group in _labels(State, "group").items()}
-STATE_LABELS, PAGE_STATE_LABELS = _labels(State), _labels(State, "page_label")
+STATE_LABELS = _labels(State)
+PAGE_STATE_LABELS = _labels(State, "page_label")
 STATE_ORDER: Final = tuple(STATE_LABELS)
 """From work over waiting to idle: order of strips and legends."""
-CAUSE_LABELS, PAGE_CAUSE_LABELS = _labels(Cause), _labels(Cause, "page_label")
+CAUSE_LABELS = _labels(Cause)
+PAGE_CAUSE_LABELS = _labels(Cause, "page_label")
 CONDITION_LABELS: Final = _labels(Condition)
 UNKNOWN_LABELS: Final = _labels(UnknownReason)
 ACTION_LABELS: Final = _labels(Action)

@@ -37,7 +37,9 @@ def gres_conf(
     given = [each for each in known if each.is_given_out]
     listed = [each for each in given if each.uuid in files]
     has_links = len(listed) > 1 and all(each.mig is None for each in listed)
-    lines, absent, counts = [], [], Counter[str]()
+    lines = []
+    absent = []
+    counts = Counter[str]()
     for each in given:
         if each.uuid not in files:
             name = f"{each.name or _UNNAMED} {each.uuid}"
@@ -46,7 +48,8 @@ def gres_conf(
         board = each.board_uuid
         kind = _spelled(names.get(board, "")) + (f"_{each.mig.profile}" if each.mig else "")
         counts[kind] += 1
-        own, place = files[each.uuid], topology.placements.get(board)
+        own = files[each.uuid]
+        place = topology.placements.get(board)
         file = f"File={own[0]}" if len(own) == 1 else f"MultipleFiles={','.join(own)}"
         words = ["Name=gpu", f"Type={kind}", file]
         cpus = () if place is None else place.cpus
@@ -155,7 +158,8 @@ def _largest(chosen: int, candidates: set[str], peers: Mapping[str, set[str]]) -
     if not candidates:
         return chosen
     # A node connected to all others is in the largest clique: with switches this ends at once.
-    best, left = chosen, set(candidates)
+    best = chosen
+    left = set(candidates)
     for uuid in sorted(candidates):
         if chosen + len(left) <= best:
             break
@@ -238,7 +242,8 @@ def _resources(
         found.append((_CPU, len(cpus)))
         free[_CPU] = len(cpus)
     for name, count in found:
-        capacity, available = str(count), str(free[name])
+        capacity = str(count)
+        available = str(free[name])
         yield {"name": name, "capacity": capacity, "allocatable": capacity, "available": available}
 
 

@@ -21,7 +21,8 @@ _MOST_CAUSES: Final = 3
 
 def summary_of(model: ReportModel) -> Iterator[str]:
     """Yield sentences: what happened, what it cost, what to do."""
-    span, missing = model.span, model.summary.groups[StateGroup.NO_DATA]
+    span = model.span
+    missing = model.summary.groups[StateGroup.NO_DATA]
     if not model.has_data:
         is_elsewhere = span.history_end <= span.start or span.history_start >= span.end
         yield "Nothing is known of this span: " + (
@@ -108,7 +109,8 @@ def _to_do(model: ReportModel) -> str:
     if not model.advice:
         if not model.findings:
             return "No recommendation is open, and no rule has a finding over the span."
-        found, summary = len(model.findings), model.findings[0].summary
+        found = len(model.findings)
+        summary = model.findings[0].summary
         if found == 1:
             return f"No recommendation is open; there is 1 finding over the span. {summary}"
         return (

@@ -22,7 +22,8 @@ class _Segment:
     """Consecutive equal entries of one device."""
 
     def __init__(self, entry: Entry) -> None:
-        self.first, self.end = entry, entry.end
+        self.first = entry
+        self.end = entry.end
         self._weighted = entry.score * entry.duration
 
     def add(self, entry: Entry) -> bool:
@@ -37,8 +38,12 @@ class _Segment:
         first = self.first
         score = self._weighted / max(1, self.end - first.start)
         return (
-            *(first.uuid, _seconds(first.start), _seconds(self.end)),
-            *(str(first.state), str(first.second_cause or ""), f"{score:.3f}"),
+            first.uuid,
+            _seconds(first.start),
+            _seconds(self.end),
+            str(first.state),
+            str(first.second_cause or ""),
+            f"{score:.3f}",
             " ".join(sorted(first.conditions)),
         )
 

@@ -75,9 +75,14 @@ class DeviceLoad:
         active = busy * activity.coverage
         at_work = activity.tensor, activity.fp32, activity.fp16, activity.fp64, activity.dram
         beside = (
-            *(activity.pcie_receive, activity.pcie_transmit),
-            *(activity.nvlink_receive, activity.nvlink_transmit),
-            *(activity.encoder, activity.decoder, activity.jpeg, activity.ofa),
+            activity.pcie_receive,
+            activity.pcie_transmit,
+            activity.nvlink_receive,
+            activity.nvlink_transmit,
+            activity.encoder,
+            activity.decoder,
+            activity.jpeg,
+            activity.ofa,
         )
         return cls(
             busy,

@@ -65,15 +65,22 @@ def read_slots(top: ScenarioRow, catalogue: Catalogue) -> tuple[BoardSlot, ...]:
 def _slot(entry: ScenarioRow, catalogue: Catalogue, first: int) -> list[BoardSlot]:
     entry.refuse_unknown(
         (
-            *("board", "count", "mig", "power_limit_watts", "ambient_celsius"),
-            *("pcie_generation", "pcie_width", "persistence"),
+            "board",
+            "count",
+            "mig",
+            "power_limit_watts",
+            "ambient_celsius",
+            "pcie_generation",
+            "pcie_width",
+            "persistence",
         )
     )
     try:
         board = catalogue.get(entry.needed_text("board"))
     except UsageError as error:
         entry.fail(str(error), "board")
-    least, most = lowest_limit_watts(board), board.power_limit_watts
+    least = lowest_limit_watts(board)
+    most = board.power_limit_watts
     limit = entry.number("power_limit_watts", least, most)
     profiles = read_profiles(entry, "mig", board)
     return [
@@ -139,7 +146,8 @@ def _faults(entry: ScenarioRow, slots: tuple[BoardSlot, ...]) -> list[ScenarioFa
         entry.fail(f"'{kind}' is not a kind of fault; one of: {', '.join(_KINDS)}", "kind")
     own, read = _KINDS[kind]
     entry.refuse_unknown((*_COMMON, *own))
-    gpus, window = _gpus(entry, kind, slots), _window(entry)
+    gpus = _gpus(entry, kind, slots)
+    window = _window(entry)
     faults: list[ScenarioFault] = []
     for gpu in gpus:
         effect = read(entry, slots[gpu])
@@ -225,11 +233,13 @@ def _ecc(entry: ScenarioRow, _slot: BoardSlot) -> FaultEffect:
 
 
 def _throttle(entry: ScenarioRow, slot: BoardSlot) -> FaultEffect:
-    reason, board = entry.needed_text("reason"), slot.board
+    reason = entry.needed_text("reason")
+    board = slot.board
     if reason not in _REASONS:
         entry.fail(f"'{reason}' is not a reason; one of: {', '.join(_REASONS)}", "reason")
     if "power_limit_watts" in entry:
-        least, most = lowest_limit_watts(board), board.power_limit_watts
+        least = lowest_limit_watts(board)
+        most = board.power_limit_watts
         return ForcedThrottle(entry.needed_number("power_limit_watts", least, most))
     if "ambient_celsius" in entry:
         return ForcedThrottle(ambient_celsius=entry.needed_number("ambient_celsius", 5.0, 80.0))

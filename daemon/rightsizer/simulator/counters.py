@@ -49,7 +49,9 @@ class RateIntegral:
     def __init__(
         self, rates: Callable[[Nanoseconds], Rates], start: Nanoseconds, step: Nanoseconds = STEP
     ) -> None:
-        self._rates, self._start, self._step = rates, start, step
+        self._rates = rates
+        self._start = start
+        self._step = step
         self._last = 0
         self._sums: Rates = _NOTHING
         self._checkpoints: list[Rates] = [_NOTHING]
@@ -65,7 +67,8 @@ class RateIntegral:
             sums = self._sum(step)
         if rest == 0:
             return GpuCounters(*sums)
-        left, right = self._rates_at(step), self._rates_at(step + 1)
+        left = self._rates_at(step)
+        right = self._rates_at(step + 1)
         part = rest / self._step
         width = rest / NANOSECONDS_PER_SECOND
         # Rates are linear between two grid points.
@@ -92,7 +95,8 @@ class RateIntegral:
 
     def _added(self, sums: Rates, step: int) -> Rates:
         width = 0.5 * self._step / NANOSECONDS_PER_SECOND
-        before, right = self._right, self._rates_at(step + 1)
+        before = self._right
+        right = self._rates_at(step + 1)
         # The end of one step is the beginning of the next.
         left = before[1] if before and before[0] == step else self._rates_at(step)
         self._right = step + 1, right

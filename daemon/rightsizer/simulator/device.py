@@ -117,5 +117,6 @@ def _instance(
 
 
 def _uuid(seed: int, *place: int) -> uuids.UUID:
-    high, low = channel(seed, "uuid", *place, "high"), channel(seed, "uuid", *place, "low")
+    high = channel(seed, "uuid", *place, "high")
+    low = channel(seed, "uuid", *place, "low")
     return uuids.UUID(int=high << 64 | low, version=4)

@@ -288,7 +288,8 @@ class FaultSchedule:
         self, gpu: int, after: Nanoseconds, until: Nanoseconds
     ) -> list[tuple[Nanoseconds, int]]:
         """Return the Xids of a GPU after one time and up to another, in order."""
-        start, found = self.start(until), []
+        start = self.start(until)
+        found = []
         for window, effect in self._by_gpu.get((gpu, XidReport), ()):
             begun = window.last_begun(until, start)
             while begun is not None and begun > after:

@@ -48,7 +48,9 @@ class GpuTimeline:
     """Faults and environment of a GPU over time, without its load."""
 
     def __init__(self, slot: BoardSlot, around: BoardEnvironment, faults: FaultSchedule) -> None:
-        self._slot, self._around, self._faults = slot, around, faults
+        self._slot = slot
+        self._around = around
+        self._faults = faults
         self._varies = faults.has(slot.index, ForcedThrottle, PcieDegradation, NvlinkDegradation)
         self._is_recut = faults.has(slot.index, MigReconfiguration)
         self._usual = tuple(
@@ -129,7 +131,9 @@ class SimulatedGpu:
     def __init__(
         self, seed: int, slot: BoardSlot, timeline: GpuTimeline, workloads: SimulatedWorkloads
     ) -> None:
-        self._slot, self._timeline, self._workloads = slot, timeline, workloads
+        self._slot = slot
+        self._timeline = timeline
+        self._workloads = workloads
         self._whole = DeviceLocation(slot.index)
         self._profiles = slot.all_profiles
         self._last: dict[DeviceLocation, tuple[Nanoseconds, tuple[DeviceTask, ...]]] = {}
@@ -150,7 +154,8 @@ class SimulatedGpu:
 
     def state(self, spot: DeviceLocation, time: Nanoseconds) -> BoardState:
         """Return the readable state of the GPU or of an instance."""
-        around, parts = self._timeline.around(time), self._timeline.spots(time)
+        around = self._timeline.around(time)
+        parts = self._timeline.spots(time)
         members = self.members(spot, time)
         load = board_load = _sum(members)
         has_context = bool(members)
@@ -158,13 +163,16 @@ class SimulatedGpu:
             found = [self.members(part, time) for part in parts]
             board_load, has_context = self._board_load(parts, found)
         if parts and spot.instance is None:
-            load, members = board_load, tuple(member for each in found for member in each)
+            load = board_load
+            members = tuple(member for each in found for member in each)
         electrical = settle(around, board_load, has_context=has_context)
         electrical = self._measured(around, electrical, time)
         load = self._observed(spot, load, time)
-        board, profile = self._slot.board, self._slot.profile(spot.instance)
+        board = self._slot.board
+        profile = self._slot.profile(spot.instance)
         link = link_bytes_per_second(electrical.pcie_generation, electrical.pcie_width) or 0.0
-        is_linked, is_asleep = nvlink_is_up(board), electrical.performance_state > 0
+        is_linked = nvlink_is_up(board)
+        is_asleep = electrical.performance_state > 0
         nvlink = board.nvlink_bytes_per_second * around.nvlinks_up_ratio if is_linked else 0.0
         idle_reads = around.family.idle_memory_controller_busy if is_asleep else 0.0
         return BoardState(

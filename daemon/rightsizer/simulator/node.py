@@ -80,7 +80,8 @@ class SimulatedNode:
         Without a start, counters begin at the first time they are read. A start far in the past
         makes the first read slow, since all steps since then are summed.
         """
-        self.scenario, self.start = scenario, start
+        self.scenario = scenario
+        self.start = start
         self.units = tuple(simulated_device(scenario, slot, catalogue) for slot in scenario.slots)
         everything = [unit for gpu in self.units for unit in (gpu, *gpu.instances)]
         self._by_uuid = {unit.device.uuid: unit for unit in everything}
@@ -213,7 +214,8 @@ class ScenarioHost(HostCollector):
     """Host collector of the scenario, in place of procfs and control groups."""
 
     def __init__(self, node: SimulatedNode, time: Callable[[], Nanoseconds]) -> None:
-        self._node, self._time = node, time
+        self._node = node
+        self._time = time
 
     def node(self) -> Mapping[Signal, float]:
         """Return the signals of the whole node."""

@@ -202,7 +202,8 @@ def settle(around: BoardEnvironment, load: DeviceLoad, *, has_context: bool) -> 
     awake = busy or has_context
     top = around.sm_clock_maximum_hertz
     clock = 1.0 if awake else around.family.idle_clock_hertz / top
-    power, reasons = around.idle_watts, 0 if load.gpu_busy > 0.0 else ClockEvent.GPU_IDLE
+    power = around.idle_watts
+    reasons = 0 if load.gpu_busy > 0.0 else ClockEvent.GPU_IDLE
     if awake:
         clock, power, capped = _cap(around, load)
         reasons |= capped

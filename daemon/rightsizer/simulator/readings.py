@@ -70,10 +70,13 @@ def _not_offered(unit: SimulatedDevice, *, is_cut: bool) -> dict[Signal, Missing
 
 def read_links(node: SimulatedNode, unit: SimulatedDevice, time: Nanoseconds) -> tuple[Nvlink, ...]:
     """Read the connected NVLinks."""
-    board, gpu = unit.slot.board, unit.spot.gpu
-    health, links = node.health(unit.device.uuid, time), link_count(board)
+    board = unit.slot.board
+    gpu = unit.spot.gpu
+    health = node.health(unit.device.uuid, time)
+    links = link_count(board)
     counters = node.counters(unit.device.uuid, time)
-    speed, is_switched = link_megabytes_per_second(board) * _MEGABYTE, has_switches(board)
+    speed = link_megabytes_per_second(board) * _MEGABYTE
+    is_switched = has_switches(board)
     found: list[Nvlink] = []
     for link in range(links):
         peer = None if is_switched else peer_of_link(board, gpu, link, len(node.units))
@@ -105,7 +108,8 @@ class ModelReader:
     """Reader of one device of a node."""
 
     def __init__(self, node: SimulatedNode, unit: SimulatedDevice) -> None:
-        self._node, self._unit = node, unit
+        self._node = node
+        self._unit = unit
         self._timeline = node.timeline(unit)
         self._support = support_of(unit.slot.board)
         self._missing = {cut: _not_offered(unit, is_cut=cut) for cut in (False, True)}
@@ -116,7 +120,8 @@ class ModelReader:
 
     def read(self, time: Nanoseconds) -> Reading:
         """Read the device at a time."""
-        uuid, unit = self._unit.device.uuid, self._unit
+        uuid = self._unit.device.uuid
+        unit = self._unit
         is_cut = not unit.is_instance and bool(self._timeline.spots(time))
         missing = self._missing[is_cut]
         state = self._node.state(uuid, time)
@@ -160,7 +165,8 @@ class ModelReader:
         return values
 
     def _board(self, state: BoardState, time: Nanoseconds) -> dict[Signal, float]:
-        board, around = state.electrical, self._unit.around
+        board = state.electrical
+        around = self._unit.around
         counters = self._node.counters(self._unit.device.uuid, time)
         watts = shown_watts(
             state, around, time, averages=self._support.has(BoardFeature.POWER_AVERAGE)
@@ -200,7 +206,8 @@ class ModelReader:
         if self._unit.is_instance:
             return {Signal.ECC_UNCORRECTED_ERRORS: 0.0}
         uuid = self._unit.device.uuid
-        health, recent = self._node.health(uuid, time), self._node.recent_health(uuid, time)
+        health = self._node.health(uuid, time)
+        recent = self._node.recent_health(uuid, time)
         rows = float(health.rows_correctable), float(health.rows_uncorrectable)
         pending = float(health.is_remapping_pending)
         return {
@@ -243,7 +250,8 @@ class ModelReader:
 
 
 def _memory(state: BoardState) -> dict[Signal, float]:
-    total, reserved = state.memory_total_bytes, state.memory_reserved_bytes
+    total = state.memory_total_bytes
+    reserved = state.memory_reserved_bytes
     return {
         Signal.MEMORY_USED_BYTES: float(state.memory_used_bytes),
         Signal.MEMORY_TOTAL_BYTES: float(total),

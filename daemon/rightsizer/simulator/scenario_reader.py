@@ -41,12 +41,27 @@ def read_task(
     """Read one entry of `workloads`; fail if it contradicts itself or the slots."""
     entry.refuse_unknown(
         (
-            *("name", "kind", "class", "allocator", "namespace", "pod", "gpus", "instances"),
-            *("start", "stop", "memory_gib", "memory_ratio", "processes", "cores", "load"),
-            *("phases", "process_kind"),
+            "name",
+            "kind",
+            "class",
+            "allocator",
+            "namespace",
+            "pod",
+            "gpus",
+            "instances",
+            "start",
+            "stop",
+            "memory_gib",
+            "memory_ratio",
+            "processes",
+            "cores",
+            "load",
+            "phases",
+            "process_kind",
         )
     )
-    name, kind = entry.needed_text("name"), entry.word("kind", WorkloadKind, WorkloadKind.SIMULATED)
+    name = entry.needed_text("name")
+    kind = entry.word("kind", WorkloadKind, WorkloadKind.SIMULATED)
     namespace = entry.text("namespace") or ""
     spots = _spots(entry, slots)
     return SimulatedTask(
@@ -121,7 +136,8 @@ def _shape(entry: ScenarioRow) -> LoadShape:
     interval_seconds = entry.number_or("interval_seconds", 20.0, 1.0, DAY_SECONDS)
     if kind == "bursty":
         return BurstyLoad(level, share, interval_seconds)
-    peak, night = entry.time_of_day("peak", "15:00"), entry.number_or("night_ratio", 0.0, 0, 1)
+    peak = entry.time_of_day("peak", "15:00")
+    night = entry.number_or("night_ratio", 0.0, 0, 1)
     return DiurnalLoad(level, share, interval_seconds, peak, night)
 
 
@@ -139,7 +155,13 @@ def _phase(
 ) -> TaskPhase:
     entry.refuse_unknown(
         (
-            *("activity", "state", "seconds", "jitter_ratio", "host", "conditions", "between"),
+            "activity",
+            "state",
+            "seconds",
+            "jitter_ratio",
+            "host",
+            "conditions",
+            "between",
             "follows_load",
         )
     )
@@ -177,7 +199,13 @@ def load_scenario(
     top = ScenarioRow.root(document, midnight_seconds)
     top.refuse_unknown(
         (
-            *("name", "seed", "cores", "driver_version", "activities", "boards", "workloads"),
+            "name",
+            "seed",
+            "cores",
+            "driver_version",
+            "activities",
+            "boards",
+            "workloads",
             "faults",
         )
     )
@@ -200,7 +228,8 @@ def load_scenario(
 def _document(name_or_path: str) -> Document:
     if name_or_path in packaged_scenarios():
         return _packaged(f"{name_or_path}.yaml")
-    path, packaged = Path(name_or_path), f"packaged: {', '.join(packaged_scenarios())}"
+    path = Path(name_or_path)
+    packaged = f"packaged: {', '.join(packaged_scenarios())}"
     if path.suffix not in {".yaml", ".yml"} and not path.exists():
         raise ScenarioError(f"scenario '{name_or_path}' is neither packaged nor a file; {packaged}")
     try:

@@ -91,7 +91,8 @@ class SimulatedSource:
         down = self._silent(devices, time)
         there = (device.uuid for device in devices if device.uuid not in down)
         readings = {uuid: self._readers[uuid].read(time) for uuid in there}
-        owners, present = self.node.workloads, (each for each in devices if each.uuid in readings)
+        owners = self.node.workloads
+        present = (each for each in devices if each.uuid in readings)
         holdings = {
             each.uuid: holdings_on(each, workloads_on(readings[each.uuid].processes or (), owners))
             for each in present
@@ -131,14 +132,16 @@ class SimulatedSource:
     def _silent(self, devices: tuple[Device, ...], time: Nanoseconds) -> Mapping[str, Down]:
         if not self.node.has_faults:
             return {}
-        node, uuids = self.node, (device.uuid for device in devices)
+        node = self.node
+        uuids = (device.uuid for device in devices)
         reasons = {uuid: down_reason(node, node.unit(uuid), time) for uuid in uuids}
         return {uuid: down for uuid, down in reasons.items() if down is not None}
 
     def _listen(self, time: Nanoseconds) -> Mapping[str, XidLog]:
         if not self.node.has_faults:
             return {}
-        after, self._heard_until = self._heard_until, time
+        after = self._heard_until
+        self._heard_until = time
         if self.node.unload(time) is None:
             for gpu in self.node.units:
                 for at, code in self.node.timeline(gpu).xids(after, time):

@@ -59,7 +59,11 @@ MIG instances has the feature."""
 ARCHITECTURES: Final = tuple(SUPPORT_TABLE[BoardFeature.MEMORY])[1:-1]
 _ARCHITECTURE_CODES: Final = {name: code for code, name in enumerate(ARCHITECTURES, 4)}
 _UNKNOWN_ARCHITECTURE: Final = 0xFFFFFFFF
-_TESLA, _GEFORCE, _QUADRO_RTX, _NVIDIA_RTX, _NVIDIA = 2, 5, 12, 13, 14
+_TESLA = 2
+_GEFORCE = 5
+_QUADRO_RTX = 12
+_NVIDIA_RTX = 13
+_NVIDIA = 14
 _NVLINK_VERSIONS: Final = {1: 1, 2: 2, 3: 5, 4: 6, 5: 7}
 """NVML's codes by generation, for example 5 for an A100's third."""
 _WITHOUT_JPEG: Final = (8, 6)

@@ -196,7 +196,8 @@ def _layer_activations(
     base = _layer_bytes(block, element, frozen)
     scores = _SCORE_BYTES * block.heads * training.sequence
     whole = base if training.flash_attention else base + scores
-    kept, beside = whole, 0.0
+    kept = whole
+    beside = 0.0
     if training.recompute is Recompute.SELECTIVE:
         kept = beside = _selected_bytes(block, training, base, element)
     elif training.recompute is Recompute.FULL:
@@ -229,7 +230,9 @@ def _layer_bytes(block: LayerBlock, element: float, frozen: FrozenBase | None) -
     paper omits framework overhead. With adapters, that overhead offsets the savings of frozen
     matrices (measured peaks of phi-1.5).
     """
-    hidden, ffn, normed = block.hidden, block.ffn, block.parts * block.hidden
+    hidden = block.hidden
+    ffn = block.ffn
+    normed = block.parts * block.hidden
     # For a recurrence: output of the projections, output of the recurrence, and that gated. Mamba's
     # fused kernels keep nothing else, and repeat the convolution in the backward pass.
     elements = 2 * normed + block.recurrent_inputs + 2 * block.recurrent_width

@@ -56,7 +56,8 @@ class ServerLinks:
     def sum_seconds(self, gpus: int, payload_bytes: float, apart: int = 1) -> float:
         """Time of an all-reduce: first within each server, then each part between servers."""
         inside = self.neighbors(gpus, apart)
-        seconds, servers = all_reduce_seconds(self.board, inside, payload_bytes), gpus / inside
+        seconds = all_reduce_seconds(self.board, inside, payload_bytes)
+        servers = gpus / inside
         if servers <= 1.0:
             return seconds
         moved = 2.0 * (servers - 1.0) / servers * payload_bytes / inside
@@ -78,7 +79,8 @@ def all_reduce_seconds(board: Board, gpus: int, payload_bytes: float) -> float:
     """Time of an all-reduce over equal boards."""
     if gpus == 1:
         return 0.0
-    cost, moved = _all_reduce(board, gpus), 2.0 * (gpus - 1) / gpus * payload_bytes
+    cost = _all_reduce(board, gpus)
+    moved = 2.0 * (gpus - 1) / gpus * payload_bytes
     return cost.small_message_seconds + moved / cost.bytes_per_second
 
 

@@ -64,14 +64,17 @@ def hourly_costs(board: Board, prices: Prices) -> Iterator[HourlyCost]:
     """Yield all known prices of a board per hour, clouds first."""
     if (price := prices.of(board.key)) is None:
         return
-    source, date = "; ".join(price.sources), price.period
+    source = "; ".join(price.sources)
+    date = price.period
     if (found := price.on_demand) is not None:
-        low, high = found.low_dollars_per_hour, found.high_dollars_per_hour
+        low = found.low_dollars_per_hour
+        high = found.high_dollars_per_hour
         dollars = EstimateInterval(found.median_dollars_per_hour, low, high)
         yield HourlyCost(Billing.ON_DEMAND, dollars, source, date)
     for years, billing in _TERMS:
         if (offer := prices.reserved(price.key, years)) is not None:
-            low, high = offer.low_dollars_per_hour, offer.high_dollars_per_hour
+            low = offer.low_dollars_per_hour
+            high = offer.high_dollars_per_hour
             dollars = EstimateInterval(offer.dollars_per_hour, low, high)
             named = prices.reserved_source if offer.is_assumed else source
             yield HourlyCost(billing, dollars, named, date, offer.is_assumed)
@@ -88,7 +91,8 @@ def owned_cost(board: Board, prices: Prices) -> OwnedCost | None:
     if price is None or not price.purchases:
         return None
     paid = [purchase.dollars for purchase in price.purchases]
-    terms, first = prices.terms_of(board.key), price.purchases[0]
+    terms = prices.terms_of(board.key)
+    first = price.purchases[0]
     bought = EstimateInterval(first.dollars, min(paid), max(paid))
     capital = _times(bought, terms.server_uplift_ratio, 1.0)
     power = EstimateInterval.exactly(board.power_limit_watts / 1000.0)
@@ -144,7 +148,8 @@ def break_even_hours(cloud: HourlyCost, own: OwnedCost) -> EstimateInterval | No
 
     `None` if never; the upper end is infinite if that cannot be excluded.
     """
-    rented, running = cloud.dollars_per_hour, own.running_dollars_per_hour
+    rented = cloud.dollars_per_hour
+    running = own.running_dollars_per_hour
     paid = own.capital_dollars
     hours = EstimateInterval(
         _hours(paid.value, rented.value - running.value),

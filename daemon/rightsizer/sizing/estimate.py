@@ -62,11 +62,14 @@ class EstimateInterval:
 
     def equally_likely(self, count: int) -> Iterator[float]:
         """Equally likely values, lowest first."""
-        value, low, high = self.value, self.low, self.high
+        value = self.value
+        low = self.low
+        high = self.high
         if min(value, low) <= 0.0:
             yield from (value,) * count
             return
-        below, above = value / low, high / value
+        below = value / low
+        above = high / value
         yield from (value * (below if part < 0.0 else above) ** part for part in _parts(count))
 
 

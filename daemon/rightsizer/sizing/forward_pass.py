@@ -85,7 +85,8 @@ class Attention:
         layout: Parallelism,
         settings: ServingModelSettings,
     ) -> None:
-        flops, layers = matrix_flops_per_second(board, NumberFormat.BF16), model
+        flops = matrix_flops_per_second(board, NumberFormat.BF16)
+        layers = model
         if model.borrowed_layers:
             # As if each layer had its own cache, since a shared cache is read by each of its
             # layers.
@@ -100,7 +101,8 @@ class Attention:
             )
         share = board.efficiency.decode_attention[Precision.BF16]
         reached = settings.attention_compute_ratio
-        self.model, self._tensor = model, layout.tensor
+        self.model = model
+        self._tensor = layout.tensor
         self.is_causal = not model.is_encoder
         """Whether tokens see only earlier ones; an encoder sees both directions, uncached."""
         cached = kv_cache_format(precision)
@@ -113,11 +115,14 @@ class Attention:
         self._latent_flops_per_second = self._flops_per_second
         if cached is NumberFormat.FP8 and board.peak(Precision.FP4):
             self._latent_flops_per_second = self._index_flops_per_second
-        self._window, self._windowed = float(model.sliding_window or 0), model.window_layers
+        self._window = float(model.sliding_window or 0)
+        self._windowed = model.window_layers
         """Maximum number of tokens seen by a windowed layer, and number of windowed layers."""
         if model.indexer is not None:
-            self._window, self._windowed = float(model.indexer.tokens), model.layers
-        rank, rotated = model.kv_lora_rank, model.rope_head_dim
+            self._window = float(model.indexer.tokens)
+            self._windowed = model.layers
+        rank = model.kv_lora_rank
+        rotated = model.rope_head_dim
         width = model.head_width
         self._head_width = float(width + (rotated if rank else 0) + (model.value_head_dim or width))
         """Width of queries times keys plus weights times values."""
@@ -139,7 +144,8 @@ class Attention:
         # Tokens seen by one new token, over all layers.
         whole = self.model.attending_layers - self._windowed
         seen = self._windowed * min(context_tokens, self._window) + whole * context_tokens
-        pairs, is_latent = requests * tokens_each * seen, self.model.kv_lora_rank
+        pairs = requests * tokens_each * seen
+        is_latent = self.model.kv_lora_rank
         speed = self._latent_flops_per_second if is_latent else self._flops_per_second
         compute = self._compute_seconds(pairs, self._latent_width, speed)
         compute += self._index_seconds(requests * tokens_each * context_tokens)
@@ -204,10 +210,14 @@ class ForwardPass:
         *,
         adapters: Adapters = _NO_ADAPTERS,
     ) -> None:
-        self.model, self.board, self.layout, self.settings = model, board, layout, settings
+        self.model = model
+        self.board = board
+        self.layout = layout
+        self.settings = settings
         self.links = ServerLinks(board, settings.network_bytes_per_second)
         self.attention = Attention(model, precision, board, layout, settings)
-        self.count, self.number_format = count_parameters(model), precision.weights
+        self.count = count_parameters(model)
+        self.number_format = precision.weights
         self.experts = Experts(model, self.count)
         self.flops_per_second = matrix_flops_per_second(board, precision.weights)
         """For large products in the format of the weights."""
@@ -253,8 +263,10 @@ class ForwardPass:
         Proposed tokens are verified with it; before that, a layer of its own and the head make each
         of them (multi-token prediction, EAGLE).
         """
-        each, part = max(1.0, requests / self.layout.pipeline), 1.0 - self.model.input_ratio
-        tokens, layer = each * (1.0 + proposed), part / self.model.layers
+        each = max(1.0, requests / self.layout.pipeline)
+        part = 1.0 - self.model.input_ratio
+        tokens = each * (1.0 + proposed)
+        layer = part / self.model.layers
         attended = self.attention.of_new_tokens(each, context_tokens, 1.0 + proposed)
         cost = self._products(tokens, tokens, part).plus(attended)
         beside = requests * self.model.attending_layers * self.settings.request_layer_seconds
@@ -287,7 +299,8 @@ class ForwardPass:
         self, tokens: float, rows: float, part: float, *, is_prompt: bool = False
     ) -> PassCost:
         """Cost of a fraction of all matrices except attention itself; `rows` pass the head."""
-        number_format, gpus = self.number_format, self.layout.tensor
+        number_format = self.number_format
+        gpus = self.layout.tensor
         head = self.count.head or self.count.embedding
         body = self._multiplied(
             part * 2.0 * self.experts.common_active_parameters / gpus,
@@ -315,10 +328,13 @@ class ForwardPass:
         self, tokens: float, stored_bytes: float, *, is_prompt: bool = False
     ) -> PassCost:
         """Cost of experts in all layers: each one processes few tokens, in kernels of its own."""
-        experts, model, settings = self.experts, self.model, self.settings
+        experts = self.experts
+        model = self.model
+        settings = self.settings
         if not experts.expert_parameters:
             return PassCost()
-        gpus, spread = self.layout.tensor, self.layout.expert
+        gpus = self.layout.tensor
+        spread = self.layout.expert
         layers = model.layers - model.dense_layers
         fullest = tokens * (settings.expert_imbalance_ratio if spread > 1 else 1.0)
         flops = 2.0 * experts.chosen_share * experts.expert_parameters * fullest / gpus
@@ -345,7 +361,8 @@ class ForwardPass:
         expert, which has less latency (DeepEP). With weights of 8 bits they travel there in 8 bits,
         and back in 16.
         """
-        group, choices = self.layout.tensor * self.layout.expert, self.model.experts_per_token
+        group = self.layout.tensor * self.layout.expert
+        choices = self.model.experts_per_token
         servers = self.links.servers(group)
         copies = other_servers(servers, choices) if is_prompt else choices * (1.0 - 1.0 / servers)
         there = _BYTE if self._stored_bytes == _BYTE else _BF16_BYTES
@@ -354,7 +371,9 @@ class ForwardPass:
 
     def _exchange(self, tokens: float, part: float) -> PassCost:
         """Cost of norms and activations, all-reduces, transfers between stages, and fixed time."""
-        depth, layout, elements = part * self._depth, self.layout, tokens * self.model.hidden
+        depth = part * self._depth
+        layout = self.layout
+        elements = tokens * self.model.hidden
         payload = elements * _BF16_BYTES
         moved = depth * elements * _ELEMENT_TRAFFIC * (1.0 + 1.0 / layout.tensor)
         sums = 2.0 * depth * self.links.sum_seconds(layout.tensor, payload)

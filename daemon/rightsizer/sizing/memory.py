@@ -91,12 +91,17 @@ def _base_format(requirement: Requirement) -> NumberFormat:
 
 def _state(requirement: Requirement, count: ParameterCount, layout: Parallelism) -> _State:
     """State of all weights, or of adapters (16 bytes per parameter with AdamW) and frozen ones."""
-    training, model, base = requirement.training, requirement.model, _base_format(requirement)
+    training = requirement.training
+    model = requirement.model
+    base = _base_format(requirement)
     is_whole = requirement.task is ModelTask.TRAINING
-    ranks, stage = layout.data, training.zero_stage
+    ranks = layout.data
+    stage = training.zero_stage
     trained = base if is_whole else NumberFormat.BF16
     element = (requirement.precision.gradients or trained).bytes_per_parameter
-    state, rows, adapters = _STATE_BYTES[training.optimizer], 0.0, 0.0
+    state = _STATE_BYTES[training.optimizer]
+    rows = 0.0
+    adapters = 0.0
     if training.optimizer in _WITH_MASTER and trained is not NumberFormat.FP32:
         state += _MASTER_BYTES
     if not is_whole:
@@ -111,9 +116,11 @@ def _state(requirement: Requirement, count: ParameterCount, layout: Parallelism)
     in_experts = 0.0
     if layout.expert > 1 and isinstance(model, Transformer):
         in_experts = expert_parameters(model, count) / (count.layers or 1.0)
-    gathered, shards = 0.0, ranks if training.is_fully_sharded else 1
+    gathered = 0.0
+    shards = ranks if training.is_fully_sharded else 1
     if shards > 1:
-        unit, times = count.largest_unit / layout.tensor, 2 * base.bytes_per_parameter
+        unit = count.largest_unit / layout.tensor
+        times = 2 * base.bytes_per_parameter
         unit *= _spread(in_experts, 1, layout.expert)
         # Two units are gathered, one ahead; one unit's gradients are reduced in fp32 beside its
         # own.
@@ -148,8 +155,10 @@ def training_memory(
     Gradients allocated anew in each backward pass grow as activations are freed, so both are
     never complete at once. Gradients are counted in full, activations by their excess.
     """
-    model, training = requirement.model, requirement.training
-    count, is_whole = count_parameters(model), requirement.task is ModelTask.TRAINING
+    model = requirement.model
+    training = requirement.training
+    count = count_parameters(model)
+    is_whole = requirement.task is ModelTask.TRAINING
     weights, gradients, optimizer, gathered = _state(requirement, count, layout)
     activations = _activations(requirement, layout, settings)
     if training.offload is Offload.OPTIMIZER:
@@ -189,7 +198,8 @@ def _error_factor(requirement: Requirement, layout: Parallelism, settings: Memor
 def _activations(
     requirement: Requirement, layout: Parallelism, settings: MemorySettings
 ) -> TrainingActivations:
-    model, training = requirement.model, requirement.training
+    model = requirement.model
+    training = requirement.training
     number_format = requirement.precision.activations
     frozen = None
     if requirement.task is not ModelTask.TRAINING:

@@ -50,7 +50,8 @@ def communication_bytes(layout: Parallelism, settings: MemorySettings, *, trains
     group = layout.gpus if trains else layout.tensor * layout.pipeline * layout.expert
     if group < _PAIR:
         return 0.0
-    pair, larger = settings.communication_pair_bytes, settings.communication_group_bytes
+    pair = settings.communication_pair_bytes
+    larger = settings.communication_group_bytes
     return pair if group == _PAIR else larger
 
 
@@ -79,7 +80,8 @@ def memory_error_factor(requirement: Requirement) -> float:
     The first two were derived from measured peaks (docs/benchmarks.md, memory estimates), the
     others are assumed.
     """
-    known, model = _TRAINING if requirement.task.trains else _SERVING, requirement.model
+    known = _TRAINING if requirement.task.trains else _SERVING
+    model = requirement.model
     if isinstance(model, Transformer):
         return known * (_ASSUMED_SHAPE if model.assumed else 1.0)
     return known if isinstance(model, VisionTransformer) else _OTHER_KINDS

@@ -54,9 +54,12 @@ def slice_capacity(
     # A single busy slice stays far below the power limit that slows the whole board.
     load = (matrix_ratio - _NO_LOAD) / (_FULL_LOAD - _NO_LOAD)
     clock = float(board.efficiency.power_cap_ratio ** -min(1.0, max(0.0, load)))
-    alone, all_busy = _ALONE, _ALL_BUSY
+    alone = _ALONE
+    all_busy = _ALL_BUSY
     if is_latency_bound:
-        alone, all_busy, clock = _ALONE_IN_TIME, _ALL_BUSY_IN_TIME, 1.0
+        alone = _ALONE_IN_TIME
+        all_busy = _ALL_BUSY_IN_TIME
+        clock = 1.0
     gain = alone * (all_busy / alone) ** neighbors_busy_ratio
     compute = gain * clock ** (1.0 - neighbors_busy_ratio) * shares.compute
     return SliceCapacity(min(1.0, compute), min(1.0, gain * shares.memory_bandwidth))
@@ -135,7 +138,8 @@ def fitting_slices(board: Board, need: SliceNeed) -> tuple[MigProfile, ...]:
     """
     if need.uses_nvlink:
         return ()
-    compute, memory = need.compute_ratio, max(need.memory_ratio, need.memory_bandwidth_ratio)
+    compute = need.compute_ratio
+    memory = max(need.memory_ratio, need.memory_bandwidth_ratio)
     smaller = (each for each in board.mig_profiles if compute <= each.compute_share < 1.0)
     fitting = (each for each in smaller if memory <= each.memory_share)
     return tuple(sorted(fitting, key=lambda each: (each.compute_share, each.memory_share)))

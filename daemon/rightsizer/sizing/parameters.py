@@ -25,7 +25,8 @@ class NumberFormat(StrEnum):
     def __new__(cls, name: str, bytes_per_parameter: float) -> Self:
         """Create a member."""
         made = str.__new__(cls, name)
-        made._value_, made.bytes_per_parameter = name, bytes_per_parameter
+        made._value_ = name
+        made.bytes_per_parameter = bytes_per_parameter
         return made
 
     FP32 = "fp32", 4.0
@@ -130,7 +131,8 @@ def attention_parameters(model: Transformer) -> float:
 
 def _latent_attention(model: Transformer, rank: int, width: int) -> float:
     """Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434, section 2.1)."""
-    rope, values = model.rope_head_dim, model.value_head_dim or width
+    rope = model.rope_head_dim
+    values = model.value_head_dim or width
     queries = model.heads * (width + rope)
     of_queries = model.hidden * queries
     if model.query_lora_rank:
@@ -166,7 +168,8 @@ def _transformer(model: Transformer) -> ParameterCount:
     unread = model.unread.total
     idle = mixed_layers * max(0, model.experts - model.experts_per_token) * expert
     # A published total may be smaller than the given vocabulary implies.
-    embedding, head = min(embedding, total / 3), min(head, total / 3)
+    embedding = min(embedding, total / 3)
+    head = min(head, total / 3)
     layers = total - embedding - head
     # If shape and published total disagree, this fraction of experts is still used.
     least = total * (model.experts_per_token / model.experts)
@@ -189,7 +192,8 @@ def plain_layer(hidden: int, ffn: int) -> int:
 
 def _vision_transformer(model: VisionTransformer) -> ParameterCount:
     """Class token, learned positions, biases in all matrices (arXiv:2010.11929, table 1)."""
-    hidden, ffn = model.hidden, model.ffn or 4 * model.hidden
+    hidden = model.hidden
+    ffn = model.ffn or 4 * model.hidden
     layer = plain_layer(hidden, ffn)
     embedding = hidden * (3 * model.patch**2 + 1) + hidden + model.tokens * hidden
     by_shape = embedding + model.layers * layer + 2 * hidden + model.classes * (hidden + 1)

@@ -114,7 +114,8 @@ def find_place(catalogue: Catalogue, name: str, settings: MemorySettings = _DEFA
     named = _SLICE.fullmatch(name.strip()) or _AFTER_COLON.fullmatch(name.strip())
     if named is None:
         return GpuPlace(catalogue.get(name), memory_settings=settings)
-    board, asked = catalogue.get(named["board"]), named["profile"]
+    board = catalogue.get(named["board"])
+    asked = named["profile"]
     for profile in board.mig_profiles:
         if profile.name.lower() == asked.lower():
             return GpuPlace(board, profile, settings)

@@ -87,7 +87,8 @@ def split_time(profile: WorkloadProfile) -> TimeShares:
     the rest of the busy time is latency. Copies are assumed to fill the remaining time, not to
     overlap.
     """
-    shares, busy = profile.shares, busy_share(profile)
+    shares = profile.shares
+    busy = busy_share(profile)
     if profile.profiled is not None:
         # Copies, collectives and waits come from a timeline, not from the remaining time.
         time = profile.profiled.at_busy(busy)
@@ -110,7 +111,9 @@ def split_time(profile: WorkloadProfile) -> TimeShares:
 
 def _work(profile: WorkloadProfile, busy: float) -> tuple[float, float, float]:
     """Time that kernels wait for compute, vector pipes and memory, according to counters."""
-    shares, place, precision = profile.shares, profile.place, profile.peak_precision()
+    shares = profile.shares
+    place = profile.place
+    precision = profile.peak_precision()
     # Fraction of the peak reached by large kernels: of time if the clock is known, else of cycles.
     ratio = (place.achieved(precision) or 1.0) / (place.peak(precision) or 1.0)
     if shares.sm_clock_ratio is None:
@@ -168,7 +171,8 @@ def projected_shares(
 
 
 def _sm_active(profile: WorkloadProfile, target: GpuPlace, busy: float) -> float | None:
-    measured, before = profile.shares.sm_active, busy_share(profile)
+    measured = profile.shares.sm_active
+    before = busy_share(profile)
     if measured is None:
         return None
     filled = measured / before if before > 0.0 else 0.0
@@ -205,10 +209,12 @@ def project(
 
     `precision`: format of the weights there; `None` for the same or its replacement there.
     """
-    runs, will_run = profile.peak_precision(), _target_precision(profile, target, precision)
+    runs = profile.peak_precision()
+    will_run = _target_precision(profile, target, precision)
     before = split_time(profile)
     speeds = achieved_ratios(profile.place, runs, target, will_run, before.matrix_ratio)
-    after, links = before.moved(speeds), _link_times(profile, speeds)
+    after = before.moved(speeds)
+    links = _link_times(profile, speeds)
     ratio = max(after.total, *links.values())
     is_same = target == profile.place and precision in {None, profile.precision}
     factor = 1.0 if is_same else _factor(profile, target, before)
@@ -217,7 +223,8 @@ def project(
     # Only the busy time is uncertain, the host's is known. Weights of another width may or may
     # not dominate the reads.
     width = (precision or profile.precision).weight_bytes / profile.precision.weight_bytes
-    busy, traffic = ratio - after.host, after.memory_bandwidth * (width - 1.0)
+    busy = ratio - after.host
+    traffic = after.memory_bandwidth * (width - 1.0)
     low = min(ratio, after.host + (busy + min(0.0, traffic)) / factor)
     high = max(ratio, after.host + (busy + max(0.0, traffic)) * slower)
     if profile.profiled is not None:
@@ -230,7 +237,8 @@ def project(
             high = max(high, after.host + (most + copied) * slower)
         if time.host_wait > _HOST_BOUND_RATIO:
             hidden = max(1.0, after.total - time.host_wait)
-            low, high = min(low, hidden), max(high, hidden, min(1.0, time.launch))
+            low = min(low, hidden)
+            high = max(high, hidden, min(1.0, time.launch))
     peaks = peak_ratios(profile.place, runs, target, will_run)
     return Projection(
         target=target,
@@ -244,7 +252,8 @@ def project(
 
 def projected_time_ratio(profile: WorkloadProfile, target: GpuPlace) -> float:
     """Time for the same work at another place, relative to the measured time, as `project` does."""
-    runs, will_run = profile.peak_precision(), _target_precision(profile, target, None)
+    runs = profile.peak_precision()
+    will_run = _target_precision(profile, target, None)
     before = split_time(profile)
     speeds = achieved_ratios(profile.place, runs, target, will_run, before.matrix_ratio)
     return max(before.moved(speeds).total, *_link_times(profile, speeds).values())
@@ -278,7 +287,8 @@ def _factor(profile: WorkloadProfile, target: GpuPlace, before: TimeShares) -> f
 
 
 def _fits(profile: WorkloadProfile, target: GpuPlace) -> bool | None:
-    is_same, profiled = target == profile.place, profile.profiled
+    is_same = target == profile.place
+    profiled = profile.profiled
     collective = 0.0 if profiled is None else profiled.collective
     talks = profile.shares.nvlink > 0.0 or collective > 0.0
     if target.slice is not None and not is_same and talks:
@@ -316,7 +326,8 @@ def shared_time_ratio(
     if profile.place != other.place:
         fault = f"{profile.place.name} and {other.place.name}: shares add up on one place only"
         raise RequirementError(f"{fault}; project one profile to the place of the other first")
-    own, beside = split_time(profile), split_time(other)
+    own = split_time(profile)
+    beside = split_time(other)
     # When taking turns, each waits for the fraction of time that the other is busy.
     stretched = own.host + own.busy * (1.0 + beside.busy)
     if sharing is Sharing.MPS:

@@ -34,9 +34,12 @@ class Waiting:
         """Quantile of waiting times; the mean if no ratio is given."""
         if ratio is None:
             return self.mean
-        late, low, high = 1.0 - ratio, 0.0, 1.0
+        late = 1.0 - ratio
+        low = 0.0
+        high = 1.0
         while self._beyond(high) > late:
-            low, high = high, 2.0 * high
+            low = high
+            high = 2.0 * high
         return self.least_seconds + halved(low, high, lambda each: self._beyond(each) > late)[1]
 
     def _beyond(self, seconds: float) -> float:
@@ -101,7 +104,8 @@ def waiting_for_places(
     Uses the normal approximation of the number running with unlimited slots, and Kingman's formula
     for that many servers.
     """
-    free, each = max(_CERTAIN, places - running), variance / max(_CERTAIN, running)
+    free = max(_CERTAIN, places - running)
+    each = variance / max(_CERTAIN, running)
     late = (free - each) / math.sqrt(max(_CERTAIN, variance))
     return 1.0 - normal_part(late), residence_seconds * each / (2.0 * free)
 

@@ -103,7 +103,8 @@ def _llm_capacity(board: Board, workload: ComparedWorkload, settings: MemorySett
     ways = _LLM_FORMATS if asked is None else ((asked, Precision.BF16),)
     scenarios = (workload.scenario,) if workload.scenario else InferenceScenario
     limits = [_STEP_LIMITS_SECONDS[each] for each in scenarios]
-    served, total = ((LARGE, _LARGE_SHARE), (SMALL, 1.0 - _LARGE_SHARE)), 0.0
+    served = ((LARGE, _LARGE_SHARE), (SMALL, 1.0 - _LARGE_SHARE))
+    total = 0.0
     for (model, share), limit, way in product(served, limits, ways):
         made = llm_tokens_per_second(board, way, model, limit, settings)
         total += share * math.log(made) / (len(ways) * len(limits))
@@ -162,7 +163,8 @@ def log_score(
     memory_settings: MemorySettings = _DEFAULTS,
 ) -> float:
     """Log throughput of a board, up to terms common to all boards."""
-    features, family = board_features(board, workload, memory_settings), workload.family
+    features = board_features(board, workload, memory_settings)
+    family = workload.family
     by_figures = sum(fit.exponent(figure, family) * value for figure, value in features.items())
     beyond = fit.beyond(board.key, family) + fit.beyond_architecture(board.architecture, family)
     if workload.activity is WorkloadActivity.INFERENCE:
@@ -180,9 +182,11 @@ def overhead_seconds(board: Board, family: ModelKind, gpus: int) -> float:
     """
     together = min(gpus, SERVER_GPUS)
     linked = min(board.linked_gpu_count or 1, together)
-    within, beyond = (linked - 1) / linked, (together - linked) / (together * linked)
+    within = (linked - 1) / linked
+    beyond = (together - linked) / (together * linked)
     if family in _ALL_TO_ALL:
-        within, beyond = (linked - 1) / together, (together - linked) / together
+        within = (linked - 1) / together
+        beyond = (together - linked) / together
     pcie = _PCIE_SHARE * board.pcie_bytes_per_second
     seconds_per_byte = within / max(board.link_bytes_per_second, pcie) + beyond / pcie
     steps = max(1.0, _REFERENCE_MEMORY_BYTES / (board.nominal_memory_bytes or board.memory_bytes))
@@ -220,7 +224,8 @@ def place_ratio(
     boards = throughput_ratio(workload, place.board, other.board, table, settings)
     if place.name == other.name or (place.slice is None and other.slice is None):
         return boards
-    rate, other_rate = _rate(workload, place), _rate(workload, other)
+    rate = _rate(workload, place)
+    other_rate = _rate(workload, other)
     ratio = boards.value * other_rate.value / rate.value
     # The three errors are independent.
     logs = [math.log(each.high / each.value) for each in (boards, rate, other_rate)]

@@ -252,7 +252,8 @@ class Requirement:
     @property
     def is_framework_open(self) -> bool:
         """Whether frameworks differ in training it, and none is named: adapters, and encoders."""
-        model, task = self.model, self.task
+        model = self.model
+        task = self.task
         varies = task is not ModelTask.TRAINING
         varies = varies or (isinstance(model, Transformer) and model.is_encoder)
         return task.trains and varies and self.training.framework is None

@@ -83,7 +83,8 @@ def sample_rate(
         raise TypeError("tokens are served, not sampled")
     if concurrency is None:
         concurrency = _BATCHES[type(model)] * layout.data
-    samples, factor = max(1.0, concurrency / layout.data), settings.error_factor
+    samples = max(1.0, concurrency / layout.data)
+    factor = settings.error_factor
     step = sample_step(model, requirement, board, layout, settings, samples=samples)
     made = EstimateInterval.around(concurrency / step.seconds, factor)
     return SampleRate(made, EstimateInterval.around(step.seconds, factor), concurrency)
@@ -136,9 +137,11 @@ def forward_flops(
             attention = 4.0 * model.layers * model.hidden * model.tokens**2
             return 2.0 * count_parameters(model).linear * model.tokens + attention
         case Diffusion():
-            guided, once = 2.0 if model.guided else 1.0, model.forward_flops
+            guided = 2.0 if model.guided else 1.0
+            once = model.forward_flops
             if once is None:  # One step of one image, without guidance.
-                tokens, block = denoiser_tokens(model) / guided, denoiser_block(model)
+                tokens = denoiser_tokens(model) / guided
+                block = denoiser_block(model)
                 attended = 4.0 * block.layers * block.hidden * tokens**2
                 attended /= settings.video_attention_ratio
                 once = 2.0 * (model.token_parameters or model.parameters) * tokens + attended

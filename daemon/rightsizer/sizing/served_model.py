@@ -75,7 +75,8 @@ def llm_tokens_per_second(
         bandwidth = gpus * _READ_RATIO * board.memory_bandwidth_bytes_per_second
         compute = gpus * (board.achieved(precision) or 0.0)
         flops = 2.0 * model.parameters * model.tokens_per_answer_token
-        read, each = weights / bandwidth, cache / bandwidth + flops / compute
+        read = weights / bandwidth
+        each = cache / bandwidth + flops / compute
         most = (gpus * free - weights) / cache
         if step_limit_seconds is not None:
             most = min(most, (step_limit_seconds - read) / each)

@@ -51,7 +51,8 @@ class ErrorFactors(NamedTuple):
 def _error_factors(
     forward: ForwardPass, board: Board, layout: Parallelism, settings: ServingErrorSettings
 ) -> ErrorFactors:
-    model, group = forward.model, layout.tensor * layout.expert
+    model = forward.model
+    group = layout.tensor * layout.expert
     is_assumed = board.origin("efficiency.weight_read.bf16").kind is OriginKind.ASSUMED
     is_spread = group * layout.pipeline > forward.links.joined
     is_small = forward.count.total < settings.small_model_parameters and not model.is_encoder
@@ -94,7 +95,8 @@ def _capacity(memory: ServingMemory, available_bytes: float) -> float:
     Engines allocate the cache as tokens arrive, so on average it holds as many requests as fit when
     half done. If not even one fits, one is assumed to run.
     """
-    replicas, load = memory.layout.data, memory.requirement.load
+    replicas = memory.layout.data
+    load = memory.requirement.load
     surely = memory.largest_concurrency(available_bytes) / replicas
     each = memory.cache.request_bytes(load.input_tokens + load.output_tokens / 2.0)
     if not surely or not each:
@@ -153,7 +155,8 @@ class Server:
             # Their batches contain no answers beside prompts.
             settings = replace(settings, chunk_tokens=_BATCH_TOKENS)
         self.settings = settings = engine_settings(settings, requirement.engine, board)
-        self.memory, self.available_bytes = memory, available_bytes
+        self.memory = memory
+        self.available_bytes = available_bytes
         self.load = requirement.load.accepting(settings.token_acceptance_ratio)
         adapters = Adapters(requirement.load.adapters, memory.adapter_bytes)
         self.forward = ForwardPass(
@@ -192,7 +195,8 @@ class Server:
 
         The arrival rate defaults to the rate at which they are answered.
         """
-        load, data = self.load, self.memory.layout.data
+        load = self.load
+        data = self.memory.layout.data
         at_work = min(max(1.0, running), self.capacity)
         generated = self._round(at_work) if self.is_causal else None
         serving = self.at(running * data, generated)
@@ -205,7 +209,8 @@ class Server:
         step = self._step(at_work).seconds if generated is None else generated.step.seconds
         chunk = self.settings.chunk_tokens or load.input_tokens
         passes = max(1, math.ceil(load.input_tokens / chunk))
-        pipeline, later = self.memory.layout.pipeline, (passes - 1) * step
+        pipeline = self.memory.layout.pipeline
+        later = (passes - 1) * step
         prompt = self.prompt.seconds / pipeline + later
         # Prompts that arrive during one step are computed together, in less time per prompt.
         together = (generated.prompt if generated else self.prompt).seconds / pipeline + later
@@ -255,7 +260,8 @@ class Server:
         return self.forward.decode(running, context_tokens, self.load.speculative_tokens)
 
     def _round(self, running: float) -> AnswerRound:
-        steps, step = max(1.0, self._answer / self._tokens_per_step), self._step(running)
+        steps = max(1.0, self._answer / self._tokens_per_step)
+        step = self._step(running)
         beside = (running - 1.0) / steps / self.memory.layout.pipeline
         prompt = self._prompt_beside(beside)
         # Total work of the GPUs for a round of answers, independent of when prompts arrive.
@@ -288,7 +294,8 @@ class Server:
         # Prompts computed with a step may be cheaper than modeled, but hardly more expensive.
         whole = step.seconds + prompt.seconds * beside
         low = step.seconds + prompt.seconds * beside / self.settings.errors.prompts_factor
-        low, high = low / self.errors.below, whole * self.errors.above
+        low = low / self.errors.below
+        high = whole * self.errors.above
         between = EstimateInterval(whole, low, high).scaled(1e3 / self._tokens_per_step)
         made = EstimateInterval(rate, rate * whole / high, rate * whole / low)
         queue = max(0.0, asked / running - 1.0) * residence  # Little's law.
@@ -315,8 +322,10 @@ def _part(percentile: float | None) -> float | None:
 
 def is_late(server: Server, serving: Serving) -> bool:
     """Whether a latency of the load is exceeded, or met with less than the headroom."""
-    load, kept = server.load, 1.0 - server.settings.latency_headroom_ratio
-    first, between = serving.ttft_ms.value, serving.tpot_ms.value
+    load = server.load
+    kept = 1.0 - server.settings.latency_headroom_ratio
+    first = serving.ttft_ms.value
+    between = serving.tpot_ms.value
     answer = load.answer_ms(first, between if server.is_causal else None)
     asked = ((load.tpot_ms, between), (load.ttft_ms, first), (load.latency_ms, answer))
     return any(most is not None and took > most * kept for most, took in asked)

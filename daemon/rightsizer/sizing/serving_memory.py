@@ -146,10 +146,12 @@ def kv_cache(model: Model, number_format: NumberFormat, layout: Parallelism = _S
     if model.cache_elements is not None:
         divided = layout.pipeline * min(layout.tensor, model.key_value_heads)
         of_one = number_format.bytes_per_parameter / divided
-        whole, windows = model.cache_elements * of_one, model.windowed_cache_elements * of_one
+        whole = model.cache_elements * of_one
+        windows = model.windowed_cache_elements * of_one
         return KvCache(whole, windows, float(model.sliding_window or math.inf), state_bytes=state)
     if model.sliding_window is None:
-        index, indexer = 0.0, model.indexer
+        index = 0.0
+        indexer = model.indexer
         if indexer is not None:
             index = math.ceil(indexer.layers / layout.pipeline) * float(indexer.key_bytes)
         return KvCache(staged * layer_bytes, index_bytes_per_token=index, state_bytes=state)
@@ -157,7 +159,8 @@ def kv_cache(model: Model, number_format: NumberFormat, layout: Parallelism = _S
     if model.windowed_layers is not None:
         windowed = min(model.windowed_layers - model.borrowed_windowed_layers, layers)
     part = windowed / layers if layers else 0.0
-    whole, windows = staged * (1 - part) * layer_bytes, staged * part * layer_bytes
+    whole = staged * (1 - part) * layer_bytes
+    windows = staged * part * layer_bytes
     return KvCache(whole, windows, float(model.sliding_window), state_bytes=state)
 
 
@@ -194,7 +197,8 @@ class AdaptedMatrices(NamedTuple):
 
 def adapted_matrices(model: Transformer, lora: Lora, experts: int) -> AdaptedMatrices:
     """Matrices of all layers with adapters, of so many experts."""
-    hidden, ffn = model.hidden, model.ffn_width
+    hidden = model.hidden
+    ffn = model.ffn_width
     queries = model.heads * model.head_width
     keys = model.key_value_heads * model.head_width
     mixing = sum(kind.layers for kind in model.kinds if kind.has_attention)
@@ -221,8 +225,12 @@ class ServingMemory:
     def __init__(
         self, requirement: Requirement, layout: Parallelism, settings: MemorySettings = _DEFAULTS
     ) -> None:
-        self.requirement, self.layout, self.settings = requirement, layout, settings
-        model, weights, load = requirement.model, requirement.precision.weights, requirement.load
+        self.requirement = requirement
+        self.layout = layout
+        self.settings = settings
+        model = requirement.model
+        weights = requirement.precision.weights
+        load = requirement.load
         count = count_parameters(model)
         ranks = layout.tensor * layout.pipeline
         self.adapter_bytes = _ADAPTER_BYTES * adapter_parameters(model, requirement.lora) / ranks
@@ -237,7 +245,8 @@ class ServingMemory:
     def at(self, concurrency: float) -> MemoryEstimate:
         """Memory at a concurrency over all GPUs."""
         requests = float(math.ceil(concurrency / self.layout.data))
-        settings, model = self.settings, self.requirement.model
+        settings = self.settings
+        model = self.requirement.model
         graphs = 0.0
         if isinstance(model, Transformer):
             layers = math.ceil(model.layers / self.layout.pipeline)
@@ -257,14 +266,16 @@ class ServingMemory:
 
         `available_bytes`: per GPU, without headroom.
         """
-        replicas, each = self.layout.data, self.request_bytes
+        replicas = self.layout.data
+        each = self.request_bytes
         left = available_bytes - (self.at(replicas).total_bytes - each)
         if left < 0.0:
             return 0
         # Per replica: upper bound from the minimum per request, and lower bound with everything
         # except the cache at its maximum.
         least = each or self._activation_bytes(2.0) - self._activation_bytes(1.0)
-        most, surely = 1 + int(left / least) if least else _UNBOUNDED, 0
+        most = 1 + int(left / least) if least else _UNBOUNDED
+        surely = 0
         if each:
             fullest = self.at(most * replicas)
             left = available_bytes - (fullest.total_bytes - fullest.kv_cache_bytes)
@@ -277,7 +288,8 @@ class ServingMemory:
         return (surely + more) * replicas
 
     def _activation_bytes(self, requests: float) -> float:
-        model, load = self.requirement.model, self.requirement.load
+        model = self.requirement.model
+        load = self.requirement.load
         number_format = self.requirement.precision.activations
         passing = activations.inference_activation_bytes
         match model:

@@ -55,12 +55,15 @@ def training_rate(
     else:
         links = ServerLinks(board, settings.network_bytes_per_second, settings.node_gpus)
         step = sample_step(model, requirement, board, layout, samples, links=links)
-        seconds, units, flops = step.seconds, 1.0, step.flops / step.samples
+        seconds = step.seconds
+        units = 1.0
+        flops = step.flops / step.samples
     made = requirement.training.micro_batch * units * layout.data
     speed = made / seconds
     peak = board.peak(training_precision(board, requirement)) or 0.0
     factor = _error_factor(requirement, board, layout, settings)
-    tokens, hours = requirement.training.tokens, None
+    tokens = requirement.training.tokens
+    hours = None
     if tokens is not None:
         hours = EstimateInterval.around(tokens / speed / HOUR_SECONDS, factor)
     mfu = speed / layout.gpus * flops / peak if peak else 0.0

@@ -61,19 +61,27 @@ class TrainingShape:
     """Properties of a transformer that determine its step time, at a sequence length."""
 
     def __init__(self, model: LayeredModel, sequence: float) -> None:
-        self.count, self.hidden = count_parameters(model), float(model.hidden)
-        self.vocab, self.is_causal = 0.0, False
-        self.experts_per_token, self.mixed_layers, self.expert_input = 0, 0, 0.0
+        self.count = count_parameters(model)
+        self.hidden = float(model.hidden)
+        self.vocab = 0.0
+        self.is_causal = False
+        self.experts_per_token = 0
+        self.mixed_layers = 0
+        self.expert_input = 0.0
         """Experts that a token uses, layers with experts, and width of what they receive."""
-        self.used_expert_parameters, self.all_expert_parameters = 0.0, 0.0
+        self.used_expert_parameters = 0.0
+        self.all_expert_parameters = 0.0
         """Parameters of the experts that a token uses, and of all that it may choose."""
         if isinstance(model, VisionTransformer):
-            self.sequence, self.layers = float(model.tokens), float(model.layers)
+            self.sequence = float(model.tokens)
+            self.layers = float(model.layers)
             self.attended = float(model.layers * model.hidden)
             self.scores = self.attended / (model.hidden / model.heads) * self.sequence
             return
-        self.vocab, self.is_causal = float(model.vocab), not model.is_encoder
-        self.sequence, self.layers = sequence, model.depth
+        self.vocab = float(model.vocab)
+        self.is_causal = not model.is_encoder
+        self.sequence = sequence
+        self.layers = model.depth
         """Layers with two parts each: attention and a feed-forward part."""
         windowed = model.window_layers
         seen = min(1.0, 2.0 * (model.sliding_window or 0) / sequence)
@@ -83,7 +91,8 @@ class TrainingShape:
         self.scores = self.attended / model.head_width * sequence
         """Attention scores per token, in all heads of all layers."""
         if model.experts > 1:
-            matrices, per_token = 3 if model.gated_ffn else 2, model.experts_per_token
+            matrices = 3 if model.gated_ffn else 2
+            per_token = model.experts_per_token
             self.experts_per_token = per_token
             self.all_expert_parameters = expert_parameters(model, self.count)
             self.mixed_layers = model.layers - model.dense_layers
@@ -109,8 +118,12 @@ class TrainingStep:
         layout: Parallelism,
         settings: TrainingSettings,
     ) -> None:
-        self.requirement, self.shape, self.board = requirement, shape, board
-        self.layout, self.settings, training = layout, settings, requirement.training
+        self.requirement = requirement
+        self.shape = shape
+        self.board = board
+        self.layout = layout
+        self.settings = settings
+        training = requirement.training
         self._trains_all = requirement.task is ModelTask.TRAINING
         self._is_fused = uses_fused_kernels(requirement, layout)
         self._tokens = training.micro_batch * shape.sequence
@@ -126,7 +139,8 @@ class TrainingStep:
     @property
     def seconds(self) -> float:
         """Total time, with its part of the update."""
-        layout, settings = self.layout, self.settings
+        layout = self.layout
+        settings = self.settings
         computing = max(self._computing_seconds, self._offload_seconds)
         exchange = self._tensor_seconds + self._expert_seconds + self._replica_seconds
         # Chunks of layers run in turn by one pipeline stage, and extra time of a pipeline relative
@@ -139,7 +153,9 @@ class TrainingStep:
     @property
     def _computing_seconds(self) -> float:
         """Time of products, attention and memory traffic, all one after the other."""
-        shape, settings, training = self.shape, self.settings, self.requirement.training
+        shape = self.shape
+        settings = self.settings
+        training = self.requirement.training
         tokens = self._tokens / self._ranks
         again = 1.0 + self._recompute_ratio
         # The same forward pass is a larger fraction of a step without gradients of weights.
@@ -195,7 +211,8 @@ class TrainingStep:
     @property
     def _copied_adapters(self) -> AdaptedMatrices | None:
         """Adapters in fp32, with casts around each."""
-        model, named = self.requirement.model, self.requirement.training.framework
+        model = self.requirement.model
+        named = self.requirement.training.framework
         is_copied = named is not None and named.is_autocast and not self._trains_all
         if not is_copied or not isinstance(model, Transformer):
             return None
@@ -204,7 +221,8 @@ class TrainingStep:
     @property
     def _copied_bytes(self) -> float:
         """Traffic per token of casts beside weights in fp32, or of adapters in fp32."""
-        training, adapters = self.requirement.training, self._copied_adapters
+        training = self.requirement.training
+        adapters = self._copied_adapters
         if training.framework is None or not training.framework.is_autocast:
             return 0.0
         if self._trains_all:
@@ -214,7 +232,8 @@ class TrainingStep:
             return 0.0
         _, inputs, outputs = adapters
         (read, read_back), (made, made_back) = _ADAPTER_INPUT_BYTES, _ADAPTER_OUTPUT_BYTES
-        forward, backward = inputs * read + outputs * made, inputs * read_back + outputs * made_back
+        forward = inputs * read + outputs * made
+        backward = inputs * read_back + outputs * made_back
         return forward * (1 + (training.recompute is Recompute.FULL)) + backward
 
     @property
@@ -232,8 +251,10 @@ class TrainingStep:
     @property
     def _offload_seconds(self) -> float:
         """Transfer time of activations to the host and back, hidden behind compute if shorter."""
-        requirement, model = self.requirement, self.requirement.model
-        training, layout = requirement.training, self.layout
+        requirement = self.requirement
+        model = self.requirement.model
+        training = requirement.training
+        layout = self.layout
         is_kept = training.offload is not Offload.ACTIVATIONS
         if is_kept or not isinstance(model, LayeredModel):
             return 0.0
@@ -269,7 +290,8 @@ class TrainingStep:
     @property
     def _expert_seconds(self) -> float:
         """Time to send every token to its experts on other GPUs and back."""
-        shape, layout = self.shape, self.layout
+        shape = self.shape
+        layout = self.layout
         group = layout.expert * layout.tensor
         if layout.expert == 1 or not shape.experts_per_token:
             return 0.0
@@ -286,7 +308,8 @@ class TrainingStep:
     @property
     def _replica_seconds(self) -> float:
         """Exposed time to exchange gradients once per step, or all shards per micro batch."""
-        layout, shape = self.layout, self.shape
+        layout = self.layout
+        shape = self.shape
         shared = shape.all_expert_parameters if layout.expert > 1 else 0.0
         replicas = layout.data // layout.expert
         found = self._gradient_seconds(layout.data, shape.count.total - shared)
@@ -304,7 +327,8 @@ class TrainingStep:
             payload = (_PASSES * held * gathered + trained * _HALF_BYTES) / 2.0
         if payload <= 0.0:
             return 0.0
-        tensor, stages = self.layout.tensor, self.layout.pipeline
+        tensor = self.layout.tensor
+        stages = self.layout.pipeline
         payload /= tensor * stages
         seconds = self._links.sum_seconds(replicas, payload, apart * tensor)
         return self.settings.exposed_ratio * seconds

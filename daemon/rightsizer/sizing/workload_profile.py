@@ -76,7 +76,8 @@ class ProfiledTime:
         The window of telemetry is longer than a profile, and not slowed by a profiler.
         """
         idle = self.copy + self.host
-        was_busy, was_idle = self.busy > _NOTHING, idle > _NOTHING
+        was_busy = self.busy > _NOTHING
+        was_idle = idle > _NOTHING
         more = busy / self.busy if was_busy else 0.0
         less = (1.0 - busy) / idle if was_idle else 0.0
         working = ("tensor", "plain", "unknown", "collective")
@@ -113,7 +114,9 @@ class ComputeFormat(StrEnum):
     ) -> Self:
         """Create a member; 16 bits by default."""
         made = str.__new__(cls, name)
-        made._value_, made.precisions, made.weight_bytes = name, precisions, weight_bytes
+        made._value_ = name
+        made.precisions = precisions
+        made.weight_bytes = weight_bytes
         return made
 
     FP32 = "fp32", _BY_TENSOR_CORES, 4.0

@@ -102,11 +102,14 @@ def _adopt(facts: Mapping[str, DeviceDescription]) -> None:
 
 
 def _build(uuid: str, index: int, facts: DeviceDescription, board: Board | None) -> Device:
-    memory, profile = facts.memory_total_bytes, facts.mig_profile or mig_profile(facts.name)
-    free, used = facts.memory_free_bytes, facts.memory_used_bytes
+    memory = facts.memory_total_bytes
+    profile = facts.mig_profile or mig_profile(facts.name)
+    free = facts.memory_free_bytes
+    used = facts.memory_used_bytes
     if memory is None and free is not None and used is not None:
         memory = free + used + (facts.memory_reserved_bytes or 0.0) or None
-    mig, is_part = None, profile is not None or facts.gpu_instance_id is not None
+    mig = None
+    is_part = profile is not None or facts.gpu_instance_id is not None
     if profile is not None and board is not None:
         mig = mig_instance(board, profile, facts.parent_uuid or "", facts.gpu_instance_id or 0)
     device = Device(

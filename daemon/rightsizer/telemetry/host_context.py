@@ -51,7 +51,9 @@ class NodeHostProbe:
     """Reads files and owners; used by one thread."""
 
     def __init__(self, host: HostCollector, owners: WorkloadResolver, sysfs: Path | None) -> None:
-        self._host, self._owners, self._sysfs = host, owners, sysfs
+        self._host = host
+        self._owners = owners
+        self._sysfs = sysfs
         self._topology: Topology | None = None
         self._topology_of: object = None
         self._topology_due = 0.0
@@ -107,7 +109,8 @@ class NodeHostProbe:
     def _read_topology(self, query: HostQuery) -> Topology | None:
         if self._sysfs is None:
             return None
-        asked_of, now = (query.devices, query.topology), time.monotonic()
+        asked_of = (query.devices, query.topology)
+        now = time.monotonic()
         if asked_of != self._topology_of or now >= self._topology_due:
             self._topology = read_topology(self._sysfs, *asked_of)
             self._topology_of = asked_of

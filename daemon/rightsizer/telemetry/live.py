@@ -60,8 +60,11 @@ class LiveSource:
             ConfigurationError: a disabled collector does not exist.
         """
         check_collectors(settings)
-        self._clock, self._interval, self._settings = clock, interval, settings
-        self._host_context, self._secondary = host_context, tuple(secondary)
+        self._clock = clock
+        self._interval = interval
+        self._settings = settings
+        self._host_context = host_context
+        self._secondary = tuple(secondary)
         self._controls = controls or ReleaseController(clock)
         self._connection = NvmlConnection(
             clock=clock, settings=settings, catalogue=catalogue, sysfs=sysfs, root=root

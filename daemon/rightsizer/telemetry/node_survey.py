@@ -34,7 +34,8 @@ def survey_node(sysfs: Path, catalogue: Catalogue, *, patience_seconds: float = 
     opening NVML takes about 3 s without a persistence daemon.
     """
     on_bus = expected_gpus(sysfs)
-    clock, settings = SystemClock(), LiveSettings()
+    clock = SystemClock()
+    settings = LiveSettings()
     connection = NvmlConnection(
         clock=clock, settings=settings, catalogue=catalogue, sysfs=sysfs, root=Path("/")
     )

@@ -57,7 +57,8 @@ class AdviceApi:
     def __init__(
         self, advisor: AdviceSource, rules: object, note_claim: ClaimListener | None = None
     ) -> None:
-        self._advisor, self._note_claim = advisor, note_claim
+        self._advisor = advisor
+        self._note_claim = note_claim
         self.rules = rules
         """Rule settings used in explanations."""
         self._log = logger("advice")

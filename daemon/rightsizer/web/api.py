@@ -170,8 +170,11 @@ class NodeApi:
         may_change: Callable[[WebRequest], bool] = lambda _: False,
     ) -> None:
         """Answer from the latest report; `may_change` says whose page has buttons."""
-        self._latest, self._exposition, self._page = latest, exposition, page
-        self._wall_time, self._may_change = wall_time, may_change
+        self._latest = latest
+        self._exposition = exposition
+        self._page = page
+        self._wall_time = wall_time
+        self._may_change = may_change
 
     def routes(self, telemetry_path: str = METRICS_PATH) -> tuple[Route, ...]:
         """Return the routes, with the metrics at an operator's path; HEAD works like GET."""
@@ -209,7 +212,8 @@ class NodeApi:
         return WebResponse.of_text(reason, HTTPStatus.SERVICE_UNAVAILABLE)
 
     def _html(self, request: WebRequest) -> WebResponse:
-        report, now = self._latest(), self._wall_time()
+        report = self._latest()
+        now = self._wall_time()
         page_query = PageQuery(
             # Other parameters of a link are ignored.
             span_of_query({"span": request.query.get("span", [DEFAULT_SPAN.name])}, ("span",)),
@@ -230,13 +234,15 @@ class NodeApi:
         span = span_of_query(request.query, ("span",))
         if (report := self._latest()) is None:
             return WebResponse.of_json(None)
-        now, past = self._wall_time(), self._page.past_of(span)
+        now = self._wall_time()
+        past = self._page.past_of(span)
         return WebResponse.of_json(encode_summary(report, now, self._page.freshness, span, past))
 
     def _strip(self, request: WebRequest) -> WebResponse:
         from rightsizer.web.summary import encode_strip  # noqa: PLC0415 - as said above.
 
-        span, report = span_of_query(request.query, ("span", "gpu")), self._latest()
+        span = span_of_query(request.query, ("span", "gpu"))
+        report = self._latest()
         if report is None:
             return WebResponse.of_json(None)
         patterns = request.query.get("gpu", ["*"])

@@ -95,7 +95,8 @@ class FairQueue:
     """Queue of turns; refuses clients if the wait or the queue is too long."""
 
     def __init__(self, waiting_maximum: int, waiting_per_client: int, wait_seconds: float) -> None:
-        self._maximum, self._per_client = waiting_maximum, waiting_per_client
+        self._maximum = waiting_maximum
+        self._per_client = waiting_per_client
         self._wait_seconds = wait_seconds
         self._changed = threading.Condition()
         # The first entry has the turn.
@@ -156,7 +157,9 @@ class Passwords:
         clock: Callable[[], float] = time.perf_counter,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.settings, self._clock, self._pause = settings, clock, pause
+        self.settings = settings
+        self._clock = clock
+        self._pause = pause
         self._secret = secrets.token_bytes()
         self._right: dict[bytes, None] = {}
         self._wrong: dict[bytes, None] = {}
@@ -270,7 +273,8 @@ class Authenticator:
     """Checks requests against the web configuration in force."""
 
     def __init__(self, current: Callable[[], WebConfig], passwords: Passwords) -> None:
-        self._current, self._passwords = current, passwords
+        self._current = current
+        self._passwords = passwords
         self._limiter = RateLimiter()
         self.connections = ConnectionQueue(passwords.settings)
 

@@ -170,7 +170,8 @@ class Handler(StreamRequestHandler):
         try:
             limits = settings.head_limit_bytes, settings.request_timeout_seconds
             head = read_head(first_line, self.rfile, *limits)
-            self._is_open, self._is_head = not head.is_last, head.method == "HEAD"
+            self._is_open = not head.is_last
+            self._is_head = head.method == "HEAD"
             self._answer(head, self._body(head))
         except HeadError as error:
             # The start of the next request is unknown.
@@ -212,7 +213,8 @@ class Handler(StreamRequestHandler):
                 # Admission rules have changed: the client must connect again.
                 self._is_open = False
                 return
-            address, certificate = self.client_address[0], self._security.certificate
+            address = self.client_address[0]
+            certificate = self._security.certificate
             admission = authenticator.admit(str(address), certificate, head.value("authorization"))
         self._headers = admission.headers
         # Another guess takes a new connection, which has to queue.

@@ -143,8 +143,10 @@ class WebListener(ThreadingTCPServer):
         settings: WebSettings,
         authenticator: Authenticator | None = None,
     ) -> None:
-        self.answer, self.authenticator = answer, authenticator
-        self.connections, self.settings = connections, settings
+        self.answer = answer
+        self.authenticator = authenticator
+        self.connections = connections
+        self.settings = settings
         self.queue = None if authenticator is None else authenticator.connections
         self._answered = threading.local()
         self._is_exhausted = False
@@ -209,7 +211,8 @@ class WebListener(ThreadingTCPServer):
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Serve a connection on its own thread, in its turn."""
-        queue, address = self.queue, client_address[0] if client_address else ""
+        queue = self.queue
+        address = client_address[0] if client_address else ""
         if queue is None:
             self._serve(request, client_address)
         elif not queue.enter(address):
@@ -287,11 +290,14 @@ def _places(address: Address) -> Iterator[tuple[socket.AddressFamily, tuple[Any,
 
 
 def _refusal(error: OSError | None, address: Address) -> RightsizerError:
-    code, what = error.errno if error is not None else None, f"cannot listen on {address}:"
+    code = error.errno if error is not None else None
+    what = f"cannot listen on {address}:"
     if code == errno.EADDRINUSE:
-        by, stop = "", f"what listens there (`ss -ltnp 'sport = :{address.port}'` names it)"
+        by = ""
+        stop = f"what listens there (`ss -ltnp 'sport = :{address.port}'` names it)"
         if (process := listening_process(address.host, address.port)) is not None:
-            by, stop = " by process {} ({})".format(*process), "it"
+            by = " by process {} ({})".format(*process)
+            stop = "it"
             if process[1] == "systemd":
                 stop = "its socket unit (`systemctl list-sockets` names it)"
         return ListenError(f"{what} the port is in use{by}; stop {stop} or choose another")

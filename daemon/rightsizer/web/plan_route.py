@@ -47,7 +47,8 @@ def plan_route(
     """
     configured = [] if config_file is None else [f"--config.file={config_file}"]
     command = [*own_module("rightsizer"), "plan", *configured]
-    turn, timeout = threading.Lock(), settings.plan_timeout_seconds
+    turn = threading.Lock()
+    timeout = settings.plan_timeout_seconds
     pages: dict[str, str] = {}
 
     def answer(request: WebRequest) -> WebResponse:
@@ -83,5 +84,6 @@ def _page_response(page: str) -> WebResponse:
 
 
 def _unavailable(why: str) -> WebResponse:
-    status, headers = HTTPStatus.SERVICE_UNAVAILABLE, {"Retry-After": "5"}
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+    headers = {"Retry-After": "5"}
     return WebResponse.of_text(f"no plan: {why}", status, headers)

@@ -85,7 +85,8 @@ class Route:
         """Whether a path matches the route."""
         if "{" not in self.path:
             return path == self.path
-        own, asked = self.path.split("/"), path.split("/")
+        own = self.path.split("/")
+        asked = path.split("/")
         return len(own) == len(asked) and all(
             part == given or (_is_name(part) and given)
             for part, given in zip(own, asked, strict=True)

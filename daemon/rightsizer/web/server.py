@@ -130,7 +130,8 @@ class WebServer:
             UsageError: an address is invalid.
         """
         self._settings = web = settings or WebSettings()
-        self._authenticator, self._sockets = access.authenticator, access.sockets
+        self._authenticator = access.authenticator
+        self._sockets = access.sockets
         self._addresses = [] if self._sockets else list(map(parse_address, addresses))
         self._connections = Connections(self._settings.connections_maximum)
         # Separate, so that crowded addresses never lock the operator out.
@@ -219,7 +220,8 @@ def configured_access(
         from rightsizer.web.web_config import WebConfigFile, WebConfigReader  # noqa: PLC0415
 
         file = WebConfigFile(WebConfigReader(Path(web.config_file)), wall_time)
-        authenticator, files = Authenticator(file.current, Passwords(web.server.passwords)), (file,)
+        authenticator = Authenticator(file.current, Passwords(web.server.passwords))
+        files = (file,)
     return WebAccess(
         authenticator=authenticator,
         allows_changes=web.enable_lifecycle,

@@ -39,9 +39,14 @@ def revision_of(report: Report | None, now: Nanoseconds, freshness: FreshnessSet
 
 
 _SHOWN: Final = (
-    *(Signal.GPU_BUSY, Signal.SM_WORK),
-    *(Signal.MEMORY_USED, Signal.MEMORY_USED_BYTES, Signal.MEMORY_TOTAL_BYTES),
-    *(Signal.POWER, Signal.POWER_WATTS, Signal.POWER_LIMIT_WATTS),
+    Signal.GPU_BUSY,
+    Signal.SM_WORK,
+    Signal.MEMORY_USED,
+    Signal.MEMORY_USED_BYTES,
+    Signal.MEMORY_TOTAL_BYTES,
+    Signal.POWER,
+    Signal.POWER_WATTS,
+    Signal.POWER_LIMIT_WATTS,
 )
 _NOTHING: Final = DeviceSpan(())
 
@@ -109,7 +114,9 @@ def _encode_cell(cell: StripCell) -> JsonObject:
 def _encode_span(report: Report, span: Span, past: Mapping[str, DeviceSpan]) -> JsonObject:
     """Sum over the devices; a MIG instance counts for its part of a GPU."""
     states: dict[State, float] = {}
-    used_seconds, wasted_seconds, wasted_joules = 0.0, 0.0, 0.0
+    used_seconds = 0.0
+    wasted_seconds = 0.0
+    wasted_joules = 0.0
     for device in report.devices:
         capacity_ratio = device.device.capacity_ratio
         found = past.get(device.device.uuid, _NOTHING)

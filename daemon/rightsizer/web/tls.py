@@ -147,7 +147,8 @@ def _choose_curves(context: ssl.SSLContext, curves: tuple[str, ...]) -> None:
 
 
 def _load_certificate(context: ssl.SSLContext, policy: TlsPolicy) -> None:
-    certificate, key = policy.certificate, policy.private_key
+    certificate = policy.certificate
+    key = policy.private_key
     with _file_of(certificate) as certificate_file, _file_of(key) as key_file:
         try:
             # Without it, OpenSSL would prompt for a passphrase at a terminal.
@@ -157,7 +158,8 @@ def _load_certificate(context: ssl.SSLContext, policy: TlsPolicy) -> None:
 
 
 def _why_unfit(error: OSError, certificate_file: str, policy: TlsPolicy) -> tuple[str, str]:
-    certificate, key = policy.certificate.key, policy.private_key.key
+    certificate = policy.certificate.key
+    key = policy.private_key.key
     if getattr(error, "reason", "") == "KEY_VALUES_MISMATCH":
         return key, f"is not the key of the certificate in {certificate}; replace both"
     try:

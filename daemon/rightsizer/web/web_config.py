@@ -27,9 +27,19 @@ from rightsizer.web.tls import (
 )
 
 TLS_KEYS: Final = (
-    *("cert", "cert_file", "key", "key_file", "client_ca", "client_ca_file"),
-    *("client_auth_type", "client_allowed_sans", "min_version", "max_version"),
-    *("cipher_suites", "curve_preferences", "prefer_server_cipher_suites"),
+    "cert",
+    "cert_file",
+    "key",
+    "key_file",
+    "client_ca",
+    "client_ca_file",
+    "client_auth_type",
+    "client_allowed_sans",
+    "min_version",
+    "max_version",
+    "cipher_suites",
+    "curve_preferences",
+    "prefer_server_cipher_suites",
 )
 _REQUIRED: Final = "RequireAndVerifyClientCert"
 _UNVERIFIED: Final = ("RequestClientCert", "RequireAnyClientCert", "RequireClientCert")
@@ -68,7 +78,8 @@ def tls_policy(section: Row, folder: Path) -> TlsPolicy | None:
 
 
 def _pem(section: Row, key: str, folder: Path) -> Pem | None:
-    text, file = section.text(key), section.text(f"{key}_file")
+    text = section.text(key)
+    file = section.text(f"{key}_file")
     if text and file:
         section.fault(f"{key}_file", f"stands beside {key}; keep one of the two")
     if file:
@@ -285,7 +296,8 @@ class WebConfigFile:
         Raises:
             ConfigurationError: it has faults.
         """
-        self._reader, self._wall_time = reader, wall_time
+        self._reader = reader
+        self._wall_time = wall_time
         self._settle_seconds = settle_seconds
         self._lock = threading.Lock()
         self.trouble: str | None = None
@@ -315,7 +327,8 @@ class WebConfigFile:
             before = self._reader.versions
             config = self._read()
             # If the result is never called, the next request sees the file as changed.
-            read, self._reader.versions = self._reader.versions, before
+            read = self._reader.versions
+            self._reader.versions = before
 
         def take() -> None:
             self._reader.versions = read

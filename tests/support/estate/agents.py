@@ -99,7 +99,8 @@ def _past(
     source = SimulatedSource(
         scenario, built_in(), start=end - _DAY, interval=tick, duration=_DAY + 1
     )
-    accounts, windows = NodeAccounts(), list[Window]()
+    accounts = NodeAccounts()
+    windows = list[Window]()
     for snapshot in iter(source.read, None):
         accounts.post(snapshot)
         windows += accounts.drain_closed()

@@ -50,8 +50,14 @@ _SOURCES: Final = ("daemon", "tests/support/estate")
 _STEP: Final = STEP_SECONDS * NANOSECONDS_PER_SECOND
 _COLLECTORS: Final = frozenset(
     {
-        *(Collector.STATES, Collector.WASTE, Collector.DISTRIBUTIONS, Collector.ACTIVITY),
-        *(Collector.MEMORY, Collector.POWER, Collector.PCIE, Collector.NVLINK),
+        Collector.STATES,
+        Collector.WASTE,
+        Collector.DISTRIBUTIONS,
+        Collector.ACTIVITY,
+        Collector.MEMORY,
+        Collector.POWER,
+        Collector.PCIE,
+        Collector.NVLINK,
         Collector.PROVISIONING,
     }
 )
@@ -152,7 +158,8 @@ def _pages(snapshots: Iterator[Snapshot]) -> Iterator[dict[str, tuple[_Page, dic
 
 
 def _report(accounts: NodeAccounts, snapshot: Snapshot, device: Device) -> DeviceReport:
-    uuid, entry = device.uuid, accounts.device(device.uuid).last
+    uuid = device.uuid
+    entry = accounts.device(device.uuid).last
     assert entry is not None
     is_last = snapshot.wall_time == DEFAULT_START + 86400 * NANOSECONDS_PER_SECOND
     return DeviceReport(
@@ -191,7 +198,8 @@ def _dcgm(report: DeviceReport, snapshot: Snapshot) -> dict[str, float]:
 
 def _character(device: Device, pages: list[tuple[_Page, dict[str, float]]]) -> Character:
     found = Character(device)
-    own, dcgm = [page[0] for page in pages], [page[1] for page in pages]
+    own = [page[0] for page in pages]
+    dcgm = [page[1] for page in pages]
     for key in {key: None for page in own for key in page}:
         if _is_counter(key[0]):
             values = [page.get(key, 0.0) for page in own]
@@ -204,8 +212,10 @@ def _character(device: Device, pages: list[tuple[_Page, dict[str, float]]]) -> C
 
 
 _DCGM_COUNTERS: Final[Collection[str]] = (
-    *("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "DCGM_FI_DEV_PCIE_REPLAY_COUNTER"),
-    *("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS"),
+    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
+    "DCGM_FI_DEV_PCIE_REPLAY_COUNTER",
+    "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS",
+    "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS",
     "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL",
 )
 

@@ -67,14 +67,23 @@ def ask_fleet(
         # JSON is YAML.
         config.write_text(json.dumps({"fleet": fleet}), encoding="utf-8")
         command = [
-            *(sys.executable, "-m", "rightsizer", "fleet", "--json", "--no-progress"),
-            *("--at", str(at), "--config.file", str(config)),
+            sys.executable,
+            "-m",
+            "rightsizer",
+            "fleet",
+            "--json",
+            "--no-progress",
+            "--at",
+            str(at),
+            "--config.file",
+            str(config),
         ]
         return _run(command, timeout_seconds)
 
 
 def _run(command: list[str], timeout_seconds: float) -> Answer:
-    before, began = os.times(), time.monotonic()
+    before = os.times()
+    began = time.monotonic()
     with (
         tempfile.TemporaryFile() as stdout,
         tempfile.TemporaryFile() as stderr,
@@ -89,7 +98,8 @@ def _run(command: list[str], timeout_seconds: float) -> Answer:
             raise AssertionError(f"it took more than {timeout_seconds:.0f} s") from None
         finally:
             peaks.finish()
-        took, after = time.monotonic() - began, os.times()
+        took = time.monotonic() - began
+        after = os.times()
         stdout.seek(0)
         stderr.seek(0)
         if process.returncode:

@@ -61,7 +61,8 @@ def workload_identity(  # noqa: PLR0913 - a stretch of a machine's time.
     held: dict[str, list[Part | None]] = {}
     for gpu in life.gpus:
         for part in gpu.parts if gpu.machine is machine else ():
-            at, end = max(first, part.first), min(last, part.last)
+            at = max(first, part.first)
+            end = min(last, part.last)
             if part.job is not None and at < end:
                 slots = held.setdefault(part.job.key, [None] * (last - first))
                 slots[at - first : end - first] = [part] * (end - at)

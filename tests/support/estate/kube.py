@@ -27,7 +27,8 @@ def kube_runs(life: Life, first: int, last: int) -> Iterator[Run]:
     owners: dict[str, int] = {}
     for gpu in life.gpus:
         for part in gpu.parts:
-            at, end = max(first, part.first), min(last, part.last)
+            at = max(first, part.first)
+            end = min(last, part.last)
             if part.job is not None and part.pod and at < end:
                 yield from _pod(part, part.job, gpu.machine, at, end - at)
                 yield from _above(part, part.job, at, end, owners)
@@ -85,10 +86,12 @@ def _pending(pending: Pending, created: int, at: int, count: int) -> Iterator[Ru
     """Unscheduled pods, with a series for each phase."""
     above = (("owner_kind", pending.owner.value), ("owner_name", pending.name))
     is_service = pending.owner is Owner.DEPLOYMENT
-    kind, maker = pending.owner.value, pending.name
+    kind = pending.owner.value
+    maker = pending.name
     space = ("namespace", pending.namespace)
     if is_service:
-        kind, maker = "ReplicaSet", f"{pending.name}-6c9f7d5b8"
+        kind = "ReplicaSet"
+        maker = f"{pending.name}-6c9f7d5b8"
         labels = (space, ("replicaset", maker), *above, *_TARGET)
         yield Run("kube_replicaset_owner", labels, at, ones(count))
     for number in range(pending.pods):

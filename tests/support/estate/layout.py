@@ -114,7 +114,9 @@ JOBS: Final[Mapping[str, Job]] = {
     )
 }
 
-_H100, _A100, _A100_SMALL = "H100-SXM5-80GB", "A100-SXM4-80GB", "A100-SXM4-40GB"
+_H100 = "H100-SXM5-80GB"
+_A100 = "A100-SXM4-80GB"
+_A100_SMALL = "A100-SXM4-40GB"
 
 
 def _machine(name: str, board: str, gpus: str, since_hours: int | None = None) -> Machine:

@@ -173,7 +173,8 @@ def _parts(machine: Machine, text: str, ranks: dict[str, int], days: int) -> Ite
     at = first
     for day in range(days):
         # Its character includes the free hours; only the holder changes.
-        until, again = day * SLOTS + ends, day * SLOTS + begins
+        until = day * SLOTS + ends
+        again = day * SLOTS + begins
         yield Part(at, until, job.name, job, _pod(job, rank, day))
         yield Part(until, again, job.name)
         at = again

@@ -19,19 +19,30 @@ _RAW_DAYS: Final = 1
 _RULES: Final = Path(__file__).parents[3] / "config" / "prometheus" / "rules.yaml"
 _RECORDED: Final = frozenset(re.findall(r"record: (\S+)", _RULES.read_text("utf-8")))
 _COUNTERS: Final = (
-    *("rightsizer_state_seconds", "rightsizer_condition_seconds", "rightsizer_used_seconds"),
-    *("rightsizer_waste_seconds", "rightsizer_used_joules", "rightsizer_waste_joules"),
+    "rightsizer_state_seconds",
+    "rightsizer_condition_seconds",
+    "rightsizer_used_seconds",
+    "rightsizer_waste_seconds",
+    "rightsizer_used_joules",
+    "rightsizer_waste_joules",
     "rightsizer_energy_joules",
-    *("rightsizer_gpu_busy_distribution", "rightsizer_sm_work_distribution"),
-    *("rightsizer_dram_active_distribution", "rightsizer_power_distribution"),
+    "rightsizer_gpu_busy_distribution",
+    "rightsizer_sm_work_distribution",
+    "rightsizer_dram_active_distribution",
+    "rightsizer_power_distribution",
 )
 """Counters used by a fleet's view, without those that only a node's own page shows."""
 _GAUGES: Final = frozenset(
     {
-        *("rightsizer_gpu_busy_ratio", "rightsizer_sm_active_ratio", "rightsizer_sm_work_ratio"),
-        *("rightsizer_tensor_active_ratio", "rightsizer_dram_active_ratio"),
-        *("rightsizer_memory_used_bytes", "rightsizer_memory_total_bytes"),
-        *("rightsizer_power_limit_watts", "rightsizer_power_ratio"),
+        "rightsizer_gpu_busy_ratio",
+        "rightsizer_sm_active_ratio",
+        "rightsizer_sm_work_ratio",
+        "rightsizer_tensor_active_ratio",
+        "rightsizer_dram_active_ratio",
+        "rightsizer_memory_used_bytes",
+        "rightsizer_memory_total_bytes",
+        "rightsizer_power_limit_watts",
+        "rightsizer_power_ratio",
         "rightsizer_pcie_receive_bytes_per_second",
         "rightsizer_pcie_transmit_bytes_per_second",
         "rightsizer_nvlink_receive_bytes_per_second",

@@ -50,7 +50,8 @@ def pieces(life: Life, gpu: Gpu, first: int, last: int) -> list[Piece]:
     """A GPU's life between two slots, day by day."""
     found = []
     for part in gpu.parts:
-        at, end = max(first, part.first), min(last, part.last)
+        at = max(first, part.first)
+        end = min(last, part.last)
         while at < end:
             day = at // SLOTS
             until = min(end, (day + 1) * SLOTS)
@@ -88,7 +89,8 @@ class Counters:
             growth: The first slot of each stretch, and its growth in each slot.
             resets: Whether it restarts with the agent.
         """
-        place, restarts = (gpu.number, key), gpu.restarts if resets else ()
+        place = (gpu.number, key)
+        restarts = gpu.restarts if resets else ()
         for first, grown in _joined(growth, restarts):
             before = 0.0 if first in restarts else self._sums.get(place, 0.0)
             values = list(accumulate(grown, initial=before))
@@ -100,7 +102,8 @@ def _joined(
     growth: Sequence[tuple[int, "array[float]"]], breaks: Sequence[int]
 ) -> Iterator[tuple[int, "array[float]"]]:
     """Stretches joined where one ends as the next begins, and divided at breaks."""
-    start, joined = 0, array("d")
+    start = 0
+    joined = array("d")
     for first, grown in growth:
         cuts = [first, *(at for at in breaks if first < at < first + len(grown))]
         for cut, end in zip(cuts, [*cuts[1:], first + len(grown)], strict=True):

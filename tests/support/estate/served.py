@@ -127,7 +127,8 @@ def wait_score(layout: Layout, metrics: Metrics, document: Mapping[str, Any]) ->
     Each step of the advice must be among the findings of the same answer.
     """
     by_key = {each["key"]: each for each in document["waiting_work"]}
-    planted, asked = planted_waits(layout, metrics), _asked(layout)
+    planted = planted_waits(layout, metrics)
+    asked = _asked(layout)
     advised = {(each["id"], each["key"]): each["action"] for each in document["findings"]}
     found = tuple(
         each

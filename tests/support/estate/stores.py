@@ -127,8 +127,13 @@ def _make_blocks(life: Life, sources: tuple[Source, ...], folder: Path) -> None:
 
 def _lay_out(text: Path, data: Path) -> None:
     done = promtool(
-        *("tsdb", "create-blocks-from", "openmetrics", "--quiet"),
-        *(f"--max-block-duration={_STRETCH_SECONDS}s", text, data),
+        "tsdb",
+        "create-blocks-from",
+        "openmetrics",
+        "--quiet",
+        f"--max-block-duration={_STRETCH_SECONDS}s",
+        text,
+        data,
         timeout_seconds=300.0,
     )
     text.unlink()
@@ -137,13 +142,15 @@ def _lay_out(text: Path, data: Path) -> None:
 
 
 def _send(server: Prometheus, lines: Iterable[str]) -> None:
-    waiting, size = [], 0
+    waiting = []
+    size = 0
     for line in lines:
         waiting.append(line)
         size += len(line)
         if size > _SEND_BYTES:
             _post(server, waiting)
-            waiting, size = [], 0
+            waiting = []
+            size = 0
     if waiting:
         _post(server, waiting)
 

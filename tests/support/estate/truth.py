@@ -83,8 +83,11 @@ PLANTED: Final = (
 
 _TRUE_OF_ANY: Final = frozenset(
     {
-        *(Reason.COMPUTE_SATURATED, Reason.POWER_CAP_OPPORTUNITY, Reason.POWER_THROTTLED),
-        *(Reason.MEMORY_BANDWIDTH_BOUND, Reason.TENSOR_CORES_UNUSED),
+        Reason.COMPUTE_SATURATED,
+        Reason.POWER_CAP_OPPORTUNITY,
+        Reason.POWER_THROTTLED,
+        Reason.MEMORY_BANDWIDTH_BOUND,
+        Reason.TENSOR_CORES_UNUSED,
     }
 )
 """Physical limits of some jobs that were not planted."""
@@ -114,8 +117,13 @@ _ALSO: Final[Mapping[str, frozenset[Reason]]] = {
 
 _POOL_RULES: Final = frozenset(
     {
-        *("idle_pool", "pool_autoscale", "pool_exhaustion", "fragmentation", "packing"),
-        *("stragglers", "replica_consolidation"),
+        "idle_pool",
+        "pool_autoscale",
+        "pool_exhaustion",
+        "fragmentation",
+        "packing",
+        "stragglers",
+        "replica_consolidation",
     }
 )
 

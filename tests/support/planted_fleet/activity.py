@@ -191,7 +191,8 @@ def readings(
     lowest = 0.15 if context == 0.0 else 0.98
     clock = board.clock_megahertz * np.where(works, load.clock, lowest)
     busy = share(load.busy)
-    zero, traffic = np.zeros(len(hours)), course * noise * load.pcie_bytes_per_second
+    zero = np.zeros(len(hours))
+    traffic = course * noise * load.pcie_bytes_per_second
     values = {
         "DCGM_FI_DEV_SM_CLOCK": np.floor(clock / 15) * 15,
         "DCGM_FI_DEV_GPU_TEMP": np.round(30 + 38 * (watts / board.limit_watts)),

@@ -111,7 +111,13 @@ HALL: Final = frozenset({Style.SLURM})
 KUBE: Final = PARIS | OSLO
 ANY: Final = KUBE | HALL
 TRAIN: Final = Load(
-    *(0.99, 0.93, 0.48, 0.06, 0.42, 0.93, 0.83),
+    0.99,
+    0.93,
+    0.48,
+    0.06,
+    0.42,
+    0.93,
+    0.83,
     pcie_bytes_per_second=1.5e9,
     nvlink_bytes_per_second=9e10,
     course=steady(0.98),

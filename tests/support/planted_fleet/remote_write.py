@@ -49,7 +49,8 @@ def _head(series: Series) -> bytes:
 def _samples(moments: range) -> np.ndarray:
     """Samples of some moments, whose values are still missing."""
     found = np.zeros(len(moments), _SAMPLE)
-    found["head"], found["tag"] = (0x12, 16, 0x09), 0x10
+    found["head"] = (0x12, 16, 0x09)
+    found["tag"] = 0x10
     milliseconds = np.array(moments, np.uint64) * np.uint64(1000)
     for place in range(6):
         bits = milliseconds >> np.uint64(7 * place) & np.uint64(0x7F)
@@ -64,7 +65,9 @@ def _requests(
     moments = times(interval_seconds)
     length = window_seconds // interval_seconds
     for start in range(0, len(moments), length):
-        block, parts, size = _samples(moments[start : start + length]), list[bytes](), 0
+        block = _samples(moments[start : start + length])
+        parts = list[bytes]()
+        size = 0
         for head, series in zip(heads, fleet, strict=True):
             first = max(0, series.first - start)
             last = min(len(block), series.first + len(series.values) - start)
@@ -75,7 +78,8 @@ def _requests(
             parts.append(_part(1, head + some.tobytes()))
             if (size := size + len(parts[-1])) > _MOST_BYTES:
                 yield b"".join(parts)
-                parts, size = [], 0
+                parts = []
+                size = 0
         yield b"".join(parts)
 
 
@@ -98,7 +102,8 @@ STORES: Final = ("Prometheus", "VictoriaMetrics")
 @contextmanager
 def filled_store(store: str, interval_seconds: int) -> Iterator[Prometheus]:
     """A real store with all samples of the planted fleet."""
-    fleet, window_seconds = _fleet(interval_seconds), _WINDOW_SECONDS[store]
+    fleet = _fleet(interval_seconds)
+    window_seconds = _WINDOW_SECONDS[store]
     messages = _requests(fleet, interval_seconds, window_seconds)
     if store == "Prometheus":
         flags = ("--web.enable-remote-write-receiver",)

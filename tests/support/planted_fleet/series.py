@@ -21,7 +21,8 @@ END: Final = 1_768_125_600
 _GPUS_PER_NODE: Final = 8
 _BEYOND_DEFAULT: Final = frozenset(
     {
-        *("DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_PIPE_FP32_ACTIVE"),
+        "DCGM_FI_PROF_SM_ACTIVE",
+        "DCGM_FI_PROF_PIPE_FP32_ACTIVE",
         "DCGM_FI_DEV_CLOCKS_EVENT_REASONS",
     }
 )
@@ -86,7 +87,8 @@ def planted_gpus() -> tuple[Gpu, ...]:
             index = _GPUS_PER_NODE
             for plant in plants:
                 if is_own or index + plant.gpus > _GPUS_PER_NODE:
-                    number, index = number + 1, 0
+                    number = number + 1
+                    index = 0
                 found += [
                     Gpu(style, plant, rank, f"gpu-{number:02d}", index + rank)
                     for rank in range(plant.gpus)
@@ -232,9 +234,13 @@ def _labels(gpu: Gpu, holder: str) -> Labels:
             return (*own, *target, *(_pod_labels(gpu, holder, is_honored=True) if holder else ()))
         case Style.EXPORTED:
             target = (
-                *(("instance", f"10.1.3.{gpu.node[-2:]}:9400"), ("job", "nvidia-dcgm-exporter")),
-                *(("pod", exporter), ("namespace", "gpu-operator"), ("endpoint", "gpu-metrics")),
-                *(("container", "nvidia-dcgm-exporter"), ("service", "nvidia-dcgm-exporter")),
+                ("instance", f"10.1.3.{gpu.node[-2:]}:9400"),
+                ("job", "nvidia-dcgm-exporter"),
+                ("pod", exporter),
+                ("namespace", "gpu-operator"),
+                ("endpoint", "gpu-metrics"),
+                ("container", "nvidia-dcgm-exporter"),
+                ("service", "nvidia-dcgm-exporter"),
             )
             return (*own, *target, *(_pod_labels(gpu, holder, is_honored=False) if holder else ()))
     job = (("hpc_job", holder),) if holder else ()
@@ -260,7 +266,8 @@ def _kubernetes(fleet: Sequence[Gpu], style: Style) -> Iterator[Fact]:
         yield "kube_node_labels", (("node", node), *label, *target), span
     seen = set[tuple[str, str]]()
     for gpu in fleet:
-        holder, plant = gpu.plant.holder, gpu.plant
+        holder = gpu.plant.holder
+        plant = gpu.plant
         for number, span in enumerate(plant.held_hours if holder else ()):
             assert holder is not None
             name = _holder_name(gpu, number)

@@ -142,12 +142,14 @@ def _problem(
     factors: dict[str, float],
     evidence: dict[str, object],
 ) -> Finding:
-    case, count = subject.case, len(subject.case.devices)
+    case = subject.case
+    count = len(subject.case.devices)
     who = subject.name if count <= _MOST_NAMES else f"{count} GPUs"
     low, high = sorted((max(0.0, planned.outcome.saved_ratio), best.saved_ratio))
     savings = release_savings(case, subject.market, low, high)
     risk = risk_of(best.short_ratio, case.effective_samples())
-    least, most = min(planned.replicas), max(planned.replicas)
+    least = min(planned.replicas)
+    most = max(planned.replicas)
     scaling = f"{least} to {most} replicas by the hour, instead of {evidence['replicas']}"
     return subject.find_problem(
         reasons=(Reason.DIURNAL_AUTOSCALE,),

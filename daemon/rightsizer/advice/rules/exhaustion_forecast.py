@@ -126,7 +126,9 @@ def _within(
 
 
 def _problem(subject: CaseSubject, forecast: _Forecast) -> Finding:
-    case, trend, slope = subject.case, forecast.trend, forecast.trend.slope_per_day
+    case = subject.case
+    trend = forecast.trend
+    slope = forecast.trend.slope_per_day
     is_known = case.workload_class is not WorkloadClass.UNKNOWN
     options = larger_boards(case, subject.market) if forecast.is_memory and is_known else ()
     name = case.workload.name if case.workload else ""

@@ -69,7 +69,8 @@ class GpuCountSettings(RuleSettings):
 
 def judge(subject: CaseSubject, settings: GpuCountSettings) -> Finding:
     """Whether a workload holds more GPUs than it ever used."""
-    case, count = subject.case, len(subject.case.devices)
+    case = subject.case
+    count = len(subject.case.devices)
     if case.workload is None or count == 1:
         return subject.find_nothing("A single GPU has no number.")
     busy = {window.uuid: window.blocks.series(Measure.BUSY) for window in case.windows}
@@ -134,7 +135,9 @@ def _problem(  # noqa: PLR0913, PLR0917 - what differs between GPUs and replicas
     unused: tuple[Device, ...] = (),
 ) -> Finding:
     """Complain about unused GPUs, or about surplus replicas."""
-    case, workload, count = subject.case, subject.case.workload, len(subject.case.devices)
+    case = subject.case
+    workload = subject.case.workload
+    count = len(subject.case.devices)
     part = len(unused) / count if unused else 1.0 - left / count
     risks = {} if unused else group_risks(case, left)
     risk = risk_of(0.0, case.effective_samples()) if unused else worst(risks.values())
@@ -166,7 +169,8 @@ def _problem(  # noqa: PLR0913, PLR0917 - what differs between GPUs and replicas
 
 def _replicas(subject: CaseSubject, settings: GpuCountSettings) -> Finding:
     """Judge whether a service has more replicas than it ever needed."""
-    case, count = subject.case, len(subject.case.devices)
+    case = subject.case
+    count = len(subject.case.devices)
     if case.workload_class is not WorkloadClass.SERVING:
         return subject.find_nothing("Every GPU was used.")
     # Cheap check first: the load of all moments takes long.
@@ -237,9 +241,11 @@ def _memory_need(case: Case, quantile: float) -> float:
 
     Preallocated memory does not grow.
     """
-    fixed, growing = 0.0, 0.0
+    fixed = 0.0
+    growing = 0.0
     for device, window, fit in zip(case.devices, case.windows, case.provisioning, strict=True):
-        memory, total = fit.resources.get(Resource.MEMORY), device.memory_total_bytes
+        memory = fit.resources.get(Resource.MEMORY)
+        total = device.memory_total_bytes
         if memory and memory.demand and memory.need:
             means = sorted(window.blocks.series(Measure.MEMORY_BYTES).means)
             rest = means[int(quantile * len(means))] / total if means and total else 0.0

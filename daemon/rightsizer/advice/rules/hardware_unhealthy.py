@@ -124,7 +124,8 @@ _FABRIC_COMPLETED: Final = 3
 
 def link_faults(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterator[HardwareFault]:
     """Links that are down or have errors."""
-    get, momentary = board.status.reading.get, settings.momentary_ratio
+    get = board.status.reading.get
+    momentary = settings.momentary_ratio
     yield from _down(board, settings)
     recoveries = sum(link.recovery_errors or 0 for link in board.status.reading.nvlinks)
     errors = get(Signal.NVLINK_ERRORS) or 0.0
@@ -140,8 +141,10 @@ def link_faults(board: InspectedBoard, settings: HardwareFaultSettings) -> Itera
 
 def _down(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterator[HardwareFault]:
     """Compare with GPUs of the same model: boards without bridges have unconnected links."""
-    own, get = board.status.device, board.status.reading.get
-    links, up = get(Signal.NVLINK_LINKS), get(Signal.NVLINK_LINKS_UP)
+    own = board.status.device
+    get = board.status.reading.get
+    links = get(Signal.NVLINK_LINKS)
+    up = get(Signal.NVLINK_LINKS_UP)
     readings = (
         board.node.readings.get(each.uuid)
         for each in board.node.devices
@@ -198,7 +201,8 @@ def _xids(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterator[Ha
         return
     ago = f"{format_duration(max(0.0, seconds(age)))} ago"
     for code in sorted(CRITICAL_XIDS & log.counts.keys()):
-        is_last, is_fatal = code == log.last, code in (_OFF_THE_BUS, _REMAPPING_FAILED)
+        is_last = code == log.last
+        is_fatal = code in (_OFF_THE_BUS, _REMAPPING_FAILED)
         severity = Severity.CRITICAL if is_fatal else Severity.HIGH
         when = ago if is_last else f"before Xid {log.last}, which came {ago}"
         times = log.counts[code]
@@ -218,10 +222,16 @@ _CHECKS: Final[
 _SHOWN: Final = (Signal.REMAPPED_ROWS_FAILED, Signal.PCIE_REPLAYS)
 _HEALTH: Final = frozenset(
     {
-        *(*_SHOWN, Signal.REMAPPED_ROWS_PENDING, Signal.ECC_UNCORRECTED_ERRORS),
-        *(Signal.RETIRED_PAGES_CORRECTABLE, Signal.RETIRED_PAGES_UNCORRECTABLE),
-        *(Signal.RETIRED_PAGES_PENDING, Signal.RECOVERY_ACTION, Signal.FABRIC_STATE),
-        *(Signal.NVLINK_LINKS_UP, Signal.NVLINK_ERRORS),
+        *_SHOWN,
+        Signal.REMAPPED_ROWS_PENDING,
+        Signal.ECC_UNCORRECTED_ERRORS,
+        Signal.RETIRED_PAGES_CORRECTABLE,
+        Signal.RETIRED_PAGES_UNCORRECTABLE,
+        Signal.RETIRED_PAGES_PENDING,
+        Signal.RECOVERY_ACTION,
+        Signal.FABRIC_STATE,
+        Signal.NVLINK_LINKS_UP,
+        Signal.NVLINK_ERRORS,
     }
 )
 _HEALTHY: Final = {"fact": 0.95}
@@ -271,7 +281,8 @@ def judge(subject: CaseSubject, settings: HardwareUnhealthySettings) -> Finding:
 
 def _board(case: Case, device: Device) -> InspectedBoard | None:
     """Board to inspect; a GPU that fell off the bus before its first reading still has Xids."""
-    node, uuid = case.node, device.board_uuid
+    node = case.node
+    uuid = device.board_uuid
     if node is None:
         return None
     if (status := board_status_of(case, device)) is None and uuid in node.xids:

@@ -27,10 +27,12 @@ _SIGNALS: Final = (Signal.CPU, Signal.CPU_PRESSURE)
 
 def judge(subject: CaseSubject, settings: BottleneckSettings) -> Finding:
     """Whether a GPU of the workload waits for the CPUs."""
-    case, seen = subject.case, _HOST.find(subject, settings)
+    case = subject.case
+    seen = _HOST.find(subject, settings)
     if isinstance(seen, Finding):
         return abstain_unobserved(seen, subject, _SIGNALS)
-    device, is_serving = seen.devices[0], case.workload_class is WorkloadClass.SERVING
+    device = seen.devices[0]
+    is_serving = case.workload_class is WorkloadClass.SERVING
     count = cpus_for_gpu(case, device)
     more: tuple[Instruction, ...] = ()
     if count is not None:

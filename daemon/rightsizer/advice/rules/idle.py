@@ -239,13 +239,15 @@ class _IdleOutlook:
 
 
 def _outlook(case: Case, settings: IdleSettings) -> _IdleOutlook:
-    gaps, within = _gaps(case, settings), settings.resume_seconds
+    gaps = _gaps(case, settings)
+    within = settings.resume_seconds
     running = gaps[-1] if gaps and not gaps[-1].has_ended else None
     model = resumption_of(case, gaps[:-1] if running else gaps, settings)
     # With known blocks, the last of them not idle, it was working just now.
     is_remembered = len(case.remembered.series(Measure.BUSY).numbers) > 0
     idle = running.seconds if running else 0.0 if is_remembered else case.known_seconds
-    probability, bound = model.probability(idle, within), model.upper_bound(idle, within)
+    probability = model.probability(idle, within)
+    bound = model.upper_bound(idle, within)
     since = ""
     evidence: dict[str, object] = {
         "resume_ratio": round(probability, 4),
@@ -307,7 +309,8 @@ def release_instructions(case: Case, *, is_held: bool = True) -> tuple[Instructi
     Without a workload, how to find what holds the GPUs, or how to return empty ones. Empty if
     the owner of the processes is unknown.
     """
-    workload, node = case.workload, case.node
+    workload = case.workload
+    node = case.node
     if workload is None and is_held:
         return tuple(instruction("find_holder", device.board_uuid) for device in case.devices)
     if workload is None:

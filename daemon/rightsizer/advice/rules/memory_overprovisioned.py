@@ -42,7 +42,8 @@ def judge(subject: CaseSubject, settings: MemoryOverprovisionedSettings) -> Find
     """Whether a board with less memory, and no slower, would suffice for every GPU."""
     if (early := _early(subject, settings)) is not None:
         return early
-    case, fits = subject.case, subject.case.provisioning
+    case = subject.case
+    fits = subject.case.provisioning
     needs = {
         device.uuid: fit.resources[Resource.MEMORY].need
         for device, fit in zip(case.devices, fits, strict=True)
@@ -82,7 +83,8 @@ def judge(subject: CaseSubject, settings: MemoryOverprovisionedSettings) -> Find
 
 
 def _early(subject: CaseSubject, settings: MemoryOverprovisionedSettings) -> Finding | None:
-    case, fits = subject.case, subject.case.provisioning
+    case = subject.case
+    fits = subject.case.provisioning
     active = min((each.active_seconds for each in fits), default=0.0)
     if active < settings.minimum_known_seconds:
         why = f"only {format_duration(active)} of activity to size by"

@@ -17,8 +17,10 @@ from rightsizer.model.topology import AdapterKind, LinkKind
 
 _KINDS: Final = tuple(LinkKind)
 _PORTS: Final = (
-    *(Signal.INFINIBAND_RECEIVE, Signal.INFINIBAND_TRANSMIT),
-    *(Signal.NETWORK_RECEIVE_BYTES_PER_SECOND, Signal.NETWORK_TRANSMIT_BYTES_PER_SECOND),
+    Signal.INFINIBAND_RECEIVE,
+    Signal.INFINIBAND_TRANSMIT,
+    Signal.NETWORK_RECEIVE_BYTES_PER_SECOND,
+    Signal.NETWORK_TRANSMIT_BYTES_PER_SECOND,
 )
 _FABRIC: Final = frozenset({AdapterKind.INFINIBAND, AdapterKind.NETWORK})
 
@@ -38,13 +40,15 @@ class NetworkBoundSettings(RuleSettings):
 
 def judge(subject: CaseSubject, settings: NetworkBoundSettings) -> Finding:
     """Whether a GPU of the workload waits while the nearest network ports are saturated."""
-    case, is_bound = subject.case, in_condition(Condition.NETWORK_BOUND)
+    case = subject.case
+    is_bound = in_condition(Condition.NETWORK_BOUND)
     seen = observe(subject, settings, is_bound, "held up by the network")
     if isinstance(seen, Finding):
         return abstain_unobserved(seen, subject, _PORTS, "the network", "share_ratio")
     lost = 0.0
     for window, device in zip(case.windows, case.devices, strict=True):
-        share, known = seen.shares[window.uuid], window.known_seconds
+        share = seen.shares[window.uuid]
+        known = window.known_seconds
         if window.waste_seconds and known > 0.0:
             # Limited to the loss that has no other known cause.
             share = min(share, window.waste_seconds.get(Cause.HEADROOM, 0.0) / known)

@@ -126,7 +126,8 @@ def judge(subject: CaseSubject, settings: NvlinkAbsentSettings) -> Finding:
         return too_little
     if len(case.devices) == 1 or case.workload is None or any(each.mig for each in case.devices):
         return subject.find_nothing(f"{subject.name}: nothing to join.")
-    node, topology = case.node, None if case.node is None else case.node.topology
+    node = case.node
+    topology = None if case.node is None else case.node.topology
     if node is None or topology is None:
         return subject.abstain("how the GPUs are joined is not known")
     if (weakest := _weakest(case, topology)) is None:
@@ -151,7 +152,8 @@ def judge(subject: CaseSubject, settings: NvlinkAbsentSettings) -> Finding:
     if (better := better_gpus(case.devices, node, topology, settings.gain_ratio)) is None:
         summary = f"{subject.name}: {joined}; no available GPUs are better connected."
         return subject.find_nothing(summary, factors, evidence)
-    names, swaps = names_of(better.devices), better.swaps
+    names = names_of(better.devices)
+    swaps = better.swaps
     others = f", if {' and '.join(swaps)} made room" if swaps else ", which are free"
     then = _uuids(better.devices)
     exchange = settings.class_only_ratio if traffic is None else settings.attribution_ratio

@@ -57,7 +57,8 @@ class OverprovisionedSettings(SizeRuleSettings):
 
 def judge(subject: CaseSubject, settings: OverprovisionedSettings) -> Finding:
     """Whether every GPU of the workload is larger than the workload ever needed."""
-    case, fits = subject.case, subject.case.provisioning
+    case = subject.case
+    fits = subject.case.provisioning
     active = min((each.active_seconds for each in fits), default=0.0)
     if active < settings.minimum_known_seconds:
         why = f"only {format_duration(active)} of activity to size by"
@@ -109,7 +110,8 @@ def _too_large(
     settings: OverprovisionedSettings,
     evidence: dict[str, object],
 ) -> Finding:
-    case, reasons = subject.case, [Reason.GPU_OVERPROVISIONED]
+    case = subject.case
+    reasons = [Reason.GPU_OVERPROVISIONED]
     memory = [each.resources.get(Resource.MEMORY) for each in case.provisioning]
     memory_over = min((fit.overprovisioned or 0.0) if fit else 0.0 for fit in memory)
     if memory_over >= settings.on_ratio:

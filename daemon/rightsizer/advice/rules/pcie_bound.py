@@ -43,7 +43,8 @@ _CONFIRM: Final = trace_kernels(
 
 def judge(subject: CaseSubject, settings: PcieBoundSettings) -> Finding:
     """Whether a GPU of the workload waits for copies between host and GPU."""
-    case, seen = subject.case, _LINK.find(subject, settings)
+    case = subject.case
+    seen = _LINK.find(subject, settings)
     if isinstance(seen, Finding):
         is_blind = not any(Resource.PCIE in window.demands for window in case.windows)
         is_well = seen.abstained is None and not any(

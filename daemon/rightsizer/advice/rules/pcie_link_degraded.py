@@ -84,14 +84,16 @@ class LinkState:
 
     def __str__(self) -> str:
         """Display text: `x8 instead of x16, at generation 3 instead of 5`."""
-        now, most = self.generation, self.generation_maximum
+        now = self.generation
+        most = self.generation_maximum
         parts = [f"x{self.width} instead of x{self.width_maximum}"] if self.is_narrow else []
         parts += [f"generation {now} instead of {most}"] if now < most else []
         text = ", ".join(parts) or f"x{self.width} at generation {now} at the last reading"
         if self.narrowed:
             text += f"; narrow at bridge {self.narrowed[0].pci_bus_id}"
         if self.limiting:
-            bridge, allowed = self.limiting[0].pci_bus_id, self.limiting[0].generation_maximum
+            bridge = self.limiting[0].pci_bus_id
+            allowed = self.limiting[0].generation_maximum
             text += f"; bridge {bridge} allows generation {allowed} at most, which is no fault"
         return text
 

@@ -103,7 +103,8 @@ def power_saving(
     constant power and largest for power that alternates between 0 and the present limit; these
     are the ends of the interval. The lower end also assumes the largest slowdown.
     """
-    limit, default = status.limit_watts, status.default_limit_watts
+    limit = status.limit_watts
+    default = status.default_limit_watts
     least = status.device.stated("power_limit_minimum_watts")
     is_measured = window.energy_joules > 0.0 and window.active > 0
     if limit is None or default is None or least is None or not is_measured:

@@ -211,7 +211,8 @@ class Judgement:
         `relaxed` returns the verdict on the short span with a lower threshold; `known_seconds` is
         the known time of the long one.
         """
-        finding, conduct = self.finding, self.conduct
+        finding = self.finding
+        conduct = self.conduct
         if finding.is_actionable and short is not None and short.is_actionable:
             return replace(
                 self,

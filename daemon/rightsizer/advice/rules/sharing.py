@@ -93,7 +93,8 @@ def judge(subject: CaseSubject, settings: SharingSettings) -> Finding:
 
 
 def _early(subject: CaseSubject, settings: SharingSettings) -> Finding | None:
-    case, workload = subject.case, subject.case.workload
+    case = subject.case
+    workload = subject.case.workload
     if len(case.devices) != 1 or workload is None or case.devices[0].mig is not None:
         return subject.find_nothing("Not a whole GPU held by a workload.")
     if is_shared(case):
@@ -118,7 +119,8 @@ def _options(
     subject: CaseSubject, pairs: tuple[WorkloadPair, ...], settings: SharingSettings
 ) -> tuple[Option, ...]:
     """Options to share, without partners of other namespaces and without high risks."""
-    case, market = subject.case, subject.market
+    case = subject.case
+    market = subject.market
     near = [each for each in pairs if each.is_same_owner and each.risk in _ACCEPTABLE]
     options = (
         *(shared_option(case, market, each) for each in near[: settings.most_partners]),

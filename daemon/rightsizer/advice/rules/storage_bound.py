@@ -37,11 +37,13 @@ class StorageBoundSettings(BottleneckSettings):
 
 def judge(subject: CaseSubject, settings: StorageBoundSettings) -> Finding:
     """Whether a GPU of the workload waits for storage, for data or for checkpoints."""
-    case, seen = subject.case, _STORAGE.find(subject, settings)
+    case = subject.case
+    seen = _STORAGE.find(subject, settings)
     if isinstance(seen, Finding):
         return abstain_unobserved(seen, subject, (Signal.IO_PRESSURE,))
     working = _working_share(case, seen.devices, settings.working_ratio)
-    is_serving, least = case.workload_class is WorkloadClass.SERVING, settings.bursts_ratio
+    is_serving = case.workload_class is WorkloadClass.SERVING
+    least = settings.bursts_ratio
     # Work and waits alternate, each for longer than five minutes.
     if in_bursts := not is_serving and working is not None and least <= working <= 1.0 - least:
         pattern = "in bursts between stretches of full work, as checkpoints are"

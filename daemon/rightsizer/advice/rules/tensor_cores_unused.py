@@ -33,7 +33,8 @@ class TensorCoresUnusedSettings(RuleSettings):
 
 def judge(subject: CaseSubject, settings: TensorCoresUnusedSettings) -> Finding:
     """Whether a GPU of the workload computes in FP32 without its tensor cores."""
-    case, least = subject.case, settings.minimum_active_seconds
+    case = subject.case
+    least = settings.minimum_active_seconds
     condition = Condition.NO_TENSOR_CORES
     seen = observe(
         subject,

@@ -56,7 +56,8 @@ def examine(settings: Settings, environ: Mapping[str, str] = os.environ) -> tupl
 
 def first_snapshot(settings: Settings, sleep: Callable[[float], None] = time.sleep) -> Snapshot:
     """Read the agent's source until profiling counters had time to appear, or patience is out."""
-    began, rounds = time.monotonic(), 0
+    began = time.monotonic()
+    rounds = 0
     with closing(live_source(settings, SystemClock()).source) as source:
         while True:
             snapshot = source.read()

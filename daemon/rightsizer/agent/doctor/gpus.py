@@ -77,7 +77,8 @@ def _unsupported_basics(snapshot: Snapshot) -> str:
 
 def check_counters(context: CheckContext) -> Check:
     """Tiers of evidence that the readings allow: profiling counters, power, utilization alone."""
-    name, readings = "profiling counters", context.snapshot.readings.values()
+    name = "profiling counters"
+    readings = context.snapshot.readings.values()
     if not readings:
         return failed_check(name, Verdict.MISSING, "absent", "no GPU was read", remedies="")
     tiers = Counter(map(_tier, readings))

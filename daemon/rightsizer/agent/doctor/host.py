@@ -52,7 +52,8 @@ def check_memory_placement(context: CheckContext) -> Check:
 
 def check_control_groups(context: CheckContext) -> Check:
     """Whether control groups are mounted and readable, those of others too."""
-    name, top = "control groups", context.sysfs / "fs/cgroup"
+    name = "control groups"
+    top = context.sysfs / "fs/cgroup"
     first = read_file(context.procfs / "1" / "cgroup") or ""
     if "/.." in first and not ControlGroupHierarchies(str(top)).membership(first).cpu_time:
         found = f"{top} has those of this container alone"
@@ -76,7 +77,8 @@ def check_pressure(context: CheckContext) -> Check:
 
 def check_topology(context: CheckContext) -> Check:
     """Whether sysfs shows the PCI bus."""
-    name, bus = "topology", context.sysfs / "bus/pci/devices"
+    name = "topology"
+    bus = context.sysfs / "bus/pci/devices"
     try:
         count = len(os.listdir(bus))  # noqa: PTH208 - only the number is needed.
     except OSError as error:
@@ -94,7 +96,8 @@ def check_clock(context: CheckContext) -> Check:
 
 def check_memory_limit(context: CheckContext) -> Check:
     """Whether this process may use as much memory as the agent needs."""
-    name, limit = "memory limit", _memory_limit(context)
+    name = "memory limit"
+    limit = _memory_limit(context)
     if limit is None or limit >= _UNLIMITED_BYTES:
         return Check(name, Verdict.OK, "none")
     found = f"{limit // 2**20} MiB"

@@ -35,7 +35,8 @@ _LEAST_ROOM_BYTES: Final = 64 * 2**20
 
 def check_history(context: CheckContext) -> Check:
     """Whether the configured history can be written."""
-    name, settings = "history", context.settings.history
+    name = "history"
+    settings = context.settings.history
     if not settings.path:
         return Check(name, Verdict.UNUSED, "history.path is empty: nothing outlives a restart")
     path = Path(settings.path)
@@ -67,7 +68,8 @@ def _room(name: str, path: Path, least_bytes: int) -> Check:
 
 def check_local_socket(context: CheckContext) -> Check:
     """Whether an agent answers at the socket, or one could be created there."""
-    name, path = "local socket", context.settings.path.api_socket
+    name = "local socket"
+    path = context.settings.path.api_socket
     if not path:
         return Check(name, Verdict.UNUSED, "path.api_socket is empty")
     lost = "claim, dismiss, snooze, release and resume beside a running agent"
@@ -87,10 +89,12 @@ def check_local_socket(context: CheckContext) -> Check:
 
 def check_web_port(context: CheckContext) -> Check:
     """Whether the addresses can be bound, or are already in use."""
-    name, web = "web port", context.settings.web
+    name = "web port"
+    web = context.settings.web
     if web.systemd_socket:
         return Check(name, Verdict.OK, "systemd hands it over")
-    troubles, notes = [], []
+    troubles = []
+    notes = []
     for text in web.listen_addresses:
         address = parse_address(text)
         if (refusal := _why_not(address.host, address.port)) is None:
@@ -122,7 +126,8 @@ def _why_not(host: str, port: int) -> OSError | None:
 
 def check_broker(context: CheckContext) -> Check:
     """Whether the lease file is writable, a socket is configured, and the named users exist."""
-    name, settings = "broker", context.settings.broker
+    name = "broker"
+    settings = context.settings.broker
     if not settings.enabled:
         return Check(name, Verdict.UNUSED, "broker.enabled is false: no GPU is lent")
     path = Path(settings.path)
@@ -153,7 +158,8 @@ def _unknown(settings: BrokerSettings) -> Iterator[str]:
 
 def check_drop_folder(context: CheckContext) -> Check:
     """Whether profiles can be read from the drop folder, and captures be stored there."""
-    name, settings = "drop folder", context.settings.profiles
+    name = "drop folder"
+    settings = context.settings.profiles
     if not settings.drop_folder.path:
         return Check(name, Verdict.UNUSED, "profiles.drop_folder.path is not set")
     folder = Path(settings.drop_folder.path)
@@ -181,7 +187,8 @@ def _capture_room(name: str, folder: Path, settings: CaptureSettings) -> Check:
 
 def check_capture(context: CheckContext) -> Check:
     """Whether the configured profiler can be called."""
-    name, settings = "capture", context.settings.profiles.capture
+    name = "capture"
+    settings = context.settings.profiles.capture
     try:
         found = _called(settings, context)
     except (OSError, ValueError) as error:

@@ -17,7 +17,11 @@ from rightsizer.telemetry.serving.source import ServingEngineCollector
 
 _UNAUTHORIZED: Final = (401, 403)
 _NOTHING_ASKED: Final = (
-    *(("from", "0"), ("to", "1"), ("tags", "rightsizer"), ("type", "annotation"), ("limit", "1")),
+    ("from", "0"),
+    ("to", "1"),
+    ("tags", "rightsizer"),
+    ("type", "annotation"),
+    ("limit", "1"),
 )
 """A search that matches nothing, but needs the permission to search."""
 _TIMEOUTS: Final = 2.0
@@ -26,7 +30,8 @@ _TIMEOUTS: Final = 2.0
 
 def check_kubelet(context: CheckContext) -> Check:
     """Whether the kubelet reports which pod has which GPU."""
-    name, settings = "kubelet", context.settings.sources.owners
+    name = "kubelet"
+    settings = context.settings.sources.owners
     path = Path(settings.kubelet_socket)
     if not settings.kubelet_socket or "kubernetes" not in settings.sources:
         return Check(name, Verdict.UNUSED, "switched off")
@@ -37,7 +42,8 @@ def check_kubelet(context: CheckContext) -> Check:
     except OSError:
         return Check(name, Verdict.UNUSED, f"there is no {path}")
     try:
-        most, timeout = settings.answer_maximum_bytes, settings.timeout_seconds
+        most = settings.answer_maximum_bytes
+        timeout = settings.timeout_seconds
         pods = list_pods(path, timeout_seconds=timeout, maximum_bytes=most)
     except GrpcCallError as error:
         return failed_check(name, Verdict.LIMITED, "closed", str(error))
@@ -46,11 +52,13 @@ def check_kubelet(context: CheckContext) -> Check:
 
 def check_container_engine(context: CheckContext) -> Check:
     """Whether Docker or Podman reports the names of containers."""
-    name, path = "container engine", context.settings.sources.owners.container_socket
+    name = "container engine"
+    path = context.settings.sources.owners.container_socket
     if not path:
         return Check(name, Verdict.UNUSED, "sources.owners.container_socket is not set")
     settings = context.settings.sources.owners
-    timeout, most = settings.timeout_seconds, settings.answer_maximum_bytes
+    timeout = settings.timeout_seconds
+    most = settings.answer_maximum_bytes
     try:
         names = container_names(Path(path), timeout_seconds=timeout, maximum_bytes=most)
     except EngineError as error:
@@ -60,7 +68,8 @@ def check_container_engine(context: CheckContext) -> Check:
 
 def check_dcgm(context: CheckContext) -> Check:
     """Whether the configured dcgm-exporter answers, and for this node."""
-    name, settings = "dcgm-exporter", context.settings.sources.dcgm
+    name = "dcgm-exporter"
+    settings = context.settings.sources.dcgm
     if not settings.url:
         return Check(name, Verdict.UNUSED, "sources.dcgm.url is not set")
     with closing(DcgmSecondarySource(settings, built_in(), SystemClock())) as exporter:
@@ -73,7 +82,8 @@ def check_dcgm(context: CheckContext) -> Check:
 
 def check_serving(context: CheckContext) -> Check:
     """Whether the configured serving engines answer, and their GPUs are known."""
-    name, settings = "serving engines", context.settings.sources.serving
+    name = "serving engines"
+    settings = context.settings.sources.serving
     if not settings.endpoints:
         return Check(name, Verdict.UNUSED, "sources.serving.endpoints is empty")
     with closing(ServingEngineCollector(settings)) as engines:
@@ -89,7 +99,8 @@ def check_serving(context: CheckContext) -> Check:
 
 def check_grafana(context: CheckContext) -> Check:
     """Whether Grafana answers and accepts the token."""
-    name, settings = "Grafana", context.settings.grafana
+    name = "Grafana"
+    settings = context.settings.grafana
     if not settings.url:
         return Check(name, Verdict.UNUSED, "grafana.url is not set")
     with closing(http_client(settings, context.environ)) as client:

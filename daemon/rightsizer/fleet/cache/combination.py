@@ -34,10 +34,13 @@ def by_the_hour(frame: DayFrame, first: int = 0, last: int | None = None) -> Day
     """
     if frame.grid.step == COARSE_STEP:
         return frame
-    grid, layout = frame.grid.by(COARSE_STEP), frame.layout
-    values, known = np.full(frame.values.shape, np.nan), np.zeros(frame.grid.count)
+    grid = frame.grid.by(COARSE_STEP)
+    layout = frame.layout
+    values = np.full(frame.values.shape, np.nan)
+    known = np.zeros(frame.grid.count)
     inside = slice(first, frame.grid.count if last is None else last + 1)
-    values[:, inside], known[inside] = frame.values[:, inside], frame.known_seconds()[inside]
+    values[:, inside] = frame.values[:, inside]
+    known[inside] = frame.known_seconds()[inside]
     found = np.empty((len(layout.columns), grid.count))
     for places, kind in layout.kinds:
         found[places] = hourly(kind, values[places], known)
@@ -96,7 +99,8 @@ class DevicePart:
         if self.grid.step == COARSE_STEP:
             return self
         each = COARSE_STEP // self.grid.step
-        first, last = self.first // each, self.last // each
+        first = self.first // each
+        last = self.last // each
         # Cut off the other five-minute intervals before summing.
         frame = None if self.frame is None else by_the_hour(self.frame, self.first, self.last)
         return DevicePart(frame, self.grid.by(COARSE_STEP), first, last, self.share_ratio)
@@ -137,7 +141,8 @@ def combined(parts: Sequence[DevicePart]) -> DayFrame:
     devices = np.zeros(grid.count, np.float32)
     demands: dict[Resource, Histogram] = {}
     values = np.zeros((len(layout.columns), grid.count), np.float32)
-    means, peaks = layout.additive, layout.additive + layout.means
+    means = layout.additive
+    peaks = layout.additive + layout.means
     excesses = np.full((layout.means, grid.count), np.nan)
     for part in parts:
         devices[part.inside] += np.float32(part.share_ratio)

@@ -139,7 +139,8 @@ def rows_by_day(rows: Iterable[HoldingRow]) -> Iterator[HoldingRow]:
     for row in rows:
         each = DAY // row.grid.step
         for place, grid in enumerate(row.grid.parts()):
-            first, last = row.first - place * each, row.last - place * each
+            first = row.first - place * each
+            last = row.last - place * each
             if first < each and last >= 0:
                 yield row._replace(grid=grid, first=max(0, first), last=min(each - 1, last))
 
@@ -210,7 +211,8 @@ class DayCache:
         Raises:
             HistoryError: the disk is full, or the file was broken and replaced.
         """
-        grid, until = day.grid, day.until
+        grid = day.grid
+        until = day.until
         former = [(uuid, day.source, grid.day, grid.day + grid.days - 1) for uuid in day.uuids]
         held = [(uuid, each) for uuid, found in day.holdings.items() for each in found]
         workloads = {each.workload.key: codec.encode(each.workload) for _, each in held}
@@ -290,7 +292,8 @@ class DayCache:
         self, first: int, last: int, uuids: Sequence[str] | None = None
     ) -> list[HoldingRow]:
         """Return the holdings of some or all devices, by device, oldest first; days inclusive."""
-        chosen, values = "", list[Any]((first, last))
+        chosen = ""
+        values = list[Any]((first, last))
         if uuids is not None:
             chosen = "AND uuid IN (SELECT value FROM json_each(?))"
             values = [*values, json.dumps(list(uuids))]

@@ -37,8 +37,10 @@ _TIGHT: Final = 8
 
 def pack(frame: DayFrame) -> bytes:
     """Encode a frame, without its grid."""
-    layout, values = frame.layout, frame.values
-    means, peaks = layout.additive, layout.additive + layout.means
+    layout = frame.layout
+    values = frame.values
+    means = layout.additive
+    peaks = layout.additive + layout.means
     # Drop insignificant bits to compress better.
     parts = (
         _cut(values[:means], _TIGHT),
@@ -102,7 +104,8 @@ def _layout_of(names: bytes) -> FrameLayout:
 def _demands(plain: bytes, place: int, count: int) -> dict[Resource, Histogram]:
     found: dict[Resource, Histogram] = {}
     for _ in range(count):
-        size, bins = plain[place], plain[place + 1]
+        size = plain[place]
+        bins = plain[place + 1]
         name = plain[place + 2 : place + 2 + size].decode()
         place += 2 + size
         end = place + bins * _BIN.size

@@ -169,11 +169,13 @@ def frames_by_day(frames: Iterable[DayFrame]) -> Iterator[DayFrame]:
         if frame.grid.days == 1:
             yield frame
             continue
-        each, known = DAY // frame.grid.step, frame.known_seconds()
+        each = DAY // frame.grid.step
+        known = frame.known_seconds()
         total = known.sum()
         for place, grid in enumerate(frame.grid.parts()):
             inside = slice(place * each, (place + 1) * each)
-            values, part = frame.values[:, inside], known[inside].sum() / total if total else 0.0
+            values = frame.values[:, inside]
+            part = known[inside].sum() / total if total else 0.0
             demands = {
                 resource: found.scaled(float(part)) for resource, found in frame.demands.items()
             }
@@ -195,7 +197,8 @@ def _layout(columns: tuple[str, ...]) -> FrameLayout:
 @lru_cache(maxsize=_LAYOUTS_KEPT)
 def _sorted_layout(columns: tuple[str, ...]) -> FrameLayout:
     kinds = [kind_of(column) for column in columns]
-    means, peaks = kinds.count(ColumnKind.MEAN), kinds.count(ColumnKind.PEAK)
+    means = kinds.count(ColumnKind.MEAN)
+    peaks = kinds.count(ColumnKind.PEAK)
     states = (at for at, kind in enumerate(kinds) if kind is ColumnKind.STATE)
     return FrameLayout(
         columns=columns,

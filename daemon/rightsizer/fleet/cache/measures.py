@@ -34,7 +34,8 @@ def blocks_of(days: Iterable[_Day]) -> Blocks:
     """Return the blocks of days, oldest first."""
     found = [b""]
     for frame, parts in days:
-        each, known = frame.grid.step // BLOCK_SPAN, parts > 0
+        each = frame.grid.step // BLOCK_SPAN
+        known = parts > 0
         halves = [half for measure in Measure for half in _halves(frame, measure)]
         records = np.zeros(int(known.sum()) * each, _RECORD)
         records["number"] = _numbers(frame, known)
@@ -96,17 +97,20 @@ _NO_BLOCKS: Final = (np.zeros(0, int), np.zeros(0), np.zeros(0), np.zeros(0))
 
 
 def _numbers(frame: DayFrame, known: Floats) -> Floats:
-    each, first = frame.grid.step // BLOCK_SPAN, frame.grid.start // BLOCK_SPAN
+    each = frame.grid.step // BLOCK_SPAN
+    first = frame.grid.start // BLOCK_SPAN
     return (first + each * np.flatnonzero(known)[:, None] + np.arange(each)).ravel()
 
 
 def _halves(frame: DayFrame, measure: Measure) -> tuple[Floats, Floats]:
     """Return means and peaks as half floats, `nan` if either is unknown."""
-    means, peaks = frame.column(f"mean:{measure}"), frame.column(f"peak:{measure}")
+    means = frame.column(f"mean:{measure}")
+    peaks = frame.column(f"peak:{measure}")
     if means is None or peaks is None:  # A mean has no information on the peak.
         unknown = np.full(frame.grid.count, np.nan, np.float16)
         return unknown, unknown
-    unit, is_known = _UNITS.get(measure, 1.0), ~(np.isnan(means) | np.isnan(peaks))
+    unit = _UNITS.get(measure, 1.0)
+    is_known = ~(np.isnan(means) | np.isnan(peaks))
     both = (np.minimum(each / unit, _MOST) for each in (means, lifted(peaks)))
     found, most = (np.where(is_known, each, np.nan).astype(np.float16) for each in both)
     return found, most
@@ -304,7 +308,9 @@ class DayDemands:
     def __init__(
         self, frames: Sequence[DayFrame], values: Floats, known: Floats, settings: DemandSettings
     ) -> None:
-        self._frames, self._values, self._known = frames, values, known
+        self._frames = frames
+        self._values = values
+        self._known = known
         self._settings = settings
         self._totals = known.sum(axis=1)
 
@@ -313,7 +319,8 @@ class DayDemands:
 
         Exported distributions are included proportionally.
         """
-        count, parts = len(self._frames), self._known[:, first:last].sum(axis=1)
+        count = len(self._frames)
+        parts = self._known[:, first:last].sum(axis=1)
         parts = parts / np.where(self._totals > 0, self._totals, np.inf)
         times, bins = (each[:, first:last].ravel() for each in self._points)
         weights = np.bincount(bins, times, count * len(_ROWS) * BINS) * NANOSECONDS_PER_SECOND
@@ -335,7 +342,8 @@ class DayDemands:
 
         Bins of measures and frames are consecutive.
         """
-        frame, values = self._frames[0], self._values
+        frame = self._frames[0]
+        values = self._values
         places = frame.layout.places
         wanted = [
             measure

@@ -63,7 +63,8 @@ def _totals_of(layouts: tuple[FrameLayout, ...]) -> _Totals:
 
 def _name_of(column: str) -> str | None:
     """Return the name of an additive column; `None` for one of a later version."""
-    kind, name = kind_of(column), column.partition(":")[2]
+    kind = kind_of(column)
+    name = column.partition(":")[2]
     members = _MEMBERS.get(kind)
     if members is None:
         return name
@@ -164,7 +165,8 @@ class LikeSubjects:
     """Subjects whose days are alike, in time order; each span is summed once for all of them."""
 
     def __init__(self, subjects: Sequence[Sequence[SummedDay]]) -> None:
-        self._size, by_day = len(subjects), zip(*subjects, strict=True)
+        self._size = len(subjects)
+        by_day = zip(*subjects, strict=True)
         self._days = [(days[0].like, np.array([day.row for day in days])) for days in by_day]
         self._spans: dict[tuple[Nanoseconds, Nanoseconds, bool], SpanSums] = {}
 

@@ -141,7 +141,8 @@ class SubjectDays:
         """
         since = None
         for day in reversed(self.days):
-            grid, empty = day.frame.grid, day.frame.column(IDLE_EMPTY_STATE)
+            grid = day.frame.grid
+            empty = day.frame.column(IDLE_EMPTY_STATE)
             for place in np.flatnonzero(day.known > 0)[::-1].tolist():
                 start = grid.time(place)
                 is_empty = empty is not None and empty[place] >= day.known[place] * _NEARLY_ALL
@@ -155,7 +156,8 @@ class SubjectDays:
         """Whether nothing was on it in its last known interval."""
         for day in reversed(self.days):
             if len(known := np.flatnonzero(day.known > 0)):
-                last, empty = known[-1], day.frame.column(IDLE_EMPTY_STATE)
+                last = known[-1]
+                empty = day.frame.column(IDLE_EMPTY_STATE)
                 return empty is not None and bool(empty[last] >= day.known[last] * _NEARLY_ALL)
         return False
 
@@ -185,7 +187,8 @@ class SubjectDays:
         if (began := sums.began[row]) is None:
             nothing = {State.UNKNOWN: end - start} if end > start else {}
             return Window(subject, start, max(start, end), states=nothing)
-        states, used = sums.states(row), sums.amounts(ColumnKind.USED, row)
+        states = sums.states(row)
+        used = sums.amounts(ColumnKind.USED, row)
         return CachedWindow(
             sums,
             row,

@@ -32,8 +32,11 @@ class LikeDays:
     """Frames with equal days and columns, summed together, each span once."""
 
     def __init__(self, frames: Sequence[DayFrame], settings: DemandSettings) -> None:
-        first, values = frames[0], np.stack([frame.values for frame in frames])
-        self.grid, self.layout, self._values = first.grid, first.layout, values
+        first = frames[0]
+        values = np.stack([frame.values for frame in frames])
+        self.grid = first.grid
+        self.layout = first.layout
+        self._values = values
         states = [*self.layout.states]
         self.known = zero_where_unknown(values[:, states].sum(axis=1, dtype=float))
         """Known seconds by frame and interval, over all devices of a frame."""
@@ -81,7 +84,8 @@ class LikeDays:
             0.0 if found is None else zero_where_unknown(found)
             for found in map(self.column, (IDLE_EMPTY_STATE, _HELD))
         )
-        is_known, step = self.known > 0, self.grid.step / NANOSECONDS_PER_SECOND
+        is_known = self.known > 0
+        step = self.grid.step / NANOSECONDS_PER_SECOND
         used = np.where(is_known, 1.0 - empty / np.where(is_known, self.known, np.inf), 0.0)
         active = np.maximum(0.0, self.known - empty - idle) / step
         return np.asarray(self.present_seconds > 0, float), used, active
@@ -95,7 +99,8 @@ class LikeDays:
     @property
     def _longest(self) -> Floats:
         """Length of each interval in seconds, over all devices of a frame."""
-        devices, step = self.column(DEVICES), self.grid.step / NANOSECONDS_PER_SECOND
+        devices = self.column(DEVICES)
+        step = self.grid.step / NANOSECONDS_PER_SECOND
         return (
             np.full((1, self.grid.count), step) if devices is None else step * devices.astype(float)
         )
@@ -127,7 +132,8 @@ class SummedDay:
     @classmethod
     def of_all(cls, frames: Iterable[DayFrame], settings: DemandSettings) -> list[Self]:
         """Create one for each frame; like frames share the work."""
-        found, groups = list(frames), defaultdict[object, list[int]](list)
+        found = list(frames)
+        groups = defaultdict[object, list[int]](list)
         for place, frame in enumerate(found):
             groups[frame.grid, frame.layout, frozenset(frame.demands)].append(place)
         days = dict[int, Self]()

@@ -88,7 +88,8 @@ class FleetCases:
         rows: Sequence[HoldingRow],
         settings: CaseSettings | None = None,
     ) -> None:
-        self.now, self.settings = request.now, settings or CaseSettings()
+        self.now = request.now
+        self.settings = settings or CaseSettings()
         self.devices = request.devices
         """Devices of the batch within the fleet, present or not."""
         ever = request.occupancy.ever
@@ -182,23 +183,31 @@ class FleetCases:
 
     def _add(self, key: str, uuids: Sequence[str], together: SubjectDays | None) -> None:
         """Prepare what a case shares over all spans; `together` are a workload's days."""
-        holder, gap = (None if together is None else key), self.settings.gap
+        holder = None if together is None else key
+        gap = self.settings.gap
         held = [
             (self.devices[uuid], held_since(self.rows(uuid), holder, self.days(uuid), gap))
             for uuid in uuids
         ]
         if together is None:
-            days, subject, since = self.days(key), key, held[0][1]
+            days = self.days(key)
+            subject = key
+            since = held[0][1]
         else:
-            days, subject, since = together, workload_subject(key), 0
+            days = together
+            subject = workload_subject(key)
+            since = 0
         settings = self.settings.accounting.past
         self._held[key] = tuple(held)
         self._past[key] = SubjectHistory(days, subject, since, self.now, settings)
 
     def _case(self, key: str, span: Nanoseconds | None) -> CachedCase:
-        held, past, workload = self._held[key], self._past[key], self._workloads.get(key)
+        held = self._held[key]
+        past = self._past[key]
+        workload = self._workloads.get(key)
         start, end = past.days.over(span, self.now)
-        allocator, settings = allocator_of(workload), self.settings.accounting.provisioning
+        allocator = allocator_of(workload)
+        settings = self.settings.accounting.provisioning
         devices = tuple(device.device for device, _ in held)
 
         @cache
@@ -243,7 +252,8 @@ class FleetCases:
 
     def _day(self, rows: Iterable[HoldingRow]) -> SummedDay | DayFrame:
         """Return a workload's day: a device's, or those of several combined."""
-        parts, shared = [], None
+        parts = []
+        shared = None
         for row in rows:
             days = (day for day in self.days(row.uuid).days if day.frame.grid.day == row.grid.day)
             day = next(days, None)
@@ -275,7 +285,8 @@ def batches_of(request: BatchRequest, devices: int = _DEVICES) -> Iterator[Batch
         size += sum(len(request.occupancy.devices_of(key)) for key in group)
         if size >= devices:
             yield _part(request, sorted(keys))
-            keys, size = [], 0
+            keys = []
+            size = 0
     if keys:
         yield _part(request, sorted(keys))
 
@@ -284,7 +295,8 @@ def read_batch(
     day_cache: DayCache, request: BatchRequest, settings: CaseSettings | None = None
 ) -> FleetCases:
     """Read the cases of a batch from the cache."""
-    occupancy, last = request.occupancy, request.now // DAY
+    occupancy = request.occupancy
+    last = request.now // DAY
     uuids = sorted({uuid for key in occupancy.present for uuid in occupancy.devices_of(key)})
     cached = day_cache.frames(uuids, request.first_day, last)
     rows = day_cache.holdings(request.first_day, last, uuids)

@@ -35,13 +35,15 @@ class SubjectHistory(LoadHistory):
         settings: LoadPatternSettings,
     ) -> None:
         super().__init__(None, since, now, settings)
-        self.days, self._subject = days, subject
+        self.days = days
+        self._subject = subject
         self.effective_samples = cache(partial(_effective_means, days))
         self.known_peaks = cache(partial(_known_peaks, days))
 
     def window(self, start: Nanoseconds, end: Nanoseconds) -> Window:
         """Return the window of a span."""
-        since, is_shared = max(start, self._since), self._since <= start
+        since = max(start, self._since)
+        is_shared = self._since <= start
         return self.days.window(self._subject, since, max(since, end), is_shared=is_shared)
 
     def blocks(self) -> Blocks:

@@ -65,16 +65,19 @@ def hours_of(
 
     `column` is a name like `mean:busy`.
     """
-    first, last = start // COARSE_STEP, end // COARSE_STEP
+    first = start // COARSE_STEP
+    last = end // COARSE_STEP
     values = np.full(max(0, last - first), np.nan)
     for day in days.days:
-        grid, found = day.frame.grid, day.frame.column(column)
+        grid = day.frame.grid
+        found = day.frame.column(column)
         if found is None:
             continue
         if grid.step != COARSE_STEP:
             found = hourly(kind_of(column), found, day.known)
         hour = grid.day * _HOURS - first
-        low, high = max(0, hour), min(len(values), hour + len(found))
+        low = max(0, hour)
+        high = min(len(values), hour + len(found))
         if low < high:
             values[low:high] = factor * found[low - hour : high - hour].astype(float)
     return HourlySeries(first * COARSE_STEP, HourlyFigures(values))
@@ -114,8 +117,10 @@ class GpuCounts:
         """Add simultaneous counts; by hour if one of them is hourly."""
         mine = self
         if self.grid.step != other.grid.step:
-            mine, other = self.by_the_hour(), other.by_the_hour()
-        self.grid, self.figures = mine.grid, mine.figures + other.figures
+            mine = self.by_the_hour()
+            other = other.by_the_hour()
+        self.grid = mine.grid
+        self.figures = mine.figures + other.figures
 
     def by_the_hour(self) -> GpuCounts:
         """Return hourly means."""

@@ -133,7 +133,8 @@ def _empty(cases: FleetCases, uuids: Iterable[str]) -> Iterator[tuple[str, Nanos
 
 def _lost(cases: FleetCases, device: FleetDevice) -> Iterator[LostDevice]:
     """Yield what is lost of a device; MIG instances may come and go with their GPU's division."""
-    uuid, is_divided = device.device.uuid, device.device.has_mig_instances
+    uuid = device.device.uuid
+    is_divided = device.device.has_mig_instances
     days = cases.days(uuid)
     if is_divided or device.device.mig is not None or days.last_present is None:
         return
@@ -262,7 +263,8 @@ def _hours(
     hourly: Iterable[GpuCounts], figures: Iterable[Floats], start: Nanoseconds, end: Nanoseconds
 ) -> HourlySeries:
     """Return figures of some days; hours without any present GPU are unknown."""
-    first, last = start // COARSE_STEP, end // COARSE_STEP
+    first = start // COARSE_STEP
+    last = end // COARSE_STEP
     values = np.full(max(0, last - first), np.nan)
     for counts, of_day in zip(hourly, figures, strict=True):
         hours = np.flatnonzero(counts.present > 0)

@@ -48,7 +48,9 @@ def filled(hours: HourlySeries) -> list[float] | None:
 
 def series_of(hours: HourlySeries) -> Series:
     """Return the known hours as a series, each at its first five minutes."""
-    first, each, values = hours.start // BLOCK_SPAN, HOUR // BLOCK_SPAN, known_values(hours)
+    first = hours.start // BLOCK_SPAN
+    each = HOUR // BLOCK_SPAN
+    values = known_values(hours)
     starts = [first + at * each for at, value in enumerate(hours.values) if value is not None]
     return Series(starts, [HOUR_SECONDS] * len(starts), values, values)
 
@@ -95,7 +97,8 @@ class SpareCapacity:
 
 def spare_of(pool: FleetPool, settings: SpareSettings) -> SpareCapacity:
     """Return the capacity that was never needed; none if the need is unknown."""
-    size, known = pool.size, known_values(pool.held_peak)
+    size = pool.size
+    known = known_values(pool.held_peak)
     if not known:
         return SpareCapacity(size, size, 0, ())
     held = {node: each - pool.free_by_node.get(node, 0) for node, each in pool.size_by_node.items()}
@@ -105,7 +108,8 @@ def spare_of(pool: FleetPool, settings: SpareSettings) -> SpareCapacity:
     keep = max(keep, min(size, held_now))
     # Nodes with the least work to move, free for longest.
     free = {node: mean_of(pool.node_free.get(node)) or 0.0 for node in held}
-    nodes, left = [], size - keep
+    nodes = []
+    left = size - keep
     for node in sorted(held, key=lambda each: (held[each], -free[each], each)):
         if 0 < pool.size_by_node[node] <= left:
             nodes.append(node)

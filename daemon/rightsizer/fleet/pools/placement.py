@@ -72,7 +72,8 @@ class PoolChoice:
         if pool.cluster != waiting.cluster:
             return PoolObstacle.CLUSTER
         if pool.name != waiting.pool:
-            kind, own = self._kinds[pool.name], self._kinds.get(waiting.pool)
+            kind = self._kinds[pool.name]
+            own = self._kinds.get(waiting.pool)
             # A scheduler allocates only its own nodes.
             if waiting.namespace:
                 own = WorkloadKind.KUBERNETES
@@ -218,6 +219,7 @@ def _serve(
                 break
             offers.append(PoolOffer(room.pool.name, given, False, ((way.node, given),), steps))
             left = round(left - given, _PLACES)
-    memory, tried = choice.memory_of(waiting), [room.pool for room in rooms]
+    memory = choice.memory_of(waiting)
+    tried = [room.pool for room in rooms]
     why = why_left(waiting, tried, choice.obstacles(waiting), memory) if left > 0 else ""
     return WaitingOutcome(waiting, tuple(offers), memory, why)

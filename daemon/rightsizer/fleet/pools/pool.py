@@ -65,7 +65,8 @@ class PoolSubject(CaseSubject):
         )
         peak = pool.held_peak
         known = len(known_values(peak)) * HOUR_SECONDS
-        covers, ratio = covers_cycle(peak), known_ratio(peak)
+        covers = covers_cycle(peak)
+        ratio = known_ratio(peak)
         return cls(rule, case, market, view, pool, known, ratio, covers)
 
     @property
@@ -174,7 +175,8 @@ def _window(view: FleetView, pool: FleetPool) -> Window:
 
 
 def _part(part: HourlySeries, whole: HourlySeries) -> float:
-    mean, of = mean_of(part), mean_of(whole)
+    mean = mean_of(part)
+    of = mean_of(whole)
     return min(1.0, mean / of) if mean is not None and of else 0.0
 
 

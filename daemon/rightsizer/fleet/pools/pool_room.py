@@ -237,7 +237,8 @@ class PoolRoom:
         if (left := _without(self._freed[node], piece)) is not None:
             self._freed[node] = left
             return True
-        wanted, whole = math.ceil(piece), math.floor(self._freed[node])
+        wanted = math.ceil(piece)
+        whole = math.floor(self._freed[node])
         if self._whole(node) < wanted:
             return False
         self._freed[node] -= whole
@@ -272,7 +273,8 @@ class PoolRoom:
         found = room_for(wanted, free, residents_of(left.values()))
         if found is None:
             return None
-        most, count = max(disruption_of(left[move.key]) for move in found.moves), len(found.moves)
+        most = max(disruption_of(left[move.key]) for move in found.moves)
+        count = len(found.moves)
         return RoomOption(found.node, (count, most, 0.0, count, found.node), (), found)
 
     def _note(self, step: ReclaimStep) -> None:

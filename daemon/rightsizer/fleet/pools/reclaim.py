@@ -36,7 +36,8 @@ def follow_the_load(
 ) -> tuple[Instruction, ...]:
     """Return instructions to scale nodes: hours, and settings of the scheduler's autoscaler."""
     lines = [f"{hours} nodes" for hours in hours_of(schedule)]
-    least, most = min(schedule.replicas), max(schedule.replicas)
+    least = min(schedule.replicas)
+    most = max(schedule.replicas)
     scaling = scheduler_of(kind).scale_nodes(least, most, schedule.lead_seconds)
     return (Instruction("Nodes by the hour", "\n".join(lines)), scaling)
 
@@ -113,7 +114,8 @@ def room_for(
             if best is not None and rank >= best:
                 continue
             if (moves := _placed(node, chosen, free)) is not None:
-                best, found = rank, Defragmentation(node, moves)
+                best = rank
+                found = Defragmentation(node, moves)
     return found
 
 
@@ -152,8 +154,11 @@ _SHARED: Final = "together"
 """Key in the evidence of the rule `packing`: workloads that would share one GPU."""
 _SURE: Final = frozenset({str(Risk.VERY_LOW), str(Risk.LOW)})
 _DISRUPTION: Final = (
-    *(WorkloadClass.NOTEBOOK, WorkloadClass.SERVING, WorkloadClass.UNKNOWN),
-    *(WorkloadClass.BATCH, WorkloadClass.STANDBY),
+    WorkloadClass.NOTEBOOK,
+    WorkloadClass.SERVING,
+    WorkloadClass.UNKNOWN,
+    WorkloadClass.BATCH,
+    WorkloadClass.STANDBY,
 )
 """Notebooks and replicas restart, jobs may lose work, and standby is idle on purpose."""
 

@@ -161,7 +161,9 @@ def plan_sharing(
     `busy_ratio`, in at most `alternating_ratio` of the hours.
     """
     by_key = {each.load.key: each for each in given}
-    gpus, at_least, alone = [], 0, []
+    gpus = []
+    at_least = 0
+    alone = []
     # Workloads of one namespace need no isolation.
     named = sorted(by_key.values(), key=lambda each: (each.view.namespace, each.load.key))
     for _, group in groupby(named, lambda each: each.view.namespace):

@@ -146,8 +146,10 @@ class PrometheusStore:
         """See `MetricStore`."""
         query = self.matchers.merge(promql)
         found: list[Sequence[SampledSeries]] = []
-        span, was_refused = self._span.points(step), False
-        begin, left = start, (end - start) // step + 1
+        span = self._span.points(step)
+        was_refused = False
+        begin = start
+        left = (end - start) // step + 1
         while left > 0:
             points = min(span, left)
             times = {"start": begin, "end": begin + (points - 1) * step, "step": step}
@@ -156,11 +158,13 @@ class PrometheusStore:
                 if points == 1:
                     raise self._too_much(answer, query)
                 self._endpoint.meter.add(StoreUse(halvings=1))
-                span, was_refused = (points + 1) // 2, True
+                span = (points + 1) // 2
+                was_refused = True
                 continue
             self._span.succeed(step, points, was_refused=was_refused)
             found.append(answer)
-            begin, left = begin + points * step, left - points
+            begin = begin + points * step
+            left = left - points
         return joined(found)
 
     def instant(self, promql: str, time: Nanoseconds) -> Sequence[SampledSeries]:
@@ -213,7 +217,8 @@ class PrometheusStore:
         return (("query", query), *written, timeout, *_WHOLE)
 
     def _too_much(self, limit: StoreLimit, query: str) -> StoreLimitError:
-        name, text = self._endpoint.name, self._endpoint.quoted(limit.text)
+        name = self._endpoint.name
+        text = self._endpoint.quoted(limit.text)
         if limit.kind is LimitKind.TIME:
             return StoreLimitError(
                 f"{name} is too slow even for one moment of a query: {text}; see how loaded it "
@@ -227,7 +232,9 @@ class PrometheusStore:
 
     def _whole(self, raw: bytes) -> Sequence[SampledSeries]:
         """Return the series of a complete answer; non-numeric ones are empty."""
-        began, name, quoted = time.monotonic(), self._endpoint.name, self._endpoint.quoted
+        began = time.monotonic()
+        name = self._endpoint.name
+        quoted = self._endpoint.quoted
         try:
             answer = parse_response(raw)
         except ValueError as error:

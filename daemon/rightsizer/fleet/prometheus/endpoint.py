@@ -187,7 +187,9 @@ class Endpoint:
             hint = " of fleet.store.token_file, or fleet.store.username and password_file"
             hint = hint if "password" in str(error) else ""
             raise ValueError(f"fleet.store.url: {error}{hint}") from None
-        self._settings, self._sleep, self._jitter = settings, sleep, jitter
+        self._settings = settings
+        self._sleep = sleep
+        self._jitter = jitter
         self._waiting = waiting
         self.has_answered = has_answered
         """Whether any query was answered."""
@@ -237,7 +239,8 @@ class Endpoint:
             StoreError: it does not answer, or refuses for another reason.
         """
         settings = self._settings
-        attempt, waited = 0, 0.0
+        attempt = 0
+        waited = 0.0
         while True:
             attempt += 1
             result = self._request(path, parameters)

@@ -128,10 +128,12 @@ def _series(heads: Sequence[bytes], samples: Sequence[bytes]) -> Iterator[Sample
     # Times and values alternate; quotes of values are removed.
     numbers = orjson.loads(b"[" + b",".join(samples).translate(None, b'[]"') + b"]")
     counts = [each.count(b"[") + 1 for each in samples]
-    ends, moments = [*accumulate(counts)], numbers[::2]
+    ends = [*accumulate(counts)]
+    moments = numbers[::2]
     if len(metrics) != len(samples) or 2 * ends[-1] != len(numbers):
         raise ValueError("something beside times and values")
-    values, steps = np.fromiter(numbers[1::2], float, ends[-1]), moments[: counts[0]]
+    values = np.fromiter(numbers[1::2], float, ends[-1])
+    steps = moments[: counts[0]]
     # Conversion of integers is slow, and most series have a sample at every step.
     if len({*counts}) == 1 and moments == steps * len(counts):
         times: Iterable[NDArray[np.int64]] = repeat(_nanoseconds(np.array(steps, float)))
@@ -203,7 +205,8 @@ def _results(envelope: Mapping[str, Any]) -> list[Any]:
     data = envelope.get("data")
     if not isinstance(data, dict):
         raise ValueError("JSON without data; is the path right?")  # noqa: TRY004 - a fault of the text.
-    kind, result = data.get("resultType"), data.get("result")
+    kind = data.get("resultType")
+    result = data.get("result")
     if kind == "scalar":
         return [{"metric": {}, "value": result}]
     if kind not in ("vector", "matrix") or not isinstance(result, list):

@@ -65,7 +65,8 @@ def with_exact_names(promql: str) -> str:
     """
 
     def union(found: re.Match[str]) -> str:
-        function, range_ = found["function"] or "", found["range"] or ""
+        function = found["function"] or ""
+        range_ = found["range"] or ""
         others = f"{found['first']}{found['last'].removeprefix(',')}".removesuffix(",")
         inside = f"{{{others}}}" if others else ""
         parts = (f"{function}{name}{inside}{range_}" for name in found["names"].split("|"))
@@ -89,8 +90,20 @@ _LABEL_LISTS: Final = frozenset({"by", "without", "on", "ignoring", "group_left"
 _KEYWORDS: Final = _LABEL_LISTS | {"and", "or", "unless", "atan2", "bool", "offset", "inf", "nan"}
 _AGGREGATIONS: Final = frozenset(
     {
-        *("sum", "min", "max", "avg", "group", "stddev", "stdvar", "count", "count_values"),
-        *("bottomk", "topk", "quantile", "limitk", "limit_ratio"),
+        "sum",
+        "min",
+        "max",
+        "avg",
+        "group",
+        "stddev",
+        "stdvar",
+        "count",
+        "count_values",
+        "bottomk",
+        "topk",
+        "quantile",
+        "limitk",
+        "limit_ratio",
     }
 )
 

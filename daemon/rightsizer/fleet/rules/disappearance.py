@@ -34,7 +34,8 @@ NAME: Final = "disappearance"
 _MOST_NODES: Final = 8
 """Per pool that are named individually; more of them have one cause."""
 _MOST_NAMED: Final = 6
-_LISTED, _UNLISTED = {"fact": 0.95}, {"fact": 0.45}
+_LISTED = {"fact": 0.95}
+_UNLISTED = {"fact": 0.45}
 """By whether the node is known to be expected. Without a scheduler's list it may have been
 returned, so that it is a finding and no advice."""
 _SAVINGS: Final = "what is not seen is in no figure"
@@ -172,7 +173,8 @@ def _silent_nodes(view: FleetView, silent: Sequence[LostDevice]) -> list[_Loss]:
 def _silence(
     view: FleetView, key: str, what: str, nodes: Sequence[str], lost: Sequence[LostDevice]
 ) -> _Loss:
-    since, count = max(each.since for each in lost), counted(len(lost), "GPU")
+    since = max(each.since for each in lost)
+    count = counted(len(lost), "GPU")
     is_listed = any(_is_listed(each.device) for each in lost)
     beside = "" if is_listed else ", unless it was given back"
     return _Loss(
@@ -209,7 +211,8 @@ def _profiling(
     view: FleetView, pool: FleetPool, settings: DisappearanceSettings, market: Market
 ) -> FleetVerdict:
     """Judge the profiling of one pool: its nodes share one exporter's list of counters."""
-    name, key = pool.name, pool_key(pool.name)
+    name = pool.name
+    key = pool_key(pool.name)
     lost = [
         each
         for each in view.lost
@@ -230,13 +233,15 @@ def _profiling(
         "not known any more."
     )
     first = next(iter(ages))
-    title, commands = f"See why {first} exports no profiling", _SEE_FIELDS.format(node=first)
+    title = f"See why {first} exports no profiling"
+    commands = _SEE_FIELDS.format(node=first)
     loss = _Loss(key, lost, summary, [Instruction(title, commands, "sh")])
     return FleetVerdict(key, _problem(view, loss, market))
 
 
 def _problem(view: FleetView, loss: _Loss, market: Market) -> Finding:
-    lost, since = loss.lost, max(each.since for each in loss.lost)
+    lost = loss.lost
+    since = max(each.since for each in loss.lost)
     devices = tuple(each.device.device for each in lost[:MOST_DEVICES])
     window = Window(loss.key, since, view.end, states={State.UNKNOWN: view.end - since})
     return CaseSubject(NAME, Case(loss.key, None, devices, (window,), ()), market).find_problem(

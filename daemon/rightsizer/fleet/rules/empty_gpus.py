@@ -83,7 +83,8 @@ def _pool(
     view: FleetView, pool: FleetPool, settings: EmptyGpusSettings, market: Market
 ) -> list[FleetVerdict]:
     subject = PoolSubject.of(NAME, view, pool, market)
-    nodes, key = _nodes(view, pool, settings), pool_key(pool.name)
+    nodes = _nodes(view, pool, settings)
+    key = pool_key(pool.name)
     gpus = sum(each.gpus for each in nodes)
     if waiting := may_wait_for(view, pool):
         why = f"Work waits for {waiting:g} GPUs of {pool.name}, which will take what is empty."
@@ -113,19 +114,26 @@ def _nodes(view: FleetView, pool: FleetPool, settings: EmptyGpusSettings) -> lis
 
 
 def _returned(subject: PoolSubject, key: str, nodes: Sequence[_Node]) -> FleetVerdict:
-    pool, since, names = subject.pool, max(_since(nodes)), [each.name for each in nodes]
-    gpus, age = sum(each.size for each in nodes), format_duration(seconds(subject.view.end - since))
+    pool = subject.pool
+    since = max(_since(nodes))
+    names = [each.name for each in nodes]
+    gpus = sum(each.size for each in nodes)
+    age = format_duration(seconds(subject.view.end - since))
     if len(nodes) == 1:
-        what, them = f"{names[0]} of {pool.name}: {counted(gpus, 'GPU')} empty", "it"
+        what = f"{names[0]} of {pool.name}: {counted(gpus, 'GPU')} empty"
+        them = "it"
     else:
         named = first_names(names, _MOST_NAMED)
-        what, them = f"{len(names)} nodes of {pool.name} ({named}): {gpus} GPUs empty", "them"
+        what = f"{len(names)} nodes of {pool.name} ({named}): {gpus} GPUs empty"
+        them = "them"
     summary = f"{what} for {age}, since {utc_text(seconds(since))}: drain and return {them}."
     return FleetVerdict(key, _problem(subject, key, nodes, gpus, summary, returned=True))
 
 
 def _scattered(subject: PoolSubject, key: str, nodes: Sequence[_Node]) -> Finding:
-    gpus, since, end = sum(each.gpus for each in nodes), _since(nodes), subject.view.end
+    gpus = sum(each.gpus for each in nodes)
+    since = _since(nodes)
+    end = subject.view.end
     shortest, longest = (format_duration(seconds(end - at)) for at in (max(since), min(since)))
     ages = longest if shortest == longest else f"{shortest} to {longest}"
     named = [f"{round(each.gpus, 2):g} on {each.name}" for each in nodes]
@@ -150,7 +158,8 @@ def _problem(  # noqa: PLR0913 - parts of a verdict.
     returned: bool,
 ) -> Finding:
     devices = [device for each in nodes for device, _ in each.empty]
-    since, end = max(_since(nodes)), subject.view.end
+    since = max(_since(nodes))
+    end = subject.view.end
     window = Window(key, since, end, states={State.IDLE_EMPTY: end - since})
     case = Case(key, None, tuple(devices[:MOST_DEVICES]), (window,), ())
     # GPUs beside those of others save money only once work has moved there.

@@ -53,7 +53,8 @@ class FragmentationSettings(RuleSettings):
 
 def judge(subject: PoolSubject, settings: FragmentationSettings) -> Finding:
     """Whether a pool's free GPUs are spread over too many nodes for its usual jobs."""
-    pool, here = subject.pool, subject.workloads
+    pool = subject.pool
+    here = subject.workloads
     wanted, is_waited_for = _wanted(subject, here)
     if wanted <= 1:
         return subject.find_nothing(
@@ -74,7 +75,8 @@ def judge(subject: PoolSubject, settings: FragmentationSettings) -> Finding:
         "scattered_ratio": round(ratio, 4),
         "hours": len(hours),
     }
-    free, most = pool.free, max(pool.free_by_node.values(), default=0)
+    free = pool.free
+    most = max(pool.free_by_node.values(), default=0)
     if not is_fragmented(pool.free_by_node, wanted) or ratio < settings.on_ratio:
         summary = f"{pool.name}: {free} free GPUs, not scattered."
         return subject.find_nothing(summary, factors, evidence)
@@ -111,7 +113,8 @@ def judge(subject: PoolSubject, settings: FragmentationSettings) -> Finding:
 
 def _wanted(subject: PoolSubject, here: Sequence[FleetWorkload]) -> tuple[int, bool]:
     """Return the GPUs on one node of the largest waiting job, or else the largest present one."""
-    pool, largest = subject.pool, subject.pool.largest_node
+    pool = subject.pool
+    largest = subject.pool.largest_node
     waiting = [min(largest, round(part_of(each, pool))) for each in waiting_for(subject.view, pool)]
     if max(waiting, default=0) > 1:
         return max(waiting), True

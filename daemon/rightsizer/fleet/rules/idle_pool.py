@@ -46,7 +46,8 @@ class IdlePoolSettings(PoolRuleSettings):
 
 def judge(subject: PoolSubject, settings: IdlePoolSettings) -> Finding:
     """Whether a pool has GPUs that were never needed."""
-    pool, size = subject.pool, subject.size
+    pool = subject.pool
+    size = subject.size
     waiting = may_wait_for(subject.view, pool)
     if (early := subject.early(settings, waiting, ", so it is not too large.")) is not None:
         return early
@@ -69,10 +70,13 @@ def judge(subject: PoolSubject, settings: IdlePoolSettings) -> Finding:
 
 
 def _problem(subject: PoolSubject, spare: SpareCapacity, evidence: dict[str, object]) -> Finding:
-    pool, size, is_empty = subject.pool, subject.size, spare.keep == 0
+    pool = subject.pool
+    size = subject.size
+    is_empty = spare.keep == 0
     risk = risk_of(0.0, independent_hours(pool.held_peak.values))
     action = Action.RELEASE if is_empty else Action.REDUCE_GPU_COUNT
-    nodes, less = counted(len(spare.nodes), "whole node"), counted(spare.gpus, "GPU")
+    nodes = counted(len(spare.nodes), "whole node")
+    less = counted(spare.gpus, "GPU")
     summary = f"{pool.name}: none of its {size} GPUs was held at any moment."
     if not is_empty:
         beside = f", {nodes} among them" if spare.nodes else ""

@@ -59,7 +59,8 @@ class PackingSettings(PoolRuleSettings):
 
 def judge(subject: PoolSubject, settings: PackingSettings) -> Finding:
     """Whether the small workloads of a pool would fit on fewer GPUs together."""
-    pool, here = subject.pool, subject.workloads
+    pool = subject.pool
+    here = subject.workloads
     waiting = waiting_gpus(subject.view, pool)
     if (early := subject.early(settings, waiting, "; what is there stays as it is.")) is not None:
         return early
@@ -101,7 +102,8 @@ def _problem(subject: PoolSubject, plan: SharingPlan, factors: dict[str, float])
             pairs = zip(each.members, each.slices, strict=True)
             names = tuple(f"{key} ({profile})" for key, profile in pairs)
         what = f"on one GPU, {_WAYS[each.action]}: {', '.join(names)}"
-        savings, slices = subject.savings(sure[each], each.freed), "+".join(each.slices)
+        savings = subject.savings(sure[each], each.freed)
+        slices = "+".join(each.slices)
         options.append(Option(what, each.risk, slices, each.action, fits=True, savings=savings))
     by_way: dict[Action, list[SharedGpu]] = {}
     for each in plan.gpus:

@@ -43,7 +43,9 @@ def node_load(pool: FleetPool) -> ReplicaLoad | None:
     if len(sizes) != 1 or not known_values(pool.held_peak):
         return None
     (each,), nodes, blocks = sizes, len(pool.size_by_node), HOUR // BLOCK_SPAN
-    starts, held, needed = list[int](), list[int](), list[int]()
+    starts = list[int]()
+    held = list[int]()
+    needed = list[int]()
     presents = chain(pool.present.values, repeat(None))
     for at, (peak, present) in enumerate(zip(pool.held_peak.values, presents, strict=False)):
         if peak is None:
@@ -124,7 +126,8 @@ def judge(subject: PoolSubject, settings: PoolAutoscaleSettings) -> Finding:
         followed(load, settings.scaling),
     )
     planned = outlook.schedule.outcome
-    saved, short = planned.saved_ratio, planned.short_ratio
+    saved = planned.saved_ratio
+    short = planned.short_ratio
     if saved < settings.on_ratio or short > settings.most_short_ratio:
         summary = (
             f"{pool.name}: a schedule would save {percent_text(max(0.0, saved))} of its nodes' "
@@ -135,11 +138,14 @@ def judge(subject: PoolSubject, settings: PoolAutoscaleSettings) -> Finding:
 
 
 def _problem(subject: PoolSubject, outlook: _Outlook, margin: float) -> Finding:
-    pool, load, planned = subject.pool, outlook.load, outlook.schedule.outcome
+    pool = subject.pool
+    load = outlook.load
+    planned = outlook.schedule.outcome
     gpus = load.size * load.gpus_each
     low = gpus * min(planned.saved_ratio, outlook.empty_ratio)
     high = gpus * max(planned.saved_ratio, outlook.followed.saved_ratio)
-    least, most = min(outlook.schedule.replicas), max(outlook.schedule.replicas)
+    least = min(outlook.schedule.replicas)
+    most = max(outlook.schedule.replicas)
     risk = risk_of(planned.short_ratio, independent_hours(pool.held_peak.values))
     savings = subject.savings(low, high)
     by_hour = f"{least} to {most} nodes by the hour, instead of {load.size}"

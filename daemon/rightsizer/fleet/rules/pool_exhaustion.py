@@ -41,7 +41,9 @@ def judge(subject: PoolSubject, settings: PoolExhaustionSettings) -> Finding:
     growth = growth_of(subject.pool, settings.growth, settings.on_ratio)
     if growth is None or subject.known_seconds < settings.minimum_known_seconds:
         return subject.abstain("too few days of who held its GPUs to tell a trend")
-    trend, low, high = growth.trend, growth.days_low, growth.days_high
+    trend = growth.trend
+    low = growth.days_low
+    high = growth.days_high
     slopes = (trend.slope_low, trend.slope_per_day, trend.slope_high)
     evidence: dict[str, object] = {
         "gpus": subject.size,

@@ -52,7 +52,8 @@ def replicated(
 
     Its load is divided by the replicas' needs, and each replica counts as the busiest.
     """
-    case, count = view.case, view.gpus
+    case = view.case
+    count = view.gpus
     is_cut = any(device.mig for device in case.devices)
     is_apart = view.has_separate_pods or (not is_cut and is_known_apart(case, market))
     is_service = case.workload_class is WorkloadClass.SERVING and count > 1
@@ -94,7 +95,8 @@ def judge(subject: PoolSubject, settings: ReplicaConsolidationSettings) -> Findi
     if waiting_gpus(subject.view, subject.pool) > 0:
         why = f"Work waits for GPUs of {subject.name}; what is there stays as it is."
         return subject.find_nothing(why)
-    market, length = subject.market, len(subject.pool.held_peak.values)
+    market = subject.market
+    length = len(subject.pool.held_peak.values)
     rule = GPU_COUNT.in_market(market)
     given = [
         service
@@ -104,7 +106,8 @@ def judge(subject: PoolSubject, settings: ReplicaConsolidationSettings) -> Findi
         and not rule.judge(each.case).is_actionable
     ]
     groups = _groups(given, settings.limits)
-    gpus, freed = sum(each.replicas for each in given), sum(map(_freed, groups))
+    gpus = sum(each.replicas for each in given)
+    freed = sum(map(_freed, groups))
     if not freed or freed < settings.on_ratio * gpus:
         summary = f"{subject.name}: no replicas of its services fit on one another's GPUs."
         return subject.find_nothing(summary, {}, {"services": sorted(each.key for each in given)})
@@ -117,7 +120,8 @@ def _freed(group: Sequence[Replicated]) -> int:
 
 
 def _groups(given: Sequence[Replicated], limits: PackingLimits) -> list[list[Replicated]]:
-    by_key, ordered = {e.key: e for e in given}, sorted(given, key=lambda e: e.view.namespace)
+    by_key = {e.key: e for e in given}
+    ordered = sorted(given, key=lambda e: e.view.namespace)
     return [
         [by_key[key] for key in keys]
         for _, some in groupby(ordered, key=lambda each: each.view.namespace)
@@ -130,7 +134,8 @@ def _problem(
     subject: PoolSubject, groups: Sequence[Sequence[Replicated]], freed: int, margin: float
 ) -> Finding:
     chosen = [each for group in groups for each in group]
-    services, then = len(chosen), sum(each.replicas for each in chosen) - freed
+    services = len(chosen)
+    then = sum(each.replicas for each in chosen) - freed
     risk = risk_of(0.0, min(independent_hours(each.each.compute) for each in chosen))
     together = [[each.key for each in group] for group in groups]
     return subject.find_problem(

@@ -57,7 +57,8 @@ def _of_workload(
     pool: FleetPool | None,
     settings: ScatteredPlacementSettings,
 ) -> Finding:
-    case, nodes = view.case, {node: count for node, count in view.nodes.items() if count}
+    case = view.case
+    nodes = {node: count for node, count in view.nodes.items() if count}
     if len(nodes) <= 1:
         return subject.find_nothing("It is on one node.")
     if case.workload_class is WorkloadClass.UNKNOWN:
@@ -68,7 +69,8 @@ def _of_workload(
     if (too_little := subject.abstain_early(settings.minimum_known_seconds)) is not None:
         return too_little
     # The job's own GPUs count as free; it stays on its nodes if possible.
-    gpus, size = sum(nodes.values()), pool.size_by_node if pool else {}
+    gpus = sum(nodes.values())
+    size = pool.size_by_node if pool else {}
     free = pool.free_by_node if pool else {}
     room = {node: free.get(node, 0) + nodes.get(node, 0) for node in size}
     fewest = len(_place(gpus, size, {})) or None
@@ -98,8 +100,11 @@ def _place(gpus: int, room: Mapping[str, int], own: Mapping[str, int]) -> tuple[
 def _problem(
     subject: CaseSubject, nodes: Mapping[str, int], then: tuple[str, ...], factors: dict[str, float]
 ) -> Finding:
-    workload, gpus, better = subject.case.workload, sum(nodes.values()), sorted(then)
-    name, there = workload.name if workload else subject.case.key, " and ".join(better)
+    workload = subject.case.workload
+    gpus = sum(nodes.values())
+    better = sorted(then)
+    name = workload.name if workload else subject.case.key
+    there = " and ".join(better)
     owner = scheduler_of(workload.kind if workload else None)
     return subject.find_problem(
         reasons=(Reason.NVLINK_ABSENT,),

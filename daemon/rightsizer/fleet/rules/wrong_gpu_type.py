@@ -68,7 +68,8 @@ def judge(
     for each in sorted(view.workloads, key=lambda each: each.case.key):
         subject = CaseSubject(NAME, each.case, market)
         # Other boards of which a pool has enough for all of the workload's GPUs.
-        own, needed = {device.board for device in each.case.devices}, each.gpus
+        own = {device.board for device in each.case.devices}
+        needed = each.gpus
         near = {some.board for some in room if some.cluster == each.cluster and some.gpus >= needed}
         boards = tuple(sorted(near - own)) if needed > 0 else ()
         sized = _sized(subject, boards, settings)
@@ -146,8 +147,11 @@ def _sized(
 
 
 def _problem(wanted: _Wanted, option: Option, room: _SpareBoards) -> Finding:
-    view, case, sized = wanted.view, wanted.subject.case, wanted.sized
-    name, needed = case.workload.name if case.workload else case.key, view.gpus
+    view = wanted.view
+    case = wanted.subject.case
+    sized = wanted.sized
+    name = case.workload.name if case.workload else case.key
+    needed = view.gpus
     cheaper = wanted.subject.market.board(room.board)
     product = (cheaper.usual_name if cheaper else room.board).replace(" ", "-")
     owner = scheduler_of(case.workload.kind if case.workload else None)

@@ -212,7 +212,8 @@ def gpus_of_resources(
     for series in store.instant(_CAPACITY, now):
         node = first_label(series.labels, NODE_LABELS)
         if count := max(boards.get(name, 0) for name in names_of_node(node)):
-            part, resource = min(1.0, count / series.value), series.labels.get("resource", "")
+            part = min(1.0, count / series.value)
+            resource = series.labels.get("resource", "")
             found[resource] = max(part, found.get(resource, 0.0))
     return found
 
@@ -266,8 +267,13 @@ def waiting_pods(
 
 
 _NAMES: Final = (
-    *("kube_pod_owner", "kube_replicaset_owner", "kube_job_owner", "kube_pod_labels"),
-    *("kube_namespace_labels", "kube_node_labels", "kube_pod_status_phase"),
+    "kube_pod_owner",
+    "kube_replicaset_owner",
+    "kube_job_owner",
+    "kube_pod_labels",
+    "kube_namespace_labels",
+    "kube_node_labels",
+    "kube_pod_status_phase",
     "kube_pod_container_resource_requests",
 )
 _MEANINGS: Final = (

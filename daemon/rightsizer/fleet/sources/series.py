@@ -24,7 +24,12 @@ _Value = TypeVar("_Value")
 
 NODE_LABELS: Final = ("node", "nodename", "Hostname", "hostname", "kubernetes_node")
 SCRAPER_LABELS: Final = (
-    *("instance", "job", "prometheus", "prometheus_replica", "replica", "__replica__"),
+    "instance",
+    "job",
+    "prometheus",
+    "prometheus_replica",
+    "replica",
+    "__replica__",
 )
 """Labels that distinguish scrapes of the same thing."""
 _TARGET: Final = re.compile(r"(?:https?://)?(\[[^]]+\]|[^:/]*)(?::[\w-]+)?(?:/.*)?")
@@ -220,7 +225,8 @@ def last_seen(
     store: MetricStore, names: Sequence[str], now: Nanoseconds, lookback: Nanoseconds
 ) -> Nanoseconds | None:
     """Return the last moment, by the hour, at which any of some metrics had series."""
-    start, times = now - lookback // COARSE_STEP * COARSE_STEP, list[Nanoseconds]()
+    start = now - lookback // COARSE_STEP * COARSE_STEP
+    times = list[Nanoseconds]()
     for some in shares_of(names, _NAMES_AT_ONCE):
         # Some stores find a series longer than others after its last sample.
         query = f"count(last_over_time({{{one_of('__name__', some)}}}[5m]))"

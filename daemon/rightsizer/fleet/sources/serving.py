@@ -37,7 +37,8 @@ class ServingMeasure(NamedTuple):
 
     def promql(self, pods: Iterable[str], step: Nanoseconds) -> str:
         """Return the query of the metric in named pods, by interval and pod."""
-        names, span = tuple(pods), f"[{step // NANOSECONDS_PER_SECOND}s]"
+        names = tuple(pods)
+        span = f"[{step // NANOSECONDS_PER_SECOND}s]"
         parts = " or ".join(
             f"{self.function}({selector(self.metric, {label: names}, self.matcher)}{span})"
             for label in _POD_LABELS
@@ -110,7 +111,8 @@ class ServingMetrics:
         can: tuple[str, ...] = ()
         cannot = "Engines' queues cannot be joined to GPUs: series have no label pod."
         if store.instant(f"count({named})", now):
-            can, cannot = (_CAN,), "Pressure on devices whose engines are not scraped."
+            can = (_CAN,)
+            cannot = "Pressure on devices whose engines are not scraped."
         return SourceReport(self.name, metrics=metrics, can=can, cannot=(cannot,))
 
     def signals(
@@ -132,7 +134,8 @@ class ServingMetrics:
                 pod = Pod(namespace, first_label(series.labels, _POD_LABELS))
                 if pod in pods:
                     factor = measure.factor_per_second / seconds(grid.step) or 1.0
-                    signals, column = found.setdefault(pod, {}), placed([series], grid)[0] * factor
+                    signals = found.setdefault(pod, {})
+                    column = placed([series], grid)[0] * factor
                     former = signals.get(measure.signal, np.full_like(column, np.nan))
                     both = np.maximum if measure.together == "max" else np.add
                     signals[measure.signal] = together(column, former, both)

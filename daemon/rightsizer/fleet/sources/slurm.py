@@ -54,7 +54,9 @@ _QUEUES: Final = (
 )
 """In order of preference; users and reasons are summed over."""
 _PENDING_NAMES: Final = (
-    *("slurm_partition_jobs_pending", "slurm_partition_job_state_total", "slurm_queue_pending"),
+    "slurm_partition_jobs_pending",
+    "slurm_partition_job_state_total",
+    "slurm_queue_pending",
 )
 _GPUS: Final = (
     '{__name__=~"slurm_partition_gpus|slurm_partition_gpus_idle|slurm_partition_gpus_allocated",'
@@ -127,11 +129,17 @@ def _without_gpus(
 
 
 _JOBS: Final = (
-    *("slurm_job_info", "slurm_job_alloc_cpus", "slurm_job_utilization_gpu"),
-    *("slurm_job_memory_usage_gpu", "rmsjob_info"),
+    "slurm_job_info",
+    "slurm_job_alloc_cpus",
+    "slurm_job_utilization_gpu",
+    "slurm_job_memory_usage_gpu",
+    "rmsjob_info",
 )
 _NODES: Final = (
-    *("slurm_node_info", "slurm_node_cpu_total", "slurm_node_cpus_total", "slurm_node_partition"),
+    "slurm_node_info",
+    "slurm_node_cpu_total",
+    "slurm_node_cpus_total",
+    "slurm_node_partition",
 )
 _POD_LABELS: Final = ("pod", "container", "endpoint", "namespace", "service")
 # On Kubernetes, `node` may be the exporter's own.
@@ -159,7 +167,8 @@ class SlurmState:
         metrics = names_of(store, self.names, now)
         if not metrics:
             return SourceReport(self.name)
-        can, cannot = [], []
+        can = []
+        cannot = []
         if metrics.isdisjoint(_JOBS):
             cannot.append(_NO_NAMES)
         else:
@@ -176,7 +185,8 @@ class SlurmState:
         self, store: MetricStore, inventory: FleetInventory, now: Nanoseconds, lookback: Nanoseconds
     ) -> FleetInventory:
         """Return the fleet with names and accounts of jobs, and waiting work."""
-        workloads, teams = dict(inventory.workloads), dict(inventory.teams)
+        workloads = dict(inventory.workloads)
+        teams = dict(inventory.teams)
         for key, job in self._jobs(store, now, lookback).items():
             if key in workloads:
                 workloads[key] = replace(workloads[key], name=job["name"] or workloads[key].name)

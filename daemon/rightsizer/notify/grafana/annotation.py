@@ -84,10 +84,14 @@ def body_of(event: AdviceEvent, *, node: str = "", cluster: str = "") -> Annotat
     kind = AdviceEventKind.OPENED if is_region else event.kind
     finding = advice.finding
     values = (
-        *(("advice", advice.id), ("event", kind.value), ("node", node), ("cluster", cluster)),
+        ("advice", advice.id),
+        ("event", kind.value),
+        ("node", node),
+        ("cluster", cluster),
         ("finding", finding.kind.value),
         *(("reason", reason.value) for reason in finding.reasons),
-        *(("severity", finding.severity.value), ("workload", finding.workload)),
+        ("severity", finding.severity.value),
+        ("workload", finding.workload),
         *(("uuid", uuid) for uuid in (*finding.culprits, *finding.devices)),
     )
     tags = _fitting((PRODUCT, *(_tag(key, value) for key, value in values if value)))
@@ -108,7 +112,8 @@ def roll_up(bodies: Sequence[AnnotationBody]) -> AnnotationBody:
     lines += [f"- {body.text.splitlines()[0]}" for body in bodies[:_NAMED_CHANGES]]
     if len(bodies) > _NAMED_CHANGES:
         lines.append(f"- and {len(bodies) - _NAMED_CHANGES} others")
-    time, id_ = max(body.end for body in bodies), f"{ROLL_UP}-{digest}"
+    time = max(body.end for body in bodies)
+    id_ = f"{ROLL_UP}-{digest}"
     tags = (PRODUCT, _tag("advice", id_), _tag("event", ROLL_UP))
     return AnnotationBody(id_, ROLL_UP, time, time, tags, _clipped("\n".join(lines)))
 
@@ -146,7 +151,8 @@ def _text(event: AdviceEvent) -> str:
     state = advice.state.value
     heading = _HEADINGS[event.kind].format(state=state, State=state.capitalize())
     summary = finding.summary.strip() or f"{finding.kind.value}: {', '.join(finding.reasons)}"
-    named, beyond = finding.devices[:_NAMED_DEVICES], len(finding.devices) - _NAMED_DEVICES
+    named = finding.devices[:_NAMED_DEVICES]
+    beyond = len(finding.devices) - _NAMED_DEVICES
     more = f" and {beyond} more" if beyond > 0 else ""
     lines = [
         heading + summary,
@@ -194,8 +200,10 @@ _SURENESS: Final = re.compile(r"^Confidence: (\d{1,3})%, risk: (\w+)$", re.MULTI
 def region_of(item: Any) -> Region | None:
     """Parse an annotation of Grafana's API as a region; `None` if it is not ours."""
     try:
-        text, data = str(item["text"]), item.get("data") or {}
-        opened, end = _time(item["time"]), _time(item["timeEnd"])
+        text = str(item["text"])
+        data = item.get("data") or {}
+        opened = _time(item["time"])
+        end = _time(item["timeEnd"])
         finding = _finding(_tags(item["tags"]), text, data)
         heading = _HEADING.match(text)
         shown: str = (heading and heading["state"]) or AdviceState.ACTIVE
@@ -203,7 +211,8 @@ def region_of(item: Any) -> Region | None:
         advice = Advice(finding, state, opened, updated=opened)
         if "state" not in data:
             return Region(advice, max(opened, end))
-        actor, expires = data.get("actor"), data.get("expires")
+        actor = data.get("actor")
+        expires = data.get("expires")
         advice = replace(
             advice,
             expires=None if expires is None else _time(expires),
@@ -216,7 +225,9 @@ def region_of(item: Any) -> Region | None:
 
 
 def _finding(tags: Mapping[str, Sequence[str]], text: str, data: Mapping[str, Any]) -> Finding:
-    heading, action, sureness = _HEADING.match(text), _ACTION.search(text), _SURENESS.search(text)
+    heading = _HEADING.match(text)
+    action = _ACTION.search(text)
+    sureness = _SURENESS.search(text)
     summary = text.partition("\n")[0]
     return Finding(
         id=tags["advice"][0],

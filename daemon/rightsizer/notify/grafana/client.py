@@ -31,7 +31,8 @@ def http_client(
     sleep: Callable[[float], object] = time.sleep,
 ) -> HttpClient:
     """HTTP client with Grafana's token, through the proxy of the environment."""
-    token, proxy = partial(read_token, settings, environment), proxy_for(settings.url, environment)
+    token = partial(read_token, settings, environment)
+    proxy = proxy_for(settings.url, environment)
     return HttpClient(settings.url, settings.http, token=token, proxy=proxy, sleep=sleep)
 
 

@@ -50,7 +50,9 @@ class AnnotationQuota:
 
     def __init__(self, clock: Clock, capacity: int, per_day: int) -> None:
         # One more than a run's single annotations, for the summary of the rest.
-        self._clock, self._capacity, self._per_day = clock, capacity + 1, per_day
+        self._clock = clock
+        self._capacity = capacity + 1
+        self._per_day = per_day
         self._level = float(self._capacity)
         self._filled = clock.time()
 
@@ -59,7 +61,8 @@ class AnnotationQuota:
         """Number of annotations allowed now."""
         now = self._clock.time()
         grown = self._level + (now - self._filled) * self._per_day / DAY
-        self._level, self._filled = min(float(self._capacity), grown), now
+        self._level = min(float(self._capacity), grown)
+        self._filled = now
         return int(self._level)
 
     def take(self) -> None:
@@ -103,7 +106,8 @@ class GrafanaAnnotations(Delivery[AnnotationBody]):
         self._body = partial(body_of, node=context.node, cluster=settings.cluster)
         self._asked = self._clock.time()
         self._api = GrafanaClient(http or http_client(settings, sleep=context.sleep))
-        a_run, a_day = settings.annotations_per_run, settings.annotations_per_day
+        a_run = settings.annotations_per_run
+        a_day = settings.annotations_per_day
         self._quota = AnnotationQuota(self._clock, a_run, a_day)
 
     def offer(self, events: Sequence[AdviceEvent]) -> None:
@@ -142,7 +146,8 @@ class GrafanaAnnotations(Delivery[AnnotationBody]):
 
     def _entries_of_run(self) -> Sequence[OutboxEntry[AnnotationBody]]:
         """Return the first entries, those that change regions, and a summary of the rest."""
-        entries, left = self._due(), self._quota.left
+        entries = self._due()
+        left = self._quota.left
         if not left:
             # Changing or closing a region creates no annotation.
             return [entry for entry in entries if entry.body.changes_region]

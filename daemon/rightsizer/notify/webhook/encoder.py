@@ -93,7 +93,8 @@ def _alert(advice: Advice, uuid: str, now: Nanoseconds, lasts: Nanoseconds) -> J
 
 
 def _annotations(advice: Advice) -> dict[str, str]:
-    finding, savings = advice.finding, advice.finding.savings
+    finding = advice.finding
+    savings = advice.finding.savings
     found = {
         "description": finding.summary,
         "devices": ", ".join(finding.devices),

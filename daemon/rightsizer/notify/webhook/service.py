@@ -52,7 +52,8 @@ class Webhook(Delivery[str]):
         """Create the webhook with the settings' outbox limit."""
         destination = key_of(settings)
         super().__init__(name, outbox, context, settings=settings, destination=destination)
-        self._settings, self._is_json = settings, settings.format is WebhookFormat.JSON
+        self._settings = settings
+        self._is_json = settings.format is WebhookFormat.JSON
         self._client: tuple[str, HttpClient] | None = None
 
     def offer(self, events: Sequence[AdviceEvent]) -> None:
@@ -88,7 +89,8 @@ class Webhook(Delivery[str]):
         return next(filter(None, requests), None)
 
     def _alerts(self) -> list[JsonObject]:
-        now, settings = self._clock.wall_time(), self._settings
+        now = self._clock.wall_time()
+        settings = self._settings
         titles = self._context.titles()
         return [
             alert
@@ -113,7 +115,8 @@ class Webhook(Delivery[str]):
     def _request(self, body: Any) -> Failure | None:
         """Post JSON; duplicates are harmless: changes have a `delivery`, alerts are idempotent."""
         failure = self._answer(body)
-        sent, failed = self.report.sent, self.report.failed
+        sent = self.report.sent
+        failed = self.report.failed
         self._count(sent=sent + (failure is None), failed=failed + (failure is not None))
         return failure
 
@@ -135,7 +138,8 @@ class Webhook(Delivery[str]):
     def _client_of(self, base: str) -> HttpClient:
         if self._client is None or self._client[0] != base:
             self._hang_up()
-            http, token = self._settings.http, self._settings.token_file
+            http = self._settings.http
+            token = self._settings.token_file
             headers = partial(read_headers, self._settings)
             self._client = (base, webhook_client(base, http, token, self._context.sleep, headers))
         return self._client[1]

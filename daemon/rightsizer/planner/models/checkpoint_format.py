@@ -58,7 +58,8 @@ _MXFP4_GROUP = 32
 
 def checkpoint_format(config: Configuration) -> NumberFormat | None:
     """Return the format of the weights; `None` if not stated."""
-    key, remedy = QUANTIZATION_KEY, "leave it out and give precision.weights in the plan"
+    key = QUANTIZATION_KEY
+    remedy = "leave it out and give precision.weights in the plan"
     given = config.values.get(key)
     if given is None and (of_mlx := config.part("quantization")):
         given = {"quant_method": "mlx", **of_mlx}
@@ -73,7 +74,8 @@ def checkpoint_format(config: Configuration) -> NumberFormat | None:
     method = inner.text("quant_method").lower().removeprefix("intel/").removesuffix("_marlin")
     found = _METHODS.get(method) or _by_method(method, inner)
     if found is None:
-        bits, algorithm = inner.values.get("bits"), inner.text("quant_algo")
+        bits = inner.values.get("bits")
+        algorithm = inner.text("quant_algo")
         width = algorithm and f" with {algorithm}" if bits is None else f" in {bits} bits"
         raise wrong(key, f"'{method}'{width} is not known", remedy)
     return found

@@ -50,7 +50,11 @@ _OLD: Final = {
 _VIDEO: Final = ("Transformer3DModel", "VideoTransformer", "UNetSpatioTemporal", "UNet3D", "Motion")
 _DENOISERS: Final = ("transformer", "unet")
 _WITHOUT_WEIGHTS: Final = (
-    *("scheduler", "tokenizer", "feature_extractor", "image_processor", "processor"),
+    "scheduler",
+    "tokenizer",
+    "feature_extractor",
+    "image_processor",
+    "processor",
 )
 _DESCRIBE: Final = DESCRIBE.format("")
 _USUAL_PIXELS: Final = 1024
@@ -234,15 +238,18 @@ def read_denoiser(
 def assumption_notes(model: Diffusion, asked: RequestedImage) -> Iterator[str]:
     """Yield the settings that are not given and assumed, as usual for the model."""
     twice = "twice, with and without the prompt" if model.guided else "once"
-    side, what = f"{model.image} by {model.image} pixels", "images"
+    side = f"{model.image} by {model.image} pixels"
+    what = "images"
     usual = {}
     if model.frames > 1:
-        usual, what = {"frames": f"{model.frames} frames"}, "an area"
+        usual = {"frames": f"{model.frames} frames"}
+        what = "an area"
     usual |= {"image": f"{what} of {side}"}
     usual |= {"steps": f"{model.steps} steps", "guided": f"each step run {twice}"}
     left_out = [key for key in usual if getattr(asked, key) is None]
     if left_out:
-        assumed, keys = ", ".join(usual[key] for key in left_out), ", ".join(left_out)
+        assumed = ", ".join(usual[key] for key in left_out)
+        keys = ", ".join(left_out)
         remedy = f"give {keys} beside config where it is otherwise"
         yield f"assumed, as usual for this model: {assumed}; {remedy}"
 
@@ -292,7 +299,8 @@ def read_pipeline(
         decoder = read_decoder(parsed["vae"])
     with errors_of(files[parts.denoiser]):
         read = read_denoiser(parsed[parts.denoiser], asked, name, decoder)
-    parameters, notes = 0.0, [*read.notes]
+    parameters = 0.0
+    notes = [*read.notes]
     for part, kind in parts.text_encoders.items():
         with errors_of(files[part]):
             count, of_text = read_text_encoder(parsed[part], kind)

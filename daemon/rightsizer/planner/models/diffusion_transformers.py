@@ -31,7 +31,8 @@ _LARGE_PIXART: Final = 128
 def stable_diffusion_3_work(config: Configuration, side: int, text: int) -> LayerWork:
     """SD3Transformer2DModel: the position table stored with the weights is included."""
     width, patch, image = _patched(config, side)
-    layers, outputs = config.needed("num_layers"), config.needed("out_channels")
+    layers = config.needed("num_layers")
+    outputs = config.needed("out_channels")
     norms = 2 * config.needed("attention_head_dim") if config.text("qk_norm") else 0
     twice = len(config.lists("dual_attention_layers"))
     work = linear(config.needed("in_channels") * patch**2, width, image)
@@ -51,7 +52,8 @@ def stable_diffusion_3_work(config: Configuration, side: int, text: int) -> Laye
 def flux_work(config: Configuration, side: int, text: int) -> LayerWork:
     """FluxTransformer2DModel; two by two latent pixels share a channel each."""
     head = config.needed("attention_head_dim")
-    width, inputs = config.needed("num_attention_heads") * head, config.needed("in_channels")
+    width = config.needed("num_attention_heads") * head
+    inputs = config.needed("in_channels")
     patch = config.whole("patch_size", 1) or 1
     image = (side // (2 * patch)) ** 2
     times = 2 if config.is_set("guidance_embeds") else 1
@@ -71,7 +73,8 @@ def flux_work(config: Configuration, side: int, text: int) -> LayerWork:
 def qwen_image_work(config: Configuration, side: int, text: int) -> LayerWork:
     """QwenImageTransformer2DModel."""
     width, patch, image = _patched(config, side)
-    head, read = config.needed("attention_head_dim"), config.needed("joint_attention_dim")
+    head = config.needed("attention_head_dim")
+    read = config.needed("joint_attention_dim")
     work = linear(config.needed("in_channels"), width, image) + embedding(_TIMES, width)
     work += vectors(read) + linear(read, width, text)
     work += _joint_block(width, image, text, 2 * head) * config.needed("num_layers")
@@ -81,7 +84,8 @@ def qwen_image_work(config: Configuration, side: int, text: int) -> LayerWork:
 def auraflow_work(config: Configuration, side: int, text: int) -> LayerWork:
     """AuraFlowTransformer2DModel: no biases, and registers beside the text."""
     width, patch, image = _patched(config, side)
-    outputs, words = config.needed("out_channels"), text + _AURAFLOW_REGISTERS
+    outputs = config.needed("out_channels")
+    words = text + _AURAFLOW_REGISTERS
     rows = image + words
     work = linear(config.needed("in_channels") * patch**2, width, image)
     work += vectors(config.needed("pos_embed_max_size") * width, _AURAFLOW_REGISTERS * width)
@@ -98,9 +102,11 @@ def auraflow_work(config: Configuration, side: int, text: int) -> LayerWork:
 
 def z_image_work(config: Configuration, side: int, text: int) -> LayerWork:
     """ZImageTransformer2DModel: separate image and text layers first, then one stream."""
-    width, head = config.needed("dim"), config.needed("dim") // config.needed("n_heads")
+    width = config.needed("dim")
+    head = config.needed("dim") // config.needed("n_heads")
     norms = 2 * head if config.is_set("qk_norm", otherwise=True) else 0
-    patch, read = config.wholes("all_patch_size")[0], config.needed("cap_feat_dim")
+    patch = config.wholes("all_patch_size")[0]
+    read = config.needed("cap_feat_dim")
     pixels = patch**2 * config.needed("in_channels")
     image, words = (each + -each % _Z_IMAGE_STEP for each in ((side // patch) ** 2, text))
     condition = min(width, _Z_IMAGE_CONDITION)
@@ -151,7 +157,8 @@ def _z_image_block(width: int, rows: int, norms: int) -> LayerWork:
 def pixart_work(config: Configuration, side: int, text: int) -> LayerWork:
     """PixArtTransformer2DModel, Alpha and Sigma."""
     width, patch, image = _patched(config, side)
-    read, outputs = config.needed("cross_attention_dim"), config.needed("out_channels")
+    read = config.needed("cross_attention_dim")
+    outputs = config.needed("out_channels")
     bias = config.is_set("attention_bias", otherwise=True)
     work = linear(config.needed("in_channels") * patch**2, width, image)
     work += embedding(_TIMES, width) + linear(width, 6 * width)
@@ -187,8 +194,10 @@ def dit_work(config: Configuration, side: int, _text: int) -> LayerWork:
 def sana_work(config: Configuration, side: int, text: int) -> LayerWork:
     """SanaTransformer2DModel: linear attention, and convolutions in the feed-forward part."""
     width, patch, image = _patched(config, side)
-    head, outputs = config.needed("attention_head_dim"), config.needed("out_channels")
-    read, layers = config.needed("cross_attention_dim"), config.needed("num_layers")
+    head = config.needed("attention_head_dim")
+    outputs = config.needed("out_channels")
+    read = config.needed("cross_attention_dim")
+    layers = config.needed("num_layers")
     bias = config.is_set("attention_bias")
     work = linear(config.needed("in_channels") * patch**2, width, image)
     times = 2 if config.is_set("guidance_embeds") else 1

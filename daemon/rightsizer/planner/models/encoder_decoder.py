@@ -35,7 +35,8 @@ def _joined(
     """
     of_encoder, of_decoder = feed_forwards
     tables = shape.vocab * shape.hidden * (1 if shape.tied_embeddings else 2)
-    first, second = encoder * (attention + of_encoder), shape.layers * (2 * attention + of_decoder)
+    first = encoder * (attention + of_encoder)
+    second = shape.layers * (2 * attention + of_decoder)
     return replace(
         shape,
         layers=encoder + shape.layers,
@@ -69,7 +70,8 @@ def read_encoder_decoder(config: Configuration, name: str) -> Transformer:
 
 def t5_encoder_parameters(config: Configuration, *, is_umt5: bool) -> float:
     """Return the parameters of only the encoder, with its embedding."""
-    layers, hidden = config.needed("num_layers"), config.needed("d_model")
+    layers = config.needed("num_layers")
+    hidden = config.needed("d_model")
     is_gated = config.text("feed_forward_proj").startswith("gated")
     attention, feed_forward, positions = _t5_parts(config, is_gated=is_gated)
     total = config.needed("vocab_size") * hidden + layers * (attention + feed_forward) + hidden
@@ -78,7 +80,8 @@ def t5_encoder_parameters(config: Configuration, *, is_umt5: bool) -> float:
 
 def _t5_parts(config: Configuration, *, is_gated: bool) -> tuple[int, int, int]:
     """Return parameters of attention and feed-forward part, with norms, and of positions."""
-    hidden, heads = config.needed("d_model"), config.needed("num_heads")
+    hidden = config.needed("d_model")
+    heads = config.needed("num_heads")
     attention = 4 * hidden * heads * config.needed("d_kv") + hidden
     feed_forward = (3 if is_gated else 2) * hidden * config.needed("d_ff") + hidden
     buckets = config.whole("relative_attention_num_buckets") or _BUCKETS
@@ -98,7 +101,8 @@ def read_bart(config: Configuration, name: str) -> Transformer:
         gated_ffn=False,
         tied_embeddings=config.is_set("tie_word_embeddings", otherwise=True),
     )
-    hidden, is_speech = shape.hidden, config.text("model_type") == "whisper"
+    hidden = shape.hidden
+    is_speech = config.text("model_type") == "whisper"
     attention = _attention(hidden, has_key_bias=not is_speech)
     feed_forwards = (
         _feed_forward(hidden, config.needed("encoder_ffn_dim")),

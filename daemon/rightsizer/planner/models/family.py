@@ -11,15 +11,23 @@ from rightsizer.sizing.parameters import count_parameters
 _EXPERTS: Final = ("num_experts", "num_local_experts", "n_routed_experts")
 """Spellings by version and family of transformers, also for the next four."""
 _CHOSEN: Final = (
-    *("num_experts_per_tok", "experts_per_token", "num_experts_per_token"),
-    *("moe_top_k", "moe_topk", "moe_k", "top_k_experts"),
+    "num_experts_per_tok",
+    "experts_per_token",
+    "num_experts_per_token",
+    "moe_top_k",
+    "moe_topk",
+    "moe_k",
+    "top_k_experts",
 )
 _SHARED: Final = (
-    *("n_shared_experts", "num_shared_experts"),
-    *("moe_num_shared_experts", "num_shared_expert"),
+    "n_shared_experts",
+    "num_shared_experts",
+    "moe_num_shared_experts",
+    "num_shared_expert",
 )
 _SHARED_WIDTHS: Final = (
-    *("shared_expert_intermediate_size", "shared_intermediate_size"),
+    "shared_expert_intermediate_size",
+    "shared_intermediate_size",
     "share_expert_dim",
 )
 _DENSE_FIRST: Final = ("first_k_dense_replace", "moe_layer_start_index", "num_dense_layers")
@@ -166,7 +174,8 @@ def family_parameters(
 ) -> float:
     """Count a shape's matrices, with the norms, biases and positions of its family."""
     matrices = count_parameters(shape).total - (2 * shape.layers + 1) * shape.hidden
-    kind, norms = config.text("model_type"), family.layer_norms
+    kind = config.text("model_type")
+    norms = family.layer_norms
     if kind == "falcon" and config.is_set("parallel_attn", otherwise=True):
         usual = 2 if config.is_set("new_decoder_architecture") else 1
         norms = min(config.whole("num_ln_in_parallel_attn") or usual, 2)
@@ -176,7 +185,8 @@ def family_parameters(
     if family.norms_whole_projections:  # In addition to one head's norm for each of the two.
         layer += (shape.heads + shape.key_value_heads - 2) * shape.head_width
     total = matrices + shape.layers * layer + _ffn_bias(shape, config, family)
-    mixed, width = _layers_with_experts(shape), shape.ffn_width
+    mixed = _layers_with_experts(shape)
+    width = shape.ffn_width
     if mixed:  # Shared width beyond a whole number of experts.
         rest = _shared_width(config, family, shape.layers, width) - shape.shared_experts * width
         total += mixed * (3 if shape.gated_ffn else 2) * shape.hidden * rest
@@ -219,7 +229,8 @@ def _attention_bias(shape: Transformer, config: Configuration, family: Transform
 
 def _ffn_bias(shape: Transformer, config: Configuration, family: TransformerFamily) -> int:
     """Biases of all layers, including the router and the gate of shared experts."""
-    count, mixed = 0, _layers_with_experts(shape)
+    count = 0
+    mixed = _layers_with_experts(shape)
     if family.ffn_bias == "output":
         return shape.layers * shape.hidden
     if _has_bias(config, family, family.ffn_bias):

@@ -236,7 +236,8 @@ def _vision_transformer(config: Configuration, name: str) -> VisionTransformer:
 
 def _transformer(config: Configuration, family: TransformerFamily, name: str) -> Transformer:
     layers = config.needed(family.layers)
-    heads, hidden = config.needed(family.heads), config.needed(family.hidden)
+    heads = config.needed(family.heads)
+    hidden = config.needed(family.hidden)
     is_latent = config.whole("kv_lora_rank") is not None
     has_no_head = family.is_encoder and not family.head_bias  # It has no text output.
     window, windowed = _window(config, family, layers)

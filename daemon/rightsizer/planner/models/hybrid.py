@@ -88,7 +88,8 @@ def _listed_layers(config: Configuration, key: str, layers: int, marked: str) ->
 
 def periodic_layers(config: Configuration, name: str, layers: int) -> tuple[bool, ...]:
     """Return which layers are at every period from an offset on."""
-    period, offset = config.needed(f"{name}_layer_period"), config.whole(f"{name}_layer_offset")
+    period = config.needed(f"{name}_layer_period")
+    offset = config.whole(f"{name}_layer_offset")
     if (offset or 0) >= period:
         raise wrong(f"{name}_layer_offset", f"{offset} is not below {name}_layer_period: {period}")
     return tuple(layer % period == (offset or 0) for layer in range(layers))
@@ -163,7 +164,8 @@ def mamba_mixer(
     the state's input and output, as in Jamba.
     """
     hidden, (state_key, rank_key, reach_key) = config.needed("hidden_size"), keys
-    state, reach = config.needed(state_key), config.needed(reach_key)
+    state = config.needed(state_key)
+    reach = config.needed(reach_key)
     is_usual = config.values.get(rank_key) in _AUTOMATIC
     rank = math.ceil(hidden / _RANK_RATIO) if is_usual else config.needed(rank_key)
     count = 3 * hidden * inner + inner * (rank + 2 * state) + rank * inner
@@ -210,7 +212,8 @@ def attention_shape(
     config: Configuration, name: str, layers: int, *, is_tied: bool = False, **parts: Any
 ) -> Transformer:
     """Return the shape of a model by its attention and ends; `parts` are its other fields."""
-    heads, keys = config.needed("num_attention_heads"), "num_key_value_heads"
+    heads = config.needed("num_attention_heads")
+    keys = "num_key_value_heads"
     is_null = keys in config.values and config.values[keys] is None
     shape = Transformer(
         layers=layers,

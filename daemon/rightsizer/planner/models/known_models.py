@@ -72,7 +72,8 @@ def find_model(name: str) -> KnownModel | None:
     """
     if is_closed(name):
         return None
-    plain, own = _without_host_tags(name), list[str]()
+    plain = _without_host_tags(name)
+    own = list[str]()
     for respelled in ((r"$", ""), *_LOOSER_SPELLINGS):
         plain = re.sub(*respelled, plain)
         own = _words_of(plain.rpartition("/")[2])
@@ -103,7 +104,8 @@ def _base_model(words: Sequence[str], asked: str) -> KnownModel | None:
     cuts = [(start, len(words), "end") for start in range(1, len(words) - 1)]
     cuts += [(0, stop, "beginning") for stop in range(len(words) - 1, 0, -1)]
     for start, stop, side in cuts:
-        part, rest = words[start:stop], words[stop:]
+        part = words[start:stop]
+        rest = words[stop:]
         has_more = any(map(_WORDS["parts"].fullmatch, (*words[:start], *rest)))
         has_more = has_more or any(map(_WORDS["sizes"].fullmatch, rest[:1]))
         found = None if has_more else _row_model(part, asked)
@@ -118,7 +120,9 @@ def _base_model(words: Sequence[str], asked: str) -> KnownModel | None:
 
 def _row_model(words: Sequence[str], asked: str) -> KnownModel | None:
     """Return the row of some words, without irrelevant ones before and after."""
-    words, dropped, weights = list(words), list[str](), None
+    words = list(words)
+    dropped = list[str]()
+    weights = None
     while words:
         key = _key("".join(words))
         row = _rows().get(key)

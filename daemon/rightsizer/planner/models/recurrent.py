@@ -46,7 +46,8 @@ def read_mamba(config: Configuration, name: str) -> Transformer:
 
 def read_mamba2(config: Configuration, name: str) -> Transformer:
     """Mamba 2."""
-    heads, width = config.needed("num_heads"), config.needed("head_dim")
+    heads = config.needed("num_heads")
+    width = config.needed("head_dim")
     inner = hybrid.inner_width(config, "expand")
     if heads * width != inner:
         fault = f"{heads} heads of {width} are not {inner} wide, as hidden_size and expand tell"
@@ -76,13 +77,15 @@ def _stack(
 
 def read_jamba(config: Configuration, name: str) -> Transformer:
     """Layers with attention, and layers with experts, each at a regular period."""
-    layers, ffn = hybrid.layer_count(config), config.needed("intermediate_size")
+    layers = hybrid.layer_count(config)
+    ffn = config.needed("intermediate_size")
     shape = hybrid.attention_shape(config, name, layers, ffn=ffn)
     is_attending = hybrid.periodic_layers(config, "attn", layers)
     if named := hybrid.named_layers(config, (ATTENTION, RECURRENT)):
         periodic = tuple(ATTENTION if attends else RECURRENT for attends in is_attending)
         hybrid.check_agreement(hybrid.naming_key(config), named, periodic, "attn_layer_period")
-    inner, keys = hybrid.inner_width(config, "mamba_expand"), _JAMBA
+    inner = hybrid.inner_width(config, "mamba_expand")
+    keys = _JAMBA
     biases = ("mamba_proj_bias", "mamba_conv_bias")
     mixer = hybrid.mamba_mixer(config, inner, keys, biases, has_norms=True)
     experts = config.needed("num_experts")
@@ -104,7 +107,8 @@ def _bamba_mixer(config: Configuration, inner: int, bias: str, *, has_norm: bool
 
 def read_bamba(config: Configuration, name: str) -> Transformer:
     """Layers of attention are listed; if none is, all are recurrent."""
-    layers, ffn = hybrid.layer_count(config), config.needed("intermediate_size")
+    layers = hybrid.layer_count(config)
+    ffn = config.needed("intermediate_size")
     pattern = hybrid.layer_pattern(config, layers, "attn_layer_indices")
     has_bias = config.is_set("attention_bias")
     shape = hybrid.attention_shape(config, name, layers, attention_bias=has_bias, ffn=ffn)
@@ -120,7 +124,8 @@ def read_granite_hybrid(config: Configuration, name: str) -> Transformer:
     has_bias = config.is_set("attention_bias")
     shape = hybrid.attention_shape(config, name, layers, attention_bias=has_bias)
     mixer = _bamba_mixer(config, hybrid.inner_width(config, "mamba_expand"), "mamba_proj_bias")
-    hidden, shared = shape.hidden, config.needed("shared_intermediate_size")
+    hidden = shape.hidden
+    shared = config.needed("shared_intermediate_size")
     experts = config.whole("num_local_experts") or 0
     ffn = config.needed("intermediate_size") if experts else shared
     expert = hybrid.feed_forward(hidden, ffn)
@@ -135,7 +140,8 @@ def read_granite_hybrid(config: Configuration, name: str) -> Transformer:
 
 def read_falcon_h1(config: Configuration, name: str) -> Transformer:
     """Each layer has both attention with a cache and a mixer with a state."""
-    layers, ffn = hybrid.layer_count(config), config.needed("intermediate_size")
+    layers = hybrid.layer_count(config)
+    ffn = config.needed("intermediate_size")
     has_bias = config.is_set("attention_bias")
     shape = hybrid.attention_shape(config, name, layers, attention_bias=has_bias, ffn=ffn)
     # Null means the expanded width of the layer, a missing key the class's default.
@@ -155,14 +161,17 @@ def read_nemotron_h(given: Configuration, name: str) -> Transformer:
     renamed = {new: values[old] for old, new in _RENAMED.items() if old in values}
     config = replace(given, values={**renamed, **values})
     pattern = _nemotron_pattern(config)
-    has_bias, ffn = config.is_set("attention_bias"), config.needed("intermediate_size")
+    has_bias = config.is_set("attention_bias")
+    ffn = config.needed("intermediate_size")
     shape = hybrid.attention_shape(
         config, name, len(pattern), attention_bias=has_bias, gated_ffn=False, ffn=ffn
     )
-    head_dim, biases = config.needed("mamba_head_dim"), ("use_bias", "use_bias", "use_conv_bias")
+    head_dim = config.needed("mamba_head_dim")
+    biases = ("use_bias", "use_bias", "use_conv_bias")
     scale = state_scale(config, "mamba_ssm_cache_dtype", "float32")
     mixer = hybrid.mamba2_mixer(config, head_dim, _NEMOTRON, biases, state_scale=scale)
-    dense, mixed = pattern.count(_FEED_FORWARD), pattern.count(_EXPERTS)
+    dense = pattern.count(_FEED_FORWARD)
+    mixed = pattern.count(_EXPERTS)
     kinds = (
         LayerKind(pattern.count(ATTENTION), has_attention=True, has_feed_forward=False, parts=1),
         mixer.kind(pattern.count(RECURRENT), has_feed_forward=False, parts=1),
@@ -176,8 +185,10 @@ def read_nemotron_h(given: Configuration, name: str) -> Transformer:
 
 def _with_experts(shape: Transformer, config: Configuration, dense: int, mixed: int) -> Transformer:
     """Return the shape with experts in some layers, whose input may be narrower."""
-    hidden, has_bias = shape.hidden, config.is_set("mlp_bias")
-    experts, width = config.needed("n_routed_experts"), config.needed("moe_intermediate_size")
+    hidden = shape.hidden
+    has_bias = config.is_set("mlp_bias")
+    experts = config.needed("n_routed_experts")
+    width = config.needed("moe_intermediate_size")
     shared = config.needed("moe_shared_expert_intermediate_size")
     latent = config.whole("moe_latent_size")
     expert = hybrid.feed_forward(latent or hidden, width, is_gated=False)
@@ -202,7 +213,8 @@ def _with_experts(shape: Transformer, config: Configuration, dense: int, mixed: 
 
 def _nemotron_pattern(config: Configuration) -> hybrid.Kinds:
     """Return the kind of each layer, by name or by letter."""
-    named, letters = hybrid.named_layers(config, _USUAL), config.text(_PATTERN)
+    named = hybrid.named_layers(config, _USUAL)
+    letters = config.text(_PATTERN)
     for letter in letters:
         if letter not in _LETTERS:
             raise wrong(_PATTERN, f"'{letter}' is none of {' '.join(_LETTERS)}")
@@ -224,13 +236,15 @@ def read_zamba2(config: Configuration, name: str) -> Transformer:
     pattern = hybrid.layer_pattern(config, layers, "hybrid_layer_ids", marked=_HYBRID, usual=usual)
     hybrids = pattern.count(_HYBRID)
     shape = hybrid.attention_shape(config, name, layers, is_tied=True)
-    hidden, width = shape.hidden, _DOUBLE * shape.hidden
+    hidden = shape.hidden
+    width = _DOUBLE * shape.hidden
     if width % shape.heads:
         fault = f"{shape.heads} do not divide twice the hidden_size of {hidden}"
         raise wrong("num_attention_heads", fault)
     ffn = config.whole("intermediate_size") or 4 * hidden
     shape = replace(shape, head_dim=width // shape.heads, ffn=ffn)
-    inner, bias = hybrid.inner_width(config, "mamba_expand"), "add_bias_linear"
+    inner = hybrid.inner_width(config, "mamba_expand")
+    bias = "add_bias_linear"
     head_dim = hybrid.head_width(config, "n_mamba_heads", "mamba_headdim", inner)
     mixer = hybrid.mamba2_mixer(config, head_dim, _ZAMBA, (bias, bias, ""))
     blocks = min(config.needed("num_mem_blocks"), hybrids)
@@ -258,11 +272,14 @@ def read_lfm2(config: Configuration, name: str) -> Transformer:
 
 def read_lfm2_mixture(config: Configuration, name: str) -> Transformer:
     """The first layers have no experts."""
-    layers, dense = hybrid.layer_count(config), config.whole("num_dense_layers") or 0
+    layers = hybrid.layer_count(config)
+    dense = config.whole("num_dense_layers") or 0
     if dense > layers:
         raise wrong("num_dense_layers", f"{dense} of {layers} layers", "take at most all of them")
-    hidden, ffn = config.needed("hidden_size"), config.needed("intermediate_size")
-    experts, width = config.needed("num_experts"), config.needed("moe_intermediate_size")
+    hidden = config.needed("hidden_size")
+    ffn = config.needed("intermediate_size")
+    experts = config.needed("num_experts")
+    width = config.needed("moe_intermediate_size")
     expert = hybrid.feed_forward(hidden, width)
     has_bias = config.is_set("use_expert_bias", otherwise=True)
     mixed = experts * (expert + hidden + (1 if has_bias else 0))
@@ -275,12 +292,14 @@ def read_lfm2_mixture(config: Configuration, name: str) -> Transformer:
 
 
 def _lfm2_stack(config: Configuration, name: str, ffn: int, feed_forwards: int) -> Transformer:
-    layers, is_tied = hybrid.layer_count(config), config.is_set("tie_embedding", otherwise=True)
+    layers = hybrid.layer_count(config)
+    is_tied = config.is_set("tie_embedding", otherwise=True)
     pattern = hybrid.layer_pattern(config, layers, "full_attn_idxs", usual=(ATTENTION,) * layers)
     shape = hybrid.attention_shape(
         config, name, layers, is_tied=is_tied, query_key_norm=True, ffn=ffn
     )
-    hidden, reach = shape.hidden, config.needed("conv_L_cache")
+    hidden = shape.hidden
+    reach = config.needed("conv_L_cache")
     # Two gates and their input; only the last tokens before the convolution are kept.
     bias = (3 + 1 + 1) * hidden if config.is_set("conv_bias") else 0
     count = 4 * hidden * hidden + hidden * reach + bias

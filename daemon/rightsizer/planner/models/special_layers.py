@@ -43,7 +43,8 @@ def with_layer_embeddings(shape: Transformer, config: Configuration) -> Transfor
     A token reads one row of each layer's table, which stays in memory like the embedding. The
     last layers store no keys and values: they use those of the last earlier layer of their kind.
     """
-    hidden, layers = shape.hidden, shape.layers
+    hidden = shape.hidden
+    layers = shape.layers
     width = config.needed("hidden_size_per_layer_input")
     streams = config.needed("altup_num_inputs")
     mixing = streams**2 * (streams + 1) + streams * hidden + 2 * hidden
@@ -84,7 +85,9 @@ def with_wide_global_heads(shape: Transformer, config: Configuration) -> Transfo
     last layers may use the cache of earlier ones, with a feed-forward part twice as wide. Experts
     are beside a dense part.
     """
-    hidden, layers, width = shape.hidden, shape.layers, shape.head_width
+    hidden = shape.hidden
+    layers = shape.layers
+    width = shape.head_width
     shared = config.whole("num_kv_shared_layers", 0) or 0
     windowed = [*_windowed(config, layers, _GLOBAL_PATTERN)]
     windowed[-1] = False
@@ -95,7 +98,8 @@ def with_wide_global_heads(shape: Transformer, config: Configuration) -> Transfo
     wide = given.whole("head_dim") or config.whole("global_head_dim") or width
     global_keys = given.whole("num_key_value_heads") or config.whole("num_global_key_value_heads")
     few = (global_keys or 0) if is_same else 0
-    added, cached = -layers * attention_parameters(shape), {True: 0, False: 0}
+    added = -layers * attention_parameters(shape)
+    cached = {True: 0, False: 0}
     for layer, is_windowed in enumerate(windowed):
         size = width if is_windowed else wide
         keys = size * (shape.key_value_heads if is_windowed or not few else few)
@@ -136,12 +140,15 @@ def with_windowed_heads(shape: Transformer, config: Configuration) -> Transforme
         raise wrong(
             "hybrid_layer_pattern", f"{len(windowed)} of {shape.layers} layers", "name each"
         )
-    hidden, heads, width = shape.hidden, shape.heads, shape.head_width
+    hidden = shape.hidden
+    heads = shape.heads
+    width = shape.head_width
     values = config.needed("v_head_dim")
     keys = shape.key_value_heads
     more = config.whole("swa_num_key_value_heads") or 2 * keys
     count = sum(windowed)
-    added, cached = -shape.layers * attention_parameters(shape), []
+    added = -shape.layers * attention_parameters(shape)
+    cached = []
     for layers, each in ((shape.layers - count, keys), (count, more)):
         added += layers * hidden * (heads + each) * (width + values)
         cached.append(float(layers * each * (width + values)))
@@ -158,7 +165,10 @@ def with_compressed_attention(shape: Transformer, config: Configuration) -> Tran
     Of so many tokens (4 or 128) a layer keeps one entry, of which an indexer chooses where they are
     many. A few streams run through all layers.
     """
-    hidden, heads, width, layers = shape.hidden, shape.heads, shape.head_width, shape.layers
+    hidden = shape.hidden
+    heads = shape.heads
+    width = shape.head_width
+    layers = shape.layers
     ranks = ("q_lora_rank", "o_lora_rank", "o_groups", "hc_mult", "index_head_dim", "index_n_heads")
     rank, out_rank, groups, streams, index, index_heads = map(config.needed, ranks)
     mixing = streams * (streams + 2)
@@ -217,7 +227,8 @@ def with_linear_attention(shape: Transformer, config: Configuration) -> Transfor
     key_width = config.needed("linear_key_head_dim")
     value_width = config.needed("linear_value_head_dim")
     reach = config.needed("linear_conv_kernel_dim")
-    keys, values = config.needed("linear_num_key_heads") * key_width, value_heads * value_width
+    keys = config.needed("linear_num_key_heads") * key_width
+    values = value_heads * value_width
     convolved = 2 * keys + values
     inputs = convolved + values + 2 * value_heads
     projections = shape.hidden * (inputs + values)
@@ -239,7 +250,8 @@ def with_double_layers(shape: Transformer, config: Configuration) -> Transformer
     Some selectable experts return their input unchanged, so fewer real ones are used: by their
     share, as chosen by a balanced router (arXiv:2509.01322).
     """
-    idle, layers = config.whole("zero_expert_num", 0) or 0, shape.layers
+    idle = config.whole("zero_expert_num", 0) or 0
+    layers = shape.layers
     chosen = max(1, round(shape.experts_per_token * shape.experts / (shape.experts + idle)))
     dense = 3 * shape.hidden * (shape.dense_ffn or 0)
     router = idle * (shape.hidden + 1)
@@ -274,7 +286,8 @@ def with_sparse_attention(shape: Transformer, config: Configuration) -> Transfor
 
 def _indexed_layers(config: Configuration, layers: int) -> int:
     """Count layers that select tokens; GLM-5's may reuse an earlier layer's selection."""
-    letters, words = config.text("index_topk_pattern"), {"F": "full", "S": "shared"}
+    letters = config.text("index_topk_pattern")
+    words = {"F": "full", "S": "shared"}
     kinds = config.names("indexer_types") or tuple(words.get(letter, "") for letter in letters)
     if kinds:
         if len(kinds) != layers:
@@ -295,7 +308,8 @@ def with_factorized_queries(shape: Transformer, config: Configuration) -> Transf
 
 def with_relative_positions(shape: Transformer, config: Configuration) -> Transformer:
     """Return the shape with tables of DeBERTa: of distances, or of positions."""
-    hidden, added = shape.hidden, 0
+    hidden = shape.hidden
+    added = 0
     if config.is_set("relative_attention"):
         most = config.whole("position_buckets") or config.whole("max_position_embeddings") or 0
         added += 2 * most * hidden
@@ -332,7 +346,8 @@ def with_searched_blocks(shape: Transformer, config: Configuration) -> Transform
     widths = [_block_width(Configuration(each.part("ffn")), hidden) for each in blocks]
     slim = replace(shape, kv_heads=shape.heads // max(filter(None, groups), default=1))
     kinds = Counter((bool(one), bool(width)) for one, width in zip(groups, widths, strict=True))
-    attending, feeding = sum(map(bool, groups)), sum(map(bool, widths))
+    attending = sum(map(bool, groups))
+    feeding = sum(map(bool, widths))
     layer = attention_parameters(shape) + 3 * hidden * shape.ffn_width + 2 * hidden
     added = attending * (attention_parameters(slim) + hidden) - shape.layers * layer
     added += 3 * hidden * sum(widths) + feeding * hidden

@@ -113,7 +113,8 @@ def _timm(config: Configuration) -> int | None:
 
 
 def _qwen_2(config: Configuration) -> int:
-    layers, hidden = config.needed("depth"), config.needed("embed_dim")
+    layers = config.needed("depth")
+    hidden = config.needed("embed_dim")
     layer = plain_layer(hidden, config.needed("mlp_ratio") * hidden)
     joining = _merger(config, hidden, "hidden_size")
     return _patches(config, hidden) + layers * layer + 2 * hidden + joining
@@ -145,7 +146,8 @@ def _qwen_3(config: Configuration) -> int:
 def _glm(config: Configuration) -> int:
     """The feed-forward width is that of the text, the merger's has its own key."""
     layers, hidden, ffn = _widths(config)
-    out, joined = config.needed("out_hidden_size"), config.needed("spatial_merge_size")
+    out = config.needed("out_hidden_size")
+    joined = config.needed("spatial_merge_size")
     bias = 3 * hidden if config.is_set("attention_bias") else 0
     layer = 4 * hidden**2 + bias + 3 * hidden * out + 2 * hidden
     positions = (_patch_positions(config) + 1) * hidden
@@ -159,7 +161,8 @@ def _llama_3(config: Configuration) -> int:
     gated = config.whole("num_global_layers", 0) or 0
     listed = config.values.get("supported_aspect_ratios")
     shapes = (len(listed) if isinstance(listed, list | tuple) else _TILE_SHAPES) + 1
-    tiles, places = config.needed("max_num_tiles"), _patch_positions(config) + 1
+    tiles = config.needed("max_num_tiles")
+    places = _patch_positions(config) + 1
     layer = plain_layer(hidden, ffn) - 4 * hidden  # Attention has no biases.
     tables = shapes * tiles * (places + 2) * hidden + places * hidden
     beside = 5 * hidden + 3  # The class, two norms, the gates of three tables.
@@ -167,7 +170,8 @@ def _llama_3(config: Configuration) -> int:
 
 
 def _llama_4(config: Configuration) -> int:
-    inputs, out = config.needed("projector_input_dim"), config.needed("projector_output_dim")
+    inputs = config.needed("projector_input_dim")
+    out = config.needed("projector_output_dim")
     return _plain(config) + config.needed("intermediate_size") * inputs + out**2
 
 
@@ -278,8 +282,14 @@ _VISION_PARTS: Final[Mapping[str, tuple[str, Projector]]] = {
     **{
         kind: (kind, lambda *_: 0)
         for kind in (
-            *("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"),
-            *("glm4v", "glm4v_moe"),
+            "qwen2_vl",
+            "qwen2_5_vl",
+            "qwen3_vl",
+            "qwen3_vl_moe",
+            "qwen3_5",
+            "qwen3_5_moe",
+            "glm4v",
+            "glm4v_moe",
         )
     },
 }
@@ -348,7 +358,8 @@ def count_towers(config: Configuration, text_width: int) -> tuple[int, tuple[str
 
 def _parameters(config: Configuration, key: str, text_width: int) -> int | None:
     """Return the parameters of one part; `None` if unknown."""
-    kind, values = config.text("model_type"), config.part(key)
+    kind = config.text("model_type")
+    values = config.part(key)
     usual, projector = _PARTS[key].get(kind, (kind, None))
     named = Configuration(values).text("model_type") or usual
     named = named if named in _TOWERS else named.removesuffix("_vision")

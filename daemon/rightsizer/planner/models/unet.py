@@ -45,14 +45,16 @@ def unet_work(config: Configuration, side: int, text: int) -> LayerWork:
             raise wrong(key, f"{value!r} is not counted", _REMEDY)
     down = _levels(config, side, "down_block_types", _DOWN)
     up = _levels(config, side, "up_block_types", _UP)
-    first, time = down[0].channels, 4 * down[0].channels
+    first = down[0].channels
+    time = 4 * down[0].channels
     work = convolution(
         config.whole("in_channels", 4) or 4, first, config.whole("conv_in_kernel", 3) or 3, side**2
     )
     work += embedding(first, time) + _conditions(config, first, time, text)
     work += _down(down, time, text) + _middle(config, down[-1], time, text)
     work += _up(up, time, text)
-    outputs, kernel = config.whole("out_channels", 4) or 4, config.whole("conv_out_kernel", 3) or 3
+    outputs = config.whole("out_channels", 4) or 4
+    kernel = config.whole("conv_out_kernel", 3) or 3
     return work + vectors(2 * first) + convolution(first, outputs, kernel, side**2)
 
 
@@ -101,9 +103,11 @@ def _conditions(config: Configuration, first: int, time: int, text: int) -> Laye
 
 
 def _down(levels: tuple[_Level, ...], time: int, text: int) -> LayerWork:
-    work, inputs = LayerWork(), levels[0].channels
+    work = LayerWork()
+    inputs = levels[0].channels
     for at, level in enumerate(levels):
-        width, area = level.channels, level.side**2
+        width = level.channels
+        area = level.side**2
         work += residual_block(inputs, width, area, time)
         work += residual_block(width, width, area, time) * (level.layers - 1)
         work += _transformer(level, text) * level.layers
@@ -131,10 +135,13 @@ def _up(levels: tuple[_Level, ...], time: int, text: int) -> LayerWork:
 
     One more than on the way down: the last receives the output of the finer resolution.
     """
-    work, inputs = LayerWork(), levels[-1].channels
+    work = LayerWork()
+    inputs = levels[-1].channels
     for at in reversed(range(len(levels))):
-        level, finer = levels[at], levels[max(0, at - 1)]
-        width, area = level.channels, level.side**2
+        level = levels[at]
+        finer = levels[max(0, at - 1)]
+        width = level.channels
+        area = level.side**2
         work += residual_block(inputs + width, width, area, time)
         work += residual_block(2 * width, width, area, time) * (level.layers - 1)
         work += residual_block(width + finer.channels, width, area, time)
@@ -149,7 +156,8 @@ def _transformer(level: _Level, text: int) -> LayerWork:
     """Blocks of attention to the image and to the text, between two projections."""
     if not level.depth:
         return LayerWork()
-    width, rows = level.channels, level.side**2
+    width = level.channels
+    rows = level.side**2
     block = self_attention(width, rows, bias=False) + vectors(6 * width)
     block += cross_attention(width, rows, level.text_width, text, bias=False)
     block += gated_feed_forward(width, 4 * width, rows, bias=True)

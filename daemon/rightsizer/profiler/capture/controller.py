@@ -98,8 +98,11 @@ class CaptureController:
         storage: CaptureStorage,
         clock: Clock,
     ) -> None:
-        self._settings, self._context, self._runner = settings, context, runner
-        self._repository, self._clock = repository, clock
+        self._settings = settings
+        self._context = context
+        self._runner = runner
+        self._repository = repository
+        self._clock = clock
         self._storage = storage
         self._courses: Mapping[str, WorkloadCourse] = {}
         self._cache = CaptureCache(repository, clock)
@@ -142,7 +145,8 @@ class CaptureController:
         Raises:
             RightsizerError: a capture cannot be started, or stored captures cannot be read.
         """
-        report, now = self._context.report(), self._clock.time()
+        report = self._context.report()
+        now = self._clock.time()
         here = {} if report is None else active_workloads(report, now)
         span = self._settings.timing.steady_seconds
         self._courses = {
@@ -186,8 +190,10 @@ class CaptureController:
         return "its processes are not known" if workload.is_alone else shares
 
     def _begin(self, chosen: CaptureCandidate, workload: ActiveWorkload) -> None:
-        finding, now = chosen.finding, self._clock.wall_time()
-        worst, devices = finding.culprits or finding.devices, workload.devices
+        finding = chosen.finding
+        now = self._clock.wall_time()
+        worst = finding.culprits or finding.devices
+        devices = workload.devices
         request = CaptureRequest(
             id=(capture_id := new_id(now)),
             finding=finding,
@@ -269,7 +275,8 @@ class CaptureController:
 
     def _is_clock_trusted(self) -> bool:
         """Return false for a while after a jump: with a wrong clock all captures would look old."""
-        before, self._offset = self._offset, wall_offset(self._clock)
+        before = self._offset
+        self._offset = wall_offset(self._clock)
         if abs(self._offset - before) > _LEAP:
             self._trusted_from = self._clock.time() + _LEAP
         return self._clock.time() >= self._trusted_from

@@ -186,8 +186,10 @@ class DropFolderWatcher:
         *,
         read: _Read | None = None,
     ) -> None:
-        self._settings, self._limits = settings, limits
-        self._repository, self._take_profiles = repository, take
+        self._settings = settings
+        self._limits = limits
+        self._repository = repository
+        self._take_profiles = take
         self._reader = read
         self._before: Mapping[str, tuple[object, ...]] = {}
         self._stop = threading.Event()
@@ -214,7 +216,8 @@ class DropFolderWatcher:
             return
         known = self._repository.files()
         self._repository.forget_files(known.keys() - {each.path for each in found})
-        before, self._before = self._before, {each.path: each.state for each in found}
+        before = self._before
+        self._before = {each.path: each.state for each in found}
         read = {(each.path, each.size_bytes, each.modified) for each in known.values()}
         fresh = [
             each
@@ -233,7 +236,8 @@ class DropFolderWatcher:
         try:
             found, left_out = scan_folder(self.folder, self._settings.files_maximum)
         except OSError as error:
-            before, self._trouble = self._trouble, (error.strerror or str(error)).lower()
+            before = self._trouble
+            self._trouble = (error.strerror or str(error)).lower()
             if self._trouble != before:
                 remedy = "create it, and let the agent's user read it"
                 fields = {"folder": str(self.folder), "error": self._trouble, "remedy": remedy}

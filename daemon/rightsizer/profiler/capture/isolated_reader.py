@@ -110,8 +110,10 @@ def _output_of(
     with contextlib.suppress(OSError):
         process.stdin.write(task)  # Less than a pipe holds.
         process.stdin.close()
-    answer, deadline = bytearray(), time.monotonic() + timeout_seconds
-    descriptor, waiting = process.stdout.fileno(), select.poll()
+    answer = bytearray()
+    deadline = time.monotonic() + timeout_seconds
+    descriptor = process.stdout.fileno()
+    waiting = select.poll()
     waiting.register(descriptor, select.POLLIN)
     while len(answer) <= _ANSWER_BYTES and time.monotonic() < deadline:
         if stop.is_set():

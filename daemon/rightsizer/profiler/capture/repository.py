@@ -151,7 +151,8 @@ class CaptureStorage:
     """Disk space of captures; never touches other files of the drop folder."""
 
     def __init__(self, folder: Path, settings: CaptureStorageSettings) -> None:
-        self._folder, self._settings = folder, settings
+        self._folder = folder
+        self._settings = settings
 
     def make(self, capture_id: str) -> Path:
         """Create the folder of a capture; raises `RightsizerError` on failure."""

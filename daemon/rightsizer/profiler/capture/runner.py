@@ -153,7 +153,8 @@ def run_command(
     """
     run = run_program(words, folder, limits, note=note)
     usual = CaptureOutcome.CALLED if run.status == 0 else CaptureOutcome.FAILED
-    outcome, has_run = _OUTCOMES.get(run.ending, usual), run.ending is not Ending.ABSENT
+    outcome = _OUTCOMES.get(run.ending, usual)
+    has_run = run.ending is not Ending.ABSENT
     return CaptureResult(outcome, run.detail, run.said, is_recorded=has_run)
 
 
@@ -164,12 +165,19 @@ def dynolog_command(settings: DynologSettings, request: CaptureRequest) -> tuple
     """
     job = owner_of(request.workload.kind).job_of(request.workload)
     return (
-        *(settings.program, "--port", str(settings.port), "gputrace"),
+        settings.program,
+        "--port",
+        str(settings.port),
+        "gputrace",
         *(("--job-id", job) if job.isdecimal() else ()),
-        *("--pids", ",".join(map(str, request.pids))),
-        *("--process-limit", str(max(1, len(request.pids)))),
-        *("--duration-ms", str(max(1, round(request.seconds * 1000)))),
-        *("--log-file", str(request.folder / "trace.json")),
+        "--pids",
+        ",".join(map(str, request.pids)),
+        "--process-limit",
+        str(max(1, len(request.pids))),
+        "--duration-ms",
+        str(max(1, round(request.seconds * 1000))),
+        "--log-file",
+        str(request.folder / "trace.json"),
         *settings.arguments,
     )
 
@@ -203,8 +211,12 @@ class ThreadedCaptureRunner(TaskThread):
     ) -> None:
         """Create an idle runner; `still_held` returns why counters are not released yet."""
         super().__init__("capture")
-        self._settings, self._storage, self._repository = settings, storage, repository
-        self._controls, self._still_held, self._clock = controls, still_held, clock
+        self._settings = settings
+        self._storage = storage
+        self._repository = repository
+        self._controls = controls
+        self._still_held = still_held
+        self._clock = clock
         self._log = logger("capture")
 
     def start(

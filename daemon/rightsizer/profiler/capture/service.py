@@ -38,7 +38,8 @@ class CaptureService:
         still_held: StillHeld,
         clock: Clock,
     ) -> None:
-        self._kind, self._repository = capture.kind, repository
+        self._kind = capture.kind
+        self._repository = repository
         self._interval = drop_folder.interval
         self._watcher = DropFolderWatcher(drop_folder, limits, repository, take)
         self._controller: CaptureController | None = None

@@ -48,8 +48,13 @@ class CaptureTimingSettings:
 
     reasons: tuple[Reason, ...] = setting(
         (
-            *(Reason.HOST_BOUND, Reason.LAUNCH_BOUND, Reason.PCIE_BOUND, Reason.STORAGE_BOUND),
-            *(Reason.TENSOR_CORES_UNUSED, Reason.RANK_IMBALANCE, Reason.HIDDEN_STALL),
+            Reason.HOST_BOUND,
+            Reason.LAUNCH_BOUND,
+            Reason.PCIE_BOUND,
+            Reason.STORAGE_BOUND,
+            Reason.TENSOR_CORES_UNUSED,
+            Reason.RANK_IMBALANCE,
+            Reason.HIDDEN_STALL,
         )
     )
     minimum_confidence_ratio: float = setting(0.5)

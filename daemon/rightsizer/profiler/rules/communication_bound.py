@@ -66,7 +66,8 @@ def _bandwidth(member: ProfiledMember) -> str:
     if not member.device.collectives:
         return ""
     most = member.device.collectives[0]
-    best, name = most.best_bus_bytes_per_second, member.device.device.name
+    best = most.best_bus_bytes_per_second
+    name = member.device.device.name
     board = built_in().find(name) if name else None
     link = board.link_bytes_per_second if board else 0.0
     of = f" of the {size_text(link)}/s that the board's own links have" if link else ""
@@ -88,7 +89,8 @@ def _exposed_ratio(member: ProfiledMember) -> float:
 def _summary(worst: ProfiledMember, least: ProfiledMember) -> str:
     if (overlap := _overlap(worst)) is None:
         return "No collective is in it."
-    ratio, low = _exposed_ratio(worst), _exposed_ratio(least)
+    ratio = _exposed_ratio(worst)
+    low = _exposed_ratio(least)
     others = f", {least.key} {low:.1%}: the difference waits for late ranks"
     return (
         f"{worst.key} runs collectives with no other kernel beside them {ratio:.1%} of the time"

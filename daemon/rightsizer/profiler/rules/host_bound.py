@@ -71,7 +71,8 @@ def _of_loader(
     worst, ratio, culprits = rule.over(
         members, lambda each: each.loader_wait_ratio, settings.loader_on_ratio
     )
-    spans, step = _longest(worst, SpanKind.LOADER), ""
+    spans = _longest(worst, SpanKind.LOADER)
+    step = ""
     if steps := worst.device.steps:
         mean = sum(each.loader_wait_seconds for each in worst.step_times) / len(steps)
         step = f", {mean * 1e3:,.1f} ms of a step"

@@ -41,7 +41,8 @@ class _Share(NamedTuple):
 
     def gain(self, removed_low_ratio: float = 0.0) -> Gain:
         """Return the gain, at most all of it."""
-        low, mean = removed_low_ratio, self.seconds_per_step
+        low = removed_low_ratio
+        mean = self.seconds_per_step
         return Gain(low * self.ratio, self.ratio, StepGain(self.step_seconds, low * mean, mean))
 
 
@@ -52,7 +53,8 @@ def of_loader(
     if (found := _sum_of(profiles, lambda step: step.loader_seconds)) is None:
         return None
     is_page = profiles[0].format is ProfileFormat.TENSORFLOW_PAGE
-    name, waits = source_of(profiles), found.seconds_per_step * 1e3
+    name = source_of(profiles)
+    waits = found.seconds_per_step * 1e3
     unseen = "" if is_page else f" of the host; {_UNSEEN}"
     return ProfileVerdict(
         f"{name} waits for input {found.ratio:.1%} of the time, {waits:,.1f} ms of a step{unseen}.",
@@ -128,7 +130,8 @@ def of_read_backs(
     if not (shares := _usual(profiles, lambda step: float(step.read_backs > 0))):
         return None
     profile, found = max(shares, key=lambda each: _reads(each[1]))
-    count, asked = _reads(found), sum(each.read_backs > 0 for each in found.steps)
+    count = _reads(found)
+    asked = sum(each.read_backs > 0 for each in found.steps)
     least = settings.read_backs_per_step_minimum
     spans = _reads_text(profile)
     asking = found._replace(ratio=asked / len(found.steps))
@@ -153,7 +156,8 @@ def of_dispatch(
     """Judge by short operators and the gaps between them; `None` if unknown."""
     if not (shares := _usual(profiles, lambda step: step.dispatch_seconds)):
         return None
-    least, threshold = settings.steady.kernels_minimum, settings.dispatch_on_ratio
+    least = settings.steady.kernels_minimum
+    threshold = settings.dispatch_on_ratio
     profile, found = max(shares, key=lambda each: each[1].ratio)
     count = median(each.operators or 0 for each in found.steps)
     return ProfileVerdict(
@@ -182,7 +186,8 @@ def _sum_of(
     steps = [step for each in profiles for step in each.host_steps]
     if not (length := sum(map(_length, steps))):
         return None
-    taken, count = sum(map(taken_seconds, steps)), len(steps)
+    taken = sum(map(taken_seconds, steps))
+    count = len(steps)
     return _Share(min(1.0, taken / length), taken / count, length / count, steps)
 
 

@@ -113,13 +113,18 @@ def _judged(
 ) -> _JudgedKernel:
     counters = kernel.counters or KernelCounters()
     memory = counters.memory_ratio if counters.memory_ratio is not None else kernel.dram_ratio
-    compute, limit, throughput = kernel.compute_ratio, "", None
+    compute = kernel.compute_ratio
+    limit = ""
+    throughput = None
     if compute is not None and compute >= max(settings.bound_minimum_ratio, memory or 0.0):
-        limit, throughput = "compute", compute
+        limit = "compute"
+        throughput = compute
     elif memory is not None and memory >= settings.bound_minimum_ratio:
-        limit, throughput = "memory", memory
+        limit = "memory"
+        throughput = memory
     elif compute is not None and memory is not None:
-        limit, throughput = "latency", max(compute, memory)
+        limit = "latency"
+        throughput = max(compute, memory)
     causes = tuple(_causes(kernel, counters, limit, settings))
     return _JudgedKernel(device, kernel, limit, throughput, causes)
 
@@ -130,7 +135,8 @@ def _causes(
     limit: str,
     settings: ProfileKernelInefficientSettings,
 ) -> Iterator[_Cause]:
-    excess, threads = counters.excess_sectors_ratio, counters.active_threads
+    excess = counters.excess_sectors_ratio
+    threads = counters.active_threads
     if limit != "compute" and excess and excess >= settings.excess_sectors_minimum_ratio:
         share = percent_text(excess)
         text = f"{share} of the sectors that it moves are of no use (uncoalesced access)"
@@ -150,7 +156,8 @@ def _room(
     kernel: KernelUse, counters: KernelCounters, settings: ProfileKernelInefficientSettings
 ) -> Iterator[_Cause]:
     """Yield causes of low occupancy: too few blocks, or too few warps on a multiprocessor."""
-    waves, room = counters.waves or 0.0, counters.theoretical_occupancy_ratio
+    waves = counters.waves or 0.0
+    room = counters.theoretical_occupancy_ratio
     tail = 1.0 / (floor(waves) + 1)
     if 0 < waves < 1:
         text = f"its blocks fill {percent_text(waves)} of the multiprocessors' room"

@@ -27,7 +27,9 @@ def judge(profiles: Sequence[Profile], settings: ProfileLaunchBoundSettings) -> 
     members = rule.at_work(profiles, settings.steady)
     held = [each for each in members if _is_held(each, settings)]
     worst = max(held or members, key=lambda each: each.host_wait_ratio)
-    launches, span, mean = worst.device.launches, worst.time.span_seconds, worst.mean_kernel_seconds
+    launches = worst.device.launches
+    span = worst.time.span_seconds
+    mean = worst.mean_kernel_seconds
     rate = launches.count / span if launches and span else 0.0
     short = [
         each

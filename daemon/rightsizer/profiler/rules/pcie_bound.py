@@ -22,7 +22,8 @@ def judge(profiles: Sequence[Profile], settings: ProfilePcieBoundSettings) -> Pr
     )
     copies = [each for each in worst.device.copies if each.kind in _OVER_PCIE]
     pageable = [each for each in copies if each.memory is HostMemory.PAGEABLE]
-    count, size = sum(each.count for each in pageable), _bytes(pageable)
+    count = sum(each.count for each in pageable)
+    size = _bytes(pageable)
     sizes = f" of {size / 1e6:,.1f} MB in all" if size else ""
     pageable_text = f"; {count} copies{sizes} use pageable memory"
     rate = _bytes_per_second(copies)

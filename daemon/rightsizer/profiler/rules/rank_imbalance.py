@@ -35,11 +35,13 @@ def judge(profiles: Sequence[Profile], settings: ProfileRankImbalanceSettings) -
         raise rule.NoVerdictError(Reason.INSUFFICIENT_DATA, why)
     latest = [each.latest for each in lags]
     culprit = max(dict.fromkeys(latest), key=latest.count)
-    times, behind = latest.count(culprit), mean(each.behind_seconds for each in lags)
+    times = latest.count(culprit)
+    behind = mean(each.behind_seconds for each in lags)
     ratio = mean(each.ratio for each in lags)
     is_held = ratio >= settings.on_ratio and times / len(lags) >= settings.same_rank_ratio
     straggler = next(each for each in members if each.key == culprit)
-    length, least = straggler.step_seconds, min(each.behind_seconds for each in lags)
+    length = straggler.step_seconds
+    least = min(each.behind_seconds for each in lags)
     step = None if length is None else StepGain(length, min(length, least), min(length, behind))
     return ProfileVerdict(
         f"{culprit} is the latest in {times} of {len(lags)} steps; the latest is "

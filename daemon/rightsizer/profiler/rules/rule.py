@@ -67,7 +67,9 @@ class Gain:
         ratios are the shares that the remedy removes, at least and at most.
         """
         ratio = min(1.0, member.share(exposed(member.time)))
-        step, length, steps = None, member.step_seconds, member.device.steps
+        step = None
+        length = member.step_seconds
+        steps = member.device.steps
         if length is not None:
             most = min(length, sum(map(exposed, member.step_times)) / len(steps))
             step = StepGain(length, most * removed_low_ratio, most * removed_high_ratio)

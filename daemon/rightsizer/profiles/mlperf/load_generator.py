@@ -142,7 +142,8 @@ class LoadGeneratorFindings:
 
     def profile(self, source: str, unread: Mapping[str, int]) -> Profile:
         """Build the profile."""
-        figures, notes = self.figures, self.notes
+        figures = self.figures
+        notes = self.notes
         for name, others in _HEADLINES:
             if known := [figures[each] for each in others if each in figures]:
                 figures.setdefault(name, known[0])
@@ -260,16 +261,20 @@ def _recognizes_summary(head: Head) -> bool:
 
 
 def _read_summary(path: Path, limits: ReadLimits) -> Profile:
-    findings, text = LoadGeneratorFindings(), PrintedText(path, limits)
-    is_summary, group = False, ""
+    findings = LoadGeneratorFindings()
+    text = PrintedText(path, limits)
+    is_summary = False
+    group = ""
     for line in text.lines():
         plain = line.strip()
         findings.events += bool(plain)
         key, colon, value = line.partition(":")
-        counted, is_title = _COUNTS.match(plain), "MLPerf Results Summary" in plain
+        counted = _COUNTS.match(plain)
+        is_title = "MLPerf Results Summary" in plain
         is_summary = is_summary or is_title or counted is not None
         if counted is not None and counted[1].lower() != "no":
-            count, what = counted[1][:9], counted[2].lower()
+            count = counted[1][:9]
+            what = counted[2].lower()
             findings.notes.append(f"The load generator counted {count} {what}(s).")
         elif counted is not None or is_title:
             continue
@@ -299,7 +304,8 @@ _ROUNDING_RATIO: Final = 1e-3
 
 def merged(summary: Profile, detail: Profile) -> Profile:
     """Merge both profiles; the summary's figures win, since they are the published ones."""
-    ours, theirs = summary.benchmark, detail.benchmark
+    ours = summary.benchmark
+    theirs = detail.benchmark
     if ours is None or theirs is None:
         return summary
     notes = [*summary.notes, *(each for each in detail.notes if each not in summary.notes)]

@@ -138,7 +138,8 @@ class _TrainingRun:
         elif entry.key == "run_start":
             self._begin(time)
         elif entry.key == "run_stop":
-            self.stop, self.status = time, str(entry.metadata.get("status", ""))[:20].lower()
+            self.stop = time
+            self.status = str(entry.metadata.get("status", ""))[:20].lower()
         elif entry.key == "tracked_stats" and isinstance(entry.value, Mapping):
             self._track(finite(entry.value.get("throughput")))
         elif entry.key in _NUMBERS:
@@ -156,7 +157,9 @@ class _TrainingRun:
         if time is not None and time == self.start and self.stop is None:
             return  # The same line, logged again by another program.
         self.runs += 1
-        self.start, self.stop, self.status = time, None, ""
+        self.start = time
+        self.stop = None
+        self.status = ""
         self.throughputs.clear()
         for name in ("evaluation_seconds", "block_seconds"):
             self.figures.pop(name, None)
@@ -179,12 +182,14 @@ class _TrainingRun:
 
 
 def _read(path: Path, limits: ReadLimits) -> Profile:
-    text, run = PrintedText(path, limits), _TrainingRun()
+    text = PrintedText(path, limits)
+    run = _TrainingRun()
     for entry in mlperf_records(text):
         run.take(entry)
     if not run.events:
         raise ProfileError("no line of it begins with :::MLLOG; name a result_*.txt")
-    figures, is_success = run.figures, run.status == "success"
+    figures = run.figures
+    is_success = run.status == "success"
     if run.throughputs:
         figures["samples_per_second"] = median(run.throughputs)
     if run.start is not None and run.stop is not None and run.stop >= run.start:

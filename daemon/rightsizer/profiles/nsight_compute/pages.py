@@ -98,7 +98,8 @@ class ComputePages:
         self._mark = decimal_mark(self._sampled_values())
         self.unread.clear()
         self.error_codes.clear()
-        current, key = None, None
+        current = None
+        key = None
         for table, cells in self._rows():
             if not table.is_long:
                 if launch := self._wide(table, cells):
@@ -110,7 +111,8 @@ class ComputePages:
             if current is None or key != this or (again and "ID" not in table.places):
                 if current is not None:
                     yield current
-                current, key = self._begun(table, cells), this
+                current = self._begun(table, cells)
+                key = this
             self._add(table, cells, current)
         if current is not None:
             yield current
@@ -123,7 +125,8 @@ class ComputePages:
             if code := _ERROR_CODE.match(line):
                 self.error_codes.add(code[1])
             if _KERNEL in line and (found := table_of(self._text.record(line, lines) or ())):
-                table, self._units = found, None
+                table = found
+                self._units = None
             elif table is not None and line.strip() and not line.startswith("=="):
                 cells = self._text.record(line, lines)
                 if cells and table.takes(cells):

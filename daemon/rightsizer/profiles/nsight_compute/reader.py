@@ -156,7 +156,8 @@ def _rules(action: Any) -> Iterator[ProfilerRule]:
     """Yield the rules; none with module versions that lack access to them."""
     results: Any = getattr(action, "rule_results_as_dicts", list)()
     for result in results:
-        message, speedup = result.get("rule_message"), result.get("speedup_estimation")
+        message = result.get("rule_message")
+        speedup = result.get("speedup_estimation")
         text = message.get("message") if isinstance(message, dict) else None
         if isinstance(text, str) and text:
             said = speedup.get("speedup") if isinstance(speedup, dict) else None
@@ -167,7 +168,8 @@ def recognizes(head: Head) -> bool:
     """Whether the head has a page's titles or a line only `ncu` prints, or is a report."""
     if _is_report(head.name, head.data):
         return True
-    lines, is_quoted = head.text.splitlines(), False
+    lines = head.text.splitlines()
+    is_quoted = False
     for place, line in enumerate(lines):
         if _FENCE.match(line):
             is_quoted = not is_quoted
@@ -181,12 +183,14 @@ def read(path: Path, limits: ReadLimits) -> Profile:
     pages = ComputePages(path, limits)
     is_report = _is_report(path.name, beginning_of(path, 512))
     launches = _launches_of_report(path) if is_report else pages.launches()
-    kernels, events = MeasuredKernels(limits), 0
+    kernels = MeasuredKernels(limits)
+    events = 0
     for launch in launches:
         kernels.add(launch)
         events += launch.count
         limits.check_events(events)
-    devices, codes = kernels.devices(), sorted(pages.error_codes)
+    devices = kernels.devices()
+    codes = sorted(pages.error_codes)
     if not devices:
         raise ProfileError(_nothing(codes))
     notes = [_NO_TIME_LINE]

@@ -95,7 +95,8 @@ class StatsSums:
             yield f"The {'times' if sizes else 'sizes'} of copies are not in it."
 
     def _takes(self, row: StatsRow) -> bool:
-        category, found = row.text("category").upper(), _sum_of(row)
+        category = row.text("category").upper()
+        found = _sum_of(row)
         match row.report:
             case StatsReport.COPY_TIMES | StatsReport.COPY_SIZES:
                 return self._takes_copy(row)
@@ -120,7 +121,8 @@ class StatsSums:
         count = row.number("count", "instances")
         if kind is None or count is None or count < 0:
             return False
-        size, time = row.bytes("total") or 0, row.nanoseconds("total time") or 0
+        size = row.bytes("total") or 0
+        time = row.nanoseconds("total time") or 0
         self._copies[row.report].add(*kind, size, time, round(count))
         return True
 
@@ -161,7 +163,8 @@ class StatsSums:
 
 def _sum_of(row: StatsRow) -> _Sum | None:
     """Return the sum of a row; `None` for impossible values."""
-    count, total = row.number("num calls", "instances"), row.nanoseconds("total time")
+    count = row.number("num calls", "instances")
+    total = row.nanoseconds("total time")
     if count is None or total is None or count < 1 or total < 0:
         return None
     ends = (row.nanoseconds(name) for name in ("min", "max"))
@@ -181,7 +184,8 @@ class StatsTrace:
 
     def add(self, row: StatsRow) -> None:
         """Add a row of any trace."""
-        start, duration = row.nanoseconds("start"), row.nanoseconds("duration")
+        start = row.nanoseconds("start")
+        duration = row.nanoseconds("duration")
         if start is None or duration is None:
             self.unread[f"row of {row.report.value}"] += 1
             return
@@ -197,7 +201,8 @@ class StatsTrace:
         elif row.report is StatsReport.GPU_TRACE:
             self._add_activity(row, span)
         else:
-            name, correlation = call_name(row.text("name")), _correlation(row)
+            name = call_name(row.text("name"))
+            correlation = _correlation(row)
             self.has_calls = True
             if is_launch(name) and correlation is not None:
                 self._recorder.launch(correlation, span)
@@ -207,7 +212,8 @@ class StatsTrace:
                 self.unread["CUDA call that neither launches nor waits"] += 1
 
     def _add_activity(self, row: StatsRow, span: Interval) -> None:
-        name, device = row.text("name"), self._device(row.text("device"))
+        name = row.text("name")
+        device = self._device(row.text("device"))
         if copied := copy_of(name):
             kind, memory = copied
             said = row.text(_MEMORY_COLUMNS.get(kind, "")).lower()
@@ -246,7 +252,8 @@ def recognizes(head: Head) -> bool:
 
 def read(path: Path, limits: ReadLimits) -> Profile:
     """Read all tables of a file as one profile; raises `ProfileError` if there are none."""
-    tables, sums = StatsTables(path, limits), StatsSums(limits)
+    tables = StatsTables(path, limits)
+    sums = StatsSums(limits)
     recorder = Recorder(limits)
     trace = StatsTrace(recorder)
     unread: Counter[str] = Counter()

@@ -134,14 +134,16 @@ class StatsRow:
 
     def nanoseconds(self, name: str) -> int | None:
         """Return the time of a column in whole nanoseconds, its default unit."""
-        value, unit = self.number(name), self._value(name)[1]
+        value = self.number(name)
+        unit = self._value(name)[1]
         if value is None or (factor := seconds_in(unit or "ns")) is None:
             return None
         return round(value * round(factor * 1e9))
 
     def bytes(self, name: str) -> int | None:
         """Return the size of a column; `None` if the column or its unit is absent."""
-        value, factor = self.number(name), bytes_in(self._value(name)[1])
+        value = self.number(name)
+        factor = bytes_in(self._value(name)[1])
         return None if value is None or factor is None else round(value * factor)
 
     def _value(self, *names: str) -> tuple[Any, str]:
@@ -235,7 +237,8 @@ class StatsTables:
     """Rows of a file, in order."""
 
     def __init__(self, path: Path, limits: ReadLimits) -> None:
-        self._path, self._limits = path, limits
+        self._path = path
+        self._limits = limits
         self._text = PrintedText(path, limits)
         self.unread: Counter[str] = self._text.unread
         """Skipped lines by reason."""
@@ -287,7 +290,8 @@ class StatsTables:
 
     def _json_rows(self) -> Iterator[StatsRow]:
         """Yield the rows of tables; text between objects is skipped."""
-        decode, last = json.JSONDecoder().raw_decode, None
+        decode = json.JSONDecoder().raw_decode
+        last = None
         with open_unpacked(self._path, self._limits) as file:
             window = JsonWindow(file.read)
             while self._to_object(window):

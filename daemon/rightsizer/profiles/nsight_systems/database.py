@@ -206,11 +206,13 @@ class Gpus:
         if gpu is None and device == 0 and len(self._facts) == 1:
             gpu = next(iter(self._facts))
         index = device if gpu is None else gpu
-        key, facts = str(index), self._facts.get(index, {})
+        key = str(index)
+        facts = self._facts.get(index, {})
         if gpu is None and (self._mapped or key in self._keys.values()):
             # Processes may each number their devices from 0, so keep them apart.
             self.is_ambiguous = True
-            key, facts = f"{device} of process {process}", {}
+            key = f"{device} of process {process}"
+            facts = {}
         self._recorder.device(key, index=index, **facts)
         return key
 

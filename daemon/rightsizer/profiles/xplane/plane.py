@@ -27,16 +27,37 @@ _HEADER_BYTES: Final = 20
 FieldSpan: TypeAlias = tuple[int, int, int, int]
 """Field number and wire type, then value and end of an integer, or start and end."""
 # Numbers of fields in xplane.proto.
-SPACE_PLANES, SPACE_ERRORS, SPACE_WARNINGS, SPACE_HOSTS = 1, 2, 3, 4
-PLANE_NAME, PLANE_LINES, PLANE_EVENT_METADATA, PLANE_STAT_METADATA, PLANE_STATS = 2, 3, 4, 5, 6
+SPACE_PLANES = 1
+SPACE_ERRORS = 2
+SPACE_WARNINGS = 3
+SPACE_HOSTS = 4
+PLANE_NAME = 2
+PLANE_LINES = 3
+PLANE_EVENT_METADATA = 4
+PLANE_STAT_METADATA = 5
+PLANE_STATS = 6
 PLANE_FIELDS: Final = range(1, 7)
-ENTRY_KEY, ENTRY_VALUE = 1, 2
-METADATA_ID, METADATA_NAME = 1, 2
-LINE_NAME, LINE_TIMESTAMP, LINE_EVENTS, LINE_SHOWN_NAME = 2, 3, 4, 11
+ENTRY_KEY = 1
+ENTRY_VALUE = 2
+METADATA_ID = 1
+METADATA_NAME = 2
+LINE_NAME = 2
+LINE_TIMESTAMP = 3
+LINE_EVENTS = 4
+LINE_SHOWN_NAME = 11
 LINE_FIELDS: Final = frozenset({1, 2, 3, 4, 9, 10, 11})
-EVENT_METADATA, EVENT_OFFSET, EVENT_DURATION, EVENT_STATS, EVENT_OCCURRENCES = 1, 2, 3, 4, 5
+EVENT_METADATA = 1
+EVENT_OFFSET = 2
+EVENT_DURATION = 3
+EVENT_STATS = 4
+EVENT_OCCURRENCES = 5
 EVENT_FIELDS: Final = range(1, 6)
-STAT_METADATA, STAT_DOUBLE, STAT_UNSIGNED, STAT_SIGNED, STAT_TEXT, STAT_REFERENCE = 1, 2, 3, 4, 5, 7
+STAT_METADATA = 1
+STAT_DOUBLE = 2
+STAT_UNSIGNED = 3
+STAT_SIGNED = 4
+STAT_TEXT = 5
+STAT_REFERENCE = 7
 StatValue: TypeAlias = int | float | str
 _TEXT_BYTES: Final = 4000
 _KEY_TAG: Final = STAT_METADATA << 3
@@ -60,16 +81,21 @@ class FileWindow:
     """
 
     def __init__(self, file: BinaryIO, size: int, piece_bytes: int = _PIECE_BYTES) -> None:
-        self._file, self.size, self.piece_bytes = file, size, piece_bytes
-        self._start, self._piece = 0, b""
+        self._file = file
+        self.size = size
+        self.piece_bytes = piece_bytes
+        self._start = 0
+        self._piece = b""
 
     def slice(self, start: int, end: int) -> bytes:
         """Return the bytes of a range; fewer if the file was truncated."""
-        low, high = start - self._start, end - self._start
+        low = start - self._start
+        high = end - self._start
         if low < 0 or high > len(self._piece):
             self._start = self._file.seek(start)
             self._piece = self._file.read(max(self.piece_bytes, end - start))
-            low, high = 0, end - start
+            low = 0
+            high = end - start
         return self._piece[low:high]
 
 
@@ -82,10 +108,12 @@ def scan(window: FileWindow, start: int, end: int) -> Iterator[FieldSpan]:
     at = start
     while at < end:
         piece = window.slice(at, min(end, at + max(window.piece_bytes, _HEADER_BYTES)))
-        last, used = len(piece), 0
+        last = len(piece)
+        used = 0
         is_last = at + last >= end
         while used < last and (is_last or last - used >= _HEADER_BYTES):
-            tag, body = piece[used], used + 2
+            tag = piece[used]
+            body = used + 2
             if tag & 7 == LENGTH and tag < MORE and body <= last and piece[used + 1] < MORE:
                 value = piece[used + 1]
             else:
@@ -243,7 +271,9 @@ class XPlane:
         for number, wire_type, low, high in scan(self.window, *self.span):
             if number != PLANE_LINES or wire_type != LENGTH:
                 continue
-            name, shown, start = "", "", 0
+            name = ""
+            shown = ""
+            start = 0
             for inner, inner_type, first, last in scan(self.window, low, high):
                 if inner == LINE_NAME and inner_type == LENGTH:
                     name = self.text(first, last)
@@ -272,7 +302,8 @@ class XPlane:
 
     def add_name(self, names: dict[int, str], low: int, high: int) -> None:
         """Add an entry of a map from number to named metadata."""
-        key, name = 0, ""
+        key = 0
+        name = ""
         for number, wire_type, first, last in scan(self.window, low, high):
             if number == ENTRY_KEY and wire_type == VARINT:
                 key = first

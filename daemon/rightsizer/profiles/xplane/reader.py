@@ -125,7 +125,8 @@ class SpaceReader:
         self.planes[plane.name] += 1
         same = self.planes[plane.name]
         key = plane.name if same == 1 else f"{plane.name} ({same})"
-        wanted, is_idle = plane.stat_ids(STREAM_STATS), True
+        wanted = plane.stat_ids(STREAM_STATS)
+        is_idle = True
         for line in plane.lines():
             is_idle = False
             if is_stream(line.name) or line.name == "Steps":
@@ -185,7 +186,8 @@ class SpaceReader:
                     continue
                 event = read_event(data)
                 if event.offset_picoseconds is not None:
-                    name, span = plane.event_names.get(event.metadata, ""), _time(line, event)
+                    name = plane.event_names.get(event.metadata, "")
+                    span = _time(line, event)
                     self.unread["events of the host"] -= record_host_call(
                         self.recorder, self._threads, name, span, is_operation=is_operation
                     )
@@ -257,7 +259,8 @@ def _read(path: Path, limits: ReadLimits) -> Profile:
 
 
 def _profile(path: Path, space: SpaceReader) -> Profile:
-    devices, host_steps = space.recorder.devices(), space.recorder.host_steps()
+    devices = space.recorder.devices()
+    host_steps = space.recorder.host_steps()
     notes = list(space.messages)
     if space.idle_gpus:
         notes.append(f"{space.idle_gpus} of its {space.planes['GPU']} GPUs did nothing.")

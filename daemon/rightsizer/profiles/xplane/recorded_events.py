@@ -54,8 +54,12 @@ _NO_SCOPE: Final = "XlaModule"
 STREAM_STATS: Final = frozenset(
     {
         *_SCOPES,
-        *("kernel_details", "memcpy_details", "memset_details", "cuda_graph_exec_id"),
-        *("correlation_id", "theoretical_occupancy_pct"),
+        "kernel_details",
+        "memcpy_details",
+        "memset_details",
+        "cuda_graph_exec_id",
+        "correlation_id",
+        "theoretical_occupancy_pct",
         *_NOT_BUSY,
     }
 )
@@ -97,7 +101,8 @@ def record_host_call(
     recorder: Recorder, thread: int, name: str, span: Interval, *, is_operation: bool
 ) -> bool:
     """Pass a call on if the profile has no GPU; return whether it shows the host's work."""
-    stacks, plain = recorder.stacks, _FRAME.sub("", name)
+    stacks = recorder.stacks
+    plain = _FRAME.sub("", name)
     if name.startswith(_COMPILED):
         stacks.add(thread, CallKind.LAUNCH, name, span)
     elif is_read_back(name):

@@ -62,14 +62,17 @@ def _usage(device: SimulatedHandle) -> int:
 def _memory(device: SimulatedHandle) -> Mapping[str, int]:
     state = device.state
     # Version 1 has no field for reserved memory, and counts it as used.
-    used, total = state.memory_used_bytes + state.memory_reserved_bytes, state.memory_total_bytes
+    used = state.memory_used_bytes + state.memory_reserved_bytes
+    total = state.memory_total_bytes
     return {"total": total, "used": min(used, total), "free": max(0, total - used)}
 
 
 def _memory_2(device: SimulatedHandle) -> Mapping[str, int]:
     state = device.state
-    total, reserved = state.memory_total_bytes, state.memory_reserved_bytes
-    used, most = state.memory_used_bytes, total - reserved
+    total = state.memory_total_bytes
+    reserved = state.memory_reserved_bytes
+    used = state.memory_used_bytes
+    most = total - reserved
     amounts = {"used": min(used, most), "free": max(0, most - used)}
     return {"total": total, "reserved": reserved, **amounts}
 

@@ -74,7 +74,8 @@ class SimulatedEventSet:
     """Receives the Xids of GPUs from their registration on."""
 
     def __init__(self, faults: ScenarioFaults, now: Callable[[], Nanoseconds]) -> None:
-        self._faults, self._now = faults, now
+        self._faults = faults
+        self._now = now
         self._since: dict[str, Nanoseconds] = {}
         self._registered: dict[str, GpuTimeline] = {}
         self._pending: deque[XidReportEvent] = deque()
@@ -118,10 +119,14 @@ class SimulatedHandle:
         address: int,
         parent: "SimulatedHandle | None" = None,
     ) -> None:
-        self.driver, self._node, self._now = driver, driver.node, driver.now
+        self.driver = driver
+        self._node = driver.node
+        self._now = driver.now
         self._sleeps = not unit.slot.is_persistent
-        self.unit, self.uuid = unit, unit.device.uuid
-        self.address, self.parent = address, parent or self
+        self.unit = unit
+        self.uuid = unit.device.uuid
+        self.address = address
+        self.parent = parent or self
         self.timeline = driver.node.timeline(unit)
         self.support: BoardSupport = support_of(unit.slot.board)
         self.wake_time: Nanoseconds = 0
@@ -203,7 +208,9 @@ class SimulatedDriver:
     def __init__(
         self, node: SimulatedNode, time: Callable[[], Nanoseconds], faults: ScenarioFaults
     ) -> None:
-        self.node, self.faults, self._time = node, faults, time
+        self.node = node
+        self.faults = faults
+        self._time = time
         self.references = 0
         self._started_at: Nanoseconds = 0
         self.has_faults = node.has_faults

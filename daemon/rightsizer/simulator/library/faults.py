@@ -33,7 +33,8 @@ class ScenarioFaults:
     """Active faults of a node's scenario."""
 
     def __init__(self, node: SimulatedNode, now: Callable[[], Nanoseconds]) -> None:
-        self._node, self._now = node, now
+        self._node = node
+        self._now = now
         self.active = node.has_faults
         """Whether calls need to check for faults."""
 

@@ -23,7 +23,8 @@ from rightsizer.simulator.support import BoardFeature
 
 ALL_LINKS: Final = 0xFFFFFFFF
 """Scope of the sum over all links."""
-_INT, _LONG = (1, "uiVal"), (3, "ullVal")
+_INT = (1, "uiVal")
+_LONG = (3, "ullVal")
 """NVML's value types with their members of the union."""
 
 
@@ -63,8 +64,11 @@ def _policy(number: int) -> BoardField:
     return _count(lambda gpu: violation_nanoseconds(gpu, number), BoardFeature.CLOCK_EVENTS)
 
 
-_ECC, _VOLATILE, _ROWS = BoardFeature.ECC, BoardFeature.VOLATILE_ECC, BoardFeature.ROW_REMAPPING
-_PCIE_COUNTERS, _PAGES = BoardFeature.PCIE_COUNTERS, BoardFeature.RETIRED_PAGES
+_ECC = BoardFeature.ECC
+_VOLATILE = BoardFeature.VOLATILE_ECC
+_ROWS = BoardFeature.ROW_REMAPPING
+_PCIE_COUNTERS = BoardFeature.PCIE_COUNTERS
+_PAGES = BoardFeature.RETIRED_PAGES
 _BOARD_FIELDS: Final[_Fields] = {
     1: BoardField(lambda _: 1, _ECC),
     3: _count(lambda gpu: gpu.recent_health.corrected_errors, _VOLATILE),
@@ -162,7 +166,8 @@ _FIELDS: Final[_Fields] = {**_BOARD_FIELDS, **_LINK_FIELDS}
 
 
 def _field_values(device: SimulatedHandle, count: Any, values: Any) -> None:
-    offered, now = device.offered, device.driver.microseconds()
+    offered = device.offered
+    now = device.driver.microseconds()
     for answer in out(values)[: number(count)]:
         answer.timestamp = now
         answer.latencyUsec = _LATENCY_MICROSECONDS

@@ -66,7 +66,8 @@ EVENTS_SYSTEM: Final[Functions] = {
 _VOLATILE: Final = 0
 _CORRECTED, _UNCORRECTED = range(2)
 _NOTHING, _RESET = range(2)
-_FIRST_PAGE, _PAGE_BYTES = 0x1000_0000, 0x1_0000
+_FIRST_PAGE = 0x1000_0000
+_PAGE_BYTES = 0x1_0000
 
 
 def recovery_action(health: GpuHealth) -> int:

@@ -60,7 +60,8 @@ _MODULES: Final = 8
 
 
 def _by_index(driver: SimulatedDriver, index: Any, device: Any) -> None:
-    place, gpus = number(index), driver.present()
+    place = number(index)
+    gpus = driver.present()
     refuse_if(place >= len(gpus))
     driver.give(device, gpus[place])
 
@@ -85,10 +86,14 @@ def _bus_ids(device: SimulatedHandle) -> tuple[str, ...]:
 
 
 def _pci_info(device: SimulatedHandle, info: Any) -> None:
-    unit, target = device.unit, out(info)
+    unit = device.unit
+    target = out(info)
     full, short, _ = _bus_ids(device)
-    target.busId, target.busIdLegacy = full.encode(), short.encode()
-    target.domain, target.bus, target.device = unit.domain, unit.bus, 0
+    target.busId = full.encode()
+    target.busIdLegacy = short.encode()
+    target.domain = unit.domain
+    target.bus = unit.bus
+    target.device = 0
     product = _FIRST_PRODUCT + sum(unit.slot.board.key.encode())
     target.pciDeviceId = target.pciSubSystemId = product << 16 | _NVIDIA_VENDOR
 

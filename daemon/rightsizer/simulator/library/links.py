@@ -20,16 +20,21 @@ from rightsizer.simulator.physics import has_switches, peer_of_link
 from rightsizer.simulator.support import BoardFeature
 
 _MOST_LINKS: Final = 36
-_GPU, _SWITCH = 0, 2
+_GPU = 0
+_SWITCH = 2
 _SWITCH_BUS_ID: Final = b"FFFFFFFF:FF:FF.0"
 """An NVSwitch hides the peer."""
 FABRIC_COMPLETED: Final = 3
 _VERSION_2: Final = 0x02000024
 _RACK: Final = uuid.UUID("5ca1ab1e-0000-4000-8000-000000000000")
 _BITS_OF_WORD: Final = 64
-_INTERNAL, _NODE, _SYSTEM = 0, 40, 50
+_INTERNAL = 0
+_NODE = 40
+_SYSTEM = 50
 _NVLINK_INDEX: Final = 2
-_OK, _CHIPSET_NOT_SUPPORTED, _NOT_SUPPORTED = 0, 1, 5
+_OK = 0
+_CHIPSET_NOT_SUPPORTED = 1
+_NOT_SUPPORTED = 5
 _NODES_OF_GPU: Final = 8
 """The firmware reserves nodes for MIG instances after the GPU's own."""
 
@@ -46,7 +51,8 @@ def _need_peer(device: SimulatedHandle, link: Any) -> SimulatedHandle | None:
     place = _need_link(device, link)
     is_down = not device.support.nvlink_up or place in device.health.links_down
     refuse_if(is_down, NvmlCode.NOT_SUPPORTED)
-    board, gpu = device.unit.slot.board, device.unit.device.index
+    board = device.unit.slot.board
+    gpu = device.unit.device.index
     if has_switches(board):
         return None
     return device.driver.gpus[needed(peer_of_link(board, gpu, place, len(device.driver.gpus)))]
@@ -117,7 +123,8 @@ def _are_linked(one: SimulatedHandle, other: SimulatedHandle) -> bool:
     """Whether NVLinks connect two GPUs, directly or through switches."""
     if not (one.support.nvlink_up and other.support.nvlink_up):
         return False
-    board, gpu = one.unit.slot.board, one.unit.device.index
+    board = one.unit.slot.board
+    gpu = one.unit.device.index
     if has_switches(board):
         return True
     peers = {

@@ -104,17 +104,23 @@ def _number(profile: MigProfile) -> int:
 
 
 def _profile_information(device: SimulatedHandle, wanted: Any, info: Any) -> None:
-    target, board = versioned(info, _PROFILE_VERSION_2), device.unit.slot.board
+    target = versioned(info, _PROFILE_VERSION_2)
+    board = device.unit.slot.board
     device.need(BoardFeature.MIG)
     found = (each for each in board.mig_profiles if _number(each) == number(wanted))
     profile = needed(next(found, None))
     slices, (decoders, others) = _slices(profile), _engines(profile)
-    target.id, target.name = _IDENTIFIERS[_number(profile)], f"MIG {profile.name}".encode()
-    target.isP2pSupported, target.encoderCount = 0, 0
-    target.sliceCount, target.instanceCount = slices, profile.maximum_count
+    target.id = _IDENTIFIERS[_number(profile)]
+    target.name = f"MIG {profile.name}".encode()
+    target.isP2pSupported = 0
+    target.encoderCount = 0
+    target.sliceCount = slices
+    target.instanceCount = profile.maximum_count
     target.multiprocessorCount = _multiprocessors(device, profile)
-    target.copyEngineCount, target.decoderCount = slices, decoders
-    target.jpegCount, target.ofaCount = others, others
+    target.copyEngineCount = slices
+    target.decoderCount = decoders
+    target.jpegCount = others
+    target.ofaCount = others
     target.memorySizeMB = instance_memory_bytes(board, profile) // MIB
 
 
@@ -127,9 +133,11 @@ def _instance_by_id(device: SimulatedHandle, wanted: Any, found: Any) -> None:
 def _instance_information(driver: SimulatedDriver, instance: Any, info: Any) -> None:
     part = driver.at(ctypes.c_size_t(read_pointer(instance) - _GPU_INSTANCE))
     refuse_if(part not in part.parent.instances)
-    target, profile = out(info), _profile(part)
+    target = out(info)
+    profile = _profile(part)
     point(target.device, part.parent.address)
-    target.id, target.profileId = _mig(part).gpu_instance_id, _IDENTIFIERS[_number(profile)]
+    target.id = _mig(part).gpu_instance_id
+    target.profileId = _IDENTIFIERS[_number(profile)]
     target.placement.start = part.parent.instances.index(part)
     target.placement.size = round(profile.memory_share * _MEMORY_SLICES)
 

@@ -20,7 +20,10 @@ from rightsizer.simulator.node import SimulatedNode
 _OF_SYSTEM: Final = (LOOKUP, PROFILING_SYSTEM, EVENTS_SYSTEM, INSTANCES_SYSTEM)
 _OF_DEVICES: Final = (IDENTITY, UTILIZATION, BOARD, LINKS, FIELDS, MIG, PROFILING, HEALTH)
 _OF_INSTANCES: Final = (
-    *(IDENTITY_OF_INSTANCES, MEMORY_OF_INSTANCES, PROCESSES_OF_INSTANCES, MIG_OF_INSTANCES),
+    IDENTITY_OF_INSTANCES,
+    MEMORY_OF_INSTANCES,
+    PROCESSES_OF_INSTANCES,
+    MIG_OF_INSTANCES,
     HEALTH_OF_INSTANCES,
 )
 
@@ -44,8 +47,11 @@ class LibraryFunction:
         """
         self.name = name
         self.restype: Any = None
-        self._function, self._driver, self._faults = function, driver, driver.faults
-        self._needs_start, self._on_instances = needs_start, on_instances
+        self._function = function
+        self._driver = driver
+        self._faults = driver.faults
+        self._needs_start = needs_start
+        self._on_instances = on_instances
 
     def __call__(self, *arguments: Any) -> Any:
         """Call the function; without a code of its own it returns success."""

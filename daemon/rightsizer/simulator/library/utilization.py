@@ -51,7 +51,8 @@ def _list(kind: ProcessKind) -> Callable[..., None]:
         need_room(count, len(found), processes)
         for place, (process, mig) in enumerate(found):
             target = processes[place]
-            target.pid, target.usedGpuMemory = process.pid, process.memory_used_bytes or 0
+            target.pid = process.pid
+            target.usedGpuMemory = process.memory_used_bytes or 0
             target.gpuInstanceId = mig.gpu_instance_id if mig else _NO_INSTANCE
             target.computeInstanceId = mig.compute_instance_id if mig else _NO_INSTANCE
 
@@ -63,7 +64,8 @@ def _shares(device: SimulatedHandle) -> list[tuple[int, Sequence[int]]]:
     device.need(BoardFeature.PROCESS_UTILIZATION)
     rows: list[tuple[int, Sequence[int]]] = []
     for member in device.driver.node.members(device.uuid, device.driver.now()):
-        load, parts = member.load, len(member.pids)
+        load = member.load
+        parts = len(member.pids)
         if load.gpu_busy > 0.0 or load.engines > 0.0:
             used = (load.sm_active, load.dram_active, load.encoder, load.decoder)
             shares = [round(100.0 * value / parts) for value in used]
@@ -94,12 +96,14 @@ def _utilization_information(device: SimulatedHandle, request: Any) -> None:
 
 
 def _fill(target: Any, pid: int, time: int, shares: Sequence[int]) -> None:
-    target.pid, target.timeStamp = pid, time
+    target.pid = pid
+    target.timeStamp = time
     target.smUtil, target.memUtil, target.encUtil, target.decUtil = shares
 
 
 _KINDS: Final = (
-    *(("Compute", ProcessKind.COMPUTE), ("Graphics", ProcessKind.GRAPHICS)),
+    ("Compute", ProcessKind.COMPUTE),
+    ("Graphics", ProcessKind.GRAPHICS),
     ("MPSCompute", ProcessKind.MPS),
 )
 PROCESSES_OF_INSTANCES: Final[Functions] = {

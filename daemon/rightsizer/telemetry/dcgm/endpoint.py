@@ -108,7 +108,8 @@ class DcgmEndpoint:
     name = "dcgm"
 
     def __init__(self, settings: DcgmSettings, catalogue: Catalogue, clock: Clock) -> None:
-        self._settings, self._clock = settings, clock
+        self._settings = settings
+        self._clock = clock
         self._reader = DcgmExpositionParser(catalogue)
         self._client = HttpClient(
             settings.address, settings.http, accept=_ACCEPT, token=settings.token
@@ -143,7 +144,8 @@ class DcgmEndpoint:
         """Forget what was listed, as another node's: the next page may be the right one."""
         if self._listed:
             self._listed.clear()
-            self._boards, self._xids = frozenset(), XidGaugeTracker()
+            self._boards = frozenset()
+            self._xids = XidGaugeTracker()
 
     def close(self) -> None:
         """End the thread; a hung one is left behind."""
@@ -185,7 +187,8 @@ class DcgmEndpoint:
 
     def _view_of(self, fetched: FetchResult[ExporterPage]) -> ExporterView:
         devices = tuple(device for device, _ in self._listed.values())
-        xids, page = dict(self._xids.logs), fetched.value
+        xids = dict(self._xids.logs)
+        page = fetched.value
         if page is None:
             away = Down(Missing.STALE, f"dcgm-exporter: {fetched.error}")
             down = dict.fromkeys(self._listed, away)
@@ -193,7 +196,8 @@ class DcgmEndpoint:
         down = {each: _LOST for each in self._listed if each not in page.readings}
         down.update(dict.fromkeys(self._stalled, _STALLED))
         view = ExporterView(fetched.outcome, devices, down, xids=xids)
-        readings, version = dict(page.readings), page.driver_version
+        readings = dict(page.readings)
+        version = page.driver_version
         for device in self._stalled:
             known = readings[device]
             missing = {**known.missing, **dict.fromkeys(known.values, Missing.STALE)}

@@ -55,7 +55,8 @@ _BLANKS: Final[Mapping[float, Missing]] = {
 
 def facts_of(labels: Mapping[str, str], entity: Entity) -> DeviceDescription:
     """Return the device facts in the labels."""
-    index, node = labels.get("gpu"), labels.get("numa_node")
+    index = labels.get("gpu")
+    node = labels.get("numa_node")
     return DeviceDescription(
         index=int(index) if index and index.isdigit() else None,
         name=next(filter(None, map(labels.get, NAME_LABELS)), None),

@@ -37,7 +37,8 @@ class NvmlRate:
     def read(self, handle: DeviceHandle, builder: ReadingBuilder) -> None:
         """Put the counter's growth a second, unless an earlier collector gave the signal."""
         meter = handle.hold(_meter, self.field)
-        now, count = handle.fields_time, handle.field(self.field)
+        now = handle.fields_time
+        count = handle.field(self.field)
         if self.signal in builder.values:
             meter.update(now, dict)  # Forgets the last value.
             return

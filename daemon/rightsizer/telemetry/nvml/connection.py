@@ -57,8 +57,10 @@ class NvmlConnection:
     def __init__(
         self, *, clock: Clock, settings: LiveSettings, catalogue: Catalogue, sysfs: Path, root: Path
     ) -> None:
-        generations, self.stuck_probes = itertools.count(), StuckProbes()
-        self._clock, self._settings = clock, settings
+        generations = itertools.count()
+        self.stuck_probes = StuckProbes()
+        self._clock = clock
+        self._settings = settings
         self._worker: Worker[NvmlDriver, Inventory | NvmlFailure] = Worker(
             "nvml",
             lambda: NvmlDriver(
@@ -70,7 +72,8 @@ class NvmlConnection:
             moved_at=lambda driver: driver.library.asked_at,
         )
         waits = settings.retry_first_seconds, settings.retry_longest_seconds
-        self._back_off, self._unopened_back_off = BackOff(*waits), BackOff(*waits)
+        self._back_off = BackOff(*waits)
+        self._unopened_back_off = BackOff(*waits)
         self._due = clock.time()
         self._next_reopening = self._due
         self._reopening = False
@@ -106,7 +109,8 @@ class NvmlConnection:
         if self._release is not _Release.NONE:
             self._advance_release()
             return
-        abandoned, self._abandoned = self._abandoned, self.abandoned
+        abandoned = self._abandoned
+        self._abandoned = self.abandoned
         if self._abandoned < abandoned:
             self.retry_soon()  # A thread came back, and with it perhaps its GPU.
         if not self._is_waiting and self._clock.time() >= self._due:
@@ -188,7 +192,8 @@ class NvmlConnection:
 
     def _ask_after_close(self, then: Callable[[NvmlDriver], Inventory | NvmlFailure]) -> bool:
         """Close NVML once the retired workers hold nothing, then call `then`."""
-        retired, wait_seconds = self._retired, self._settings.deadline_seconds
+        retired = self._retired
+        wait_seconds = self._settings.deadline_seconds
 
         def close(driver: NvmlDriver) -> Inventory | NvmlFailure:
             deadline = time.monotonic() + wait_seconds
@@ -238,7 +243,8 @@ class NvmlConnection:
         Before the first inventory a GPU that hangs would block all others, so it is skipped early;
         if it was only slow, it is found once its thread comes back.
         """
-        settings, driver = self._settings, stuck.state
+        settings = self._settings
+        driver = stuck.state
         if self.inventory is None and driver and self.stuck_probes.holds(driver.library):
             return stuck.still_seconds >= self._first_patience_seconds
         return (

@@ -173,5 +173,6 @@ class DeviceCollectors:
         ]
 
     def _is_superseded(self, collector: NvmlCollector) -> bool:
-        name, origins = collector.name, {} if self.last is None else self.last.origins
+        name = collector.name
+        origins = {} if self.last is None else self.last.origins
         return name not in [origins.get(signal, name) for signal in collector.signals]

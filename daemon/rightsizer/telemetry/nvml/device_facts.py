@@ -28,7 +28,10 @@ _size_of_profile: Final = attrgetter(
     "sliceCount", "memorySizeMB", "decoderCount", "jpegCount", "ofaCount"
 )
 _size_of_instance: Final = attrgetter(
-    *("gpuInstanceSliceCount", "memorySizeMB", "sharedDecoderCount", "sharedJpegCount"),
+    "gpuInstanceSliceCount",
+    "memorySizeMB",
+    "sharedDecoderCount",
+    "sharedJpegCount",
     "sharedOfaCount",
 )
 
@@ -61,13 +64,34 @@ _switch: Final = _words("disabled", "enabled")
 _compute_mode: Final = _words("default", "exclusive_thread", "prohibited", "exclusive_process")
 _virtualization_mode: Final = _words("none", "passthrough", "vgpu", "host_vgpu", "host_vsga")
 _brand: Final = _words(
-    *("Quadro", "Tesla", "NVS", "GRID", "GeForce", "Titan", "NVIDIA Virtual Applications"),
-    *("NVIDIA Virtual PC", "NVIDIA Virtual Compute Server", "NVIDIA RTX Virtual Workstation"),
-    *("NVIDIA Cloud Gaming", "Quadro RTX", "NVIDIA RTX", "NVIDIA", "GeForce RTX", "Titan RTX"),
+    "Quadro",
+    "Tesla",
+    "NVS",
+    "GRID",
+    "GeForce",
+    "Titan",
+    "NVIDIA Virtual Applications",
+    "NVIDIA Virtual PC",
+    "NVIDIA Virtual Compute Server",
+    "NVIDIA RTX Virtual Workstation",
+    "NVIDIA Cloud Gaming",
+    "Quadro RTX",
+    "NVIDIA RTX",
+    "NVIDIA",
+    "GeForce RTX",
+    "Titan RTX",
     first=1,
 )
 _architecture: Final = _words(
-    *("Kepler", "Maxwell", "Pascal", "Volta", "Turing", "Ampere", "Ada", "Hopper", "Blackwell"),
+    "Kepler",
+    "Maxwell",
+    "Pascal",
+    "Volta",
+    "Turing",
+    "Ampere",
+    "Ada",
+    "Hopper",
+    "Blackwell",
     first=2,
 )
 _CONSTANTS: Final[Mapping[str, tuple[str, _Text]]] = {
@@ -94,7 +118,8 @@ _LINKED_FORMS: Final = ("SXM", "NVL")
 """Form factors whose NVLinks are all connected; PCIe cards need a bridge."""
 _SLOWDOWN: Final = pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN
 _SHUTDOWN: Final = pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN
-_LOWEST_THRESHOLD, _HIGHEST_THRESHOLD = 50, 130
+_LOWEST_THRESHOLD = 50
+_HIGHEST_THRESHOLD = 130
 """Plausible thresholds in degrees Celsius; newer boards answer with margins, or not at all."""
 
 
@@ -237,7 +262,8 @@ def with_modes(
     facts: DeviceFactsReader, handle: Any, device: Device, wiring: NvlinkWiring
 ) -> Device:
     """Update what may change while NVML is open: modes, and the rate of the NVLinks that are up."""
-    carried, board = wiring.bytes_per_second, facts.board(device)
+    carried = wiring.bytes_per_second
+    board = facts.board(device)
     leads_nowhere = wiring.count is not None and not wiring.links
     if carried is None and board is not None and not leads_nowhere:
         # Not reported by the driver.
@@ -298,7 +324,8 @@ def _part(
     known = None if board is None else mig_profile_of(board, _COMPUTE_INSTANCE.sub("", profile))
     slices = attributes.computeInstanceSliceCount if attributes is not None else 0
     compute_share = min(1.0, max(slices, 1) / max(parent.slices, 1))
-    mine, whole = facts.memory_total_bytes(handle), parent.device.memory_total_bytes
+    mine = facts.memory_total_bytes(handle)
+    whole = parent.device.memory_total_bytes
     memory_share = min(1.0, mine / whole) if mine and whole else compute_share
     # `1c.3g.40gb` has a third of the compute of its GPU instance `3g.40gb`.
     has_all_compute = not _COMPUTE_INSTANCE.match(profile)

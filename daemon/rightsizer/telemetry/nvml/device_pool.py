@@ -42,7 +42,8 @@ class SlowDriverDetector:
         if not names and duration_seconds <= self._deadline_seconds:
             return
         if now >= self._until:
-            self._rounds, self._longest_seconds = 0, 0.0
+            self._rounds = 0
+            self._longest_seconds = 0.0
         self._rounds += 1
         self._longest_seconds = max(self._longest_seconds, duration_seconds)
         self._until = now + _QUICK_AGAIN_AFTER
@@ -89,7 +90,9 @@ class DevicePool:
         sysfs: Path = Path("/sys"),
         counters_are_released: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._clock, self._settings, self._sysfs = clock, settings, sysfs
+        self._clock = clock
+        self._settings = settings
+        self._sysfs = sysfs
         self._counters_are_released = counters_are_released
         self._workers: dict[str, Worker[DeviceReader, PollResult]] = {}
         self._devices: dict[str, _PooledDevice] = {}
@@ -141,7 +144,8 @@ class DevicePool:
                 pooled = self._devices[uuid] = self._pooled(gpu, generation)
                 if known is not None:
                     # Slowness and hangs carry over.
-                    pooled.slowness, pooled.last = known.slowness, known.last
+                    pooled.slowness = known.slowness
+                    pooled.last = known.last
                     pooled.is_hung = known.is_hung
 
     def start_rounds(self) -> None:
@@ -214,7 +218,8 @@ class DevicePool:
 
     def _next_round(self, device: _PooledDevice) -> WorkerJob[DeviceReader, PollResult] | None:
         """Return a round to start on a GPU, or `None` while one is under way."""
-        device.arrived, device.is_waited_for = None, False
+        device.arrived = None
+        device.is_waited_for = False
         if device.is_pending:
             answer = device.worker.answer(time.monotonic())
             if isinstance(answer, Stuck):
@@ -251,7 +256,8 @@ class DevicePool:
             device.unknown_rounds = device.unknown_rounds + 1 if answer.is_unknown else 0
         now = self._clock.time()
         device.slowness.add_round(answer.duration_seconds, answer.postponed, now)
-        device.last, device.is_hung = answer, False
+        device.last = answer
+        device.is_hung = False
         return answer
 
     def _late_result(self, device: _PooledDevice, stuck: Stuck[DeviceReader]) -> PollResult:

@@ -73,7 +73,8 @@ class _PollProgress:
 
     def outcomes(self) -> dict[str, CollectorOutcome]:
         """Success on all devices and total time, by reported collector."""
-        troubles, tells = self.troubles, not self.down
+        troubles = self.troubles
+        tells = not self.down
         return {
             name: CollectorOutcome(
                 name not in troubles, taken, troubles.get(name) if tells else None
@@ -202,7 +203,8 @@ class DeviceReader:
         if due:
             slow = ReadingBuilder()
             self._collect_all(collectors, collectors.slow, slow, progress, collectors.slow_builder)
-            now, interval = self._clock.time(), nanoseconds(self._settings.slow_interval_seconds)
+            now = self._clock.time()
+            interval = nanoseconds(self._settings.slow_interval_seconds)
             # Staggered by device, so that no tick has all slow reads.
             is_first = collectors.slow_builder is None
             turn = collectors.handle.target.device.index % _TURNS if is_first else 0
@@ -284,7 +286,8 @@ class DeviceReader:
         self, item: ScheduledCollector, builder: ReadingBuilder, last: ReadingBuilder | None
     ) -> None:
         """Keep a collector's last result, for at most two of its intervals."""
-        collector, interval = item.collector, nanoseconds(self._settings.slow_interval_seconds)
+        collector = item.collector
+        interval = nanoseconds(self._settings.slow_interval_seconds)
         if item.run_at is None or last is None:
             builder.fail_all(collector.signals, _NOT_RUN)
         elif self._clock.time() - item.run_at > 2 * max(interval, item.period):

@@ -230,11 +230,13 @@ class NvmlInventoryReader:
         if isinstance(mode, NvmlFailure):
             listed = () if mode.is_unsupported else mode
         elif mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE:
-            listed, is_cut = self._instances(device, handle, known), True
+            listed = self._instances(device, handle, known)
+            is_cut = True
         if isinstance(listed, NvmlFailure):
             instances = () if known is None else known.instances
         else:
-            instances, is_cut = listed, bool(listed)
+            instances = listed
+            is_cut = bool(listed)
         device = replace(device, has_mig_instances=is_cut)
         wiring = facts.wiring(handle, device, is_alone=is_alone)
         whole = DeviceTarget(with_modes(facts, handle, device, wiring), handle, wiring=wiring)
@@ -273,7 +275,8 @@ class NvmlInventoryReader:
         self, whole: Device, whole_handle: Any, gpu: Gpu | None
     ) -> tuple[DeviceTarget, ...] | NvmlFailure:
         """Return all instances of a GPU in MIG mode, or why they are unknown."""
-        ask, facts = self.facts.library.ask, self.facts
+        ask = self.facts.library.ask
+        facts = self.facts
         known = {} if gpu is None else {each.device.uuid: each.device for each in gpu.instances}
         slices = ask("nvmlDeviceGetMaxMigDeviceCount", whole_handle)
         if isinstance(slices, NvmlFailure):

@@ -189,7 +189,8 @@ def _process_list(name: str, kind: type[Structure]) -> Callable[[Any], Sequence[
 
     def ask(device: Any) -> Sequence[Structure]:
         for room in _ROOMS:
-            processes, count = (kind * room)(), c_uint(room)
+            processes = (kind * room)()
+            count = c_uint(room)
             try:
                 _invoke(name, device, byref(count), processes)
             except pynvml.NVMLError_InsufficientSize:
@@ -227,7 +228,8 @@ class _FieldQuery:
     """
 
     def __init__(self, keys: tuple[FieldKey, ...]) -> None:
-        self._keys, self._fields = keys, (_Field * len(keys))()
+        self._keys = keys
+        self._fields = (_Field * len(keys))()
         for field, key in zip(self._fields, keys, strict=True):
             field.fieldId, field.scopeId = key if isinstance(key, tuple) else (key, 0)
         self._blank = bytes(self._fields)
@@ -244,7 +246,8 @@ class _FieldQuery:
 
 _FIELD_VALUES: Final = "nvmlDeviceGetFieldValues"
 _VERSIONS: Final = (
-    *(("", "_v3", _ProcessInfo), ("_v2", "_v2", _ProcessInfo)),
+    ("", "_v3", _ProcessInfo),
+    ("_v2", "_v2", _ProcessInfo),
     ("_v1", "", _FirstProcessInfo),
 )
 """Suffix of a call, that of its symbol, and what it lists."""

@@ -10,7 +10,8 @@ from rightsizer.telemetry.nvml.library import NvmlFailure, NvmlLibrary, is_blank
 
 _STATE: Final = pynvml.NVML_FI_DEV_NVLINK_GET_STATE
 _SPEED: Final = pynvml.NVML_FI_DEV_NVLINK_GET_SPEED
-_ACTIVE, _ASLEEP = 1, 2
+_ACTIVE = 1
+_ASLEEP = 2
 _BYTES_PER_MEGABYTE: Final = 1e6
 _MOST_LINKS: Final = 36
 """Maximum of any board; the oldest supported bindings know half as many."""

@@ -206,7 +206,8 @@ class XidListener:
     """
 
     def __init__(self, *, clock: Clock, settings: LiveSettings) -> None:
-        self._clock, self._settings = clock, settings
+        self._clock = clock
+        self._settings = settings
         self._event_log = XidEventLog(clock)
         self.worker: Worker[XidEventSet, XidBatch] = Worker(
             "xid",

@@ -245,8 +245,10 @@ def _mean_since(
 ) -> float | None:
     """Return the mean; sum and count of a series restart together."""
     (of_sum,), (of_count,) = measure.parts, measure.counts
-    sums, counts = page.of(of_sum), page.of(of_count)
-    sums_before, counts_before = former.of(of_sum), former.of(of_count)
+    sums = page.of(of_sum)
+    counts = page.of(of_count)
+    sums_before = former.of(of_sum)
+    counts_before = former.of(of_count)
     added = happened = 0.0
     for labels in sums.keys() & counts.keys():
         sum_before = sums_before.get(labels, _NOT_BEFORE)

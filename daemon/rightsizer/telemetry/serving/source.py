@@ -143,7 +143,8 @@ class ServingEngineCollector:
         """Return the outcome of each endpoint; a success needs an answer and known GPUs."""
         found: dict[str, CollectorOutcome] = {}
         for poller in self._pollers:
-            outcome, failure = poller.fetched.outcome, self._matches.unmatched.get(poller.endpoint)
+            outcome = poller.fetched.outcome
+            failure = self._matches.unmatched.get(poller.endpoint)
             if outcome.success and failure is not None:
                 outcome = outcome._replace(success=False, failure=failure)
             found[poller.endpoint.name] = outcome
@@ -164,7 +165,8 @@ class _EnginePoller:
         settings: ServingTelemetrySettings,
         now: Callable[[], float],
     ) -> None:
-        self.endpoint, self._now = endpoint, now
+        self.endpoint = endpoint
+        self._now = now
         self._client = HttpClient(
             endpoint.address,
             # No retries: the next poll is one.

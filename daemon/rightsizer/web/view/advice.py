@@ -57,7 +57,8 @@ def cost_label(option: Option) -> str:
     """Return the hourly cost."""
     if option.dollars_per_hour_low is None:
         return ABSENT
-    low, high = option.dollars_per_hour_low, option.dollars_per_hour_high
+    low = option.dollars_per_hour_low
+    high = option.dollars_per_hour_high
     return f"${interval(low, high, '{:,.2f}')} an hour"
 
 

@@ -195,7 +195,8 @@ def device_view(
     """Return a device's card, without outdated readings."""
     device = report.device
     of_span = waste_view([Spending(past.span, device.capacity_ratio)])
-    drawn, sampled = context.stretch(node.wall_time), report.last_sample
+    drawn = context.stretch(node.wall_time)
+    sampled = report.last_sample
     return DeviceCardView(
         report=report,
         title=device_title(report),

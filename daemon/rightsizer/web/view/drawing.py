@@ -19,7 +19,8 @@ def nvlink_groups(topology: Topology, uuids: Sequence[str]) -> tuple[LinkGroup, 
     """Return the groups among these GPUs, in order; a GPU without NVLink is in none."""
     links = [link for link in topology.links if link.kind is LinkKind.NVLINK]
     neighbors = topology.nvlink_peers(uuids)
-    groups, seen = [], set[str]()
+    groups = []
+    seen = set[str]()
     for uuid in uuids:
         if uuid not in seen and neighbors[uuid]:
             members = _reached(uuid, neighbors)
@@ -29,7 +30,8 @@ def nvlink_groups(topology: Topology, uuids: Sequence[str]) -> tuple[LinkGroup, 
 
 
 def _reached(uuid: str, neighbors: Mapping[str, set[str]]) -> set[str]:
-    reached, ahead = {uuid}, [uuid]
+    reached = {uuid}
+    ahead = [uuid]
     while ahead:
         new = neighbors[ahead.pop()] - reached
         reached |= new
@@ -131,7 +133,9 @@ def draw(
 
 class _Canvas:
     def __init__(self, groups: Sequence[LinkGroup], width: float, columns: int) -> None:
-        self._groups, self._width, self._columns = groups, width, columns
+        self._groups = groups
+        self._width = width
+        self._columns = columns
         self._left = _TRUNK * len(groups) + (6 if groups else 0)
         self._step = (width - self._left - 2 * _MARGIN + _APART) / columns
         self._boxes: list[Box] = []
@@ -148,7 +152,8 @@ class _Canvas:
         self._y += 26
 
     def add(self, frame: Frame) -> None:
-        top, index = self._y, len(self._boxes)
+        top = self._y
+        index = len(self._boxes)
         self._y += _TITLE
         for at in range(0, len(frame.places), self._columns):
             self._row(frame.places[at : at + self._columns])
@@ -163,7 +168,8 @@ class _Canvas:
     def drawing(self) -> Drawing:
         for number, group in enumerate(self._groups):
             if ys := self._rails.get(number, []):
-                x, kind = 8 + number * _TRUNK, f"rail rail-{number % 4}"
+                x = 8 + number * _TRUNK
+                kind = f"rail rail-{number % 4}"
                 path = f"M{x} {min(ys):g}V{max(ys):g}" if len(ys) > 1 else f"M{x} {ys[0]:g}h1"
                 first = DrawingLine(kind, f"M{x} {min(ys):g}V12", group.text, x, 9)
                 self._lines += [DrawingLine(kind, path), first]
@@ -206,6 +212,7 @@ class _Canvas:
         step = self._step
         for at, chip in enumerate(chips):
             row, column = divmod(at, self._columns)
-            x, y = self._left + _MARGIN + column * step, self._y + row * (_CHIP + 4)
+            x = self._left + _MARGIN + column * step
+            y = self._y + row * (_CHIP + 4)
             self._boxes.append(Box("chip", x, y, step - _APART, _CHIP, text=chip))
         self._y += -(-len(chips) // self._columns) * (_CHIP + 4)

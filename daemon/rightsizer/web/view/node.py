@@ -78,7 +78,9 @@ def _row(
     total_seconds: float,
     now: Nanoseconds,
 ) -> WorkloadTableRow:
-    key, totals, known = report.workload.key, report.totals, _known_seconds(report)
+    key = report.workload.key
+    totals = report.totals
+    known = _known_seconds(report)
     busy = sum(totals.state_seconds.get(state, 0.0) for state in ACTIVE_STATES)
     joules = totals.used_joules + sum(totals.waste_joules.values())
     return WorkloadTableRow(
@@ -107,12 +109,14 @@ def _held(report: Report) -> dict[str, dict[str, float]]:
 
 
 def _devices(report: WorkloadReport, shares: Mapping[str, float], names: Mapping[str, str]) -> str:
-    parts, gone = [], 0
+    parts = []
+    gone = 0
     for uuid in shares or report.devices:
         if uuid not in names:
             gone += 1
             continue
-        name, share = names[uuid], shares.get(uuid, 1.0)
+        name = names[uuid]
+        share = shares.get(uuid, 1.0)
         parts.append(name if share >= 1 else f"{name} ({percent_text(share)})")
     return ", ".join([*parts, f"{gone} gone"] if gone else parts)
 
@@ -189,7 +193,10 @@ class _NodePage:
         query: PageQuery,
         past: NodePast,
     ) -> None:
-        self._report, self._now, self._past, self._query = report, now, past, query
+        self._report = report
+        self._now = now
+        self._past = past
+        self._query = query
         self._fresh = fresh_devices(report, now, freshness)
         self._names = {each.device.uuid: device_title(each) for each in report.devices}
         self._chosen = selected_uuids(report, query)
@@ -203,8 +210,10 @@ class _NodePage:
         self._context = DeviceContext(now, query.span, fit, grain, zoom)
 
     def view(self) -> NodeView:
-        report, context = self._report, self._context
-        counts, shares = device_counts(self._shown, self._fresh), self._shares()
+        report = self._report
+        context = self._context
+        counts = device_counts(self._shown, self._fresh)
+        shares = self._shares()
         own = self._advice(is_open=True)
         waste, since = self._waste()
         rows = workload_rows(report, self._names, self._now)
@@ -280,7 +289,8 @@ class _NodePage:
         return self._past.spans.get(uuid, _NOTHING)
 
     def _device_past(self, uuid: str) -> DevicePast:
-        span, zoom = self._past_of(uuid), self._context.zoom
+        span = self._past_of(uuid)
+        zoom = self._context.zoom
         blocks = self._past.blocks.get(uuid, Blocks())
         if zoom is None or self._past.detail is None:
             return DevicePast(span, span, blocks)

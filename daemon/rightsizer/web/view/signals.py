@@ -117,7 +117,8 @@ def _y(ratio: float) -> float:
 
 
 def _segment(slot: _Slot, shown: TimeRange) -> StripSegment:
-    start, end = max(slot.start, shown.start), min(slot.end, shown.end)
+    start = max(slot.start, shown.start)
+    end = min(slot.end, shown.end)
     times = clock_range(start, end, shown.end - shown.start)
     title = f"{times}: mean {percent_text(slot.mean)}, peak {percent_text(slot.peak)}"
     x = _x(slot.start, shown)
@@ -142,7 +143,9 @@ def drawn_past(
     query: PageQuery, shown: TimeRange, now: Nanoseconds, *, words: str, is_alone: bool
 ) -> DrawnPast:
     """Return the range of the charts; with links if a GPU or a workload `is_alone`."""
-    start, end, length = shown.start, shown.end, shown.end - shown.start
+    start = shown.start
+    end = shown.end
+    length = shown.end - shown.start
     ways = {
         "earlier": (start - length // 2, end - length // 2),
         "closer": (start + length // 4, end - length // 4),

@@ -128,7 +128,8 @@ def shares_of(times: Mapping[State, float]) -> tuple[Share, ...]:
 
 def ticks_of(span: Span, now: Nanoseconds) -> tuple[tuple[float, str], ...]:
     """Return the round times of a span."""
-    axis, start = _axis(span.length), now - span.length
+    axis = _axis(span.length)
+    start = now - span.length
     first = -(-start // axis.tick) * axis.tick
     return tuple(
         ((time - start) / span.length, _clock(time, axis.time_format))
@@ -178,7 +179,8 @@ class _Frame:
         return tuple(self._segment(inside) for inside in segments.values())
 
     def _segment(self, inside: Sequence[StripCell]) -> StripSegment:
-        begin, end = max(inside[0].start, self.start), inside[-1].end
+        begin = max(inside[0].start, self.start)
+        end = inside[-1].end
         shares = shares_of(state_times(inside))[:_SEGMENT_PARTS]
         parts = ", ".join(f"{share.name} {share.text}" for share in shares)
         title = f"{clock_range(begin, end, self.span.length)}: {parts}"
@@ -189,7 +191,8 @@ class _Frame:
         """Return the height of each state including those below it, in whole steps."""
         total = sum(cell.states.values()) or 1
         steps = STRIP_HEIGHT // self.grain.step
-        tops, reached = [], 0
+        tops = []
+        reached = 0
         for state in STATE_ORDER:
             reached += cell.states.get(state, 0)
             tops.append(STRIP_HEIGHT - round(reached / total * steps) * self.grain.step)
@@ -202,7 +205,8 @@ class _Frame:
 
 def _outline(levels: Sequence[_Level], index: int) -> str:
     parts: list[str] = []
-    x, y = -1.0, STRIP_HEIGHT
+    x = -1.0
+    y = STRIP_HEIGHT
     for left, right, tops in levels:
         top = tops[index]
         if not parts:
@@ -214,7 +218,8 @@ def _outline(levels: Sequence[_Level], index: int) -> str:
             parts.append(f"H{x:g}")
         if top != y:
             parts.append(f"V{top}")
-        x, y = right, top
+        x = right
+        y = top
     return "".join([*parts, f"H{x:g}V{STRIP_HEIGHT}z"]) if parts else ""
 
 

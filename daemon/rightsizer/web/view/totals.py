@@ -84,9 +84,13 @@ def gpu_hours_label(hours: float) -> str:
 
 def waste_view(spendings: Iterable[Spending]) -> WasteView:
     """Return the breakdown of the time of some devices."""
-    used, joules, causes, amounts = 0.0, 0.0, dict.fromkeys(Cause, 0.0), []
+    used = 0.0
+    joules = 0.0
+    causes = dict.fromkeys(Cause, 0.0)
+    amounts = []
     for each in spendings:
-        part, waste = each.capacity_ratio, each.spent.waste_seconds
+        part = each.capacity_ratio
+        waste = each.spent.waste_seconds
         used += each.spent.used_seconds * part
         joules += sum(each.spent.waste_joules.values())
         for cause, duration in waste.items():
@@ -210,7 +214,8 @@ def device_counts(report: Report, fresh: Collection[str]) -> DeviceCounts:
         and Signal.POWER_WATTS in device.signals
     ]
     idle = sum(state in IDLE_STATES for state in states)
-    stalled, unknown = states.count(State.HIDDEN_STALL), states.count(State.UNKNOWN)
+    stalled = states.count(State.HIDDEN_STALL)
+    unknown = states.count(State.UNKNOWN)
     return DeviceCounts(
         counted=len(counted),
         working=len(counted) - idle - stalled - unknown,

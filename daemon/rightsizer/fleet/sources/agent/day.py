@@ -89,9 +89,17 @@ _PEAKS: Final = {
     for measure in (Measure.COMPUTE, Measure.MEMORY_BANDWIDTH, Measure.MEMORY)
 }
 WORKLOAD_LABELS: Final = (
-    *("workload", "kind", "class", "name"),
-    *("exported_namespace", "namespace", "exported_pod", "pod"),
-    *("exported_container", "container", "allocator"),
+    "workload",
+    "kind",
+    "class",
+    "name",
+    "exported_namespace",
+    "namespace",
+    "exported_pod",
+    "pod",
+    "exported_container",
+    "container",
+    "allocator",
 )
 """If the scrape sets `namespace`, `pod` and `container` of the agent itself, the workload's
 are `exported_*`."""
@@ -142,7 +150,9 @@ def workloads_of(answer: Iterable[SampledSeries]) -> dict[str, Workload]:
             workload.key,
             # The allocator is only detected some time after the start.
             workload.allocator is Allocator.UNKNOWN,
-            *(workload.namespace, workload.pod, workload.container),
+            workload.namespace,
+            workload.pod,
+            workload.container,
         ),
     )
     return {workload.key: workload for workload in reversed(known)}
@@ -167,7 +177,9 @@ class DayReader:
         grid: Grid,
         usage: UsageSettings,
     ) -> None:
-        self._store, self._names, self._usage = store, names, usage
+        self._store = store
+        self._names = names
+        self._usage = usage
         self._devices = {each.device.uuid: each.device for each in devices}
         self._rows: dict[str, int] = {}
         """Devices present at that time."""
@@ -196,7 +208,9 @@ class DayReader:
         return FleetDay(frames, {uuid: held for uuid, held in holdings.items() if uuid in frames})
 
     def _answers(self, labels: Labels, states: Columns) -> DayAnswers:
-        grid, names, rows = self._grid, self._names, self._rows
+        grid = self._grid
+        names = self._names
+        rows = self._rows
         found: dict[str, Columns] = {"states": states}
         for field, figure in _BY_LABEL.items():
             found[field] = self._columns(self._positive(figure, labels), figure.labels[0], 0.0)
@@ -219,7 +233,8 @@ class DayReader:
         return by_label(answer, self._grid, label, self._rows, blank)
 
     def _frames(self, presence: TimePresence, answers: DayAnswers) -> dict[str, DayFrame]:
-        known, usage = presence.known_seconds, self._usage
+        known = presence.known_seconds
+        usage = self._usage
         devices = [self._devices[uuid] for uuid in self._rows]
         columns = time_columns(answers, presence, self._grid)
         columns |= measure_columns(answers, presence, devices, usage)
@@ -267,7 +282,8 @@ class DayReader:
 
     def _range(self, query: str | None, step: Nanoseconds = 0) -> Sequence[SampledSeries]:
         """Query a sample per interval, or per `step`."""
-        grid, step = self._grid, step or self._grid.step
+        grid = self._grid
+        step = step or self._grid.step
         if query is None:
             return ()
         return self._store.range(query, grid.start + step, grid.end, step)

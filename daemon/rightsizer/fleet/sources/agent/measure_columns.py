@@ -28,7 +28,8 @@ _PLAIN: Final = (
 
 def need_power(means: Columns) -> Floats:
     """Return which devices need power: those known in some interval without profiling."""
-    busy, work = means.get("busy"), means.get("sm_work")
+    busy = means.get("busy")
+    work = means.get("sm_work")
     if busy is None:
         return np.zeros(0, bool)
     lacks = np.ones_like(busy, bool) if work is None else np.isnan(work)
@@ -39,9 +40,11 @@ def measure_columns(
     answers: DayAnswers, presence: TimePresence, devices: Sequence[Device], settings: UsageSettings
 ) -> dict[str, Floats]:
     """Return means and peaks of the measures, and seconds by tier of telemetry."""
-    full, known = settings.working_power_ratio, presence.known_seconds
+    full = settings.working_power_ratio
+    known = presence.known_seconds
     unknown = np.full_like(known, np.nan)
-    means, peaks = answers.means, answers.peaks
+    means = answers.means
+    peaks = answers.peaks
     # The share of time counted as used is an upper bound of the tensor pipe's.
     used = answers.totals.get("seconds", unknown) / np.where(known > 0, known, np.nan)
     # Upper bound of busy share times power: a product is at most either, and at most that of the
@@ -74,7 +77,9 @@ def _measures(
         totals = _facts((device.memory_total_bytes for device in devices), least=1.0)
         found[Measure.MEMORY] = found[Measure.MEMORY_BYTES] / totals
     work = columns.get("sm_work", np.full_like(bound, np.nan))
-    compute, tensor, clock = work, columns.get("tensor"), answers.means.get("clock")
+    compute = work
+    tensor = columns.get("tensor")
+    clock = answers.means.get("clock")
     if tensor is not None and clock is not None:
         # The exported pipe activity relative to what is achievable, at the actual clock. While the
         # SMs are idle the clock is meaningless, and the pipes are empty.
@@ -115,7 +120,8 @@ def _facts(values: Iterable[float | None], least: float = 0.0) -> Floats:
 
 def _tier_columns(answers: DayAnswers, known: Floats) -> dict[str, Floats]:
     """Return seconds by tier, derived from the metrics present, as in the agent."""
-    left, found = known, {}
+    left = known
+    found = {}
     for tier, values in (
         (Tier.PROFILING, answers.means.get("sm_work")),
         (Tier.POWER, answers.power.get("power")),
@@ -125,7 +131,8 @@ def _tier_columns(answers: DayAnswers, known: Floats) -> dict[str, Floats]:
         if values is not None:
             # Unknown values stay unknown.
             taken = np.where(np.isnan(values) & ~np.isnan(left), 0.0, left)
-            found[ColumnKind.TIER.column(tier)], left = taken, left - taken
+            found[ColumnKind.TIER.column(tier)] = taken
+            left = left - taken
     return found
 
 

@@ -166,7 +166,8 @@ PEAKS: Final = (*starmap(_peak, _RATIOS.items()), _gauge(*_MEMORY, "max_over_tim
 
 def _power(metric: AgentMetric) -> AgentMetric:
     """Power relative to its limit; from watts if agents export no ratio."""
-    watts, function = "rightsizer_power_watts", metric.expressions[-1].function
+    watts = "rightsizer_power_watts"
+    function = metric.expressions[-1].function
     by_limit = MetricExpression(watts, function, over="rightsizer_power_limit_watts")
     return replace(metric, expressions=(*metric.expressions, by_limit))
 
@@ -203,8 +204,17 @@ LIMITS: Final = tuple(
 """Shares of a day, of which the latest counts; named by the kind of the column."""
 POWER_BUCKETS: Final = (_buckets("busy", "gpu_busy"), _buckets("power", "power"))
 _ALL: Final = (
-    *(STATES, CONDITIONS, WASTE, IDLE_JOULES, *TOTALS, *MEANS, *PEAKS, *POWER, *LINKS),
-    *(*BUCKETS, *POWER_BUCKETS),
+    STATES,
+    CONDITIONS,
+    WASTE,
+    IDLE_JOULES,
+    *TOTALS,
+    *MEANS,
+    *PEAKS,
+    *POWER,
+    *LINKS,
+    *BUCKETS,
+    *POWER_BUCKETS,
 )
 DEVICE_NAMES: Final = tuple(
     sorted(

@@ -41,9 +41,12 @@ _RECORDED_STATES: Final = "uuid_state:rightsizer_state_seconds:increase5m"
 _TIME: Final = "rightsizer_device_last_sample_timestamp_seconds"
 _HELD: Final = "rightsizer_workload_share_ratio"
 _OTHER_NAMES: Final = (
-    *(_HELD, f"uuid_workload:{_HELD}:avg5m"),
-    *("rightsizer_workload_info", "workload:rightsizer_workload_info:last5m"),
-    *("rightsizer_advice_info", "rightsizer_build_info"),
+    _HELD,
+    f"uuid_workload:{_HELD}:avg5m",
+    "rightsizer_workload_info",
+    "workload:rightsizer_workload_info:last5m",
+    "rightsizer_advice_info",
+    "rightsizer_build_info",
 )
 """Metrics that any few devices may lack, such as those of holders."""
 _LOOK: Final[Nanoseconds] = 600 * NANOSECONDS_PER_SECOND
@@ -112,7 +115,8 @@ class AgentProbe:
     def report(self) -> SourceReport:
         """Report what there is now, how far back, how dense, and what follows."""
         few = self._some_devices(self.now)
-        names, names_by_day = self._names_at(few, self.now), self._names_by_day(few)
+        names = self._names_at(few, self.now)
+        names_by_day = self._names_by_day(few)
         oldest = self._oldest(min(names_by_day, default=self.now // DAY))
         if not names and oldest is None:
             return SourceReport(NAME, cannot=("no series of Rightsizer's agents are in the store",))
@@ -141,7 +145,8 @@ class AgentProbe:
 
     def _names_by_day(self, uuids: Sequence[str]) -> dict[int, frozenset[str]]:
         """Return the names at the start of each UTC day, by a few cheap queries per day."""
-        start, names = self.now - self.lookback, {}
+        start = self.now - self.lookback
+        names = {}
         for day in range(self.now // DAY, start // DAY - 1, -1):
             # A sample at the very start of a day belongs to the day before.
             moment = max(day * DAY, start) + _LOOK
@@ -177,11 +182,13 @@ class AgentProbe:
 
     def _resolution_seconds(self) -> float | None:
         """Return the median time between scrapes of an agent."""
-        longest, scrapes = 0, 0.0
+        longest = 0
+        scrapes = 0.0
         for window in _WINDOWS:
             count = self._number(f"quantile(0.5, count_over_time({_UP}[{window}s]))")
             if count > scrapes:
-                longest, scrapes = window, count
+                longest = window
+                scrapes = count
             if scrapes >= _FEW_SCRAPES:
                 break
         return longest / scrapes if scrapes >= 1 else None
@@ -189,9 +196,11 @@ class AgentProbe:
     def _oldest(self, first_day: int) -> Nanoseconds | None:
         """Return when samples begin, within the first day with any or the day before."""
         start = self.now - self.lookback
-        low, high = max(start, (first_day - 1) * DAY), max(start, first_day * DAY)
+        low = max(start, (first_day - 1) * DAY)
+        high = max(start, first_day * DAY)
         if not self._is_there(min(self.now, high + COARSE_STEP)):
-            low, high = high, self.now
+            low = high
+            high = self.now
             if not self._is_there(self.now):
                 return None
         while high - low > _LOOK:

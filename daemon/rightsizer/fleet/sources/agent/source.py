@@ -32,8 +32,14 @@ from rightsizer.model.state import Resource
 from rightsizer.model.units import Nanoseconds
 
 DEVICE_LABELS: Final = (
-    *("uuid", "gpu", "pci_bus_id", "model", "architecture"),
-    *("parent_uuid", "mig_profile", "numa_node"),
+    "uuid",
+    "gpu",
+    "pci_bus_id",
+    "model",
+    "architecture",
+    "parent_uuid",
+    "mig_profile",
+    "numa_node",
 )
 
 
@@ -77,7 +83,8 @@ def _device(
     labels: Mapping[str, str], board: Board | None, share: float, figures: Mapping[str, Any]
 ) -> Device:
     mig = None
-    parent, profile = labels.get("parent_uuid", ""), labels.get("mig_profile", "")
+    parent = labels.get("parent_uuid", "")
+    profile = labels.get("mig_profile", "")
     if parent or profile:
         mig = None if board is None else mig_instance(board, profile, parent, 0)
         mig = mig or MigInstance(parent, profile, 0, 0, compute_share=share, memory_share=share)

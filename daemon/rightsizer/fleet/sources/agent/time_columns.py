@@ -140,7 +140,8 @@ def buckets_of(answer: Iterable[SampledSeries], uuids: Mapping[str, int]) -> dic
     is_unknown = defaultdict[str, Floats](lambda: np.ones((len(uuids), 1), bool))
     for series in answer:
         labels = series.labels
-        edge, row = float(labels.get("le", "inf")), uuids.get(labels.get("uuid", ""))
+        edge = float(labels.get("le", "inf"))
+        row = uuids.get(labels.get("uuid", ""))
         if row is not None:
             figure = labels.get(FIGURE, "")
             is_unknown[figure][row] = False

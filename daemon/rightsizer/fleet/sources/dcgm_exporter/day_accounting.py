@@ -88,8 +88,11 @@ def accounted_days(
     stays unknown. Peaks are upper bounds: utilization, power and clocks may peak at different
     moments.
     """
-    grid, length = watched.grid, watched.known_seconds
-    facts, is_read, never = DeviceFacts(watched.devices), length > 0.0, np.zeros_like(length, bool)
+    grid = watched.grid
+    length = watched.known_seconds
+    facts = DeviceFacts(watched.devices)
+    is_read = length > 0.0
+    never = np.zeros_like(length, bool)
     holders = HolderColumns(watched.devices, watched.holdings, grid)
     signals, upper = _signals(watched, read, facts, settings)
     clock = clock_ratio(signals, facts)
@@ -134,7 +137,8 @@ def accounted_days(
 def _signals(
     watched: WatchedDevices, read: DeviceReadings, facts: DeviceFacts, settings: EntrySettings
 ) -> tuple[SignalColumns, SignalColumns]:
-    is_read, never = watched.known_seconds > 0.0, np.zeros_like(watched.known_seconds, bool)
+    is_read = watched.known_seconds > 0.0
+    never = np.zeros_like(watched.known_seconds, bool)
     means = {signal: np.where(is_read, each, np.nan) for signal, each in read.means.items()}
     most = means | {
         signal: np.where(is_read, np.fmax(each, means.get(signal, each)), np.nan)
@@ -178,7 +182,8 @@ class _Columns:
     """Columns of known values, by name; `nan` where a device's state is unknown."""
 
     def __init__(self, is_known: Floats, length: Floats) -> None:
-        self._is_known, self._length = is_known, length
+        self._is_known = is_known
+        self._length = length
         self.found: dict[str, Floats] = {}
 
     def add(self, kind: ColumnKind, name: str, values: Floats, rows: Floats | None = None) -> None:
@@ -201,16 +206,20 @@ def _idle_watts(
 ) -> tuple[Floats, Floats, Floats]:
     """Return idle draws by interval, those after the first known one, and the highest draws."""
     rows, count = rests.shape
-    found, highest = np.full((rows, count + 1), np.nan), np.full((rows, 1), np.nan)
+    found = np.full((rows, count + 1), np.nan)
+    highest = np.full((rows, 1), np.nan)
     columns = (each.get(Signal.POWER_WATTS) for each in (read.means, read.peaks))
     drawn = np.concatenate([each for each in columns if each is not None] or [rests[:, :0]], axis=1)
-    watts, limit = signals[Signal.POWER_WATTS], settings.classify.idle_power_ratio
+    watts = signals[Signal.POWER_WATTS]
+    limit = settings.classify.idle_power_ratio
     for row, device in enumerate(watched.devices):
         seen = drawn[row][drawn[row] > 0.0]
         if not len(seen):
             continue
         learned = LearnedPower(float(seen.min()), float(seen.max()))
-        known, since, highest[row] = PowerRange(settings.power), 0, learned.highest_watts
+        known = PowerRange(settings.power)
+        since = 0
+        highest[row] = learned.highest_watts
         known.restore(learned)
         draws = known.draws(device.power_limit_watts)
         for place in np.flatnonzero(rests[row] & ~np.isnan(watts[row])).tolist():
@@ -218,7 +227,8 @@ def _idle_watts(
             share = power_share(draw, device.power_limit_watts, draws, settings.signals)
             if share is None or share < limit:
                 known.account(draw, State.IDLE_EMPTY, watched.grid.step)
-                found[row, since : place + 1], since = draws.idle_watts, place + 1
+                found[row, since : place + 1] = draws.idle_watts
+                since = place + 1
                 draws = known.draws(device.power_limit_watts)
         found[row, since:] = draws.idle_watts
     first = np.argmax(watched.known_seconds > 0.0, axis=1) + 1
@@ -246,7 +256,8 @@ def _energy(
     # Also where a counter stands still across a gap: what it then jumps by is of the gap, too.
     is_odd = is_read & ((moved == 0.0) | (follows & (moved > most)))
     for row in np.flatnonzero(is_odd.any(axis=1)).tolist():
-        meter, counter = EnergyMeter(settings.energy), 0.0
+        meter = EnergyMeter(settings.energy)
+        counter = 0.0
         meter.restart(counter)
         for place in range(watched.grid.count):
             counter += float(moved[row, place])
@@ -311,7 +322,8 @@ def _visible(
 def _waste(
     states: StateColumns, used: Floats, is_throttled: Floats, clock: Floats
 ) -> dict[Cause, Floats]:
-    unused, found = np.maximum(0.0, 1.0 - used), defaultdict[Cause, Floats](lambda: np.zeros(()))
+    unused = np.maximum(0.0, 1.0 - used)
+    found = defaultdict[Cause, Floats](lambda: np.zeros(()))
     rest = states.is_known
     for state, cause in _CAUSES.items():
         found[cause] = found[cause] + np.where(states.states[state], unused, 0.0)

@@ -84,7 +84,8 @@ def workloads_of(
     owned = owners.of(store, pods.values(), span)
     for holder, pod in pods.items():
         owner = owned[pod]
-        key, kind = workload_key(pod, owner), owner.workload_class
+        key = workload_key(pod, owner)
+        kind = owner.workload_class
         found[holder] = replace(holder, key=key, name=owner.name, workload_class=kind)
     return found
 
@@ -143,7 +144,8 @@ class ExporterPresence:
         held = [column for holder, column in self.counts.items() if holder is not None]
         columns = held if self.has_own_series else [*self.counts.values()]
         fullest = max(float(column.max()) for column in self.counts.values())
-        most, longest = max(fullest, self.usual_samples), np.max(columns, axis=0)
+        most = max(fullest, self.usual_samples)
+        longest = np.max(columns, axis=0)
         scrapes = np.where(longest > most - _ROUNDED_SAMPLES, longest, most)
         return np.maximum(1.0, np.sum(columns, axis=0) / scrapes)
 
@@ -158,8 +160,10 @@ class ExporterPresence:
         columns = np.stack(list(self.counts.values()))
         by_part = columns.reshape(len(columns), -1, _COMPARED)
         together = np.max if self.has_own_series else np.sum
-        counts, fullest = together(by_part, axis=0), by_part.max(axis=(0, 2))
-        there, least = (counts > 0).sum(axis=1), (fullest - 1)[:, None]
+        counts = together(by_part, axis=0)
+        fullest = by_part.max(axis=(0, 2))
+        there = (counts > 0).sum(axis=1)
+        least = (fullest - 1)[:, None]
         second, at_least = (are.sum(axis=1) for are in (counts == least, counts >= least))
         is_regular = (second >= _REGULAR * there) & (at_least >= _WHOLE * there) & (fullest >= _FEW)
         expected = np.maximum(fullest - is_regular, length / (_SLOWEST * resolution_seconds))
@@ -182,7 +186,8 @@ def presences(
     parts: defaultdict[str | None, Floats] = defaultdict(lambda: np.zeros(grid.count))
     for series, column in zip(answer, placed(answer, grid, 0.0), strict=True):
         if (entity := device_of(series.labels)) is not None:
-            counts, holder = found[entity.device].counts, names.holder(series.labels)
+            counts = found[entity.device].counts
+            holder = names.holder(series.labels)
             counts[holder] = np.maximum(column, counts.get(holder, 0.0))
             if entity.is_instance:
                 parts[entity.whole] += column
@@ -208,7 +213,8 @@ def held_runs(
     shares: dict[str, Floats] = {}
     known: dict[str, tuple[int, Workload]] = {}
     for holder, column in counts.items():
-        workload, there = workloads.get(holder) if holder else None, np.flatnonzero(column)
+        workload = workloads.get(holder) if holder else None
+        there = np.flatnonzero(column)
         if workload is not None and len(there):
             part = column / np.where(total > 0, total, 1.0)
             shares[workload.key] = shares.get(workload.key, 0.0) + part

@@ -24,7 +24,8 @@ def shared_hosts(series: Iterable[Mapping[str, str]]) -> frozenset[str]:
     """
     found = defaultdict[tuple[str, str], dict[str, set[str]]](lambda: defaultdict(set))
     for labels in series:
-        entity, index = device_of(labels), first_label(labels, INDEX_LABELS)
+        entity = device_of(labels)
+        index = first_label(labels, INDEX_LABELS)
         if entity is not None and index:
             for name in filter(None, map(labels.get, NODE_LABELS)):
                 gpu = entity.whole or entity.device

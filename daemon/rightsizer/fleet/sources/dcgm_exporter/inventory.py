@@ -54,7 +54,8 @@ def _device(
     name = first_label(labels, NAME_LABELS)
     numbers = (labels.get(each, "").removeprefix("nvidia") for each in dcgm.INDEX_LABELS)
     index = next(filter(str.isdecimal, numbers), None)
-    board, instance = catalogue.find(name) if name else None, None
+    board = catalogue.find(name) if name else None
+    instance = None
     if entity.is_instance:
         profile = first_label(labels, PROFILE_LABELS)
         if board is not None and profile:
@@ -102,7 +103,8 @@ def read_inventory(
     seen.sort(key=lambda each: each.span[1])
     all_labels = [each.labels for each in seen]
     shared = shared_hosts(each.labels for each in seen if each.span[1] >= span.end)
-    figures, nodes = _figures(store, report, span.end), _nodes(store, all_labels, shared, span)
+    figures = _figures(store, report, span.end)
+    nodes = _nodes(store, all_labels, shared, span)
     labels_of: dict[str, tuple[Entity, Mapping[str, str]]] = {}
     last: dict[str, Nanoseconds] = {}
     for one in seen:
@@ -111,8 +113,10 @@ def read_inventory(
             former = labels_of.get(entity.device, (entity, {}))[1]
             labels_of[entity.device] = entity, {**former, **one.labels}
             last[entity.device] = one.span[1]
-    readings, xids = _readings(store, report, span.end), _xids(store, report, span)
-    divided, awaited = _divided(seen), _awaited(store, labels_of, last, span.end)
+    readings = _readings(store, report, span.end)
+    xids = _xids(store, report, span)
+    divided = _divided(seen)
+    awaited = _awaited(store, labels_of, last, span.end)
     devices: dict[str, FleetDevice] = {}
     for uuid, (entity, labels) in sorted(labels_of.items()):
         if (device := _device(entity, labels, figures, catalogue)) is not None:
@@ -126,17 +130,25 @@ def read_inventory(
                 is_awaited=uuid in awaited,
             )
     targets = pods_of_exporters(store, series, (span.end, span.end))
-    exported = HolderNames.seen_in(all_labels, targets)
-    holders: defaultdict[str, set[Workload]] = defaultdict(set)
-    for one in seen:
-        entity, holder = dcgm.device_of(one.labels), exported.holder(one.labels)
-        if one.span[1] >= span.end and entity is not None and holder is not None:
-            holders[entity.device].add(holder)
+    holders = _holders(seen, HolderNames.seen_in(all_labels, targets), span.end)
     for uuid, found in holders.items():
         pods = {holder.pod for holder in found}
         if uuid in devices and len(pods) == 1:
             devices[uuid] = replace(devices[uuid], pod=pods.pop())
     return devices, set[Workload]().union(*holders.values())
+
+
+def _holders(
+    seen: Iterable[SampledSeries], exported: HolderNames, end: Nanoseconds
+) -> dict[str, set[Workload]]:
+    """Return who holds each device at the end of the span."""
+    holders: defaultdict[str, set[Workload]] = defaultdict(set)
+    for series in seen:
+        entity = dcgm.device_of(series.labels)
+        holder = exported.holder(series.labels)
+        if series.span[1] >= end and entity is not None and holder is not None:
+            holders[entity.device].add(holder)
+    return holders
 
 
 def _awaited(
@@ -250,7 +262,8 @@ def _xids(store: MetricStore, report: SourceReport, span: LookbackSpan) -> dict[
     found: dict[str, XidLog] = {}
     for metric, entity, series in _latest(store, dcgm.XID, report.metrics, span.end):
         if not entity.is_instance:
-            code, log = int(series.value), XidLog({})
+            code = int(series.value)
+            log = XidLog({})
             if code in CRITICAL_XIDS:
                 label = next(each for each in UUID_LABELS if series.labels.get(each))
                 log = _xid_log(store, selector(metric, {label: series.labels[label]}), code, span)

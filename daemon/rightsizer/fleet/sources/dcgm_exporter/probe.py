@@ -43,11 +43,25 @@ def _fields(*names: str) -> tuple[DcgmField, ...]:
 
 
 PEAKED: Final = _fields(
-    *("DEV_GPU_UTIL", "PROF_GR_ENGINE_ACTIVE", "PROF_SM_ACTIVE", "PROF_PIPE_TENSOR_ACTIVE"),
-    *("PROF_PIPE_FP64_ACTIVE", "PROF_PIPE_FP32_ACTIVE", "PROF_PIPE_FP16_ACTIVE"),
-    *("PROF_PIPE_INT_ACTIVE", "PROF_DRAM_ACTIVE", "PROF_PCIE_TX_BYTES", "PROF_PCIE_RX_BYTES"),
-    *("PROF_NVLINK_TX_BYTES", "PROF_NVLINK_RX_BYTES", "DEV_POWER_USAGE_INSTANT"),
-    *("DEV_POWER_USAGE", "DEV_SM_CLOCK", "DEV_FB_USED", "DEV_ENC_UTIL", "DEV_DEC_UTIL"),
+    "DEV_GPU_UTIL",
+    "PROF_GR_ENGINE_ACTIVE",
+    "PROF_SM_ACTIVE",
+    "PROF_PIPE_TENSOR_ACTIVE",
+    "PROF_PIPE_FP64_ACTIVE",
+    "PROF_PIPE_FP32_ACTIVE",
+    "PROF_PIPE_FP16_ACTIVE",
+    "PROF_PIPE_INT_ACTIVE",
+    "PROF_DRAM_ACTIVE",
+    "PROF_PCIE_TX_BYTES",
+    "PROF_PCIE_RX_BYTES",
+    "PROF_NVLINK_TX_BYTES",
+    "PROF_NVLINK_RX_BYTES",
+    "DEV_POWER_USAGE_INSTANT",
+    "DEV_POWER_USAGE",
+    "DEV_SM_CLOCK",
+    "DEV_FB_USED",
+    "DEV_ENC_UTIL",
+    "DEV_DEC_UTIL",
     *(f"PROF_NVJPG{engine}_ACTIVE" for engine in range(8)),
 )
 """Fields whose peaks are needed too. PCIe and NVLink bytes are rates, whatever type an exporter
@@ -55,21 +69,33 @@ declares: DCGM itself divides by time (dcgm-exporter#658)."""
 MEASURED: Final = (*PEAKED, *_fields("DEV_MEM_COPY_UTIL"))
 """Fields whose means are needed."""
 ENERGY, POWER_VIOLATION, THERMAL_VIOLATION, XID = _fields(
-    *("DEV_TOTAL_ENERGY_CONSUMPTION", "DEV_POWER_VIOLATION", "DEV_THERMAL_VIOLATION"),
+    "DEV_TOTAL_ENERGY_CONSUMPTION",
+    "DEV_POWER_VIOLATION",
+    "DEV_THERMAL_VIOLATION",
     "DEV_XID_ERRORS",
 )
 REASONS: Final = _fields("DEV_CLOCKS_EVENT_REASONS", "DEV_CLOCK_THROTTLE_REASONS")
 THROTTLING: Final = (*REASONS, POWER_VIOLATION, THERMAL_VIOLATION)
 HEALTH: Final = _fields(
-    *("DEV_ROW_REMAP_FAILURE", "DEV_ROW_REMAP_PENDING", "DEV_ECC_DBE_VOL_TOTAL"),
-    *("DEV_UNCORRECTABLE_REMAPPED_ROWS", "DEV_CORRECTABLE_REMAPPED_ROWS"),
-    *("DEV_RETIRED_SBE", "DEV_RETIRED_DBE", "DEV_RETIRED_PENDING", "DEV_PCIE_REPLAY_COUNTER"),
+    "DEV_ROW_REMAP_FAILURE",
+    "DEV_ROW_REMAP_PENDING",
+    "DEV_ECC_DBE_VOL_TOTAL",
+    "DEV_UNCORRECTABLE_REMAPPED_ROWS",
+    "DEV_CORRECTABLE_REMAPPED_ROWS",
+    "DEV_RETIRED_SBE",
+    "DEV_RETIRED_DBE",
+    "DEV_RETIRED_PENDING",
+    "DEV_PCIE_REPLAY_COUNTER",
 )
 """Faults of a GPU, beside its Xids."""
 PIPES_TOLD: Final = _fields("PROF_SM_ACTIVE", "PROF_PIPE_FP32_ACTIVE")
 """Without them small kernels, and FP32 work, cannot be distinguished."""
 FIGURES: Final = _fields(
-    *("DEV_FB_TOTAL", "DEV_FB_FREE", "DEV_FB_USED", "DEV_FB_RESERVED", "DEV_MAX_SM_CLOCK"),
+    "DEV_FB_TOTAL",
+    "DEV_FB_FREE",
+    "DEV_FB_USED",
+    "DEV_FB_RESERVED",
+    "DEV_MAX_SM_CLOCK",
 )
 """Sizes of a device."""
 LIMITS: Final = _fields("DEV_POWER_MGMT_LIMIT", "DEV_ENFORCED_POWER_LIMIT")
@@ -92,7 +118,8 @@ _WORK: Final = _fields("DEV_GPU_UTIL", "PROF_GR_ENGINE_ACTIVE", "PROF_SM_ACTIVE"
 
 def spellings(field: DcgmField) -> tuple[str, ...]:
     """Return the current name, that of dcgm-exporter 1.x, and those of relays."""
-    name, small = field.name, field.name.lower()
+    name = field.name
+    small = field.name.lower()
     return tuple(dict.fromkeys((name, _FORMER.get(name, small), small, f"{name}_total")))
 
 
@@ -139,20 +166,39 @@ NAMELESS: Final = ",".join(f'{label}=""' for label in UUID_LABELS)
 DEVICE_LABELS: Final = (*UUID_LABELS, *INSTANCE_LABELS, "dra_mig_device_uuid")
 """Labels that distinguish devices."""
 HOLDER_LABELS: Final = (
-    *("pod", "namespace", "container"),
-    *("exported_pod", "exported_namespace", "exported_container"),
-    *("pod_name", "pod_namespace", "container_name", "hpc_job"),
+    "pod",
+    "namespace",
+    "container",
+    "exported_pod",
+    "exported_namespace",
+    "exported_container",
+    "pod_name",
+    "pod_namespace",
+    "container_name",
+    "hpc_job",
     # The scrape determines the meaning of `pod`.
     "job",
 )
 NODE_LABELS: Final = (
-    *("Hostname", "hostname", "exported_node", "node", "kubernetes_node", "nodename"),
-    *("k8s_node_name", "NodeName"),
+    "Hostname",
+    "hostname",
+    "exported_node",
+    "node",
+    "kubernetes_node",
+    "nodename",
+    "k8s_node_name",
+    "NodeName",
 )
 INDEX_LABELS: Final = ("gpu", "GPU", "gpu_index", "gpu_id", "device")
 FACT_LABELS: Final = (
-    *(*DEVICE_LABELS, *INDEX_LABELS, *NAME_LABELS, "pci_bus_id", *PROFILE_LABELS),
-    *("parent_uuid", *NODE_LABELS, "instance"),
+    *DEVICE_LABELS,
+    *INDEX_LABELS,
+    *NAME_LABELS,
+    "pci_bus_id",
+    *PROFILE_LABELS,
+    "parent_uuid",
+    *NODE_LABELS,
+    "instance",
 )
 
 

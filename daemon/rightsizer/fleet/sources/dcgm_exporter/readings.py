@@ -143,7 +143,8 @@ def by_device(
     With `is_of_card`, values apply to the whole GPU even if labeled with a MIG instance.
     """
     found = np.full((len(rows), grid.count), np.nan)
-    places, kept = list[int](), []
+    places = list[int]()
+    kept = []
     for series in answer:
         entity = dcgm.device_of(series.labels)
         if entity is not None and not (is_of_card and entity.is_instance) and entity.device in rows:

@@ -31,7 +31,8 @@ class SignalColumns:
     """Signals by device and interval; `nan` if not measured."""
 
     def __init__(self, values: Mapping[Signal, Floats], shape: tuple[int, ...]) -> None:
-        self._values, self._unknown = dict(values), np.full(shape, np.nan)
+        self._values = dict(values)
+        self._unknown = np.full(shape, np.nan)
 
     def __getitem__(self, signal: Signal) -> Floats:
         return self._values.get(signal, self._unknown)
@@ -153,7 +154,8 @@ _MEASURED: Final = frozenset(Resource) & frozenset(Measure)
 
 def uses(signals: SignalColumns, facts: DeviceFacts, settings: UsageSettings) -> UseColumns:
     """Return the usage of each resource."""
-    busy, clock = signals[Signal.GPU_BUSY], clock_ratio(signals, facts)
+    busy = signals[Signal.GPU_BUSY]
+    clock = clock_ratio(signals, facts)
     achieved = np.minimum(1.0, signals.highest(*PIPES) / facts.achievable_compute_ratio)
     at_least = achieved * clock
     work = signals[Signal.SM_WORK]

@@ -147,7 +147,9 @@ class DcgmExporterSource:
         if not chosen:
             return FleetDay({})
         queries = replace(queries, uuids=_wholes(chosen))
-        store, grid, names = queries.store, queries.grid, dcgm.presence_names(report.metrics)
+        store = queries.store
+        grid = queries.grid
+        names = dcgm.presence_names(report.metrics)
         resolution = report.resolution_seconds or _USUAL_RESOLUTION_SECONDS
         present = presences(queries.read(COUNTED, names), grid, holder_labels, resolution)
         lacking = [each for each in chosen if each.uuid not in present]

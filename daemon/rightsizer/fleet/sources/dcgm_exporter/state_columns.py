@@ -129,7 +129,8 @@ def _is_held(
     signals: SignalColumns, facts: DeviceFacts, settings: ClassificationSettings
 ) -> Floats:
     """Return where memory is held; if unmeasured, it may be held."""
-    size, least = signals[Signal.MEMORY_USED_BYTES], settings.empty_memory_bytes
+    size = signals[Signal.MEMORY_USED_BYTES]
+    least = settings.empty_memory_bytes
     most = np.fmax(settings.empty_memory_ratio * facts.memory_total_bytes, least)
     return ~(size < most)
 
@@ -150,15 +151,19 @@ def classified(
     settings: ClassificationSettings,
 ) -> StateColumns:
     """Return the first state whose signature matches, by the table of `docs/definitions.md`."""
-    busy, power = signals[Signal.GPU_BUSY], signals[Signal.POWER]
-    sm, dram = signals[Signal.SM_ACTIVE], signals[Signal.DRAM_ACTIVE]
+    busy = signals[Signal.GPU_BUSY]
+    power = signals[Signal.POWER]
+    sm = signals[Signal.SM_ACTIVE]
+    dram = signals[Signal.DRAM_ACTIVE]
     pipes = signals.highest(*PIPES)
-    is_active, is_held = _is_active(signals, settings), _is_held(signals, facts, settings)
+    is_active = _is_active(signals, settings)
+    is_held = _is_held(signals, facts, settings)
     has_tier = ~np.isnan(np.fmax(signals.highest(*COUNTERS), busy))
     sees_compute = ~np.isnan(np.fmax(busy, sm))
     rests = has_tier & ~is_active & sees_compute & ~(power >= settings.idle_power_ratio)
     works = has_tier & is_active & ~_is_waking(signals, settings)
-    has_counters, spins = ~np.isnan(np.fmax(pipes, dram)), _spins(signals, settings)
+    has_counters = ~np.isnan(np.fmax(pipes, dram))
+    spins = _spins(signals, settings)
     is_weak = power < settings.stall_power_ratio * clock
     looks_stalled = (busy >= settings.stall_busy_ratio) & is_weak
     is_backed = has_counters | holders.stalled_peers(looks_stalled)
@@ -189,7 +194,8 @@ def classified(
             & (sm / np.where(busy > 0, busy, np.nan) < settings.launch_coverage_ratio),
         ),
     ):
-        found[state], works = works & matches, works & ~matches
+        found[state] = works & matches
+        works = works & ~matches
     found[State.PRODUCTIVE] = works
     return StateColumns(found, np.any(list(found.values()), axis=0))
 
@@ -207,11 +213,13 @@ def _is_waking(signals: SignalColumns, settings: ClassificationSettings) -> Floa
 
 def _spins(signals: SignalColumns, settings: ClassificationSettings) -> Floats:
     """Return where no signal but a kernel's presence shows; unmeasured signals may."""
-    dram, pipes = signals[Signal.DRAM_ACTIVE], signals.highest(*PIPES)
+    dram = signals[Signal.DRAM_ACTIVE]
+    pipes = signals.highest(*PIPES)
     controller = signals[Signal.MEMORY_CONTROLLER_BUSY]
     engines = signals.highest(*MEDIA_ENGINES, Signal.OFA)
     by_counters = ~(pipes >= settings.stall_pipe_ratio) & ~(dram >= settings.stall_dram_ratio)
-    limit, copies = settings.stall_memory_controller_ratio, settings.stall_copy_controller_ratio
+    limit = settings.stall_memory_controller_ratio
+    copies = settings.stall_copy_controller_ratio
     unknown = np.isnan(signals.highest(*PCIE))
     by_controller = ~(controller >= np.where(unknown, min(limit, copies), limit))
     is_quiet = np.where(np.isnan(np.fmax(pipes, dram)), by_controller, by_counters)

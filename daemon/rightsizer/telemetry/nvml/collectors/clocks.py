@@ -13,7 +13,9 @@ _MEGAHERTZ: Final = 1e6
 _NOW: Final = "nvmlDeviceGetClockInfo"
 _HIGHEST: Final = "nvmlDeviceGetMaxClockInfo"
 _APPLICATION: Final = "nvmlDeviceGetApplicationsClock"
-_SM, _MEMORY, _VIDEO = pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_MEM, pynvml.NVML_CLOCK_VIDEO
+_SM = pynvml.NVML_CLOCK_SM
+_MEMORY = pynvml.NVML_CLOCK_MEM
+_VIDEO = pynvml.NVML_CLOCK_VIDEO
 _STATE: Final = "nvmlDeviceGetPerformanceState"
 _UNKNOWN: Final = NvmlFailure(Missing.NOT_SUPPORTED, _STATE, "the driver answers 'unknown'")
 

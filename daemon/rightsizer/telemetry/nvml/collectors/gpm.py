@@ -83,7 +83,8 @@ class _Sampler:
         A sample that comes too early is not taken; the metrics of the previous one hold.
         """
         if self._retries != self._handle.retries:
-            self._retries, self._refused = self._handle.retries, None
+            self._retries = self._handle.retries
+            self._refused = None
             if self._absent:
                 self._absent.clear()
                 self._want(tuple(_METRICS))
@@ -100,7 +101,8 @@ class _Sampler:
         if isinstance(answer, NvmlFailure):
             self._sampled_at = None
             return answer
-        is_first, self._sampled_at = self._sampled_at is None, now
+        is_first = self._sampled_at is None
+        self._sampled_at = now
         if not is_first:
             self._query.sample1, self._query.sample2 = self._buffers
             answer = self._ask("nvmlGpmMetricsGet", self._query)

@@ -55,7 +55,8 @@ def _read(handle: DeviceHandle, builder: ReadingBuilder) -> None:
     answer = _checked(answer, _CALL, "used", "total")
     if not isinstance(answer, NvmlFailure) and (cache := _file_pages_bytes(handle)):
         cache = min(cache, answer.used)
-        answer.used, answer.free = answer.used - cache, answer.free + cache
+        answer.used = answer.used - cache
+        answer.free = answer.free + cache
     builder.put_parts(_PARTS, "total", answer)
 
 

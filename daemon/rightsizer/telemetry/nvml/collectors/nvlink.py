@@ -116,7 +116,8 @@ class _Links:
         numbers = self._handle.target.wiring.links
         if self._retries != self._handle.retries:
             self._retries = self._handle.retries
-            self._ways, self._keys = dict(LINK_FACTS), []
+            self._ways = dict(LINK_FACTS)
+            self._keys = []
         self._keys = self._keys or [
             key
             for ways in self._ways.values()
@@ -167,7 +168,8 @@ class _Links:
 
     def _keep(self, fact: str, ways: tuple[NvlinkFieldScheme, ...]) -> None:
         if len(ways) < len(self._ways[fact]):
-            self._ways[fact], self._keys = ways, []
+            self._ways[fact] = ways
+            self._keys = []
 
     def _link(self, number: int, answered: Mapping[str, Mapping[int, float | None]]) -> Nvlink:
         facts: dict[str, Any] = {
@@ -263,7 +265,8 @@ class _Registration:
 
     def __init__(self, handle: DeviceHandle) -> None:
         self._handle = handle
-        info, former = _Info(version=2 << 24 | sizeof(_Info)), _FormerInfo()
+        info = _Info(version=2 << 24 | sizeof(_Info))
+        former = _FormerInfo()
         self._forms = ((_FABRIC, info, byref(info)), (_FORMER_FABRIC, former, byref(former)))
         self._is_absent = False
 

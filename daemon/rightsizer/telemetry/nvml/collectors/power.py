@@ -27,7 +27,8 @@ def _read_energy(handle: DeviceHandle, builder: ReadingBuilder) -> None:
 
 
 def _read_power(handle: DeviceHandle, builder: ReadingBuilder) -> None:
-    answer, device = handle.ask("nvmlDeviceGetPowerUsage"), handle.target.device
+    answer = handle.ask("nvmlDeviceGetPowerUsage")
+    device = handle.target.device
     limit = device.power_limit_maximum_watts or device.power_limit_watts or math.inf
     most = handle.settings.plausible_limit_ratio * limit
     # No responding board draws nothing.

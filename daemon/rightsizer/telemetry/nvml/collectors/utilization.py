@@ -24,7 +24,8 @@ class SampleBuffer:
     """
 
     def __init__(self, handle: DeviceHandle, kind: int) -> None:
-        self._handle, self._kind = handle, kind
+        self._handle = handle
+        self._kind = kind
         self._cursor = SampleCursor()
 
     def mean(self) -> float | None:
@@ -32,7 +33,8 @@ class SampleBuffer:
 
         The first call returns `None`: the buffer holds samples from before it.
         """
-        is_first, key = not self._cursor.last, (_SAMPLES_CALL, self._kind)
+        is_first = not self._cursor.last
+        key = (_SAMPLES_CALL, self._kind)
         answer = self._handle.ask(_SAMPLES_CALL, self._kind, self._cursor.since, key=key)
         kind, samples = (0, ()) if isinstance(answer, NvmlFailure) else answer
         fresh = self._cursor.take(samples)
@@ -53,7 +55,8 @@ def _read(handle: DeviceHandle, builder: ReadingBuilder) -> None:
     memory = rates if isinstance(rates, NvmlFailure) else rates.memory
     if Signal.GPU_BUSY in builder.values:
         # Profiling counters may fail and read 0 (dcgm-exporter#662); the utilization does not.
-        is_zero, least = builder.values[Signal.GPU_BUSY] == 0, handle.settings.suspect_busy_ratio
+        is_zero = builder.values[Signal.GPU_BUSY] == 0
+        least = handle.settings.suspect_busy_ratio
         if is_zero and not isinstance(gpu, NvmlFailure) and least <= gpu / _PERCENT <= 1:
             builder.replace(Signal.GPU_BUSY, gpu / _PERCENT)
     else:
