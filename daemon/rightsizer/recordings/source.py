@@ -209,7 +209,7 @@ def open_recording(  # noqa: PLR0913 - facts stated by the user.
             snapshots = _with_jobs(native.snapshots(), held)
             remarks = []
         else:
-            files = [RowFile(text, known) for text, known in zip(texts, formats, strict=True)]
+            files = [*map(RowFile, texts, formats)]
             for file in files:
                 opened.callback(file.close)
             found = survey_files(files, progress)
@@ -217,12 +217,10 @@ def open_recording(  # noqa: PLR0913 - facts stated by the user.
             interval = found.interval
             end = found.end
             notes = [file.notes for file in files]
-            rows = merge_rows([file.rows() for file in files])
             loads = found.loads.series(interval or _ASSUMED_INTERVAL)
             held = _jobs(jobs, found, devices, loads)
-            snapshots = _snapshots(
-                merge_rows([file.rows() for file in files]), found, devices, held
-            )
+            rows = merge_rows([file.rows() for file in files])
+            snapshots = _snapshots(rows, found, devices, held)
             remarks = [*_losses(found, devices), *_excesses(loads, devices, catalogue)]
         return RecordedSource(
             devices,
