@@ -16,7 +16,7 @@ MEMORY = $(shell file=$$(mktemp -p /dev/shm 2>/dev/null) && chmod +x "$$file" &&
 	"$$file"; rm -f "$$file")
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test oldest compiled lint bench reliability eval shape golden docs dist deb rpm image \
+.PHONY: help run demo test soak programs oldest compiled lint bench reliability eval shape golden docs dist deb rpm image \
 	requirements sbom
 
 help: ## This list
@@ -43,7 +43,14 @@ test: $(INSTALLED) ## Everything that must hold: lint, types and tests
 	$(BIN)/pytest --numprocesses 5 --dist loadfile --no-loadscope-reorder || { \
 		[ $$? -eq 1 ] || exit 2; \
 		printf '\nThe tests above failed beside others; the same again, each alone:\n\n'; \
-		$(BIN)/pytest --last-failed --last-failed-no-failures none; }
+		$(BIN)/pytest --last-failed --last-failed-no-failures none -rap || exit; \
+		printf '\nThe tests that are listed passed only alone: they are to wait for what they test.\n'; }
+
+soak: $(INSTALLED) ## What waits long or installs much, of which the tests have a short twin
+	$(BIN)/pytest -m soak --numprocesses 2 --dist loadfile
+
+programs: $(INSTALLED) ## Tests of the programs that measure: evaluation/ and benchmarks/
+	$(BIN)/pytest --numprocesses 2 --dist loadfile evaluation benchmarks
 
 oldest: ## The tests with the oldest libraries that pyproject.toml admits, in .cache/oldest
 	$(PYTHON) -m venv $(OLDEST)
@@ -80,7 +87,7 @@ shape: $(INSTALLED) ## How the code is built: statements, modules that commands 
 	$(BIN)/python benchmarks/shape.py
 
 golden: $(INSTALLED) ## Write the generated documents and golden files; read the difference
-	$(BIN)/pytest -q --write-golden
+	$(BIN)/pytest -q --write-golden tests
 
 docs: $(INSTALLED) ## The documentation as a site in site/
 	$(BIN)/python -m pip install --quiet --group docs

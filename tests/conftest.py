@@ -38,10 +38,25 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files without golden files when these are written: collecting all takes longer."""
+    if not config.getoption("--write-golden") or collection_path.suffix != ".py":
+        return None
+    return _GOLDEN not in collection_path.read_text(encoding="utf-8") or None
+
+
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put first what may take longest: a long file that comes last keeps one worker alone busy."""
+    if config.getoption("--write-golden"):
+        writers = [item for item in items if _writes_golden(item)]
+        config.hook.pytest_deselected(items=[item for item in items if not _writes_golden(item)])
+        items[:] = writers
     items.sort(key=_patience_seconds, reverse=True)
+
+
+def _writes_golden(item: pytest.Item) -> bool:
+    return isinstance(item, pytest.Function) and _GOLDEN in item.fixturenames
 
 
 def pytest_collectstart() -> None:
@@ -57,6 +72,8 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+_GOLDEN: Final = "golden"
+"""Fixture that compares with golden files, or writes them."""
 _ALLOCATIONS_BETWEEN_COLLECTIONS: Final = 10_000
 """With the default of 700 a tenth of the tests' time goes into collections that find nothing."""
 _PROCESSES: Final = frozenset({"endtoend", "deploy", "evaluation"})
