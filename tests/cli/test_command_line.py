@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 import rightsizer
-from agent_process import RIGHTSIZER, run_rightsizer
+from agent_process import run_rightsizer
 from rightsizer import __version__
 from rightsizer.agent.settings import Settings
 from rightsizer.cli.main import COMMANDS, CommandEntry, main
@@ -233,16 +233,8 @@ def test_an_output_that_takes_no_more_is_reported(arguments: str, tmp_path: Path
     """One line with a remedy and a failure status, for any command."""
     (tmp_path / "log.csv").write_text("timestamp,device,gpu_busy\n1,GPU-0,0.5\n2,GPU-0,0.5\n")
     (tmp_path / "right.yaml").write_text("{}\n")
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [*RIGHTSIZER, *arguments.split()],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=tmp_path,
-            check=False,
-            timeout=60,
-        )
+    with Path("/dev/full").open("wb") as full:
+        done = run_rightsizer(*arguments.split(), output=full, folder=tmp_path)
 
     assert done.returncode == 1
     assert done.stderr == (

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from agent_process import RIGHTSIZER
+from agent_process import RIGHTSIZER, run_rightsizer
 from readings import EPOCH, HOUR, MINUTE, SECOND, gpu, workload
 from recordings import BOARD, SIGNALS_OF, write_states
 from rightsizer.accounting.device_codec import DeviceRecord
@@ -369,10 +369,12 @@ def test_standard_output_that_is_full_or_closed_is_no_traceback(tmp_path: Path) 
     """A full device is an error; a closed pipe is silent."""
     path = tmp_path / "h.db"
     fill(path, (window(number) for number in range(300)))
-    command = [*RIGHTSIZER, "export", "--history.path", str(path)]
+    command = ("export", "--history.path", str(path))
     with Path("/dev/full").open("wb") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False, text=True)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as pipe:
+        done = run_rightsizer(*command, output=full)
+    with subprocess.Popen(
+        [*RIGHTSIZER, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as pipe:
         assert pipe.stdout is not None
         assert pipe.stderr is not None
         assert pipe.stdout.readline().startswith(b"start,end,")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, BinaryIO, Final, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
@@ -135,9 +135,21 @@ def agent_process(
 
 
 def run_rightsizer(
-    *arguments: str | Path, input_text: str | None = None, timeout_seconds: float = 30.0
+    *arguments: str | Path,
+    input_text: str | None = None,
+    output: BinaryIO | None = None,
+    folder: Path | None = None,
+    timeout_seconds: float = 60.0,
 ) -> "subprocess.CompletedProcess[str]":
-    """A command run to its end, in a process of its own."""
+    """A command run to its end, in a process of its own.
+
+    Args:
+        arguments: Of the command.
+        input_text: Its standard input.
+        output: Its standard output in place of what is returned.
+        folder: Its working folder, if not this process's.
+        timeout_seconds: How long it may take.
+    """
     argv = [*map(str, arguments)]
     with (
         tempfile.TemporaryFile() as given,
@@ -147,7 +159,10 @@ def run_rightsizer(
         given.write((input_text or "").encode())
         given.seek(0)
         command = forked_command(
-            argv, (given, out, err), folder=Path.cwd(), environment=dict(os.environ)
+            argv,
+            (given, output or out, err),
+            folder=folder or Path.cwd(),
+            environment=dict(os.environ),
         )
         try:
             status = command.wait(timeout_seconds)
