@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from owner_trees import write_process
+from owner_trees import groups_in, of_root, write_process
 from rightsizer.host.process_table import user_name
+from rightsizer.host.trusted_groups import TrustedGroupReader
 from rightsizer.model.device import Device
 from rightsizer.model.reading import Process
 from rightsizer.model.workload import Holding, Workload, WorkloadKind
@@ -32,7 +33,7 @@ ID = "ab12" * 16
 def on_node(root: Path, **changes: object) -> OwnerResolver:
     """All sources over a procfs-like tree; no socket is queried."""
     settings = OwnerSettings(kubelet_socket="", pod_log_folder="", **changes)  # type: ignore[arg-type]
-    return OwnerResolver.on_host(root, sysfs=root / "sys", settings=settings)
+    return OwnerResolver.on_host(root, sysfs=root / "sys", settings=settings, writer_of=of_root)
 
 
 def key_of(owners: OwnerResolver, pid: int) -> str | None:
@@ -91,7 +92,7 @@ def test_users_are_off_unless_asked_for(tmp_path: Path) -> None:
     """By default no user is looked up; when enabled, units still precede users."""
     write_process(tmp_path, 11, cgroup="0::/user.slice/session-3.scope\n", session=11, start=9)
     write_process(tmp_path, 12, cgroup="0::/system.slice/vllm.service\n", session=12, start=9)
-    name = pwd.getpwuid(os.getuid()).pw_name
+    name = pwd.getpwuid(0).pw_name
     sources = (*OwnerSettings().sources, "user")
     assert key_of(on_node(tmp_path), 11) == "session:11@9"
     assert key_of(on_node(tmp_path, sources=sources), 11) == f"user:{name}"
@@ -101,16 +102,20 @@ def test_users_are_off_unless_asked_for(tmp_path: Path) -> None:
 def test_user_without_a_name_has_a_number(tmp_path: Path) -> None:
     """A container's user is not in the host's files; a process that ended has none."""
     write_process(tmp_path, 11, cgroup="0::/\n")
-    owners = UserCollector(tmp_path, lambda user: user_name(user + 2**30))
+    owners = UserCollector(groups_in(tmp_path), tmp_path, lambda user: user_name(user + 2**30))
     assert owners.workload_of(12) is None
-    number = str(os.getuid() + 2**30)
-    assert owners.workload_of(11) == Workload(f"user:{number}", WorkloadKind.USER, number)
+    number = str(2**30)
+    assert owners.workload_of(11) == Workload(
+        f"user:{number}", WorkloadKind.USER, number, unproven=""
+    )
 
 
 def test_a_real_process_has_a_user() -> None:
     """A process of our own has our user."""
     with subprocess.Popen(["sleep", "60"]) as process:
-        found = UserCollector(Path("/proc"), lambda user: f"number {user}").workload_of(process.pid)
+        procfs = Path("/proc")
+        users = UserCollector(TrustedGroupReader(procfs), procfs, lambda user: f"number {user}")
+        found = users.workload_of(process.pid)
         process.kill()
     assert found is None or found.name == f"number {os.getuid()}"
 
@@ -227,6 +232,6 @@ def test_bound_holds_for_allocations_too() -> None:
 
 def test_sources_without_sockets_are_no_collectors(tmp_path: Path) -> None:
     """World-readable files need no health metric."""
-    owners = OwnerResolver([SystemdCollector(tmp_path)], OwnerSettings())
+    owners = OwnerResolver([SystemdCollector(groups_in(tmp_path), tmp_path)], OwnerSettings())
     assert owners.collectors() == {}
     owners.close()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from container_engine import ContainerEngine
-from owner_trees import write_process
+from owner_trees import of_root, write_process
 from rightsizer.owners.containers import EngineError, container_names, name_of
 from rightsizer.owners.resolver import OwnerResolver
 from rightsizer.owners.settings import OwnerSettings
@@ -27,7 +27,7 @@ def engine(tmp_path: Path) -> ContainerEngine:
 def names(engine: ContainerEngine, maximum_bytes: int = 2**20) -> dict[str, str]:
     """Names from the engine."""
     found = container_names(engine.path, timeout_seconds=5, maximum_bytes=maximum_bytes)
-    return dict(found)
+    return {id_: name.text for id_, name in found.items()}
 
 
 def test_names_of_containers(engine: ContainerEngine) -> None:
@@ -66,7 +66,7 @@ def test_names_of_containers(engine: ContainerEngine) -> None:
 )
 def test_service_goes_before_name(container: dict[str, Any], name: str) -> None:
     """A service's next container has the service's name; an invalid name is ignored."""
-    assert name_of(container) == name
+    assert name_of(container).text == name
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,11 @@ def on_node(root: Path, socket: str, now: list[float]) -> OwnerResolver:
     write_process(root / "proc", 12, cgroup=f"0::/user.slice/libpod-{OTHER}.scope/container\n")
     settings = OwnerSettings(container_socket=socket, kubelet_socket="", first_wait_seconds=5)
     return OwnerResolver.on_host(
-        root / "proc", sysfs=root / "sys", settings=settings, now=lambda: now[0]
+        root / "proc",
+        sysfs=root / "sys",
+        settings=settings,
+        now=lambda: now[0],
+        writer_of=of_root,
     )
 
 

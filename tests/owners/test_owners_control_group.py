@@ -4,6 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from owner_trees import of_root
+from rightsizer.host.trusted_groups import TrustedGroup, parts_of
 from rightsizer.owners.containers import container_in
 from rightsizer.owners.kubernetes import pod_in
 from rightsizer.owners.slurm import job_in
@@ -14,6 +16,11 @@ UID_ = UID.replace("-", "_")
 STATIC = "d41d8cd98f00b204e9800998ecf8427e"
 ID = "ab12" * 16
 OTHER = "cd34" * 16
+
+
+def groups_at(*paths: str) -> list[TrustedGroup]:
+    """Control groups at some paths, all of root."""
+    return [TrustedGroup("", parts_of(path, of_root)) for path in paths]
 
 
 @pytest.mark.parametrize(
@@ -72,12 +79,15 @@ OTHER = "cd34" * 16
 )
 def test_pods(path: str, uid: str, container: str) -> None:
     """Covers both drivers and all runtimes, nested or not."""
-    assert pod_in([path]) == (uid, container)
+    found = pod_in(groups_at(path))
+    assert found is not None
+    assert found[:2] == (uid, container)
 
 
 def test_pod_is_found_in_any_hierarchy() -> None:
     """With version 1, the memory controller may have a path that systemd's hierarchy lacks."""
-    assert pod_in(["/", "/init.scope", f"/kubepods/pod{UID}/{ID}"]) == (UID, ID)
+    groups = groups_at("/", "/init.scope", f"/kubepods/pod{UID}/{ID}")
+    assert pod_in(groups) == (UID, ID, "")
 
 
 @pytest.mark.parametrize(
@@ -95,7 +105,7 @@ def test_pod_is_found_in_any_hierarchy() -> None:
 )
 def test_near_misses_are_no_pods(path: str) -> None:
     """Similar paths are not taken for pods."""
-    assert pod_in([path]) is None
+    assert pod_in(groups_at(path)) is None
 
 
 @pytest.mark.parametrize(
@@ -129,7 +139,9 @@ def test_near_misses_are_no_pods(path: str) -> None:
 )
 def test_containers(path: str, container: str) -> None:
     """Covers Docker, containerd and Podman, with root or without."""
-    assert container_in([path]) == container
+    found = container_in(groups_at(path))
+    assert found is not None
+    assert found.id == container
 
 
 @pytest.mark.parametrize(
@@ -145,7 +157,7 @@ def test_containers(path: str, container: str) -> None:
 )
 def test_container_monitors_are_no_containers(path: str) -> None:
     """A container's monitor is outside it, and other numbers are no IDs."""
-    assert container_in([path]) is None
+    assert container_in(groups_at(path)) is None
 
 
 @pytest.mark.parametrize(
@@ -162,7 +174,9 @@ def test_container_monitors_are_no_containers(path: str) -> None:
 )
 def test_jobs(path: str, job: str, step: str) -> None:
     """Covers both versions, with one daemon on a node or several."""
-    assert job_in(["/", path]) == (job, step)
+    found = job_in(groups_at("/", path))
+    assert found is not None
+    assert (found.name, found.step, found.unproven) == (job, step, "")
 
 
 @pytest.mark.parametrize(
@@ -177,7 +191,7 @@ def test_jobs(path: str, job: str, step: str) -> None:
 )
 def test_slurm_daemons_are_no_jobs(path: str) -> None:
     """Slurm's own daemons run no job."""
-    assert job_in([path]) is None
+    assert job_in(groups_at(path)) is None
 
 
 @given(
@@ -185,10 +199,12 @@ def test_slurm_daemons_are_no_jobs(path: str) -> None:
 )
 def test_any_path_is_read(paths: list[str]) -> None:
     """For any path, the result is a workload or none."""
-    pod = pod_in(paths)
-    container = container_in(paths)
-    job = job_in(paths)
+    groups = groups_at(*paths)
+    pod = pod_in(groups)
+    container = container_in(groups)
+    job = job_in(groups)
+    unit = unit_in(groups)
     assert pod is None or len(pod[0]) in (32, 36)
-    assert container is None or len(container) == 64
-    assert job is None or job[0].isdecimal()
-    assert unit_in(paths) is None or "/" not in str(unit_in(paths))
+    assert container is None or len(container.id) == 64
+    assert job is None or job.name.isdecimal()
+    assert unit is None or not unit[0].startswith("/")

@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from kubelet_server import answer, kubelet, pod
-from owner_trees import write_gpu, write_process
+from owner_trees import groups_in, write_gpu, write_process
 from rightsizer.model.device import Device
 from rightsizer.model.reading import Process
 from rightsizer.model.workload import WorkloadClass
@@ -38,7 +38,9 @@ class Node:
             pod_log_folder=str(self.root / "log"),
             **{"first_wait_seconds": 5.0, "timeout_seconds": 5.0, **changes},  # type: ignore[arg-type]
         )
-        self.owners = KubernetesCollector(self.root / "proc", settings, lambda: self.now)
+        self.owners = KubernetesCollector(
+            groups_in(self.root / "proc"), self.root / "proc", settings, lambda: self.now
+        )
         return self.owners
 
     def run(self, pid: int, number: int) -> None:

@@ -1,7 +1,6 @@
 """Real processes in real control groups, of both versions, where the machine allows it."""
 
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -9,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from owner_trees import write_gpu
+from pretended_owner import PRETENDED, USER, hierarchies, made_group, pretended_owner
+from rightsizer.host.trusted_groups import TrustedGroupReader
 from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.owners.resolver import OwnerResolver
 from rightsizer.owners.settings import OwnerSettings
@@ -26,43 +27,24 @@ JOB_OF_VERSION_1 = "slurm_rightsizer-test/uid_0/job_4711"
 CGROUPS = Path("/sys/fs/cgroup")
 
 
-@pytest.fixture(params=["0::", "1:name=systemd:"])
+@pytest.fixture(params=["", "name=systemd"])
 def hierarchy(request: pytest.FixtureRequest) -> Path:
     """Mount of the version 2 hierarchy, or of systemd's version 1."""
-    for line in Path("/proc/mounts").read_text().splitlines():
-        _, place, kind, options, *_ = line.split()
-        is_wanted = kind == "cgroup2" if request.param == "0::" else "name=systemd" in options
-        if kind.startswith("cgroup") and is_wanted:
-            return Path(place)
-    pytest.skip(f"no hierarchy '{request.param}' is mounted here")
+    mounts = hierarchies()
+    if request.param not in mounts:
+        pytest.skip(f"no hierarchy '{request.param}' is mounted here")
+    return mounts[request.param]
 
 
 @contextmanager
 def group(root: Path, path: str) -> Iterator[Path]:
-    """A control group, created with its parents and removed again."""
+    """A control group of root, if the machine allows it."""
     with ExitStack() as stack:
-        folder = root
-        for part in Path(path).parts:
-            folder /= part
-            if not folder.exists():
-                try:
-                    folder.mkdir()
-                except OSError as error:
-                    pytest.skip(f"control groups cannot be made here: {error}")
-                stack.callback(_remove, folder)
-        yield folder
-
-
-def _remove(folder: Path) -> None:
-    """The kernel takes a moment to notice that a group is empty."""
-    for _ in range(100):
         try:
-            folder.rmdir()
-        except OSError:
-            time.sleep(0.02)
-        else:
-            return
-    folder.rmdir()
+            folder = stack.enter_context(made_group(root, path))
+        except OSError as error:
+            pytest.skip(f"control groups cannot be made here: {error}")
+        yield folder
 
 
 @contextmanager
@@ -87,7 +69,7 @@ def test_a_pod(hierarchy: Path) -> None:
     with group(hierarchy, POD) as folder, process_in(folder) as pid:
         found = owners().workload_of(pid)
     assert found == Workload(
-        f"kubernetes:{UID}", WorkloadKind.KUBERNETES, UID, container="ab12ab12ab12"
+        f"kubernetes:{UID}", WorkloadKind.KUBERNETES, UID, container="ab12ab12ab12", unproven=""
     )
 
 
@@ -96,7 +78,7 @@ def test_a_slurm_job(hierarchy: Path) -> None:
     with group(hierarchy, JOB) as folder, process_in(folder) as pid:
         found = owners().workload_of(pid)
     assert found is not None
-    assert (found.key, found.step) == ("slurm:4711", "0")
+    assert (found.key, found.step, found.unproven) == ("slurm:4711", "0", "")
 
 
 def test_a_container(hierarchy: Path) -> None:
@@ -107,7 +89,7 @@ def test_a_container(hierarchy: Path) -> None:
     ):
         found = owners().workload_of(pid)
     assert found is not None
-    assert found.key == "container:ab12ab12ab12"
+    assert (found.key, found.unproven) == ("container:ab12ab12ab12", "")
 
 
 def test_a_source_that_is_off_is_not_asked(hierarchy: Path) -> None:
@@ -118,7 +100,45 @@ def test_a_source_that_is_off_is_not_asked(hierarchy: Path) -> None:
     ):
         found = owners(sources=("session",)).workload_of(pid)
     assert found is not None
-    assert found.key == f"systemd:docker-{ID}.scope"
+    assert (found.key, found.unproven) == (f"systemd:docker-{ID}.scope", "")
+
+
+@pytest.mark.parametrize("path", PRETENDED)
+def test_what_a_user_pretends_in_the_users_own_groups(hierarchy: Path, path: str) -> None:
+    """Whatever a user calls own groups, the process is the user's, and nothing is proven."""
+    with pretending(path, hierarchy) as pid:
+        workload = owners().workload_of(pid)
+    assert workload is not None
+    is_session = workload.kind is WorkloadKind.SESSION
+    assert is_session or f"user@{USER}.service/" in workload.name
+    assert workload.kind not in (WorkloadKind.SLURM, WorkloadKind.KUBERNETES)
+    assert workload.unproven
+
+
+@pytest.mark.parametrize("path", PRETENDED)
+def test_what_a_user_pretends_in_a_unit_of_the_system(hierarchy: Path, path: str) -> None:
+    """A unit that delegates its group to a user (Delegate=, User=) counts as that unit."""
+    unit = f"system.slice/rightsizer-test-{USER}.service"
+    with pretending(path, hierarchy, unit) as pid:
+        workload = owners(sources=("slurm", "kubernetes", "session")).workload_of(pid)
+        container = owners(sources=("container",)).workload_of(pid)
+    assert workload is not None
+    assert (workload.key, workload.unproven) == (f"systemd:rightsizer-test-{USER}.service", "")
+    assert container is None or container.key.startswith(
+        f"container:rightsizer-test-{USER}.service/"
+    )
+    assert container is None or container.unproven
+
+
+@contextmanager
+def pretending(path: str, hierarchy: Path, delegated: str = "") -> Iterator[int]:
+    """A pretended owner, if the machine allows it."""
+    with ExitStack() as stack:
+        try:
+            pid = stack.enter_context(pretended_owner(path, root=hierarchy, delegated=delegated))
+        except OSError as error:
+            pytest.skip(f"no group can be handed to a user here: {error}")
+        yield pid
 
 
 def test_a_process_that_ended_is_nobodys(hierarchy: Path) -> None:
@@ -136,7 +156,9 @@ def test_allocation_by_device_group(tmp_path: Path) -> None:
         pytest.skip("no devices controller of version 1 is mounted here")
     write_gpu(tmp_path, "0000:1b:00.0", 3)
     write_gpu(tmp_path, "0000:3b:00.0", 0)
-    slurm = SlurmCollector(tmp_path, Path("/sys"), OwnerSettings(first_wait_seconds=5))
+    slurm = SlurmCollector(
+        TrustedGroupReader(tmp_path), tmp_path, Path("/sys"), OwnerSettings(first_wait_seconds=5)
+    )
     with group(devices, JOB_OF_VERSION_1) as folder:
         # Slurm's own way: all devices are denied, then single ones allowed.
         (folder / "devices.deny").write_text("a")
@@ -155,7 +177,9 @@ def test_a_job_that_is_not_constrained_is_given_nothing(tmp_path: Path) -> None:
     if not (devices / "devices.list").exists():
         pytest.skip("no devices controller of version 1 is mounted here")
     write_gpu(tmp_path, "0000:1b:00.0", 0)
-    slurm = SlurmCollector(tmp_path, Path("/sys"), OwnerSettings(first_wait_seconds=5))
+    slurm = SlurmCollector(
+        TrustedGroupReader(tmp_path), tmp_path, Path("/sys"), OwnerSettings(first_wait_seconds=5)
+    )
     with group(devices, JOB_OF_VERSION_1):
         assert slurm.allocations() == {}
         slurm.close()

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from owner_trees import write_process
-from rightsizer.host.process_table import ProcessTable
+from owner_trees import groups_in, write_process
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.reading import Process
 from rightsizer.model.workload import WorkloadClass, WorkloadKind
@@ -32,7 +31,9 @@ def folder(tmp_path: Path) -> Path:
 def owners(tmp_path: Path, folder: Path) -> Iterator[SlurmCollector]:
     """A node with that folder."""
     settings = OwnerSettings(job_map_folder=str(folder), first_wait_seconds=5)
-    found = SlurmCollector(tmp_path / "proc", tmp_path / "sys", settings, lambda: 0.0)
+    found = SlurmCollector(
+        groups_in(tmp_path / "proc"), tmp_path / "proc", tmp_path / "sys", settings, lambda: 0.0
+    )
     yield found
     found.close()
 
@@ -84,7 +85,7 @@ def test_missing_folder_is_reported(folder: Path) -> None:
 def test_missing_folder_is_a_failure_of_the_collector(tmp_path: Path) -> None:
     """The operator who configured it is informed."""
     settings = OwnerSettings(job_map_folder=str(tmp_path / "no"), first_wait_seconds=5)
-    slurm = SlurmCollector(tmp_path, tmp_path, settings, lambda: 0.0)
+    slurm = SlurmCollector(groups_in(tmp_path), tmp_path, tmp_path, settings, lambda: 0.0)
     assert slurm.allocations() == {}
     assert not slurm.outcomes()["slurm_jobs"].success
     slurm.close()
@@ -92,7 +93,7 @@ def test_missing_folder_is_a_failure_of_the_collector(tmp_path: Path) -> None:
 
 def test_without_slurm_nothing_is_read(tmp_path: Path) -> None:
     """A node without Slurm has no such collector."""
-    slurm = SlurmCollector(tmp_path, tmp_path, OwnerSettings(), lambda: 0.0)
+    slurm = SlurmCollector(groups_in(tmp_path), tmp_path, tmp_path, OwnerSettings(), lambda: 0.0)
     assert slurm.allocations() == {}
     assert slurm.outcomes() == {}
 
@@ -121,11 +122,8 @@ def test_job_and_step(owners: SlurmCollector, tmp_path: Path) -> None:
         ("/usr/sbin/slurmstepd infinity", "systemd:slurmd.service", ""),
     ],
 )
-def test_job_by_the_daemon_of_its_step(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, title: str, key: str, step: str
-) -> None:
+def test_job_by_the_daemon_of_its_step(tmp_path: Path, title: str, key: str, step: str) -> None:
     """With proctrack/linuxproc or pgid, the jobs of all users are in slurmd's unit."""
-    monkeypatch.setattr(ProcessTable, "user", lambda _, pid: 0 if pid == 10 else 1000)
     group = "0::/system.slice/slurmd.service\n"
     write_process(tmp_path, 10, cgroup=group, session=10, name="slurmstepd", title=title)
     write_process(tmp_path, 11, cgroup=group, session=10, parent=10, name="slurm_script")
@@ -136,14 +134,11 @@ def test_job_by_the_daemon_of_its_step(
     assert (found.key, found.step) == (key, step)
 
 
-def test_a_users_program_is_no_daemon_of_a_step(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_users_program_is_no_daemon_of_a_step(tmp_path: Path) -> None:
     """Anyone can give a program the daemon's name and title, and hang GPUs onto another's job."""
-    monkeypatch.setattr(ProcessTable, "user", lambda *_: 1000)
     title = "slurmstepd: [4242.0]"
-    write_process(tmp_path, 10, session=10, name="slurmstepd", title=title)
-    write_process(tmp_path, 11, session=10, parent=10, name="python")
+    write_process(tmp_path, 10, session=10, name="slurmstepd", title=title, uid=1000)
+    write_process(tmp_path, 11, session=10, parent=10, name="python", uid=1000)
     found = OwnerResolver.on_host(tmp_path, sysfs=tmp_path / "sys").workload_of(11)
     assert found is not None
     assert found.kind is WorkloadKind.SESSION

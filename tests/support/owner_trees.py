@@ -2,7 +2,20 @@
 
 from pathlib import Path
 
-__all__ = ["write_gpu", "write_process"]
+from rightsizer.host.trusted_groups import TrustedGroupReader
+
+__all__ = ["groups_in", "of_root", "write_gpu", "write_process"]
+
+
+def of_root(path: str) -> str:
+    """Say that root alone may write whatever is asked about."""
+    del path
+    return ""
+
+
+def groups_in(procfs: Path) -> TrustedGroupReader:
+    """Control groups of a tree's processes, all of root."""
+    return TrustedGroupReader(procfs, procfs / "sys", of_root)
 
 
 def write_process(  # noqa: PLR0913 - what a process is known by.
@@ -15,11 +28,13 @@ def write_process(  # noqa: PLR0913 - what a process is known by.
     parent: int = 1,
     name: str = "a) b (c",
     title: str = "",
+    uid: int = 0,
 ) -> None:
     """A process in a tree like procfs; its usual name is as nasty as the kernel allows."""
     folder = root / str(pid)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "cgroup").write_text(cgroup)
+    (folder / "status").write_text(f"Name:\t{name}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n")
     (folder / "cmdline").write_text(f"{title}\0")
     fields = ["S", str(parent), "1", str(session), *["0"] * 15, str(start), "0"]
     (folder / "stat").write_text(f"{pid} ({name}) {' '.join(fields)}\n")

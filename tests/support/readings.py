@@ -112,7 +112,9 @@ def workload(
     allocator: Allocator = Allocator.GROWING,
 ) -> Workload:
     """A job of some class."""
-    return Workload(f"slurm/{name}", WorkloadKind.SLURM, name, workload_class, allocator)
+    return Workload(
+        f"slurm/{name}", WorkloadKind.SLURM, name, workload_class, allocator, unproven=""
+    )
 
 
 def entry(

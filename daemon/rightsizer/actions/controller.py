@@ -28,7 +28,7 @@ from rightsizer.model.frozen import asdict, dataclass, replace
 from rightsizer.model.metric_family import series_key
 from rightsizer.model.report import Report
 from rightsizer.model.units import Nanoseconds
-from rightsizer.model.workload import Workload
+from rightsizer.model.workload import Workload, merge_workloads
 
 _SILENT: Final = (ActionVerdict.DUE, ActionVerdict.NOT_OPTED_IN, ActionVerdict.DONE_BEFORE)
 """Verdicts recorded elsewhere, or not worth recording."""
@@ -121,7 +121,7 @@ class ActionController:
         fitting = {each.id: self._fitting(each, here) for each in advice if each.is_open}
         conditions = ActionConditions(
             gpus=0 if report is None else len(report.devices),
-            workloads=here.keys(),
+            workloads=here,
             approvals=standing,
             proposed=_proposed(records),
             unfit=_unfit(advice, fitting, here),
@@ -250,7 +250,8 @@ class ActionController:
 
 def _holders(report: Report | None) -> dict[str, Workload]:
     devices = () if report is None else report.devices
-    return {held.workload.key: held.workload for each in devices for held in each.holdings}
+    holdings = (holding for device in devices for holding in device.holdings)
+    return {held.key: held for held in merge_workloads(each.workload for each in holdings)}
 
 
 def _interrupted(record: ActionRecord) -> ActionRecord:

@@ -1,7 +1,6 @@
 """Proposals of actions: which are due for which advice, and why others are not; pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from typing import Final
 
 from rightsizer.actions.approvals import Approval
@@ -11,6 +10,7 @@ from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import Risk
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.units import DAY_SECONDS, Nanoseconds, elapsed_text
+from rightsizer.model.workload import Workload
 
 _RISKS: Final = {risk: rank for rank, risk in enumerate(Risk)}
 _Answer = tuple[ActionVerdict, str]
@@ -40,8 +40,8 @@ class ActionConditions:
 
     gpus: int
     """Number of devices that respond or are known to be down."""
-    workloads: AbstractSet[str]
-    """Keys of workloads that hold a device."""
+    workloads: Mapping[str, Workload]
+    """Workloads that hold a device, by key."""
     approvals: Mapping[str, Approval] = field(default_factory=dict)
     """Claims by advice id."""
     proposed: Mapping[tuple[str, str, Nanoseconds], Nanoseconds] = field(default_factory=dict)
@@ -175,8 +175,12 @@ class _Case:
             yield ActionVerdict.CONFIDENCE, why
         if _RISKS[finding.risk] > _RISKS[settings.maximum_risk]:
             yield ActionVerdict.RISK, f"its risk is {finding.risk}, above {settings.maximum_risk}"
-        if finding.workload is not None and finding.workload not in self.conditions.workloads:
-            yield ActionVerdict.ABSENT, "its workload holds no GPU now"
+        if finding.workload is not None:
+            holder = self.conditions.workloads.get(finding.workload)
+            if holder is None:
+                yield ActionVerdict.ABSENT, "its workload holds no GPU now"
+            elif holder.unproven:
+                yield ActionVerdict.UNPROVEN, f"its owner is not proven: {holder.unproven}"
         if (why_unfit := self.conditions.unfit.get((settings.name, advice.id))) is not None:
             yield ActionVerdict.UNFIT, why_unfit
 

@@ -57,6 +57,8 @@ class ActionVerdict(StrEnum):
     CONFIDENCE = "confidence"
     RISK = "risk"
     ABSENT = "absent"
+    UNPROVEN = "unproven"
+    """The owner of the workload may be a pretended one."""
     UNFIT = "unfit"
     """Placeholders of the action cannot be filled in."""
     DONE_BEFORE = "done_before"

@@ -28,8 +28,7 @@ _DEAD: Final = "ZXx"
 _STAT_BYTES: Final = 4096
 """Ten times the longest possible content."""
 _ENVIRONMENT_BYTES: Final = 262_144
-_SYSTEMD_HIERARCHIES: Final = ("", "name=systemd")
-"""Unified hierarchy of version 2, and systemd's own of version 1."""
+_UIDS: Final = "\nUid:"
 
 
 class Unseen(Enum):
@@ -60,7 +59,7 @@ class ProcessRow:
 
 
 class ProcessTable:
-    """Reads `stat`, `cgroup`, owner and selected environment variables of processes."""
+    """Reads `stat`, user and selected environment variables of processes."""
 
     def __init__(self, procfs: Path | str) -> None:
         self._procfs = str(procfs)
@@ -134,26 +133,13 @@ class ProcessTable:
         return (read_file(f"{self._procfs}/{pid}/cmdline") or "").replace("\0", " ").rstrip()
 
     def user(self, pid: int) -> int | None:
-        """Uid of a process; `None` if it has ended."""
-        try:
-            return os.stat(f"{self._procfs}/{pid}").st_uid  # noqa: PTH116 - as above.
-        except OSError:
-            return None
+        """Real uid of a process; `None` if it has ended.
 
-    def groups(self, pid: int) -> tuple[str, ...]:
-        """Paths of its control groups, systemd's hierarchies first."""
-        found = sorted(self._groups(pid), key=lambda group: group[0] not in _SYSTEMD_HIERARCHIES)
-        return tuple(path for _, path in found)
-
-    def systemd_groups(self, pid: int) -> tuple[str, ...]:
-        """Paths in systemd's hierarchies."""
-        return tuple(path for kind, path in self._groups(pid) if kind in _SYSTEMD_HIERARCHIES)
-
-    def _groups(self, pid: int) -> list[tuple[str, str]]:
-        """Hierarchy and path of each line, such as `4:memory:/slurm/job_1`."""
-        lines = (read_file(f"{self._procfs}/{pid}/cgroup") or "").splitlines()
-        parts = (line.partition(":")[2].partition(":") for line in lines)
-        return [(hierarchy, path) for hierarchy, _, path in parts]
+        The owner of its folder may be another: `prctl(PR_SET_DUMPABLE)` makes root own it.
+        """
+        status = read_file(f"{self._procfs}/{pid}/status") or ""
+        real, *_ = status.partition(_UIDS)[2].partition("\n")[0].split() or [""]
+        return int(real) if real.isdecimal() else None
 
     def environment(self, pid: int, names: Collection[str]) -> Mapping[str, str]:
         """Selected variables of its initial environment; empty if unreadable."""

@@ -180,6 +180,9 @@ def entity_of(labels: Mapping[str, str]) -> Entity | None:
     return Entity(whole, whole)
 
 
+_LABELED: Final = "a label of a metrics exporter names it, which proves nothing"
+
+
 def holder_of(labels: Mapping[str, str]) -> Workload | None:
     """Pod or job that the device is allocated to."""
 
@@ -188,7 +191,7 @@ def holder_of(labels: Mapping[str, str]) -> Workload | None:
 
     # Slurm may run in pods: then the job has the GPU, and the pod is Slurm's own.
     if job := labels.get("hpc_job"):
-        return workload_of_job(job)
+        return workload_of_job(job, unproven=_LABELED)
     # With honorLabels off, what the target has too is renamed: `pod` is then the exporter's own.
     pods = filter(None, map(labels.get, ("exported_pod", "pod", "pod_name")))
     pod = next((each for each in pods if EXPORTER not in each), "")
@@ -196,4 +199,4 @@ def holder_of(labels: Mapping[str, str]) -> Workload | None:
         return None
     namespace = first("exported_namespace", "pod_namespace", "namespace")
     container = first("exported_container", "container_name", "container")
-    return workload_of_pod(namespace, pod, container)
+    return workload_of_pod(namespace, pod, container, _LABELED)

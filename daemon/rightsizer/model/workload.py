@@ -1,10 +1,11 @@
 """Workloads that hold devices, by kind of owner, and the owner of a pod by its name."""
 
 import re
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final
 
-from rightsizer.model.frozen import dataclass
+from rightsizer.model.frozen import dataclass, replace
 
 # Kubernetes generates names without vowels, and without digits that resemble letters.
 _MADE_UP: Final = "[bcdfghjklmnpqrstvwxz2456789]"
@@ -52,6 +53,9 @@ class Allocator(StrEnum):
     UNKNOWN = "unknown"
 
 
+NOT_PROVEN: Final = "nothing on this node proves whose it is"
+
+
 @dataclass(frozen=True, slots=True)
 class Workload:
     """Holder of devices, with a key that outlives its processes and pods."""
@@ -68,6 +72,8 @@ class Workload:
     """Step of a Slurm job."""
     confidence_ratio: float = 1.0
     """Certainty that its devices belong to one workload; below 1 if inferred."""
+    unproven: str = NOT_PROVEN
+    """Why its owner may be a pretended one, so that nothing is done to it; empty if proven."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +84,22 @@ class Holding:
     share_ratio: float
     has_process: bool = True
     """Whether it has a process on the device; an allocation may be unused."""
+
+
+def merge_workloads(workloads: Iterable[Workload]) -> tuple[Workload, ...]:
+    """One workload per key; conflicting details are left empty, and one doubt is enough."""
+    found: dict[str, Workload] = {}
+    for workload in workloads:
+        first = found.setdefault(workload.key, workload)
+        if first is not workload:
+            found[workload.key] = replace(
+                first,
+                pod=first.pod if first.pod == workload.pod else "",
+                container=first.container if first.container == workload.container else "",
+                step=first.step if first.step == workload.step else "",
+                unproven=first.unproven or workload.unproven,
+            )
+    return tuple(found.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +145,9 @@ def owner_of_pod(pod: str) -> PodOwner:
     return PodOwner(lasting_name(pod))
 
 
-def workload_of_pod(namespace: str, pod: str, container: str = "") -> Workload:
+def workload_of_pod(
+    namespace: str, pod: str, container: str = "", unproven: str = NOT_PROVEN
+) -> Workload:
     """Workload of a pod, with a key shared by its successors."""
     owner = owner_of_pod(pod)
     return Workload(
@@ -134,9 +158,17 @@ def workload_of_pod(namespace: str, pod: str, container: str = "") -> Workload:
         namespace=namespace,
         pod=pod,
         container=container,
+        unproven=unproven,
     )
 
 
-def workload_of_job(job: str, step: str = "") -> Workload:
+def workload_of_job(job: str, step: str = "", unproven: str = NOT_PROVEN) -> Workload:
     """Workload of a Slurm job; all its steps are the same workload."""
-    return Workload(f"slurm:{job}", WorkloadKind.SLURM, job, WorkloadClass.BATCH, step=step)
+    return Workload(
+        f"slurm:{job}",
+        WorkloadKind.SLURM,
+        job,
+        WorkloadClass.BATCH,
+        step=step,
+        unproven=unproven,
+    )

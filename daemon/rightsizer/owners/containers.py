@@ -5,9 +5,9 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from rightsizer.host.process_table import ProcessTable
+from rightsizer.host.trusted_groups import TrustedGroup, TrustedGroupReader, why_not_of_root
 from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.owners.background_fetcher import BackgroundFetcher
 from rightsizer.owners.collector import NodeCollector
@@ -24,11 +24,23 @@ _COMPOSE: Final = (
 _SWARM: Final = "com.docker.swarm.service.name"
 
 
+_LABELED: Final = "labels of its container name it, which whoever starts a container chooses"
+
+
+class ContainerName(NamedTuple):
+    """Name of a container, and why it proves nothing; empty if the engine gave it to this one."""
+
+    text: str
+    unproven: str = ""
+
+
 class EngineError(Exception):
     """Container engine that returns no names, with a message for operators."""
 
 
-def container_names(path: Path, *, timeout_seconds: float, maximum_bytes: int) -> Mapping[str, str]:
+def container_names(
+    path: Path, *, timeout_seconds: float, maximum_bytes: int
+) -> Mapping[str, ContainerName]:
     """Names of the running containers by id; raises `EngineError`."""
     from http.client import HTTPException  # noqa: PLC0415 - most nodes have no such socket.
 
@@ -60,23 +72,25 @@ def container_names(path: Path, *, timeout_seconds: float, maximum_bytes: int) -
     found = (each for each in containers if isinstance(each, dict))
     named = ((each.get("Id"), name_of(each)) for each in found)
     return {
-        id_: name for id_, name in named if isinstance(id_, str) and _ID.fullmatch(id_) and name
+        id_: name
+        for id_, name in named
+        if isinstance(id_, str) and _ID.fullmatch(id_) and name.text
     }
 
 
-def name_of(container: Mapping[str, Any]) -> str:
+def name_of(container: Mapping[str, Any]) -> ContainerName:
     """Name that a container's successor will have too: its service, or else its own."""
     labels = container.get("Labels")
     labels = labels if isinstance(labels, dict) else {}
     for project, service in _COMPOSE:
         if _is_name(labels.get(project)) and _is_name(labels.get(service)):
-            return f"{labels[project]}/{labels[service]}"
+            return ContainerName(f"{labels[project]}/{labels[service]}", _LABELED)
     if _is_name(labels.get(_SWARM)):
-        return str(labels[_SWARM])
+        return ContainerName(str(labels[_SWARM]), _LABELED)
     names = container.get("Names")
     first = names[0] if isinstance(names, list) and names else ""
     name = first.removeprefix("/") if isinstance(first, str) else ""
-    return name if _is_name(name) else ""
+    return ContainerName(name if _is_name(name) else "")
 
 
 def _is_name(value: object) -> bool:
@@ -91,13 +105,31 @@ _NO_CONTAINERS: Final = ("conmon", "libpod_parent", "libpod-payload")
 a container (Quadlet), whose name and commands are the unit's."""
 
 
-def container_in(paths: Sequence[str]) -> str | None:
-    """Id of the outermost container, whose name the host's engine knows."""
-    for path in paths:
-        for found in _CONTAINER.finditer(path):
-            folder = path[: found.start()].rpartition("/")[2]
-            if not (found["engine"] or folder).endswith(_NO_CONTAINERS):
-                return found["id"]
+class FoundContainer(NamedTuple):
+    """Container of a process."""
+
+    id: str
+    unproven: str = ""
+    user: str = ""
+    """Group of the user whose engine it is of, such as `user@1000.service`; empty for root's."""
+
+
+def container_in(groups: Sequence[TrustedGroup]) -> FoundContainer | None:
+    """Outermost container, whose name the engine of the host or of a user knows."""
+    for group in groups:
+        above = ""
+        for part in group.parts:
+            if (id_ := _container_id(part.path)) is not None:
+                return FoundContainer(id_, part.unproven, above if part.is_of_user else "")
+            above = part.path.rpartition("/")[2]
+    return None
+
+
+def _container_id(path: str) -> str | None:
+    for found in _CONTAINER.finditer(path):
+        folder = path[: found.start()].rpartition("/")[2]
+        if not (found["engine"] or folder).endswith(_NO_CONTAINERS):
+            return found["id"]
     return None
 
 
@@ -125,12 +157,18 @@ class ContainerOwner(Owner):
 
 
 class ContainerCollector(NodeCollector):
-    """Names containers by their engine's name, or else by their short id."""
+    """Names containers by their engine's name, or else by their short id.
+
+    Of users' own engines, the names begin with the user's: a user chooses the ids too.
+    """
 
     def __init__(
-        self, procfs: Path, settings: OwnerSettings, now: Callable[[], float] = time.monotonic
+        self,
+        groups: TrustedGroupReader,
+        settings: OwnerSettings,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._processes = ProcessTable(procfs)
+        self._groups = groups
         self._settings = settings
         if settings.container_socket:
             self.fetcher = BackgroundFetcher("container_engine", self._ask, settings, now=now)
@@ -144,20 +182,37 @@ class ContainerCollector(NodeCollector):
 
     def workload_of(self, pid: int) -> Workload | None:
         """Container that a process runs in."""
-        container = container_in(self._processes.groups(pid))
+        container = container_in(self._groups.of(pid))
         if container is None:
             return None
-        short = container[:_SHORT_LENGTH]
-        names = self.fetcher.latest() if self.fetcher else None
-        name = names.get(container, "") if names else ""
-        if not name and self.fetcher:
-            self.fetcher.refresh_soon()
-        name = name or short
-        return Workload(f"container:{name}", WorkloadKind.CONTAINER, name, container=short)
+        short = container.id[:_SHORT_LENGTH]
+        if container.user:
+            name = ContainerName(f"{container.user}/{short}")
+        else:
+            name = self._engine_name(container.id) or ContainerName(short)
+        return Workload(
+            f"container:{name.text}",
+            WorkloadKind.CONTAINER,
+            name.text,
+            container=short,
+            unproven=container.unproven or name.unproven,
+        )
 
-    def _ask(self) -> Mapping[str, str]:
-        return container_names(
-            Path(self._settings.container_socket),
+    def _engine_name(self, id_: str) -> ContainerName | None:
+        if self.fetcher is None:
+            return None
+        names = self.fetcher.latest()
+        name = names.get(id_) if names else None
+        if name is None:
+            self.fetcher.refresh_soon()
+        return name
+
+    def _ask(self) -> Mapping[str, ContainerName]:
+        socket = Path(self._settings.container_socket)
+        names = container_names(
+            socket,
             timeout_seconds=self._settings.timeout_seconds,
             maximum_bytes=self._settings.answer_maximum_bytes,
         )
+        why = why_not_of_root(socket.parent, self._groups.writer_of)
+        return {id_: ContainerName(name.text, name.unproven or why) for id_, name in names.items()}

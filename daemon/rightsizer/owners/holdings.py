@@ -1,16 +1,18 @@
 """Shares of a device among the workloads that run on it or were allocated it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
 from rightsizer.model.device import Device
 from rightsizer.model.reading import Process
-from rightsizer.model.workload import Holding, Workload
+from rightsizer.model.workload import Holding, Workload, merge_workloads
 from rightsizer.owners.collector import SERVER, Allocations, OwnerCollector
 from rightsizer.owners.device_keys import keys_of
 from rightsizer.owners.registry import owner_of
+
+_INFERRED: Final = "its name is inferred: it is the only one that its GPU is allocated to"
 
 
 def match_allocations(
@@ -32,8 +34,10 @@ def match_allocations(
         if len(halves) == len(rivals) == 1:
             ties[halves[0].key] = workload
     return tuple(
-        replace(ties[each.key], step=each.step) if each is not None and each.key in ties else each
-        for each in running
+        replace(ties[workload.key], step=workload.step, unproven=_INFERRED)
+        if workload is not None and workload.key in ties
+        else workload
+        for workload in running
     )
 
 
@@ -71,7 +75,7 @@ def holdings_on(
     running = match_allocations([workload for _, workload in pairs], given)
     held = _held(running, parts)
     keys = {holding.workload.key for holding in held}
-    unseen = _merged(workload for workload in given if workload.key not in keys)
+    unseen = merge_workloads(workload for workload in given if workload.key not in keys)
     strangers = [part for workload, part in zip(running, parts, strict=True) if workload is None]
     spare = sum(strangers) if pairs else 1.0
     for workload in unseen:
@@ -100,20 +104,5 @@ def _held(running: Sequence[Workload | None], parts: Sequence[float]) -> list[Ho
     for workload, part in zip(running, parts, strict=True):
         if workload is not None:
             shares[workload.key] = shares.get(workload.key, 0.0) + part
-    workloads = _merged(workload for workload in running if workload is not None)
+    workloads = merge_workloads(workload for workload in running if workload is not None)
     return [Holding(workload, min(1.0, shares[workload.key])) for workload in workloads]
-
-
-def _merged(workloads: Iterable[Workload]) -> tuple[Workload, ...]:
-    """One workload per key; conflicting details are left empty."""
-    found: dict[str, Workload] = {}
-    for workload in workloads:
-        first = found.setdefault(workload.key, workload)
-        if first is not workload:
-            found[workload.key] = replace(
-                first,
-                pod=first.pod if first.pod == workload.pod else "",
-                container=first.container if first.container == workload.container else "",
-                step=first.step if first.step == workload.step else "",
-            )
-    return tuple(found.values())

@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import Final
 
 from rightsizer.host.device_files import gpu_addresses
-from rightsizer.host.process_table import ProcessTable
+from rightsizer.host.trusted_groups import (
+    TrustedGroup,
+    TrustedGroupReader,
+    WriterOf,
+    other_writer,
+    why_not_of_root,
+)
+from rightsizer.model.frozen import replace
 from rightsizer.model.workload import Workload, WorkloadKind, cron_run_of, workload_of_pod
 from rightsizer.owners.background_fetcher import BackgroundFetcher
 from rightsizer.owners.collector import Allocations, NodeCollector
@@ -36,11 +43,16 @@ class PodNames:
     """
 
     def __init__(
-        self, folder: Path, floor_seconds: float, now: Callable[[], float] = time.monotonic
+        self,
+        folder: Path,
+        floor_seconds: float,
+        now: Callable[[], float] = time.monotonic,
+        writer_of: WriterOf = other_writer,
     ) -> None:
         self._folder = folder
         self._floor_seconds = floor_seconds
         self._now = now
+        self._writer_of = writer_of
         self._listed: float | None = None
         self._names: dict[str, Workload] = {}
 
@@ -54,12 +66,20 @@ class PodNames:
     def _list(self) -> None:
         self._listed = self._now()
         names: dict[str, Workload] = {}
-        for name in _entries(self._folder / "pods"):
+        pods = self._folder / "pods"
+        why = why_not_of_root(pods, self._writer_of)
+        for name in _entries(pods):
             if found := _POD_LOGS.fullmatch(name):
-                names[found["uid"]] = workload_of_pod(found["namespace"], found["pod"])
-        for name in _entries(self._folder / "containers"):
+                names[found["uid"]] = workload_of_pod(
+                    found["namespace"], found["pod"], unproven=why
+                )
+        containers = self._folder / "containers"
+        why = why_not_of_root(containers, self._writer_of)
+        for name in _entries(containers):
             if found := _CONTAINER_LOG.fullmatch(name):
-                names[found["id"]] = workload_of_pod(*found.group("namespace", "pod", "container"))
+                names[found["id"]] = workload_of_pod(
+                    found["namespace"], found["pod"], found["container"], why
+                )
         self._names = names
 
 
@@ -77,13 +97,24 @@ _POD: Final = re.compile(rf"(?:^|[/-])pod({_UUID}|{HEX_DIGIT}{{32}})(?:\.slice)?
 _CONTAINER_ID: Final = re.compile(rf"(?<!{HEX_DIGIT}){HEX_DIGIT}{{64}}(?!{HEX_DIGIT})")
 
 
-def pod_in(paths: Sequence[str]) -> tuple[str, str] | None:
-    """Uid and container id (or empty) of the innermost pod, since a kind node may run in a pod."""
-    for path in paths:
-        if found := list(_POD.finditer(path)):
-            # Processes in nested groups of a container still belong to it.
-            inside = _CONTAINER_ID.search(path, found[-1].end())
-            return found[-1][1].replace("_", "-"), inside[0] if inside else ""
+_TREE: Final = re.compile(r"(?:/\.\.)+/|[^/]*(?:/[^/]+)*?/(?:[^/]+-)?kubepods[./-]")
+"""Of the kubelet, below its `--cgroup-root` if it has one; or a part seen from a namespace."""
+
+
+def pod_in(groups: Sequence[TrustedGroup]) -> tuple[str, str, str] | None:
+    """Uid, container id (or empty) and doubts of the innermost pod.
+
+    A kind node may run in a pod.
+    """
+    for group in groups:
+        for part in reversed(group.containment):
+            tree = _TREE.match(part.path)
+            # The slash, point or dash before a pod's name is the last character of the tree's.
+            found = _POD.search(part.path, tree.end() - 1) if tree else None
+            if found is not None:
+                inside = _CONTAINER_ID.search(part.path, found.end())
+                uid = found[1].replace("_", "-")
+                return uid, inside[0] if inside else "", part.unproven
     return None
 
 
@@ -180,14 +211,20 @@ class KubernetesCollector(NodeCollector):
     """
 
     def __init__(
-        self, procfs: Path, settings: OwnerSettings, now: Callable[[], float] = time.monotonic
+        self,
+        groups: TrustedGroupReader,
+        procfs: Path,
+        settings: OwnerSettings,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._processes = ProcessTable(procfs)
+        self._groups = groups
         self._procfs = procfs
         self._settings = settings
         self._socket = Path(settings.kubelet_socket)
         logs = settings.pod_log_folder
-        self._names = PodNames(Path(logs), settings.floor_seconds, now) if logs else None
+        self._names = (
+            PodNames(Path(logs), settings.floor_seconds, now, groups.writer_of) if logs else None
+        )
         if settings.kubelet_socket:
             self.fetcher = BackgroundFetcher(
                 "kubelet", self._ask, settings, is_there=self._socket.exists, now=now
@@ -196,10 +233,10 @@ class KubernetesCollector(NodeCollector):
 
     def workload_of(self, pid: int) -> Workload | None:
         """Pod that a process runs in."""
-        found = pod_in(self._processes.groups(pid))
+        found = pod_in(self._groups.of(pid))
         if found is None:
             return None
-        uid, container = found
+        uid, container, unproven = found
         if self.fetcher is not None and uid not in self._seen:
             # A new pod was probably just allocated its devices.
             if len(self._seen) >= _PODS_MAXIMUM:
@@ -208,10 +245,10 @@ class KubernetesCollector(NodeCollector):
             self.fetcher.refresh_soon()
         named = self._names.of(uid, container) if self._names else None
         if named is not None:
-            return named
+            return replace(named, unproven=unproven or named.unproven)
         kind = WorkloadKind.KUBERNETES
         short = container[:_SHORT_LENGTH]
-        return Workload(f"kubernetes:{uid}", kind, uid, container=short)
+        return Workload(f"kubernetes:{uid}", kind, uid, container=short, unproven=unproven)
 
     def allocations(self) -> Allocations:
         """Devices allocated by the kubelet."""
@@ -223,14 +260,19 @@ class KubernetesCollector(NodeCollector):
             timeout_seconds=self._settings.timeout_seconds,
             maximum_bytes=self._settings.answer_maximum_bytes,
         )
-        return allocations_of(containers, gpu_addresses(self._procfs).get)
+        why = why_not_of_root(self._socket.parent, self._groups.writer_of)
+        return allocations_of(containers, gpu_addresses(self._procfs).get, why)
 
 
-def allocations_of(containers: Iterable[ContainerDevices], minor_of: MinorOf) -> Allocations:
+def allocations_of(
+    containers: Iterable[ContainerDevices], minor_of: MinorOf, unproven: str = ""
+) -> Allocations:
     """Workloads by allocated device; several for a device shared by time-slicing."""
     found: dict[str, dict[Workload, None]] = {}
     for container in containers:
-        workload = workload_of_pod(container.namespace, container.pod, container.container)
+        workload = workload_of_pod(
+            container.namespace, container.pod, container.container, unproven
+        )
         keys = [kubelet_device_key(spelling, minor_of) for spelling in container.devices]
         keys += [dra_device_key(*claimed, minor_of) for claimed in container.claimed]
         for key in keys:

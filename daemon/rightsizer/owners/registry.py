@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from rightsizer.host.trusted_groups import TrustedGroupReader, WriterOf, other_writer
 from rightsizer.model.workload import WorkloadKind
 from rightsizer.owners.collector import NodeCollector
 from rightsizer.owners.containers import ContainerCollector, ContainerOwner
@@ -41,14 +42,19 @@ def scheduler_of(kind: WorkloadKind | None) -> Scheduler:
 
 
 def collectors_on(
-    procfs: Path, sysfs: Path, settings: OwnerSettings, now: Callable[[], float] = time.monotonic
+    procfs: Path,
+    sysfs: Path,
+    settings: OwnerSettings,
+    now: Callable[[], float] = time.monotonic,
+    writer_of: WriterOf = other_writer,
 ) -> list[NodeCollector]:
     """Collectors enabled in the settings, in order of precedence."""
+    groups = TrustedGroupReader(procfs, sysfs, writer_of, now)
     collectors: dict[str, Callable[[], NodeCollector]] = {
-        "kubernetes": lambda: KubernetesCollector(procfs, settings, now),
-        "slurm": lambda: SlurmCollector(procfs, sysfs, settings, now),
-        "container": lambda: ContainerCollector(procfs, settings, now),
-        "user": lambda: UserCollector(procfs),
-        "session": lambda: SystemdCollector(procfs, settings),
+        "kubernetes": lambda: KubernetesCollector(groups, procfs, settings, now),
+        "slurm": lambda: SlurmCollector(groups, procfs, sysfs, settings, now),
+        "container": lambda: ContainerCollector(groups, settings, now),
+        "user": lambda: UserCollector(groups, procfs),
+        "session": lambda: SystemdCollector(groups, procfs, settings),
     }
     return [collectors[name]() for name in SOURCE_NAMES if name in settings.sources]

@@ -8,6 +8,7 @@ from typing import Final, Self
 
 from rightsizer.host.cache import RefreshingCache
 from rightsizer.host.process_table import ProcessTable
+from rightsizer.host.trusted_groups import WriterOf, other_writer
 from rightsizer.io.log import logger
 from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.model.units import nanoseconds
@@ -16,7 +17,9 @@ from rightsizer.owners.collector import SERVER, Allocations, NodeCollector
 from rightsizer.owners.registry import collectors_on
 from rightsizer.owners.settings import OwnerSettings
 
-OTHER_WORKLOADS: Final = Workload("other", WorkloadKind.OTHER, "other")
+OTHER_WORKLOADS: Final = Workload(
+    "other", WorkloadKind.OTHER, "other", unproven="it is the sum of workloads without a name"
+)
 """Aggregate of all workloads beyond the limit."""
 
 
@@ -106,10 +109,11 @@ class OwnerResolver:
         sysfs: Path = Path("/sys"),
         settings: OwnerSettings | None = None,
         now: Callable[[], float] = time.monotonic,
+        writer_of: WriterOf = other_writer,
     ) -> Self:
         """Create all sources enabled in the settings."""
         settings = settings or OwnerSettings()
-        sources = collectors_on(procfs, sysfs, settings, now)
+        sources = collectors_on(procfs, sysfs, settings, now, writer_of)
         return cls(sources, settings, ProcessTable(procfs), now)
 
     @property

@@ -10,6 +10,13 @@ from typing import Final
 
 from rightsizer.host.device_files import gpu_addresses
 from rightsizer.host.process_table import ProcessTable
+from rightsizer.host.trusted_groups import (
+    TrustedGroup,
+    TrustedGroupReader,
+    WriterOf,
+    other_writer,
+    why_not_of_root,
+)
 from rightsizer.model.device import BY_INDEX
 from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind, workload_of_job
 from rightsizer.owners.background_fetcher import BackgroundFetcher
@@ -81,10 +88,14 @@ _CONTROL_MINOR: Final = 254
 """First of the minor numbers that belong to the driver itself."""
 
 
-def read_job_devices(sysfs: Path, minor_of: MinorOf) -> Mapping[str, tuple[str, ...]]:
-    """Jobs by device key; jobs with unconstrained devices are omitted."""
+def read_job_devices(
+    sysfs: Path, minor_of: MinorOf, writer_of: WriterOf = other_writer
+) -> Mapping[str, tuple[str, ...]]:
+    """Jobs by device key, in groups of root; jobs with unconstrained devices are omitted."""
     found: dict[str, list[str]] = {}
     for folder in sorted(_root(sysfs).glob("slurm*/uid_*/job_*")):
+        if any(writer_of(str(above)) != "" for above in (folder.parent, folder.parent.parent)):
+            continue
         job = _JOB_FOLDER.fullmatch(folder.name)
         try:
             text = (folder / "devices.list").read_text()
@@ -103,16 +114,19 @@ def _root(sysfs: Path) -> Path:
 
 
 _SLURM: Final = re.compile(
-    r"/(?:slurm(?:_[^/]+)?/uid_\d+|(?:[^/]+_)?slurmstepd\.scope)"
+    r"(?:/slurm(?:_[^/]+)?/uid_\d+|(?:/\.\.)*(?:/[^/]+\.slice)*/(?:[^/]+_)?slurmstepd\.scope)"
     r"/job_(?P<job>\d{1,10})(?:/step_(?P<step>[^/]{1,64}))?(?=/|$)"
 )
+"""From the root of the node or of slurmd's container: version 1, and version 2 with or without
+systemd (`IgnoreSystemd`)."""
 
 
-def job_in(paths: Sequence[str]) -> tuple[str, str] | None:
-    """Job and step (`0`, `batch`, `extern`, or empty), for control groups of both versions."""
-    for path in paths:
-        if found := _SLURM.search(path):
-            return found["job"], found["step"] or ""
+def job_in(groups: Sequence[TrustedGroup]) -> Workload | None:
+    """Outermost job with its step (`0`, `batch`, `extern`, or empty), in groups of any version."""
+    for group in groups:
+        for part in group.containment:
+            if found := _SLURM.match(part.path):
+                return workload_of_job(found["job"], found["step"] or "", part.unproven)
     return None
 
 
@@ -123,6 +137,10 @@ _TITLE: Final = re.compile(
 """Of the daemon of each step; an older one for a batch script has no step."""
 _ROOT: Final = 0
 """Slurm runs the daemon as root, and anyone can start a program with its name and title."""
+_TITLED: Final = (
+    "the title of a program above it names it, and no control group: let Slurm track processes by "
+    "control groups (ProctrackType=proctrack/cgroup)"
+)
 
 
 class SlurmOwner(Scheduler):
@@ -153,6 +171,7 @@ class SlurmCollector(NodeCollector):
 
     def __init__(
         self,
+        groups: TrustedGroupReader,
         procfs: Path,
         sysfs: Path,
         settings: OwnerSettings,
@@ -161,6 +180,7 @@ class SlurmCollector(NodeCollector):
         self._processes = ProcessTable(procfs)
         self._procfs = procfs
         self._sysfs = sysfs
+        self._groups = groups
         self._map = Path(settings.job_map_folder) if settings.job_map_folder else None
         # The map may be on a network file system.
         self.fetcher = BackgroundFetcher(
@@ -175,17 +195,16 @@ class SlurmCollector(NodeCollector):
 
     def workload_of(self, pid: int) -> Workload | None:
         """Job and step that a process runs in."""
-        found = job_in(self._processes.groups(pid)) or self._job_above(pid)
-        return workload_of_job(*found) if found is not None else None
+        return job_in(self._groups.of(pid)) or self._job_above(pid)
 
-    def _job_above(self, pid: int) -> tuple[str, str] | None:
+    def _job_above(self, pid: int) -> Workload | None:
         """Job by the step's daemon, where Slurm tracks processes without control groups."""
         row = self._processes.row(pid)
         for each in self._processes.ancestors(row) if row is not None else ():
             is_daemon = each.name == _DAEMON and self._processes.user(each.pid) == _ROOT
             title = self._processes.command_line(each.pid) if is_daemon else ""
             if found := _TITLE.match(title):
-                return found["job"], found["step"] or ""
+                return workload_of_job(found["job"], found["step"] or "", _TITLED)
         return None
 
     def allocations(self) -> Allocations:
@@ -194,7 +213,13 @@ class SlurmCollector(NodeCollector):
 
     def _read(self) -> Allocations:
         """Read on the background thread; the map takes precedence over control groups."""
-        jobs = dict(read_job_devices(self._sysfs, gpu_addresses(self._procfs).get))
+        minor_of = gpu_addresses(self._procfs).get
+        allocations = {
+            key: tuple(workload_of_job(job, unproven="") for job in jobs)
+            for key, jobs in read_job_devices(self._sysfs, minor_of, self._groups.writer_of).items()
+        }
         if self._map is not None:
-            jobs |= read_job_map(self._map)
-        return {key: tuple(workload_of_job(job) for job in found) for key, found in jobs.items()}
+            why = why_not_of_root(self._map, self._groups.writer_of)
+            for key, jobs in read_job_map(self._map).items():
+                allocations[key] = tuple(workload_of_job(job, unproven=why) for job in jobs)
+        return allocations

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from rightsizer.host.process_table import ProcessRow, ProcessTable
+from rightsizer.host.trusted_groups import TrustedGroup, TrustedGroupReader
 from rightsizer.model.finding import Instruction
 from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.owners.collector import NodeCollector
@@ -27,20 +28,40 @@ _ALLOCATION: Final = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})[
 _USER_UNIT: Final = re.compile(r"user@(\d+)\.service/([^/]+)")
 
 
-def unit_in(paths: Sequence[str]) -> str | None:
-    """Innermost systemd unit that is not just a login session, with what it is in but for slices.
+_MANAGER: Final = re.compile(r"(?:.*/)?user@\d+\.service")
+_TREE: Final = (
+    "the tree of processes that it belongs to is known by its programs' names, which anyone can "
+    "choose: run it in a unit"
+)
 
-    Units of users and of system containers often have the same name. Numbered groups below the
-    unit of a batch system are parts of the name too: there is one for each job.
+
+def unit_in(groups: Sequence[TrustedGroup]) -> tuple[str, str] | None:
+    """Innermost systemd unit that is not just a login session, and why it proves nothing.
+
+    Named with what it is in but for slices: units of users and of system containers often have the
+    same name. Numbered groups below the unit of a batch system are parts of the name too: there is
+    one for each job. What a user has made within another unit than the user's own manager counts
+    for that unit.
     """
-    for path in paths:
-        parts = [part for part in path.split("/") if part.strip(".") and part[-6:] != ".slice"]
-        has_jobs = any(map(_BATCH.fullmatch, parts))
-        while parts and not (_is_unit(parts[-1]) or (has_jobs and _NUMBER.search(parts[-1]))):
-            parts.pop()
-        if parts:
-            return "/".join(parts)
+    for group in groups:
+        if not group.is_of_systemd:
+            continue
+        parts = group.containment
+        if _MANAGER.fullmatch(parts[-1].path):
+            parts = group.parts
+        if unit := _unit("".join(part.path for part in parts)):
+            outermost, innermost = parts[0], parts[-1]
+            is_of_node = unit == _unit(outermost.path)
+            return unit, outermost.unproven if is_of_node else innermost.unproven
     return None
+
+
+def _unit(path: str) -> str:
+    parts = [part for part in path.split("/") if part.strip(".") and part[-6:] != ".slice"]
+    has_jobs = any(map(_BATCH.fullmatch, parts))
+    while parts and not (_is_unit(parts[-1]) or (has_jobs and _NUMBER.search(parts[-1]))):
+        parts.pop()
+    return "/".join(parts)
 
 
 def _is_unit(group: str) -> bool:
@@ -77,27 +98,32 @@ class SystemdOwner(Owner):
 class SystemdCollector(NodeCollector):
     """Names systemd units; other processes by the program that started them."""
 
-    def __init__(self, procfs: Path, settings: OwnerSettings | None = None) -> None:
-        self._processes = ProcessTable(procfs)
+    def __init__(
+        self, groups: TrustedGroupReader, procfs: Path, settings: OwnerSettings | None = None
+    ) -> None:
+        self._groups, self._processes = groups, ProcessTable(procfs)
         self._settings = settings or OwnerSettings()
 
     def workload_of(self, pid: int) -> Workload | None:
         """Unit that a process runs in, or the launcher that it belongs to."""
-        unit = self._unit(pid)
+        unit, unproven = self._unit(pid)
         row = self._processes.row(pid)
         root, confidence, manager = (None, 1.0, None) if row is None else self._root(row)
-        inside = "" if manager is None else self._unit(manager.pid)
+        inside = "" if manager is None else self._unit(manager.pid)[0]
         # A group below a batch system's unit may be a slot, which has one job after the other.
-        if unit is not None and not (inside and f"{unit}/".startswith(f"{inside}/")):
-            return Workload(f"systemd:{unit}", WorkloadKind.SYSTEMD, unit)
+        if unit and not (inside and f"{unit}/".startswith(f"{inside}/")):
+            return Workload(f"systemd:{unit}", WorkloadKind.SYSTEMD, unit, unproven=unproven)
         if row is None or root is None or row.session == 0:
             return None
         name = f"{root.name} {root.pid}"
         key = f"session:{root.pid}@{root.started_ticks}"
-        return Workload(key, WorkloadKind.SESSION, name, confidence_ratio=confidence)
+        return Workload(
+            key, WorkloadKind.SESSION, name, confidence_ratio=confidence, unproven=_TREE
+        )
 
-    def _unit(self, pid: int) -> str | None:
-        return unit_in(self._processes.systemd_groups(pid))
+    def _unit(self, pid: int) -> tuple[str, str]:
+        """Unit of a process and doubts of it; empty if in none."""
+        return unit_in(self._groups.of(pid)) or ("", "")
 
     def _root(self, row: ProcessRow) -> tuple[ProcessRow, float, ProcessRow | None]:
         """Topmost launcher above a process, or else its topmost ancestor below a shell or manager.

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rightsizer.host.process_table import ProcessTable, user_name
+from rightsizer.host.trusted_groups import TrustedGroupReader
 from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.owners.collector import NodeCollector
 from rightsizer.owners.owner import Owner
@@ -20,16 +21,21 @@ class UserOwner(Owner):
 class UserCollector(NodeCollector):
     """Names processes of login sessions by their user, or the uid without a name."""
 
-    def __init__(self, procfs: Path, name_of: Callable[[int], str] = user_name) -> None:
-        self._processes = ProcessTable(procfs)
+    def __init__(
+        self,
+        groups: TrustedGroupReader,
+        procfs: Path,
+        name_of: Callable[[int], str] = user_name,
+    ) -> None:
+        self._groups, self._processes = groups, ProcessTable(procfs)
         self._name_of = name_of
 
     def workload_of(self, pid: int) -> Workload | None:
         """User of a process, unless it runs in a systemd unit."""
-        if unit_in(self._processes.systemd_groups(pid)) is not None:
+        if unit_in(self._groups.of(pid)) is not None:
             return None
         user = self._processes.user(pid)
         if user is None:
             return None
         name = self._name_of(user)
-        return Workload(f"user:{name}", WorkloadKind.USER, name)
+        return Workload(f"user:{name}", WorkloadKind.USER, name, unproven="")

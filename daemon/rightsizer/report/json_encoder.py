@@ -130,7 +130,8 @@ def encode_lifecycle(advice: Advice) -> JsonObject:
 
 def encode_workload(workload: Workload) -> JsonObject:
     """Encode a workload's identity, for programs that act on it."""
-    return attributes(workload, "key kind namespace name pod container")
+    names = attributes(workload, "key kind namespace name pod container")
+    return names | {"unproven": workload.unproven or None}
 
 
 def encode_device(report: DeviceReport) -> JsonObject:
@@ -203,7 +204,8 @@ def encode_report(report: Report) -> JsonObject:
 
 def _holder(workload: Workload, names: str) -> JsonObject:
     head = {"workload": workload.key, **attributes(workload, "kind name")}
-    return head | {"class": workload.workload_class} | attributes(workload, names)
+    facts = {"class": workload.workload_class, "unproven": workload.unproven or None}
+    return head | facts | attributes(workload, names)
 
 
 def _encode_totals(totals: Totals) -> JsonObject:

@@ -73,6 +73,7 @@ def read_task(
             allocator=entry.word("allocator", Allocator, Allocator.UNKNOWN),
             namespace=namespace,
             pod=entry.text("pod") or "",
+            unproven="",  # Whoever writes the scenario is the operator.
         ),
         spots=spots,
         start_seconds=entry.time_of_day("start", "00:00"),

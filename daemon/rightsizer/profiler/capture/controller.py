@@ -79,10 +79,18 @@ def active_workloads(report: Report, now: Nanoseconds) -> Mapping[str, ActiveWor
             pids = frozenset(process.pid for each in processes for process in each or ())
         account = accounts[key]
         sample = WorkloadSample(now, account.totals.state_seconds, len(devices), pids)
+        workload = replace(account.workload, unproven=_doubt(key, devices))
         found[key] = ActiveWorkload(
-            account.workload, tuple(each.device for each in devices), is_alone, sample
+            workload, tuple(each.device for each in devices), is_alone, sample
         )
     return found
+
+
+def _doubt(key: str, devices: Sequence[DeviceReport]) -> str:
+    """Why a workload's owner is not proven on one of its devices; empty if it is on all."""
+    holdings = (holding for device in devices for holding in device.holdings)
+    doubts = (each.workload.unproven for each in holdings if each.workload.key == key)
+    return next(filter(None, doubts), "")
 
 
 class CaptureController:
@@ -184,6 +192,8 @@ class CaptureController:
             return "another capture is under way"
         if (why := self._storage.why_none(records)) is not None:
             return why
+        if self._settings.names_workload and workload.workload.unproven:
+            return f"its owner is not proven: {workload.workload.unproven}"
         if not self._settings.needs_pids or workload.pids:
             return None
         shares = "it shares its GPUs, and which processes are its own is unknown"

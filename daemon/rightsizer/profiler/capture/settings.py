@@ -166,6 +166,13 @@ class CaptureSettings:
             raise ValueError("dynolog.program: is empty; name the command, or another kind")
 
     @property
+    def names_workload(self) -> bool:
+        """Whether a capture is told the workload, and not its processes alone."""
+        if self.kind is CaptureKind.COMMAND:
+            return is_asked_for("workload", self.command)
+        return self.kind is CaptureKind.WEBHOOK
+
+    @property
     def needs_pids(self) -> bool:
         """Whether a capture requires the workload's process ids."""
         if self.kind is CaptureKind.COMMAND:
