@@ -1,6 +1,5 @@
 """Real processes in real control groups, of both versions, where the machine allows it."""
 
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -8,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from owner_trees import write_gpu
-from pretended_owner import PRETENDED, USER, hierarchies, made_group, pretended_owner
+from pretended_owner import (
+    PRETENDED,
+    USER,
+    hierarchies,
+    made_group,
+    pretended_owner,
+    process_in,
+)
 from rightsizer.host.trusted_groups import TrustedGroupReader
 from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.owners.resolver import OwnerResolver
@@ -45,17 +51,6 @@ def group(root: Path, path: str) -> Iterator[Path]:
         except OSError as error:
             pytest.skip(f"control groups cannot be made here: {error}")
         yield folder
-
-
-@contextmanager
-def process_in(folder: Path) -> Iterator[int]:
-    """A process that runs in a control group."""
-    with subprocess.Popen(["sleep", "60"], start_new_session=True) as process:
-        try:
-            (folder / "cgroup.procs").write_text(str(process.pid))
-            yield process.pid
-        finally:
-            process.kill()
 
 
 def owners(**changes: object) -> OwnerResolver:

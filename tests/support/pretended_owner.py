@@ -23,6 +23,7 @@ __all__ = [
     "hierarchies",
     "made_group",
     "pretended_owner",
+    "process_in",
 ]
 
 USER: Final = 2**20 + os.getpid()
@@ -168,3 +169,14 @@ def pretended_owner(
                 process.kill()
                 process.wait()
                 _remove(folder)
+
+
+@contextmanager
+def process_in(folder: Path) -> Iterator[int]:
+    """A process that runs in a control group."""
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as process:
+        try:
+            (folder / "cgroup.procs").write_text(str(process.pid))
+            yield process.pid
+        finally:
+            process.kill()

@@ -238,6 +238,7 @@ class Agent:
             blocks=spans.blocks,
             rate_of=lambda device: price_rate(self.recommender.market, device.board),
             hang=self.coordinator.hang,
+            may_operate=self._features.may_operate,
         )
 
     def start(self) -> None:

@@ -21,6 +21,7 @@ from rightsizer.profiler.capture.feature import CaptureContext, CaptureState, ca
 from rightsizer.profiler.service import ProfileService, profiles_route
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.telemetry.source import ReleaseController, StillHeld
+from rightsizer.web.message import SocketPeer
 from rightsizer.web.router import Route
 
 if TYPE_CHECKING:
@@ -98,6 +99,15 @@ class Features:
             ),
             *(self.broker.routes if self.broker else closed_routes()),
         )
+
+    def may_operate(self, peer: SocketPeer) -> bool:
+        """Whether a client of the local socket is an operator; without a broker all are."""
+        if self.broker is None:
+            return True
+        from rightsizer.broker.operators import may_operate  # noqa: PLC0415 - as for the broker.
+
+        settings = self._context.settings()
+        return may_operate(peer, settings.broker, settings.acting.approvers)
 
 
 def _capture_service(context: FeatureContext) -> CaptureService | None:

@@ -1,8 +1,5 @@
 """HTTP API of leases and reservations on the local socket; the kernel identifies clients."""
 
-import grp
-import os
-import pwd
 import re
 import secrets
 from collections.abc import Callable, Collection, Mapping
@@ -13,6 +10,7 @@ from typing import Any, Final
 from rightsizer.broker.lease import LeaseOwner, Reservation, Ticket
 from rightsizer.broker.lease_encoder import encode_booking, encode_broker, encode_lease_answer
 from rightsizer.broker.lease_manager import BrokerOverview, LeaseManager
+from rightsizer.broker.operators import groups_of_user
 from rightsizer.broker.process_tracker import orphans
 from rightsizer.broker.request import ROUTES, WORDS, request_of
 from rightsizer.broker.settings import BrokerSettings
@@ -37,22 +35,6 @@ _RESERVATION_FIELDS: Final = (*WORDS, "id", "user", "in", "for")
 _ID: Final = re.compile(r"[a-z0-9]{8,32}")
 _LONGEST_NAME: Final = 256
 _ID_BYTES: Final = 6
-
-
-def groups_of_user(user: str) -> frozenset[str]:
-    """System groups of a user."""
-    try:
-        entry = pwd.getpwnam(user)
-    except KeyError:
-        return frozenset()
-    return frozenset(map(_group_name, os.getgrouplist(user, entry.pw_gid)))
-
-
-def _group_name(gid: int) -> str:
-    try:
-        return grp.getgrgid(gid).gr_name
-    except KeyError:
-        return str(gid)
 
 
 def client_of(
@@ -125,7 +107,7 @@ class BrokerApi:
         """Routes for the local socket."""
         acts = self._ask, self._look_up, self._end, self._all, self._reserve, self._cancel
         return tuple(
-            Route(method, path, self._handle(act, method), is_local=True)
+            Route(method, path, self._handle(act, method), is_local=True, is_for_users=True)
             for (method, path), act in zip(ROUTES, acts, strict=True)
         )
 

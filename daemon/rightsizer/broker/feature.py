@@ -27,7 +27,10 @@ _OFF: Final = (
 def closed_routes() -> tuple[Route, ...]:
     """Routes of an agent without a broker, which explain how to enable it."""
     closed = WebResponse.of_text(_OFF, HTTPStatus.CONFLICT)
-    return tuple(Route(method, path, lambda _: closed, is_local=True) for method, path in ROUTES)
+    return tuple(
+        Route(method, path, lambda _: closed, is_local=True, is_for_users=True)
+        for method, path in ROUTES
+    )
 
 
 def place_route(

@@ -26,6 +26,7 @@ _UNKNOWN: Final = "there is no "
 _ERRORS: Final = {
     http.client.BAD_REQUEST: UsageError,
     http.client.CONFLICT: RefusedError,
+    http.client.FORBIDDEN: RefusedError,
     http.client.GONE: EndedError,
 }
 

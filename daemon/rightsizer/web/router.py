@@ -8,7 +8,7 @@ from urllib.parse import unquote
 from rightsizer.io.log import logger
 from rightsizer.model.errors import AbsentError, RefusedError, UsageError
 from rightsizer.model.frozen import dataclass, replace
-from rightsizer.web.message import Answer, WebRequest, WebResponse
+from rightsizer.web.message import Answer, SocketPeer, WebRequest, WebResponse
 
 METRICS_PATH: Final = "/metrics"
 
@@ -19,6 +19,10 @@ _REFUSED_OVER_TCP: Final = (
     "agent with --web.enable-lifecycle and with users or client certificates in --web.config.file"
 )
 _REFUSED_ACROSS_SITES: Final = "refused for a page of another site"
+_REFUSED_TO_USERS: Final = (
+    "refused: users of the broker may lease GPUs and wait for them, nothing else; ask an operator, "
+    "who can name others by broker.operators or broker.operator_groups of the agent's configuration"
+)
 _STATUSES: Final[dict[type, HTTPStatus]] = {
     AbsentError: HTTPStatus.NOT_FOUND,
     RefusedError: HTTPStatus.CONFLICT,
@@ -33,6 +37,8 @@ class Router:
     """The first that matches answers."""
     may_change: Callable[[WebRequest], bool] = lambda _: False
     """Whether a request over TCP may change things."""
+    may_operate: Callable[[SocketPeer], bool] = lambda _: True
+    """Whether a client of the local socket may change things beyond what is its own."""
 
     def answer(self, request: WebRequest) -> WebResponse:
         """Answer any request."""
@@ -58,6 +64,9 @@ class Router:
             if request.is_cross_site:
                 # A browser sends credentials even for requests from other sites' pages.
                 return WebResponse.of_text(_REFUSED_ACROSS_SITES, HTTPStatus.FORBIDDEN)
+        is_change = route.method != "GET" and not route.is_for_users
+        if is_change and request.peer is not None and not self.may_operate(request.peer):
+            return WebResponse.of_text(_REFUSED_TO_USERS, HTTPStatus.FORBIDDEN)
         try:
             return route.handle(replace(request, named=route.named(request.path)))
         except UsageError as error:
@@ -80,6 +89,8 @@ class Route:
     handle: Answer
     is_local: bool = False
     """Whether it is for the local socket, and over TCP only for clients that may change things."""
+    is_for_users: bool = False
+    """Whether it changes only what is the client's own, so that no operator is needed."""
 
     def matches(self, path: str) -> bool:
         """Whether a path matches the route."""

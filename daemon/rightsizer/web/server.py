@@ -21,7 +21,7 @@ from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.web.api import NodeApi
 from rightsizer.web.listener import Connections, WebListener, activated_sockets, listening_socket
 from rightsizer.web.local_socket import LocalSocket
-from rightsizer.web.message import Answer, WebRequest, WebResponse
+from rightsizer.web.message import Answer, SocketPeer, WebRequest, WebResponse
 from rightsizer.web.page import WebPage
 from rightsizer.web.router import METRICS_PATH, Route, Router, health_route
 from rightsizer.web.settings import WebSettings, WebTree, parse_address
@@ -119,12 +119,14 @@ class WebServer:
         blocks: BlocksOf | None = None,
         rate_of: RateOf = no_rate,
         hang: Callable[[], str | None] = lambda: None,
+        may_operate: Callable[[SocketPeer], bool] = lambda _: True,
     ) -> None:
         """Create a server that does not listen yet.
 
         `local_routes` extend or replace the usual ones. Without `past` only the last day is known,
         without `blocks` no signal over time, and without `rate_of` no price. `hang` says why the
-        process should be restarted, if it should.
+        process should be restarted, if it should. `may_operate` says which clients of the local
+        socket may change more than what is their own.
 
         Raises:
             UsageError: an address is invalid.
@@ -150,7 +152,7 @@ class WebServer:
         )
         api = NodeApi(latest, exposition, page, wall_time, access.may_change)
         routes = (*local_routes, health_route(hang), *api.routes(access.telemetry_path))
-        self._router = Router(routes, access.may_change)
+        self._router = Router(routes, access.may_change, may_operate)
         self._answer = with_prefix(access.route_prefix, self._router.answer)
         self._listeners: list[WebListener] = []
 
