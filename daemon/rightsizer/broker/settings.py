@@ -124,7 +124,8 @@ class BrokerSettings:
             Source: nice(1): only the superuser goes before others
         operator_priority: Maximum priority of a request by operators.
             Source: a starting point: the half of nice(1)'s range above
-        operators: Users who may raise priorities, reserve for others, and cancel others' leases.
+        operators: Users who may raise priorities, reserve for others, cancel others' leases, and
+            change the agent over its socket: release, resume, reload, claim.
             Source: root
         operator_groups: Groups whose members have the rights of `operators`; the socket's group
             only if named.
