@@ -24,6 +24,7 @@ NOTEBOOK: Final = Workload(
     WorkloadKind.KUBERNETES,
     "notebook-ana",
     namespace="notebooks",
+    unproven="",
 )
 """The notebook of the simulated node."""
 

@@ -194,7 +194,8 @@ class ContainerCollector(NodeCollector):
             f"container:{name.text}",
             WorkloadKind.CONTAINER,
             name.text,
-            container=short,
+            # A user may have chosen the id of a container of root.
+            container="" if container.user else short,
             unproven=container.unproven or name.unproven,
         )
 
