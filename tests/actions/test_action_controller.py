@@ -201,7 +201,7 @@ HOSTILE: Final = [
 def test_a_hostile_name_is_refused_before_anything_is_begun(tmp_path: Path, name: str) -> None:
     """The owner of a workload chooses its name; the refusal uses up no limit, and is logged."""
     file = tmp_path / "notes"
-    job = Workload("slurm/x", WorkloadKind.SLURM, name)
+    job = Workload("slurm/x", WorkloadKind.SLURM, name, unproven="")
     with action_node() as node:
         node.holders = [job]
         controller = node.controller(action(command=noting(file, "{workload}")))
@@ -218,7 +218,7 @@ def test_a_tame_name_is_one_word(tmp_path: Path) -> None:
     file = tmp_path / "notes"
     name = "-team/llama-2@x:1,2+3._"
     with action_node() as node:
-        node.holders = [Workload("slurm/x", WorkloadKind.SLURM, name)]
+        node.holders = [Workload("slurm/x", WorkloadKind.SLURM, name, unproven="")]
         controller = node.controller(action(command=noting(file, "--job={workload}")))
         node.advise()
         node.run(controller)
