@@ -71,7 +71,7 @@ def test_dcgm(context: CheckContext) -> None:
         assert verdict(check_dcgm(asked)) == "ok"
         exporter.text = page()
         other = check_dcgm(asked)
-        assert (verdict(other), "none of the driver's GPUs" in other.found) == ("missing", True)
+        assert (verdict(other), "none of this node's GPUs" in other.found) == ("missing", True)
         exporter.text = "node_load1 1\n"
         assert verdict(check_dcgm(asked)) == "missing"
         exporter.status = 503

@@ -13,6 +13,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
 PLAIN = re.compile(
     r"rightsizer_(device_up|collector_success|pcie_link_(generation|width)|device_processes"
     r"|clock_event_reason|advice_open|workers_abandoned|device_slow|collector_postponed_devices"
+    r"|collector_refused_items"
     r"|broker_(leases|queue_length)|recommender_(findings|abstentions|dropped_findings)"
     r"|(annotations|webhooks)_pending|config_last_reload_successful|requests_(running|waiting)"
     r"|nvlink_(links|links_up|up)|fabric_(state|port_up)|recovery_action|performance_state"

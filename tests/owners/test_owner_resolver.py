@@ -17,14 +17,11 @@ from rightsizer.model.reading import Process
 from rightsizer.model.workload import Holding, Workload, WorkloadKind
 from rightsizer.owners.collector import SERVER, NodeCollector
 from rightsizer.owners.holdings import holdings_on, workloads_on
-from rightsizer.owners.resolver import (
-    OTHER_WORKLOADS,
-    OwnerResolver,
-    WorkloadNameLimiter,
-)
+from rightsizer.owners.resolver import OwnerResolver
 from rightsizer.owners.settings import SOURCE_NAMES, OwnerSettings
 from rightsizer.owners.systemd import SystemdCollector
 from rightsizer.owners.users import UserCollector
+from rightsizer.owners.workload_limits import OTHER_WORKLOADS, WorkloadNameLimiter
 
 UID = "0f1c2d3e-aaaa-bbbb-cccc-0123456789ab"
 ID = "ab12" * 16

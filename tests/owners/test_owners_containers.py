@@ -77,6 +77,7 @@ def test_service_goes_before_name(container: dict[str, Any], name: str) -> None:
         (200, b'{"message": 1}', "no list of containers"),
         (200, b"[" * 100_000, "no list of containers"),
         (200, b"[" + b" " * 2**20 + b"]", "more than 1048576 bytes"),
+        (200, b"[" + b"{}," * 300_000 + b"{}]", "more than 500000 values"),
     ],
 )
 def test_hostile_answers(engine: ContainerEngine, status: int, body: bytes, said: str) -> None:

@@ -163,6 +163,20 @@ def test_time_sliced_gpu_has_all_its_pods(node: Node) -> None:
         }
 
 
+def test_pods_beyond_the_limit_are_one_holder(node: Node) -> None:
+    """An answer of any size costs the sampling thread no more than the documented workloads."""
+    node.start(workloads_maximum=3)
+    pods = answer(*(pod("ml", f"p{each}", [f"{GPUS[0]}::{each}"]) for each in range(2000)))
+    with kubelet(node.socket, lambda _: pods):
+        node.settle(lambda: bool(node.owners.allocations()))
+        assert list(node.held(0)) == [*(f"kubernetes:ml/p{each}" for each in range(3)), "other"]
+        outcome = node.owners.outcomes()["kubelet"]
+    assert outcome.success
+    assert outcome.refusal is not None
+    assert outcome.refusal.items == 1997
+    assert "workloads_maximum" in outcome.refusal.reason
+
+
 def test_without_the_hosts_processes(node: Node) -> None:
     """An agent that sees no other process still knows the allocations."""
     node.start()

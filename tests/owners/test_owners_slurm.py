@@ -76,6 +76,14 @@ def test_hostile_files_are_passed_over(folder: Path) -> None:
     assert read_job_map(folder) == {"index:3": ("17",), "index:4": ("1234567",)}
 
 
+def test_folder_with_too_many_files_is_reported(folder: Path) -> None:
+    """It is no map of a node's GPUs, and listing it could take for ever."""
+    for each in range(5000):
+        (folder / f"note-{each}").touch()
+    with pytest.raises(JobMapError, match="has more than 4096 files"):
+        read_job_map(folder)
+
+
 def test_missing_folder_is_reported(folder: Path) -> None:
     """The message names setting and folder."""
     with pytest.raises(JobMapError, match=r"job_map_folder: .*elsewhere cannot be listed"):

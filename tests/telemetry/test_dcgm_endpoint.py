@@ -153,6 +153,32 @@ def test_a_gpu_that_is_no_longer_listed_is_lost() -> None:
     assert [device.uuid for device in forgotten.devices] == [BUSY]
 
 
+def test_gpu_in_the_slot_of_a_former_one_replaces_it() -> None:
+    """A board was changed; the former is not lost."""
+    slot = "00000000:1B:00.0"
+    with dcgm_exporter() as exporter, watching(exporter.url) as watch:
+        exporter.text = page(pci_bus_id=slot) + page(uuid=OTHER, gpu="1")
+        watch.after()
+        exporter.text = page(uuid="GPU-new", energy=8e6, pci_bus_id=slot)
+        exporter.text += page(uuid=OTHER, gpu="1", energy=8e6)
+        found = watch.after(15)
+    assert {device.uuid for device in found.devices} == {"GPU-new", OTHER}
+    assert found.down == {}
+
+
+def test_gpu_that_is_gone_is_forgotten_on_request() -> None:
+    """One that the exporter lists is not."""
+    with dcgm_exporter() as exporter, watching(exporter.url) as watch:
+        exporter.text = page() + page(uuid=OTHER, gpu="1")
+        watch.after()
+        exporter.text = page(energy=8e6)
+        assert watch.after(15).down.keys() == {OTHER}
+        watch.endpoint.forget(OTHER)
+        watch.endpoint.forget(BUSY)
+        found = watch.after()
+    assert ([device.uuid for device in found.devices], found.down) == ([BUSY], {})
+
+
 def test_a_service_of_several_exporters_is_refused() -> None:
     """Behind it, each answer may be another node's."""
     with dcgm_exporter(page()) as exporter, watching(exporter.url) as watch:

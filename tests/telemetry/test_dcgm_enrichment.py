@@ -4,11 +4,13 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 import pytest
 
 from dcgm_exporter import BUSY, OTHER, Exporter, dcgm_exporter, lines, page
+from foreign_documents import node_bus
 from readings import SECOND, gpu, snapshot, workload
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.io.clock import FastClock
@@ -26,6 +28,7 @@ A100: Final = gpu(uuid=BUSY, pci_bus_id="00000000:1b:00.0")
 WHOLE: Final = replace(A100, has_mig_instances=True)
 NVML: Final = {Signal.GPU_BUSY: 0.99, Signal.POWER_WATTS: 310.0}
 NOTHING: Final = snapshot(5, [], {})
+NOWHERE: Final = Path("/nowhere")
 
 
 def instance(uuid: str, gpu_instance_id: int = 2, compute_instance_id: int = 0) -> Device:
@@ -34,12 +37,21 @@ def instance(uuid: str, gpu_instance_id: int = 2, compute_instance_id: int = 0) 
     return gpu(uuid=uuid, pci_bus_id=A100.pci_bus_id, mig=place)
 
 
+@pytest.fixture(scope="module")
+def two_gpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sysfs of a node with two GPUs."""
+    return node_bus(tmp_path_factory.mktemp("sysfs"), "0000:1b:00.0", "0000:5e:00.0")
+
+
 @contextmanager
-def exporting(text: str) -> Iterator[tuple[DcgmSecondarySource, Exporter, FastClock]]:
+def exporting(
+    text: str, sysfs: Path = NOWHERE
+) -> Iterator[tuple[DcgmSecondarySource, Exporter, FastClock]]:
     """An endpoint that has read a page."""
     clock = FastClock(0)
     with dcgm_exporter(text) as exporter:
-        endpoint = DcgmSecondarySource(DcgmSettings(url=exporter.url), built_in(), clock)
+        settings = DcgmSettings(url=exporter.url)
+        endpoint = DcgmSecondarySource(settings, built_in(), clock, sysfs=sysfs)
         try:
             assert endpoint.view(10).readings
             yield endpoint, exporter, clock
@@ -47,9 +59,9 @@ def exporting(text: str) -> Iterator[tuple[DcgmSecondarySource, Exporter, FastCl
             endpoint.close()
 
 
-def supplemented(text: str, *snapshots: Snapshot) -> list[Snapshot]:
+def supplemented(text: str, *snapshots: Snapshot, sysfs: Path = NOWHERE) -> list[Snapshot]:
     """Each snapshot, enriched from a page."""
-    with exporting(text) as (endpoint, _, _):
+    with exporting(text, sysfs) as (endpoint, _, _):
         return [endpoint.enrich(each) for each in snapshots]
 
 
@@ -66,9 +78,9 @@ def test_a_gpu_that_both_know_is_read_better_and_not_twice() -> None:
     assert found.collectors["dcgm"].success
 
 
-def test_supplementing_twice_is_supplementing_once() -> None:
+def test_supplementing_twice_is_supplementing_once(two_gpus: Path) -> None:
     """Nothing is added twice."""
-    with exporting(page() + page(uuid=OTHER, gpu="1")) as (endpoint, _, _):
+    with exporting(page() + page(uuid=OTHER, gpu="1"), two_gpus) as (endpoint, _, _):
         once = endpoint.enrich(snapshot(5, [A100], {A100: NVML}))
 
         assert endpoint.enrich(once) == once
@@ -128,11 +140,11 @@ def test_without_a_driver_the_exporter_is_the_source() -> None:
     assert (first.trouble, first.driver) == (None, {"driver_version": "570.1"})
 
 
-def test_gpus_that_the_driver_hides_are_added_under_free_indices() -> None:
+def test_gpus_that_the_driver_hides_are_added_under_free_indices(two_gpus: Path) -> None:
     """A container may see one of the node's GPUs as index 0."""
     ours = gpu(uuid=OTHER, pci_bus_id="0000:5e:00.0")
     text = page() + page(uuid=OTHER, gpu="1", pci_bus_id="00000000:5E:00.0")
-    [found] = supplemented(text, snapshot(5, [ours], {ours: NVML}))
+    [found] = supplemented(text, snapshot(5, [ours], {ours: NVML}), sysfs=two_gpus)
 
     assert [(device.uuid, device.index) for device in found.devices] == [(OTHER, 0), (BUSY, 1)]
     assert [device.title for device in found.devices] == ["GPU 0", BUSY]
@@ -144,7 +156,7 @@ def test_gpus_of_another_node_are_not_added() -> None:
     [found] = supplemented(page(uuid=OTHER, Hostname="gpu-2"), ours)
 
     assert (found.devices, found.readings) == (ours.devices, ours.readings)
-    assert "none of the driver's GPUs" in str(found.collectors["dcgm"].failure)
+    assert "none of this node's GPUs" in str(found.collectors["dcgm"].failure)
 
 
 def test_own_page_is_read_after_another_nodes() -> None:
@@ -165,7 +177,7 @@ def test_own_page_is_read_after_another_nodes() -> None:
     assert own.readings[BUSY].get(Signal.DRAM_ACTIVE) == 0.5
     assert own.xids[BUSY].total == 0
     assert own.devices == others.devices == (A100,)
-    assert "other GPUs than before" in str(others.collectors["dcgm"].failure)
+    assert "none of this node's GPUs" in str(others.collectors["dcgm"].failure)
 
 
 def test_a_gpu_without_uuid_is_known_by_its_slot() -> None:
@@ -223,10 +235,10 @@ def test_xids_of_our_own_go_before_the_gauge() -> None:
     assert found.xids[OTHER].counts == {79: 1}
 
 
-def test_an_exporter_that_ends_takes_its_values_along() -> None:
+def test_an_exporter_that_ends_takes_its_values_along(two_gpus: Path) -> None:
     """Our own values remain, and GPUs known only to the exporter are down with the reason."""
     ours = snapshot(5, [A100], {A100: NVML})
-    with exporting(page() + page(uuid=OTHER, gpu="1")) as (endpoint, exporter, clock):
+    with exporting(page() + page(uuid=OTHER, gpu="1"), two_gpus) as (endpoint, exporter, clock):
         exporter.status = 503
         exporter.text = "restarting"
         for _ in range(3):

@@ -22,9 +22,9 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome, Snapshot
 from rightsizer.model.topology import Placement, Topology
 from rightsizer.model.workload import Holding, Workload, WorkloadKind
-from rightsizer.owners.collector import Allocations
 from rightsizer.owners.resolver import OwnerResolver
 from rightsizer.owners.settings import OwnerSettings
+from rightsizer.owners.workload_limits import Allocations
 from rightsizer.telemetry.host_context import (
     HostContext,
     HostContextCollector,
@@ -70,6 +70,9 @@ class FakeProbe:
         if self.error is not None:
             raise self.error
         return self.seen
+
+    def forget(self, uuid: str) -> None:
+        """Do nothing."""
 
     def close(self) -> None:
         """Record the call."""

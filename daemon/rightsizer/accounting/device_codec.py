@@ -29,6 +29,8 @@ class DeviceRecord:
     holdings: tuple[Holding, ...] = ()
     topology: Topology | None = None
     """Topology of the node, stored with one of its devices."""
+    is_forgotten: bool = False
+    """Whether an operator said that it is gone; its windows are kept."""
 
     @property
     def is_of_recording(self) -> bool:

@@ -9,8 +9,9 @@ from typing import Final
 from rightsizer.accounting.device_codec import DeviceRecord, decode_device, encode_device
 from rightsizer.accounting.window_builder import WindowBuilder
 from rightsizer.accounting.window_codec import encode_window, parse_window_row
+from rightsizer.host.pcie import kernel_address
 from rightsizer.io.database import Database
-from rightsizer.model.frozen import astuple, dataclass
+from rightsizer.model.frozen import astuple, dataclass, replace
 from rightsizer.model.units import HOUR, NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.window import Window
 
@@ -209,6 +210,45 @@ class HistoryRepository:
             with suppress(ValueError):
                 found.append(decode_device(text))
         return tuple(sorted(found, key=lambda known: (known.device.index, known.device.uuid)))
+
+    def present_devices(self) -> tuple[DeviceRecord, ...]:
+        """Devices without those that were forgotten, and GPUs that others replaced in their slots.
+
+        Of two GPUs at one PCI address, the one that was seen last is there.
+        """
+        places: dict[str, Nanoseconds] = {}
+        found: list[tuple[DeviceRecord, str | None, Nanoseconds]] = []
+        for text, seen in self._database.rows("SELECT facts, seen FROM device"):
+            with suppress(ValueError):
+                record = decode_device(text)
+                address = kernel_address(record.device.pci_bus_id)
+                if address is not None:
+                    places[address] = max(seen, places.get(address, 0))
+                found.append((record, address, seen))
+        present = (
+            record
+            for record, address, seen in found
+            if not record.is_forgotten and (address is None or seen == places[address])
+        )
+        return tuple(sorted(present, key=lambda each: (each.device.index, each.device.uuid)))
+
+    def forget(self, uuid: str) -> bool:
+        """Mark a GPU and its MIG instances as gone; return whether one was known and not marked.
+
+        Raises:
+            HistoryError: the transaction failed; nothing was written.
+        """
+        records = [
+            each for each in self.devices() if uuid in {each.device.uuid, each.device.board_uuid}
+        ]
+        marked = [replace(each, is_forgotten=True) for each in records if not each.is_forgotten]
+        with self._database.transaction() as connection:
+            for record in marked:
+                connection.execute(
+                    "UPDATE device SET facts = ? WHERE uuid = ?",
+                    (encode_device(record), record.device.uuid),
+                )
+        return bool(marked)
 
     def tenures(self) -> tuple[HolderPeriod, ...]:
         """Tenancies of all devices, oldest first per device."""

@@ -113,6 +113,12 @@ class NodeAccounts:
         self._closed.extend(self._workloads.post(snapshot.holdings, entries))
         return entries
 
+    def forget(self, uuid: str) -> bool:
+        """Forget the account of a device that is gone; return whether there was one."""
+        if uuid in self._devices:
+            return False
+        return self._accounts.pop(uuid, None) is not None
+
     def keep_hours_before(self, moment: Nanoseconds) -> None:
         """Limit accounts created from now on to hourly windows before a time."""
         self._hourly_before = moment
@@ -328,6 +334,11 @@ class AccountingService:
             )
         self._latest = report
         return report
+
+    def forget(self, uuid: str) -> bool:
+        """Forget the account of a device that is gone; return whether there was one."""
+        with self._lock:
+            return self._accounts.forget(uuid)
 
     def change_enrichment(self, enrich: Enrich) -> None:
         """Replace the enrichment, from the next snapshot on."""

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rightsizer import __version__
 from rightsizer.accounting.service import AccountingService
@@ -22,7 +22,7 @@ from rightsizer.agent.coordinator import (
 )
 from rightsizer.agent.features import FeatureContext, Features
 from rightsizer.agent.history_service import HistoryService
-from rightsizer.agent.local_api import flush_route, report_route
+from rightsizer.agent.local_api import ForgetRoute, flush_route, report_route
 from rightsizer.agent.node_labels import LabelWriter
 from rightsizer.agent.reloader import Reloader, SettingsPart
 from rightsizer.agent.settings import Settings
@@ -53,6 +53,10 @@ if TYPE_CHECKING:
     from rightsizer.broker.slot import LeaseSlot
 
 
+_FORGET_SECONDS: Final = 3.0
+"""What a loaded machine may add to two ticks."""
+
+
 class Agent:
     """Composition root: every component of a running agent, wired."""
 
@@ -70,6 +74,7 @@ class Agent:
         controls: ReleaseController | None = None,
         still_held: StillHeld = lambda _: None,
         expect: Callable[[Iterable[Device]], None] = lambda _: None,
+        forget: Callable[[str], None] = lambda _: None,
         access: WebAccess | None = None,
         reread: Callable[[], Settings] | None = None,
     ) -> None:
@@ -79,6 +84,7 @@ class Agent:
         self._source_name = source_name
         self._storage = storage
         self._expect = expect
+        self._forget = forget
         self._log_counter = log_counter or LogCounter()
         self._notifier = notifier or Notifier({})
         self._log = logger("agent")
@@ -231,6 +237,7 @@ class Agent:
                 *self._features.routes,
                 flush_route(self.history_service.flush),
                 report_route(lambda: self.settings),
+                self._forget_route(),
                 *lifecycle_routes(self.reloader.reload, is_enabled=settings.web.enable_lifecycle),
             ),
             access=access,
@@ -240,6 +247,12 @@ class Agent:
             hang=self.coordinator.hang,
             may_operate=self._features.may_operate,
         )
+
+    def _forget_route(self) -> Route:
+        # The next snapshot but one is without the device.
+        patience = _FORGET_SECONDS + 2 * self.settings.sampling.interval
+        forget_accounts = self.history_service.forget
+        return ForgetRoute(self.accounting.latest, self._forget, forget_accounts, patience).route
 
     def start(self) -> None:
         """Restore the history, listen, and start the jobs; close everything if one part fails.

@@ -74,7 +74,8 @@ class HistoryService:
         windows = history.load(now - _RESTORED, now + _SET_BACK)
         restored = self._accounting.restore(devices, windows)
         since = restored.end - _LAST_SEEN
-        present = (e.device for e in devices if restored.ends.get(e.device.uuid, -1) >= since)
+        records = history.present_devices()
+        present = (e.device for e in records if restored.ends.get(e.device.uuid, -1) >= since)
         return restored.number, tuple(present)
 
     def flush(self) -> None:
@@ -96,6 +97,18 @@ class HistoryService:
                     self._log.info("history_writes_recovered", failed_flushes=failed)
             finally:
                 self._log_history()
+
+    def forget(self, uuid: str) -> bool:
+        """Forget the accounts of a device that is gone; return whether the history knew it.
+
+        Raises:
+            HistoryError: the history cannot be written.
+        """
+        # A flush that has drained the device must not write it again afterwards.
+        with self._flushing:
+            is_known = self._accounting.forget(uuid)
+            history = self._storage.history
+            return (history is not None and history.forget(uuid)) or is_known
 
     def _rewrite_after_break(self) -> None:
         """Write all windows in memory if the file was replaced since the last write."""

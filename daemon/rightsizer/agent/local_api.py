@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
@@ -11,7 +12,8 @@ from rightsizer.agent.settings import Settings
 from rightsizer.console.flags import FLUSH_PATH, REPORT_PATH
 from rightsizer.io.clock import Clock, wall_offset
 from rightsizer.io.log import logger
-from rightsizer.model.errors import HistoryError, UsageError
+from rightsizer.model.errors import AbsentError, HistoryError, RefusedError, UsageError
+from rightsizer.model.report import DeviceReport, Report
 from rightsizer.model.units import seconds
 from rightsizer.report.json_encoder import JsonObject
 from rightsizer.telemetry.source import (
@@ -20,9 +22,13 @@ from rightsizer.telemetry.source import (
     ReleaseRequest,
     StillHeld,
 )
-from rightsizer.web.message import WebRequest, WebResponse, duration_of, fields_of
+from rightsizer.web.message import WebRequest, WebResponse, duration_of, fields_of, text_of
 from rightsizer.web.router import Route
 
+FORGET_PATH: Final = "/api/v1/forget"
+_UUID_LENGTH: Final = 100
+_ONLY_GONE: Final = ": only what is gone is forgotten"
+_POLL_SECONDS: Final = 0.05
 _REPORTED: Final = ("format", "from", "to", "last", "timezone")
 _REMEDY: Final = "; leave it out to release until it is taken back"
 
@@ -90,6 +96,71 @@ def _held(value: object) -> ReleasableResource:
             f"held: {json.dumps(value)} is nothing that the agent holds; choose from "
             f"{', '.join(ReleasableResource)}"
         ) from None
+
+
+def unknown_device(uuid: str) -> AbsentError:
+    """Return the error for a device that is neither listed nor in the history."""
+    return AbsentError(
+        f"there is no GPU '{uuid}' to forget; 'rightsizer report' and the log's device_down have "
+        "the uuids"
+    )
+
+
+class ForgetRoute:
+    """Route that drops a device that is gone; answers once it is no longer listed."""
+
+    def __init__(
+        self,
+        latest: Callable[[], Report | None],
+        forget_device: Callable[[str], None],
+        forget_accounts: Callable[[str], bool],
+        patience_seconds: float,
+    ) -> None:
+        """Create it; the callables must be safe to call from any thread.
+
+        `forget_device` asks the source, which obeys with its next snapshots unless the driver still
+        offers the device; `forget_accounts` returns whether the device was known.
+        """
+        self._latest = latest
+        self._forget_device = forget_device
+        self._forget_accounts = forget_accounts
+        self._patience_seconds = patience_seconds
+        self._log = logger("control")
+
+    @property
+    def route(self) -> Route:
+        """The route; for operators on the socket."""
+        return Route("POST", FORGET_PATH, self._answer, is_local=True)
+
+    def _answer(self, request: WebRequest) -> WebResponse:
+        uuid = text_of(fields_of(request.body, ("uuid",)), "uuid", _UUID_LENGTH)
+        listed = self._listed(uuid)
+        if listed is not None and listed.down is None:
+            raise RefusedError(f"{listed.device.title} ({uuid}) is up{_ONLY_GONE}")
+        if listed is not None:
+            self._forget_device(uuid)
+            self._wait(uuid)
+        if not self._forget_accounts(uuid) and listed is None:
+            raise unknown_device(uuid)
+        actor = {} if request.peer is None else {"uid": request.peer.uid, "pid": request.peer.pid}
+        self._log.info("device_forgotten", uuid=uuid, **actor)
+        return WebResponse.of_json({"uuid": uuid})
+
+    def _listed(self, uuid: str) -> DeviceReport | None:
+        report = self._latest()
+        devices = report.devices if report is not None else ()
+        return next((each for each in devices if each.device.uuid == uuid), None)
+
+    def _wait(self, uuid: str) -> None:
+        deadline = time.monotonic() + self._patience_seconds
+        never = threading.Event()
+        while (listed := self._listed(uuid)) is not None:
+            if time.monotonic() >= deadline:
+                why = "" if listed.down is None else f" ({listed.down.detail})"
+                raise RefusedError(
+                    f"the driver still offers {listed.device.title} ({uuid}){why}{_ONLY_GONE}"
+                )
+            never.wait(_POLL_SECONDS)
 
 
 def flush_route(flush: Callable[[], None]) -> Route:

@@ -38,7 +38,8 @@ def run_offline(
     with closing(opened) as storage:
         accounting = AccountingService(settings.accounting)
         history = storage.kept_history
-        end = accounting.restore(history.devices(), history.load(), counts=True).end
+        # GPUs that have left are not judged, and their past is kept.
+        end = accounting.restore(history.present_devices(), history.load(), counts=True).end
         if not end:
             raise HistoryError(f"history '{path}' is empty; let the agent run for a while first")
         clock = FastClock(end)

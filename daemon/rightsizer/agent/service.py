@@ -64,6 +64,7 @@ def serve(  # noqa: PLR0913 - each is a part of the outside world.
             controls=named.controls,
             still_held=source.still_held,
             expect=source.expect,
+            forget=source.forget,
             access=access,
             reread=reread,
         )

@@ -8,7 +8,7 @@ from typing import Final
 from rightsizer.io.log import Logger
 from rightsizer.model.device import Device
 from rightsizer.model.frozen import dataclass, replace
-from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.snapshot import Refusal, Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
 _TELL_AFTER: Final[Nanoseconds] = 30 * NANOSECONDS_PER_SECOND
@@ -74,11 +74,15 @@ class _Outage:
 
 
 class CollectorLog:
-    """Logs that a collector fails and why, and that it works again; a flapping one at intervals."""
+    """Logs that a collector fails and why, that it works again, and what it leaves out of answers.
+
+    What comes and goes is logged at intervals.
+    """
 
     def __init__(self, log: Logger) -> None:
         self._log = log
         self._failing: set[str] = set()
+        self._refusing: set[str] = set()
         self._quiet_until: dict[str, Nanoseconds] = {}
 
     def log(self, snapshot: Snapshot) -> None:
@@ -92,6 +96,20 @@ class CollectorLog:
                 self._failing.add(name)
                 self._quiet_until[name] = snapshot.time + _LOG_EVERY
                 self._log.warning("collector_failed", collector=name, detail=outcome.failure)
+            if outcome.refusal is not None or name in self._refusing:
+                self._log_refusal(name, outcome.refusal, snapshot.time)
+
+    def _log_refusal(self, name: str, refusal: Refusal | None, now: Nanoseconds) -> None:
+        key = f"{name} refusal"
+        if refusal is None:
+            self._refusing.remove(name)
+        elif name not in self._refusing:
+            self._refusing.add(name)
+            if now >= self._quiet_until.get(key, now):
+                self._quiet_until[key] = now + _LOG_EVERY
+                self._log.warning(
+                    "collector_refused", collector=name, items=refusal.items, detail=refusal.reason
+                )
 
 
 class DeviceLog:

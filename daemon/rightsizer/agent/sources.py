@@ -10,6 +10,7 @@ from rightsizer.io.clock import Clock
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import nanoseconds
 from rightsizer.owners.resolver import OwnerResolver
+from rightsizer.owners.workload_limits import WorkloadNameLimiter
 from rightsizer.telemetry.host_context import HostContextCollector, NodeHostProbe
 from rightsizer.telemetry.live import LiveSource
 from rightsizer.telemetry.settings import SourceSettings
@@ -34,7 +35,9 @@ def live_source(settings: Settings, clock: Clock) -> NamedSource:
     """
     controls = ReleaseController(clock)
     catalogue = read_catalogue(settings.catalogue.boards_path)
-    name, sysfs, probe = _node(settings, clock, catalogue)
+    name_limiter = WorkloadNameLimiter.of(settings.sources.owners)
+    name, sysfs, probe = _node(settings, clock, catalogue, name_limiter)
+    secondary = _secondary_sources(settings.sources, clock, catalogue, sysfs, name_limiter)
     source = LiveSource(
         clock=clock,
         interval=nanoseconds(settings.sampling.interval),
@@ -42,14 +45,14 @@ def live_source(settings: Settings, clock: Clock) -> NamedSource:
         catalogue=catalogue,
         host_context=HostContextCollector(probe),
         sysfs=sysfs,
-        secondary=tuple(_secondary_sources(settings.sources, clock, catalogue)),
+        secondary=tuple(secondary),
         controls=controls,
     )
     return NamedSource(source, name, controls)
 
 
 def _node(
-    settings: Settings, clock: Clock, catalogue: Catalogue
+    settings: Settings, clock: Clock, catalogue: Catalogue, name_limiter: WorkloadNameLimiter
 ) -> tuple[str, Path, NodeHostProbe]:
     """Return the node's display name, its sysfs, and the probe of its host."""
     if scenario := settings.sources.simulated.scenario:
@@ -62,18 +65,26 @@ def _node(
     sysfs = Path(settings.path.sysfs)
     cgroups = sysfs / "fs" / "cgroup"
     host = ProcHostCollector(procfs, cgroups, clock, sysfs=sysfs, settings=settings.sources.host)
-    owners = OwnerResolver.on_host(procfs, sysfs=sysfs, settings=settings.sources.owners)
+    owners = OwnerResolver.on_host(
+        procfs, sysfs=sysfs, settings=settings.sources.owners, name_limiter=name_limiter
+    )
     return "nvml", sysfs, NodeHostProbe(host, owners, sysfs)
 
 
 def _secondary_sources(
-    settings: SourceSettings, clock: Clock, catalogue: Catalogue
+    settings: SourceSettings,
+    clock: Clock,
+    catalogue: Catalogue,
+    sysfs: Path,
+    name_limiter: WorkloadNameLimiter,
 ) -> Iterator[SecondarySource]:
     """Yield the configured secondary sources; others are not even imported."""
     if settings.dcgm.url:
         from rightsizer.telemetry.dcgm.enrichment import DcgmSecondarySource  # noqa: PLC0415
 
-        yield DcgmSecondarySource(settings.dcgm, catalogue, clock)
+        yield DcgmSecondarySource(
+            settings.dcgm, catalogue, clock, sysfs=sysfs, name_limiter=name_limiter
+        )
     if settings.serving.endpoints:
         from rightsizer.telemetry.serving.source import ServingEngineCollector  # noqa: PLC0415
 

@@ -31,6 +31,8 @@ def _add_agent(families: Families, agent: AgentReport) -> None:
     for name, outcome in agent.collectors.items():
         families.add("rightsizer_collector_success", float(outcome.success), name)
         families.add("rightsizer_collector_duration_seconds", outcome.duration_seconds, name)
+        if outcome.refusal is not None:
+            families.add("rightsizer_collector_refused_items", float(outcome.refusal.items), name)
     for job in agent.jobs:
         for name, value in (
             ("runs_total", float(job.runs)),

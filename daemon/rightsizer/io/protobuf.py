@@ -4,6 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeVar
 
+from rightsizer.io.document import DocumentReading
+
 VARINT: Final = 0
 FIXED64: Final = 1
 LENGTH: Final = 2
@@ -79,19 +81,16 @@ def fields(data: _Bytes) -> Iterator[tuple[int, int, int | _Bytes]]:
 
 
 class ProtobufFields:
-    """Reader of messages with a limit on fields, since an empty field takes only two bytes."""
+    """Reader of messages that counts fields, since an empty field takes only two bytes."""
 
-    def __init__(self, fields_maximum: int) -> None:
-        """Limit the fields read over all messages."""
-        self._fields_maximum = fields_maximum
-        self._left = fields_maximum
+    def __init__(self, reading: DocumentReading) -> None:
+        """Count the fields read over all messages."""
+        self._reading = reading
 
     def messages(self, data: memoryview) -> Iterator[tuple[int, memoryview]]:
         """Number and value of each field of messages, texts or bytes, in order."""
         for number, wire_type, value in fields(data):
-            self._left -= 1
-            if self._left < 0:
-                raise ProtobufError(f"it holds more than {self._fields_maximum} fields")
+            self._reading.count()
             if wire_type == LENGTH and not isinstance(value, int):
                 yield number, value
 

@@ -66,6 +66,10 @@ class HistoryError(RightsizerError):
     """History that cannot be opened: locked, written by a newer version, or read-only."""
 
 
+class DocumentError(RightsizerError):
+    """Document of another program that takes more than is allowed."""
+
+
 class ProfileError(RightsizerError):
     """Profile that is missing, broken, hostile, or of unknown format."""
 

@@ -32,6 +32,15 @@ class Slow:
     """Names of the collectors that run less often for it."""
 
 
+class Refusal(NamedTuple):
+    """Part of an answer that was left out."""
+
+    items: int
+    """Number of devices, holders or lines."""
+    reason: str
+    """What was left out and why, with the remedy."""
+
+
 class CollectorOutcome(NamedTuple):
     """Result of a collector's last pass over all devices."""
 
@@ -39,6 +48,8 @@ class CollectorOutcome(NamedTuple):
     duration_seconds: float
     failure: str | None = None
     """Device, call and message of the first failure, unless the device is down."""
+    refusal: Refusal | None = None
+    """Part of the last answer that was left out, or `None`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,7 @@ from typing import Any, Final, Protocol
 from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.owners.background_fetcher import BackgroundFetcher
-
-Allocations = Mapping[str, tuple[Workload, ...]]
-"""Workloads by the key of an allocated device: uuid of a GPU or MIG instance, `index:N`, or a
-lower-case PCI address such as `0000:1b:00.0`; for a MIG instance also its GPU's key and number,
-such as `index:0/gi7`."""
+from rightsizer.owners.workload_limits import Allocations, LimitedAllocations
 
 SERVER: Final = Workload("server", WorkloadKind.OTHER, "server")
 """Stands for programs that use all GPUs of a node and belong to no job, such as a display's."""
@@ -45,6 +41,27 @@ class NodeCollector(OwnerCollector):
         """Stop the thread, if there is one."""
         if self.fetcher is not None:
             self.fetcher.close()
+
+
+class SchedulerCollector(NodeCollector):
+    """Collector of a scheduler, whose fetcher returns its allocations."""
+
+    fetcher: BackgroundFetcher[LimitedAllocations] | None = None
+
+    def allocations(self) -> Allocations:
+        """Devices that the scheduler has allocated."""
+        answer = self.fetcher.latest() if self.fetcher is not None else None
+        return {} if answer is None else answer.allocations
+
+    def outcomes(self) -> Mapping[str, CollectorOutcome]:
+        """Outcome of the last request, with what was left out of the answer in force."""
+        answer = self.fetcher.latest() if self.fetcher is not None else None
+        if answer is None or answer.refusal is None:
+            return super().outcomes()
+        return {
+            name: outcome._replace(refusal=answer.refusal)
+            for name, outcome in super().outcomes().items()
+        }
 
 
 class WorkloadResolver(OwnerCollector, Protocol):

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from rightsizer.host.trusted_groups import TrustedGroup, TrustedGroupReader, why_not_of_root
+from rightsizer.io.document import DocumentLimits, DocumentReading, check_json
+from rightsizer.model.errors import DocumentError
 from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.owners.background_fetcher import BackgroundFetcher
 from rightsizer.owners.collector import NodeCollector
@@ -17,6 +19,8 @@ from rightsizer.owners.settings import OwnerSettings
 _OK: Final = 200
 _ID: Final = re.compile(r"[0-9a-f]{64}")
 _NAME_LENGTH: Final = 253
+_VALUES_MAXIMUM: Final = 500_000
+"""Source: assumed: a thousand containers, with hundreds of labels, mounts and ports each."""
 _COMPOSE: Final = (
     ("com.docker.compose.project", "com.docker.compose.service"),
     ("io.podman.compose.project", "io.podman.compose.service"),
@@ -61,8 +65,11 @@ def container_names(
         connection.close()
     if answer.status != _OK:
         raise EngineError(f"{path} answered HTTP status {answer.status}; is it Docker's socket?")
-    if len(body) > maximum_bytes:
-        raise EngineError(f"{path} answered with more than {maximum_bytes} bytes")
+    try:
+        limits = DocumentLimits(maximum_bytes, _VALUES_MAXIMUM, "values")
+        check_json(body, DocumentReading(f"the answer of {path}", limits))
+    except DocumentError as error:
+        raise EngineError(str(error)) from None
     try:
         containers = json.loads(body)
     except (ValueError, RecursionError):

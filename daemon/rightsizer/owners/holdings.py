@@ -8,9 +8,10 @@ from typing import Final
 from rightsizer.model.device import Device
 from rightsizer.model.reading import Process
 from rightsizer.model.workload import Holding, Workload, merge_workloads
-from rightsizer.owners.collector import SERVER, Allocations, OwnerCollector
+from rightsizer.owners.collector import SERVER, OwnerCollector
 from rightsizer.owners.device_keys import keys_of
 from rightsizer.owners.registry import owner_of
+from rightsizer.owners.workload_limits import Allocations
 
 _INFERRED: Final = "its name is inferred: it is the only one that its GPU is allocated to"
 

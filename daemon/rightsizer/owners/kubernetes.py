@@ -19,11 +19,12 @@ from rightsizer.host.trusted_groups import (
 from rightsizer.model.frozen import replace
 from rightsizer.model.workload import Workload, WorkloadKind, cron_run_of, workload_of_pod
 from rightsizer.owners.background_fetcher import BackgroundFetcher
-from rightsizer.owners.collector import Allocations, NodeCollector
+from rightsizer.owners.collector import SchedulerCollector
 from rightsizer.owners.device_keys import MinorOf, dra_device_key, kubelet_device_key
 from rightsizer.owners.owner import HEX_DIGIT, Instructions, Owner, Scheduler, manifest
 from rightsizer.owners.pod_resources import ContainerDevices, list_pods
 from rightsizer.owners.settings import OwnerSettings
+from rightsizer.owners.workload_limits import Allocations, LimitedAllocations, limited_allocations
 
 _CONTAINER_LOG: Final = re.compile(
     r"(?P<pod>[a-z0-9][a-z0-9.-]*)_(?P<namespace>[a-z0-9-]+)_(?P<container>[a-z0-9-]+)"
@@ -203,7 +204,7 @@ _SHORT_LENGTH: Final = 12
 """Length of a container id as shown by `crictl ps`."""
 
 
-class KubernetesCollector(NodeCollector):
+class KubernetesCollector(SchedulerCollector):
     """Finds a process's pod by its control group, and owner and class by the pod's name.
 
     A pod without a known name is identified by uid, until its devices determine which of the
@@ -250,18 +251,15 @@ class KubernetesCollector(NodeCollector):
         short = container[:_SHORT_LENGTH]
         return Workload(f"kubernetes:{uid}", kind, uid, container=short, unproven=unproven)
 
-    def allocations(self) -> Allocations:
-        """Devices allocated by the kubelet."""
-        return (self.fetcher.latest() if self.fetcher else None) or {}
-
-    def _ask(self) -> Allocations:
+    def _ask(self) -> LimitedAllocations:
         containers = list_pods(
             self._socket,
             timeout_seconds=self._settings.timeout_seconds,
             maximum_bytes=self._settings.answer_maximum_bytes,
         )
         why = why_not_of_root(self._socket.parent, self._groups.writer_of)
-        return allocations_of(containers, gpu_addresses(self._procfs).get, why)
+        allocations = allocations_of(containers, gpu_addresses(self._procfs).get, why)
+        return limited_allocations(allocations, self._settings.workloads_maximum)
 
 
 def allocations_of(

@@ -5,14 +5,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from rightsizer.io.document import DocumentLimits, DocumentReading
 from rightsizer.io.grpc_client import UNIMPLEMENTED, GrpcCallError, unary_call
 from rightsizer.io.protobuf import ProtobufError, ProtobufFields, last_text
+from rightsizer.model.errors import DocumentError
 from rightsizer.model.frozen import dataclass
 
 POD_RESOURCES_VERSIONS: Final = ("v1", "v1beta1", "v1alpha1")
 """Newest first; a kubelet before 1.20 supports only the last."""
 
-_FIELDS_MAXIMUM: Final = 500_000
+_LIMITS: Final = DocumentLimits(16 * 2**20, 500_000, "fields", seconds_maximum=10.0)
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
 
 _POD_RESOURCES: Final = 1
@@ -69,8 +71,9 @@ def parse_pods(answer: bytes) -> tuple[ContainerDevices, ...]:
         GrpcCallError: invalid message.
     """
     try:
-        containers = tuple(_containers(ProtobufFields(_FIELDS_MAXIMUM), memoryview(answer)))
-    except ProtobufError as error:
+        fields = ProtobufFields(DocumentReading("it", _LIMITS))
+        containers = tuple(_containers(fields, memoryview(answer)))
+    except (ProtobufError, DocumentError) as error:
         raise GrpcCallError(f"the kubelet's answer cannot be read: {error}") from None
     return tuple(found for found in containers if found.devices or found.claimed)
 

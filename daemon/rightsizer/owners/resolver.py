@@ -9,19 +9,13 @@ from typing import Final, Self
 from rightsizer.host.cache import RefreshingCache
 from rightsizer.host.process_table import ProcessTable
 from rightsizer.host.trusted_groups import WriterOf, other_writer
-from rightsizer.io.log import logger
 from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.model.units import nanoseconds
-from rightsizer.model.workload import Workload, WorkloadKind
-from rightsizer.owners.collector import SERVER, Allocations, NodeCollector
+from rightsizer.model.workload import Workload
+from rightsizer.owners.collector import SERVER, NodeCollector
 from rightsizer.owners.registry import collectors_on
 from rightsizer.owners.settings import OwnerSettings
-
-OTHER_WORKLOADS: Final = Workload(
-    "other", WorkloadKind.OTHER, "other", unproven="it is the sum of workloads without a name"
-)
-"""Aggregate of all workloads beyond the limit."""
-
+from rightsizer.owners.workload_limits import Allocations, WorkloadNameLimiter
 
 _BLIND: Final = (
     "procfs hides the processes of other users (hidepid): mount it without hidepid, or with gid= "
@@ -31,46 +25,6 @@ _FOREIGN: Final = (
     "procfs shows another pid namespace than the agent's, so the driver's pids are other processes "
     "there: run the agent in the host's pid namespace (hostPID, --pid=host)"
 )
-
-
-class WorkloadNameLimiter:
-    """Limits the number of named workloads; those not seen for a while are replaced."""
-
-    def __init__(
-        self, workloads_maximum: int, hold_seconds: float, now: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._workloads_maximum = workloads_maximum
-        self._hold_seconds = hold_seconds
-        self._now = now
-        self._seen: dict[str, float] = {}
-        self._is_full = False
-        self._log = logger("owners")
-
-    def __len__(self) -> int:
-        return len(self._seen)
-
-    def name(self, workload: Workload) -> Workload:
-        """Return the workload, or `OTHER_WORKLOADS` beyond the limit."""
-        now = self._now()
-        if workload.key not in self._seen and not self._has_room(now):
-            return OTHER_WORKLOADS
-        self._seen[workload.key] = now
-        return workload
-
-    def _has_room(self, now: float) -> bool:
-        if len(self._seen) < self._workloads_maximum:
-            return True
-        since = now - self._hold_seconds
-        self._seen = {key: seen for key, seen in self._seen.items() if seen >= since}
-        was_full = self._is_full
-        self._is_full = len(self._seen) >= self._workloads_maximum
-        if self._is_full and not was_full:
-            self._log.warning(
-                "workloads_beyond_bound",
-                workloads_maximum=self._workloads_maximum,
-                remedy="the others are summed up as 'other'; raise workloads_maximum to name them",
-            )
-        return not self._is_full
 
 
 class OwnerResolver:
@@ -85,10 +39,12 @@ class OwnerResolver:
         settings: OwnerSettings,
         processes: ProcessTable | None = None,
         now: Callable[[], float] = time.monotonic,
+        name_limiter: WorkloadNameLimiter | None = None,
     ) -> None:
         """Create it; the first source that knows a process names its workload.
 
         `processes` provides start times to detect reused pids, and names to recognize servers.
+        `name_limiter` is shared with other sources of workloads, if there are any.
         """
         self._sources = tuple(sources)
         self._processes = processes
@@ -97,9 +53,9 @@ class OwnerResolver:
         held = nanoseconds(settings.time_to_live_seconds)
         self._known = RefreshingCache[tuple[int, int | None, int], Workload | None](held, held)
         """By pid, start, and generation of the sources."""
-        self._name_limiter = WorkloadNameLimiter(
-            settings.workloads_maximum, settings.time_to_live_seconds, now
-        )
+        if name_limiter is None:
+            name_limiter = WorkloadNameLimiter.of(settings, now)
+        self._name_limiter = name_limiter
 
     @classmethod
     def on_host(
@@ -110,11 +66,12 @@ class OwnerResolver:
         settings: OwnerSettings | None = None,
         now: Callable[[], float] = time.monotonic,
         writer_of: WriterOf = other_writer,
+        name_limiter: WorkloadNameLimiter | None = None,
     ) -> Self:
         """Create all sources enabled in the settings."""
         settings = settings or OwnerSettings()
         sources = collectors_on(procfs, sysfs, settings, now, writer_of)
-        return cls(sources, settings, ProcessTable(procfs), now)
+        return cls(sources, settings, ProcessTable(procfs), now, name_limiter)
 
     @property
     def remembered(self) -> int:

@@ -17,19 +17,23 @@ from rightsizer.host.trusted_groups import (
     other_writer,
     why_not_of_root,
 )
+from rightsizer.io.document import DocumentLimits, DocumentReading
 from rightsizer.model.device import BY_INDEX
+from rightsizer.model.errors import DocumentError
 from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind, workload_of_job
 from rightsizer.owners.background_fetcher import BackgroundFetcher
-from rightsizer.owners.collector import Allocations, NodeCollector
+from rightsizer.owners.collector import SchedulerCollector
 from rightsizer.owners.device_keys import MinorOf
 from rightsizer.owners.owner import Scheduler
 from rightsizer.owners.settings import OwnerSettings
+from rightsizer.owners.workload_limits import LimitedAllocations, limited_allocations
 
 _BY_INDEX: Final = re.compile(r"(\d{1,4})(?:\.(\d{1,4}))?")
 _BY_UUID: Final = re.compile(r"(?:GPU|MIG)-[0-9a-fA-F-]{36}")
 _JOB: Final = re.compile(r"[\w.+-]{1,64}", re.ASCII)
-_FILES_MAXIMUM: Final = 1024
 _FILE_BYTES_MAXIMUM: Final = 65536
+_LIMITS: Final = DocumentLimits(_FILE_BYTES_MAXIMUM, 4096, "files")
+"""Source: four times what may be kept, for what the prolog writes beside."""
 _JOBS_MAXIMUM: Final = 256
 
 
@@ -40,15 +44,19 @@ class JobMapError(Exception):
 def read_job_map(folder: Path) -> Mapping[str, tuple[str, ...]]:
     """Jobs by the device that their file is named for; raises `JobMapError` if unlistable."""
     found: dict[str, tuple[str, ...]] = {}
+    reading = DocumentReading(f"job_map_folder: {folder}", _LIMITS)
     try:
-        files = sorted(folder.iterdir())[:_FILES_MAXIMUM]
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                reading.count()
+                key = _key_of(entry.name)
+                jobs = _jobs(folder / entry.name) if key is not None else ()
+                if key is not None and jobs:
+                    found[key] = jobs
     except OSError as error:
         raise JobMapError(f"job_map_folder: {folder} cannot be listed: {error.strerror}") from None
-    for file in files:
-        key = _key_of(file.name)
-        jobs = _jobs(file) if key is not None else ()
-        if key is not None and jobs:
-            found[key] = jobs
+    except DocumentError as error:
+        raise JobMapError(str(error)) from None
     return found
 
 
@@ -162,7 +170,7 @@ class SlurmOwner(Scheduler):
         return workload.name
 
 
-class SlurmCollector(NodeCollector):
+class SlurmCollector(SchedulerCollector):
     """Finds jobs of processes by control group or step daemon, and idle allocations by job map.
 
     Every array task and every part of a heterogeneous job has its own number, which control
@@ -182,6 +190,7 @@ class SlurmCollector(NodeCollector):
         self._sysfs = sysfs
         self._groups = groups
         self._map = Path(settings.job_map_folder) if settings.job_map_folder else None
+        self._workloads_maximum = settings.workloads_maximum
         # The map may be on a network file system.
         self.fetcher = BackgroundFetcher(
             "slurm_jobs",
@@ -207,11 +216,7 @@ class SlurmCollector(NodeCollector):
                 return workload_of_job(found["job"], found["step"] or "", _TITLED)
         return None
 
-    def allocations(self) -> Allocations:
-        """Devices of jobs, by the job map or the devices control groups."""
-        return (self.fetcher.latest() if self.fetcher else None) or {}
-
-    def _read(self) -> Allocations:
+    def _read(self) -> LimitedAllocations:
         """Read on the background thread; the map takes precedence over control groups."""
         minor_of = gpu_addresses(self._procfs).get
         allocations = {
@@ -222,4 +227,4 @@ class SlurmCollector(NodeCollector):
             why = why_not_of_root(self._map, self._groups.writer_of)
             for key, jobs in read_job_map(self._map).items():
                 allocations[key] = tuple(workload_of_job(job, unproven=why) for job in jobs)
-        return allocations
+        return limited_allocations(allocations, self._workloads_maximum)

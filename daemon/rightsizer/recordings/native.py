@@ -63,7 +63,7 @@ def encode_sections(snapshot: Snapshot) -> dict[str, Any]:
         },
         "down": {uuid: [down.reason, down.detail] for uuid, down in snapshot.down.items()},
         "host": {str(signal): value for signal, value in snapshot.host.items()},
-        "collectors": {name: [*outcome] for name, outcome in snapshot.collectors.items()},
+        "collectors": {name: [*outcome[:3]] for name, outcome in snapshot.collectors.items()},
         "trouble": snapshot.trouble,
     }
 

@@ -88,6 +88,11 @@ class GpuAbsence(FaultEffect):
 
 
 @dataclass(frozen=True, slots=True)
+class GpuReplacement(FaultEffect):
+    """Another board is in the slot: the driver gives another uuid and serial."""
+
+
+@dataclass(frozen=True, slots=True)
 class DriverUnload(FaultEffect):
     """The driver is unloaded; counters restart when it is loaded again."""
 

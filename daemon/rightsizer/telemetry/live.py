@@ -106,6 +106,12 @@ class LiveSource:
         """List devices known from before, as down until the driver offers them."""
         self._registry.expect(devices, self._clock.time())
 
+    def forget(self, uuid: str) -> None:
+        """Forget a device that is gone, from the next snapshots on; thread-safe."""
+        self._registry.forget(uuid)
+        for source in self._secondary:
+            source.forget(uuid)
+
     def still_held(self, release: ReleaseRequest) -> str | None:
         """Return why a release is not complete yet, or `None` once everything is released."""
         if release.held is ReleasableResource.COUNTERS:
@@ -244,7 +250,7 @@ def _outcomes(rounds: Iterable[PollResult]) -> Mapping[str, CollectorOutcome]:
     outcomes: dict[str, CollectorOutcome] = {}
     for found in rounds:
         for name, each in found.collectors.items():
-            success, taken, failure = outcomes.get(name, (True, 0.0, None))
+            success, taken, failure, _ = outcomes.get(name, (True, 0.0, None, None))
             outcomes[name] = CollectorOutcome(
                 success and each.success, taken + each.duration_seconds, failure or each.failure
             )

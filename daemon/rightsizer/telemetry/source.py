@@ -34,6 +34,9 @@ class SecondarySource(Protocol):
     def enrich(self, snapshot: Snapshot) -> Snapshot:
         """Merge what is known by now into the snapshot; never waits."""
 
+    def forget(self, uuid: str) -> None:
+        """Forget a device that is gone; thread-safe."""
+
     def close(self) -> None:
         """End its threads; hung ones are left behind."""
 

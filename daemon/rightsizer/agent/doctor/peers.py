@@ -12,6 +12,7 @@ from rightsizer.io.http_result import Failure, FailureKind
 from rightsizer.notify.grafana.client import http_client
 from rightsizer.owners.containers import EngineError, container_names
 from rightsizer.owners.pod_resources import list_pods
+from rightsizer.owners.workload_limits import WorkloadNameLimiter
 from rightsizer.telemetry.dcgm.enrichment import DcgmSecondarySource
 from rightsizer.telemetry.serving.source import ServingEngineCollector
 
@@ -72,11 +73,18 @@ def check_dcgm(context: CheckContext) -> Check:
     settings = context.settings.sources.dcgm
     if not settings.url:
         return Check(name, Verdict.UNUSED, "sources.dcgm.url is not set")
-    with closing(DcgmSecondarySource(settings, built_in(), SystemClock())) as exporter:
+    limiter = WorkloadNameLimiter.of(context.settings.sources.owners)
+    source = DcgmSecondarySource(
+        settings, built_in(), SystemClock(), sysfs=context.sysfs, name_limiter=limiter
+    )
+    with closing(source) as exporter:
+        exporter.enrich(context.snapshot)  # It learns the node's GPUs before it asks.
         exporter.view(_TIMEOUTS * settings.timeout_seconds)
         outcome = exporter.enrich(context.snapshot).collectors[exporter.name]
     if not outcome.success:
         return failed_check(name, Verdict.MISSING, "away", outcome.failure or "it does not answer")
+    if outcome.refusal is not None:
+        return failed_check(name, Verdict.LIMITED, "foreign", outcome.refusal.reason)
     return Check(name, Verdict.OK, f"{settings.address} answers")
 
 

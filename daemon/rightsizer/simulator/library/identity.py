@@ -3,6 +3,7 @@
 from operator import attrgetter
 from typing import Any, Final
 
+from rightsizer.simulator.faults import GpuReplacement
 from rightsizer.simulator.library.calls import (
     Functions,
     NvmlCode,
@@ -98,6 +99,14 @@ def _pci_info(device: SimulatedHandle, info: Any) -> None:
     target.pciDeviceId = target.pciSubSystemId = product << 16 | _NVIDIA_VENDOR
 
 
+def _uuid(device: SimulatedHandle) -> str:
+    """Return the uuid of the board that is in the slot."""
+    is_replaced = device.driver.has_faults and device.timeline.has(
+        GpuReplacement, device.driver.now()
+    )
+    return f"{device.uuid[:-4]}beef" if is_replaced else device.uuid
+
+
 def _cores(device: SimulatedHandle) -> int:
     board = device.unit.slot.board
     has_few = board.architecture in _FEW_CORES_PER_SM or board.compute_capability == (8, 0)
@@ -117,7 +126,7 @@ LOOKUP: Final[Functions] = {
 }
 IDENTITY_OF_INSTANCES: Final[Functions] = {
     "nvmlDeviceGetName": text_value(lambda device: device.unit.device.name),
-    "nvmlDeviceGetUUID": text_value(lambda device: device.uuid),
+    "nvmlDeviceGetUUID": text_value(_uuid),
     "nvmlDeviceGetCudaComputeCapability": values(attrgetter("unit.slot.board.compute_capability")),
     "nvmlDeviceGetArchitecture": value(lambda device: device.support.architecture),
     "nvmlDeviceGetBrand": value(lambda device: device.support.brand),
@@ -131,7 +140,8 @@ IDENTITY: Final[Functions] = {
         lambda device: f"96.00.{device.support.architecture:02X}.00.01"
     ),
     "nvmlDeviceGetSerial": text_value(
-        lambda device: f"165{channel(0, 'serial', device.uuid) % 10**10:010d}", BoardFeature.SERIAL
+        lambda device: f"165{channel(0, 'serial', _uuid(device)) % 10**10:010d}",
+        BoardFeature.SERIAL,
     ),
     "nvmlDeviceGetInforomImageVersion": text_value(
         lambda device: f"G{device.support.architecture:03d}.0200.00.03"

@@ -1,9 +1,11 @@
 """Poller of a dcgm-exporter on its own thread: current view, stalled collection, Xids."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final, TypeAlias
 
 from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.host.pcie import BusGpu, expected_gpus, kernel_address
 from rightsizer.io.clock import Clock
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure
@@ -16,7 +18,13 @@ from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome, Down
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
-from rightsizer.telemetry.dcgm.series import DcgmExpositionParser, ExporterDevice, ExporterPage
+from rightsizer.telemetry.dcgm.node_gpus import NodeGpus
+from rightsizer.telemetry.dcgm.series import (
+    WORKLOADS_MAXIMUM,
+    DcgmExpositionParser,
+    ExporterDevice,
+    ExporterPage,
+)
 from rightsizer.telemetry.dcgm.settings import DcgmSettings
 
 _Evidence: TypeAlias = Mapping[Signal, float]
@@ -107,10 +115,23 @@ class DcgmEndpoint:
 
     name = "dcgm"
 
-    def __init__(self, settings: DcgmSettings, catalogue: Catalogue, clock: Clock) -> None:
+    def __init__(
+        self,
+        settings: DcgmSettings,
+        catalogue: Catalogue,
+        clock: Clock,
+        *,
+        sysfs: Path = Path("/sys"),
+        workloads_maximum: int = WORKLOADS_MAXIMUM,
+    ) -> None:
+        """Create it; nothing is fetched before the first view.
+
+        `sysfs` shows the GPUs on the bus; the holders of a page beyond the maximum become one.
+        """
         self._settings = settings
         self._clock = clock
-        self._reader = DcgmExpositionParser(catalogue)
+        self._sysfs = sysfs
+        self._reader = DcgmExpositionParser(catalogue, workloads_maximum)
         self._client = HttpClient(
             settings.address, settings.http, accept=_ACCEPT, token=settings.token
         )
@@ -124,13 +145,18 @@ class DcgmEndpoint:
         self._stall_detector = StalledCollectionDetector(nanoseconds(settings.longest_age_seconds))
         self._xids = XidGaugeTracker()
         self._listed: dict[str, tuple[Device, Nanoseconds]] = {}
-        self._boards: frozenset[str] = frozenset()
+        self._listed_boards: frozenset[str] = frozenset()
+        self._dismissed: set[str] = set()
+        self._driver_devices: tuple[Device, ...] = ()
+        self._bus: tuple[BusGpu, ...] = ()
         self._fetched: FetchResult[ExporterPage] | None = None
         self._stalled: frozenset[str] = frozenset()
         self._view = ExporterView(FetchResult(None, "nothing was fetched yet").outcome)
 
     def view(self, wait_seconds: float = 0.0) -> ExporterView:
         """Return the current view; start the next fetch if due, by default without waiting."""
+        if self._dismissed:
+            self._dismiss()
         fetched = self._background.latest(wait_seconds)
         if fetched is not self._fetched:
             before = None if self._fetched is None else self._fetched.value
@@ -140,12 +166,31 @@ class DcgmEndpoint:
             self._view = self._view_of(fetched)
         return self._view
 
+    def forget(self, uuid: str) -> None:
+        """Forget a device that the exporter no longer lists; thread-safe."""
+        self._dismissed.add(uuid)
+
+    def _dismiss(self) -> None:
+        """Forget the devices that were asked for, unless the last page lists them."""
+        dismissed = self._dismissed
+        self._dismissed = set()
+        for uuid, (device, _) in list(self._listed.items()):
+            if {uuid, device.board_uuid} & dismissed and uuid in self._view.down:
+                del self._listed[uuid]
+        if self._fetched is not None:
+            self._view = self._view_of(self._fetched)
+
     def _forget_listed(self) -> None:
         """Forget what was listed, as another node's: the next page may be the right one."""
         if self._listed:
             self._listed.clear()
-            self._boards = frozenset()
+            self._listed_boards = frozenset()
             self._xids = XidGaugeTracker()
+
+    @property
+    def node_gpus(self) -> NodeGpus:
+        """GPUs of this node, as far as known."""
+        return NodeGpus.of(self._driver_devices, self._bus, self._listed_boards)
 
     def close(self) -> None:
         """End the thread; a hung one is left behind."""
@@ -162,15 +207,17 @@ class DcgmEndpoint:
                 "name the address of a dcgm-exporter"
             )
         oldest = self._clock.wall_time() - nanoseconds(self._settings.longest_age_seconds)
-        page = self._reader.read(text, oldest=oldest)
+        # Read here, for a node may have hundreds of functions on its bus.
+        self._bus = expected_gpus(self._sysfs)
+        page = self._reader.read(text, oldest=oldest, node=self.node_gpus)
         if not page.devices:
             raise DriverError("the page is empty: dcgm-exporter has collected nothing yet")
-        if self._boards and self._boards.isdisjoint(page.boards):
+        is_known = bool(self._driver_devices or self._bus or not self._listed_boards)
+        if not is_known and self._listed_boards.isdisjoint(page.boards):
             raise DriverError(
                 f"{self._settings.url} answered with other GPUs than before: name one node's "
                 "exporter, not a service of several; if the GPUs were replaced, restart the agent"
             )
-        self._boards = page.boards
         return page
 
     def _update(self, page: ExporterPage) -> None:
@@ -179,11 +226,17 @@ class DcgmEndpoint:
         self._xids.update(page.xids, self._clock.wall_time())
         self._listed.update({device.uuid: (device, now) for device in page.devices})
         retention = nanoseconds(self._settings.lost_retention_seconds)
+        slots = {kernel_address(each.pci_bus_id) for each in page.devices if each.mig is None}
+        slots.discard(None)
         for uuid, (device, seen) in list(self._listed.items()):
             # An instance missing from a present GPU was destroyed on purpose.
             is_dissolved = device.mig is not None and device.mig.parent_uuid in page.readings
-            if uuid not in page.readings and (is_dissolved or now - seen > retention):
+            is_replaced = kernel_address(device.pci_bus_id) in slots
+            is_over = is_dissolved or is_replaced or now - seen > retention
+            if uuid not in page.readings and is_over:
                 del self._listed[uuid]
+        listed = (device.board_uuid for device, _ in self._listed.values())
+        self._listed_boards = frozenset(listed)
 
     def _view_of(self, fetched: FetchResult[ExporterPage]) -> ExporterView:
         devices = tuple(device for device, _ in self._listed.values())
@@ -195,7 +248,8 @@ class DcgmEndpoint:
             return ExporterView(fetched.outcome, devices, down, xids=xids)
         down = {each: _LOST for each in self._listed if each not in page.readings}
         down.update(dict.fromkeys(self._stalled, _STALLED))
-        view = ExporterView(fetched.outcome, devices, down, xids=xids)
+        outcome = fetched.outcome._replace(refusal=page.refusal)
+        view = ExporterView(outcome, devices, down, xids=xids)
         readings = dict(page.readings)
         version = page.driver_version
         for device in self._stalled:

@@ -2,24 +2,27 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
+from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.host.pcie import kernel_address
+from rightsizer.io.clock import Clock
 from rightsizer.model.device import BY_INDEX, Device
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.reading import Missing, Reading
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.workload import Holding
+from rightsizer.owners.settings import OwnerSettings
+from rightsizer.owners.workload_limits import WorkloadNameLimiter, with_names
 from rightsizer.telemetry.dcgm.endpoint import DcgmEndpoint, ExporterView
-from rightsizer.telemetry.dcgm.series import ExporterDevice
+from rightsizer.telemetry.dcgm.series import OTHER_NODE, ExporterDevice
+from rightsizer.telemetry.dcgm.settings import DcgmSettings
 
 DCGM: Final = "dcgm"
 _GPM: Final = "gpm"
 
-_OTHER_NODE: Final = (
-    "dcgm-exporter lists none of the driver's GPUs: name this node's own exporter, not a service "
-    "of several"
-)
 _UNSAID: Final = frozenset({Missing.NOT_SUPPORTED, Missing.NOT_READ})
 _EMPTY: Final[Mapping[Signal, Missing]] = {}
 
@@ -112,20 +115,6 @@ def _is_unmatched(device: Device, uuids: set[str], slots: set[str | None]) -> bo
     return "/gi" not in device.uuid and not device.uuid.startswith("MIG-")
 
 
-def _with_holdings(
-    snapshot: Snapshot, readings: Mapping[str, Reading], exported: Mapping[str, ExporterDevice]
-) -> Mapping[str, tuple[Holding, ...]]:
-    """Return our holdings, and the exporter's (the kubelet's allocations) for other devices."""
-    holdings = dict(snapshot.holdings)
-    for uuid, known in exported.items():
-        if not known.holdings or holdings.get(uuid):
-            continue
-        reading = readings.get(uuid)
-        is_empty = reading is not None and reading.processes == ()
-        holdings[uuid] = tuple(replace(each, has_process=not is_empty) for each in known.holdings)
-    return holdings
-
-
 def _numbered(ours: Iterable[Device], added: Iterable[Device]) -> tuple[Device, ...]:
     """Number the added devices after ours: the exporter's index may name another GPU here."""
     used = {device.index for device in ours}
@@ -135,8 +124,34 @@ def _numbered(ours: Iterable[Device], added: Iterable[Device]) -> tuple[Device, 
     return tuple(replace(each, index=first + each.index, has_index=False) for each in added)
 
 
+@dataclass(frozen=True, slots=True)
+class _AddedDevices:
+    """Devices that a view adds to ours; `None` if it has none of the node's."""
+
+    view: ExporterView
+    ours: tuple[Device, ...]
+    devices: tuple[Device, ...] | None
+
+
 class DcgmSecondarySource(DcgmEndpoint):
     """A dcgm-exporter next to NVML."""
+
+    def __init__(
+        self,
+        settings: DcgmSettings,
+        catalogue: Catalogue,
+        clock: Clock,
+        *,
+        sysfs: Path = Path("/sys"),
+        name_limiter: WorkloadNameLimiter | None = None,
+    ) -> None:
+        """Create it; `name_limiter` is shared with the node's other sources of workloads."""
+        if name_limiter is None:
+            name_limiter = WorkloadNameLimiter.of(OwnerSettings())
+        self._name_limiter = name_limiter
+        maximum = self._name_limiter.workloads_maximum
+        super().__init__(settings, catalogue, clock, sysfs=sysfs, workloads_maximum=maximum)
+        self._added: _AddedDevices | None = None
 
     def enrich(self, snapshot: Snapshot) -> Snapshot:
         """Merge the exporter's current page into the snapshot; never waits.
@@ -145,13 +160,14 @@ class DcgmSecondarySource(DcgmEndpoint):
         the exporter knows are added, with a reading at the snapshot's time while their values are
         current.
         """
+        self._driver_devices = snapshot.devices
         view = self.view()
         uuids = {device.uuid for device in snapshot.devices}
-        slots = {kernel_address(device.pci_bus_id) for device in snapshot.devices} - {None}
-        added = [device for device in view.devices if _is_unmatched(device, uuids, slots)]
-        if uuids and added and len(added) == len(view.devices):
+        added = self._added_devices(snapshot.devices, view)
+        if added is None:
+            # The page was read before the driver offered its GPUs.
             self._forget_listed()
-            outcome = view.outcome._replace(success=False, failure=_OTHER_NODE)
+            outcome = view.outcome._replace(success=False, failure=OTHER_NODE)
             return replace(snapshot, collectors={**snapshot.collectors, self.name: outcome})
         exported = {
             uuid: view.readings[key] for key, uuid in matches(snapshot.devices, view).items()
@@ -177,9 +193,45 @@ class DcgmSecondarySource(DcgmEndpoint):
             devices=(*snapshot.devices, *_numbered(snapshot.devices, added)),
             readings=readings,
             down={**snapshot.down, **down},
-            holdings=_with_holdings(snapshot, readings, exported),
+            holdings=self._with_holdings(snapshot, readings, exported),
             collectors={**snapshot.collectors, self.name: view.outcome},
             driver={**driver, **snapshot.driver},
             xids={**xids, **snapshot.xids},
             trouble=snapshot.trouble if snapshot.devices or not added else None,
         )
+
+    def _added_devices(
+        self, ours: tuple[Device, ...], view: ExporterView
+    ) -> tuple[Device, ...] | None:
+        """Return the devices that only the exporter knows; `None` if it knows none of the node's.
+
+        They are found again only if the page or our devices change.
+        """
+        known = self._added
+        if known is not None and known.view is view and known.ours == ours:
+            return known.devices
+        uuids = {device.uuid for device in ours}
+        slots = {kernel_address(device.pci_bus_id) for device in ours} - {None}
+        unmatched = [each for each in view.devices if _is_unmatched(each, uuids, slots)]
+        own = self.node_gpus.own({each.board_uuid: each.pci_bus_id for each in unmatched})
+        devices = tuple(each for each in unmatched if each.board_uuid in own)
+        is_foreign = bool(uuids and unmatched) and len(unmatched) == len(view.devices)
+        self._added = _AddedDevices(view, ours, None if is_foreign and not devices else devices)
+        return self._added.devices
+
+    def _with_holdings(
+        self,
+        snapshot: Snapshot,
+        readings: Mapping[str, Reading],
+        exported: Mapping[str, ExporterDevice],
+    ) -> Mapping[str, tuple[Holding, ...]]:
+        """Return our holdings, and the exporter's (the kubelet's allocations) for other devices."""
+        holdings = dict(snapshot.holdings)
+        for uuid, device in exported.items():
+            if not device.holdings or holdings.get(uuid):
+                continue
+            reading = readings.get(uuid)
+            is_empty = reading is not None and reading.processes == ()
+            named = with_names(device.holdings, self._name_limiter.name)
+            holdings[uuid] = tuple(replace(each, has_process=not is_empty) for each in named)
+        return holdings

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import Final, TypeAlias
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.io.document import LINE_MAXIMUM, DocumentLimits, DocumentReading
 from rightsizer.model.dcgm_fields import (
     DCGM_FIELDS,
     FORMER_DCGM_NAMES,
@@ -24,10 +24,17 @@ from rightsizer.model.errors import DriverError
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.reading import Missing, plausible, scaled
 from rightsizer.model.signal import Signal
+from rightsizer.model.snapshot import Refusal
 from rightsizer.model.units import Nanoseconds, Unit, convert
 from rightsizer.model.workload import Holding, Workload
+from rightsizer.owners.workload_limits import limited_holdings, refusal_of
+from rightsizer.telemetry.dcgm.node_gpus import INSTANCES_MAXIMUM, NodeGpus
 from rightsizer.telemetry.device_description import DeviceDescription, build_devices
 
+OTHER_NODE: Final = (
+    "dcgm-exporter lists none of this node's GPUs: name this node's own exporter, not a service "
+    "of several"
+)
 XID_METRIC: Final = "DCGM_FI_DEV_XID_ERRORS"
 _OURS: Final = "rightsizer_"
 _PREFIXES: Final = ("DCGM_", "dcgm_", _OURS)
@@ -92,6 +99,11 @@ class DcgmSeries:
     driver_version: str | None = None
     host: str = ""
     """Node, or pod of the exporter; empty if not stated."""
+
+    @property
+    def board(self) -> str:
+        """GPU itself, or parent of the instance."""
+        return self.facts.parent_uuid or self.device
 
     @property
     def is_profiling(self) -> bool:
@@ -192,12 +204,18 @@ def blank(number: str) -> Missing | None:
 
 
 _SAMPLE: Final = re.compile(
-    r"(?P<head>[a-zA-Z_:][\w:]*(?:\{.*\})?)\s+(?P<value>\S+)\s*(?P<time>\S*)"
+    r"(?P<head>[a-zA-Z_:][\w:]*(?:\{.*\})?)\s+(?P<value>\S+)(?:\s+(?P<time>\S+))?"
 )
-_REMEMBERED: Final = 100_000
+LINES_MAXIMUM: Final = 10_000
+"""Of a page. Source: 16 GPUs of seven MIG instances with 60 metrics each are 7,000."""
 _XID_MAXIMUM: Final = 0xFFFF
 
-_Sample: TypeAlias = tuple[DcgmSeries | UnusedSeries, float | Missing, Nanoseconds | None]
+_LIMITS: Final = DocumentLimits(8 * 2**20, LINES_MAXIMUM, "lines")
+WORKLOADS_MAXIMUM: Final = 200
+_ANY_NODE: Final = NodeGpus(spare=LINES_MAXIMUM)
+
+_Meaning: TypeAlias = DcgmSeries | UnusedSeries
+_Sample: TypeAlias = tuple[DcgmSeries, float | Missing, Nanoseconds | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +241,8 @@ class ExporterPage:
     xids: Mapping[str, int] = field(default_factory=dict)
     """Last Xid of each GPU that had one since the driver was loaded."""
     driver_version: str | None = None
+    refusal: Refusal | None = None
+    """Devices of other nodes, and holders beyond the limit."""
 
     @property
     def boards(self) -> frozenset[str]:
@@ -231,53 +251,82 @@ class ExporterPage:
 
 
 class DcgmExpositionParser:
-    """Parser of pages; caches the interpretation of names and labels."""
+    """Parser of pages; keeps what names and labels of the last page mean."""
 
-    def __init__(self, catalogue: Catalogue) -> None:
+    def __init__(self, catalogue: Catalogue, workloads_maximum: int = WORKLOADS_MAXIMUM) -> None:
+        """Create it; a page's holders beyond the maximum become one."""
         self._catalogue = catalogue
-        self._interpret = lru_cache(_REMEMBERED)(interpret)
+        self._workloads_maximum = workloads_maximum
+        self.meanings: dict[str, _Meaning] = {}
 
-    def read(self, text: str, *, oldest: Nanoseconds | None = None) -> ExporterPage:
+    def read(
+        self, text: str, *, oldest: Nanoseconds | None = None, node: NodeGpus = _ANY_NODE
+    ) -> ExporterPage:
         """Parse one page.
 
         Args:
             text: Samples with or without times.
             oldest: Samples with a time before this wall time are stale.
+            node: GPUs of the node; others are left out and counted.
 
         Raises:
-            DriverError: the text is not an exposition of one dcgm-exporter.
+            DriverError: the text is not an exposition of one dcgm-exporter, or of another node's.
+            DocumentError: the text has more lines than a node's, or takes too long to read.
         """
-        page = _PageParser()
+        reading = DocumentReading("the page", _LIMITS)
+        reading.check_items(text.count("\n"))
+        lines = text.split("\n")
+        meanings: dict[str, _Meaning] = {}
         # A line without its end is torn: its number may lack digits.
-        found = [self._sample(line) for line in text.split("\n")[:-1] if wanted(line)]
-        # Torn lines and lines without a sample are skipped.
-        for series, value, time in filter(None, found):
-            if isinstance(series, DcgmSeries):
-                is_stale = time is not None and oldest is not None and time < oldest
-                page.add(series, value, is_stale=is_stale)
-        says = any(line.strip() and not line.startswith("#") for line in text.split("\n"))
-        if says and not any(found):
+        found = (self._sample(line, meanings, reading) for line in lines[:-1])
+        samples = [sample for sample in found if sample is not None]
+        if not meanings and any(line.strip() and not line.startswith("#") for line in lines):
             raise DriverError(
                 "this is not the text of a dcgm-exporter: none of its metrics is in it; "
                 "check the address"
             )
-        if len(hosts := sorted(page.hosts)) > 1:
+        if len(hosts := sorted({series.host for series, _, _ in samples} - {""})) > 1:
             raise DriverError(
                 f"the page has the GPUs of {len(hosts)} nodes ({hosts[0]}, {hosts[1]}, ...); "
                 "name the address of this node's own dcgm-exporter"
             )
+        boards = {series.board: series.facts.pci_bus_id for series, _, _ in samples}
+        own = node.own(boards)
+        if boards and not own:
+            raise DriverError(OTHER_NODE)
+        # Of other nodes' lines nothing is kept.
+        self.meanings = {
+            head: meaning
+            for head, meaning in meanings.items()
+            if isinstance(meaning, UnusedSeries) or meaning.board in own
+        }
+        page = _PageParser(self._workloads_maximum, refused_gpus=len(boards) - len(own))
+        for series, value, time in samples:
+            if series.board in own:
+                is_stale = time is not None and oldest is not None and time < oldest
+                page.add(series, value, is_stale=is_stale)
         return page.exposition(self._catalogue)
 
-    def _sample(self, line: str) -> _Sample | None:
+    def _sample(
+        self, line: str, meanings: dict[str, _Meaning], reading: DocumentReading
+    ) -> _Sample | None:
+        """Parse a line, and note what its name and labels mean."""
+        if not wanted(line) or len(line) > LINE_MAXIMUM:
+            return None
         match = _SAMPLE.fullmatch(line.partition(" # {")[0].strip())
         if match is None:
             return None
+        head = match["head"]
         try:
             value = blank(match["value"]) or float(match["value"])
             time = parse_epoch(match["time"]) if match["time"] else None
-            return self._interpret(match["head"]), value, time
+            meaning = meanings.get(head) or self.meanings.get(head) or interpret(head)
         except ValueError:
             return None
+        finally:
+            reading.count()
+        meanings[head] = meaning
+        return (meaning, value, time) if isinstance(meaning, DcgmSeries) else None
 
 
 _Candidate: TypeAlias = tuple[DcgmSeries, float]
@@ -286,18 +335,20 @@ _Candidate: TypeAlias = tuple[DcgmSeries, float]
 class _PageParser:
     """Builder of a page: values by device, signal and field."""
 
-    def __init__(self) -> None:
+    def __init__(self, workloads_maximum: int, *, refused_gpus: int) -> None:
+        self._workloads_maximum = workloads_maximum
+        self._refused_gpus = refused_gpus
         self._found: dict[str, dict[Signal, dict[str, _Candidate]]] = {}
         self._missing: dict[str, dict[Signal, Missing]] = {}
         self._facts: dict[str, DeviceDescription] = {}
         self._holders: dict[str, set[Workload]] = {}
         self._xids: dict[str, int] = {}
         self._driver_version: str | None = None
-        self.hosts: set[str] = set()
+        self._instances: dict[str, set[str]] = {}
 
     def add(self, series: DcgmSeries, number: float | Missing, *, is_stale: bool) -> None:
-        if series.host:
-            self.hosts.add(series.host)
+        if not self._has_room(series):
+            return
         facts = self._facts.setdefault(series.device, DeviceDescription())
         self._driver_version = self._driver_version or series.driver_version
         if series.holder is not None:
@@ -322,10 +373,26 @@ class _PageParser:
             if former is None or value > former[1]:
                 found[series.metric] = (series, value)
 
+    def _has_room(self, series: DcgmSeries) -> bool:
+        """Whether its GPU can have the instance beside those of earlier lines."""
+        if series.board == series.device:
+            return True
+        instances = self._instances.setdefault(series.board, set())
+        if series.device not in instances and len(instances) >= INSTANCES_MAXIMUM:
+            return False
+        instances.add(series.device)
+        return True
+
     def exposition(self, catalogue: Catalogue) -> ExporterPage:
+        holdings, refused_holders = limited_holdings(
+            {device: holdings_of(holders) for device, holders in self._holders.items()},
+            self._workloads_maximum,
+        )
         return ExporterPage(
             devices=build_devices(self._facts, catalogue),
-            readings={device: self._reading(device) for device in self._facts},
+            readings={
+                device: self._reading(device, holdings.get(device, ())) for device in self._facts
+            },
             instances={
                 device: (facts.parent_uuid, facts.gpu_instance_id)
                 for device, facts in self._facts.items()
@@ -333,9 +400,10 @@ class _PageParser:
             },
             xids=self._xids,
             driver_version=self._driver_version,
+            refusal=refusal_of(self._refused_gpus, refused_holders),
         )
 
-    def _reading(self, device: str) -> ExporterDevice:
+    def _reading(self, device: str, holdings: tuple[Holding, ...]) -> ExporterDevice:
         found = self._found.get(device, {}).items()
         chosen = {signal: _chosen([*candidates.values()]) for signal, candidates in found}
         missing = self._missing.get(device, {}).items()
@@ -343,7 +411,7 @@ class _PageParser:
             {signal: value for signal, (_, value) in chosen.items()},
             {signal: reason for signal, reason in missing if signal not in chosen},
             frozenset(signal for signal, (series, _) in chosen.items() if series.is_profiling),
-            holdings_of(self._holders.get(device, set())),
+            holdings,
         )
 
 

@@ -322,6 +322,9 @@ class DeviceRegistry:
         self._retention = retention
         self._seen: dict[str, Nanoseconds] = {}
         self._devices: dict[str, Device] = {}
+        self._dismissed: set[str] = set()
+        self._is_unconfirmed = False
+        self._present: frozenset[str] = frozenset()
         self.devices: tuple[Device, ...] = ()
         """All listed devices: GPUs by index, each before its MIG instances."""
         self.absent: Mapping[str, Down] = {}
@@ -340,6 +343,8 @@ class DeviceRegistry:
         is_released = inventory is None and reason is Missing.RELEASED
         # Devices released on request are not forgotten, however long that lasts.
         self._seen.update(dict.fromkeys(self._devices if is_released else present, now))
+        if present.keys() != self._present:
+            self._replace(present, is_complete=not offered.unopened)
         self._devices.update(present)
         self._forget(present, now)
         self._list_unnamed(present, offered, now)
@@ -350,17 +355,54 @@ class DeviceRegistry:
             if uuid not in present
         }
 
+    def forget(self, uuid: str) -> None:
+        """Forget a device at the next update unless it is present; thread-safe."""
+        self._dismissed.add(uuid)
+
+    def _replace(self, present: Mapping[str, Device], *, is_complete: bool) -> None:
+        """Forget absent GPUs in whose place, or under whose serial, the driver offers others.
+
+        If it offers none of those that are expected, they are of another machine, whose history
+        this is. Boards of several GPUs have one serial: it tells only of a GPU that is new.
+        """
+        self._present = frozenset(present)
+        gpus = [device for device in present.values() if device.mig is None]
+        slots = {kernel_address(device.pci_bus_id) for device in gpus} - {None}
+        added = (device for device in gpus if device.uuid not in self._devices)
+        serials = {serial for device in added if (serial := device.facts.get("serial"))}
+        is_foreign = self._is_unconfirmed and self._devices.keys().isdisjoint(present)
+        is_foreign = is_foreign and is_complete and bool(gpus)
+        if gpus:
+            self._is_unconfirmed = False
+        gone = {
+            uuid
+            for uuid, device in self._devices.items()
+            if uuid not in present
+            and device.mig is None
+            and (
+                is_foreign
+                or kernel_address(device.pci_bus_id) in slots
+                or device.facts.get("serial") in serials
+            )
+        }
+        for uuid, device in list(self._devices.items()):
+            if device.board_uuid in gone:
+                del self._devices[uuid], self._seen[uuid]
+
     def _forget(self, present: Mapping[str, Device], now: Nanoseconds) -> None:
         gpus = [device for device in present.values() if device.mig is None]
         former = {f"{BY_INDEX}{device.index}" for device in gpus}
         former |= {f"{BY_ADDRESS}{kernel_address(device.pci_bus_id)}" for device in gpus}
+        dismissed = self._dismissed
+        self._dismissed = set()
         for uuid, device in list(self._devices.items()):
             # An instance missing from a present GPU was destroyed on purpose.
             is_dissolved = device.mig is not None and device.mig.parent_uuid in present
             is_replaced = uuid.partition("/")[0] in former
             is_long_gone = now - self._seen[uuid] > self._retention
             is_placeholder = not device.name and uuid.startswith(PLACEHOLDERS)
-            is_over = is_dissolved or is_replaced or is_long_gone or is_placeholder
+            is_dismissed = uuid in dismissed or device.board_uuid in dismissed
+            is_over = is_dissolved or is_replaced or is_long_gone or is_placeholder or is_dismissed
             if uuid not in present and is_over:
                 del self._devices[uuid], self._seen[uuid]
 
@@ -368,6 +410,7 @@ class DeviceRegistry:
         """List devices that were present before the agent started; enumeration may miss some."""
         for device in devices:
             self._list(device, now)
+            self._is_unconfirmed = True
 
     def _list_unnamed(
         self, present: Mapping[str, Device], offered: Inventory, now: Nanoseconds

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 from prometheus_client.parser import text_string_to_metric_families
 
 from rightsizer.io.codec import convert
+from rightsizer.io.document import LINE_MAXIMUM, DocumentLimits, DocumentReading
 from rightsizer.io.yaml import load_beside
 from rightsizer.model.errors import DriverError
 from rightsizer.model.frozen import dataclass
@@ -17,6 +18,8 @@ from rightsizer.model.reading import Missing, plausible
 from rightsizer.model.signal import Signal
 from rightsizer.telemetry.serving.settings import EngineName
 
+_LIMITS: Final = DocumentLimits(8 * 2**20, 100_000, "lines")
+"""Source: ten times the lines of twenty histograms of sixteen data-parallel engines."""
 _NOT_BEFORE: Final = 0.0
 """Previous value of a histogram without a series on the previous page."""
 
@@ -124,13 +127,16 @@ def parse_page(text: str, expected: EngineName = EngineName.AUTO) -> EngineMetri
 
     Raises:
         DriverError: the page is not from an engine, or from another than expected.
+        DocumentError: the page has more lines than an engine's, or takes too long to read.
     """
     if text.startswith(("[", "{", '"')):
         text = _unquoted(text)
+    reading = DocumentReading("the page", _LIMITS)
+    reading.check_items(text.count("\n"))
     names = {
         line: canonical("".join(line.partition("{")[0].split(None, 1)[:1]))
         for line in text.split("\n")
-        if not line.startswith("#")
+        if not line.startswith("#") and len(line) <= LINE_MAXIMUM
     }
     is_empty = not any(names.values())
     engine = _engine(frozenset(names.values()), expected, is_empty=is_empty)
@@ -142,7 +148,7 @@ def parse_page(text: str, expected: EngineName = EngineName.AUTO) -> EngineMetri
         )
     dropped = engine.copies | engine.breakdowns
     series: dict[str, dict[Labels, float]] = {}
-    for name, labels, value in _samples(wanted):
+    for name, labels, value in _samples(wanted, reading):
         if router := next(iter(engine.routers & labels.keys()), None):
             raise DriverError(
                 f"the page is a router's, whose label {router} names several engines; "
@@ -182,13 +188,17 @@ def _engine(names: frozenset[str], expected: EngineName, *, is_empty: bool) -> E
     raise DriverError(f"the page has no metrics of {expected}{instead}")
 
 
-def _samples(lines: list[str]) -> Iterator[tuple[str, Mapping[str, str], float]]:
+def _samples(
+    lines: list[str], reading: DocumentReading
+) -> Iterator[tuple[str, Mapping[str, str], float]]:
     try:
-        for family in text_string_to_metric_families("\n".join(lines)):
-            for sample in family.samples:
-                # NaN, infinities and negative numbers are no counts.
-                if 0 <= sample.value <= sys.float_info.max:
-                    yield canonical(sample.name), sample.labels, float(sample.value)
+        for line in lines:
+            reading.count()
+            for family in text_string_to_metric_families(line):
+                for sample in family.samples:
+                    # NaN, infinities and negative numbers are no counts.
+                    if 0 <= sample.value <= sys.float_info.max:
+                        yield canonical(sample.name), sample.labels, float(sample.value)
     except (ValueError, IndexError, KeyError, TypeError) as error:
         raise DriverError(f"the page is not in Prometheus's text format: {error}") from None
 

@@ -127,6 +127,9 @@ class ServingEngineCollector:
         collectors = {**snapshot.collectors, **self.outcomes()}
         return replace(snapshot, readings=readings, collectors=collectors)
 
+    def forget(self, uuid: str) -> None:
+        """Do nothing: it knows engines, and no device of its own."""
+
     def latest(self, wait_seconds: float = 0.0) -> Mapping[ServingEndpoint, Mapping[Signal, float]]:
         """Return the last values of each endpoint; without those that have expired."""
         answers = ((each.endpoint, each.latest(wait_seconds)) for each in self._pollers)
