@@ -41,7 +41,7 @@ def serve(  # noqa: PLR0913 - each is a part of the outside world.
     # Ignored until a reload is possible: the default action would end the process.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     keep_compact()
-    clock, log, history = clock or SystemClock(), settings.log, settings.history
+    clock, log = clock or SystemClock(), settings.log
     counter = configure(log.format, log.level, repeat_interval_seconds=log.repeat_interval)
     # Before the storage: a wrong scenario must not leave an empty history behind.
     access = replace(configured_access(settings.web, clock.wall_time), is_open=is_open)
@@ -49,8 +49,7 @@ def serve(  # noqa: PLR0913 - each is a part of the outside world.
     source = named.source
     with ExitStack() as failed:
         failed.callback(source.close)
-        maximum = history.maximum_size_bytes
-        storage = Storage(history.path, maximum_bytes=maximum, waits_for_disk=True)
+        storage = _storage(settings)
         failed.callback(storage.close)
         agent = Agent(
             settings,
@@ -81,3 +80,9 @@ def serve(  # noqa: PLR0913 - each is a part of the outside world.
     if announce is not None:
         announce(agent)
     agent.run(stop)
+
+
+def _storage(settings: Settings) -> Storage:
+    history = settings.history
+    maximum = history.maximum_size_bytes
+    return Storage(history.path, maximum_bytes=maximum, waits_for_disk=True)
