@@ -58,7 +58,7 @@ class OwnerResolver:
         self._name_limiter = name_limiter
 
     @classmethod
-    def on_host(
+    def on_host(  # noqa: PLR0913 - the outside world comes in as arguments.
         cls,
         procfs: Path,
         *,
