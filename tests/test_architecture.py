@@ -48,7 +48,7 @@ IMPORTERS: Final = {
     "bcrypt": "web/authenticator",
     "h2": "io/grpc_client",
     "jinja2": "report/ web/",
-    "msgspec": "io/codec",
+    "msgspec": "io/codec report/json_encoder",
     "numpy": "fleet/cache/ fleet/cases/ fleet/prometheus/ fleet/source fleet/sources/ fleet/fetch",
     "orjson": "fleet/prometheus/response_parser",
     "prometheus_client": "exposition/ web/ telemetry/dcgm telemetry/serving",

@@ -22,7 +22,7 @@ from rightsizer.model.finding import Finding, FindingKind
 from rightsizer.model.frozen import asdict, dataclass, field
 from rightsizer.model.metric_family import series_key
 from rightsizer.model.units import HOUR_SECONDS, Nanoseconds, seconds
-from rightsizer.report.json_encoder import attributes, encode_advice, encode_finding, plain
+from rightsizer.report.json_encoder import encode_advice, encode_finding, plain
 
 
 def waiting_by_pool(waiting: Iterable[WaitingWork]) -> dict[str, float]:
@@ -137,7 +137,8 @@ def encode_plan(
         "kept_device_days": plan.kept,
         "device_days": plan.wanted,
         "shards": len(plan.shards),
-        **attributes(plan, "queries samples"),
+        "queries": plan.queries,
+        "samples": plan.samples,
     }
 
 
@@ -177,19 +178,32 @@ def encode_source(report: SourceReport) -> dict[str, Any]:
         "is_found": bool(report.metrics or report.devices or report.oldest is not None),
         "devices": report.devices,
         "oldest": None if report.oldest is None else seconds(report.oldest),
-        **attributes(report, "resolution_seconds tier can cannot warnings"),
+        "resolution_seconds": report.resolution_seconds,
+        "tier": report.tier,
+        "can": plain(report.can),
+        "cannot": plain(report.cannot),
+        "warnings": plain(report.warnings),
     }
 
 
 def _served(served: WaitingOutcome) -> dict[str, Any]:
     return {
-        **attributes(served.waiting, "key cluster pool namespace gpus"),
+        "key": served.waiting.key,
+        "cluster": served.waiting.cluster,
+        "pool": served.waiting.pool,
+        "namespace": served.waiting.namespace,
+        "gpus": served.waiting.gpus,
         "waiting_seconds": served.waiting.since_seconds,
-        **attributes(served, "memory_bytes now_gpus after_gpus left_gpus"),
+        "memory_bytes": served.memory_bytes,
+        "now_gpus": served.now_gpus,
+        "after_gpus": served.after_gpus,
+        "left_gpus": served.left_gpus,
         "why_left": served.why_left or None,
         "offers": [
             {
-                **attributes(offer, "pool gpus is_now"),
+                "pool": offer.pool,
+                "gpus": offer.gpus,
+                "is_now": offer.is_now,
                 "nodes": dict(offer.nodes),
                 "steps": [
                     {
@@ -248,7 +262,10 @@ def _peak_now(pool: FleetPool) -> float | None:
 
 def _pool(pool: FleetPool, waiting_gpus: float | None) -> dict[str, Any]:
     return {
-        **attributes(pool, "name cluster board gpus"),
+        "name": pool.name,
+        "cluster": pool.cluster,
+        "board": pool.board,
+        "gpus": pool.gpus,
         "nodes": len(pool.size_by_node),
         "held_mean": _mean_now(pool, pool.held),
         "held_peak": _peak_now(pool),

@@ -11,7 +11,7 @@ from rightsizer.planner.growth import GrowthOutlook
 from rightsizer.planner.planner import GpuPlan
 from rightsizer.planner.rental import Rental
 from rightsizer.planner.validation import validation_steps
-from rightsizer.report.json_encoder import attributes, plain
+from rightsizer.report.json_encoder import plain
 from rightsizer.sizing.engine import ENGINES
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.memory_estimate import MemoryEstimate
@@ -102,7 +102,8 @@ def encode_plan(plan: GpuPlan, notes: tuple[str, ...] = ()) -> dict[str, Any]:
         "candidates": [encode_candidate(each) for each in plan.candidates],
         "alternatives": [
             {
-                **attributes(each, "kind change"),
+                "kind": each.kind,
+                "change": each.change,
                 "caution": each.caution or None,
                 "candidate": encode_candidate(each.candidate),
                 "prompts": None if each.prompts is None else encode_candidate(each.prompts),
@@ -111,8 +112,12 @@ def encode_plan(plan: GpuPlan, notes: tuple[str, ...] = ()) -> dict[str, Any]:
         ],
         "growth": [
             {
-                **attributes(step, "month load_ratio"),
-                **attributes(step.candidate, "gpu count layout fits"),
+                "month": step.month,
+                "load_ratio": step.load_ratio,
+                "gpu": step.candidate.gpu,
+                "count": step.candidate.count,
+                "layout": plain(step.candidate.layout),
+                "fits": step.candidate.fits,
                 **_hourly(step.candidate),
             }
             for step in plan.growth
@@ -149,9 +154,13 @@ def encode_candidate(candidate: PlanCandidate) -> dict[str, Any]:
     rate = candidate.rate
     full_load = None if candidate.rented is None else candidate.rented.per_million
     return {
-        **attributes(candidate, "gpu count paid_count"),
+        "gpu": candidate.gpu,
+        "count": candidate.count,
+        "paid_count": candidate.paid_count,
         "rental": None if candidate.rental is None else _encode_rental(candidate.rental),
-        **attributes(candidate, "layout fits fits_memory"),
+        "layout": plain(candidate.layout),
+        "fits": candidate.fits,
+        "fits_memory": candidate.fits_memory,
         "format": candidate.format and candidate.format.name,
         "format_note": candidate.format and candidate.format.note,
         "reasons": [str(each) for each in candidate.rejections],
@@ -229,7 +238,9 @@ def encode_plan_check(measured: PlanCheck) -> dict[str, Any]:
         "candidate": encode_candidate(measured.candidate),
         "comparisons": [
             {
-                **attributes(each, "what unit measured"),
+                "what": each.what,
+                "unit": each.unit,
+                "measured": each.measured,
                 **encode_interval("predicted", each.predicted),
                 "ratio": each.ratio,
                 "as_predicted": each.is_as_predicted,

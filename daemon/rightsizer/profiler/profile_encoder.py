@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
-from typing import Final
 
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.errors import UsageError
@@ -19,11 +18,7 @@ from rightsizer.profiler.comparison import ProfileTelemetry
 from rightsizer.profiler.join import JoinedDevice, ProfileJoin
 from rightsizer.profiler.workload import ProfiledWorkload
 from rightsizer.profiles.registry import BrokenFile
-from rightsizer.report.json_encoder import JsonObject, attributes, encode_finding
-
-_HOST_STEP: Final = (
-    "loader_seconds collective_seconds operators dispatch_seconds pause_seconds read_backs"
-)
+from rightsizer.report.json_encoder import JsonObject, encode_finding, plain
 
 
 def encode_profile(profile: Profile) -> JsonObject:
@@ -36,7 +31,12 @@ def encode_profile(profile: Profile) -> JsonObject:
             {
                 "name": each.name,
                 "seconds": seconds(each.end - each.start),
-                **attributes(each, _HOST_STEP),
+                "loader_seconds": each.loader_seconds,
+                "collective_seconds": each.collective_seconds,
+                "operators": each.operators,
+                "dispatch_seconds": each.dispatch_seconds,
+                "pause_seconds": each.pause_seconds,
+                "read_backs": plain(each.read_backs),
             }
             for each in profile.host_steps
         ],

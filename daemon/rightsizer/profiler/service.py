@@ -20,7 +20,7 @@ from rightsizer.model.errors import HistoryError
 from rightsizer.model.metric_family import series_key
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
 from rightsizer.profiler.settings import ProfileSettings
-from rightsizer.report.json_encoder import attributes, encode_finding
+from rightsizer.report.json_encoder import encode_finding, plain
 from rightsizer.web.message import WebRequest, WebResponse
 from rightsizer.web.router import Route
 
@@ -182,10 +182,13 @@ def profiles_route(profiles: Callable[[], tuple[TakenProfile, ...]]) -> Route:
                 "id": each.id,
                 "taken": seconds(each.taken),
                 "moment": seconds(each.moment),
-                **attributes(each, "sources format outcome"),
+                "sources": plain(each.sources),
+                "format": each.format,
+                "outcome": each.outcome,
                 "workload": each.key,
                 "unmatched": each.unmatched or None,
-                **attributes(each, "devices contradictions"),
+                "devices": plain(each.devices),
+                "contradictions": plain(each.contradictions),
                 "findings": [encode_finding(finding) for finding in each.findings],
             }
             for each in profiles()

@@ -13,7 +13,6 @@ from rightsizer.model.state import Condition, State
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.report.json_encoder import (
     JsonObject,
-    attributes,
     encode_advice,
     encode_finding,
     encode_lifecycle,
@@ -188,7 +187,8 @@ def _thresholds(settings: object, prefix: str) -> Iterator[JsonObject]:
             "setting": f"{prefix}.{key_in_file(declared.name, bounds)}",
             "value": value,
             "unit": bounds.unit,
-            **attributes(descriptions[declared.name], "help source"),
+            "help": descriptions[declared.name].help,
+            "source": descriptions[declared.name].source,
         }
 
 

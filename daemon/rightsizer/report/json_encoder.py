@@ -1,28 +1,60 @@
-"""JSON encoders of findings, advice, devices, report and topology; unknown values are null."""
+"""JSON documents of findings, advice, devices, report and topology; unknown values are null.
+
+A document's fields are its public keys, in this order.
+"""
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
-from rightsizer.model.advice import Advice
+import msgspec
+
+from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.device import Device
-from rightsizer.model.driver_codes import OTHER_XID
-from rightsizer.model.finding import Finding
+from rightsizer.model.driver_codes import OTHER_XID, XidLog
+from rightsizer.model.finding import (
+    Action,
+    Finding,
+    FindingKind,
+    Instruction,
+    Option,
+    Reason,
+    Risk,
+    Savings,
+    Severity,
+)
 from rightsizer.model.frozen import fields, is_dataclass
-from rightsizer.model.report import DeviceReport, Report, Totals
-from rightsizer.model.topology import LinkKind, Placement, Topology, cpu_list
-from rightsizer.model.units import seconds
-from rightsizer.model.window import Provisioning
-from rightsizer.model.workload import Workload
+from rightsizer.model.reading import Missing
+from rightsizer.model.report import AgentReport, DeviceReport, JobReport, Report, Totals
+from rightsizer.model.signal import Signal
+from rightsizer.model.snapshot import CollectorOutcome, Down
+from rightsizer.model.state import Cause, Condition, Resource, State, Tier
+from rightsizer.model.topology import (
+    Adapter,
+    Bridge,
+    FabricPort,
+    GpuLink,
+    LinkKind,
+    Nvlink,
+    Placement,
+    Topology,
+    cpu_list,
+)
+from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.window import EnergySource, Provisioning, ResourceProvisioning
+from rightsizer.model.workload import Holding, Workload, WorkloadClass, WorkloadKind
 from rightsizer.report.freshness import window_coverage_ratio
-
-_PORT: Final = "generation width generation_maximum width_maximum"
 
 JsonObject: TypeAlias = dict[str, Any]
 """JSON-serializable object."""
 
 
+def to_json(document: object) -> Any:
+    """Convert a document to JSON values; types unknown to JSON become their text."""
+    return msgspec.to_builtins(document, str_keys=True, enc_hook=str)
+
+
 def plain(value: object) -> Any:
-    """Convert a value to JSON values: dataclasses and named tuples by field, sets sorted."""
+    """Convert a value without a type to JSON values; dataclasses by field, sets sorted."""
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
@@ -38,78 +70,236 @@ def plain(value: object) -> Any:
     return str(value)
 
 
-def attributes(source: object, names: str) -> JsonObject:
-    """Return attributes of an object by name."""
-    return {name: plain(getattr(source, name)) for name in names.split()}
+class GpuLinkDocument(msgspec.Struct, frozen=True):
+    """Path between two GPUs."""
+
+    uuid: str
+    peer_uuid: str
+    kind: LinkKind | None
+    nvlinks: int | None
+    pcie_kind: LinkKind | None
+    can_read_peer: bool | None
+
+
+class AdapterDocument(msgspec.Struct, frozen=True):
+    """Network or storage adapter with its path to each GPU."""
+
+    name: str
+    kind: str
+    pci_bus_id: str
+    numa_node: int | None
+    links: Mapping[str, LinkKind | None]
+
+
+class NumaNodeDocument(msgspec.Struct, frozen=True):
+    """NUMA node with its CPUs."""
+
+    node: int
+    cpus: str | None
+
+
+class PciePortDocument(msgspec.Struct, frozen=True):
+    """Negotiated link of a device, and what it could be."""
+
+    generation: int | None
+    width: int | None
+    generation_maximum: int | None
+    width_maximum: int | None
+
+
+class BridgeDocument(msgspec.Struct, frozen=True):
+    """PCIe bridge with its link."""
+
+    pci_bus_id: str
+    generation: int | None
+    width: int | None
+    generation_maximum: int | None
+    width_maximum: int | None
+
+
+class PcieSlotDocument(msgspec.Struct, frozen=True):
+    """Limits of a slot."""
+
+    generation_maximum: int | None
+    width_maximum: int | None
+
+
+class GpuPlaceDocument(msgspec.Struct, frozen=True):
+    """GPU with its place in the node."""
+
+    uuid: str
+    index: int | None
+    name: str | None
+    offered: bool
+    pci_bus_id: str | None
+    numa_node: int | None
+    memory_numa_node: int | None
+    cpus: str | None
+    link: PciePortDocument
+    slot: PcieSlotDocument
+    bridges: tuple[BridgeDocument, ...]
+
+
+class TopologyDocument(msgspec.Struct, frozen=True):
+    """GPUs, links between them, adapters with their links to GPUs, and NUMA nodes."""
+
+    gpus: tuple[GpuPlaceDocument, ...]
+    links: tuple[GpuLinkDocument, ...]
+    adapters: tuple[AdapterDocument, ...]
+    numa_nodes: tuple[NumaNodeDocument, ...]
+
+
+def topology_document(
+    topology: Topology, devices: Iterable[Device], offered: Collection[str]
+) -> TopologyDocument:
+    """Describe a node's topology; GPUs not in `offered` have no index."""
+    return TopologyDocument(
+        gpus=tuple(
+            _gpu_place(device, topology.placements[device.uuid], offered=device.uuid in offered)
+            for device in devices
+            if device.uuid in topology.placements
+        ),
+        links=tuple(map(_gpu_link, topology.links)),
+        adapters=tuple(map(_adapter, topology.adapters)),
+        numa_nodes=tuple(
+            NumaNodeDocument(node, cpu_list(cpus) or None)
+            for node, cpus in sorted(topology.numa_nodes.items())
+        ),
+    )
 
 
 def encode_topology(
     topology: Topology, devices: Iterable[Device], offered: Collection[str]
 ) -> JsonObject:
-    """Encode GPUs, links between them, adapters with their links to GPUs, and NUMA nodes.
-
-    GPUs not in `offered` have no index.
-    """
-    return {
-        "gpus": [
-            _gpu(device, topology.placements[device.uuid], is_offered=device.uuid in offered)
-            for device in devices
-            if device.uuid in topology.placements
-        ],
-        "links": [
-            {
-                **attributes(link, "uuid peer_uuid"),
-                "kind": _kind(link.kind),
-                "nvlinks": None
-                if link.kind is LinkKind.NVLINK and not link.nvlinks
-                else link.nvlinks,
-                "pcie_kind": _kind(link.pcie_kind),
-                "can_read_peer": link.can_read_peer,
-            }
-            for link in topology.links
-        ],
-        "adapters": [
-            attributes(adapter, "name kind pci_bus_id numa_node")
-            | {"links": {uuid: _kind(kind) for uuid, kind in adapter.links.items()}}
-            for adapter in topology.adapters
-        ],
-        "numa_nodes": [
-            {"node": node, "cpus": cpu_list(cpus) or None}
-            for node, cpus in sorted(topology.numa_nodes.items())
-        ],
-    }
+    """Encode a node's topology; GPUs not in `offered` have no index."""
+    encoded: JsonObject = to_json(topology_document(topology, devices, offered))
+    return encoded
 
 
-def _gpu(device: Device, placement: Placement, *, is_offered: bool) -> JsonObject:
-    return {
-        "uuid": device.uuid,
-        "index": device.stated_index if is_offered else None,
-        "name": device.name or None,
-        "offered": is_offered,
-        **attributes(placement, "pci_bus_id numa_node memory_numa_node"),
-        "cpus": cpu_list(placement.cpus) or None,
-        "link": attributes(placement, _PORT),
-        "slot": {
-            "generation_maximum": placement.slot_generation_maximum,
-            "width_maximum": placement.slot_width_maximum,
-        },
-        "bridges": [attributes(bridge, f"pci_bus_id {_PORT}") for bridge in placement.bridges],
-    }
+def _gpu_place(device: Device, placement: Placement, *, offered: bool) -> GpuPlaceDocument:
+    return GpuPlaceDocument(
+        uuid=device.uuid,
+        index=device.stated_index if offered else None,
+        name=device.name or None,
+        offered=offered,
+        pci_bus_id=placement.pci_bus_id,
+        numa_node=placement.numa_node,
+        memory_numa_node=placement.memory_numa_node,
+        cpus=cpu_list(placement.cpus) or None,
+        link=PciePortDocument(
+            generation=placement.generation,
+            width=placement.width,
+            generation_maximum=placement.generation_maximum,
+            width_maximum=placement.width_maximum,
+        ),
+        slot=PcieSlotDocument(
+            generation_maximum=placement.slot_generation_maximum,
+            width_maximum=placement.slot_width_maximum,
+        ),
+        bridges=tuple(map(_bridge, placement.bridges)),
+    )
 
 
-def _kind(kind: LinkKind) -> str | None:
-    return None if kind is LinkKind.UNKNOWN else str(kind)
+def _bridge(bridge: Bridge) -> BridgeDocument:
+    return BridgeDocument(
+        pci_bus_id=bridge.pci_bus_id,
+        generation=bridge.generation,
+        width=bridge.width,
+        generation_maximum=bridge.generation_maximum,
+        width_maximum=bridge.width_maximum,
+    )
+
+
+def _gpu_link(link: GpuLink) -> GpuLinkDocument:
+    is_uncounted = link.kind is LinkKind.NVLINK and not link.nvlinks
+    return GpuLinkDocument(
+        uuid=link.uuid,
+        peer_uuid=link.peer_uuid,
+        kind=_known_kind(link.kind),
+        nvlinks=None if is_uncounted else link.nvlinks,
+        pcie_kind=_known_kind(link.pcie_kind),
+        can_read_peer=link.can_read_peer,
+    )
+
+
+def _adapter(adapter: Adapter) -> AdapterDocument:
+    return AdapterDocument(
+        name=adapter.name,
+        kind=str(adapter.kind),
+        pci_bus_id=adapter.pci_bus_id,
+        numa_node=adapter.numa_node,
+        links={uuid: _known_kind(kind) for uuid, kind in adapter.links.items()},
+    )
+
+
+def _known_kind(kind: LinkKind) -> LinkKind | None:
+    return None if kind is LinkKind.UNKNOWN else kind
+
+
+class FindingDocument(msgspec.Struct, frozen=True):
+    """Finding, with the keys shared by replay, advise, API and webhooks."""
+
+    id: str
+    rule: str
+    finding: FindingKind
+    reasons: tuple[Reason, ...]
+    devices: tuple[str, ...]
+    culprits: tuple[str, ...]
+    workload: str | None
+    action: Action
+    summary: str
+    options: tuple[Option, ...]
+    confidence: float
+    confidence_factors: Mapping[str, float]
+    risk: Risk
+    savings: Savings
+    evidence: Mapping[str, Any]
+    abstained: str | None
+    severity: Severity
+    instructions: tuple[Instruction, ...]
+    exclusive_group: str | None
+
+
+class LifecycleDocument(msgspec.Struct, frozen=True):
+    """Lifecycle of a recommendation; times in seconds since the epoch."""
+
+    state: AdviceState
+    opened: float
+    updated: float
+    expires: float | None
+    closed: float | None
+    actor: str | None
+    why: str
+    verified: float | None
+    realized_gpu_hours: float | None
 
 
 def encode_finding(finding: Finding) -> JsonObject:
     """Encode a finding with the keys shared by replay, advise, API and webhooks."""
-    return {
-        **attributes(finding, "id rule"),
-        "finding": finding.kind,
-        **attributes(finding, "reasons devices culprits workload action summary options"),
-        **attributes(finding, "confidence confidence_factors risk savings evidence abstained"),
-        **attributes(finding, "severity instructions exclusive_group"),
-    }
+    encoded: JsonObject = to_json(
+        FindingDocument(
+            id=finding.id,
+            rule=finding.rule,
+            finding=finding.kind,
+            reasons=finding.reasons,
+            devices=finding.devices,
+            culprits=finding.culprits,
+            workload=finding.workload,
+            action=finding.action,
+            summary=finding.summary,
+            options=finding.options,
+            confidence=finding.confidence,
+            confidence_factors=finding.confidence_factors,
+            risk=finding.risk,
+            savings=finding.savings,
+            evidence=plain(finding.evidence),
+            abstained=finding.abstained,
+            severity=finding.severity,
+            instructions=finding.instructions,
+            exclusive_group=finding.exclusive_group,
+        )
+    )
+    return encoded
 
 
 def encode_advice(advice: Advice) -> JsonObject:
@@ -119,109 +309,354 @@ def encode_advice(advice: Advice) -> JsonObject:
 
 def encode_lifecycle(advice: Advice) -> JsonObject:
     """Encode the lifecycle of advice."""
-    return {
-        "state": advice.state,
-        **_times(advice, "opened updated expires closed"),
-        **attributes(advice, "actor why"),
-        **_times(advice, "verified"),
-        "realized_gpu_hours": advice.realized_gpu_hours,
-    }
+    encoded: JsonObject = to_json(
+        LifecycleDocument(
+            state=advice.state,
+            opened=seconds(advice.opened),
+            updated=seconds(advice.updated),
+            expires=_seconds(advice.expires),
+            closed=_seconds(advice.closed),
+            actor=advice.actor,
+            why=advice.why,
+            verified=_seconds(advice.verified),
+            realized_gpu_hours=advice.realized_gpu_hours,
+        )
+    )
+    return encoded
+
+
+class WorkloadDocument(msgspec.Struct, frozen=True):
+    """Identity of a workload, for programs that act on it."""
+
+    key: str
+    kind: WorkloadKind
+    namespace: str
+    name: str
+    pod: str
+    container: str
+    unproven: str | None
+    """Why nobody may act for it, or `None`."""
 
 
 def encode_workload(workload: Workload) -> JsonObject:
     """Encode a workload's identity, for programs that act on it."""
-    names = attributes(workload, "key kind namespace name pod container")
-    return names | {"unproven": workload.unproven or None}
+    encoded: JsonObject = to_json(
+        WorkloadDocument(
+            key=workload.key,
+            kind=workload.kind,
+            namespace=workload.namespace,
+            name=workload.name,
+            pod=workload.pod,
+            container=workload.container,
+            unproven=workload.unproven or None,
+        )
+    )
+    return encoded
+
+
+class HolderDocument(msgspec.Struct, frozen=True, rename={"workload_class": "class"}):
+    """Holder of a device with its share."""
+
+    workload: str
+    kind: WorkloadKind
+    name: str
+    workload_class: WorkloadClass
+    unproven: str | None
+    namespace: str
+    pod: str
+    container: str
+    step: str
+    share_ratio: float
+    has_process: bool
+
+
+class TotalsDocument(msgspec.Struct, frozen=True):
+    """Counters since the agent started."""
+
+    state_seconds: Mapping[State, float]
+    condition_seconds: Mapping[Condition, float]
+    used_seconds: float
+    waste_seconds: Mapping[Cause, float]
+    used_joules: float
+    waste_joules: Mapping[Cause, float]
+    energy_joules: Mapping[EnergySource, float]
+
+
+class ProvisioningDocument(msgspec.Struct, frozen=True):
+    """Fit of a device to its demand over a window."""
+
+    resources: Mapping[Resource, ResourceProvisioning]
+    overprovisioned: float | None
+    underprovisioned: float | None
+    is_underprovisioned: bool
+    memory_is_preallocated: bool
+    compute_need_at_least: float | None
+    tier: Tier
+    coverage_ratio: float
+    known_seconds: float
+    active_seconds: float
+
+
+class DeviceDocument(msgspec.Struct, frozen=True):
+    """Device: identity, state, last signals, totals and provisioning."""
+
+    uuid: str
+    index: int | None
+    name: str
+    board: str | None
+    architecture: str | None
+    pci_bus_id: str | None
+    numa_node: int | None
+    parent_uuid: str | None
+    mig_profile: str | None
+    has_mig_instances: bool
+    capacity_ratio: float
+    down: Down | None
+    last_sample: float | None
+    state: State
+    conditions: tuple[Condition, ...]
+    tier: Tier
+    signals: Mapping[Signal, float]
+    missing: Mapping[Signal, Missing]
+    origins: Mapping[Signal, str]
+    facts: Mapping[str, str]
+    nvlinks: tuple[Nvlink, ...]
+    xids: Mapping[str, int] | None
+    workloads: tuple[HolderDocument, ...]
+    totals: TotalsDocument
+    provisioning: Mapping[str, ProvisioningDocument]
+
+
+class CollectorDocument(msgspec.Struct, frozen=True):
+    """Last pass of a collector."""
+
+    success: bool
+    duration_seconds: float
+    failure: str | None
+
+
+class JobDocument(msgspec.Struct, frozen=True):
+    """Last run of a scheduled job."""
+
+    name: str
+    runs: int
+    failures: int
+    skipped: int
+    last_start: float | None
+    last_success: float | None
+    last_duration_seconds: float | None
+    last_error: str | None
+
+
+class AgentDocument(msgspec.Struct, frozen=True):
+    """State of the agent itself."""
+
+    version: str
+    source: str
+    started: float
+    interval_seconds: float
+    trouble: str | None
+    collectors: Mapping[str, CollectorDocument]
+    jobs: tuple[JobDocument, ...]
+
+
+class WorkloadTotalsDocument(msgspec.Struct, frozen=True, rename={"workload_class": "class"}):
+    """Workload with its devices and counters."""
+
+    workload: str
+    kind: WorkloadKind
+    name: str
+    workload_class: WorkloadClass
+    unproven: str | None
+    namespace: str
+    devices: tuple[str, ...]
+    last_seen: float
+    totals: TotalsDocument
+
+
+class NodeDocument(msgspec.Struct, frozen=True):
+    """Data of the node as a whole."""
+
+    signals: Mapping[Signal, float]
+    driver: Mapping[str, str]
+    topology: TopologyDocument | None
+    ports: tuple[FabricPort, ...]
+    released: str | None
+
+
+class ReportDocument(msgspec.Struct, frozen=True):
+    """Report of one tick; time in seconds since the epoch."""
+
+    generation: int
+    time: float
+    agent: AgentDocument
+    devices: tuple[DeviceDocument, ...]
+    advice: tuple[JsonObject, ...]
+    workloads: tuple[WorkloadTotalsDocument, ...]
+    node: NodeDocument
 
 
 def encode_device(report: DeviceReport) -> JsonObject:
     """Encode a device: identity, state, last signals, totals and provisioning."""
-    device = report.device
-    mig = report.device.mig
-    reading = report.reading
-    return {
-        "uuid": device.uuid,
-        "index": device.stated_index,
-        **attributes(device, "name board architecture pci_bus_id numa_node"),
-        "parent_uuid": mig.parent_uuid if mig else None,
-        "mig_profile": mig.profile if mig else None,
-        **attributes(device, "has_mig_instances capacity_ratio"),
-        **attributes(report, "down"),
-        **_times(report, "last_sample"),
-        **attributes(report, "state conditions tier signals"),
-        "missing": plain(reading.missing) if reading else {},
-        "origins": plain(reading.origins) if reading else {},
-        **attributes(device, "facts"),
-        "nvlinks": plain(reading.nvlinks) if reading else [],
-        "xids": report.xids
-        and {"other" if xid == OTHER_XID else str(xid): n for xid, n in report.xids.counts.items()},
-        "workloads": [
-            _holder(each.workload, "namespace pod container step")
-            | attributes(each, "share_ratio has_process")
-            for each in report.holdings
-        ],
-        "totals": _encode_totals(report.totals),
-        "provisioning": {
-            window: _encode_provisioning(window, provisioning)
-            for window, provisioning in report.provisioning.items()
-        },
-    }
+    encoded: JsonObject = to_json(_device(report))
+    return encoded
 
 
 def encode_report(report: Report) -> JsonObject:
     """Encode the report of one tick."""
-    agent = report.agent
     node = report.node
-    devices = [found.device for found in report.devices]
+    devices = [device_report.device for device_report in report.devices]
     offered = {device.uuid for device in devices}
-    return {
-        "generation": report.generation,
-        "time": seconds(report.wall_time),
-        "agent": {
-            **attributes(agent, "version source"),
-            **_times(agent, "started"),
-            **attributes(agent, "interval_seconds trouble collectors"),
-            "jobs": [plain(job) | _times(job, "last_start last_success") for job in agent.jobs],
+    topology = node.topology
+    encoded: JsonObject = to_json(
+        ReportDocument(
+            generation=report.generation,
+            time=seconds(report.wall_time),
+            agent=_agent(report.agent),
+            devices=tuple(map(_device, report.devices)),
+            advice=tuple(map(encode_advice, report.advice)),
+            workloads=tuple(
+                WorkloadTotalsDocument(
+                    workload=held.workload.key,
+                    kind=held.workload.kind,
+                    name=held.workload.name,
+                    workload_class=held.workload.workload_class,
+                    unproven=held.workload.unproven or None,
+                    namespace=held.workload.namespace,
+                    devices=held.devices,
+                    last_seen=seconds(held.last_seen),
+                    totals=_totals(held.totals),
+                )
+                for held in report.workloads
+            ),
+            node=NodeDocument(
+                signals=node.signals,
+                driver=node.driver,
+                topology=None
+                if topology is None
+                else topology_document(topology, devices, offered),
+                ports=node.ports,
+                released=node.released,
+            ),
+        )
+    )
+    return encoded
+
+
+def _device(report: DeviceReport) -> DeviceDocument:
+    device = report.device
+    mig = device.mig
+    reading = report.reading
+    return DeviceDocument(
+        uuid=device.uuid,
+        index=device.stated_index,
+        name=device.name,
+        board=device.board,
+        architecture=device.architecture,
+        pci_bus_id=device.pci_bus_id,
+        numa_node=device.numa_node,
+        parent_uuid=mig.parent_uuid if mig else None,
+        mig_profile=mig.profile if mig else None,
+        has_mig_instances=device.has_mig_instances,
+        capacity_ratio=device.capacity_ratio,
+        down=report.down,
+        last_sample=_seconds(report.last_sample),
+        state=report.state,
+        conditions=tuple(sorted(report.conditions)),
+        tier=report.tier,
+        signals=report.signals,
+        missing=reading.missing if reading else {},
+        origins=reading.origins if reading else {},
+        facts=device.facts,
+        nvlinks=reading.nvlinks if reading else (),
+        xids=_xids(report.xids),
+        workloads=tuple(map(_holder, report.holdings)),
+        totals=_totals(report.totals),
+        provisioning={
+            window: _provisioning(window, provisioning)
+            for window, provisioning in report.provisioning.items()
         },
-        "devices": [encode_device(device) for device in report.devices],
-        "advice": [encode_advice(advice) for advice in report.advice],
-        "workloads": [
-            {
-                **_holder(each.workload, "namespace"),
-                "devices": list(each.devices),
-                **_times(each, "last_seen"),
-                "totals": _encode_totals(each.totals),
-            }
-            for each in report.workloads
-        ],
-        "node": {
-            **attributes(node, "signals driver"),
-            "topology": encode_topology(node.topology, devices, offered) if node.topology else None,
-            **attributes(node, "ports released"),
-        },
-    }
+    )
 
 
-def _holder(workload: Workload, names: str) -> JsonObject:
-    head = {"workload": workload.key, **attributes(workload, "kind name")}
-    facts = {"class": workload.workload_class, "unproven": workload.unproven or None}
-    return head | facts | attributes(workload, names)
+def _xids(xids: XidLog | None) -> dict[str, int] | None:
+    if xids is None:
+        return None
+    return {"other" if xid == OTHER_XID else str(xid): n for xid, n in xids.counts.items()}
 
 
-def _encode_totals(totals: Totals) -> JsonObject:
-    states = attributes(totals, "state_seconds condition_seconds used_seconds waste_seconds")
-    return states | attributes(totals, "used_joules waste_joules energy_joules")
+def _holder(holding: Holding) -> HolderDocument:
+    workload = holding.workload
+    return HolderDocument(
+        workload=workload.key,
+        kind=workload.kind,
+        name=workload.name,
+        workload_class=workload.workload_class,
+        unproven=workload.unproven or None,
+        namespace=workload.namespace,
+        pod=workload.pod,
+        container=workload.container,
+        step=workload.step,
+        share_ratio=holding.share_ratio,
+        has_process=holding.has_process,
+    )
 
 
-def _encode_provisioning(window: str, provisioning: Provisioning) -> JsonObject:
-    shares = "resources overprovisioned underprovisioned is_underprovisioned"
-    return {
-        **attributes(provisioning, f"{shares} memory_is_preallocated compute_need_at_least tier"),
-        "coverage_ratio": window_coverage_ratio(window, provisioning),
-        **attributes(provisioning, "known_seconds active_seconds"),
-    }
+def _totals(totals: Totals) -> TotalsDocument:
+    return TotalsDocument(
+        state_seconds=totals.state_seconds,
+        condition_seconds=totals.condition_seconds,
+        used_seconds=totals.used_seconds,
+        waste_seconds=totals.waste_seconds,
+        used_joules=totals.used_joules,
+        waste_joules=totals.waste_joules,
+        energy_joules=totals.energy_joules,
+    )
 
 
-def _times(source: object, names: str) -> JsonObject:
-    times = {name: getattr(source, name) for name in names.split()}
-    return {name: None if time is None else seconds(time) for name, time in times.items()}
+def _provisioning(window: str, provisioning: Provisioning) -> ProvisioningDocument:
+    return ProvisioningDocument(
+        resources=provisioning.resources,
+        overprovisioned=provisioning.overprovisioned,
+        underprovisioned=provisioning.underprovisioned,
+        is_underprovisioned=provisioning.is_underprovisioned,
+        memory_is_preallocated=provisioning.memory_is_preallocated,
+        compute_need_at_least=provisioning.compute_need_at_least,
+        tier=provisioning.tier,
+        coverage_ratio=window_coverage_ratio(window, provisioning),
+        known_seconds=provisioning.known_seconds,
+        active_seconds=provisioning.active_seconds,
+    )
+
+
+def _agent(agent: AgentReport) -> AgentDocument:
+    return AgentDocument(
+        version=agent.version,
+        source=agent.source,
+        started=seconds(agent.started),
+        interval_seconds=agent.interval_seconds,
+        trouble=agent.trouble,
+        collectors={name: _collector(outcome) for name, outcome in agent.collectors.items()},
+        jobs=tuple(map(_job, agent.jobs)),
+    )
+
+
+def _collector(outcome: CollectorOutcome) -> CollectorDocument:
+    return CollectorDocument(outcome.success, outcome.duration_seconds, outcome.failure)
+
+
+def _job(job: JobReport) -> JobDocument:
+    return JobDocument(
+        name=job.name,
+        runs=job.runs,
+        failures=job.failures,
+        skipped=job.skipped,
+        last_start=_seconds(job.last_start),
+        last_success=_seconds(job.last_success),
+        last_duration_seconds=job.last_duration_seconds,
+        last_error=job.last_error,
+    )
+
+
+def _seconds(time: Nanoseconds | None) -> float | None:
+    return None if time is None else seconds(time)

@@ -35,7 +35,6 @@ from rightsizer.profiler.capture.repository import (
 )
 from rightsizer.profiler.capture.runner import CaptureRequest, ThreadedCaptureRunner
 from rightsizer.profiler.capture.settings import CaptureSettings
-from rightsizer.report.json_encoder import attributes
 
 _LEAP: Final[Nanoseconds] = nanoseconds(3600.0)
 """Clock jump that is not trusted, and the time for which the clock is not trusted after one."""
@@ -228,7 +227,12 @@ class CaptureController:
         except RightsizerError:
             request.folder.rmdir()
             raise
-        facts = attributes(record, "id workload reason finding")
+        facts = {
+            "id": record.id,
+            "workload": record.workload,
+            "reason": record.reason,
+            "finding": record.finding,
+        }
         self._log.info("capture_started", **facts, kind=str(self._settings.kind))
         self._runner.start(request, record, self._done)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import seconds
-from rightsizer.report.json_encoder import JsonObject, attributes
+from rightsizer.report.json_encoder import JsonObject, plain
 from rightsizer.web.message import WebResponse
 from rightsizer.web.router import Route
 
@@ -47,10 +47,15 @@ def encode_state(state: CaptureState) -> JsonObject:
         "kind": state.kind,
         "captures": [
             {
-                **attributes(each, "id workload finding reason devices"),
+                "id": each.id,
+                "workload": each.workload,
+                "finding": each.finding,
+                "reason": each.reason,
+                "devices": plain(each.devices),
                 "started": seconds(each.started),
                 "ended": None if each.ended is None else seconds(each.ended),
-                **attributes(each, "outcome detail"),
+                "outcome": each.outcome,
+                "detail": each.detail,
             }
             for each in reversed(state.captures)
         ],
@@ -58,7 +63,8 @@ def encode_state(state: CaptureState) -> JsonObject:
             {
                 "workload": each.key,
                 "finding": each.finding.id,
-                **attributes(each.finding, "reasons confidence"),
+                "reasons": plain(each.finding.reasons),
+                "confidence": each.finding.confidence,
                 "why_not": each.why_not,
             }
             for each in state.candidates
