@@ -117,6 +117,8 @@ class Agent:
         self._source_log = SourceLog(self._log)
         self._heartbeat = Heartbeat(self._notifier, clock)
         self._package = InstalledPackage()
+        self.part = "start"
+        """What runs on the thread that starts, samples and closes."""
         self._parts = self._closing_parts()
 
     def _new_notifications(self) -> NotificationService:
@@ -275,6 +277,7 @@ class Agent:
 
     def run(self, stop: threading.Event) -> None:
         """Sample until `stop` is set or the source ends; then flush and stop."""
+        self.part = "sampling"
         try:
             self.coordinator.run(stop)
         finally:
@@ -308,6 +311,7 @@ class Agent:
         return stack
 
     def _close_part(self, name: str, close: Callable[[], None]) -> None:
+        self.part = name
         try:
             close()
         except Exception:  # noqa: BLE001 - later parts must be closed as well.
@@ -336,6 +340,7 @@ class Agent:
         self._source_log.log(snapshot)
         if self._heartbeat.notify(report):
             self.jobs.supervise()
+            self.history_service.check()
             self._package.check()
 
     def _agent_report(self, snapshot: Snapshot) -> AgentReport:

@@ -8,6 +8,7 @@ from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import HistorySettings
 from rightsizer.advice.storage import Storage
 from rightsizer.io.clock import Clock, wall_offset
+from rightsizer.io.database import SLOW_SECONDS
 from rightsizer.io.log import logger
 from rightsizer.model.device import Device
 from rightsizer.model.errors import HistoryError
@@ -46,12 +47,13 @@ class HistoryService:
                 "history_writes": 0,
                 "history_write_failures": 0,
                 "history_breaks": storage.database.breaks,
+                "history_slow_writes": 0,
                 "history_windows_forgotten": 0,
             }
         )
 
     def metrics(self) -> dict[str, float]:
-        """Writes, failures and breaks since the start, and the size."""
+        """Writes, slow and failed ones and breaks since the start, and the size."""
         found = {f"rightsizer_{name}_total": float(n) for name, n in self.counts.items()}
         if self._storage.history is not None:
             found["rightsizer_history_size_bytes"] = self._storage.history.size_bytes
@@ -129,8 +131,22 @@ class HistoryService:
             history.roll_up(now - self._fine)
             history.prune(now - self._retention)
 
+    def check(self) -> None:
+        """Log a change that the disk has not taken yet; callable while `flush` hangs in it."""
+        if self._storage.database.write_seconds > SLOW_SECONDS:
+            self._log.warning("history_write_hangs", remedy=self._disk_remedy)
+
+    @property
+    def _disk_remedy(self) -> str:
+        return f"check the disk or server of {self._storage.database.path}"
+
     def _log_history(self) -> None:
-        """Log each broken file and where it was moved, and once that the history is full."""
+        """Log slow writes, each broken file and where it was moved, and once a full history."""
+        database = self._storage.database
+        if database.slow_writes > self.counts["history_slow_writes"]:
+            self.counts["history_slow_writes"] = database.slow_writes
+            seconds = round(database.last_slow_seconds, 1)
+            self._log.warning("history_write_slow", seconds=seconds, remedy=self._disk_remedy)
         if self._storage.database.breaks > self.counts["history_breaks"]:
             self.counts["history_breaks"] = self._storage.database.breaks
             self._log_break()

@@ -3,7 +3,7 @@
 import os
 import signal
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 from rightsizer.advice.storage import Storage
@@ -14,7 +14,8 @@ from rightsizer.agent.sources import live_source
 from rightsizer.io.clock import Clock, SystemClock
 from rightsizer.io.heap import freeze, keep_compact
 from rightsizer.io.log import configure
-from rightsizer.io.systemd import Notifier, stop_on_signals
+from rightsizer.io.shutdown import ended_by_signals
+from rightsizer.io.systemd import Notifier
 from rightsizer.model.frozen import replace
 from rightsizer.web.plan_route import plan_route
 from rightsizer.web.server import configured_access
@@ -68,18 +69,17 @@ def serve(  # noqa: PLR0913 - each is a part of the outside world.
             reread=reread,
         )
         failed.pop_all()
-        failed.callback(agent.close)  # Closes source and storage, too.
+    with closing(agent):  # Closes source and storage, too.
         if prepare is not None:
             prepare(agent)
         # From here on a signal ends the agent with a flush, even before the first tick.
-        stop = stop_on_signals()
-        signal.signal(signal.SIGHUP, lambda *_: agent.reloader.request())
-        agent.start()
-        failed.pop_all()
-    freeze()
-    if announce is not None:
-        announce(agent)
-    agent.run(stop)
+        with ended_by_signals(lambda: agent.part) as stop:
+            signal.signal(signal.SIGHUP, lambda *_: agent.reloader.request())
+            agent.start()
+            freeze()
+            if announce is not None:
+                announce(agent)
+            agent.run(stop)
 
 
 def _storage(settings: Settings) -> Storage:

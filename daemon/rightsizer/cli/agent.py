@@ -140,4 +140,4 @@ def _path(flag: str, text: str | None) -> str | None:
         raise UsageError(f"--web.{flag}: {error}") from None
 
 
-COMMAND = Command("agent", _configure, _run)
+COMMAND = Command("agent", _configure, _run, is_service=lambda _: True)

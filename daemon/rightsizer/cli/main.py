@@ -91,7 +91,19 @@ def _run(entry: CommandEntry, arguments: Sequence[str]) -> int:
     if unknown:
         print(printable(_unknown(unknown[0], sub, command)), file=sys.stderr)
         return _USAGE
-    return int(command.run(chosen))
+    return _serve(command, chosen) if command.is_service(chosen) else int(command.run(chosen))
+
+
+def _serve(command: Command, chosen: argparse.Namespace) -> int:
+    # Imported on use: other commands write to standard error themselves.
+    from rightsizer.io.log_queue import queue_standard_error  # noqa: PLC0415
+
+    queue_standard_error()
+    try:
+        return int(command.run(chosen))
+    except BrokenPipeError as error:
+        # Of a socket: nothing may end a service with success but a signal.
+        raise RuntimeError(str(error)) from error
 
 
 def _unknown(word: str, parser: argparse.ArgumentParser, command: Command) -> str:

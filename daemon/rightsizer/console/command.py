@@ -97,6 +97,8 @@ class Command:
     description: str = ""
     meant: Mapping[str, str] = field(default_factory=dict)
     """Hints for flag names of other tools, keyed without `--`."""
+    is_service: Callable[[argparse.Namespace], bool] = lambda _: False
+    """Whether it runs for months, whatever becomes of its standard error."""
 
 
 def help_of(module_file: str) -> dict[str, str]:

@@ -233,4 +233,6 @@ def _given(arguments: argparse.Namespace, flag: str) -> bool:
     return value is not None and value is not False
 
 
-COMMAND: Final = Command("fleet", _configure, _run, _HELP["description"])
+COMMAND: Final = Command(
+    "fleet", _configure, _run, _HELP["description"], is_service=lambda arguments: arguments.serve
+)

@@ -23,6 +23,7 @@ from rightsizer.fleet.source import StoreUse
 from rightsizer.io.clock import Clock, SystemClock
 from rightsizer.io.jobs import Job, Jobs
 from rightsizer.io.log import configure, logger
+from rightsizer.io.log_queue import drain_standard_error
 from rightsizer.io.systemd import Notifier, stop_on_signals
 from rightsizer.io.thread import DaemonThread
 from rightsizer.model.advice import Advice, AdviceState
@@ -273,5 +274,5 @@ def serve_fleet(
         if service.is_looking:
             # State is saved; processes still reading or judging exit with this one.
             sys.stdout.flush()
-            sys.stderr.flush()
+            drain_standard_error()
             os._exit(0)

@@ -39,6 +39,8 @@ _LOG_BYTES: Final = 4 * 2**20
 """Size to which the log is truncated after a checkpoint."""
 _BUSY_SECONDS: Final = 5.0
 """Maximum wait for a lock of another process."""
+SLOW_SECONDS: Final = 5.0
+"""Time for a change from which the disk is slow. Source: a hundred times a sync of a slow disk."""
 
 
 def is_broken(error: Exception) -> bool:
@@ -106,6 +108,11 @@ class Database:
         self._is_unread = False
         self._has_disk_failed = False
         """Whether the last change failed by the disk: SQLite may take sound pages for corrupt."""
+        self.slow_writes = 0
+        """Number of changes for which the disk took seconds."""
+        self.last_slow_seconds = 0.0
+        """How long the last of them took."""
+        self._write_began: float | None = None
         self.size_bytes = 0
         """Size of file and log after the last change, without a system call."""
         self._lock = threading.RLock()
@@ -136,6 +143,7 @@ class Database:
                 connection = self._opened()
                 with connection:
                     yield connection
+                    self._write_began = time.monotonic()
             except DATABASE_ERRORS as error:
                 raise HistoryError(f"{self._name}: {self._verdict(error)}") from None
             else:
@@ -143,7 +151,15 @@ class Database:
                 if self._file is not None:
                     self._file.note_header()
             finally:
+                self._note_write()
                 self._measure()
+
+    @property
+    def write_seconds(self) -> float:
+        """How long the disk has been at the change under way; 0 where there is none."""
+        # Without the lock, which that change holds.
+        began = self._write_began
+        return 0.0 if began is None else time.monotonic() - began
 
     def rows(self, query: str, parameters: Sequence[Any] = ()) -> list[Any]:
         """All rows of a query, in a transaction."""
@@ -402,6 +418,12 @@ class Database:
             self._migrate(copy)
             copy.execute("PRAGMA query_only = ON")
         return copy
+
+    def _note_write(self) -> None:
+        seconds, self._write_began = self.write_seconds, None
+        if seconds > SLOW_SECONDS:
+            self.slow_writes += 1
+            self.last_slow_seconds = seconds
 
     def _measure(self) -> None:
         if not self.is_kept:

@@ -16,7 +16,7 @@ from apscheduler.triggers.base import BaseTrigger
 
 from rightsizer.io.clock import Clock
 from rightsizer.io.log import logger
-from rightsizer.io.thread import DaemonThread, outlive_shortages
+from rightsizer.io.thread import DaemonThread, NoThreadError, outlive_shortages
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.report import JobReport
@@ -155,17 +155,17 @@ class Jobs:
         """Start; the first runs take place after a whole interval.
 
         Raises:
-            RightsizerError: the process may have no more threads.
+            NoThreadError: the process may have no more threads.
         """
         for job in self._jobs.values():
             self._add(job)
         try:
             self._scheduler.start()
+        except NoThreadError:
+            raise
         except RuntimeError as error:
-            raise RightsizerError(
-                f"no thread for the jobs: {error}; raise TasksMax= of the unit, the limit of "
-                "processes of the container, or `ulimit -u`"
-            ) from None
+            # Of the thread that the library starts itself.
+            raise NoThreadError("jobs", error) from None
 
     def change(self, job: Job) -> None:
         """Change the interval of a job; an unchanged job keeps its schedule."""

@@ -22,6 +22,7 @@ from structlog.processors import (
 from structlog.tracebacks import ExceptionDictTransformer
 from structlog.types import EventDict, FilteringBoundLogger, Processor
 
+from rightsizer.io.log_queue import LogStream
 from rightsizer.io.log_settings import LogFormat, LogLevel, LogSettings
 from rightsizer.model.metric_family import series_key
 from rightsizer.model.units import Nanoseconds, nanoseconds
@@ -55,7 +56,9 @@ class Threshold:
 class LogCounter:
     """Processor that counts messages, including repetitions suppressed later."""
 
-    def __init__(self) -> None:
+    def __init__(self, dropped: Callable[[], int] = lambda: 0) -> None:
+        """Start at zero; `dropped` is the number of lines that the stream did not take."""
+        self._dropped = dropped
         self._counts = dict.fromkeys(_LEVELS, 0)
         self._lock = threading.Lock()
 
@@ -66,11 +69,14 @@ class LogCounter:
         return event
 
     def metrics(self) -> dict[str, float]:
-        """Messages since the start by level, all levels present."""
+        """Messages since the start by level, all levels present, and lines dropped."""
         with self._lock:
             counts = self._counts.copy()
         name = "rightsizer_log_messages_total"
-        return {series_key(name, level=level): float(count) for level, count in counts.items()}
+        return {
+            "rightsizer_log_dropped_total": float(self._dropped()),
+            **{series_key(name, level=level): float(count) for level, count in counts.items()},
+        }
 
 
 @dataclass(slots=True)
@@ -143,6 +149,10 @@ def configure(
     # Present standard error, which may differ from that at import.
     stream = sys.stderr if stream is None else stream
     counter = LogCounter()
+    if isinstance(stream, LogStream):
+        queue = stream.queue
+        queue.report = _log_dropped
+        counter = LogCounter(lambda: queue.dropped)
     structlog.configure(
         processors=[
             Threshold(_severity(level)),
@@ -175,6 +185,11 @@ def tune(level: LogLevel, repeat_interval_seconds: float) -> None:
 def logger(component: str) -> Logger:
     """Logger for a component of the program."""
     return cast(Logger, structlog.get_logger(component=component))
+
+
+def _log_dropped(lines: int) -> None:
+    remedy = "check what reads standard error, and the disk that it is on"
+    logger("log").warning("log_lines_dropped", lines=lines, remedy=remedy)
 
 
 def _severity(level: LogLevel) -> int:

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from rightsizer.model.errors import RightsizerError
+
 _BEGIN_SECONDS: Final = 5.0
 """Source: six times the longest start measured beside 16 busy threads on two cores (0.8 s)."""
 _SHORTAGE_SECONDS: Final = 0.2
@@ -27,6 +29,16 @@ class _Beginning(threading.Event):
         return True
 
 
+class NoThreadError(RightsizerError, RuntimeError):
+    """The process may have no more threads, or no memory for one."""
+
+    def __init__(self, name: str, reason: object) -> None:
+        super().__init__(
+            f"no thread for '{name}': {reason}; raise TasksMax= of the unit, the limit of "
+            "processes of the container, or `ulimit -u`"
+        )
+
+
 class DaemonThread(threading.Thread):
     """Thread that keeps no process alive, and whose start fails rather than hangs.
 
@@ -42,13 +54,13 @@ class DaemonThread(threading.Thread):
         """Start it.
 
         Raises:
-            RuntimeError: the process may have no more threads, or the thread does not begin.
+            NoThreadError: the process may have no more threads, or the thread does not begin.
         """
         try:
             super().start()
-        except RuntimeError:
+        except RuntimeError as error:
             self._is_given_up = True
-            raise
+            raise NoThreadError(self.name, error) from None
 
     def run(self) -> None:
         """Run the target, unless the thread begins too late."""
