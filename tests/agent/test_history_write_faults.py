@@ -150,6 +150,7 @@ def test_a_history_that_breaks_is_reported_once_and_counted(history_node: Histor
         "history_writes": 3,
         "history_write_failures": 0,
         "history_breaks": 1,
+        "history_slow_writes": 0,
         "history_windows_forgotten": 0,
     }
     assert history_node.accounted() > 0

@@ -4,7 +4,7 @@ import json
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from slow_sync import SlowSync
 from unlogged_agent import agent_on_standard_error
 
 HISTORY = "history: {flush_interval: 1s}\n"
+SCENARIO = ("--simulated.scenario", "scenario.yaml")
 SOON = "recommender: {interval: 10s, jitter: 0s}\n"
 
 
@@ -22,9 +23,11 @@ SOON = "recommender: {interval: 10s, jitter: 0s}\n"
 def logged_agent(folder: Path, config: str, **options: Any) -> Iterator[AgentProcess]:
     """An agent with its log in a file."""
     log_file = folder / "log"
-    with log_file.open("wb") as log:
-        with agent_on_standard_error(folder, log.fileno(), config, **options) as agent:
-            yield AgentProcess(agent.process, log_file, agent.address)
+    with (
+        log_file.open("wb") as log,
+        agent_on_standard_error(folder, log.fileno(), config, **options) as agent,
+    ):
+        yield AgentProcess(agent.process, log_file, agent.address)
 
 
 def last_event(agent: AgentProcess) -> dict[str, Any]:
@@ -69,40 +72,38 @@ def test_a_slow_sync_is_logged_and_counted(slow_sync: SlowSync, tmp_path: Path) 
 
 
 @pytest.fixture
-def silent_server() -> Iterator[str]:
-    """URL of a server that accepts connections and never answers."""
+def silent_server() -> Iterator[socket.socket]:
+    """Accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        server.settimeout(60)
+        yield server
+
+
+BROKEN_GPU = """\
+name: broken
+boards: [{board: H100-SXM5-80GB, count: 1}]
+faults: [{kind: ecc, gpus: [0], after: 0s, uncorrected: 1, rows_uncorrectable: 1, pending: true}]
+"""
 
 
 @pytest.mark.parametrize(
     "config",
     [
         "grafana: {{url: {url}}}\n",
-        "webhooks: [{{url: {url}}}]\n",
         "sources: {{dcgm: {{url: {url}/metrics, interval: 1s, timeout: 900ms}}}}\n",
     ],
 )
 def test_a_silent_server_does_not_keep_an_agent(
-    config: str, silent_server: str, tmp_path: Path
+    config: str, silent_server: socket.socket, tmp_path: Path
 ) -> None:
-    """It flushes and closes everything."""
-    with logged_agent(tmp_path, SOON + config.format(url=silent_server)) as agent:
-        eventually(lambda: agent.metric("rightsizer_job_runs_total", name="recommend") > 0)
-        assert agent.end() == 0
-        assert last_event(agent)["event"] == "agent_stopped"
-
-
-def test_a_silent_kubelet_does_not_keep_an_agent(tmp_path: Path) -> None:
-    """Its socket takes connections and answers nothing."""
-    with ExitStack() as stack:
-        kubelet = stack.enter_context(socket.socket(socket.AF_UNIX))
-        kubelet.bind(str(tmp_path / "kubelet.sock"))
-        kubelet.listen()
-        config = f"owners: {{kubernetes: {{kubelet_socket: {tmp_path}/kubelet.sock}}}}\n"
-        with logged_agent(tmp_path, config) as agent:
+    """It flushes and closes everything while a request is under way."""
+    (tmp_path / "scenario.yaml").write_text(BROKEN_GPU)
+    text = config.format(url=f"http://127.0.0.1:{silent_server.getsockname()[1]}")
+    with logged_agent(tmp_path, SOON + text, source=SCENARIO) as agent:
+        connection, _ = silent_server.accept()
+        with connection:
             assert agent.end() == 0
-            assert last_event(agent)["event"] == "agent_stopped"
+        assert last_event(agent)["event"] == "agent_stopped"
 
 
 def test_a_driver_that_hangs_does_not_keep_an_agent(tmp_path: Path) -> None:
@@ -112,7 +113,6 @@ def test_a_driver_that_hangs_does_not_keep_an_agent(tmp_path: Path) -> None:
         "name: hang\nboards: [{board: H100-SXM5-80GB, count: 2}]\n"
         "faults: [{kind: hang, gpus: [0, 1], after: 2s}]\n"
     )
-    config = "sources: {nvml: {deadline: 60s}, simulated: {scenario: scenario.yaml}}\n"
-    with logged_agent(tmp_path, config, source=()) as agent:
+    with logged_agent(tmp_path, "", source=SCENARIO) as agent:
         eventually(lambda: agent.metric("rightsizer_device_up") == 0)
         assert agent.end() == 0

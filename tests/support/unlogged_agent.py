@@ -28,6 +28,7 @@ def agent_on_standard_error(
     folder: Path,
     standard_error: int | None,
     config: str = "",
+    *,
     prefix: Sequence[str] = (),
     source: Sequence[str] = SIMULATED,
 ) -> Iterator[AgentProcess]:

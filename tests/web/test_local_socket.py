@@ -13,6 +13,7 @@ from typing import Final
 import pytest
 from structlog.testing import capture_logs
 
+from agent_process import eventually
 from node_api import node_api
 from publish_reports import node_report
 from rightsizer.exposition.exposition import MetricsExposition
@@ -301,6 +302,40 @@ def test_a_folder_of_others_is_named_with_the_user() -> None:
     message = str(refused.value)
     assert message.startswith(f"/sys/api.sock may not be made by user {os.geteuid()} (")
     assert "give /sys to that user, or choose another place with path.api_socket" in message
+
+
+def test_a_deleted_socket_comes_back(tmp_path: Path, stack: ExitStack) -> None:
+    """Within seconds, logged, with the same permissions; connections that were open go on."""
+    path = tmp_path / "api.sock"
+    server = served(path, stack)
+    earlier = stack.enter_context(closing(connect(path)))
+    with capture_logs() as logs:
+        path.unlink()
+        eventually(path.exists)
+        eventually(lambda: [line["event"] for line in logs] == ["local_socket_renewed"])
+    assert stat.S_IMODE(path.stat().st_mode) == 0o660
+    assert ask(path, "/api/v1/echo", "POST", b"yes")[0] == 200
+    earlier.sendall(b"GET /-/healthy HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert earlier.recv(100).startswith(b"HTTP/1.1 200 ")
+    server.stop()
+    assert not path.exists()
+
+
+def test_a_socket_that_another_process_made_by_now_is_left_to_it(
+    tmp_path: Path, stack: ExitStack
+) -> None:
+    """With the process's remedy in the log, once."""
+    local = LocalSocket(tmp_path / "api.sock")
+    stack.enter_context(local.listen())
+    local.path.unlink()
+    other = stack.enter_context(socket.socket(socket.AF_UNIX))
+    other.bind(str(local.path))
+    other.listen()
+    with capture_logs() as logs:
+        assert local.renew() is None
+        assert local.renew() is None
+    assert [line["event"] for line in logs] == ["local_socket_lost"]
+    assert "another process listens there" in logs[0]["error"]
 
 
 def test_a_crowd_at_the_addresses_does_not_keep_the_operator_out(

@@ -13,8 +13,9 @@ import pytest
 
 from publish_reports import node_report
 from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.web.connections import Connections
 from rightsizer.web.handler import read_head
-from rightsizer.web.listener import Connections, WebListener
+from rightsizer.web.listener import WebListener
 from rightsizer.web.server import WebServer
 from rightsizer.web.settings import WebSettings
 

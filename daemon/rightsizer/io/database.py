@@ -420,7 +420,8 @@ class Database:
         return copy
 
     def _note_write(self) -> None:
-        seconds, self._write_began = self.write_seconds, None
+        seconds = self.write_seconds
+        self._write_began = None
         if seconds > SLOW_SECONDS:
             self.slow_writes += 1
             self.last_slow_seconds = seconds

@@ -19,6 +19,7 @@ from rightsizer.model.errors import (
 _START: Final = (
     "start it with `systemctl start rightsizer`, or name its socket with --path.api-socket"
 )
+_DELETED: Final = "an agent that runs makes a deleted socket again within seconds"
 _UNKNOWN: Final = "there is no "
 """Start of the agent's message for a known path with an unknown item."""
 
@@ -109,7 +110,7 @@ class LocalClient:
     def _remedy(self, error: OSError) -> str:
         path = self._path
         if isinstance(error, FileNotFoundError | NotADirectoryError):
-            return f"no agent runs here: there is no socket {path}; {_START}"
+            return f"no agent runs here: there is no socket {path}; {_START}; {_DELETED}"
         if isinstance(error, ConnectionRefusedError):
             return f"no agent runs here: nothing answers at {path} any more; {_START}"
         if isinstance(error, PermissionError):

@@ -9,12 +9,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from io import RawIOBase, TextIOWrapper
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 from rightsizer.io.thread import DaemonThread, outlive_shortages
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
 
 _MAXIMUM_BYTES: Final = 256 * 1024
 """Source: some thousand lines, and less than a hundredth of the unit's MemoryHigh=96M."""
@@ -49,7 +46,7 @@ class LogQueue(RawIOBase):
         """Called with the number of writes dropped when writes succeed again."""
         self._begin()
 
-    def write(self, data: "ReadableBuffer", /) -> int:
+    def write(self, data: Any, /) -> int:
         """Queue a write, or drop it."""
         part = bytes(data)
         with self._changed:

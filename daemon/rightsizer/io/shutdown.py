@@ -23,7 +23,8 @@ def ended_by_signals(hanging: Callable[[], str]) -> Iterator[threading.Event]:
     `hanging` names the part that is not ending, for the log. Signals arrive over a pipe, since
     Python runs their handlers on the main thread, which may be what hangs.
     """
-    stop, ended = threading.Event(), threading.Event()
+    stop = threading.Event()
+    ended = threading.Event()
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
 

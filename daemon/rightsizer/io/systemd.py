@@ -11,6 +11,8 @@ from typing import Final
 from rightsizer.model.units import Nanoseconds
 
 _NANOSECONDS_PER_MICROSECOND: Final = 1000
+_SEND_SECONDS: Final = 0.1
+"""Source: a tenth of the default interval."""
 
 
 class Notifier:
@@ -55,6 +57,8 @@ class Notifier:
         if not self._address.startswith(("/", "\0")):
             return False
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as link:
+            # A manager that reads no messages must not stop the one who sends them.
+            link.settimeout(_SEND_SECONDS)
             try:
                 link.sendto(message.encode(), self._address)
             except OSError:

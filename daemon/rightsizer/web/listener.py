@@ -10,9 +10,8 @@ import socket
 import sys
 import threading
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from socketserver import ThreadingTCPServer
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +19,7 @@ from rightsizer.host.listeners import listening_process
 from rightsizer.io.log import logger
 from rightsizer.io.thread import DaemonThread, outlive_shortages
 from rightsizer.model.errors import ListenError, RightsizerError
+from rightsizer.web.answer_threads import AnswerThreads
 from rightsizer.web.handler import Handler
 from rightsizer.web.message import Answer
 from rightsizer.web.settings import Address, WebSettings, format_address
@@ -27,100 +27,9 @@ from rightsizer.web.settings import Address, WebSettings, format_address
 if TYPE_CHECKING:
     from rightsizer.web.authenticator import Authenticator
 
-_PATIENCE_SECONDS: Final = 0.5
 _STOP_SECONDS: Final = 2.0
-
-
-@dataclass(slots=True)
-class _ConnectionSlot:
-    address: str
-    is_working: bool = False
-    was_answered: bool = False
-
-
-class Connections:
-    """Registry of open connections; thread-safe."""
-
-    def __init__(self, maximum: int) -> None:
-        self._maximum = maximum
-        self._changed = threading.Condition()
-        # Longest idle first.
-        self._open: dict[socket.socket, _ConnectionSlot] = {}
-
-    def __len__(self) -> int:
-        return len(self._open)
-
-    def admit(self, connection: socket.socket, address: str = "") -> bool:
-        """Add a connection; return `False` if all others are being answered."""
-        with self._changed:
-            if not self._changed.wait_for(self._has_room, _PATIENCE_SECONDS):
-                return False
-            if len(self._open) >= self._maximum:
-                idle = self._least_needed()
-                # Its thread wakes on the closed connection and ends.
-                del self._open[idle]
-                _shut(idle)
-            self._open[connection] = _ConnectionSlot(address)
-            return True
-
-    def replace(self, connection: socket.socket, by: socket.socket) -> None:
-        """Replace a connection's object, since TLS wraps it into a new one.
-
-        Raises:
-            ConnectionAbortedError: it was evicted meanwhile.
-        """
-        with self._changed:
-            slot = self._open.pop(connection, None)
-            if slot is None:
-                raise ConnectionAbortedError
-            self._open[by] = slot
-
-    def mark(self, connection: socket.socket, *, is_working: bool) -> None:
-        """Record that a connection starts or ends work; it becomes the least idle."""
-        with self._changed:
-            if (slot := self._open.pop(connection, None)) is not None:
-                slot.is_working = is_working
-                self._open[connection] = slot
-                self._changed.notify_all()
-
-    def record_answered(self, connection: socket.socket) -> None:
-        """Record that the client was answered."""
-        with self._changed:
-            if connection in self._open:
-                self._open[connection].was_answered = True
-
-    def leave(self, connection: socket.socket) -> None:
-        """Remove a connection that is being closed."""
-        with self._changed:
-            self._open.pop(connection, None)
-            self._changed.notify_all()
-
-    def close_all(self) -> None:
-        """Close all connections and wait for their threads to end."""
-        with self._changed:
-            for connection in self._open:
-                _shut(connection)
-            self._changed.wait_for(lambda: not self._open, _STOP_SECONDS)
-
-    def _has_room(self) -> bool:
-        return len(self._open) < self._maximum or any(
-            not slot.is_working for slot in self._open.values()
-        )
-
-    def _least_needed(self) -> socket.socket:
-        held = Counter(slot.address for slot in self._open.values())
-        idle = [connection for connection, slot in self._open.items() if not slot.is_working]
-        # Of equals, the first has been idle longest.
-        return min(
-            idle, key=lambda each: (self._open[each].was_answered, -held[self._open[each].address])
-        )
-
-
-def _shut(connection: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        # Not the TLS object's method, which would drop its state under another thread.
-        socket.socket.shutdown(connection, socket.SHUT_RDWR)
-
+_RENEW_MILLISECONDS: Final = 5000
+"""Source: an operator who has deleted the file tries again about then; 0.2 wakes a second."""
 
 _log: Final = logger("web")
 _BUSY: Final = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
@@ -139,13 +48,16 @@ class WebListener(ThreadingTCPServer):
         self,
         listening: socket.socket,
         answer: Answer,
-        connections: Connections,
+        threads: AnswerThreads,
         settings: WebSettings,
         authenticator: Authenticator | None = None,
     ) -> None:
+        self.renew: Callable[[], socket.socket | None] | None = None
+        """Set before the start: returns another socket where this one is out of reach."""
         self.answer = answer
         self.authenticator = authenticator
-        self.connections = connections
+        self.threads = threads
+        self.connections = threads.connections
         self.settings = settings
         self.queue = None if authenticator is None else authenticator.connections
         self._answered = threading.local()
@@ -172,11 +84,21 @@ class WebListener(ThreadingTCPServer):
 
     def _accept(self) -> None:
         # Woken by `stop`: a poll every now and then would cost more than scrapes.
+        pause_milliseconds = None if self.renew is None else _RENEW_MILLISECONDS
+        waiting = self._poll()
+        while self._stopped.fileno() not in (ready := dict(waiting.poll(pause_milliseconds))):
+            if ready:
+                self.handle_request()
+            elif self.renew is not None and (renewed := self.renew()) is not None:
+                self.socket.close()
+                self.socket = renewed
+                waiting = self._poll()
+
+    def _poll(self) -> select.poll:
         waiting = select.poll()
         waiting.register(self.socket, select.POLLIN)
         waiting.register(self._stopped, select.POLLIN)
-        while self._stopped.fileno() not in dict(waiting.poll()):
-            self.handle_request()
+        return waiting
 
     def get_request(self) -> Any:
         """Accept a connection; pause first if the process is out of descriptors.
@@ -201,9 +123,7 @@ class WebListener(ThreadingTCPServer):
         host = client_address[0] if isinstance(client_address, tuple) else ""
         is_crowded = self.queue is not None and not self.queue.has_room(host)
         if not is_crowded and self.connections.admit(request, host):
-            DaemonThread(
-                f"client {host}", self.process_request_thread, request, client_address
-            ).start()
+            self.threads.submit(partial(self.process_request_thread, request, client_address))
             return
         with contextlib.suppress(OSError):
             request.send(_BUSY)
@@ -211,6 +131,7 @@ class WebListener(ThreadingTCPServer):
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Serve a connection on its own thread, in its turn."""
+        self.connections.record_served(request)
         queue = self.queue
         address = client_address[0] if client_address else ""
         if queue is None:

@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from rightsizer.io.log import logger
 from rightsizer.model.errors import RightsizerError
 from rightsizer.web.message import SocketPeer
 
+_log: Final = logger("web")
 _MODE: Final = 0o660
 _BACKLOG: Final = 128
 """With a full queue connecting fails at once, whereas over TCP it would wait."""
@@ -28,6 +30,22 @@ class LocalSocket:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._bound: os.stat_result | None = None
+        self._trouble: str | None = None
+
+    def renew(self) -> socket.socket | None:
+        """Listen again if the file was deleted or replaced; what prevents that is logged once."""
+        if self._is_there():
+            self._trouble = None
+            return None
+        try:
+            renewed = self.listen()
+        except RightsizerError as error:
+            if str(error) != self._trouble:
+                self._trouble = str(error)
+                _log.warning("local_socket_lost", error=self._trouble)
+            return None
+        _log.warning("local_socket_renewed", path=str(self.path), reason="its file was deleted")
+        return renewed
 
     def listen(self) -> socket.socket:
         """Listen, replacing the socket of a dead process if there is one.
@@ -60,10 +78,16 @@ class LocalSocket:
 
     def remove(self) -> None:
         """Delete the file, unless it belongs to another process by now."""
-        with contextlib.suppress(OSError):
-            if self._bound is not None and os.path.samestat(self.path.lstat(), self._bound):
+        if self._is_there():
+            with contextlib.suppress(OSError):
                 self.path.unlink()
         self._bound = None
+
+    def _is_there(self) -> bool:
+        """Whether the file is the one that was made here."""
+        with contextlib.suppress(OSError):
+            return self._bound is not None and os.path.samestat(self.path.lstat(), self._bound)
+        return False
 
     def _clear(self) -> None:
         """Delete the socket that a killed agent left behind."""

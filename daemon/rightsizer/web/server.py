@@ -18,8 +18,10 @@ from rightsizer.model.report import BlocksOf, PastOf, Report
 from rightsizer.model.units import Nanoseconds
 from rightsizer.report.facts import RateOf, no_rate
 from rightsizer.report.freshness import FreshnessSettings
+from rightsizer.web.answer_threads import AnswerThreads
 from rightsizer.web.api import NodeApi
-from rightsizer.web.listener import Connections, WebListener, activated_sockets, listening_socket
+from rightsizer.web.connections import Connections
+from rightsizer.web.listener import WebListener, activated_sockets, listening_socket
 from rightsizer.web.local_socket import LocalSocket
 from rightsizer.web.message import Answer, SocketPeer, WebRequest, WebResponse
 from rightsizer.web.page import WebPage
@@ -95,6 +97,8 @@ def with_prefix(prefix: str, answer: Answer) -> Answer:
 
 _LOCAL_CONNECTIONS: Final = 12
 """One thread each while busy; together with TCP within the unit's TasksMax=64."""
+_RESERVED: Final = 2
+"""Threads for answers over TCP from the start: a scrape beside one that takes long."""
 _OPEN: Final = WebAccess()
 
 _log: Final = logger("web")
@@ -138,6 +142,8 @@ class WebServer:
         self._connections = Connections(self._settings.connections_maximum)
         # Separate, so that crowded addresses never lock the operator out.
         self._local_connections = Connections(_LOCAL_CONNECTIONS)
+        self._threads = AnswerThreads("client", _RESERVED, self._connections)
+        self._local_threads = AnswerThreads("local", 1, self._local_connections)
         self._local = LocalSocket(Path(local_socket)) if local_socket else None
         page = WebPage(
             freshness or FreshnessSettings(),
@@ -171,13 +177,13 @@ class WebServer:
         """Listen at all addresses or none, and at the local socket if possible.
 
         Raises:
-            RightsizerError: an address cannot be bound.
+            RightsizerError: an address cannot be bound, or the process may have no more threads.
         """
         with contextlib.ExitStack() as undo:
             bound = [undo.enter_context(listening_socket(each)) for each in self._addresses]
             undo.pop_all()
         self._listeners = [
-            WebListener(each, self._answer, self._connections, self._settings, self._authenticator)
+            WebListener(each, self._answer, self._threads, self._settings, self._authenticator)
             for each in (*bound, *self._sockets)
         ]
         if self._local is not None:
@@ -188,18 +194,24 @@ class WebServer:
                 _log.warning("local_socket_unavailable", error=str(error))
             else:
                 listener = WebListener(
-                    own, self._router.answer, self._local_connections, self._settings
+                    own, self._router.answer, self._local_threads, self._settings
                 )
+                listener.renew = self._local.renew
                 self._listeners.append(listener)
+        self._threads.start()
+        self._local_threads.start()
         for listener in self._listeners:
             listener.thread.start()
 
     def stop(self) -> None:
         """Stop listening and close all connections."""
-        if self._local is not None:
-            self._local.remove()
         for listener in self._listeners:
             listener.stop()
+        # Only now, since a listener makes a deleted one again.
+        if self._local is not None:
+            self._local.remove()
+        self._threads.stop()
+        self._local_threads.stop()
         self._connections.close_all()
         self._local_connections.close_all()
         self._listeners.clear()
