@@ -35,6 +35,7 @@ def ended_by_signals(hanging: Callable[[], str]) -> Iterator[threading.Event]:
                 break
         if stop.is_set() and not ended.wait(_END_SECONDS):
             _abandon(hanging())
+        os.close(reading)
 
     DaemonThread("shutdown", outlive_shortages, watch).start()
     for number in _STOPS:
