@@ -106,12 +106,10 @@ class Database:
         self.disk_trouble: str | None = None
         """Why the file is only read, or `None`."""
         self._is_unread = False
-        self._has_disk_failed = False
-        """Whether the last change failed by the disk: SQLite may take sound pages for corrupt."""
+        self._has_disk_failed = False  # By the last change: sound pages may then look corrupt.
         self.slow_writes = 0
-        """Number of changes for which the disk took seconds."""
+        """Number of changes for which the disk took seconds; the last took `last_slow_seconds`."""
         self.last_slow_seconds = 0.0
-        """How long the last of them took."""
         self._write_began: float | None = None
         self.size_bytes = 0
         """Size of file and log after the last change, without a system call."""
