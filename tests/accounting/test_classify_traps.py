@@ -8,7 +8,7 @@ import pytest
 from rightsizer.accounting.classification import StateEvidence, StateMatch, classify
 from rightsizer.accounting.classification_settings import ClassificationSettings
 from rightsizer.model.signal import Signal
-from rightsizer.model.state import State
+from rightsizer.model.state import State, UnknownReason
 
 BUSY: Final = Signal.GPU_BUSY
 POWER: Final = Signal.POWER
@@ -170,6 +170,30 @@ def test_instance_whose_activity_nobody_reads_is_unknown() -> None:
     blind = {Signal.MEMORY_USED: 0.0, Signal.PROCESS_COUNT: 0.0}
     assert judge(blind).state is State.UNKNOWN
     assert judge(blind | {Signal.PROCESS_COUNT: 1.0}).state is State.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("signals", "state"),
+    [
+        ({TENSOR: 0.3}, State.UNKNOWN),
+        ({DRAM: 0.2}, State.UNKNOWN),
+        ({DRAM: 0.2, Signal.ENCODER: 0.6}, State.UNKNOWN),
+        ({TENSOR: 0.3, SM: 0.4}, State.PRODUCTIVE),
+        ({TENSOR: 0.3, BUSY: 0.9}, State.PRODUCTIVE),
+        # A limit shows in its own signal.
+        ({TENSOR: 0.5}, State.COMPUTE_BOUND),
+        ({DRAM: 0.65}, State.MEMORY_BANDWIDTH_BOUND),
+        ({DRAM: 0.1, Signal.PCIE_RECEIVE: 0.6}, State.PCIE_BOUND),
+    ],
+)
+def test_work_without_utilization_is_unknown_unless_it_is_at_a_limit(
+    signals: dict[Signal, float], state: State
+) -> None:
+    """Without `gpu_busy` and `sm_active` nothing tells stalls and gaps from productive work."""
+    match = judge(signals | {Signal.PROCESS_COUNT: 1.0})
+    assert match.state is state
+    reason = UnknownReason.PARTIAL_COUNTERS if state is State.UNKNOWN else None
+    assert match.unknown_reason is reason
 
 
 def test_a_stall_that_cannot_be_excluded_is_no_launch_bound() -> None:

@@ -320,6 +320,9 @@ def _at_work(evidence: StateEvidence, settings: ClassificationSettings) -> State
     if match is not None:
         own = scores.pop(match)
         return StateMatch(match, _second_cause(scores, settings), own)
+    if not evidence.sees_compute:
+        # A limit shows in its own signal; that there is none takes all of the work.
+        return _UNKNOWN[UnknownReason.PARTIAL_COUNTERS]
     unsure = max((*scores.values(), possible_stall(evidence, settings)))
     return StateMatch(_State.PRODUCTIVE, _second_cause(scores, settings), 1.0 - unsure)
 

@@ -32,7 +32,7 @@ class UnknownReason(StrEnum):
     NO_UTILIZATION = "no_utilization"
     """Neither utilization nor a profiling counter was read, the only evidence of work."""
     PARTIAL_COUNTERS = "partial_counters"
-    """Idle by the signals read, which would not show a kernel."""
+    """At no limit by the signals read, which would not show a kernel."""
     DRAWS_POWER = "draws_power"
     """Idle by its counters, but drawing power as under load."""
     NO_HOLDER = "no_holder"

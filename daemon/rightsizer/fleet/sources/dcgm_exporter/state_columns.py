@@ -196,7 +196,7 @@ def classified(
     ):
         found[state] = works & matches
         works = works & ~matches
-    found[State.PRODUCTIVE] = works
+    found[State.PRODUCTIVE] = works & sees_compute
     return StateColumns(found, np.any(list(found.values()), axis=0))
 
 
