@@ -314,14 +314,18 @@ def test_absent_driver_is_retried_less_and_less() -> None:
     driver = two_gpus()
     clock = FastClock(0)
     driver.codes["nvmlInitWithFlags"] = pynvml.NVML_ERROR_LIBRARY_NOT_FOUND
+    attempts = []
     with reading(driver, clock, retry_longest_seconds=16.0) as source:
-        for _ in range(64):
+        for _ in range(300):
             snapshot = source.read()
             assert snapshot.devices == ()
             assert "libnvidia-ml.so.1 was not found" in (snapshot.trouble or "")
+            attempts.append(driver.calls.count("nvmlInitWithFlags"))
             tick(clock)
-        # Attempts at 0, 1, 3, 7, 15, 31, 47 and 63 seconds.
-        assert driver.calls.count("nvmlInitWithFlags") == 8
+        # Each second, then after a tenth of the time so far, at last every 16 seconds.
+        assert attempts[10] == 11
+        assert 20 <= attempts[59] <= 30
+        assert attempts[250 + 32] - attempts[250] == 2
         driver.codes.clear()
         assert set(read_until_up(source, clock, "GPU-0").readings) == {"GPU-0", "GPU-1"}
 

@@ -100,6 +100,7 @@ class LiveSource:
             # A device that went down or came back hints at other changes.
             self._down = frozenset(snapshot.down)
             self._connection.retry_soon()
+        self._connection.seek(are_missing=bool(self._registry.absent))
         return self._enriched(snapshot)
 
     def expect(self, devices: Iterable[Device]) -> None:
@@ -218,10 +219,10 @@ class LiveSource:
             if not self._connection.may_reopen:
                 return  # The other devices are read meanwhile.
         else:
-            if any(found.readings for found in rounds) and not any(
-                found.is_unknown for found in rounds
-            ):
-                self._connection.confirm()
+            if any(found.readings for found in rounds):
+                self._connection.confirm(
+                    all_respond=not any(found.is_unknown for found in rounds)
+                )
             return
         self._pool.set_inventory(None)
         self._xids.set_inventory(None)

@@ -18,28 +18,34 @@ from rightsizer.telemetry.nvml.library import NvmlFailure
 from rightsizer.telemetry.nvml.settings import LiveSettings
 
 _OPENING: Final = "NVML is being opened"
+_SEARCH_RATIO: Final = 0.1
+"""Wait between searches for what is away, of the time that it has been: its unknown time is at most
+a tenth longer than its absence. A search disturbs no GPU."""
+_REOPENING_RATIO: Final = 1.0
+"""Reopening costs the GPUs that respond a reading each: the waits double."""
 _MOST_GPUS: Final = 16
 """Upper bound of a node."""
 _RELEASED: Final = NvmlFailure(Missing.RELEASED, "nvmlShutdown", "released")
 
 
 class BackOff:
-    """Waits that double up to a maximum."""
+    """Waits that are a share of the time since the first one, between two bounds."""
 
-    def __init__(self, first_seconds: float, longest_seconds: float) -> None:
-        self._first = first_seconds
-        self._longest = longest_seconds
-        self._next = first_seconds
+    def __init__(self, first_seconds: float, longest_seconds: float, ratio: float) -> None:
+        self._first = nanoseconds(first_seconds)
+        self._longest = nanoseconds(longest_seconds)
+        self._ratio = ratio
+        self._since: Nanoseconds | None = None
 
-    def next(self) -> Nanoseconds:
-        """Return the next wait."""
-        wait = min(self._next, self._longest)
-        self._next = wait * 2
-        return nanoseconds(wait)
+    def wait(self, now: Nanoseconds) -> Nanoseconds:
+        """Return how long to wait from now on; the first call begins."""
+        if self._since is None:
+            self._since = now
+        return min(max(self._first, round(self._ratio * (now - self._since))), self._longest)
 
     def reset(self) -> None:
         """Start over with the first wait."""
-        self._next = self._first
+        self._since = None
 
 
 class _Release(Enum):
@@ -72,10 +78,13 @@ class NvmlConnection:
             moved_at=lambda driver: driver.library.asked_at,
         )
         waits = settings.retry_first_seconds, settings.retry_longest_seconds
-        self._back_off = BackOff(*waits)
-        self._unopened_back_off = BackOff(*waits)
+        self._opening_back_off = BackOff(*waits, _SEARCH_RATIO)
+        self._missing_back_off = BackOff(*waits, _SEARCH_RATIO)
+        self._reopening_back_off = BackOff(*waits, _REOPENING_RATIO)
         self._due = clock.time()
+        self._next_opening = self._due
         self._next_reopening = self._due
+        self._enumerated = self._due
         self._reopening = False
         self._retired: tuple[Worker[Any, Any], ...] = ()
         self._is_waiting = self._is_outdated = False
@@ -130,6 +139,16 @@ class NvmlConnection:
         soon = self._clock.time() + nanoseconds(self._settings.retry_first_seconds)
         self._due = min(self._due, soon)
 
+    def seek(self, *, are_missing: bool) -> None:
+        """Enumerate again soon while known devices are missing, less often the longer they are."""
+        if self.inventory is None:
+            return  # Already under way.
+        if not are_missing:
+            self._missing_back_off.reset()
+            return
+        wait = self._missing_back_off.wait(self._clock.time())
+        self._due = min(self._due, self._enumerated + wait)
+
     def reopen(self, retired: Sequence[Worker[Any, Any]], reason: str) -> None:
         """Shut NVML down and open it again when the back-off allows.
 
@@ -138,8 +157,9 @@ class NvmlConnection:
         self._retired = tuple(retired)
         self._reopening = True
         now = self._clock.time()
-        self._due = max(now, self._next_reopening)
-        self._next_reopening = now + self._back_off.next()
+        self._due = max(now, self._next_opening)
+        self._next_opening = self._due + self._opening_back_off.wait(now)
+        self._next_reopening = now + self._reopening_back_off.wait(now)
         self.inventory = None
         self.trouble = reason
 
@@ -164,9 +184,11 @@ class NvmlConnection:
             self.trouble = _OPENING
             self.reason = Missing.LOST
 
-    def confirm(self) -> None:
-        """Reset the back-off: the devices respond."""
-        self._back_off.reset()
+    def confirm(self, *, all_respond: bool) -> None:
+        """Reset the back-off of openings, as devices respond; that of reopenings once all do."""
+        self._opening_back_off.reset()
+        if all_respond:
+            self._reopening_back_off.reset()
 
     def close(self, deadline: float) -> None:
         """Shut NVML down; give up at the deadline if it hangs."""
@@ -256,16 +278,13 @@ class NvmlConnection:
         self._reopening = False
         self._retired = ()
         self.inventory = inventory
+        self._enumerated = self._clock.time()
         offers = inventory.gpus or inventory.unopened
         interval = nanoseconds(self._settings.enumeration_interval_seconds)
-        if inventory.unopened:
-            interval = min(interval, self._unopened_back_off.next())
-        else:
-            self._unopened_back_off.reset()
         self.trouble = None if offers else "the NVIDIA driver offers no GPU on this node"
         if self._is_outdated:  # Something changed since this enumeration began.
             interval = min(interval, nanoseconds(self._settings.retry_first_seconds))
-        self._due = self._clock.time() + interval
+        self._due = self._enumerated + interval
 
     def _refuse(self, answer: NvmlFailure | Crashed) -> None:
         if isinstance(answer, Crashed):
@@ -275,4 +294,5 @@ class NvmlConnection:
             self.trouble = explain(answer)
             is_asleep = answer.reason is Missing.SUSPENDED
             self.reason = Missing.SUSPENDED if is_asleep else Missing.LOST
-        self._due = self._clock.time() + self._back_off.next()
+        now = self._clock.time()
+        self._due = now + self._opening_back_off.wait(now)

@@ -12,6 +12,7 @@ from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.reading import Missing, Reading
 from rightsizer.model.snapshot import CollectorOutcome, Down
 from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.telemetry.nvml.collectors.processes import is_in_use
 from rightsizer.telemetry.nvml.device_collectors import (
     DeviceCollectors,
     ScheduledCollector,
@@ -127,8 +128,7 @@ class DeviceReader:
             uuids = (target.device.uuid for target in self._gpu.targets)
             return PollResult({}, dict.fromkeys(uuids, _ASLEEP), {}, holds_counters=False)
         if self._settled is None:
-            settling = 0.0 if self._gpu.is_persistent else self._settings.settling_seconds
-            self._settled = self._clock.time() + nanoseconds(settling)
+            self._settled = self._clock.time() + self._settling_time()
         self._started = time.perf_counter()
         progress = _PollProgress()
         # Half of the deadline is left for calls that take longer than before.
@@ -157,6 +157,12 @@ class DeviceReader:
     def __exit__(self, *_: object) -> None:
         for collectors in self._devices:
             collectors.handle.close()
+
+    def _settling_time(self) -> Nanoseconds:
+        """How long readings tell of waking up; a GPU in use was awake before."""
+        if self._gpu.is_persistent or is_in_use(self._devices[0].handle):
+            return 0
+        return nanoseconds(self._settings.settling_seconds)
 
     def _read(self, collectors: DeviceCollectors, progress: _PollProgress) -> None:
         device = collectors.handle.target.device

@@ -21,6 +21,12 @@ _PIDS: Final = 2**22
 """Upper bound of Linux's process ids (proc_sys_kernel(5), pid_max)."""
 
 
+def is_in_use(handle: DeviceHandle) -> bool:
+    """Whether a process computes on the device, as far as the driver tells."""
+    answer = _ask(handle, "Compute")
+    return not isinstance(answer, NvmlFailure) and len(answer) > 0
+
+
 def _ask(handle: DeviceHandle, kind: str) -> Any:
     # The unsuffixed name requests version 3 of the list, which drivers before R510 lack; those
     # before 450.66 have only the first.
