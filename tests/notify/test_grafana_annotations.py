@@ -226,10 +226,13 @@ def test_grafana_that_is_away_is_delivered_to_later() -> None:
 @pytest.mark.parametrize(("status", "remedy"), [(401, "make a new one"), (403, "role Editor")])
 def test_refused_token_is_said_once(grafana: Grafana, status: int, remedy: str) -> None:
     """The remedy is logged at the first refusal only, and never the token."""
-    setup = GrafanaFixture(grafana.url, failures_before_pause=100)
+    setup = GrafanaFixture(grafana.url)
     grafana.faults = [f"GET {status}"] * 3
     setup.sink.offer([event(OPENED)])
-    reports = [setup.sink.deliver() for _ in range(3)]
+    reports = []
+    for _ in range(3):
+        reports.append(setup.sink.deliver())
+        setup.wait(301)
     assert len(setup.errors) == 1
     assert remedy in setup.errors[0]
     assert TOKEN not in setup.errors[0]
@@ -238,35 +241,39 @@ def test_refused_token_is_said_once(grafana: Grafana, status: int, remedy: str) 
     assert len(grafana.annotations) == 1
 
 
-def test_circuit_opens_and_closes_again(grafana: Grafana) -> None:
-    """After some failures Grafana is not queried for a while, then tried once."""
-    setup = GrafanaFixture(grafana.url, failures_before_pause=2, pause_seconds=60)
-    grafana.faults = ["GET 500"] * 2
+def test_failing_grafana_is_tried_again_within_minutes(grafana: Grafana) -> None:
+    """Pauses double from a minute to five, and end with the first success."""
+    setup = GrafanaFixture(grafana.url)
+    grafana.faults = ["GET 500"] * 30
     setup.sink.offer([event(OPENED)])
-    setup.sink.deliver()
-    setup.sink.deliver()
-    asked = len(grafana.requests)
-    assert setup.sink.deliver().pending == 1
-    assert len(grafana.requests) == asked
-    setup.wait(61)
+    tries, failed = [], 0
+    for minute in range(22):
+        report = setup.sink.deliver()
+        if report.failed > failed:
+            tries.append(minute)
+        failed = report.failed
+        setup.wait(60)
+    assert tries == [0, 1, 2, 4, 8, 13, 18]
+    grafana.faults = []
+    setup.wait(300)
     assert setup.sink.deliver().pending == 0
 
 
 def test_long_retry_after_is_waited_for(grafana: Grafana) -> None:
-    """A requested pause of a minute is kept, without blocking any thread."""
+    """A requested pause is kept, longer than the own maximum too, without blocking any thread."""
     setup = GrafanaFixture(grafana.url)
     grafana.faults = ["GET 429"]
-    grafana.retry_after = "60"
+    grafana.retry_after = "900"
     setup.sink.offer([event(OPENED)])
     setup.sink.deliver()
-    setup.wait(59)
+    setup.wait(899)
     assert setup.sink.deliver().pending == 1
     assert len(grafana.requests) == 1
     setup.wait(2)
     assert setup.sink.deliver().pending == 0
 
 
-def test_retry_after_of_a_week_is_cut_to_the_pause(grafana: Grafana) -> None:
+def test_retry_after_of_a_week_is_cut(grafana: Grafana) -> None:
     """A server that counts in other units, or has another date, does not silence the agent."""
     setup = GrafanaFixture(grafana.url)
     grafana.faults = ["GET 429"]

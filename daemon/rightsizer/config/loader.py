@@ -16,7 +16,8 @@ from rightsizer.model.frozen import dataclass, fields, replace
 from rightsizer.model.settings import key_in_file
 
 DROPPED: Final[dict[tuple[str, ...], str]] = {
-    ("sizing", "training", "network_ratio"): "set sizing.training.network_bytes_per_second"
+    ("grafana", "failures_before_pause"): "leave it out: pauses grow with the failures",
+    ("sizing", "training", "network_ratio"): "set sizing.training.network_bytes_per_second",
 }
 """Keys dropped in this release, by path, with the remedy.
 

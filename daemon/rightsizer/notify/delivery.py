@@ -90,6 +90,11 @@ class Outbox(Generic[_Body]):
                 connection.executemany(statement, rows)
 
 
+_FIRST_PAUSE_SECONDS: Final = 60.0
+"""The interval of the runs."""
+_LONGEST_RETRY_AFTER_SECONDS: Final = 1800.0
+"""Maximum pause that a receiver may ask for: one with another date or unit would otherwise silence
+the agent for weeks."""
 _UNACCEPTABLE: Final = frozenset({400, 413, 422})
 """Statuses that reject the content: a retry would block all later messages."""
 
@@ -142,7 +147,7 @@ class DeliverySettings(Protocol):
 
     @property
     def pause_seconds(self) -> float:
-        """Maximum pause, even if the receiver asks for a longer one."""
+        """Maximum pause after failures, unless the receiver asks for a longer one."""
 
 
 class Delivery(ABC, Generic[_Body]):
@@ -224,10 +229,6 @@ class Delivery(ABC, Generic[_Body]):
         """Close idle connections until the next run."""
 
     @abstractmethod
-    def _pause_seconds(self, failures: int) -> float:
-        """Return the pause after this number of failed runs in a row."""
-
-    @abstractmethod
     def _explain(self, failure: Failure) -> str:
         """Describe a failure in a sentence, with its remedy."""
 
@@ -266,10 +267,8 @@ class Delivery(ABC, Generic[_Body]):
             self._count(last_success=self._clock.wall_time(), trouble=None)
             return
         self._failures_in_a_row += 1
-        own = self._pause_seconds(self._failures_in_a_row)
-        # A receiver with another date or unit would otherwise silence the agent for weeks.
-        asked = min(failure.retry_after_seconds or 0.0, self._limits.pause_seconds)
-        pause = max(own, asked)
+        asked = min(failure.retry_after_seconds or 0.0, _LONGEST_RETRY_AFTER_SECONDS)
+        pause = max(self._pause_seconds(), asked)
         self._paused_until = self._clock.time() + nanoseconds(pause)
         trouble = self._explain(failure)
         # Compared by kind, since the text may hold a trace id that changes each time.
@@ -277,6 +276,14 @@ class Delivery(ABC, Generic[_Body]):
             self._warned_of = (failure.kind, failure.status)
             self._context.warn(self._trouble, trouble)
         self._count(trouble=trouble)
+
+    def _pause_seconds(self) -> float:
+        """No pause after the first failure, as the next run is a minute away; then it doubles."""
+        failures = self._failures_in_a_row
+        if failures == 1:
+            return 0.0
+        doubled: float = _FIRST_PAUSE_SECONDS * 2 ** min(failures - 2, 20)
+        return min(doubled, self._limits.pause_seconds)
 
     def _count(self, **changes: object) -> DeliveryReport:
         self.report = replace(self.report, **changes)  # type: ignore[arg-type]

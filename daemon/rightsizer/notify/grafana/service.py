@@ -205,10 +205,6 @@ class GrafanaAnnotations(Delivery[AnnotationBody]):
     def _hang_up(self) -> None:
         self._api.hang_up()
 
-    def _pause_seconds(self, failures: int) -> float:
-        is_long = failures >= self._settings.failures_before_pause
-        return self._settings.pause_seconds if is_long else 0.0
-
     def _explain(self, failure: Failure) -> str:
         if failure.kind is FailureKind.CREDENTIAL:
             return f"Grafana's token cannot be read: {failure.message}; see grafana.token_file"

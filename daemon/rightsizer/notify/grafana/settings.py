@@ -29,8 +29,9 @@ class GrafanaSettings(ServerSettings):
         annotations_per_day: Maximum new annotations per day after the first run's; the rest are
             summarized.
             Source: grafana/grafana#22170: the annotation store is meant for some hundreds a day
-        failures_before_pause: Consecutive failed runs before a pause.
-        pause_seconds: Duration of a pause after failed runs, and maximum of a Retry-After.
+        pause_seconds: Maximum pause after failures; the first is one minute, each next one twice as
+            long. A Retry-After is waited for, up to half an hour.
+            Source: restarts and upgrades of a server take minutes; a request every five is no load
         outbox_maximum: Maximum pending annotations; beyond it the oldest are dropped.
     """
 
@@ -38,8 +39,7 @@ class GrafanaSettings(ServerSettings):
     restore_seconds: float = setting(3600.0, within=(60.0, DAY_SECONDS))
     annotations_per_run: int = setting(20, within=(1, 500))
     annotations_per_day: int = setting(500, within=(1, 100_000))
-    failures_before_pause: int = setting(3, within=(1, 100))
-    pause_seconds: float = setting(1800.0, within=(1.0, DAY_SECONDS))
+    pause_seconds: float = setting(300.0, within=(1.0, DAY_SECONDS))
     outbox_maximum: int = setting(1000, within=(1, 100_000))
     http: HttpSettings = field(default_factory=HttpSettings)
 

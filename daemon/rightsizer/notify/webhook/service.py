@@ -28,7 +28,6 @@ WEBHOOK_OUTBOX: Final[OutboxTable[str]] = OutboxTable(
 _ALERTS: Final = "/api/v2/alerts"
 _ALERTS_A_REQUEST: Final = 64
 """Prometheus's batch size."""
-_FIRST_PAUSE_SECONDS: Final = 60.0
 
 
 class Webhook(Delivery[str]):
@@ -147,13 +146,6 @@ class Webhook(Delivery[str]):
     def _hang_up(self) -> None:
         if self._client is not None:
             self._client[1].close()
-
-    def _pause_seconds(self, failures: int) -> float:
-        """No pause after the first failure, as the next run is a minute away; then it doubles."""
-        if failures == 1:
-            return 0.0
-        doubled: float = _FIRST_PAUSE_SECONDS * 2 ** min(failures - 2, 20)
-        return min(doubled, self._settings.pause_seconds)
 
     def _explain(self, failure: Failure) -> str:
         return f"{self.report.name}: {failure.message}"

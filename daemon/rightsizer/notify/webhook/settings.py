@@ -49,7 +49,9 @@ class WebhookSettings:
         resend_seconds: Interval between resends of a firing alert, which expires after four missed.
             Source: Prometheus: rules.alert.resend-delay, and alerts that end four of them later
         outbox_maximum: Maximum pending changes; beyond it the oldest are dropped.
-        pause_seconds: Maximum pause after failures, and of a Retry-After; the first is one minute.
+        pause_seconds: Maximum pause after failures; the first is one minute, each next one twice as
+            long. A Retry-After is waited for, up to half an hour.
+            Source: restarts and upgrades of a server take minutes; a request every five is no load
     """
 
     url: str = setting("")
@@ -65,7 +67,7 @@ class WebhookSettings:
     external_url: str = setting("")
     resend_seconds: float = setting(60.0, within=(1.0, 3600.0))
     outbox_maximum: int = setting(1000, within=(1, 100_000))
-    pause_seconds: float = setting(1800.0, within=(1.0, DAY_SECONDS))
+    pause_seconds: float = setting(300.0, within=(1.0, DAY_SECONDS))
     http: HttpSettings = field(default_factory=HttpSettings)
 
     def __post_init__(self) -> None:
