@@ -157,3 +157,27 @@ def test_counter_repeated_after_a_gap_books_nothing_of_before() -> None:
     read = meter.measure(SECOND, 200.0, 2000.0, LIMIT)
     after = meter.measure(SECOND, 200.0, 2200.0, LIMIT)
     assert [each and each.joules for each in (*before, *repeated, read, after)] == [200.0] * 6
+
+
+@pytest.mark.parametrize(
+    ("readings", "joules"),
+    [
+        # Without a counter, with one that stands at 0, and without power for a while.
+        ([(150.0, None)] * 3, 450.0),
+        ([(150.0, 0.0)] * 3, 450.0),
+        ([(150.0, None), (None, None), (150.0, None)], 300.0),
+        # The driver counts, if only later: its counter is never mixed with another.
+        ([(150.0, 9_000_000.0)] * 3, None),
+        ([(150.0, 0.0), (150.0, 150.0), (150.0, None)], None),
+        ([(None, None)] * 3, None),
+    ],
+)
+def test_power_over_time_stands_in_for_a_counter_that_is_not_there(
+    readings: list[tuple[float | None, float | None]], joules: float | None
+) -> None:
+    """mlco2/codecarbon#1316: energy of a P100 that stays 0."""
+    meter = EnergyMeter()
+    meter.restart(readings[0][1])
+    for watts, counter in readings:
+        meter.measure(SECOND, watts, counter, LIMIT)
+    assert meter.integral_joules == joules

@@ -71,6 +71,11 @@ class EntryBuilder:
         """Learned power range of a device, or `None`."""
         return self._power[uuid].learned() if uuid in self._power else None
 
+    def integral_joules(self, uuid: str) -> float | None:
+        """Energy by power of a device without a counter, since its first reading, or `None`."""
+        state = self._states.get(uuid)
+        return None if state is None else state.meter.integral_joules
+
     def post(self, snapshot: Snapshot) -> list[Entry]:
         """Account for one snapshot; return its entries in device order.
 

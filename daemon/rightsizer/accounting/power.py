@@ -131,6 +131,17 @@ class EnergyMeter:
         """Energy reported in excess of the counter."""
         self._owed_joules = 0.0
         """Part of that excess that even the last counter step did not confirm."""
+        self._has_counter = False
+        self._integral_joules: float | None = None
+
+    @property
+    def integral_joules(self) -> float | None:
+        """Power over time since the first call, of a device that has power and no counter.
+
+        One that stands at 0 is none. Once there was a counter, the two never take turns: each would
+        look like a reset of the other.
+        """
+        return None if self._has_counter else self._integral_joules
 
     def restart(self, counter_joules: float | None) -> None:
         """Restart from a counter value, excluding any energy before it."""
@@ -157,6 +168,10 @@ class EnergyMeter:
         Without a limit every counter step is plausible.
         """
         drawn = None if watts is None else watts * seconds(elapsed)
+        if counter_joules:
+            self._has_counter = True
+        elif drawn is not None:
+            self._integral_joules = (self._integral_joules or 0.0) + drawn
         if counter_joules is not None and counter_joules == self._stale_joules:
             return _by_power(drawn)
         before = self._counter_joules

@@ -226,6 +226,13 @@ class NodeAccounts:
             CURRENT_WINDOW: provision(week, allocator, settings, account.current_demands()),
         }
 
+    def signals(self, entry: Entry) -> Mapping[Signal, float]:
+        """Signals of an entry, with energy by power where the driver does not count it."""
+        joules = self._builder.integral_joules(entry.uuid)
+        if joules is None or Signal.POWER_WATTS not in entry.signals:
+            return entry.signals
+        return {**entry.signals, Signal.ENERGY_JOULES: joules}
+
     def snapshot(self, now: Nanoseconds) -> AccountsSnapshot:
         """Input of the cases, which are built after the lock is released."""
         groups: dict[str, list[str]] = {}
@@ -441,7 +448,7 @@ class AccountingService:
             down=snapshot.down.get(uuid),
             last_sample=self._last_sample.get(uuid),
             reading=reading,
-            signals=entry.signals,
+            signals=self._accounts.signals(entry),
             state=entry.state,
             conditions=entry.conditions,
             tier=entry.tier,
