@@ -18,33 +18,33 @@ CYCLES: Final = 3
 AGAIN_SECONDS: Final = 2.0
 """To enumerate on another thread, and to take its answer a tick later."""
 
-Fault = Callable[[FakeDriver, bool], None]
+Fault = Callable[..., None]
 
 
-def unload(driver: FakeDriver, is_away: bool) -> None:
+def unload(driver: FakeDriver, *, is_away: bool) -> None:
     """The kernel module is unloaded."""
     driver.is_loaded = not is_away
 
 
-def replace_library(driver: FakeDriver, is_away: bool) -> None:
+def replace_library(driver: FakeDriver, *, is_away: bool) -> None:
     """The module has another version than the library until both are there."""
-    unload(driver, is_away)
+    unload(driver, is_away=is_away)
     mismatch = pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH
     driver.codes = {"nvmlInitWithFlags": mismatch} if is_away else {}
 
 
-def fall_off_the_bus(driver: FakeDriver, is_away: bool) -> None:
+def fall_off_the_bus(driver: FakeDriver, *, is_away: bool) -> None:
     """One GPU is lost."""
     driver.gpus[1].is_lost = is_away
 
 
-def lose_all(driver: FakeDriver, is_away: bool) -> None:
+def lose_all(driver: FakeDriver, *, is_away: bool) -> None:
     """All GPUs are lost, as behind a switch that resets."""
     for gpu in driver.gpus:
         gpu.is_lost = is_away
 
 
-def unlist(driver: FakeDriver, is_away: bool) -> None:
+def unlist(driver: FakeDriver, *, is_away: bool) -> None:
     """One GPU is removed from the bus, and added again."""
     if is_away:
         driver.gpus.pop()
@@ -52,7 +52,7 @@ def unlist(driver: FakeDriver, is_away: bool) -> None:
         driver.gpus.append(FakeGpu("GPU-1"))
 
 
-def fail_one(driver: FakeDriver, is_away: bool) -> None:
+def fail_one(driver: FakeDriver, *, is_away: bool) -> None:
     """All calls at one GPU give unknown errors, for which NVML is reopened."""
     unknown = pynvml.NVML_ERROR_UNKNOWN
     driver.codes_of = {(name, 1): unknown for name in FUNCTIONS} if is_away else {}
@@ -71,7 +71,7 @@ def test_flapping_device_is_unknown_only_while_it_is_away(fault: Fault, away: in
         builder.post(source.read())
         for second in range(CYCLES * 3 * away):
             if second % (3 * away) in {away, 2 * away}:
-                fault(driver, second % (3 * away) == away)
+                fault(driver, is_away=second % (3 * away) == away)
             tick(clock)
             # On another thread NVML is enumerated, without a word to this clock.
             time.sleep(0.002)

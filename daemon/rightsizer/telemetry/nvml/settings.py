@@ -25,8 +25,9 @@ class LiveSettings:
             Source: dcgm-exporter reads all its fields every 30 s by default
         enumeration_interval_seconds: Interval between device enumerations, to detect hotplug and
             MIG changes.
-        retry_first_seconds: Delay before the first retry of a failed driver; doubles each time.
-        retry_longest_seconds: Maximum delay between retries of a failed driver.
+        retry_first_seconds: Minimum delay between searches for a driver or GPU that is away; else a
+            tenth of the time that it has been away.
+        retry_longest_seconds: Maximum delay between searches for a driver or GPU that is away.
         unknown_errors_before_reopening: Consecutive samples with only unknown errors before NVML is
             reopened.
         abandon_after_seconds: Time until a new thread tries the device of a hung call.
@@ -34,7 +35,7 @@ class LiveSettings:
             until one returns.
         lost_retention_seconds: How long a GPU that the driver no longer lists is reported as down.
         settling_seconds: How long utilization and power are ignored after NVML is opened on a GPU
-            without persistence mode: waking reads as load.
+            without persistence mode that no process uses: waking reads as load.
             Source: nvidia-smi on an L40S without persistence: 100% and 145 W with no process.
         plausible_limit_ratio: Power draw, of the highest limit, above which it is no reading.
             Source: above what laptops draw by dynamic boost, over their default limit; some boards
