@@ -220,9 +220,7 @@ class LiveSource:
                 return  # The other devices are read meanwhile.
         else:
             if any(found.readings for found in rounds):
-                self._connection.confirm(
-                    all_respond=not any(found.is_unknown for found in rounds)
-                )
+                self._connection.confirm(all_respond=not any(found.is_unknown for found in rounds))
             return
         self._pool.set_inventory(None)
         self._xids.set_inventory(None)
