@@ -4,6 +4,7 @@ import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -250,3 +251,31 @@ def test_a_history_that_is_full_is_reported_once(tmp_path: Path) -> None:
     assert "history.maximum_size" in warning["remedy"]
     assert history_node.history_service.counts["history_windows_forgotten"] > 0
     assert kept > 0
+
+
+def test_damaged_windows_are_counted_and_said_once(tmp_path: Path) -> None:
+    """A restart says what is lost, and restores the rest."""
+    path = tmp_path / "history.db"
+    before = HistoryNode(path)
+    for hour in range(4):
+        before.tick(hour * 3600, hour * 3600 + 600)
+    before.history_service.flush()
+    before.storage.close()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        rows = connection.execute("SELECT id FROM window ORDER BY start").fetchall()
+        for (row,) in rows[:2]:
+            connection.execute("UPDATE window SET data = x'00ff' WHERE id = ?", (row,))
+    after = HistoryNode(path)
+    with capture_logs() as logs:
+        restored, _ = after.history_service.restore()
+        after.history_service.flush()
+        after.history_service.restore()
+    metrics = after.history_service.metrics()
+    after.storage.close()
+
+    assert restored == len(rows) - 2
+    assert metrics["rightsizer_history_windows_damaged_total"] == 2.0
+    (warning,) = (entry for entry in logs if entry["event"] == "history_windows_damaged")
+    assert (warning["windows"], warning["devices"]) == (2, 1)
+    assert warning["lost_hours"] > 0.0
+    assert warning["first"] < warning["last"]

@@ -186,6 +186,7 @@ def test_a_disk_that_cannot_be_written_at_the_start_is_survived(
 
     trouble = "file too large" if disk == "full" else "read-only file system"
     assert result["trouble"] == trouble
+    assert ("make room" if disk == "full" else "writable volume") in result["remedy"]
     assert result["before"] == windows
     assert result["error"] == f"history '{path}': {trouble}"
     assert (result["after"], result["left"]) == (windows + 1, None)

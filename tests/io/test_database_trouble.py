@@ -1,6 +1,7 @@
 """Databases whose files break while open, and disks that lose power."""
 
 import errno
+import fcntl
 import os
 import shutil
 import sqlite3
@@ -139,6 +140,33 @@ def test_creation_of_a_new_file_is_retried(tmp_path: Path) -> None:
         assert notes(database) == ["goes on"]
         with pytest.raises(HistoryError, match="being written by process"):
             Database(path, MIGRATIONS)
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ESTALE])
+def test_file_system_without_locks_is_waited_for_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """NFS whose lock service is away: what is there is read, and written once it is back."""
+    path = tmp_path / "history.db"
+    with closing(Database(path, MIGRATIONS)) as database:
+        write(database, "before")
+
+    def refuse(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    with monkeypatch.context() as kernel:
+        kernel.setattr(fcntl, "flock", refuse)
+        with pytest.raises(HistoryError, match=r"no working locks .* set history\.path"):
+            Database(path, MIGRATIONS)
+        waiting = Database(path, MIGRATIONS, waits_for_disk=True)
+        assert notes(waiting) == ["before"]
+        assert waiting.disk_trouble == os.strerror(code).lower()
+        assert "start rpc.statd" in waiting.disk_remedy
+        with pytest.raises(HistoryError, match=waiting.disk_trouble):
+            write(waiting, "too early")
+    with closing(waiting):
+        write(waiting, "after")
+        assert notes(waiting) == ["before", "after"]
 
 
 def test_a_file_that_a_failing_disk_cannot_read_is_left_as_it_is(

@@ -25,6 +25,7 @@ def main(path: Path, *, is_read_only: bool) -> None:
         assert storage.history is not None
         trouble = storage.database.disk_trouble
         before = len(list(storage.history.load()))
+        remedy = storage.database.disk_remedy
         start = 600 * 10**9
         made = window({State.PRODUCTIVE: 1 / 12}, start=start, end=start + 300 * 10**9)
         error = ""
@@ -37,6 +38,7 @@ def main(path: Path, *, is_read_only: bool) -> None:
     left = storage.database.disk_trouble
     storage.close()
     found = {"trouble": trouble, "before": before, "error": error, "after": after, "left": left}
+    found["remedy"] = remedy
     print(json.dumps(found))
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from sqlite3 import Connection
-from typing import Final
+from typing import Final, NamedTuple
 
 from rightsizer.accounting.device_codec import DeviceRecord, decode_device, encode_device
 from rightsizer.accounting.window_builder import WindowBuilder
@@ -86,7 +86,7 @@ _ROWS_FORGOTTEN: Final = 64
 _VACUUM: Final = "PRAGMA incremental_vacuum(1000)"
 _VACUUMS: Final = 64
 _PAGE_OF_WINDOWS: Final = """
-SELECT start, id, uuid, data FROM window WHERE (start, id) > (?, ?) AND (? IS NULL OR start < ?)
+SELECT start, id, finish, uuid, data FROM window WHERE (start, id) > (?, ?) AND (? IS NULL OR start < ?)
   ORDER BY start, id LIMIT ?
 """
 _SAVE_DEVICE: Final = """
@@ -136,6 +136,14 @@ class HolderPeriod:
         return self.uuid == window.uuid and self.since < window.end and self.seen > window.start
 
 
+class DamagedWindow(NamedTuple):
+    """Window whose content cannot be decoded."""
+
+    uuid: str
+    start: Nanoseconds
+    end: Nanoseconds
+
+
 class HistoryRepository:
     """Windows in a database. A growing window is updated in place."""
 
@@ -146,6 +154,8 @@ class HistoryRepository:
         self._breaks = database.breaks
         self.forgotten = 0
         """Windows deleted early to stay within the size limit."""
+        self.damaged: dict[int, DamagedWindow] = {}
+        """Undecodable windows that were met so far, by row."""
 
     def save(
         self,
@@ -188,14 +198,16 @@ class HistoryRepository:
         """Iterate over windows that begin in a time range, oldest first.
 
         An hour repeated after a clock change yields both its windows; windows with the same start
-        come in the order of recording. Undecodable rows are skipped.
+        come in the order of recording. Undecodable rows are skipped and counted.
         """
         place = (since, 0)
         # In pages, so that a reader that is slow or stops early holds no lock.
         while rows := self._database.rows(_PAGE_OF_WINDOWS, (*place, until, until, _PAGE)):
-            for *_, uuid, data in rows:
+            for start, row, end, uuid, data in rows:
                 if (window := parse_window_row(uuid, data)) is not None:
                     yield window
+                else:
+                    self.damaged[row] = DamagedWindow(uuid, start, end)
             place = rows[-1][:2]
 
     def extent(self) -> tuple[Nanoseconds, Nanoseconds] | None:

@@ -322,7 +322,7 @@ class Agent:
             moved = str(self._storage.database.set_aside)
             self._log.error("history_set_aside", moved_to=moved, remedy="inspect it")
         if (trouble := self._storage.database.disk_trouble) is not None:
-            remedy = "make room; until then what is read is kept in memory"
+            remedy = f"{self._storage.database.disk_remedy}; until then the history is in memory"
             self._log.error("history_not_written", error=trouble, remedy=remedy)
         if self._storage.history is None:
             return

@@ -4,6 +4,7 @@ import threading
 from collections import Counter
 from typing import Final
 
+from rightsizer.accounting.history import HistoryRepository
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import HistorySettings
 from rightsizer.advice.storage import Storage
@@ -12,7 +13,7 @@ from rightsizer.io.database import SLOW_SECONDS
 from rightsizer.io.log import logger
 from rightsizer.model.device import Device
 from rightsizer.model.errors import HistoryError
-from rightsizer.model.units import DAY, Nanoseconds, nanoseconds
+from rightsizer.model.units import DAY, Nanoseconds, nanoseconds, seconds, utc_text
 
 _RESTORED: Final = 30 * DAY
 _SET_BACK: Final = DAY
@@ -49,6 +50,7 @@ class HistoryService:
                 "history_breaks": storage.database.breaks,
                 "history_slow_writes": 0,
                 "history_windows_forgotten": 0,
+                "history_windows_damaged": 0,
             }
         )
 
@@ -78,6 +80,7 @@ class HistoryService:
         since = restored.end - _LAST_SEEN
         records = history.present_devices()
         present = (e.device for e in records if restored.ends.get(e.device.uuid, -1) >= since)
+        self._log_damage(history)
         return restored.number, tuple(present)
 
     def flush(self) -> None:
@@ -158,6 +161,26 @@ class HistoryService:
                     remedy="raise history.maximum_size, or lower history.retention",
                 )
             self.counts["history_windows_forgotten"] = history.forgotten
+        if history is not None:
+            self._log_damage(history)
+
+    def _log_damage(self, history: HistoryRepository) -> None:
+        """Log once which windows cannot be decoded; readers of older ones may meet more."""
+        damaged = tuple(history.damaged.values())
+        if len(damaged) <= self.counts["history_windows_damaged"]:
+            return
+        self.counts["history_windows_damaged"] = len(damaged)
+        lost = sum(max(0, window.end - window.start) for window in damaged)
+        self._log.warning(
+            "history_windows_damaged",
+            windows=len(damaged),
+            devices=len({window.uuid for window in damaged}),
+            first=utc_text(seconds(min(window.start for window in damaged))),
+            last=utc_text(seconds(max(window.end for window in damaged))),
+            lost_hours=round(seconds(lost) / 3600.0, 2),
+            remedy="their time is missing in windows and recommendations; restore the file from a "
+            "backup with the agent stopped, or leave it: the retention ends it",
+        )
 
     def _log_break(self) -> None:
         reason = self._storage.database.break_reason

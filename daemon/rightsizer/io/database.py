@@ -27,10 +27,30 @@ DATABASE_ERRORS: Final = (sqlite3.Error, UnicodeDecodeError)
 """Errors of any call; the second if SQLite's message quotes an overwritten page."""
 _BROKEN: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_TOOBIG})
 """TOOBIG too: nothing that large is written, so only overwritten pages claim it."""
-_DISK_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS})
+_LOCK_ERRORS: Final = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.ESTALE})
+"""Of a file system without working locks, as NFS is without its lock service."""
+_DISK_ERRORS: Final = _LOCK_ERRORS | {
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EIO,
+    errno.EROFS,
+}
 """EFBIG too: a limit on the size of files is a disk that is full for one process; and EROFS: Linux
 only reads a file system whose disk fails."""
-_DISK_CODES: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR})
+_LOCK_CODES: Final = frozenset(
+    {
+        sqlite3.SQLITE_PROTOCOL,
+        sqlite3.SQLITE_IOERR_LOCK,
+        sqlite3.SQLITE_IOERR_RDLOCK,
+        sqlite3.SQLITE_IOERR_UNLOCK,
+        sqlite3.SQLITE_IOERR_CHECKRESERVEDLOCK,
+        sqlite3.SQLITE_IOERR_SHMLOCK,
+        sqlite3.SQLITE_IOERR_SHMMAP,
+    }
+)
+"""Extended codes of the same; the last where no memory can be shared by a file."""
+_DISK_CODES: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PROTOCOL})
 _PRIMARY: Final = 0xFF
 """Mask of the primary result code in an extended one."""
 _KEPT_ASIDE: Final = 3
@@ -58,6 +78,22 @@ def _is_of_disk(error: Exception) -> bool:
 
 def _reason_of(error: Exception) -> str:
     return (getattr(error, "strerror", None) or str(error)).lower()
+
+
+def _disk_remedy(error: Exception, setting: str) -> str:
+    """What an operator can do about an error of the disk."""
+    code = getattr(error, "errno", None)
+    if code in _LOCK_ERRORS or getattr(error, "sqlite_errorcode", 0) in _LOCK_CODES:
+        return (
+            f"its file system has no working locks (NFS without its lock service): set {setting} "
+            "to a local disk, or start rpc.statd on client and server"
+        )
+    if code == errno.EROFS or getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY:
+        return (
+            f"its file system is read-only: mount a writable volume there, name it in "
+            f"ReadWritePaths= or StateDirectory= of the unit, or set {setting} to another folder"
+        )
+    return "make room"
 
 
 def text_of(raw: bytes) -> str:
@@ -105,6 +141,8 @@ class Database:
         """Why the last of them was abandoned."""
         self.disk_trouble: str | None = None
         """Why the file is only read, or `None`."""
+        self.disk_remedy = ""
+        """What an operator can do about it."""
         self._is_unread = False
         self._has_disk_failed = False  # By the last change: sound pages may then look corrupt.
         self.slow_writes = 0
@@ -193,15 +231,21 @@ class Database:
             self._release()
             reason = _reason_of(error)
             if waits_for_disk and _is_of_disk(error):
-                self.disk_trouble = reason
+                self._note_disk(error)
                 return self._open_unwritten()
-            raise HistoryError(
-                f"{self._name} cannot be written: {reason}; make the folder writable for this user "
-                f"or set {self._called.setting}"
-            ) from None
+            remedy = (
+                _disk_remedy(error, self._called.setting)
+                if _is_of_disk(error)
+                else f"make the folder writable for this user or set {self._called.setting}"
+            )
+            raise HistoryError(f"{self._name} cannot be written: {reason}; {remedy}") from None
         except HistoryError:
             self._release()
             raise
+
+    def _note_disk(self, error: Exception) -> None:
+        self.disk_trouble = _reason_of(error)
+        self.disk_remedy = _disk_remedy(error, self._called.setting)
 
     def _open_unwritten(self) -> sqlite3.Connection:
         """Open what is in the file until it can be written.
@@ -241,7 +285,7 @@ class Database:
         try:
             self._connection = self._open()
         except (OSError, HistoryError, *DATABASE_ERRORS) as error:
-            self.disk_trouble = _reason_of(error)
+            self._note_disk(error)
         else:
             self.disk_trouble = None
             if before is not None:

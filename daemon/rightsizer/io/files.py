@@ -149,6 +149,9 @@ class Ownership:
                 f"{self._called.what} '{self._path}' is being written by process {owner}; stop "
                 f"that {self._called.writer}, or give this one another {self._called.setting}"
             ) from None
+        except OSError:
+            file.close()
+            raise
         return file
 
     def _is_the_file(self, file: IO[str]) -> bool:
