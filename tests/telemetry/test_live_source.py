@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 
 from nvml_driver import FUNCTIONS, FakeDriver, FakeGpu, FakeInstance, reading, tick
 from rightsizer.io.clock import FastClock
+from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.errors import ConfigurationError
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
-from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.snapshot import Down, Snapshot
 from rightsizer.telemetry.live import LiveSource
+from rightsizer.telemetry.nvml.xid_listener import OutageXids
 
 POWER = "nvmlDeviceGetPowerUsage"
 
@@ -443,3 +445,34 @@ def test_collectors_of_a_device_that_is_down_have_no_failures_of_their_own() -> 
     failed = [outcome for outcome in found.collectors.values() if not outcome.success]
     assert failed
     assert {outcome.failure for outcome in failed} == {None}
+
+
+@pytest.mark.parametrize(
+    ("code", "cause"),
+    [
+        (pynvml.NVML_ERROR_GPU_IS_LOST, "GPU is lost"),
+        (pynvml.NVML_ERROR_RESET_REQUIRED, "GPU requires restart"),
+        (pynvml.NVML_ERROR_UNKNOWN, "Unknown Error"),
+    ],
+)
+def test_reason_of_a_lost_gpu_has_what_the_driver_said(code: int, cause: str) -> None:
+    """'lost' alone does not tell a reset from a board that must be exchanged."""
+    driver, clock = two_gpus(), FastClock(0)
+    with reading(driver, clock) as source:
+        source.read()
+        driver.codes_of |= {(name, 1): code for name in FUNCTIONS}
+        tick(clock)
+        assert source.read().down["GPU-1"].cause == cause
+
+
+def test_outage_has_its_xid_and_no_former_one() -> None:
+    """An Xid long before says nothing of it; neither does one of a GPU that only sleeps."""
+    second = 10**9
+    lost = Down(Missing.LOST, "nvmlDeviceGetHandleByIndex: GPU is lost", "GPU is lost")
+    asleep = Down(Missing.SUSPENDED, "the kernel has put the GPU to sleep")
+    xids = {uuid: XidLog({79: 1}, 79, 1000 * second) for uuid in ("GPU-0", "GPU-1")}
+    found = OutageXids().explained({"GPU-0": lost, "GPU-1": asleep}, xids, 1010 * second)
+    assert found["GPU-0"].cause.startswith("Xid 79: ")
+    assert found["GPU-0"].detail.startswith("nvmlDeviceGetHandleByIndex: GPU is lost; Xid 79: ")
+    assert found["GPU-1"] == asleep
+    assert OutageXids().explained({"GPU-0": lost}, xids, 2000 * second)["GPU-0"] == lost

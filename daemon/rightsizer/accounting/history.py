@@ -86,8 +86,8 @@ _ROWS_FORGOTTEN: Final = 64
 _VACUUM: Final = "PRAGMA incremental_vacuum(1000)"
 _VACUUMS: Final = 64
 _PAGE_OF_WINDOWS: Final = """
-SELECT start, id, finish, uuid, data FROM window WHERE (start, id) > (?, ?) AND (? IS NULL OR start < ?)
-  ORDER BY start, id LIMIT ?
+SELECT start, id, finish, uuid, data FROM window
+  WHERE (start, id) > (?, ?) AND (? IS NULL OR start < ?) ORDER BY start, id LIMIT ?
 """
 _SAVE_DEVICE: Final = """
 INSERT INTO device VALUES (?, ?, ?)

@@ -171,6 +171,7 @@ class DeviceLog:
                     gpu=device.title,
                     uuid=device.uuid,
                     reason=str(found.reason),
+                    **({"cause": found.cause} if found.cause else {}),
                     detail=found.detail,
                     since=_utc_text(snapshot.wall_time_of(outage.began)),
                     **({"times_before": outage.unreported} if outage.unreported else {}),

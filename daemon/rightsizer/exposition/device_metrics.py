@@ -102,7 +102,9 @@ def _add_health(families: Families, report: DeviceReport) -> None:
     uuid = report.device.uuid
     families.add("rightsizer_device_up", float(report.down is None), uuid)
     if report.down is not None:
-        families.add_info("rightsizer_device_down_info", uuid, report.down.reason)
+        families.add_info(
+            "rightsizer_device_down_info", uuid, report.down.reason, report.down.cause
+        )
     if report.last_sample is not None:
         time = seconds(report.last_sample)
         families.add("rightsizer_device_last_sample_timestamp_seconds", time, uuid)

@@ -20,6 +20,8 @@ class Down:
     reason: Missing
     detail: str
     """Message of the driver, for people."""
+    cause: str = ""
+    """What the driver said beyond the reason, as `GPU requires reset` or `Xid 79`; few texts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from rightsizer.telemetry.nvml.device_pool import DevicePool
 from rightsizer.telemetry.nvml.device_reader import PollResult
 from rightsizer.telemetry.nvml.inventory import DeviceRegistry
 from rightsizer.telemetry.nvml.settings import LiveSettings
-from rightsizer.telemetry.nvml.xid_listener import XidListener
+from rightsizer.telemetry.nvml.xid_listener import OutageXids, XidListener
 from rightsizer.telemetry.source import (
     ReleasableResource,
     ReleaseController,
@@ -79,6 +79,7 @@ class LiveSource:
         )
         self._xids = XidListener(clock=clock, settings=settings)
         self._registry = DeviceRegistry(nanoseconds(settings.lost_retention_seconds))
+        self._outages = OutageXids()
         self._down: frozenset[str] = frozenset()
 
     def read(self) -> Snapshot:
@@ -135,11 +136,14 @@ class LiveSource:
     ) -> Snapshot:
         trouble = self._connection.trouble
         inventory = self._connection.inventory
-        self._registry.update(inventory, trouble, self._clock.time(), self._connection.reason)
+        self._registry.update(
+            inventory, trouble, self._clock.time(), self._connection.reason, self._connection.cause
+        )
         readings = {uuid: reading for found in rounds for uuid, reading in found.readings.items()}
         down = dict(self._registry.absent)
         for found in rounds:
             down.update(found.down)
+        down = self._outages.explained(down, self._xids.xids, self._clock.wall_time())
         known = ((uuid, reading.processes) for uuid, reading in readings.items())
         processes = {uuid: each for uuid, each in known if each is not None}
         topology = TopologyFacts() if inventory is None else inventory.topology

@@ -93,6 +93,8 @@ class NvmlConnection:
         self.inventory: Inventory | None = None
         self.trouble: str | None = _OPENING
         self.reason = Missing.LOST
+        self.cause = ""
+        """What the driver said when it refused to open."""
 
     @property
     def is_released(self) -> bool:
@@ -278,6 +280,7 @@ class NvmlConnection:
         self._reopening = False
         self._retired = ()
         self.inventory = inventory
+        self.cause = ""
         self._enumerated = self._clock.time()
         offers = inventory.gpus or inventory.unopened
         interval = nanoseconds(self._settings.enumeration_interval_seconds)
@@ -292,6 +295,7 @@ class NvmlConnection:
         if answer.driver_is_gone or self.inventory is None:
             self.inventory = None
             self.trouble = explain(answer)
+            self.cause = answer.down.cause
             is_asleep = answer.reason is Missing.SUSPENDED
             self.reason = Missing.SUSPENDED if is_asleep else Missing.LOST
         now = self._clock.time()

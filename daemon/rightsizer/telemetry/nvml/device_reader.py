@@ -308,4 +308,4 @@ def _down(builder: ReadingBuilder) -> Down:
     if not failures:
         return Down(Missing.NOT_READ, "every collector is disabled")
     gravest = min(failures, key=lambda failure: _MILDNESS.get(failure.reason, 0))
-    return Down(gravest.reason, str(gravest))
+    return gravest.down

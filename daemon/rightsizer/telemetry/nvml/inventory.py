@@ -335,6 +335,7 @@ class DeviceRegistry:
         trouble: str | None,
         now: Nanoseconds,
         reason: Missing = Missing.LOST,
+        cause: str = "",
     ) -> None:
         """Update the registry from the current inventory."""
         offered = inventory or _NOTHING
@@ -350,7 +351,7 @@ class DeviceRegistry:
         self._list_unnamed(present, offered, now)
         self.devices = tuple(sorted(self._devices.values(), key=_order))
         self.absent = {
-            uuid: _down(device, offered, Down(reason, trouble or _NOT_LISTED))
+            uuid: _down(device, offered, Down(reason, trouble or _NOT_LISTED, cause))
             for uuid, device in self._devices.items()
             if uuid not in present
         }
@@ -445,7 +446,7 @@ class DeviceRegistry:
 def _down(device: Device, offered: Inventory, otherwise: Down) -> Down:
     address = kernel_address(device.pci_bus_id) or ""
     failure = offered.unopened.get(device.index) or offered.hidden.get(address)
-    return Down(failure.reason, str(failure)) if failure is not None else otherwise
+    return failure.down if failure is not None else otherwise
 
 
 def _order(device: Device) -> tuple[int, str, int, int]:

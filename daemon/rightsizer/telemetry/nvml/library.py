@@ -13,6 +13,7 @@ import pynvml
 from rightsizer.host.files import inode_of, read_file
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.reading import Missing
+from rightsizer.model.snapshot import Down
 
 _DRIVER_GONE: Final = frozenset(
     {
@@ -88,6 +89,11 @@ class NvmlFailure:
     def is_unknown(self) -> bool:
         """Whether the driver reports an unknown error; if repeated, only reopening helps."""
         return bool(self.code == pynvml.NVML_ERROR_UNKNOWN)
+
+    @property
+    def down(self) -> Down:
+        """That a device does not respond, for this failure."""
+        return Down(self.reason, str(self), "" if self.code is None else self.detail)
 
     def __str__(self) -> str:
         return f"{self.call}: {self.detail}"

@@ -13,7 +13,8 @@ from rightsizer.io.log import logger
 from rightsizer.io.worker import Crashed, Stuck, Worker
 from rightsizer.model.driver_codes import CRITICAL_XIDS, OTHER_XID, XID_MEANINGS, XidLog
 from rightsizer.model.frozen import dataclass
-from rightsizer.model.snapshot import CollectorOutcome
+from rightsizer.model.reading import Missing
+from rightsizer.model.snapshot import CollectorOutcome, Down
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.telemetry.nvml.inventory import Gpu, Inventory
 from rightsizer.telemetry.nvml.library import NvmlFailure, NvmlLibrary
@@ -30,6 +31,10 @@ _UNKNOWN: Final = "see NVIDIA's Xid catalog"
 _LOG_EVERY: Final = 60 * NANOSECONDS_PER_SECOND
 _CODES_MAXIMUM: Final = 64
 """Limit of codes with a line a minute; others share one, since codes come from the driver."""
+
+_BEFORE: Final = 60 * NANOSECONDS_PER_SECOND
+"""Age of an Xid at the beginning of an outage up to which it explains it."""
+_FAULTS: Final = frozenset({Missing.LOST, Missing.FAILED, Missing.TIMED_OUT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,3 +308,29 @@ class XidListener:
         for uuid in filter(None, (xid.uuid, xid.parent_uuid)):
             log = self.xids.get(uuid, XidLog({}))
             self.xids = {**self.xids, uuid: log.counted(xid.code, self._clock.wall_time())}
+
+
+class OutageXids:
+    """Names the Xid of each outage: one that came while the device is down, or just before."""
+
+    def __init__(self) -> None:
+        self._began: dict[str, Nanoseconds] = {}
+
+    def explained(
+        self, down: dict[str, Down], xids: Mapping[str, XidLog], wall_time: Nanoseconds
+    ) -> dict[str, Down]:
+        """Return why devices are down, with their Xids."""
+        self._began = {uuid: self._began.get(uuid, wall_time) for uuid in down}
+        return {
+            uuid: _with_xid(reason, xids.get(uuid), self._began[uuid] - _BEFORE)
+            for uuid, reason in down.items()
+        }
+
+
+def _with_xid(down: Down, xids: XidLog | None, since: Nanoseconds) -> Down:
+    if xids is None or xids.last_wall_time is None or down.reason not in _FAULTS:
+        return down
+    if xids.last_wall_time < since:
+        return down
+    cause = f"Xid {xids.last}: {XID_MEANINGS.get(xids.last or 0, _UNKNOWN)}"
+    return Down(down.reason, f"{down.detail}; {cause}", cause)
