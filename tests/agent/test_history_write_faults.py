@@ -153,6 +153,7 @@ def test_a_history_that_breaks_is_reported_once_and_counted(history_node: Histor
         "history_breaks": 1,
         "history_slow_writes": 0,
         "history_windows_forgotten": 0,
+        "history_windows_damaged": 0,
     }
     assert history_node.accounted() > 0
 
@@ -276,6 +277,6 @@ def test_damaged_windows_are_counted_and_said_once(tmp_path: Path) -> None:
     assert restored == len(rows) - 2
     assert metrics["rightsizer_history_windows_damaged_total"] == 2.0
     (warning,) = (entry for entry in logs if entry["event"] == "history_windows_damaged")
-    assert (warning["windows"], warning["devices"]) == (2, 1)
+    assert (warning["windows"], warning["devices_and_workloads"]) == (2, 2)
     assert warning["lost_hours"] > 0.0
     assert warning["first"] < warning["last"]

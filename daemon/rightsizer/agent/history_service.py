@@ -174,7 +174,7 @@ class HistoryService:
         self._log.warning(
             "history_windows_damaged",
             windows=len(damaged),
-            devices=len({window.uuid for window in damaged}),
+            devices_and_workloads=len({window.uuid for window in damaged}),
             first=utc_text(seconds(min(window.start for window in damaged))),
             last=utc_text(seconds(max(window.end for window in damaged))),
             lost_hours=round(seconds(lost) / 3600.0, 2),
