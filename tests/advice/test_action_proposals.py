@@ -20,8 +20,10 @@ from rightsizer.actions.repository import ActionOutcome, ActionRecord, ActionVer
 from rightsizer.actions.settings import ActionLimits, ActionMode, ActionSettings
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import Reason, Risk
+from rightsizer.model.workload import Workload, WorkloadKind
 
 LLAMA = "slurm/llama"
+HOLDER = Workload(LLAMA, WorkloadKind.SLURM, "llama", unproven="")
 DAY = 86400.0
 
 
@@ -71,7 +73,7 @@ def judged(
     """The decision on one item."""
     about = about or advice()
     one = one or terms()
-    usual: dict[str, Any] = {"gpus": 8, "workloads": {LLAMA}}
+    usual: dict[str, Any] = {"gpus": 8, "workloads": {LLAMA: HOLDER}}
     (found,) = proposals(
         [about],
         {about.id: [one]},
@@ -89,7 +91,7 @@ def test_action_meeting_all_conditions_is_due() -> None:
 
 def test_advice_without_an_action_is_reported_so() -> None:
     """Actions are enabled by reason."""
-    (found,) = proposals([advice()], {}, (), ActionConditions(8, {LLAMA}), ActionLimits())
+    (found,) = proposals([advice()], {}, (), ActionConditions(8, {LLAMA: HOLDER}), ActionLimits())
     assert (found.verdict, found.action) == (ActionVerdict.NOT_OPTED_IN, "")
 
 
@@ -108,7 +110,7 @@ def test_without_a_mode_it_is_a_dry_run() -> None:
         (judged(advice(confidence=float("nan"))), ActionVerdict.CONFIDENCE),
         (judged(advice(risk=Risk.MEDIUM)), ActionVerdict.RISK),
         (judged(advice(risk=Risk.UNKNOWN), terms(maximum_risk=Risk.HIGH)), ActionVerdict.RISK),
-        (judged(workloads={"slurm/other"}), ActionVerdict.ABSENT),
+        (judged(workloads={"slurm/other": HOLDER}), ActionVerdict.ABSENT),
         (judged(unfit={("release", "aaaaaaaaaaaa"): "no"}), ActionVerdict.UNFIT),
         (judged(is_kept=False), ActionVerdict.NOT_KEPT),
         (judged(None, None, past_action(ago_seconds=10.0)), ActionVerdict.DAY_LIMIT),

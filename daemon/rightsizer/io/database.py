@@ -157,7 +157,11 @@ class Database:
         self._file: ConnectedFile | None = None
         self._unused_changes: int | None = None
         """Change count of a file created here, before its first row; `None` for other files."""
-        if path is None:
+        self._begin(is_in_memory=path is None, read_only=read_only, waits_for_disk=waits_for_disk)
+        self._measure()
+
+    def _begin(self, *, is_in_memory: bool, read_only: bool, waits_for_disk: bool) -> None:
+        if is_in_memory:
             self._connection = self._open_in_memory()
             # It has no file to release, so it may end with its object, without `close`.
             weakref.finalize(self, self._connection.close)
@@ -165,7 +169,6 @@ class Database:
             self._connection = self._open_read_only()
         else:
             self._connection = self._open_owned(waits_for_disk=waits_for_disk)
-        self._measure()
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
