@@ -154,7 +154,7 @@ def test_each_bound_holds_by_itself_and_says_why(
 def test_at_most_one_is_due_at_a_time() -> None:
     """The first action may change which others are due."""
     both = [advice(), advice(id="cccccccccccc", devices=("GPU-1",), workload="slurm/other")]
-    conditions = ActionConditions(8, {LLAMA, "slurm/other"})
+    conditions = ActionConditions(8, {LLAMA: HOLDER, "slurm/other": HOLDER})
     found = proposals(both, {each.id: [terms()] for each in both}, (), conditions, ActionLimits())
     assert [each.verdict for each in found] == [ActionVerdict.DUE, ActionVerdict.RATE]
 
