@@ -11,9 +11,9 @@ _ROOT: Final = Path("/sys/fs/cgroup")
 _PERIOD_MICROSECONDS: Final = 100_000
 _REMOVAL_SECONDS: Final = 5.0
 _FILES: Final = {
-    "tasks": (("pids", "pids.max"), "pids.max"),
-    "memory": (("memory", "memory.limit_in_bytes"), "memory.max"),
-    "processor": (("cpu", "cpu.cfs_quota_us"), "cpu.max"),
+    "tasks": ("pids", "pids.max", "pids.max"),
+    "memory": ("memory", "memory.limit_in_bytes", "memory.max"),
+    "processor": ("cpu", "cpu.cfs_quota_us", "cpu.max"),
 }
 """By what is limited: hierarchy and file of version 1, file of version 2."""
 
@@ -32,7 +32,7 @@ class ControlGroup:
         Args:
             limited: `tasks`, `memory` or `processor`.
         """
-        (hierarchy, old_file), new_file = _FILES[limited]
+        hierarchy, old_file, new_file = _FILES[limited]
         name = f"rightsizer-reliability-{os.getpid()}-{time.monotonic_ns()}"
         is_old = (_ROOT / hierarchy).is_dir()
         group = cls(

@@ -17,7 +17,8 @@ GARBAGE: Final = b"\x00\xff\x13\x37" * 4096
 
 def disk_faults() -> Iterator[Fault]:
     """Of the file system first, then of the files."""
-    group, size = Group.DISK, resource.RLIMIT_FSIZE
+    group = Group.DISK
+    size = resource.RLIMIT_FSIZE
     yield from (
         Fault(group, "the disk is full", plant=limit(size, _largest), lift=unlimit(size)),
         Fault(group, "the disk is full, as the agent starts", prepare=_full_at_start, plant=_nothing, lift=unlimit(size), is_at_start=True),

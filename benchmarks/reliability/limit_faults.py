@@ -16,7 +16,9 @@ _MEBIBYTE: Final = 2**20
 
 def limit_faults() -> Iterator[Fault]:
     """By control groups first."""
-    group, space, files = Group.LIMITS, resource.RLIMIT_AS, resource.RLIMIT_NOFILE
+    group = Group.LIMITS
+    space = resource.RLIMIT_AS
+    files = resource.RLIMIT_NOFILE
     yield from (
         Fault(group, "no more tasks are allowed (control group)", prepare=_group("tasks"), plant=_limit_tasks(0), lift=_unlimit_group),
         Fault(group, "two more tasks are allowed (control group)", prepare=_group("tasks"), plant=_limit_tasks(2), lift=_unlimit_group),

@@ -126,7 +126,8 @@ class Node:
             # Metrics of every level are read; a level in the file takes no effect.
             level = {"RIGHTSIZER_WEB__METRICS__LEVEL": "full"}
             environment = {**os.environ, **level, **self.environment}
-            is_plain = self.command == _AGENT and not self.prefix
+            # A forked process takes its standard files for the seekable ones of its parent.
+            is_plain = self.command == _AGENT and not self.prefix and self.open_log is None
             if is_plain and "LD_PRELOAD" not in self.environment:
                 self._process = forked_command(
                     ["agent", *arguments],

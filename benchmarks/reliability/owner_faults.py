@@ -29,7 +29,7 @@ _SIMULATED_PID: Final = 4203
 _ORDINARY_USER: Final = 1000
 _CGROUPS: Final = Path("/sys/fs/cgroup")
 _HIERARCHIES: Final = ("systemd", "pids", "devices", "memory", "unified")
-"""Where a process is moved; the rest of version 1 is bound to limits."""
+"""Where a process is moved."""
 _USER: Final = "user.slice/user-1000.slice/user@1000.service"
 _CONTAINER: Final = "0123456789abcdef" * 4
 _POD: Final = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod4242aaaa_1111_2222_3333_444455556666.slice"

@@ -23,7 +23,8 @@ _TLS_CONFIG: Final = {"web": {"config_file": "web.yaml"}}
 
 def page_faults() -> Iterator[Fault]:
     """Plain first, then TLS."""
-    group, release = Group.PAGE, Node.release
+    group = Group.PAGE
+    release = Node.release
     yield from (
         Fault(group, "200 connections that say nothing", plant=_send(b"", 200), lift=release),
         Fault(group, "20 requests that come a byte at a time", plant=_drip, lift=release),
@@ -51,7 +52,8 @@ def page_faults() -> Iterator[Fault]:
 
 
 def _tls() -> Iterator[Fault]:
-    group, release = Group.PAGE, Node.release
+    group = Group.PAGE
+    release = Node.release
     facts: dict[str, Any] = {"config": _TLS_CONFIG, "prepare": _with_tls}
     yield from (
         Fault(group, "TLS: 200 connections that begin no handshake", plant=_send(b"", 200), lift=release, **facts),

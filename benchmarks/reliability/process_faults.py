@@ -67,7 +67,8 @@ def ending_faults() -> Iterator[Fault]:
 
 
 def _hanging_ends() -> Iterator[Fault]:
-    group, seconds = Group.ENDING, _ENDS_AFTER_SECONDS
+    group = Group.ENDING
+    seconds = _ENDS_AFTER_SECONDS
     hang = f"after: {BEGIN_SECONDS:g}s"
 
     def hanging(what: str, keys: str, gpus: tuple[int, ...]) -> Fault:
