@@ -9,6 +9,7 @@ import ctypes
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -26,7 +27,7 @@ from benchmarks.reliability.control_group import kinds
 from benchmarks.reliability.fault import Group
 from benchmarks.reliability.faults import FAULTS
 from benchmarks.reliability.shim import preload
-from benchmarks.reliability.trial import Outcome, attempt
+from benchmarks.reliability.trial import Outcome, attempt, failed
 from measured import machine, rewrite, table
 
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "reliability.md"
@@ -62,9 +63,7 @@ def main(arguments: Sequence[str]) -> int:
         f"Measured on: {machine()}; {options.at_once} agents at once; control groups: {kinds()}."
     )
     print("\n\n".join([place, summary(outcomes), *sections(outcomes)]))
-    known = _former() | {outcome.fault: outcome for outcome in outcomes}
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_bytes(msgspec.json.encode(list(known.values())))
+    known = _former()
     rows = [known[fault.name] for fault in FAULTS if fault.name in known]
     if len(rows) == len(FAULTS):
         text = "\n\n".join([place, summary(rows), *sections(rows)])
@@ -83,6 +82,12 @@ def _former() -> dict[str, Outcome]:
     except msgspec.ValidationError:  # Of an older version.
         return {}
     return {outcome.fault: outcome for outcome in outcomes}
+
+
+def _keep(outcome: Outcome) -> None:
+    known = _former() | {outcome.fault: outcome}
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_bytes(msgspec.json.encode(list(known.values())))
 
 
 def summary(outcomes: Sequence[Outcome]) -> str:
@@ -157,6 +162,7 @@ def _attempts(numbers: Sequence[int], at_once: int) -> list[Outcome]:
         for done in as_completed(waiting):
             outcome = done.result()
             outcomes[waiting[done]] = outcome
+            _keep(outcome)
             trouble = f": {'; '.join(outcome.troubles)}" if outcome.troubles else ""
             print(
                 f"{time.monotonic() - started:6.0f} s, {len(outcomes)} of {len(numbers)}: "
@@ -181,7 +187,11 @@ def _begin(folder: Path) -> None:
 
 
 def _attempt(number: int) -> Outcome:
-    return attempt(FAULTS[number])
+    """The outcome; what goes wrong with one row must not end the others."""
+    try:
+        return attempt(FAULTS[number])
+    except (OSError, AssertionError, RuntimeError, subprocess.SubprocessError) as error:
+        return failed(FAULTS[number], error)
 
 
 def _seconds(lost: float) -> str:

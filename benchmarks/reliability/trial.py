@@ -115,6 +115,28 @@ def attempt(fault: Fault) -> Outcome:
             node.close()
 
 
+def failed(fault: Fault, error: Exception) -> Outcome:
+    """A trial that came to no end."""
+    return Outcome(
+        group=fault.group.name,
+        fault=fault.name,
+        scrapes=0,
+        unanswered=0,
+        longest_seconds=0.0,
+        recovered_seconds=None,
+        has_faulty_gpus=False,
+        lost_seconds=(0.0, 0.0),
+        history_lost_seconds=None,
+        logged=(),
+        counted=(),
+        strangers=(),
+        peak_mebibytes=0.0,
+        ended_seconds=None,
+        exit_status=None,
+        refusal=f"the trial failed: {type(error).__name__}: {error}",
+    )
+
+
 def _start(fault: Fault, node: Node) -> str:
     """Start the agent; what it says where it refuses, and starts only without the fault."""
     try:
