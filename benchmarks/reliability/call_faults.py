@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from benchmarks.reliability import shim
-from benchmarks.reliability.fault import Fault, Group
+from benchmarks.reliability.disk_faults import delete_history
+from benchmarks.reliability.fault import LENGTH_SECONDS, Fault, Group
 from benchmarks.reliability.node import Node
+from benchmarks.reliability.server_faults import BROKEN_MEMORY
 
 _HISTORY: Final = "*/history.db*"
 _AT_START: Final = ", as the agent starts"
@@ -21,13 +23,9 @@ _FAILURES: Final = (
     ("reads of the history fail (EIO)", "read", _HISTORY, errno.EIO),
     ("the history cannot be locked (ENOLCK)", "lock", _HISTORY, errno.ENOLCK),
     ("locks of the history stay taken (EAGAIN)", "lock", _HISTORY, errno.EAGAIN),
-    ("the history cannot be opened (EACCES)", "open", _HISTORY, errno.EACCES),
-    ("the history may not be written (EROFS on open)", "open", _HISTORY, errno.EROFS),
     ("no file can be opened: the process has too many (EMFILE)", "open", "*", errno.EMFILE),
     ("no file can be opened: the machine has too many (ENFILE)", "open", "*", errno.ENFILE),
-    ("no socket can be made (EMFILE)", "socket", "*", errno.EMFILE),
     ("no thread can be started (EAGAIN)", "thread", "*", errno.EAGAIN),
-    ("no process can be started (EAGAIN)", "fork", "*", errno.EAGAIN),
 )  # fmt: skip
 """Errors of all calls of a kind; each from the start too, where an agent starts on it."""
 _STARTABLE: Final = frozenset({"write", "fsync", "lock"})
@@ -49,6 +47,11 @@ _MOMENTS: Final = (
     ("answers leave 100 bytes at a time", "send * 1 0 short 100"),
     ("requests are reset (ECONNRESET)", f"recv * 1 20 errno {errno.ECONNRESET}"),
 )  # fmt: skip
+_REFUSED_OPENS: Final = (
+    ("the history is deleted and cannot be made anew (EACCES)", errno.EACCES),
+    ("the history is deleted and cannot be made anew (EROFS)", errno.EROFS),
+    ("the history is deleted and cannot be made anew (ENOSPC)", errno.ENOSPC),
+)
 
 
 def call_faults() -> Iterator[Fault]:
@@ -60,11 +63,23 @@ def call_faults() -> Iterator[Fault]:
             yield struck_at_start(Group.CALLS, name + _AT_START, rule)
     for name, rule in _MOMENTS:
         yield struck(Group.CALLS, name, rule)
+    for name, number in _REFUSED_OPENS:
+        yield _deleted(name, f"open {_HISTORY} 1 0 errno {number}")
+    yield Fault(
+        Group.CALLS,
+        "no socket can be made for a webhook (EMFILE)",
+        scenario=BROKEN_MEMORY,
+        config={"webhooks": [{"url": "http://127.0.0.1:9"}]},
+        prepare=shim.load,
+        plant=shim.strike(f"socket * 1 0 errno {errno.EMFILE}"),
+        lift=shim.spare,
+        seconds=14.0,
+    )
     slow = f"fsync {_HISTORY} 1 1 delay 30000"
     yield struck(Group.CALLS, "a single fsync takes 30 s", slow, seconds=33.0)
 
 
-def struck(group: Group, name: str, *rules: str, seconds: float = 8.0) -> Fault:
+def struck(group: Group, name: str, *rules: str, seconds: float = LENGTH_SECONDS) -> Fault:
     """A fault of calls while the agent runs."""
     return Fault(
         group,
@@ -76,11 +91,21 @@ def struck(group: Group, name: str, *rules: str, seconds: float = 8.0) -> Fault:
     )
 
 
-def struck_at_start(group: Group, name: str, *rules: str) -> Fault:
+def _deleted(name: str, rule: str) -> Fault:
+    """A history that has to be opened again, which fails."""
+
+    def plant(node: Node) -> None:
+        shim.strike(rule)(node)
+        delete_history(node)
+
+    return Fault(Group.CALLS, name, prepare=shim.load, plant=plant, lift=shim.spare)
+
+
+def struck_at_start(group: Group, name: str, *rules: str, seconds: float = LENGTH_SECONDS) -> Fault:
     """The same from the agent's start."""
 
     def prepare(node: Node) -> None:
         shim.load(node)
         shim.strike(*rules)(node)
 
-    return Fault(group, name, prepare=prepare, lift=shim.spare, is_at_start=True)
+    return Fault(group, name, prepare=prepare, lift=shim.spare, is_at_start=True, seconds=seconds)

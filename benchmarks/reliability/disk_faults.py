@@ -22,7 +22,7 @@ def disk_faults() -> Iterator[Fault]:
     yield from (
         Fault(group, "the disk is full", plant=limit(size, _largest), lift=unlimit(size)),
         Fault(group, "the disk is full, as the agent starts", prepare=_full_at_start, plant=_nothing, lift=unlimit(size), is_at_start=True),
-        Fault(group, "the history is deleted", plant=_delete),
+        Fault(group, "the history is deleted", plant=delete_history),
         Fault(group, "the history is moved away", plant=_move_folder),
         Fault(group, "the history is replaced by another file", plant=_overwrite),
         Fault(group, "the history is replaced by a folder", plant=_folder_instead),
@@ -45,7 +45,8 @@ def _nothing(_: Node) -> None:
     """The fault has been there from the start."""
 
 
-def _delete(node: Node) -> None:
+def delete_history(node: Node) -> None:
+    """Delete its files."""
     for file in node.folder.glob("history.db*"):
         file.unlink()
 
@@ -56,7 +57,7 @@ def _overwrite(node: Node) -> None:
 
 
 def _folder_instead(node: Node) -> None:
-    _delete(node)
+    delete_history(node)
     node.history.mkdir()
 
 

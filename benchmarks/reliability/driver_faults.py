@@ -24,10 +24,10 @@ _OF_ONE_GPU: Final = (
     ("calls on a GPU are of a mismatched version", "kind: answer, code: lib_rm_version_mismatch"),
     ("calls on a GPU lack permission", "kind: answer, code: no_permission"),
     ("calls on a GPU are not supported", "kind: answer, code: not_supported"),
-    ("calls on a GPU ask for a reset", "kind: answer, code: reset_required"),
-    ("calls on a GPU find an operating system's error", "kind: answer, code: operating_system"),
-    ("calls on a GPU find a corrupt info ROM", "kind: answer, code: corrupted_inforom"),
-    ("calls on a GPU run out of memory", "kind: answer, code: memory"),
+    ("calls on a GPU find nothing", "kind: answer, code: not_found"),
+    ("calls on a GPU find no driver", "kind: answer, code: driver_not_loaded"),
+    ("calls on a GPU find an invalid argument", "kind: answer, code: invalid_argument"),
+    ("calls on a GPU find the library not initialized", "kind: answer, code: uninitialized"),
     ("the utilization of a GPU is unknown", "kind: answer, code: unknown, function: nvmlDeviceGetUtilizationRates"),
     ("the memory of a GPU is unknown", "kind: answer, code: unknown, function: nvmlDeviceGetMemoryInfo_v2"),
     ("the power of a GPU is unknown", "kind: answer, code: unknown, function: nvmlDeviceGetPowerUsage"),
@@ -80,7 +80,7 @@ def _flapping() -> list[Fault]:
     group = Group.DRIVER
     return [
         Fault(group, "a GPU comes and goes each 3 s", (3,), _on((3,), "kind: loss", f"after: {BEGIN_SECONDS:g}s, every: 3s, for: 1500ms"), lasts=True),
-        Fault(group, "a GPU comes and goes each second", (3,), _on((3,), "kind: absence", f"after: {BEGIN_SECONDS:g}s, every: 1s, for: 500ms"), lasts=True),
+        Fault(group, "a GPU is not listed for a second of two", (3,), _on((3,), "kind: absence", f"after: {BEGIN_SECONDS:g}s, every: 2s, for: 1s"), lasts=True),
         Fault(group, "a GPU hangs for 2 of 4 s", (3,), _on((3,), "kind: hang", f"after: {BEGIN_SECONDS:g}s, every: 4s, for: 2s"), lasts=True),
         Fault(group, "the driver is unloaded for 2 of 6 s", _ALL, (f"{{kind: unload, after: {BEGIN_SECONDS:g}s, every: 6s, for: 2s}}",), lasts=True, seconds=18.0),
         Fault(group, "all GPUs refuse for a second of 4 s", _ALL, _on(_ALL, "kind: answer, code: unknown", f"after: {BEGIN_SECONDS:g}s, every: 4s, for: 1s"), lasts=True, seconds=16.0),

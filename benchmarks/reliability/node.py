@@ -203,7 +203,14 @@ class Node:
             for file in sorted(self.folder.glob("log-*"))
             for line in file.read_text("utf-8", "replace").splitlines()
         ]
-        return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+        events = []
+        for line in lines:
+            # A fault of the log may leave half a line.
+            with suppress(ValueError):
+                event = json.loads(line)
+                if isinstance(event, dict):
+                    events.append(event)
+        return events
 
     def last_words(self) -> str:
         """The last line for people in its log."""

@@ -101,8 +101,9 @@ def attempt(fault: Fault) -> Outcome:
             if not node.runs():
                 return _outcome(fault, node, Observation((), None, 0.0, None, refusal))
             scraper.start()
-            # A scenario's own times begin at the launch.
-            started = time.monotonic() if fault.lasts or fault.plant else launched
+            # The times of a scenario's fault begin at the launch.
+            is_timed = fault.scenario and not fault.lasts and fault.plant is None
+            started = launched if is_timed else time.monotonic()
             lifted = _suffer(fault, node, started)
             recovered = _recovery(scraper, lifted, fault)
             time.sleep(_AFTERWARDS_SECONDS)
