@@ -2,8 +2,8 @@
 
 `python benchmarks/soak_owners.py` runs an agent with defaults on eight simulated H100, but for a
 recommender that runs each minute. Four GPUs get another owner each minute, two an idle one each
-twelve minutes, and one reports an Xid each five. Scrapes come as from Prometheus, and the page is
-opened each five minutes. The exit status is 1 if memory has grown too much.
+twenty, and each five minutes another GPU reports an Xid. Scrapes come as from Prometheus, and the
+page is opened each five minutes. The exit status is 1 if memory has grown too much.
 """
 
 import argparse
@@ -31,9 +31,12 @@ _MINUTE: Final = 60
 _DAY_MINUTES: Final = 1440
 _CHANGING_GPUS: Final = (0, 1, 2, 3)
 _IDLE_GPUS: Final = (4, 5)
-_IDLE_MINUTES: Final = 12
+_IDLE_MINUTES: Final = 20
 """An idle batch job is given ten minutes at least."""
-_FAULTY_GPU: Final = 6
+_FAULT_MINUTES: Final = 5
+_FIRST_FAULT_SECONDS: Final = 90
+_CODES: Final = (48, 63, 74, 79, 95)
+_GPUS: Final = 8
 _KINDS: Final = ("slurm", "kubernetes", "container", "systemd")
 _ACTIVITIES: Final = (
     ("matrix_training", "compute_bound"),
@@ -106,10 +109,17 @@ def changing_owners(now_seconds: float, minutes: int) -> dict[str, Any]:
     ]
     return {
         "name": "soak",
-        "boards": [{"board": "H100-SXM5-80GB", "count": 8}],
+        "boards": [{"board": "H100-SXM5-80GB", "count": _GPUS}],
         "workloads": workloads,
         "faults": [
-            {"kind": "xid", "code": 79, "gpus": [_FAULTY_GPU], "after": "90s", "every": "5m"}
+            {
+                "kind": "xid",
+                "code": _CODES[number % len(_CODES)],
+                "gpus": [number % _GPUS],
+                "after": f"{_FIRST_FAULT_SECONDS + number * _FAULT_MINUTES * _MINUTE}s",
+                "for": "10s",
+            }
+            for number in range(minutes // _FAULT_MINUTES + 1)
         ],
     }
 

@@ -1,7 +1,7 @@
 """Calls of the C library that fail, wait or do half of what they should."""
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from benchmarks.reliability import shim
@@ -67,13 +67,14 @@ def call_faults() -> Iterator[Fault]:
         yield _deleted(name, f"open {_HISTORY} 1 0 errno {number}")
     yield Fault(
         Group.CALLS,
-        "no socket can be made for a webhook (EMFILE)",
+        "connections to a webhook time out (ETIMEDOUT)",
         scenario=BROKEN_MEMORY,
         config={"webhooks": [{"url": "http://127.0.0.1:9"}]},
-        prepare=shim.load,
-        plant=shim.strike(f"socket * 1 0 errno {errno.EMFILE}"),
+        prepare=prepared(f"connect * 1 0 errno {errno.ETIMEDOUT}"),
         lift=shim.spare,
         seconds=14.0,
+        is_at_start=True,
+        lasts=True,
     )
     slow = f"fsync {_HISTORY} 1 1 delay 30000"
     yield struck(Group.CALLS, "a single fsync takes 30 s", slow, seconds=33.0)
@@ -101,11 +102,17 @@ def _deleted(name: str, rule: str) -> Fault:
     return Fault(Group.CALLS, name, prepare=shim.load, plant=plant, lift=shim.spare)
 
 
-def struck_at_start(group: Group, name: str, *rules: str, seconds: float = LENGTH_SECONDS) -> Fault:
-    """The same from the agent's start."""
+def prepared(*rules: str) -> Callable[[Node], None]:
+    """Start the agent below the shim, with rules."""
 
     def prepare(node: Node) -> None:
         shim.load(node)
         shim.strike(*rules)(node)
 
+    return prepare
+
+
+def struck_at_start(group: Group, name: str, *rules: str, seconds: float = LENGTH_SECONDS) -> Fault:
+    """The same from the agent's start."""
+    prepare = prepared(*rules)
     return Fault(group, name, prepare=prepare, lift=shim.spare, is_at_start=True, seconds=seconds)
