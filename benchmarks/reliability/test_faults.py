@@ -135,4 +135,14 @@ def test_lost_time_is_told_apart_by_gpu() -> None:
     scrapes = [scrape(100.0, 0.0, 0.0), scrape(110.0, 10.0, 4.0), scrape(120.0, 9.0, 9.0)]
     fault = Fault(Group.DRIVER, "a GPU hangs", gpus=(3,))
 
-    assert lost_seconds(fault, scrapes) == (7.0, 1.0)
+    assert lost_seconds(fault, scrapes) == (11.0, 1.0)
+
+
+def test_clock_that_is_set_loses_no_time() -> None:
+    """The agent's wall clock tells nothing then; that of the scrapes does."""
+    scrapes = [
+        Scrape(time, 0.1, 200, {"a": DeviceSample("0", True, wall, known, known)})  # noqa: FBT003
+        for time, wall, known in ((100.0, -3500.0, 0.0), (110.0, 110.0, 10.0))
+    ]
+
+    assert lost_seconds(Fault(Group.CLOCK, "an hour back"), scrapes) == (0.0, 0.0)

@@ -23,6 +23,8 @@ _AFTERWARDS_SECONDS: Final = 3.0
 """How long a recovered agent is still watched: some recover and fall again."""
 _END_MAXIMUM_SECONDS: Final = 5.5
 """Five, and a start of the process that waits for it."""
+_CLOCK_STEP_SECONDS: Final = 30.0
+"""Difference of two clocks from which the agent's is taken to be set."""
 _WARNINGS: Final = frozenset({"warning", "error", "critical"})
 
 
@@ -208,22 +210,23 @@ def _outcome(fault: Fault, node: Node, observation: Observation) -> Outcome:
 
 def lost_seconds(fault: Fault, scrapes: Sequence[Scrape]) -> tuple[float, float]:
     """Seconds of no known state: of the GPUs with the fault, and of the others."""
-    first_read = min(
-        (
-            device.last_read_seconds
-            for scrape in scrapes
-            for device in scrape.devices.values()
-            if device.last_read_seconds
-        ),
-        default=0.0,
-    )
+    reads = [
+        (scrape.time_seconds, device.last_read_seconds)
+        for scrape in scrapes
+        for device in scrape.devices.values()
+        if device.last_read_seconds
+    ]
     lost = {True: 0.0, False: 0.0}
     for uuid in scrapes[-1].devices if scrapes else ():
-        samples = [scrape.devices[uuid] for scrape in scrapes if uuid in scrape.devices]
-        samples = [sample for sample in samples if sample.last_read_seconds]
-        if not samples:
+        seen = [scrape for scrape in scrapes if uuid in scrape.devices]
+        samples = [scrape.devices[uuid] for scrape in seen]
+        if not samples[-1].last_read_seconds:
             continue
-        passed = (samples[-1].last_read_seconds or 0.0) - first_read
+        began, first_read = reads[0]
+        passed = samples[-1].last_read_seconds - first_read
+        on_our_clock = seen[-1].time_seconds - began
+        if abs(passed - on_our_clock) > _CLOCK_STEP_SECONDS:
+            passed = on_our_clock
         known = _increase([sample.known_seconds for sample in samples])
         is_faulty = any(samples[-1].gpu == str(gpu) for gpu in fault.gpus)
         lost[is_faulty] = max(lost[is_faulty], passed - known)
