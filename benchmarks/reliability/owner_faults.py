@@ -49,9 +49,10 @@ def owner_faults() -> Iterator[Fault]:
         ("a user's process pretends to be a container of Docker", f"{_USER}/system.slice/docker-{_CONTAINER}.scope"),
         ("a user's process pretends to be a container of Podman", f"{_USER}/machine.slice/libpod-{_CONTAINER}.scope"),
         ("a user's group in the root pretends to be a Slurm job", "slurm_4242/uid_0/job_4242/step_0"),
-        ("a user's process pretends to be a systemd service", f"{_USER}/app.slice/system.slice/production.service"),
     ):  # fmt: skip
         yield _holder(name, path, frozenset())
+    own = frozenset({"user@1000.service/production.service"})
+    yield _holder("a user's unit has the name of a service (which it is, of that user)", f"{_USER}/app.slice/system.slice/production.service", own)  # fmt: skip
     yield _holder("the process of a true Slurm job (for comparison)", "slurm/uid_0/job_77/step_0", frozenset({"77"}), user=0)  # fmt: skip
     yield from _kubelet()
 

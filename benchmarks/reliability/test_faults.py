@@ -141,7 +141,7 @@ def test_lost_time_is_told_apart_by_gpu() -> None:
 def test_clock_that_is_set_loses_no_time() -> None:
     """The agent's wall clock tells nothing then; that of the scrapes does."""
     scrapes = [
-        Scrape(time, 0.1, 200, {"a": DeviceSample("0", True, wall, known, known)})  # noqa: FBT003
+        Scrape(time, 0.1, 200, {"a": DeviceSample("0", True, wall, known, known)})
         for time, wall, known in ((100.0, -3500.0, 0.0), (110.0, 110.0, 10.0))
     ]
 

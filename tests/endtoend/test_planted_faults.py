@@ -175,4 +175,4 @@ def test_trial_tells_what_a_fault_did() -> None:
     assert outcome.troubles == ()
     assert outcome.scrapes > 0
     assert outcome.unanswered == 0
-    assert "rightsizer_history_write_failures_total" in outcome.counted
+    assert "history_not_written" in outcome.logged
