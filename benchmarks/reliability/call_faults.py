@@ -8,7 +8,6 @@ from benchmarks.reliability import shim
 from benchmarks.reliability.disk_faults import delete_history
 from benchmarks.reliability.fault import LENGTH_SECONDS, Fault, Group
 from benchmarks.reliability.node import Node
-from benchmarks.reliability.server_faults import BROKEN_MEMORY
 
 _HISTORY: Final = "*/history.db*"
 _AT_START: Final = ", as the agent starts"
@@ -65,17 +64,6 @@ def call_faults() -> Iterator[Fault]:
         yield struck(Group.CALLS, name, rule)
     for name, number in _REFUSED_OPENS:
         yield _deleted(name, f"open {_HISTORY} 1 0 errno {number}")
-    yield Fault(
-        Group.CALLS,
-        "connections to a webhook time out (ETIMEDOUT)",
-        scenario=BROKEN_MEMORY,
-        config={"webhooks": [{"url": "http://127.0.0.1:9"}]},
-        prepare=prepared(f"connect * 1 0 errno {errno.ETIMEDOUT}"),
-        lift=shim.spare,
-        seconds=14.0,
-        is_at_start=True,
-        lasts=True,
-    )
     slow = f"fsync {_HISTORY} 1 1 delay 30000"
     yield struck(Group.CALLS, "a single fsync takes 30 s", slow, seconds=33.0)
 
