@@ -98,6 +98,13 @@ def test_summary_names_what_must_not_be(facts: dict[str, object], trouble: str) 
     assert f"- **the disk is full**: {trouble}" in summary([outcome(**facts)])
 
 
+def test_agent_that_never_starts_has_one_trouble() -> None:
+    """Whatever else it lacks follows from that."""
+    never = outcome(refusal="no space", scrapes=0, recovered_seconds=None, exit_status=1)
+
+    assert never.troubles == ("it does not start: no space",)
+
+
 def test_scrape_is_reduced_to_devices_and_trouble() -> None:
     """Instances count for their GPU; states but `unknown` are known time."""
     page = """\

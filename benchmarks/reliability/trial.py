@@ -65,6 +65,8 @@ class Outcome:
     @property
     def troubles(self) -> tuple[str, ...]:
         """What must not be."""
+        if self.refusal and not self.scrapes:
+            return (f"it does not start: {self.refusal}",)
         troubles = {
             f"it does not start: {self.refusal}": bool(self.refusal),
             "the fault has met nothing": not self.was_planted,
