@@ -239,6 +239,12 @@ def _pipe(folder: Path) -> Path:
     return path
 
 
+def _huge(folder: Path) -> Path:
+    path = folder / "huge.yaml"
+    path.write_text("# comment\n" * 200_000)
+    return path
+
+
 def _locked(folder: Path) -> Path:
     path = folder / "locked.yaml"
     path.touch(mode=0o000)
@@ -252,6 +258,7 @@ def _locked(folder: Path) -> Path:
         (Path, ": is a directory; name the file in it, such as /"),
         (_latin, "/latin.yaml:2:1: is not UTF-8; save it as UTF-8"),
         (_pipe, "/pipe.yaml: is a pipe; check the path"),
+        (_huge, "/huge.yaml: has more than 1048576 bytes; check the path"),
         (_loop, "/loop.yaml: too many levels of symbolic links; check the path"),
         pytest.param(
             _locked,
@@ -263,7 +270,7 @@ def _locked(folder: Path) -> Path:
 def test_a_file_that_cannot_be_read_is_reported_with_a_remedy(
     tmp_path: Path, make: Any, message: str
 ) -> None:
-    """Missing, a folder, no text, a pipe, a loop of links, forbidden: each names the path."""
+    """Missing, a folder, no text, a pipe, huge, a loop of links, forbidden: each names the path."""
     with pytest.raises(ConfigurationError) as caught:
         load_file(Settings, make(tmp_path))
 

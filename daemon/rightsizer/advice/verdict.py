@@ -344,7 +344,11 @@ class CaseSubject:
         )
 
 
-@lru_cache(maxsize=1 << 14)
+_IDS_KEPT: Final = 2048
+"""Of a run over as many workloads as are kept; those of workloads that are gone make room."""
+
+
+@lru_cache(maxsize=_IDS_KEPT)
 def finding_id(key: str, reason: str, action: str, target: str) -> str:
     """Twelve characters, stable as long as the same is recommended for the same workload."""
     text = f"{_SCHEMA}|{key}|{reason}|{action}|{target}"

@@ -15,6 +15,8 @@ _FOLDER_MODE: Final = 0o700
 _FILE_MODE: Final = 0o600
 _GROUP_MAY_ENTER: Final = 0o050
 _GROUP_MAY_READ: Final = 0o040
+_DOCUMENT_BYTES_MAXIMUM: Final = 2**20
+"""What a ConfigMap of Kubernetes holds."""
 
 
 _PACKINGS: Final = (
@@ -71,15 +73,20 @@ def is_there(path: Path) -> bool:
 
 
 def file_bytes(path: Path) -> bytes:
-    """Read a file, but no pipe that has a path: a writer may never come.
+    """Read a document, but no pipe that has a path: a writer may never come.
 
     Raises:
-        OSError: it is such a pipe, or cannot be read.
+        OSError: it is such a pipe, too large, or cannot be read.
     """
     # One of the shell, `<(...)`, leads to no path.
     if Path(os.path.realpath(path)).is_fifo():
         raise OSError(errno.EINVAL, "is a pipe")
-    return path.read_bytes()
+    with path.open("rb") as file:
+        content = file.read(_DOCUMENT_BYTES_MAXIMUM + 1)
+    if len(content) > _DOCUMENT_BYTES_MAXIMUM:
+        # A reload of 50 MB of comments stopped sampling for 13 s.
+        raise OSError(errno.EFBIG, f"has more than {_DOCUMENT_BYTES_MAXIMUM} bytes")
+    return content
 
 
 def private_file(path: Path) -> None:
