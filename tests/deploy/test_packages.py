@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from built_packages import OFFLINE, ROOT, built, other_version, run_build, tool
+from built_packages import COMMIT_SECONDS, OFFLINE, ROOT, built, other_version, run_build, tool
 from rightsizer import __version__
 from systemd_machine import Machine, layered, pristine_root
 
@@ -226,12 +226,26 @@ def test_the_rpm_installs_and_goes(root: Path) -> None:
     assert history.exists()
 
 
+def test_files_have_the_time_of_the_commit(tree: Path) -> None:
+    """None has that of the build, so that one commit gives one package."""
+    times = {path.lstat().st_mtime for path in tree.rglob("*") if path.is_file()}
+    assert times == {float(COMMIT_SECONDS)}
+
+
+@pytest.mark.soak
 def test_one_commit_gives_one_package(deb: Path, tmp_path: Path) -> None:
     """A rebuild, from the same wheel or another, is identical byte for byte."""
     assert run_build("deb", tmp_path).returncode == 0
     assert (tmp_path / deb.name).read_bytes() == deb.read_bytes()
 
 
+def test_package_of_an_unknown_architecture_is_rejected(tmp_path: Path) -> None:
+    """Before anything is fetched for it."""
+    assert run_build("deb", tmp_path, "riscv64").returncode == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.soak
 @pytest.mark.parametrize("kind", ["deb", "rpm"])
 def test_packages_of_another_architecture(kind: str, tmp_path: Path) -> None:
     """Every compiled library is of it, and there are as many as in the package of this one."""
@@ -266,9 +280,9 @@ def test_packages_of_another_architecture(kind: str, tmp_path: Path) -> None:
     assert machine not in {path.read_bytes()[18] for path in native}
     modules = [{path.name.partition(".")[0] for path in each} for each in libraries]
     assert len(modules[0] & modules[1]) > 20
-    assert run_build(kind, tmp_path, "riscv64").returncode == 2
 
 
+@pytest.mark.soak
 def test_wheel_and_source_archive_install_and_run(tmp_path: Path) -> None:
     """The output of `make dist` works in an empty environment."""
     command = [sys.executable, "-m", "build", "--outdir", str(tmp_path / "dist"), str(ROOT)]

@@ -2,7 +2,8 @@
 
 No node shows everything at once, so there are three: a day of eight healthy and wasteful GPUs, the
 same day of eight failing ones, and boards of all ages with all details and a serving engine. A
-fleet service over a simulated fleet completes them.
+fleet service over a simulated fleet completes them. The short twin, on one exporter that has every
+metric, is `tests/deploy/test_dashboard_queries.py`.
 """
 
 import math
@@ -24,7 +25,7 @@ from fleet_loopback import LoopbackStore, loopback_store
 from prometheus_server import Prometheus, prometheus_server, scrape_config
 from rightsizer.model.finding import Savings
 
-pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.prometheus, pytest.mark.soak, pytest.mark.timeout(300)]
 
 RULES: Final = Path(__file__).parents[2] / "config" / "prometheus" / "rules.yaml"
 DEMO: Final = """\

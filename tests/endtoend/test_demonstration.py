@@ -1,4 +1,4 @@
-"""A simulated day of two nodes, each in a process of its own.
+"""A simulated day of two nodes, each in a process of its own; `make soak` runs the second.
 
 The findings of the eight-GPU node are true. On both, page, terminal, JSON and metrics have equal
 values, and parts that sum up.
@@ -67,7 +67,10 @@ on_eight_gpus: Final = pytest.mark.parametrize(
 )
 
 
-@pytest.fixture(scope="module", params=["eight-gpu-node", "a100-mig"])
+@pytest.fixture(
+    scope="module",
+    params=["eight-gpu-node", pytest.param("a100-mig", marks=pytest.mark.soak)],
+)
 def node(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[AgentProcess]:

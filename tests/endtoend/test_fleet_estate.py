@@ -1,6 +1,6 @@
 """A fortnight of a generated fleet in a real store: exactly the planted waste is found.
 
-`make eval` asks both stores; that they give the same advice over two days is tested in
+`make eval` asks both stores. The short twin, two days in both, is
 `tests/fleet/test_estate_stores.py`.
 """
 
@@ -21,7 +21,7 @@ from estate.truth import Metrics, score
 from evaluation.fleet.estate import DAYS, START, sources_of
 from rightsizer.model.metric_family import Level
 
-pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.prometheus, pytest.mark.soak, pytest.mark.timeout(900)]
 
 NODES: Final = ("dev-1", "train-3")
 """Nodes with agents that are queried too."""

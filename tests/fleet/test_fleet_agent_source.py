@@ -6,8 +6,9 @@ our recording rules; a VictoriaMetrics has the scrapes too.
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 
 import pytest
 
@@ -102,8 +103,23 @@ def _read(url: str, off_seconds: float) -> SourceResult:
     return SourceResult(report, young, estate, days, both, off_seconds)
 
 
-def truths(nodes: tuple[ScrapedDay, ...], step: Nanoseconds) -> Iterator[tuple[str, int, Window]]:
-    """The agent's own accounts, by device and interval."""
+Truths = Callable[[Nanoseconds], tuple[tuple[str, int, Window], ...]]
+
+
+@pytest.fixture(scope="module")
+def truths(nodes: tuple[ScrapedDay, ...]) -> Truths:
+    """The agent's own accounts, by device and interval; each step is summed up once."""
+
+    @cache
+    def summed(step: Nanoseconds) -> tuple[tuple[str, int, Window], ...]:
+        return tuple(_accounted(nodes, step))
+
+    return summed
+
+
+def _accounted(
+    nodes: tuple[ScrapedDay, ...], step: Nanoseconds
+) -> Iterator[tuple[str, int, Window]]:
     grid = Grid(NUMBER, step)
     for node in nodes:
         for device in node.devices:
@@ -117,11 +133,9 @@ def truths(nodes: tuple[ScrapedDay, ...], step: Nanoseconds) -> Iterator[tuple[s
                     )
 
 
-def test_all_devices_with_states_have_a_day(
-    nodes: tuple[ScrapedDay, ...], result: SourceResult
-) -> None:
+def test_all_devices_with_states_have_a_day(truths: Truths, result: SourceResult) -> None:
     """Partitioned GPUs have none; their MIG instances have."""
-    expected = {uuid for uuid, _, _ in truths(nodes, COARSE_STEP)}
+    expected = {uuid for uuid, _, _ in truths(COARSE_STEP)}
     assert result.days[COARSE_STEP].frames.keys() == expected
     assert any(uuid.startswith("MIG-") for uuid in expected)
 
@@ -151,12 +165,12 @@ def test_states_of_a_stretch_sum_to_its_length(result: SourceResult, step: Nanos
     ],
 )
 def test_seconds_are_the_accounts_own(
-    nodes: tuple[ScrapedDay, ...], stores: dict[str, SourceResult], kind: str, step: Nanoseconds
+    truths: Truths, stores: dict[str, SourceResult], kind: str, step: Nanoseconds
 ) -> None:
     """Seconds by state, condition and cause, and used ones, agree within scrape and rule errors."""
     result = stores[kind]
     seen = set()
-    for uuid, place, window in truths(nodes, step):
+    for uuid, place, window in truths(step):
         for column, expected in _seconds(window).items():
             values = result.track(uuid, step).columns.get(column)
             found = 0.0 if values is None else values[place]
@@ -193,12 +207,10 @@ def test_energy_is_the_accounts_own(nodes: tuple[ScrapedDay, ...], result: Sourc
 
 
 @pytest.mark.parametrize("measure", [*Measure])
-def test_means_are_the_accounts_own(
-    nodes: tuple[ScrapedDay, ...], result: SourceResult, measure: Measure
-) -> None:
+def test_means_are_the_accounts_own(truths: Truths, result: SourceResult, measure: Measure) -> None:
     """Hourly means are shares of the device; a scrape a minute does not see every second."""
     compared = 0
-    for uuid, place, window in truths(nodes, COARSE_STEP):
+    for uuid, place, window in truths(COARSE_STEP):
         columns = result.track(uuid).columns
         truth = _mean(window, measure)
         if truth is None or ColumnKind.MEAN.column(measure) not in columns:
@@ -211,12 +223,10 @@ def test_means_are_the_accounts_own(
     assert compared >= 2
 
 
-def test_peaks_are_what_scrapes_have_seen(
-    nodes: tuple[ScrapedDay, ...], stores: dict[str, SourceResult]
-) -> None:
+def test_peaks_are_what_scrapes_have_seen(truths: Truths, stores: dict[str, SourceResult]) -> None:
     """They are at least the mean and at most the largest reading."""
     result = stores["scrapes"]
-    for uuid, place, window in truths(nodes, COARSE_STEP):
+    for uuid, place, window in truths(COARSE_STEP):
         columns = result.track(uuid).columns
         bounds = {Measure.COMPUTE_AT_LEAST, Measure.MEMORY_BYTES}
         if ColumnKind.TIER.column(Tier.PROFILING) not in columns:

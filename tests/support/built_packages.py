@@ -11,7 +11,7 @@ import pytest
 
 from source_cache import ROOT, source_folder
 
-__all__ = ["OFFLINE", "ROOT", "built", "other_version", "run_build", "tool"]
+__all__ = ["COMMIT_SECONDS", "OFFLINE", "ROOT", "built", "other_version", "run_build", "tool"]
 
 SOURCES: Final = (
     "config",
@@ -25,6 +25,8 @@ SOURCES: Final = (
     "tests/support/built_packages.py",
 )
 OFFLINE: Final = ("No matching distribution", "ConnectionError", "NewConnectionError")
+COMMIT_SECONDS: Final = 1_760_000_000
+"""Time of the commit that is built."""
 _BUILD_SECONDS: Final = 300
 
 
@@ -75,7 +77,7 @@ def run_build(
     environment = {
         "PYTHON": sys.executable,
         "OUT": str(folder),
-        "SOURCE_DATE_EPOCH": "1760000000",
+        "SOURCE_DATE_EPOCH": str(COMMIT_SECONDS),
         "DPKG_DEB_COMPRESSOR_LEVEL": "0",
         "RPM_PAYLOAD": "w.ufdio",
         "ARCHITECTURE": architecture,
