@@ -6,6 +6,7 @@ import math
 from array import array
 from collections.abc import Iterator
 from itertools import chain
+from typing import cast
 
 from cases import window_over
 from rightsizer.accounting.service import NodeAccounts
@@ -84,6 +85,6 @@ def _value(window: Window, column: str) -> float:
 def _exported(window: Window) -> Iterator[tuple[Resource, Histogram]]:
     """Distributions over all known time, as exported: idle time uses nothing."""
     for resource, histogram in window.demands.items():
-        found = histogram.copy()
+        found = cast(Histogram, histogram).copy()
         found.add(0.0, max(0.0, window.known - found.total))
         yield resource, found

@@ -59,7 +59,7 @@ def alertmanager_server(config: str) -> Iterator[Alertmanager]:
         folder = Path(name)
         alertmanager = _relocated(installed, folder)
         (folder / "alertmanager.yml").write_text(config)
-        command = [
+        command: list[str | Path] = [
             alertmanager,
             f"--config.file={folder / 'alertmanager.yml'}",
             f"--storage.path={folder / 'data'}",

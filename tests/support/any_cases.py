@@ -164,7 +164,7 @@ def cases(draw: st.DrawFn) -> Case:
 def _surrounded(draw: st.DrawFn, judged: Case) -> Case:
     devices = judged.devices
     owner = judged.workload
-    others = (gpu(7),)
+    others: tuple[Device, ...] = (gpu(7),)
     boards = [*devices, *others]
     if devices[0].mig is not None:
         boards.append(gpu(0, has_mig_instances=True))
@@ -299,7 +299,7 @@ def reordered(judged: Case) -> Case:
             node,
             readings={
                 uuid: replace(each, values=_backward(each.values))
-                for uuid, each in reversed(node.readings.items())
+                for uuid, each in reversed([*node.readings.items()])
             },
             xids=_backward(node.xids),
             holdings=_backward(node.holdings),
@@ -327,8 +327,9 @@ def hazier(judged: Case, hours: float) -> Case:
 
 def _backwards(each: Window) -> Window:
     names = ("states", "conditions", "tiers", "saturated", "pressed", "waste_seconds", "demands")
-    return replace(each, **{name: _backward(getattr(each, name)) for name in names})
+    backward: dict[str, Any] = {name: _backward(getattr(each, name)) for name in names}
+    return replace(each, **backward)
 
 
 def _backward(values: Mapping[Any, Any]) -> dict[Any, Any]:
-    return dict(reversed(values.items()))
+    return dict(reversed([*values.items()]))

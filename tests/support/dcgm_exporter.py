@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Final
+from typing import Any, Final
 
 BUSY: Final = "GPU-00000000-aaaa-4000-8000-000000000001"
 OTHER: Final = "GPU-00000000-aaaa-4000-8000-000000000002"
@@ -96,7 +96,7 @@ class _Handler(BaseHTTPRequestHandler):
 def dcgm_exporter(text: str = "") -> Iterator[Exporter]:
     """An exporter for the duration of the block."""
     stop = threading.Event()
-    handler = type("Handler", (_Handler,), {"stop": stop})
+    handler: Any = type("Handler", (_Handler,), {"stop": stop})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         exporter = Exporter(f"http://127.0.0.1:{server.server_address[1]}/metrics", text)
         handler.exporter = exporter

@@ -39,7 +39,12 @@ class DockerEngine:
 
     def run(self, *arguments: str | Path, given: Path | None = None) -> str:
         """The output of a command of the client, which succeeds."""
-        command = [self.client, "--host", f"unix://{self.socket}", *map(str, arguments)]
+        command: list[str | Path] = [
+            self.client,
+            "--host",
+            f"unix://{self.socket}",
+            *map(str, arguments),
+        ]
         # The older builder would pull stages that are not used.
         environment = {**os.environ, "DOCKER_BUILDKIT": "1", "DOCKER_CONFIG": str(self.etc.parent)}
         with (given or Path(os.devnull)).open("rb") as source:

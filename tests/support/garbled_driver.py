@@ -77,4 +77,5 @@ def _garble_structure(target: ctypes.Structure, garbage: int) -> None:
         elif isinstance(value, float):
             setattr(target, name, float(garbage))
         elif isinstance(value, int):
-            setattr(target, name, kind(garbage).value)
+            cut: Any = kind(garbage)
+            setattr(target, name, cut.value)

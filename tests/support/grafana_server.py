@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 TOKEN = "glsa_secretSecretSecret_12345678"
 PATH = "/api/annotations"
-BODY_TYPES = {
+BODY_TYPES: dict[str, dict[str, type]] = {
     "POST": {"dashboardUID": str, "panelId": int, "data": dict},
     "PATCH": {"data": dict},
 }
@@ -190,7 +190,7 @@ class _Handler(BaseHTTPRequestHandler):
 def grafana_server() -> Iterator[Grafana]:
     """A Grafana for the duration of the block; an invalid request fails the test."""
     stop = threading.Event()
-    handler = type("Handler", (_Handler,), {"stop": stop})
+    handler: Any = type("Handler", (_Handler,), {"stop": stop})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         grafana = Grafana(f"http://127.0.0.1:{server.server_address[1]}")
         handler.grafana = grafana

@@ -31,7 +31,7 @@ def refusal(values: Mapping[str, Any]) -> str:
     """Helm's error for invalid values."""
     done = _template(values, "rightsizer")
     assert done.returncode, f"it took {values}"
-    return done.stderr
+    return str(done.stderr)
 
 
 def _template(more: Mapping[str, Any] | None, namespace: str) -> Any:

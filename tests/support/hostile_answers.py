@@ -24,9 +24,9 @@ _NUMBERS: Final = (
     "7",
     "9" * 400,
 )
-_NO_NUMBERS: Final = ("", "abc", "0x10", 3, None, True, [], {})
+_NO_NUMBERS: Final[tuple[Any, ...]] = ("", "abc", "0x10", 3, None, True, [], {})
 _TIMES: Final = (0, 1.5, 4e9)
-_NO_TIMES: Final = (-1, 1e308, -1e308, 1e18, 2**70, "12", None, True, [])
+_NO_TIMES: Final[tuple[Any, ...]] = (-1, 1e308, -1e308, 1e18, 2**70, "12", None, True, [])
 _TEXTS: Final = (
     "",
     "x",
@@ -47,7 +47,7 @@ _TEXTS: Final = (
     "$(id)",
     "'; DROP TABLE track; --",
 )
-_NO_TEXTS: Final = (7, None, [], {})
+_NO_TEXTS: Final[tuple[Any, ...]] = (7, None, [], {})
 
 
 class _Liar(random.Random):

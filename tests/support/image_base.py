@@ -71,7 +71,8 @@ def wheelhouse(architecture: str = "amd64") -> Path:
     folder = CACHE / "wheelhouse" / f"{state}-{architecture}"
     if not folder.exists():
         fresh = folder.with_name(f"{folder.name}-{os.getpid()}")
-        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--dest", fresh, "--no-deps"]
+        pip: list[str | Path] = [sys.executable, "-m", "pip", "download", "--quiet"]
+        pip += ["--dest", fresh, "--no-deps"]
         for path in lists:
             command = [*pip, "--only-binary", ":all:", "--require-hashes", "--requirement", path]
             done = subprocess.run(

@@ -8,7 +8,7 @@ from typing import Any
 from broker_node import World
 from rightsizer.broker.api import BrokerApi
 from rightsizer.broker.broker import Broker
-from rightsizer.broker.lease import LeaseObservation, LeaseProcesses
+from rightsizer.broker.lease import LeaseObservation, LeaseProcesses, LeaseRecord, Ticket
 from rightsizer.broker.lease_manager import LeaseManager
 from rightsizer.broker.observer import BrokerObservation
 from rightsizer.broker.repository import BrokerRepository
@@ -66,19 +66,21 @@ class ManagedNode:
         self.store = BrokerRepository(path)
         broker = Broker(self.settings, GpuPlacementSettings())
         state = self.store.load() or BrokerState("boot", self.clock.now)
-        self.manager = LeaseManager(broker, state, self.store, self.clock, self)
+        observer: Any = self
+        self.manager = LeaseManager(broker, state, self.store, self.clock, observer)
         api = BrokerApi(self.manager, ProcessTable(procfs), self.clock, lambda: self.settings)
         self._router = Router(api.routes)
 
     def observe(self, state: BrokerState) -> BrokerObservation:
         """The simulated world and the given processes."""
+        records: list[LeaseRecord | Ticket] = [*state.leases, *state.tickets]
         seen = {
-            each.id: LeaseObservation(
-                is_alive=each.id not in self.dead,
+            record.id: LeaseObservation(
+                is_alive=record.id not in self.dead,
                 is_active=self.is_active,
                 processes=self.processes,
             )
-            for each in (*state.leases, *state.tickets)
+            for record in records
         }
         return BrokerObservation(None if self.trouble else self.world.observe(), seen, self.trouble)
 

@@ -85,7 +85,7 @@ class FakeDriver:
         if name in self.raising:
             raise self.raising[name]
         if not self.is_loaded and name not in _ALWAYS:
-            return (
+            return int(
                 pynvml.NVML_ERROR_DRIVER_NOT_LOADED
                 if name == "nvmlInitWithFlags"
                 else pynvml.NVML_ERROR_UNINITIALIZED

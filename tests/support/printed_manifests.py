@@ -21,4 +21,4 @@ def homeless(instructions: Iterable[Instruction]) -> list[str]:
 
 def _is_whole(text: str) -> bool:
     written = load_yaml(text, "advice").data
-    return {"apiVersion", "kind", "metadata", "spec"} <= written.keys()
+    return bool({"apiVersion", "kind", "metadata", "spec"} <= written.keys())

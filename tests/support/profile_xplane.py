@@ -145,9 +145,9 @@ def _stat(name: str, value: float | str, stats: _Names) -> bytes:
         return head + number_field(7, stats.key(value))
     if isinstance(value, str):
         return head + length_field(5, value)
-    if isinstance(value, float):
-        return head + varint(2 << 3 | 1) + struct.pack("<d", value)
-    return head + number_field(3 if value >= 0 else 4, value)
+    if isinstance(value, int):
+        return head + number_field(3 if value >= 0 else 4, value)
+    return head + varint(2 << 3 | 1) + struct.pack("<d", value)
 
 
 def viewer_trace(planes: Sequence[Plane]) -> bytes:

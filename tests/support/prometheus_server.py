@@ -133,7 +133,7 @@ def prometheus_server(
             (folder / file).write_text(text)
         if past:
             _fill(folder, past)
-        command = [
+        command: list[str | Path] = [
             prometheus,
             f"--config.file={folder / 'prometheus.yml'}",
             f"--storage.tsdb.path={data or folder / 'data'}",

@@ -10,7 +10,8 @@ from readings import EPOCH, SECOND
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.exposition.exposition import MetricsExposition, Rendering
+from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.exposition.negotiation import Rendering
 from rightsizer.exposition.settings import MetricsSettings
 from rightsizer.model.metric_family import Level
 from rightsizer.model.report import AgentReport, Report, Totals

@@ -3,7 +3,7 @@
 import json
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -193,9 +193,9 @@ def _section(
         yield from (help_text, "") if path and help_text else ()
         yield from _rows(rows, group, path, explained, is_reloaded=is_reloaded)
     like_others = {
-        entry.key: text
+        entry.key: line
         for entry in group.entries
-        if (text := _like_another(entry.shape, _join(path, entry.key), explained))
+        if (line := _like_another(entry.shape, _join(path, entry.key), explained))
     }
     yield from (*like_others.values(), "") if rows or like_others else ()
     for entry in group.entries:
@@ -211,9 +211,7 @@ def _is_live(group: Group) -> bool:
     )
 
 
-def _like_another(
-    shape: Shape, path: str, explained: Mapping[Any, tuple[str, Group]]
-) -> str | None:
+def _like_another(shape: Shape, path: str, explained: dict[Any, tuple[str, Group]]) -> str | None:
     """A line for a group whose keys are explained elsewhere; `None` for others."""
     if not isinstance(shape, Group):
         return None

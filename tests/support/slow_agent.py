@@ -17,6 +17,7 @@ import pynvml
 
 from rightsizer.agent import simulated_node
 from rightsizer.cli.main import main as rightsizer
+from rightsizer.telemetry.nvml.library import use_library
 from slow_driver import SlowDriver
 
 _LOOK_SECONDS = 0.05
@@ -59,7 +60,7 @@ def slow_simulation(file: Path) -> Callable[..., Any]:
     def slowly(*arguments: Any) -> Any:
         answer = simulate(*arguments)
         driver = SlowDriver(pynvml.nvmlLib)
-        simulated_node.use_library(driver)
+        use_library(driver)
         threading.Thread(target=follow, args=(driver, file), daemon=True).start()
         return answer
 

@@ -34,7 +34,7 @@ LIMITS: Final[Mapping[str, float]] = {
 
 def ranged(index: int = 0, **facts: Any) -> Device:
     """An H100 whose power limit may be set."""
-    return gpu(index, **LIMITS | facts)
+    return gpu(index, **{**LIMITS, **facts})
 
 
 def instance() -> Device:

@@ -204,8 +204,8 @@ def booted(root: Path) -> Iterator[Machine]:
 def held(thread: int) -> Iterator[None]:
     """One thread of another process, stopped for good, while its others go on."""
     holder = subprocess.Popen([sys.executable, "-c", _HOLD, str(thread)], stdout=subprocess.PIPE)
+    assert holder.stdout is not None
     try:
-        assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n", f"thread {thread} cannot be traced"
         yield
     finally:

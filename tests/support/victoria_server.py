@@ -34,7 +34,7 @@ def victoria_server(
         folder = Path(name)
         (folder / "scrape.yml").write_text(scrape_config)
         address = _free_address()
-        command = [
+        command: list[str | Path] = [
             server,
             f"-promscrape.config={folder / 'scrape.yml'}",
             f"-storageDataPath={folder / 'data'}",
@@ -74,7 +74,7 @@ def vmalert(store: Prometheus, rules: Mapping[str, str]) -> Iterator[str]:
         for file, text in rules.items():
             (folder / file).write_text(text)
         address = _free_address()
-        command = [
+        command: list[str | Path] = [
             evaluator,
             *(f"-rule={folder / file}" for file in rules),
             f"-datasource.url={store.url}",

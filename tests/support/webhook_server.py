@@ -99,7 +99,7 @@ def alert_faults(alert: dict[str, Any]) -> Iterator[str]:
 @contextmanager
 def webhook_server(*, is_alertmanager: bool = False, port: int = 0) -> Iterator[Inbox]:
     """A receiver within the block; it must have found no fault."""
-    handler = type("Handler", (_Handler,), {"is_alertmanager": is_alertmanager})
+    handler: Any = type("Handler", (_Handler,), {"is_alertmanager": is_alertmanager})
     with ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
         inbox = Inbox(f"http://127.0.0.1:{server.server_address[1]}")
         handler.inbox = inbox

@@ -68,10 +68,10 @@ def workload_identity(  # noqa: PLR0913 - a stretch of a machine's time.
                 slots[at - first : end - first] = [part] * (end - at)
     for slots in held.values():
         at = first
-        for part, group in groupby(slots):
+        for held_part, group in groupby(slots):
             count = len(list(group))
-            if part is not None:
-                yield Run(name, (*_workload(part), *target), at, ones(count))
+            if held_part is not None:
+                yield Run(name, (*_workload(held_part), *target), at, ones(count))
             at += count
 
 

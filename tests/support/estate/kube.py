@@ -76,9 +76,9 @@ def _owners(job: Job, pod: str) -> tuple[str, str, Pairs | None]:
 
 
 def _request(pod: Pairs, node: str, gpus: int, at: int, count: int) -> Run:
-    labels = (("container", "main"), ("node", node), ("resource", "nvidia_com_gpu"))
     name = "kube_pod_container_resource_requests"
-    labels = (*pod, *labels, ("unit", "integer"), *_TARGET)
+    resource = (("container", "main"), ("node", node), ("resource", "nvidia_com_gpu"))
+    labels = (*pod, *resource, ("unit", "integer"), *_TARGET)
     return Run(name, labels, at, [float(gpus)] * count)
 
 
@@ -89,6 +89,7 @@ def _pending(pending: Pending, created: int, at: int, count: int) -> Iterator[Ru
     kind = pending.owner.value
     maker = pending.name
     space = ("namespace", pending.namespace)
+    labels: Pairs
     if is_service:
         kind = "ReplicaSet"
         maker = f"{pending.name}-6c9f7d5b8"

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from estate.character import EMPTY, SLOTS, Character, characters
 from estate.layout import JOBS, Job, Layout, Machine, Owner
@@ -129,7 +129,7 @@ def at_level(life: Life, level: Level) -> Life:
     """The same life with agents at a lower metric level."""
 
     def kept(character: Character) -> Character:
-        own = {
+        own: dict[str, Any] = {
             name: {key: values for key, values in getattr(character, name).items() if has(key[0])}
             for name in ("grown", "gauges")
         }

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import Final
 
+import numpy as np
+
 from planted_fleet.activity import (
     A100,
     H100,
@@ -52,9 +54,9 @@ DECOYS: Final = (
             course=lambda hours, random: (
                 ((hours + 10) % 24 < 4) | ((hours + 10) % 24 >= 22)
             ) * steady(0.98)(hours, random),
-            memory_course=lambda hours, _: (
-                ((hours + 10) % 24 < 4) | ((hours + 10) % 24 >= 22)
-            ) * 0.8 + 0.001,
+            memory_course=lambda hours, _: np.where(
+                ((hours + 10) % 24 < 4) | ((hours + 10) % 24 >= 22), 0.8 + 0.001, 0.001
+            ),
         ),
         holder=Holder("CronJob", "nightly", "reports"),
         held_hours=tuple((12.0 + 24 * day, 6.0 + 24 * day) for day in reversed(range(9))),
@@ -65,7 +67,9 @@ DECOYS: Final = (
     ),
     plant(
         "a job that has just started", OSLO | HALL, A100,
-        load=replace(HELD, memory_course=lambda hours, _: (hours > -0.17) * 0.4 + 0.001),
+        load=replace(
+            HELD, memory_course=lambda hours, _: np.where(hours > -0.17, 0.4 + 0.001, 0.001)
+        ),
         gpus=1, holder=job("fresh"), held_hours=((0.17, 0.0),), also=EMPTY,
     ),
     plant(

@@ -52,9 +52,15 @@ class Score:
         def mine(cases: tuple[Case, ...]) -> tuple[Case, ...]:
             return tuple(case for case in cases if case.style is style)
 
-        kinds = (self.found, self.missed, self.abstained, self.unexplained)
-        false = tuple(each for each in self.false if each.startswith(f"{style}:"))
-        return Score(*map(mine, (*kinds, self.decoys, self.quiet)), false)
+        return Score(
+            found=mine(self.found),
+            missed=mine(self.missed),
+            abstained=mine(self.abstained),
+            unexplained=mine(self.unexplained),
+            decoys=mine(self.decoys),
+            quiet=mine(self.quiet),
+            false=tuple(name for name in self.false if name.startswith(f"{style}:")),
+        )
 
 
 def score(document: Mapping[str, Any]) -> Score:

@@ -217,7 +217,7 @@ def _pod_labels(gpu: Gpu, pod: str, *, is_honored: bool) -> Labels:
 
 def _labels(gpu: Gpu, holder: str) -> Labels:
     """All labels of an exporter's series."""
-    own = (
+    own: Labels = (
         ("gpu", str(gpu.index)),
         ("UUID", gpu.uuid),
         ("pci_bus_id", f"00000000:{gpu.index + 16:02X}:00.0"),
@@ -329,8 +329,8 @@ def _slurm(fleet: Sequence[Gpu]) -> Iterator[Fact]:
             if job not in seen:
                 seen.add(job)
                 named = (("job_id", job), ("job_name", gpu.plant.holder.name))
-                labels = (*named, ("user", "lee"), ("account", "physics"), *target)
-                yield "slurm_job_info", labels, span
+                job_labels = (*named, ("user", "lee"), ("account", "physics"), *target)
+                yield "slurm_job_info", job_labels, span
 
 
 def _nodes(fleet: Sequence[Gpu]) -> ItemsView[str, list[Gpu]]:

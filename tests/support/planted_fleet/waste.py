@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import Final
 
+import numpy as np
+
 from planted_fleet.activity import (
     A100,
     H100,
@@ -68,8 +70,11 @@ IDLE: Final = (
     ),
     plant(
         "a node that nobody has used for four days", PARIS | HALL, A100, *EMPTY,
-        load=replace(TRAIN, memory_course=lambda hours, _: (hours < -96) * 0.8 + 0.001,
-                     course=until(-96, steady(0.98))),
+        load=replace(
+            TRAIN,
+            memory_course=lambda hours, _: np.where(hours < -96, 0.8 + 0.001, 0.001),
+            course=until(-96, steady(0.98)),
+        ),
         gpus=2, holder=job("finished"), held_hours=((1e9, 96.0),), on_own_nodes=True,
     ),
 )  # fmt: skip
