@@ -18,6 +18,16 @@ pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(240)]
 
 DAYS: Final = 2
 STATES: Final = "rightsizer_state_seconds_total"
+OF_A_DAY: Final = {
+    "a forgotten notebook",
+    "a job over more nodes than it needs",
+    "a loader at its CPU quota",
+    "a node that the others wait for",
+    "a notebook on an expensive board",
+    "a training job over two nodes that hangs",
+    "free GPUs on too many nodes",
+}
+"""Planted waste that needs no week to show."""
 
 
 @pytest.fixture(scope="module")
@@ -111,4 +121,4 @@ def test_planted_waste_that_shows_in_a_day_is_found(answers: tuple[Answer, ...])
     result = score(SMALL, Metrics.OWN, answers[0].findings)
 
     assert result.wrong == ()
-    assert {planted.what for planted in result.found} == set()
+    assert {planted.what for planted in result.found} >= OF_A_DAY
