@@ -50,7 +50,12 @@ JsonObject: TypeAlias = dict[str, Any]
 
 def to_json(document: object) -> Any:
     """Convert a document to JSON values; types unknown to JSON become their text."""
-    return msgspec.to_builtins(document, str_keys=True, enc_hook=str)
+    return msgspec.to_builtins(document, str_keys=True, enc_hook=_unknown_to_json)
+
+
+def _unknown_to_json(value: object) -> object:
+    """Convert a read-only view of a mapping; anything else to its text."""
+    return dict(value) if isinstance(value, Mapping) else str(value)
 
 
 def plain(value: object) -> Any:
