@@ -99,6 +99,7 @@ class NodeAccounts:
             devices=snapshot.devices,
             readings=before | dict(snapshot.readings),
             xids=snapshot.xids,
+            down=snapshot.down,
             holdings=snapshot.holdings,
             topology=snapshot.topology,
         )

@@ -26,6 +26,7 @@ _BY_HAND: Final = (
     AdviceState.ACTIVE,
 )
 _POLICY: Final = "policy"
+_DECIDED: Final = frozenset({AdviceState.CLAIMED, AdviceState.SNOOZED})
 _UNDECIDED: Final = (AdviceState.ACTIVE, AdviceState.REGRESSED)
 _Place = tuple[str, str]
 """Workload key and rule."""
@@ -107,10 +108,14 @@ class Ledger:
         ordered = sorted(
             judgements, key=lambda each: (each.key, each.finding.rule, each.finding.id)
         )
-        for judgement in ordered:
+        single = [each for each in ordered if not each.incident]
+        for judgement in single:
             for record in self._records.open_of(judgement.key, judgement.finding.rule):
                 events.extend(self._refresh_or_close(record, judgement, run))
-        events.extend(self._open_most_urgent(ordered, run))
+        events.extend(self._open_most_urgent(single, run))
+        for judgement in ordered:
+            if judgement.incident:
+                events.extend(self._close_folded(judgement, now))
         events.extend(self._expire_gone(now))
         if measured is not None:
             for record in sorted(self._records, key=lambda each: each.advice.id):
@@ -220,6 +225,20 @@ class Ledger:
         was_right = True if has_succeeded else None if has_lasted else False
         return self._put_closed(closed, now, was_right=was_right)
 
+    def _close_folded(self, judgement: Judgement, now: Nanoseconds) -> list[AdviceEvent]:
+        """Close open advice that an open incident stands for; without room for that, keep it."""
+        rule = judgement.finding.rule
+        incident = next(iter(self._records.open_of(judgement.incident, rule)), None)
+        events = []
+        for record in self._records.open_of(judgement.key, rule):
+            if incident is None:
+                self._records.put(replace(record, seen=now, quiet_since=None))
+                continue
+            why = f"part of {incident.advice.id}"
+            closed = record.closed(AdviceState.EXPIRED, now, why)
+            events += self._put_closed(closed, now, was_right=None)
+        return events
+
     def _put_closed(
         self, record: AdviceRecord, now: Nanoseconds, *, was_right: bool | None
     ) -> list[AdviceEvent]:
@@ -277,8 +296,29 @@ class Ledger:
             judgement.may_open
             and (before is None or not _is_in_force(before.advice, now))
             and not self._records.open_of(judgement.key, finding.rule)
+            and not self._is_settled(judgement, now)
             and finding.confidence >= self.track_record.floor(finding.rule, finding.reasons[0])
         )
+
+    def _is_settled(self, judgement: Judgement, now: Nanoseconds) -> bool:
+        """Whether every finding that an incident stands for was dismissed."""
+        records = [self._records.get(each) for each in judgement.folds]
+        return bool(records) and all(
+            record is not None and not record.advice.is_open and _is_in_force(record.advice, now)
+            for record in records
+        )
+
+    def _with_decision(self, advice: Advice, judgement: Judgement) -> Advice:
+        """Take over what was decided on all open advice that an incident stands for."""
+        records = [self._records.get(each) for each in judgement.folds]
+        found = [each.advice for each in records if each is not None and each.advice.is_open]
+        if not found or {each.state for each in found}.isdisjoint(_DECIDED):
+            return advice
+        first = min(found, key=lambda each: (each.opened, each.id))
+        if any(each.state is not first.state for each in found):
+            return advice
+        expires = min((each.expires for each in found if each.expires is not None), default=None)
+        return replace(advice, state=first.state, actor=first.actor, why=first.why, expires=expires)
 
     def _open(self, judgement: Judgement, run: "_Run") -> list[AdviceEvent]:
         finding = judgement.finding
@@ -291,6 +331,7 @@ class Ledger:
         if open_advice is None:
             state = AdviceState.REGRESSED if has_regressed else AdviceState.ACTIVE
             advice = Advice(finding=finding, state=state, opened=now, updated=now)
+            advice = self._with_decision(advice, judgement)
         else:
             advice = open_advice.continued(finding, now)
         long_seconds = judgement.conduct.long_seconds

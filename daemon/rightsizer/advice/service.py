@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from rightsizer.accounting.service import AccountingService, NodeAccounts
 from rightsizer.advice.engine import Cases, judge_all, judge_span
+from rightsizer.advice.incident import open_incidents, watched_places, with_incidents
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.market import Market
 from rightsizer.advice.policy import PolicySet, RecommenderSettings
@@ -29,7 +30,7 @@ from rightsizer.model.errors import UsageError
 from rightsizer.model.finding import Finding, Severity
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.metric_family import series_key
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.sizing.settings import SizingSettings
 
 
@@ -164,13 +165,21 @@ class Recommender:
         rules, policies = self._rules_and_policies
         now = self._clock.wall_time() if now is None else now
         cases: Cases = cache(self._accounts.snapshot(now).cases)
+        open_now |= watched_places(open_incidents(advice), cases(0))
         found = judge_all(cases, rules, open_now, policies.with_thresholds, self._count_failure)
         if self._profiles is not None:
             try:
                 found = self._profiles.combined_with(found, open_now, now, advice)
             except Exception as error:  # noqa: BLE001 - a failing profile must stop no rule.
                 self._count_failure("profiles", "", error)
-        found = policies.suppressed(found, now)
+        found = with_incidents(
+            policies.suppressed(found, now),
+            rules,
+            lambda rule: cases(nanoseconds(rule.conduct().long_seconds)),
+            policies.with_thresholds,
+            advice,
+            self._count_failure,
+        )
         self.judgements = found
         return RecommenderResult(now, found, cache(lambda span: measure_all(cases(span))))
 
@@ -182,7 +191,15 @@ class Recommender:
         rules, policies = self._rules_and_policies
         cases = self._accounts.snapshot(now).cases(None)
         found = judge_span(cases, rules, policies.with_thresholds, self._count_failure)
-        return tuple(each.finding for each in policies.suppressed(found, now))
+        tuned = policies.with_thresholds
+        found = with_incidents(
+            policies.suppressed(found, now),
+            rules,
+            lambda _: cases,
+            tuned,
+            failed=self._count_failure,
+        )
+        return tuple(each.finding for each in found)
 
 
 class EventSink(Protocol):

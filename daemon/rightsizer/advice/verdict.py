@@ -22,6 +22,7 @@ from rightsizer.model.finding import (
     Risk,
     Savings,
     Severity,
+    SharedPart,
 )
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.state import Tier
@@ -255,13 +256,14 @@ class CaseSubject:
         instructions: tuple[Instruction, ...] = (),
         severity: Severity | None = None,
         affected_gpus: float = 0.0,
+        shared_by: Mapping[str, tuple[SharedPart, ...]] = _NOTHING,
     ) -> Finding:
         """Make a finding that asks for action.
 
         The first reason and the rounded target are part of the id. Culprits are uuids; options are
         ordered best first. Savings are omitted below the market's minimum confidence; a text
         explains why there never are any. The severity defaults to that of the affected time in
-        GPUs.
+        GPUs. A rule of faults names the parts of the node that may be the cause, by culprit.
         """
         if isinstance(savings, str):
             least = 0.0
@@ -287,6 +289,7 @@ class CaseSubject:
             savings=savings if is_sure else LOW_CONFIDENCE,
             severity=severity or severity_of(affected_gpus),
             instructions=instructions,
+            shared_by=dict(shared_by),
         )
 
     def find_nothing(

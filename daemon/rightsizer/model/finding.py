@@ -11,6 +11,7 @@ from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.pattern import Exceedance, Past, Shape, Trend
 from rightsizer.model.reading import Reading
+from rightsizer.model.snapshot import Down
 from rightsizer.model.topology import Topology
 from rightsizer.model.units import seconds
 from rightsizer.model.window import Provisioning, Window
@@ -142,6 +143,24 @@ class Severity(StrEnum):
         return tuple(Severity).index(self)
 
 
+class SharedPart(StrEnum):
+    """What several devices of a node have in common, smallest first."""
+
+    BOARD = "board"
+    """GPU of several MIG instances."""
+    PCIE = "pcie"
+    """Switch or root port above several GPUs."""
+    NVLINK = "nvlink"
+    """GPUs that reach each other over NVLink."""
+    NODE = "node"
+    """Driver, power supplies and cooling of all GPUs."""
+
+    @property
+    def rank(self) -> int:
+        """Sort key, greater for larger parts."""
+        return tuple(SharedPart).index(self)
+
+
 @dataclass(frozen=True, slots=True)
 class Instruction:
     """How to carry out a recommendation: a command, a manifest fragment, or text."""
@@ -239,6 +258,8 @@ class Node:
     """Last reading by uuid."""
     xids: Mapping[str, XidLog] = field(default_factory=dict)
     """By uuid, including devices that are down."""
+    down: Mapping[str, Down] = field(default_factory=dict)
+    """Devices without readings, by uuid."""
     holdings: Mapping[str, tuple[Holding, ...]] = field(default_factory=dict)
     """Holders by uuid."""
     topology: Topology | None = None
@@ -367,6 +388,8 @@ class Finding:
     """Commands or manifests to apply, in order; may be empty."""
     exclusive_group: str | None = None
     """Only one finding of a group can be acted on."""
+    shared_by: Mapping[str, tuple[SharedPart, ...]] = field(default_factory=dict)
+    """Larger parts of the node that may be the cause, by culprit; a GPU's instances share it."""
 
     @property
     def rank(self) -> Rank:

@@ -13,11 +13,22 @@ from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import CRITICAL_XIDS, XID_MEANINGS
-from rightsizer.model.finding import Action, Case, Finding, Node, Reason, Risk, Severity
+from rightsizer.model.finding import (
+    Action,
+    Case,
+    Finding,
+    Node,
+    Reason,
+    Risk,
+    Severity,
+    SharedPart,
+)
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.reading import Reading
 from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
+from rightsizer.model.snapshot import Down
+from rightsizer.model.state import State
 from rightsizer.model.units import Nanoseconds, format_duration, nanoseconds, seconds
 
 SURE: Final = 1.0
@@ -40,6 +51,8 @@ class HardwareFaultSettings:
             Source: assumed; DCGM's health watch warns at 8 a minute, two hours of which are 960
         momentary_ratio: Confidence in a single reading that may be transient.
             Source: assumed; links are retrained within seconds
+        silent_seconds: How long a GPU that is down must have given no reading.
+            Source: the alert RightsizerDeviceDown: a driver reload or a reset takes minutes
         unclear_time_ratio: Confidence in a critical Xid whose time is unknown because others
             followed.
             Source: assumed; most often the later one is its consequence
@@ -50,6 +63,7 @@ class HardwareFaultSettings:
     nvlink_errors_maximum: int = setting(1000, within=(1, None))
     pcie_replays_maximum: int = setting(1000, within=(1, None))
     momentary_ratio: float = setting(0.9)
+    silent_seconds: float = setting(300.0, within=(60, None))
     unclear_time_ratio: float = setting(0.6)
 
 
@@ -61,6 +75,10 @@ class InspectedBoard:
     node: Node
     now: Nanoseconds
     """End of the window, wall time."""
+    down: Down | None = None
+    """Why it gives no reading, or `None` if it does."""
+    unknown_seconds: float = 0.0
+    """Time without a reading in the window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +93,8 @@ class HardwareFault:
     """Name of the instruction in `instructions.toml`."""
     certainty: float = SURE
     evidence: Mapping[str, object] = field(default_factory=dict, hash=False)
+    shared_by: tuple[SharedPart, ...] = ()
+    """Parts of the node, larger than a GPU, that may be the cause."""
 
 
 _FAULTS: Final = read_table("hardware_faults.toml")
@@ -97,6 +117,7 @@ def _fault(
         remedy or row["remedy"],
         certainty,
         evidence,
+        tuple(map(SharedPart, row.get("shared_by", ()))),
     )
 
 
@@ -168,6 +189,15 @@ _REMEDIES: Final = {
     _NVLINK: "diagnose_links",
     _REMAPPING_FAILED: "replace_board",
 }
+_SHARED_XIDS: Final = {
+    62: (SharedPart.NODE,),
+    _NVLINK: (SharedPart.NVLINK, SharedPart.NODE),
+    _OFF_THE_BUS: (SharedPart.PCIE, SharedPart.NODE),
+    119: (SharedPart.NODE,),
+    120: (SharedPart.NODE,),
+    143: (SharedPart.NODE,),
+}
+"""Parts that may cause an Xid on several GPUs at once; the memory of each fails by itself."""
 _RECOVERIES: Final = {
     1: ("a reset", "high", "reset_gpu"),
     2: ("a reboot", "high", "reboot_node"),
@@ -184,7 +214,10 @@ _UNKNOWN_RECOVERY: Final = (
 def driver_faults(
     board: InspectedBoard, settings: HardwareFaultSettings
 ) -> Iterator[HardwareFault]:
-    """Recent critical Xids, and recovery actions requested by the driver."""
+    """Silence, recent critical Xids, and recovery actions requested by the driver."""
+    if board.down is not None and board.unknown_seconds >= settings.silent_seconds:
+        evidence = {"unknown_seconds": round(board.unknown_seconds)}
+        yield _fault("silent", evidence, settings.momentary_ratio, detail=board.down.detail)
     if action := int(board.status.reading.get(Signal.RECOVERY_ACTION) or 0):
         what, severity, remedy = _RECOVERIES.get(action, _UNKNOWN_RECOVERY)
         evidence = {"recovery_action": action}
@@ -213,6 +246,7 @@ def _xids(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterator[Ha
             _REMEDIES.get(code, "reset_gpu"),
             SURE if is_last else settings.unclear_time_ratio,
             {f"xid_{code}": times},
+            _SHARED_XIDS.get(code, ()),
         )
 
 
@@ -265,7 +299,10 @@ def judge(subject: CaseSubject, settings: HardwareUnhealthySettings) -> Finding:
         return subject.abstain("only a history is known, not the state of the hardware")
     # Whether any signal that could reveal a fault was read.
     statuses = [each.status for each in boards.values() if each]
-    if not any(each.xids or not _HEALTH.isdisjoint(each.reading.values) for each in statuses):
+    is_blind = not any(
+        each.xids or not _HEALTH.isdisjoint(each.reading.values) for each in statuses
+    )
+    if is_blind and not any(each.down for each in boards.values() if each):
         return subject.abstain(f"no counter of its health is read: no {metrics_of(_SHOWN)}")
     faults: dict[str, list[HardwareFault]] = {}
     for uuid, board in boards.items():
@@ -280,21 +317,31 @@ def judge(subject: CaseSubject, settings: HardwareUnhealthySettings) -> Finding:
 
 
 def _board(case: Case, device: Device) -> InspectedBoard | None:
-    """Board to inspect; a GPU that fell off the bus before its first reading still has Xids."""
+    """Board to inspect; one that never gave a reading may still have Xids, or be down."""
     node = case.node
     uuid = device.board_uuid
     if node is None:
         return None
-    if (status := board_status_of(case, device)) is None and uuid in node.xids:
-        status = BoardStatus(device, Reading(uuid, 0, {}), node.xids[uuid])
+    down = node.down.get(device.uuid)
+    status = board_status_of(case, device)
+    if status is None and (uuid in node.xids or down is not None):
+        status = BoardStatus(device, Reading(uuid, 0, {}), node.xids.get(uuid))
+    if status is None:
+        return None
     now = max(window.end for window in case.windows)
-    return None if status is None else InspectedBoard(status, node, now)
+    unknown = sum(
+        window.states.get(State.UNKNOWN, 0) for window in case.windows if window.uuid == device.uuid
+    )
+    return InspectedBoard(status, node, now, down, seconds(unknown))
 
 
 def _problem(
     subject: CaseSubject, sick: Sequence[Device], faults: Mapping[str, list[HardwareFault]]
 ) -> Finding:
     found = [fault for each in faults.values() for fault in each]
+    by_sentence: dict[str, list[Device]] = {}
+    for device in sick:
+        by_sentence.setdefault(_sentence(faults[device.uuid]), []).append(device)
     # Drain first, then apply each remedy once per GPU.
     remedies = dict.fromkeys(
         instruction(fault.remedy, device.board_uuid)
@@ -305,7 +352,7 @@ def _problem(
     return subject.find_problem(
         reasons=(Reason.HARDWARE_UNHEALTHY,),
         action=Action.RESEAT_OR_DRAIN,
-        summary=f"{'; '.join(_sentence(each, faults[each.uuid]) for each in sick)}.",
+        summary=f"{'; '.join(f'{names_of(each)}: {what}' for what, each in by_sentence.items())}.",
         # One certain fact suffices.
         factors={"fact": max(each.certainty for each in found)},
         risk=Risk.LOW,
@@ -322,13 +369,18 @@ def _problem(
         savings="healthy hardware saves work that would be lost",
         instructions=(*drain, *remedies),
         severity=max((each.severity for each in found), key=attrgetter("rank")),
+        shared_by={uuid: _shared_by(some) for uuid, some in faults.items()},
     )
 
 
-def _sentence(device: Device, faults: list[HardwareFault]) -> str:
+def _shared_by(faults: Sequence[HardwareFault]) -> tuple[SharedPart, ...]:
+    return tuple(part for part in SharedPart if any(part in each.shared_by for each in faults))
+
+
+def _sentence(faults: list[HardwareFault]) -> str:
     worst, *others = faults
     more = f" (and {', '.join(each.what for each in others)})" if others else ""
-    return f"{names_of([device])}: {worst.what}: {worst.means}{more}"
+    return f"{worst.what}: {worst.means}{more}"
 
 
 RULE: Final = Rule("hardware_unhealthy", HardwareUnhealthySettings(), judge)

@@ -9,7 +9,15 @@ from rightsizer.advice.observation import observe
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.device import Device
-from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason, Risk
+from rightsizer.model.finding import (
+    Action,
+    Case,
+    Finding,
+    Instruction,
+    Reason,
+    Risk,
+    SharedPart,
+)
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
@@ -169,6 +177,7 @@ def judge(subject: CaseSubject, settings: PcieLinkDegradedSettings) -> Finding:
         # Lost time scales with the lost share of the link.
         affected_gpus=max(seen.shares.values())
         * sum(links[each.uuid].lost_ratio * each.capacity_ratio for each in seen.devices),
+        shared_by=dict.fromkeys(links, (SharedPart.PCIE, SharedPart.NODE)),
     )
 
 

@@ -19,7 +19,16 @@ from rightsizer.advice.rules.power_cap import clock_free_ratio, low_pipe_ratio
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.device import Device
-from rightsizer.model.finding import Action, Case, Finding, Instruction, Option, Reason, Risk
+from rightsizer.model.finding import (
+    Action,
+    Case,
+    Finding,
+    Instruction,
+    Option,
+    Reason,
+    Risk,
+    SharedPart,
+)
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
@@ -144,6 +153,8 @@ def _problem(seen: TimeShare, capped: list[_PowerLimit], windows: list[Window]) 
         savings="a higher limit saves time, not watts",
         instructions=_instructions(capped),
         affected_gpus=sum(lost[each.device.uuid] * each.device.capacity_ratio for each in capped),
+        # The power budget of the server.
+        shared_by={each.device.uuid: (SharedPart.NODE,) for each in capped},
     )
 
 

@@ -198,6 +198,10 @@ class Judgement:
     """Findings excluded by an operator for this workload."""
     has_conflict: bool = False
     """Whether another rule's verdict on the workload contradicts it."""
+    incident: str = ""
+    """Key of the judgement that stands for it and others of one cause, or empty."""
+    folds: tuple[str, ...] = ()
+    """Ids of the findings that it stands for."""
 
     def exclusion_of(self, finding: Finding, now: Nanoseconds) -> Exclusion | None:
         """First exclusion that applies to a finding, or `None`."""
@@ -233,6 +237,11 @@ class Judgement:
             still_holds=False,
             has_conflict=True,
         )
+
+    def folded_into(self, incident: "Judgement") -> "Judgement":
+        """Let an incident stand for it; open advice closes once that is open."""
+        finding = _with_evidence(self.finding, "held_back", f"incident of {incident.key}")
+        return replace(self, finding=finding, may_open=False, incident=incident.key)
 
     def with_exclusions(self, exclusions: tuple[Exclusion, ...], now: Nanoseconds) -> "Judgement":
         """Apply an operator's exclusions."""

@@ -9,7 +9,15 @@ from rightsizer.advice.observation import TimeShare, observe
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.driver_codes import ClockEvent
-from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason, Risk
+from rightsizer.model.finding import (
+    Action,
+    Case,
+    Finding,
+    Instruction,
+    Reason,
+    Risk,
+    SharedPart,
+)
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
@@ -74,6 +82,8 @@ def judge(subject: CaseSubject, settings: ThermalThrottledSettings) -> Finding:
         culprits=tuple(device.uuid for device in seen.devices),
         savings="cooler GPUs save time, not GPUs",
         instructions=_instructions(case, seen, found),
+        # The air, the fans and the power supplies of the server.
+        shared_by={device.uuid: (SharedPart.NODE,) for device in seen.devices},
     )
 
 

@@ -1,0 +1,419 @@
+"""Incidents: one finding of the part of a node that devices share, in place of one for each.
+
+A part is the likely cause if most devices below it complain of what it can cause. An open incident
+keeps its id while devices join and leave, and ends when fewer than two of them complain.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, Final, Self
+
+from rightsizer.advice.engine import Failed, Tuned, reraise
+from rightsizer.advice.rules.rule import Judgement, Rule
+from rightsizer.advice.verdict import CaseSubject
+from rightsizer.model.advice import Advice
+from rightsizer.model.device import Device
+from rightsizer.model.finding import Case, Finding, SharedPart
+from rightsizer.model.frozen import dataclass, replace
+from rightsizer.model.topology import Topology
+from rightsizer.model.workload import Workload
+
+EVIDENCE: Final = "incident"
+"""Entry of the evidence of an incident."""
+_LEAST_DEVICES: Final = 2
+"""What happens to a single device is its own."""
+
+PlaceOf = Callable[[Device], Hashable]
+"""Returns the node of a device."""
+CasesOf = Callable[[Rule[Any]], Sequence[Case]]
+"""Returns the cases that a rule judged."""
+
+
+def host_of(device: Device) -> Hashable:
+    """Host name of a device's node; empty for the agent's own."""
+    return device.host
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Part of a node with the devices below it."""
+
+    kind: SharedPart
+    name: str
+    """Display name: `PCIe switch or port 0000:3a:00.0`."""
+    members: frozenset[str]
+    """Uuids of whole GPUs and MIG instances, without parents of instances."""
+    address: str = ""
+    """PCI address of a bridge."""
+
+    @property
+    def key(self) -> str:
+        """Key in the ledger: its first device tells the parts of different nodes apart."""
+        return "/".join(filter(None, (self.kind, self.address, min(self.members))))
+
+    @classmethod
+    def of_advice(cls, advice: Advice) -> Self:
+        """Part of an open incident, as far as that names it."""
+        facts = _facts(advice.finding)
+        kind, name = facts.get("part", SharedPart.NODE), facts.get("name", "Node")
+        return cls(SharedPart(kind), name, frozenset(advice.finding.devices))
+
+
+def parts_of(devices: Iterable[Device], topology: Topology | None) -> tuple[Part, ...]:
+    """Parts of a node that at least two devices share, without parents of MIG instances."""
+    by_board: dict[str, list[Device]] = {}
+    for device in sorted(devices, key=lambda each: (each.index, each.uuid)):
+        by_board.setdefault(device.board_uuid, []).append(device)
+
+    def part(kind: SharedPart, name: str, boards: Iterable[str], address: str = "") -> Part:
+        uuids = frozenset(each.uuid for board in boards for each in by_board[board])
+        return Part(kind, name, uuids, address)
+
+    found = [part(SharedPart.BOARD, some[0].title, (board,)) for board, some in by_board.items()]
+    if len(by_board) >= _LEAST_DEVICES:
+        if topology is not None:
+            for address, boards in _below_bridges(by_board, topology).items():
+                name = f"PCIe switch or port {address}"
+                found.append(part(SharedPart.PCIE, name, boards, address))
+            domains = _domains(topology.nvlink_peers(by_board))
+            found += [part(SharedPart.NVLINK, "NVLink domain", boards) for boards in domains]
+        host = next(iter(by_board.values()))[0].host
+        found.append(part(SharedPart.NODE, f"Node {host}".strip(), by_board))
+    return tuple(each for each in found if len(each.members) >= _LEAST_DEVICES)
+
+
+def _below_bridges(boards: Iterable[str], topology: Topology) -> dict[str, frozenset[str]]:
+    """Boards by the bridge above them; of bridges above the same boards only the nearest."""
+    below: dict[str, set[str]] = {}
+    nearness: dict[str, int] = {}
+    for board in boards:
+        placement = topology.placements.get(board)
+        for steps, bridge in enumerate(placement.bridges if placement else ()):
+            below.setdefault(bridge.pci_bus_id, set()).add(board)
+            nearness[bridge.pci_bus_id] = steps
+    nearest: dict[frozenset[str], str] = {}
+    for address in sorted(below, key=lambda each: (nearness[each], each)):
+        if len(below[address]) >= _LEAST_DEVICES:
+            nearest.setdefault(frozenset(below[address]), address)
+    return {address: found for found, address in nearest.items()}
+
+
+def _domains(peers: Mapping[str, AbstractSet[str]]) -> list[frozenset[str]]:
+    """Sets of boards that reach each other, directly or over others."""
+    left = dict(peers)
+    found = []
+    while left:
+        domain: set[str] = set()
+        reached = {min(left)}
+        while reached:
+            domain |= reached
+            reached = {peer for board in reached for peer in left.pop(board)} - domain
+        if len(domain) >= _LEAST_DEVICES:
+            found.append(frozenset(domain))
+    return found
+
+
+def _facts(finding: Finding) -> Mapping[str, Any]:
+    """Facts of an incident's part; empty for other findings."""
+    facts = finding.evidence.get(EVIDENCE)
+    return facts if isinstance(facts, Mapping) else {}
+
+
+def open_incidents(advice: Iterable[Advice]) -> tuple[Advice, ...]:
+    """Open incidents, oldest first."""
+    found = (each for each in advice if each.is_open and _facts(each.finding).get("key"))
+    return tuple(sorted(found, key=lambda each: (each.opened, each.id)))
+
+
+def watched_places(
+    incidents: Iterable[Advice], cases: Iterable[Case]
+) -> frozenset[tuple[str, str]]:
+    """Workload key and rule of the cases on which open incidents depend."""
+    present = tuple(cases)
+    return frozenset(
+        (case.key, advice.finding.rule)
+        for advice in incidents
+        for case in present
+        if not {device.uuid for device in case.devices}.isdisjoint(advice.finding.devices)
+    )
+
+
+def with_incidents(  # noqa: PLR0913, PLR0917 - what was judged, by which rules, where.
+    judgements: Sequence[Judgement],
+    rules: Iterable[Rule[Any]],
+    cases_of: CasesOf,
+    tuned: Tuned,
+    advice: Iterable[Advice] = (),
+    failed: Failed = reraise,
+    place_of: PlaceOf = host_of,
+) -> tuple[Judgement, ...]:
+    """Return the judgements in order, those of a shared cause suppressed, then the incidents.
+
+    Independent of the order of judgements. A rule that raises is passed to `failed`, and folds
+    nothing. A judgement is folded as a whole or not at all, so that
+    every device remains named by a finding that may become advice.
+    """
+    incidents = open_incidents(advice)
+    result = list(judgements)
+    for rule in rules:
+        places = [
+            place
+            for place, judgement in enumerate(judgements)
+            if judgement.finding.rule == rule.name
+        ]
+        watched = [each for each in incidents if each.finding.rule == rule.name]
+        if not watched and not any(judgements[place].finding.shared_by for place in places):
+            continue
+        for cases in _by_node(cases_of(rule), place_of):
+            node = _NodeRule(rule, tuned, cases, [judgements[place] for place in places])
+            try:
+                found = node.incidents(watched)
+            except Exception as error:  # noqa: BLE001 - a rule's fault must stop no other.
+                failed(rule.name, "", error)
+                continue
+            for incident in found:
+                for place in places:
+                    if judgements[place].key in incident.folded:
+                        result[place] = judgements[place].folded_into(incident.judgement)
+                result.append(incident.judgement)
+    return tuple(result)
+
+
+def _by_node(cases: Iterable[Case], place_of: PlaceOf) -> list[list[Case]]:
+    """Cases by node, without those over several nodes."""
+    found: dict[Hashable, list[Case]] = {}
+    for case in cases:
+        places = {place_of(device) for device in case.devices}
+        if len(places) == 1 and case.node is not None:
+            found.setdefault(places.pop(), []).append(case)
+    return list(found.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """Judgement on a part, and the keys of the workloads whose judgements it replaces."""
+
+    judgement: Judgement
+    folded: frozenset[str]
+
+
+_Complaints = Mapping[str, frozenset[str]]
+"""Culprits by key of the workload."""
+
+
+class _NodeRule:
+    """Verdicts of a rule on the workloads of one node."""
+
+    def __init__(
+        self,
+        rule: Rule[Any],
+        tuned: Tuned,
+        cases: Sequence[Case],
+        judgements: Iterable[Judgement],
+    ) -> None:
+        self._rule, self._tuned = rule, tuned
+        self._cases = {case.key: case for case in sorted(cases, key=lambda each: each.key)}
+        self._judgements = {each.key: each for each in judgements if each.key in self._cases}
+        self._devices = {each.uuid: each for case in cases for each in case.devices}
+        nodes = (case.node for case in self._cases.values() if case.node is not None)
+        topology = next((node.topology for node in nodes if node.topology is not None), None)
+        self._parts = parts_of(self._devices.values(), topology)
+
+    def incidents(self, watched: Iterable[Advice]) -> list[Incident]:
+        """Return the open incidents on the node, continued, then new ones."""
+        here = self._devices.keys()
+        continued = [each for each in watched if not here.isdisjoint(each.finding.devices)]
+        complaints = {key: each for key, each in self._judgements.items() if _is_foldable(each)}
+        kinds = {_kind(each.finding) for each in complaints.values()}
+        kinds |= {_kind(each.finding) for each in continued}
+        found: list[Incident] = []
+        for kind in sorted(kinds):
+            left = {
+                key: frozenset(each.finding.culprits)
+                for key, each in complaints.items()
+                if _kind(each.finding) == kind
+            }
+            for advice in continued:
+                if _kind(advice.finding) == kind:
+                    found += self._continued(advice, left)
+            found += self._begun(left)
+        return found
+
+    def _continued(self, advice: Advice, left: dict[str, frozenset[str]]) -> list[Incident]:
+        """Continue an open incident, over a larger part if that has become the likely cause."""
+        key = _facts(advice.finding)["key"]
+        part = next((each for each in self._parts if each.key == key), None)
+        part = part or Part.of_advice(advice)
+        larger = [each for each in self._parts if each.members >= part.members]
+        part = self._likeliest(larger, left) or part
+        if self._devices.keys().isdisjoint(part.members):
+            return []
+        taken = {each: uuids for each, uuids in left.items() if uuids <= part.members}
+        finding = None
+        if _count(taken) >= _LEAST_DEVICES:
+            finding = self._verdict(part, key, taken)
+            if finding is None:
+                taken = {}
+        for each in taken:
+            del left[each]
+        return [self._incident(part, key, taken, finding)]
+
+    def _begun(self, left: dict[str, frozenset[str]]) -> list[Incident]:
+        found = []
+        parts = list(self._parts)
+        while (part := self._likeliest(parts, left)) is not None:
+            taken = self._caused(part, left)
+            parts.remove(part)
+            if (finding := self._verdict(part, part.key, taken)) is not None:
+                found.append(self._incident(part, part.key, taken, finding))
+                for key in taken:
+                    del left[key]
+        return found
+
+    def _likeliest(self, parts: Iterable[Part], left: _Complaints) -> Part | None:
+        """Part that explains most complaints, then the smallest; `None` if none is likely."""
+        counts = {part: _count(self._caused(part, left)) for part in parts}
+        likely = [
+            part
+            for part, count in counts.items()
+            if count >= _LEAST_DEVICES and 2 * count > len(part.members)
+        ]
+        return min(
+            likely,
+            key=lambda each: (-counts[each], len(each.members), each.kind.rank, each.key),
+            default=None,
+        )
+
+    def _caused(self, part: Part, left: _Complaints) -> dict[str, frozenset[str]]:
+        """Complaints that the part explains as a whole."""
+        return {
+            key: uuids
+            for key, uuids in left.items()
+            if uuids <= part.members and all(self._may_cause(part, key, uuid) for uuid in uuids)
+        }
+
+    def _may_cause(self, part: Part, key: str, uuid: str) -> bool:
+        causes = self._judgements[key].finding.shared_by.get(uuid, ())
+        return part.kind is SharedPart.BOARD or part.kind in causes
+
+    def _verdict(self, part: Part, key: str, taken: _Complaints) -> Finding | None:
+        """The rule's verdict on all affected devices as one case, never surer than the others.
+
+        `None` if the rule does not complain of each of them.
+        """
+        uuids = frozenset[str]().union(*taken.values())
+        cases = [self._cases[each] for each in sorted(taken)]
+        rows = sorted(
+            (
+                (device, window, fit)
+                for case in cases
+                for device, window, fit in zip(
+                    case.devices, case.windows, case.provisioning, strict=True
+                )
+                if device.uuid in uuids
+            ),
+            key=lambda row: (row[0].index, row[0].uuid),
+        )
+        case = Case(
+            key=key,
+            workload=_common(each.workload for each in cases),
+            devices=tuple(device for device, _, _ in rows),
+            windows=tuple(window for _, window, _ in rows),
+            provisioning=tuple(fit for _, _, fit in rows),
+            node=cases[0].node,
+        )
+        finding = self._tuned(self._rule, cases[0]).judge(case)
+        if not finding.is_actionable or set(finding.culprits) != uuids:
+            return None
+        return _of_part(finding, part, key, [self._judgements[each] for each in sorted(taken)])
+
+    def _incident(
+        self, part: Part, key: str, taken: _Complaints, finding: Finding | None
+    ) -> Incident:
+        folded = [self._judgements[each] for each in sorted(taken)]
+        if finding is None:
+            case = Case(key, None, self._present(part), (), ())
+            subject = CaseSubject(self._rule.name, case, self._rule.market)
+            finding = subject.find_nothing(f"{part.name}: no trouble of several GPUs.")
+        judgement = Judgement(
+            finding,
+            key,
+            self._rule.conduct(),
+            may_open=finding.is_actionable and any(each.may_open for each in folded),
+            still_holds=self._still_holds(part, taken),
+            workload=_common(each.workload for each in folded),
+            folds=tuple(each.finding.id for each in folded),
+        )
+        return Incident(judgement, frozenset(taken))
+
+    def _present(self, part: Part) -> tuple[Device, ...]:
+        return tuple(self._devices[each] for each in sorted(part.members & self._devices.keys()))
+
+    def _still_holds(self, part: Part, taken: _Complaints) -> bool | None:
+        """Whether enough devices still complain; `None` if that depends on unknown ones."""
+        supporting = _count(taken)
+        undecided = 0
+        for key, judgement in self._judgements.items():
+            inside = [each for each in self._cases[key].devices if each.uuid in part.members]
+            if key in taken or judgement.finding.is_actionable:
+                continue
+            if judgement.still_holds:
+                supporting += len(inside)
+            elif judgement.finding.abstained is not None:
+                undecided += len(inside)
+        if supporting >= _LEAST_DEVICES:
+            return True
+        return None if supporting + undecided >= _LEAST_DEVICES else False
+
+
+def _is_foldable(judgement: Judgement) -> bool:
+    """Whether it complains now of faults that something shared may cause."""
+    finding = judgement.finding
+    return (
+        finding.is_actionable
+        and bool(finding.shared_by)
+        and judgement.still_holds is not False
+        and not judgement.has_conflict
+        and "excluded" not in finding.evidence
+    )
+
+
+def _kind(finding: Finding) -> tuple[str, str]:
+    """Reason and action, of which one incident has one each."""
+    return finding.reasons[0], finding.action
+
+
+def _count(complaints: _Complaints) -> int:
+    return sum(map(len, complaints.values()))
+
+
+def _common(workloads: Iterable[Workload | None]) -> Workload | None:
+    """Workload that all have; `None` for different ones, or if any is unknown."""
+    by_key = {None if each is None else each.key: each for each in workloads}
+    return next(iter(by_key.values())) if len(by_key) == 1 else None
+
+
+def _of_part(finding: Finding, part: Part, key: str, folded: Sequence[Judgement]) -> Finding:
+    """Name the part in the verdict on its devices, and lower its confidence to the others'."""
+    sure = [each for each in folded if each.may_open] or folded
+    ceiling = min(each.finding.confidence for each in sure)
+    factors = dict(finding.confidence_factors)
+    if ceiling < finding.confidence:
+        factors["least_certain"] = round(ceiling / finding.confidence, 3)
+    affected = len(finding.culprits)
+    return replace(
+        finding,
+        summary=f"{part.name} ({affected} of {len(part.members)} GPUs): {finding.summary}",
+        confidence=min(ceiling, finding.confidence),
+        confidence_factors=factors,
+        evidence={
+            **finding.evidence,
+            EVIDENCE: {
+                "part": part.kind.value,
+                "name": part.name,
+                "key": key,
+                "devices": len(part.members),
+                "folded": [each.finding.id for each in folded],
+            },
+        },
+    )
