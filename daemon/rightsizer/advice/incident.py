@@ -13,13 +13,11 @@ from rightsizer.advice.rules.rule import Judgement, Rule
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.advice import Advice
 from rightsizer.model.device import Device
-from rightsizer.model.finding import Case, Finding, SharedPart
+from rightsizer.model.finding import INCIDENT, Case, Finding, SharedPart
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.topology import Topology
 from rightsizer.model.workload import Workload
 
-EVIDENCE: Final = "incident"
-"""Entry of the evidence of an incident."""
 _LEAST_DEVICES: Final = 2
 """What happens to a single device is its own."""
 
@@ -54,7 +52,7 @@ class Part:
     @classmethod
     def of_advice(cls, advice: Advice) -> Self:
         """Part of an open incident, as far as that names it."""
-        facts = _facts(advice.finding)
+        facts = advice.finding.incident
         kind, name = facts.get("part", SharedPart.NODE), facts.get("name", "Node")
         return cls(SharedPart(kind), name, frozenset(advice.finding.devices))
 
@@ -113,15 +111,9 @@ def _domains(peers: Mapping[str, AbstractSet[str]]) -> list[frozenset[str]]:
     return found
 
 
-def _facts(finding: Finding) -> Mapping[str, Any]:
-    """Facts of an incident's part; empty for other findings."""
-    facts = finding.evidence.get(EVIDENCE)
-    return facts if isinstance(facts, Mapping) else {}
-
-
 def open_incidents(advice: Iterable[Advice]) -> tuple[Advice, ...]:
     """Open incidents, oldest first."""
-    found = (each for each in advice if each.is_open and _facts(each.finding).get("key"))
+    found = (each for each in advice if each.is_open and each.finding.incident.get("key"))
     return tuple(sorted(found, key=lambda each: (each.opened, each.id)))
 
 
@@ -241,7 +233,7 @@ class _NodeRule:
 
     def _continued(self, advice: Advice, left: dict[str, frozenset[str]]) -> list[Incident]:
         """Continue an open incident, over a larger part if that has become the likely cause."""
-        key = _facts(advice.finding)["key"]
+        key = advice.finding.incident["key"]
         part = next((each for each in self._parts if each.key == key), None)
         part = part or Part.of_advice(advice)
         larger = [each for each in self._parts if each.members >= part.members]
@@ -254,6 +246,10 @@ class _NodeRule:
             finding = self._verdict(part, key, taken)
             if finding is None:
                 taken = {}
+        else:
+            # What the incident already names is no news; another GPU is.
+            named = frozenset(advice.finding.devices)
+            taken = {each: uuids for each, uuids in taken.items() if uuids <= named}
         for each in taken:
             del left[each]
         return [self._incident(part, key, taken, finding)]
@@ -408,7 +404,7 @@ def _of_part(finding: Finding, part: Part, key: str, folded: Sequence[Judgement]
         confidence_factors=factors,
         evidence={
             **finding.evidence,
-            EVIDENCE: {
+            INCIDENT: {
                 "part": part.kind.value,
                 "name": part.name,
                 "key": key,

@@ -1,6 +1,6 @@
 """Judge of a fleet: probes the store, fetches missing days, runs every rule under policies."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from rightsizer.advice.engine import without_conflicts
+from rightsizer.advice.incident import open_incidents
 from rightsizer.advice.rules.idle import RULE as IDLE
 from rightsizer.advice.rules.rule import Judgement
 from rightsizer.advice.service import RecommenderResult, configured_market, configured_rules
@@ -180,10 +181,21 @@ class FleetJudge:
             for each in advice
             if each.workload.startswith(f"{each.cluster}/")
         }
+        faulty: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+        for each in advice:
+            faulty[each.reason, each.action].update(each.devices)
         return frozenset(each.id for each in advice) | {
             each.id
             for each in self._answer.findings
-            if each.reasons and (each.workload, each.reasons[0], each.action) in known
+            if each.reasons
+            and (
+                (each.workload, each.reasons[0], each.action) in known
+                # Agents fold faults by links that a store does not know.
+                or (
+                    each.shared_by
+                    and faulty[each.reasons[0], each.action].issuperset(each.culprits)
+                )
+            )
         }
 
     def plan(self) -> tuple[tuple[SourceReport, ...], FetchPlan]:
@@ -214,7 +226,6 @@ class FleetJudge:
         Raises:
             StoreError: the store does not answer, or not completely; what was read is kept.
         """
-        del advice
         fleet = self._settings.fleet
         with paused_collection():
             context = self._context()
@@ -222,7 +233,7 @@ class FleetJudge:
             with self._pool(context) as pool:
                 used = self._fetched(context, pool)
                 request = self._request(context)
-                verdicts = self._evaluated(context, request, policies, open_now, pool)
+                verdicts = self._evaluated(context, request, policies, open_now, pool, advice)
             # Views take the memory that the worker processes had.
             view = self._add_fleet_rules(verdicts, context, open_now)
             judgements = policies.suppressed(verdicts.judgements, context.now)
@@ -342,13 +353,14 @@ class FleetJudge:
             sources=names,
         )
 
-    def _evaluated(
+    def _evaluated(  # noqa: PLR0913, PLR0917 - what is judged, by whose policies, beside what.
         self,
         context: FleetContext,
         request: BatchRequest,
         policies: FleetPolicies,
         open_now: AbstractSet[tuple[str, str]],
         pool: ProcessPool,
+        advice: Sequence[Advice],
     ) -> BatchVerdicts:
         """Return the judgements of a node's rules on every workload."""
         evaluation = BatchEvaluation(
@@ -357,6 +369,8 @@ class FleetJudge:
             tuned=policies.with_thresholds,
             settings=self._case_settings,
             open_now=open_now,
+            incidents=open_incidents(advice),
+            suppressed=partial(policies.suppressed, now=context.now),
             owners=owners_of(context, request, self._settings.fleet),
             lookback=nanoseconds(self._settings.fleet.lookback_seconds),
             spans=spans_of(self._fleet_rules),

@@ -130,7 +130,7 @@ def _unsaved(
     if judge.ledger_path.is_file():
         with closing(opened_ledger(judge.ledger_path, read_only=True)) as storage:
             ledger = storage.ledger(ledger_settings(settings))
-    found = judge.run(ledger.open_now())
+    found = judge.run(ledger.open_now(), ledger.advice())
     if not ledger.records:
         ledger.restore(
             restoration(judge, settings, lambda _, message: troubles.append(message), _at_once)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from rightsizer.model.block import Blocks, Measure
 from rightsizer.model.device import Device
@@ -361,6 +361,10 @@ class Case:
         return Blocks() if found is None else found.blocks
 
 
+INCIDENT: Final = "incident"
+"""Entry of the evidence with the part of the node that a finding is about."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """Verdict of a rule; kind `optimized` means nothing to improve."""
@@ -395,6 +399,12 @@ class Finding:
     def rank(self) -> Rank:
         """Sort key of its recommendation."""
         return worth_rank(self.severity, self.savings.dollars_per_hour, self.confidence)
+
+    @property
+    def incident(self) -> Mapping[str, Any]:
+        """Facts of the shared part of the node that it is about; empty for other findings."""
+        facts = self.evidence.get(INCIDENT)
+        return facts if isinstance(facts, Mapping) else {}
 
     @property
     def is_actionable(self) -> bool:

@@ -305,11 +305,12 @@ def read_batch(
 
 
 def _groups(request: BatchRequest) -> Iterator[list[str]]:
-    """Yield groups that need one batch: workloads with one GPU on a node may share it."""
+    """Yield groups that need one batch: cases of one node may share a GPU, or a fault."""
     neighbors: dict[tuple[str, str], list[str]] = {}
     for key, uuids in sorted(request.occupancy.present.items()):
-        if len(uuids) == 1 and key in request.occupancy.ever:
-            neighbors.setdefault(place_of(request.devices[uuids[0]]), []).append(key)
+        places = {place_of(request.devices[uuid]) for uuid in uuids}
+        if len(places) == 1:
+            neighbors.setdefault(places.pop(), []).append(key)
         else:
             yield [key]
     yield from (keys for _, keys in sorted(neighbors.items()))

@@ -12,15 +12,18 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from rightsizer.advice.engine import Failed, Tuned, judge_all, reraise
+from rightsizer.advice.incident import watched_places, with_incidents
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Judgement, Rule
 from rightsizer.fleet.cache.day_cache import DayCache
 from rightsizer.fleet.cases.case import BatchRequest, CaseSettings, batches_of, read_batch
+from rightsizer.fleet.cases.occupancy import place_of
 from rightsizer.fleet.cases.view_builder import BatchContribution, contribution_of
 from rightsizer.fleet.model import FleetView
 from rightsizer.fleet.process_pool import ProcessPool
 from rightsizer.fleet.rules.rule import FleetRule
 from rightsizer.fleet.usage import WorkloadOwner
+from rightsizer.model.advice import Advice
 from rightsizer.model.finding import FindingKind, Reason
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
@@ -73,6 +76,10 @@ class BatchVerdicts:
         self.parts.merge(other.parts)
 
 
+def _not_suppressed(judgements: Iterable[Judgement]) -> tuple[Judgement, ...]:
+    return tuple(judgements)
+
+
 def _as_configured(rule: Rule[Any], _: object) -> Rule[Any]:
     return rule
 
@@ -88,6 +95,10 @@ class BatchEvaluation:
     settings: CaseSettings = field(default_factory=CaseSettings)
     open_now: AbstractSet[tuple[str, str]] = frozenset()
     """Key and rule of open advice."""
+    incidents: tuple[Advice, ...] = ()
+    """Open incidents."""
+    suppressed: Callable[[Iterable[Judgement]], tuple[Judgement, ...]] = _not_suppressed
+    """Marks judgements that policies exclude from becoming advice."""
     owners: Mapping[str, WorkloadOwner] = field(default_factory=dict)
     """Owners of all workloads that held a device, by key."""
     lookback: Nanoseconds = 0
@@ -112,10 +123,20 @@ class BatchEvaluation:
         def failed(rule: str, key: str, error: Exception) -> None:
             found.faults.append(RuleFault(rule, key, f"{type(error).__name__}: {error}"))
 
-        judgements = judge_all(cases, self.rules, self.open_now, self.tuned, failed)
+        open_now = self.open_now | watched_places(self.incidents, cases(0))
+        judgements = judge_all(cases, self.rules, open_now, self.tuned, failed)
         found.tallies.update(map(VerdictKind.of, judgements))
+        judgements = with_incidents(
+            self.suppressed(judgements),
+            self.rules,
+            lambda rule: cases(nanoseconds(rule.conduct().long_seconds)),
+            self.tuned,
+            self.incidents,
+            failed,
+            lambda device: place_of(request.devices[device.uuid]),
+        )
         found.judgements += [
-            each for each in judgements if self.keeps_all or matters(each, self.open_now)
+            each for each in judgements if self.keeps_all or matters(each, open_now)
         ]
         spans = {span: cases(span) for span in {*self.spans, self.lookback}}
         found.parts = contribution_of(batch, spans, self.owners, self.lookback)

@@ -49,11 +49,14 @@ def alerts_of(  # noqa: PLR0913 - subject, node and format of an alert.
 ) -> Iterator[JsonObject]:
     """Yield an alert for each device, like Prometheus's alerts, so that one may inhibit another.
 
+    One alert for a part of a node that several devices share.
+
     Alerts are resent every `resend_seconds`, and expire if they are not. `now` is wall time,
     `titles` are display names of devices, `external_url` is the base of links.
     """
     uuids = advice.finding.culprits or advice.finding.devices
-    for uuid in uuids if 0 < len(uuids) <= _DEVICES_NAMED else ("",):
+    has_own = 0 < len(uuids) <= _DEVICES_NAMED and not advice.finding.incident
+    for uuid in uuids if has_own else ("",):
         alert = _alert(advice, uuid, now, nanoseconds(_MISSED_RESENDS * resend_seconds))
         alert["labels"]["instance"] = instance or node
         alert["annotations"]["summary"] = _summary(advice, titles.get(uuid, uuid), node)
@@ -80,7 +83,8 @@ def _alert(advice: Advice, uuid: str, now: Nanoseconds, lasts: Nanoseconds) -> J
             "action": finding.action.value,
             "severity": _SEVERITIES[finding.severity],
             "uuid": uuid,
-            "workload": finding.workload or "",
+            # Those of an incident may change, and with a label's value it would be another alert.
+            "workload": "" if finding.incident else finding.workload or "",
         },
         "annotations": _annotations(advice),
         "startsAt": _written(advice.opened),
@@ -97,6 +101,7 @@ def _annotations(advice: Advice) -> dict[str, str]:
     savings = advice.finding.savings
     found = {
         "description": finding.summary,
+        "part": finding.incident.get("name", ""),
         "devices": ", ".join(finding.devices),
         "confidence": f"{finding.confidence:.2f}",
         "risk": finding.risk.value,

@@ -1,0 +1,452 @@
+"""Findings of devices that share a cause become one finding of what they share."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any, Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cases import NOW, after, case, window
+from readings import HOUR, gpu, workload
+from rightsizer.advice.engine import judge_all, judge_span
+from rightsizer.advice.incident import (
+    open_incidents,
+    parts_of,
+    watched_places,
+    with_incidents,
+)
+from rightsizer.advice.ledger import Ledger
+from rightsizer.advice.rules import (
+    RULES,
+    hardware_unhealthy,
+    pcie_link_degraded,
+    power_throttled,
+    thermal_throttled,
+)
+from rightsizer.advice.rules.rule import Exclusion, Judgement, Rule
+from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
+from rightsizer.model.driver_codes import XidLog
+from rightsizer.model.finding import Case, FindingKind, Node, SharedPart
+from rightsizer.model.reading import Missing, Reading
+from rightsizer.model.signal import Signal
+from rightsizer.model.snapshot import Down
+from rightsizer.model.state import Condition, State
+from rightsizer.model.topology import Bridge, GpuLink, LinkKind, Placement, Topology
+from standing_cases import HEALTHY, instance
+
+EIGHT: Final = range(8)
+FABRIC: Final = {Signal.FABRIC_STATE: 1.0}
+BUS: Final = XidLog({79: 1}, 79, NOW - HOUR)
+ROWS: Final = {Signal.REMAPPED_ROWS_FAILED: 1.0}
+FAULTY: Final = {
+    hardware_unhealthy.RULE,
+    pcie_link_degraded.RULE,
+    power_throttled.RULE,
+    thermal_throttled.RULE,
+}
+
+
+def machine() -> Topology:
+    """Eight GPUs, two below each of four switches, two switches below each root port; NVLink."""
+    placements = {
+        f"GPU-{index}": Placement(
+            f"GPU-{index}",
+            bridges=(
+                Bridge(f"0000:{index}1:00.0"),
+                Bridge(f"0000:a{index // 2}:00.0"),
+                Bridge(f"0000:b{index // 4}:00.0"),
+            ),
+        )
+        for index in EIGHT
+    }
+    links = tuple(
+        GpuLink(f"GPU-{one}", f"GPU-{other}", LinkKind.NVLINK, 18)
+        for one in EIGHT
+        for other in range(one + 1, 8)
+    )
+    return Topology(placements=placements, links=links)
+
+
+def node(  # noqa: PLR0913 - what may fail, and who holds it.
+    values: Mapping[int, Mapping[Signal, float]] | None = None,
+    *,
+    xids: Mapping[int, XidLog] | None = None,
+    down: Mapping[int, str] | None = None,
+    conditions: Mapping[int, float] | None = None,
+    held: Sequence[Sequence[int]] | None = None,
+    indices: Sequence[int] = tuple(EIGHT),
+    topology: Topology | None = None,
+) -> tuple[Case, ...]:
+    """An hour of eight GPUs, each of a workload of its own or as held, some with faults."""
+    devices = {index: gpu(index) for index in indices}
+    readings = {
+        device.uuid: Reading(device.uuid, 0, {**HEALTHY, **(values or {}).get(index, {})})
+        for index, device in devices.items()
+    }
+    around = Node(
+        devices=tuple(devices.values()),
+        readings=readings,
+        xids={f"GPU-{index}": log for index, log in (xids or {}).items()},
+        down={f"GPU-{index}": Down(Missing.LOST, why) for index, why in (down or {}).items()},
+        topology=machine() if topology is None else topology,
+    )
+    found = []
+    for group in held or [[index] for index in indices]:
+        windows = []
+        for index in group:
+            share = (conditions or {}).get(index, 0.0)
+            state = State.UNKNOWN if index in (down or {}) else State.PRODUCTIVE
+            throttled = {Condition.HARDWARE_SLOWDOWN: round(share * HOUR)} if share else {}
+            windows.append(window({state: 1.0}, conditions=throttled))
+        job = workload(f"job-{group[0]}")
+        judged = case(windows, job, [devices[index] for index in group])
+        found.append(replace(judged, node=around))
+    return tuple(found)
+
+
+def judged(cases: Sequence[Case], advice: Sequence[Advice] = ()) -> tuple[Judgement, ...]:
+    """One run of the rules of faults."""
+    rules = [rule for rule in RULES if rule in FAULTY]
+    watched = watched_places(open_incidents(advice), cases)
+    found = judge_all(lambda _: cases, rules, watched)
+    return with_incidents(
+        found,
+        rules,
+        lambda _: cases,
+        lambda rule, _: rule,
+        advice,
+    )
+
+
+def run(ledger: Ledger, cases: Sequence[Case], minutes: float = 0.0) -> list[AdviceEvent]:
+    """A run into a ledger; return its events."""
+    return ledger.update(judged(cases, ledger.advice()), after(minutes))
+
+
+def opened(events: Sequence[AdviceEvent]) -> list[AdviceEvent]:
+    """The events that open advice."""
+    return [each for each in events if each.kind is AdviceEventKind.OPENED]
+
+
+def closed(events: Sequence[AdviceEvent]) -> list[AdviceEvent]:
+    """The events that close advice."""
+    return [each for each in events if each.kind is AdviceEventKind.CLOSED]
+
+
+def uuids(*indices: int) -> tuple[str, ...]:
+    """Uuids of GPUs."""
+    return tuple(f"GPU-{index}" for index in indices)
+
+
+def test_dead_fabric_manager_is_one_finding_of_its_domain() -> None:
+    """With all eight GPUs, the domain and the cause."""
+    (event,) = run(Ledger(), node(dict.fromkeys(EIGHT, FABRIC)))
+    found = event.advice.finding
+    assert found.kind is FindingKind.DEGRADED
+    assert found.devices == found.culprits == uuids(*EIGHT)
+    assert found.summary.startswith("NVLink domain (8 of 8 GPUs): GPUs 0, 1, 2, 3, 4, 5, 6 and 7")
+    assert found.summary.count("has not joined the NVLink fabric") == 1
+    assert found.workload is None
+    texts = [each.text for each in found.instructions]
+    assert len(texts) == len(set(texts))
+
+
+def test_dead_switch_is_one_finding_of_the_gpus_below_it() -> None:
+    """The nearest bridge above both is named; a switch with healthy GPUs is none."""
+    (event,) = run(Ledger(), node(xids={2: BUS, 3: BUS}))
+    found = event.advice.finding
+    assert found.devices == uuids(2, 3)
+    assert found.summary.startswith("PCIe switch or port 0000:a1:00.0 (2 of 2 GPUs): ")
+    assert "fallen off the bus" in found.summary
+
+
+def test_dead_root_port_is_one_finding_of_both_switches() -> None:
+    """The smallest part that explains all."""
+    (event,) = run(Ledger(), node(xids=dict.fromkeys(range(4), BUS)))
+    assert "0000:b0:00.0 (4 of 4 GPUs)" in event.advice.finding.summary
+
+
+def test_two_dead_switches_are_two_findings() -> None:
+    """Without a part that most of whose GPUs are lost, there is no larger cause."""
+    events = run(Ledger(), node(xids=dict.fromkeys((0, 1, 6, 7), BUS)))
+    assert [each.advice.finding.devices for each in events] == [uuids(0, 1), uuids(6, 7)]
+
+
+def test_power_brake_is_one_finding_of_the_node() -> None:
+    """A power supply pulls the brake of all GPUs at once."""
+    brake = {Signal.CLOCK_EVENT_REASONS: 128.0}
+    cases = node(dict.fromkeys(EIGHT, brake), conditions=dict.fromkeys(EIGHT, 0.5))
+    (event,) = run(Ledger(), cases)
+    assert event.advice.finding.summary.startswith("Node (8 of 8 GPUs): ")
+    assert "power supply" in event.advice.finding.summary
+    assert event.advice.finding.rule == "thermal_throttled"
+
+
+def test_driver_that_hangs_is_one_finding_of_the_node() -> None:
+    """No GPU gives a reading."""
+    (event,) = run(Ledger(), node(down=dict.fromkeys(EIGHT, "the driver does not answer")))
+    assert event.advice.finding.devices == uuids(*EIGHT)
+    assert event.advice.finding.summary.count("the driver does not answer") == 1
+
+
+def test_gpu_that_is_down_for_a_moment_is_no_finding() -> None:
+    """A driver reload takes minutes."""
+    cases = node(down={0: "GPU is lost"})
+    brief = [
+        replace(each, windows=(replace(each.windows[0], states={State.UNKNOWN: 299 * 10**9}),))
+        for each in cases
+    ]
+    assert not run(Ledger(), brief)
+    assert opened(run(Ledger(), cases))
+
+
+def test_cause_of_each_gpu_by_itself_stays_its_own() -> None:
+    """Memory wears out on each board; two boards are two repairs."""
+    events = run(Ledger(), node(dict.fromkeys(EIGHT, ROWS)))
+    assert len(opened(events)) == 8
+    assert all(len(each.advice.finding.devices) == 1 for each in events)
+
+
+def test_instances_of_one_board_share_its_fault() -> None:
+    """One finding of the GPU, however many workloads it has."""
+    cut = [replace(instance(), uuid=f"MIG-{number}") for number in range(3)]
+    reading = Reading("GPU-0", 0, {**HEALTHY, **ROWS})
+    around = Node(devices=(gpu(0), *cut), readings={"GPU-0": reading})
+    cases = [
+        replace(
+            case([window({State.PRODUCTIVE: 1.0})], workload(f"job-{each.uuid}"), [each]),
+            node=around,
+        )
+        for each in cut
+    ]
+    (event,) = run(Ledger(), cases)
+    assert event.advice.finding.devices == ("MIG-0", "MIG-1", "MIG-2")
+    assert event.advice.finding.summary.startswith("GPU 0 (3 of 3 GPUs)")
+
+
+def test_idle_gpus_are_no_incident() -> None:
+    """No rule but those of faults names a shared part."""
+    idle = [
+        replace(
+            each,
+            windows=tuple(replace(one, states={State.IDLE_HELD: HOUR}) for one in each.windows),
+        )
+        for each in node()
+    ]
+    found = judge_span(idle)
+    folded = with_incidents(found, RULES, lambda _: idle, lambda rule, _: rule)
+    assert [each.finding for each in folded] == [each.finding for each in found]
+
+
+def test_incident_keeps_its_id_while_gpus_join_and_leave() -> None:
+    """The first five, then all, then three; each is named while it lasts."""
+    ledger = Ledger()
+    (event,) = run(ledger, node(dict.fromkeys(range(5), FABRIC)))
+    for minutes, count in ((10, 8), (20, 3), (30, 8)):
+        events = run(ledger, node(dict.fromkeys(range(count), FABRIC)), minutes)
+        (advice,) = (each for each in ledger.advice() if each.is_open)
+        assert not opened(events)
+        assert not closed(events)
+        assert advice.id == event.advice.id
+        assert advice.finding.devices == uuids(*range(count))
+
+
+def test_incident_grows_from_a_switch_to_the_node() -> None:
+    """Under the same id."""
+    ledger = Ledger()
+    (event,) = run(ledger, node(xids={0: BUS, 1: BUS}))
+    events = run(ledger, node(xids=dict.fromkeys(EIGHT, BUS)), 10)
+    (advice,) = (each for each in ledger.advice() if each.is_open)
+    assert not opened(events)
+    assert advice.id == event.advice.id
+    assert advice.finding.devices == uuids(*EIGHT)
+    assert advice.finding.summary.startswith("Node (8 of 8 GPUs)")
+
+
+def test_incident_outlives_its_workloads() -> None:
+    """The driver's end ends the job; its GPUs are free, each a case of its own."""
+    ledger = Ledger()
+    fabric = dict.fromkeys(EIGHT, FABRIC)
+    (event,) = run(ledger, node(fabric, held=[list(EIGHT)]))
+    assert event.advice.finding.workload == workload("job-0").key
+    free = [replace(each, key=each.devices[0].uuid, workload=None) for each in node(fabric)]
+    assert not run(ledger, free, 10)
+    (advice,) = ledger.advice()
+    assert advice.id == event.advice.id
+    assert advice.finding.workload is None
+
+
+def test_what_remains_opens_after_the_incident() -> None:
+    """After half an hour with a single sick GPU the incident ends; then that GPU has its own."""
+    ledger = Ledger()
+    run(ledger, node(dict.fromkeys(EIGHT, FABRIC)))
+    alone = node({5: FABRIC})
+    assert not run(ledger, alone, 10)
+    assert not run(ledger, alone, 30)
+    (ended,) = run(ledger, alone, 40)
+    assert ended.kind is AdviceEventKind.CLOSED
+    (event,) = run(ledger, alone, 50)
+    assert event.kind is AdviceEventKind.OPENED
+    assert event.advice.finding.devices == uuids(5)
+
+
+def test_healthy_node_ends_the_incident_once() -> None:
+    """After the quiet period, with one event."""
+    ledger = Ledger()
+    run(ledger, node(dict.fromkeys(EIGHT, FABRIC)))
+    events = [event for minutes in range(10, 70, 10) for event in run(ledger, node(), minutes)]
+    assert [each.kind for each in events] == [AdviceEventKind.CLOSED]
+
+
+def test_unknown_gpus_neither_end_nor_keep_an_incident() -> None:
+    """No verdict is no recovery."""
+    ledger = Ledger()
+    run(ledger, node(dict.fromkeys(EIGHT, FABRIC)))
+    blind = [
+        replace(each, node=replace(each.node, readings={}))
+        for each in node()
+        if each.node is not None
+    ]
+    for minutes in range(10, 100, 10):
+        assert not run(ledger, blind, minutes)
+
+
+def upgraded(state: AdviceState = AdviceState.ACTIVE) -> Ledger:
+    """The ledger of a version that opened eight, after an hour."""
+    ledger = Ledger()
+    cases = node(dict.fromkeys(EIGHT, FABRIC))
+    ledger.update(judge_all(lambda _: cases, [hardware_unhealthy.RULE]), NOW)
+    assert len(ledger.advice()) == 8
+    if state is not AdviceState.ACTIVE:
+        for advice in ledger.advice():
+            ledger.act(advice.id, state, "ana", after(5), why="known")
+    return ledger
+
+
+def test_eight_open_ones_become_one() -> None:
+    """One opens, and the eight end at once, each with its id."""
+    ledger = upgraded()
+    events = run(ledger, node(dict.fromkeys(EIGHT, FABRIC)), 10)
+    (event,) = opened(events)
+    assert len(closed(events)) == 8
+    assert {each.advice.why for each in closed(events)} == {f"part of {event.advice.id}"}
+    assert [each.id for each in ledger.advice() if each.is_open] == [event.advice.id]
+    assert not run(ledger, node(dict.fromkeys(EIGHT, FABRIC)), 20)
+
+
+@pytest.mark.parametrize("state", [AdviceState.CLAIMED, AdviceState.SNOOZED])
+def test_decision_on_all_eight_is_taken_over(state: AdviceState) -> None:
+    """Who works on all of them works on the incident."""
+    ledger = upgraded(state)
+    run(ledger, node(dict.fromkeys(EIGHT, FABRIC)), 10)
+    (advice,) = (each for each in ledger.advice() if each.is_open)
+    assert (advice.state, advice.actor, advice.why) == (state, "ana", "known")
+
+
+def test_dismissal_of_all_eight_dismisses_the_incident() -> None:
+    """What was decided for each is not asked again for all."""
+    ledger = upgraded(AdviceState.DISMISSED)
+    assert not run(ledger, node(dict.fromkeys(EIGHT, FABRIC)), 10)
+
+
+def test_excluded_findings_are_not_folded() -> None:
+    """A policy that ignores all of them ignores the incident."""
+    cases = node(dict.fromkeys(EIGHT, FABRIC))
+    ignored = tuple(
+        each.with_exclusions((Exclusion(why="known"),), NOW)
+        for each in judge_all(lambda _: cases, [hardware_unhealthy.RULE])
+    )
+    rules = [hardware_unhealthy.RULE]
+    assert with_incidents(ignored, rules, lambda _: cases, lambda rule, _: rule) == ignored
+
+
+def test_parts_without_a_topology_are_boards_and_the_node() -> None:
+    """What is not known is not named."""
+    kinds = [each.kind for each in parts_of([gpu(0), gpu(1)], None)]
+    assert kinds == [SharedPart.NODE]
+    assert parts_of([gpu(0)], machine()) == ()
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_only_rules_of_faults_name_shared_parts(rule: Rule[Any]) -> None:
+    """Declared where the fault is found; any kind but `degraded` has none."""
+    cases = node(
+        {0: FABRIC, 1: {Signal.CLOCK_EVENT_REASONS: 128.0}},
+        xids={2: BUS},
+        conditions={1: 0.5},
+    )
+    for judgement in judge_all(lambda _: cases, [rule]):
+        finding = judgement.finding
+        if finding.kind is FindingKind.DEGRADED:
+            assert finding.shared_by.keys() == set(finding.culprits)
+        else:
+            assert not finding.shared_by
+
+
+FAULTS: Final = st.dictionaries(
+    st.integers(0, 7),
+    st.sampled_from(["fabric", "bus", "rows", "both", "down"]),
+)
+GROUPS: Final = st.lists(st.integers(0, 3), min_size=8, max_size=8)
+
+
+def faulty(faults: Mapping[int, str], groups: Sequence[int]) -> tuple[Case, ...]:
+    """A node whose GPUs have faults and are held by up to four workloads."""
+    held = [[index for index in EIGHT if groups[index] == group] for group in sorted(set(groups))]
+    return node(
+        {
+            index: {**FABRIC, **ROWS} if fault == "both" else FABRIC if fault == "fabric" else ROWS
+            for index, fault in faults.items()
+            if fault in ("fabric", "both", "rows")
+        },
+        xids={index: BUS for index, fault in faults.items() if fault == "bus"},
+        down={index: "lost" for index, fault in faults.items() if fault == "down"},
+        held=held,
+    )
+
+
+@given(FAULTS, GROUPS, st.randoms())
+@settings(max_examples=25)
+def test_folding_loses_no_device_and_raises_nothing(
+    faults: Mapping[int, str], groups: Sequence[int], random: Random
+) -> None:
+    """Whatever fails: each sick GPU is in one finding, no surer than before; order is no matter."""
+    cases = faulty(faults, groups)
+    rules = [rule for rule in RULES if rule in FAULTY]
+    before = judge_all(lambda _: cases, rules)
+    after_folding = judged(cases)
+    alone = {each.finding.id: each.finding for each in before}
+    left = [
+        each.finding
+        for each in after_folding
+        if each.may_open and not each.incident and each.finding.rule == "hardware_unhealthy"
+    ]
+    named = [uuid for finding in left for uuid in finding.culprits]
+    assert sorted(named) == sorted(f"GPU-{index}" for index in faults)
+    for judgement in after_folding:
+        for advice_id in judgement.folds:
+            assert judgement.finding.confidence <= alone[advice_id].confidence
+            assert judgement.finding.savings == alone[advice_id].savings
+    shuffled = [*before]
+    random.shuffle(shuffled)
+    again = with_incidents(shuffled, rules, lambda _: tuple(reversed(cases)), lambda rule, _: rule)
+    assert {each.finding.id: each for each in again} == {
+        each.finding.id: each for each in after_folding
+    }
+
+
+@given(st.lists(FAULTS, min_size=1, max_size=8), GROUPS)
+@settings(max_examples=10)
+def test_every_sick_gpu_is_in_an_open_recommendation(
+    history: Sequence[Mapping[int, str]], groups: Sequence[int]
+) -> None:
+    """After any history of faults."""
+    ledger = Ledger()
+    for step, faults in enumerate(history):
+        run(ledger, faulty(faults, groups), 10.0 * step)
+        now = [each.finding for each in ledger.advice() if each.is_open]
+        sick = {f"GPU-{index}" for index in faults}
+        assert sick <= {uuid for finding in now for uuid in finding.devices}
