@@ -1,144 +1,41 @@
 """Findings of devices that share a cause become one finding of what they share."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from random import Random
-from typing import Any, Final
+from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from cases import NOW, after, case, window
+from faulty_node import (
+    BUS,
+    EIGHT,
+    FABRIC,
+    ROWS,
+    closed,
+    machine,
+    node,
+    opened,
+    run,
+    uuids,
+)
 from readings import HOUR, gpu, workload
 from rightsizer.advice.engine import judge_all, judge_span
 from rightsizer.advice.incident import (
-    open_incidents,
     parts_of,
-    watched_places,
     with_incidents,
 )
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.rules import (
     RULES,
     hardware_unhealthy,
-    pcie_link_degraded,
-    power_throttled,
-    thermal_throttled,
 )
-from rightsizer.advice.rules.rule import Exclusion, Judgement, Rule
-from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
-from rightsizer.model.driver_codes import XidLog
-from rightsizer.model.finding import Case, FindingKind, Node, SharedPart
-from rightsizer.model.reading import Missing, Reading
+from rightsizer.advice.rules.rule import Exclusion, Rule
+from rightsizer.model.advice import AdviceEventKind, AdviceState
+from rightsizer.model.finding import FindingKind, Node, SharedPart
+from rightsizer.model.reading import Reading
 from rightsizer.model.signal import Signal
-from rightsizer.model.snapshot import Down
-from rightsizer.model.state import Condition, State
-from rightsizer.model.topology import Bridge, GpuLink, LinkKind, Placement, Topology
+from rightsizer.model.state import State
 from standing_cases import HEALTHY, instance
-
-EIGHT: Final = range(8)
-FABRIC: Final = {Signal.FABRIC_STATE: 1.0}
-BUS: Final = XidLog({79: 1}, 79, NOW - HOUR)
-ROWS: Final = {Signal.REMAPPED_ROWS_FAILED: 1.0}
-FAULTY: Final = {
-    hardware_unhealthy.RULE,
-    pcie_link_degraded.RULE,
-    power_throttled.RULE,
-    thermal_throttled.RULE,
-}
-
-
-def machine() -> Topology:
-    """Eight GPUs, two below each of four switches, two switches below each root port; NVLink."""
-    placements = {
-        f"GPU-{index}": Placement(
-            f"GPU-{index}",
-            bridges=(
-                Bridge(f"0000:{index}1:00.0"),
-                Bridge(f"0000:a{index // 2}:00.0"),
-                Bridge(f"0000:b{index // 4}:00.0"),
-            ),
-        )
-        for index in EIGHT
-    }
-    links = tuple(
-        GpuLink(f"GPU-{one}", f"GPU-{other}", LinkKind.NVLINK, 18)
-        for one in EIGHT
-        for other in range(one + 1, 8)
-    )
-    return Topology(placements=placements, links=links)
-
-
-def node(  # noqa: PLR0913 - what may fail, and who holds it.
-    values: Mapping[int, Mapping[Signal, float]] | None = None,
-    *,
-    xids: Mapping[int, XidLog] | None = None,
-    down: Mapping[int, str] | None = None,
-    conditions: Mapping[int, float] | None = None,
-    held: Sequence[Sequence[int]] | None = None,
-    indices: Sequence[int] = tuple(EIGHT),
-    topology: Topology | None = None,
-) -> tuple[Case, ...]:
-    """An hour of eight GPUs, each of a workload of its own or as held, some with faults."""
-    devices = {index: gpu(index) for index in indices}
-    readings = {
-        device.uuid: Reading(device.uuid, 0, {**HEALTHY, **(values or {}).get(index, {})})
-        for index, device in devices.items()
-    }
-    around = Node(
-        devices=tuple(devices.values()),
-        readings=readings,
-        xids={f"GPU-{index}": log for index, log in (xids or {}).items()},
-        down={f"GPU-{index}": Down(Missing.LOST, why) for index, why in (down or {}).items()},
-        topology=machine() if topology is None else topology,
-    )
-    found = []
-    for group in held or [[index] for index in indices]:
-        windows = []
-        for index in group:
-            share = (conditions or {}).get(index, 0.0)
-            state = State.UNKNOWN if index in (down or {}) else State.PRODUCTIVE
-            throttled = {Condition.HARDWARE_SLOWDOWN: round(share * HOUR)} if share else {}
-            windows.append(window({state: 1.0}, conditions=throttled))
-        job = workload(f"job-{group[0]}")
-        judged = case(windows, job, [devices[index] for index in group])
-        found.append(replace(judged, node=around))
-    return tuple(found)
-
-
-def judged(cases: Sequence[Case], advice: Sequence[Advice] = ()) -> tuple[Judgement, ...]:
-    """One run of the rules of faults."""
-    rules = [rule for rule in RULES if rule in FAULTY]
-    watched = watched_places(open_incidents(advice), cases)
-    found = judge_all(lambda _: cases, rules, watched)
-    return with_incidents(
-        found,
-        rules,
-        lambda _: cases,
-        lambda rule, _: rule,
-        advice,
-    )
-
-
-def run(ledger: Ledger, cases: Sequence[Case], minutes: float = 0.0) -> list[AdviceEvent]:
-    """A run into a ledger; return its events."""
-    return ledger.update(judged(cases, ledger.advice()), after(minutes))
-
-
-def opened(events: Sequence[AdviceEvent]) -> list[AdviceEvent]:
-    """The events that open advice."""
-    return [each for each in events if each.kind is AdviceEventKind.OPENED]
-
-
-def closed(events: Sequence[AdviceEvent]) -> list[AdviceEvent]:
-    """The events that close advice."""
-    return [each for each in events if each.kind is AdviceEventKind.CLOSED]
-
-
-def uuids(*indices: int) -> tuple[str, ...]:
-    """Uuids of GPUs."""
-    return tuple(f"GPU-{index}" for index in indices)
 
 
 def test_dead_fabric_manager_is_one_finding_of_its_domain() -> None:
@@ -384,69 +281,3 @@ def test_only_rules_of_faults_name_shared_parts(rule: Rule[Any]) -> None:
             assert finding.shared_by.keys() == set(finding.culprits)
         else:
             assert not finding.shared_by
-
-
-FAULTS: Final = st.dictionaries(
-    st.integers(0, 7),
-    st.sampled_from(["fabric", "bus", "rows", "both", "down"]),
-)
-GROUPS: Final = st.lists(st.integers(0, 3), min_size=8, max_size=8)
-
-
-def faulty(faults: Mapping[int, str], groups: Sequence[int]) -> tuple[Case, ...]:
-    """A node whose GPUs have faults and are held by up to four workloads."""
-    held = [[index for index in EIGHT if groups[index] == group] for group in sorted(set(groups))]
-    return node(
-        {
-            index: {**FABRIC, **ROWS} if fault == "both" else FABRIC if fault == "fabric" else ROWS
-            for index, fault in faults.items()
-            if fault in ("fabric", "both", "rows")
-        },
-        xids={index: BUS for index, fault in faults.items() if fault == "bus"},
-        down={index: "lost" for index, fault in faults.items() if fault == "down"},
-        held=held,
-    )
-
-
-@given(FAULTS, GROUPS, st.randoms())
-@settings(max_examples=25)
-def test_folding_loses_no_device_and_raises_nothing(
-    faults: Mapping[int, str], groups: Sequence[int], random: Random
-) -> None:
-    """Whatever fails: each sick GPU is in one finding, no surer than before; order is no matter."""
-    cases = faulty(faults, groups)
-    rules = [rule for rule in RULES if rule in FAULTY]
-    before = judge_all(lambda _: cases, rules)
-    after_folding = judged(cases)
-    alone = {each.finding.id: each.finding for each in before}
-    left = [
-        each.finding
-        for each in after_folding
-        if each.may_open and not each.incident and each.finding.rule == "hardware_unhealthy"
-    ]
-    named = [uuid for finding in left for uuid in finding.culprits]
-    assert sorted(named) == sorted(f"GPU-{index}" for index in faults)
-    for judgement in after_folding:
-        for advice_id in judgement.folds:
-            assert judgement.finding.confidence <= alone[advice_id].confidence
-            assert judgement.finding.savings == alone[advice_id].savings
-    shuffled = [*before]
-    random.shuffle(shuffled)
-    again = with_incidents(shuffled, rules, lambda _: tuple(reversed(cases)), lambda rule, _: rule)
-    assert {each.finding.id: each for each in again} == {
-        each.finding.id: each for each in after_folding
-    }
-
-
-@given(st.lists(FAULTS, min_size=1, max_size=8), GROUPS)
-@settings(max_examples=10)
-def test_every_sick_gpu_is_in_an_open_recommendation(
-    history: Sequence[Mapping[int, str]], groups: Sequence[int]
-) -> None:
-    """After any history of faults."""
-    ledger = Ledger()
-    for step, faults in enumerate(history):
-        run(ledger, faulty(faults, groups), 10.0 * step)
-        now = [each.finding for each in ledger.advice() if each.is_open]
-        sick = {f"GPU-{index}" for index in faults}
-        assert sick <= {uuid for finding in now for uuid in finding.devices}
