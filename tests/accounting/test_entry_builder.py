@@ -70,14 +70,12 @@ def snapshots_of(ticks: Sequence[Tick], devices: Sequence[Device]) -> list[Snaps
 
 
 def accounted_span(snapshots: Sequence[Snapshot], uuid: str) -> int:
-    """From a device's first reading to its last, or to when it was last reported down."""
+    """From a device's first reading to its last, or from and to when it was reported down."""
     first = last = None
     for each in snapshots:
-        if uuid in each.readings:
+        if uuid in each.readings or uuid in each.down:
             first = each.time if first is None else first
             last = each.time if last is None else max(last, each.time)
-        elif last is not None and uuid in each.down:
-            last = max(last, each.time)
     return 0 if first is None or last is None else last - first
 
 
@@ -173,6 +171,12 @@ def test_device_that_is_down_is_unknown_while_it_is() -> None:
     entries = post_all([snapshot(0, [gpu()], {gpu(): EMPTY}), *hanging])
     assert times(entries) == Counter({State.UNKNOWN: 59 * SECOND})
     assert {entry.tier for entry in entries} == {Tier.NONE}
+
+
+def test_device_that_was_never_read_is_unknown_while_it_is_down() -> None:
+    """The agent was started while the driver was away."""
+    entries = post_all([snapshot(at, [gpu()], {}, down=[gpu()]) for at in range(60)])
+    assert times(entries) == Counter({State.UNKNOWN: 59 * SECOND})
 
 
 @pytest.mark.parametrize("period", [1, 2, 3, 8])

@@ -19,6 +19,9 @@ from faulty_node import (
     uuids,
 )
 from readings import HOUR, gpu, workload
+from readings import snapshot as silence
+from rightsizer.accounting.device_codec import DeviceRecord
+from rightsizer.accounting.service import NodeAccounts
 from rightsizer.advice.engine import judge_all, judge_span
 from rightsizer.advice.incident import (
     parts_of,
@@ -32,9 +35,11 @@ from rightsizer.advice.rules import (
 from rightsizer.advice.rules.rule import Exclusion, Rule
 from rightsizer.model.advice import AdviceEventKind, AdviceState
 from rightsizer.model.finding import FindingKind, Node, SharedPart
-from rightsizer.model.reading import Reading
+from rightsizer.model.reading import Missing, Reading
 from rightsizer.model.signal import Signal
+from rightsizer.model.snapshot import Down
 from rightsizer.model.state import State
+from rightsizer.model.units import nanoseconds
 from standing_cases import HEALTHY, instance
 
 
@@ -87,6 +92,60 @@ def test_driver_that_hangs_is_one_finding_of_the_node() -> None:
     (event,) = run(Ledger(), node(down=dict.fromkeys(EIGHT, "the driver does not answer")))
     assert event.advice.finding.devices == uuids(*EIGHT)
     assert event.advice.finding.summary.count("the driver does not answer") == 1
+
+
+def test_driver_that_is_away_is_one_finding_of_the_node() -> None:
+    """Even if all GPUs share a switch, which is not the cause; with its word and the remedy."""
+    away = Down(Missing.LOST, "the NVIDIA kernel module is not loaded", is_of_driver=True)
+    (event,) = run(Ledger(), node(down=dict.fromkeys((0, 1), away), indices=(0, 1)))
+    found = event.advice.finding
+    assert found.devices == uuids(0, 1)
+    assert found.summary.startswith("Node (2 of 2 GPUs): GPUs 0 and 1: the driver is away: ")
+    assert found.summary.count("the NVIDIA kernel module is not loaded") == 1
+    assert [each.title for each in found.instructions if "driver" in each.title] == [
+        "Find out why the driver is away, and load it again or reboot"
+    ]
+
+
+def test_driver_that_is_away_when_the_agent_starts_is_one_finding() -> None:
+    """The history names the GPUs, of which no reading comes; not before five minutes."""
+    accounts = NodeAccounts()
+    for index in EIGHT:
+        accounts.restore_record(DeviceRecord(gpu(index)))
+    away = {gpu(index).uuid: Down(Missing.LOST, "not loaded", is_of_driver=True) for index in EIGHT}
+    ledger = Ledger()
+    for second in range(0, 420, 60):
+        snapshot = silence(second, [gpu(index) for index in EIGHT], {})
+        accounts.post(replace(snapshot, down=away))
+        cases = accounts.snapshot(snapshot.wall_time).cases
+        rules = [hardware_unhealthy.RULE]
+        judged = with_incidents(
+            judge_all(cases, rules),
+            rules,
+            lambda rule, cases=cases: cases(nanoseconds(rule.conduct().long_seconds)),
+            lambda rule, _: rule,
+            ledger.advice(),
+        )
+        events = ledger.update(judged, snapshot.wall_time)
+        assert len(opened(events)) == (second == 300)
+    (advice,) = ledger.advice()
+    assert advice.finding.devices == uuids(*EIGHT)
+
+
+@pytest.mark.parametrize("reason", [Missing.RELEASED, Missing.SUSPENDED])
+def test_gpus_that_are_away_on_purpose_are_no_finding(reason: Missing) -> None:
+    """Released for an update of the driver or a virtual machine, or asleep."""
+    away = Down(reason, "on purpose", is_of_driver=True)
+    assert not run(Ledger(), node(down=dict.fromkeys(EIGHT, away)))
+
+
+def test_driver_that_is_back_ends_the_finding() -> None:
+    """Once, after the quiet period."""
+    ledger = Ledger()
+    away = Down(Missing.LOST, "not loaded", is_of_driver=True)
+    run(ledger, node(down=dict.fromkeys(EIGHT, away)))
+    events = [event for minutes in range(10, 70, 10) for event in run(ledger, node(), minutes)]
+    assert [each.kind for each in events] == [AdviceEventKind.CLOSED]
 
 
 def test_gpu_that_is_down_for_a_moment_is_no_finding() -> None:

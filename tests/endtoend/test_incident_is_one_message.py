@@ -46,6 +46,7 @@ FAULTS: Final = {
     "power supply": (f"{{kind: loss, {ALL}}}", "HardwareUnhealthy"),
     "power brake": (f"{{kind: throttle, {ALL}, reason: power_brake}}", "ThermalThrottled"),
     "driver that hangs": (f"{{kind: hang, {ALL}}}", "HardwareUnhealthy"),
+    "driver that is unloaded": ("{kind: unload, after: 90m, for: 12h}", "HardwareUnhealthy"),
     "fabric": (f"{{kind: xid, {ALL}, code: 74}}", "HardwareUnhealthy"),
 }
 

@@ -63,7 +63,7 @@ def node(  # noqa: PLR0913 - what may fail, and who holds it.
     values: Mapping[int, Mapping[Signal, float]] | None = None,
     *,
     xids: Mapping[int, XidLog] | None = None,
-    down: Mapping[int, str] | None = None,
+    down: Mapping[int, str | Down] | None = None,
     conditions: Mapping[int, float] | None = None,
     held: Sequence[Sequence[int]] | None = None,
     indices: Sequence[int] = tuple(EIGHT),
@@ -79,7 +79,10 @@ def node(  # noqa: PLR0913 - what may fail, and who holds it.
         devices=tuple(devices.values()),
         readings=readings,
         xids={f"GPU-{index}": log for index, log in (xids or {}).items()},
-        down={f"GPU-{index}": Down(Missing.LOST, why) for index, why in (down or {}).items()},
+        down={
+            f"GPU-{index}": Down(Missing.LOST, why) if isinstance(why, str) else why
+            for index, why in (down or {}).items()
+        },
         topology=machine() if topology is None else topology,
     )
     found = []

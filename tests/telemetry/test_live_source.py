@@ -230,6 +230,21 @@ def test_removed_device_is_forgotten_after_a_while() -> None:
     assert listed == sorted(listed, reverse=True)
 
 
+def test_no_gpu_is_forgotten_while_the_driver_is_away() -> None:
+    """Only a driver that answers shows that a GPU is gone; what it last said stands there."""
+    driver = two_gpus()
+    clock = FastClock(0)
+    with reading(driver, clock, lost_retention_seconds=60.0) as source:
+        source.read()
+        driver.is_loaded = False
+        for _ in range(5):
+            tick(clock, 86_400)
+            snapshot = source.read()
+        assert snapshot.down.keys() == {"GPU-0", "GPU-1"}
+        assert all(down.is_of_driver for down in snapshot.down.values())
+        assert all("modprobe nvidia" in down.detail for down in snapshot.down.values())
+
+
 def test_lost_gpu_takes_its_instances_along() -> None:
     """MIG instances of a lost GPU are down without a query."""
     driver = FakeDriver(FakeGpu("GPU-0", instances=[FakeInstance("MIG-a")]))

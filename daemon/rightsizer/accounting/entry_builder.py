@@ -80,10 +80,10 @@ class EntryBuilder:
         """Account for one snapshot; return its entries in device order.
 
         A reading accounts for the time since the device's previous one; anything beyond the
-        maximum gap is `unknown`. A device that is down is `unknown` from its last reading on,
-        without a minimum gap. A silent device becomes `unknown` only when it is read again, so
-        that a recording's device ends with its last reading. The first reading of a device
-        accounts for nothing.
+        maximum gap is `unknown`. A device that is down is `unknown` from its last reading on, or
+        from the first snapshot if there is none, without a minimum gap. A silent device becomes
+        `unknown` only when it is read again, so that a recording's device ends with its last
+        reading. The first reading of a device accounts for nothing.
         """
         if snapshot.devices is not self._posted_devices:
             self._posted_devices = snapshot.devices
@@ -115,12 +115,12 @@ class EntryBuilder:
         reading = snapshot.readings.get(uuid)
         state = self._state(uuid)
         now = snapshot.time if reading is None else reading.time
-        if state.accounted is None:
-            if reading is not None:
-                state.accounted = now
-                state.meter.restart(reading.get(_Signal.ENERGY_JOULES))
-            return
         if reading is None and uuid not in snapshot.down:
+            return
+        if state.accounted is None:
+            state.accounted = now
+            if reading is not None:
+                state.meter.restart(reading.get(_Signal.ENERGY_JOULES))
             return
         known_from = now if reading is None else max(state.accounted, now - longest_gap)
         start = snapshot.wall_time_of(known_from)

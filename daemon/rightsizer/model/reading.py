@@ -38,6 +38,11 @@ class Missing(StrEnum):
     FAILED = "failed"
     """The driver returned another error."""
 
+    @property
+    def is_fault(self) -> bool:
+        """Whether the device or its driver failed; it may also be released, asleep or not read."""
+        return self in (Missing.LOST, Missing.TIMED_OUT, Missing.FAILED)
+
 
 _NOTHING: Final[Mapping[Signal, Missing]] = MappingProxyType({})
 _NO_ORIGINS: Final[Mapping[Signal, str]] = MappingProxyType({})

@@ -22,6 +22,8 @@ class Down:
     """Message of the driver, for people."""
     cause: str = ""
     """What the driver said beyond the reason, as `GPU requires reset` or `Xid 79`; few texts."""
+    is_of_driver: bool = False
+    """Whether the driver as a whole is away, which says nothing about the device itself."""
 
 
 @dataclass(frozen=True, slots=True)

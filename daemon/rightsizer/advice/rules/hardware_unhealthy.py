@@ -181,6 +181,18 @@ def _down(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterator[Ha
     yield _fault("nvlinks_down", evidence, settings.momentary_ratio, down=most - up, named=named)
 
 
+def _silence(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterator[HardwareFault]:
+    """No reading for long, unless the GPU is released or asleep."""
+    down = board.down
+    if down is None or not down.reason.is_fault:
+        return
+    if board.unknown_seconds < settings.silent_seconds:
+        return
+    evidence = {"unknown_seconds": round(board.unknown_seconds)}
+    name = "driver_away" if down.is_of_driver else "silent"
+    yield _fault(name, evidence, settings.momentary_ratio, detail=down.detail)
+
+
 _OFF_THE_BUS: Final = 79
 _NVLINK: Final = 74
 _REMAPPING_FAILED: Final = 64
@@ -215,9 +227,7 @@ def driver_faults(
     board: InspectedBoard, settings: HardwareFaultSettings
 ) -> Iterator[HardwareFault]:
     """Silence, recent critical Xids, and recovery actions requested by the driver."""
-    if board.down is not None and board.unknown_seconds >= settings.silent_seconds:
-        evidence = {"unknown_seconds": round(board.unknown_seconds)}
-        yield _fault("silent", evidence, settings.momentary_ratio, detail=board.down.detail)
+    yield from _silence(board, settings)
     if action := int(board.status.reading.get(Signal.RECOVERY_ACTION) or 0):
         what, severity, remedy = _RECOVERIES.get(action, _UNKNOWN_RECOVERY)
         evidence = {"recovery_action": action}

@@ -341,17 +341,18 @@ class DeviceRegistry:
         offered = inventory or _NOTHING
         targets = [target for gpu in offered.gpus for target in gpu.targets]
         present = {target.device.uuid: target.device for target in targets}
-        is_released = inventory is None and reason is Missing.RELEASED
-        # Devices released on request are not forgotten, however long that lasts.
-        self._seen.update(dict.fromkeys(self._devices if is_released else present, now))
+        # Only a driver that answers can miss a device; while it is away, none is forgotten.
+        is_away = inventory is None
+        self._seen.update(dict.fromkeys(self._devices if is_away else present, now))
         if present.keys() != self._present:
             self._replace(present, is_complete=not offered.unopened)
         self._devices.update(present)
         self._forget(present, now)
         self._list_unnamed(present, offered, now)
         self.devices = tuple(sorted(self._devices.values(), key=_order))
+        otherwise = Down(reason, trouble or _NOT_LISTED, cause, is_of_driver=is_away)
         self.absent = {
-            uuid: _down(device, offered, Down(reason, trouble or _NOT_LISTED, cause))
+            uuid: _down(device, offered, otherwise)
             for uuid, device in self._devices.items()
             if uuid not in present
         }

@@ -12,8 +12,7 @@ from rightsizer.io.clock import Clock
 from rightsizer.io.log import logger
 from rightsizer.io.worker import Crashed, Stuck, Worker
 from rightsizer.model.driver_codes import CRITICAL_XIDS, OTHER_XID, XID_MEANINGS, XidLog
-from rightsizer.model.frozen import dataclass
-from rightsizer.model.reading import Missing
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.snapshot import CollectorOutcome, Down
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.telemetry.nvml.inventory import Gpu, Inventory
@@ -34,7 +33,6 @@ _CODES_MAXIMUM: Final = 64
 
 _BEFORE: Final = 60 * NANOSECONDS_PER_SECOND
 """Age of an Xid at the beginning of an outage up to which it explains it."""
-_FAULTS: Final = frozenset({Missing.LOST, Missing.FAILED, Missing.TIMED_OUT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,9 +326,9 @@ class OutageXids:
 
 
 def _with_xid(down: Down, xids: XidLog | None, since: Nanoseconds) -> Down:
-    if xids is None or xids.last_wall_time is None or down.reason not in _FAULTS:
+    if xids is None or xids.last_wall_time is None or not down.reason.is_fault:
         return down
     if xids.last_wall_time < since:
         return down
     cause = f"Xid {xids.last}: {XID_MEANINGS.get(xids.last or 0, _UNKNOWN)}"
-    return Down(down.reason, f"{down.detail}; {cause}", cause)
+    return replace(down, detail=f"{down.detail}; {cause}", cause=cause)
