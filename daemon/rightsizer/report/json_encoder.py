@@ -50,7 +50,7 @@ JsonObject: TypeAlias = dict[str, Any]
 
 def to_json(document: object) -> Any:
     """Convert a document to JSON values; types unknown to JSON become their text."""
-    return msgspec.to_builtins(document, str_keys=True, enc_hook=_unknown_to_json)
+    return msgspec.json.decode(msgspec.json.encode(document, enc_hook=_unknown_to_json))
 
 
 def _unknown_to_json(value: object) -> object:
