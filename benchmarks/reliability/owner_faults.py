@@ -82,7 +82,7 @@ def _holder(name: str, path: str, may_act_for: frozenset[str], user: int = _ORDI
 
 @dataclass(slots=True)
 class Holder:
-    """A real process in a real control group that its user owns."""
+    """A real process in a real control group that its user owns, below slices of root."""
 
     process: "subprocess.Popen[bytes]"
     folders: list[Path]
@@ -106,8 +106,10 @@ class Holder:
             folder /= part
             if not folder.exists():
                 folder.mkdir()
-                os.chown(folder, user, user)
                 self.folders.append(folder)
+                # Slices stay root's, as systemd makes them.
+                if folder.suffix != ".slice":
+                    os.chown(folder, user, user)
         (folder / "cgroup.procs").write_text(str(self.process.pid), "ascii")
 
     def close(self) -> None:

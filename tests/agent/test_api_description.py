@@ -16,7 +16,7 @@ from readings import EPOCH
 from rightsizer.actions.encoder import ActionState
 from rightsizer.actions.feature import actions_route
 from rightsizer.advice.policy import RuleTree
-from rightsizer.agent.local_api import ControlRoutes, report_route
+from rightsizer.agent.local_api import ControlRoutes, ForgetRoute, report_route
 from rightsizer.agent.settings import Settings
 from rightsizer.broker.feature import closed_routes, place_route
 from rightsizer.fleet.api import FleetApi
@@ -45,6 +45,7 @@ def router_of(report: Report | None) -> Router:
         *node_api(report).routes(),
         *AdviceApi(FakeLedger(), RuleTree()).routes,
         *ControlRoutes(ReleaseController(clock), clock, lambda _: None).routes,
+        ForgetRoute(lambda: report, lambda _: None, lambda _: True, 1.0).route,
         *lifecycle_routes(lambda: None, is_enabled=True),
         profiles_route(tuple),
         captures_route(CaptureState),

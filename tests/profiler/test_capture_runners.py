@@ -128,6 +128,7 @@ def test_a_webhook_is_posted_the_facts(tmp_path: Path) -> None:
             "name": "4711",
             "pod": "",
             "container": "",
+            "unproven": REQUEST.workload.unproven,
         },
         "finding": "aaaaaaaaaaaa",
         "reason": "HostBound",

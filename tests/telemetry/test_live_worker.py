@@ -220,7 +220,7 @@ def test_a_thread_that_cannot_start_is_an_answer_and_hangs_in_nothing() -> None:
             assert worker.ask(lambda _: "never")
             answer = worker.answer(soon())
             assert isinstance(answer, Crashed)
-            assert str(answer.error) == "can't start new thread"
+            assert "can't start new thread" in str(answer.error)
         worker.renew(ThreadContext().enter)
     assert worker.abandoned == 0
     assert worker.ask(lambda _: "fine")

@@ -15,6 +15,7 @@ from rightsizer.host.rates import CounterMeter, MonotonicCounter
 from rightsizer.io.clock import FastClock
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
+from rightsizer.telemetry.nvml.library import is_blank
 
 TRANSMITTED = 197
 RECEIVED = 198
@@ -145,7 +146,12 @@ def test_older_limit_stands_in_for_the_enforced_one() -> None:
     assert one_reading(driver).get(Signal.POWER_LIMIT_WATTS) == 250
 
 
-@given(st.lists(st.integers(0, 10**11), min_size=1, max_size=8), st.floats(0.1, 10))
+@given(
+    st.lists(
+        st.integers(0, 10**11).filter(lambda count: not is_blank(count)), min_size=1, max_size=8
+    ),
+    st.floats(0.1, 10),
+)
 def test_link_counters_give_rates(counts: list[int], apart_seconds: float) -> None:
     """The first reading gives none, growth gives a rate, and a counter that fell was reset.
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final, NamedTuple, Self
 
-from rightsizer.io.log import logger
 from rightsizer.model.snapshot import Refusal
 from rightsizer.model.workload import Holding, Workload, WorkloadKind
 from rightsizer.owners.settings import OwnerSettings
@@ -108,7 +107,6 @@ class WorkloadNameLimiter:
         self._now = now
         self._seen: dict[str, float] = {}
         self._is_full = False
-        self._log = logger("owners")
 
     @classmethod
     def of(cls, settings: OwnerSettings, now: Callable[[], float] = time.monotonic) -> Self:
@@ -136,7 +134,10 @@ class WorkloadNameLimiter:
         was_full = self._is_full
         self._is_full = len(self._seen) >= self.workloads_maximum
         if self._is_full and not was_full:
-            self._log.warning(
+            # Imported on use, for settings load the owners' instructions, and no log.
+            from rightsizer.io.log import logger  # noqa: PLC0415
+
+            logger("owners").warning(
                 "workloads_beyond_bound",
                 workloads_maximum=self.workloads_maximum,
                 remedy="the others are summed up as 'other'; raise workloads_maximum to name them",

@@ -369,7 +369,8 @@ class DeviceRegistry:
         """
         self._present = frozenset(present)
         gpus = [device for device in present.values() if device.mig is None]
-        slots = {kernel_address(device.pci_bus_id) for device in gpus} - {None}
+        arrived = [device for device in gpus if self._has_arrived(device)]
+        slots = {kernel_address(device.pci_bus_id) for device in arrived} - {None}
         added = (device for device in gpus if device.uuid not in self._devices)
         serials = {serial for device in added if (serial := device.facts.get("serial"))}
         is_foreign = self._is_unconfirmed and self._devices.keys().isdisjoint(present)
@@ -390,6 +391,11 @@ class DeviceRegistry:
         for uuid, device in list(self._devices.items()):
             if device.board_uuid in gone:
                 del self._devices[uuid], self._seen[uuid]
+
+    def _has_arrived(self, gpu: Device) -> bool:
+        """Whether a GPU is new, or in another slot than before."""
+        former = self._devices.get(gpu.uuid)
+        return former is None or former.pci_bus_id != gpu.pci_bus_id
 
     def _forget(self, present: Mapping[str, Device], now: Nanoseconds) -> None:
         gpus = [device for device in present.values() if device.mig is None]
