@@ -117,14 +117,14 @@ def test_a_real_process_has_a_user() -> None:
     assert found is None or found.name == f"number {os.getuid()}"
 
 
-def test_reused_pid_is_another_process(tmp_path: Path) -> None:
-    """The start time distinguishes a reused PID at once."""
+def test_a_reused_pid_and_a_moved_process_are_looked_up_again(tmp_path: Path) -> None:
+    """The start time and the control groups tell at once that the owner may be another."""
     owners = on_node(tmp_path)
-    write_process(tmp_path, 11, cgroup="0::/a.service\n", start=100)
-    assert key_of(owners, 11) == "systemd:a.service"
-    write_process(tmp_path, 11, cgroup="0::/b.service\n", start=100)
-    assert key_of(owners, 11) == "systemd:a.service"
-    write_process(tmp_path, 11, cgroup="0::/b.service\n", start=101)
+    write_process(tmp_path, 11, cgroup="0::/\n", session=11, start=100)
+    assert key_of(owners, 11) == "session:11@100"
+    write_process(tmp_path, 11, cgroup="0::/\n", session=11, start=101)
+    assert key_of(owners, 11) == "session:11@101"
+    write_process(tmp_path, 11, cgroup="0::/b.service\n", session=11, start=101)
     assert key_of(owners, 11) == "systemd:b.service"
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import Catalogue, read_catalogue
 from rightsizer.host.collector import ProcHostCollector
+from rightsizer.host.process_cache import CachedProcessTable
 from rightsizer.io.clock import Clock
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import nanoseconds
@@ -64,11 +65,23 @@ def _node(
     procfs = Path(settings.path.procfs)
     sysfs = Path(settings.path.sysfs)
     cgroups = sysfs / "fs" / "cgroup"
-    host = ProcHostCollector(procfs, cgroups, clock, sysfs=sysfs, settings=settings.sources.host)
-    owners = OwnerResolver.on_host(
-        procfs, sysfs=sysfs, settings=settings.sources.owners, name_limiter=name_limiter
+    processes = CachedProcessTable(procfs, clock.time)
+    host = ProcHostCollector(
+        procfs,
+        cgroups,
+        clock,
+        sysfs=sysfs,
+        settings=settings.sources.host,
+        processes=processes,
     )
-    return "nvml", sysfs, NodeHostProbe(host, owners, sysfs)
+    owners = OwnerResolver.on_host(
+        procfs,
+        sysfs=sysfs,
+        settings=settings.sources.owners,
+        name_limiter=name_limiter,
+        processes=processes,
+    )
+    return "nvml", sysfs, NodeHostProbe(host, owners, sysfs, processes)
 
 
 def _secondary_sources(

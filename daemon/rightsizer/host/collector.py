@@ -16,6 +16,7 @@ from rightsizer.host.node_signals import (
 )
 from rightsizer.host.numa_locality import NumaLocalityReader, affinity
 from rightsizer.host.process_groups import ProcessGroupReader, ProcessLocator
+from rightsizer.host.process_table import ProcessTable
 from rightsizer.host.settings import HostSettings
 from rightsizer.io.clock import Clock
 from rightsizer.model.signal import Signal
@@ -61,7 +62,7 @@ class ProcHostCollector(HostCollector):
     adapter's firmware may be slow to report a counter.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the outside world comes in as arguments.
         self,
         procfs: Path,
         cgroups: Path,
@@ -69,8 +70,12 @@ class ProcHostCollector(HostCollector):
         *,
         sysfs: Path = _SYSFS,
         settings: HostSettings | None = None,
+        processes: ProcessTable | None = None,
     ) -> None:
+        """Create it; `processes` is shared with other readers of processes, if there are any."""
         settings = settings or HostSettings()
+        hierarchies = ControlGroupHierarchies(str(cgroups))
+        table = processes or ProcessTable(procfs)
         recheck = nanoseconds(settings.recheck_interval_seconds)
         forget_after = nanoseconds(settings.forget_after_seconds)
         self._clock = clock
@@ -79,7 +84,7 @@ class ProcHostCollector(HostCollector):
         self._owners = ProcessGroupReader(str(procfs), settings)
         self._locality = NumaLocalityReader(str(procfs), settings, clock.time)
         self._fabric = FabricPortReader(self._sysfs, settings)
-        self._locator = ProcessLocator(str(procfs), ControlGroupHierarchies(str(cgroups)), settings)
+        self._locator = ProcessLocator(str(procfs), table, hierarchies, settings)
         self._disks = RefreshingCache[None, Disks](recheck, forget_after)
         self._online = RefreshingCache[None, frozenset[int]](recheck, forget_after)
         self._numa_nodes = RefreshingCache[None, frozenset[int]](recheck, forget_after)

@@ -159,13 +159,16 @@ def affinity(
 ) -> Mapping[Signal, float]:
     """Share of the allowed CPUs that are local to the GPU, averaged over processes."""
     local = frozenset(near.cpus)
-    shares = []
-    for place in places:
+    share_sum = 0.0
+    count = 0
+    # Most processes have the same CPUs.
+    for cpus, processes in Counter(place.cpus for place in places).items():
         # The kernel also lists CPUs that are not present.
-        allowed = place.cpus & online if online else place.cpus
+        allowed = cpus & online if online else cpus
         if allowed and local:
-            shares.append(len(allowed & local) / len(allowed))
-    return {Signal.CPU_AFFINITY_LOCAL: sum(shares) / len(shares)} if shares else {}
+            share_sum += processes * len(allowed & local) / len(allowed)
+            count += processes
+    return {Signal.CPU_AFFINITY_LOCAL: share_sum / count} if count else {}
 
 
 class NumaLocalityReader:

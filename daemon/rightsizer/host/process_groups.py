@@ -43,24 +43,42 @@ class ProcessLocation:
     """Inode number of its network namespace; `None` if procfs hides it."""
 
 
+class _CpuUsage:
+    """CPU time that a process uses, between two reads of its row."""
+
+    def __init__(self, shortest: Nanoseconds) -> None:
+        self._meter = CounterMeter[Signal](shortest)
+        self._row: ProcessRow | None = None
+        self._rate: float | None = None
+
+    def update(self, row: ProcessRow, now: Nanoseconds) -> float | None:
+        """Share of one CPU; the last one if the row was not read again."""
+        if row is not self._row:
+            self._row = row
+            counter = MonotonicCounter(row.cpu_ticks / _TICKS_PER_SECOND, seconds(now))
+            rates = self._meter.update(now, lambda: {Signal.PROCESS_CPU: counter})
+            self._rate = rates.get(Signal.PROCESS_CPU)
+        return self._rate
+
+
 class ProcessLocator:
     """Cache of process locations, looked up again when a pid is reused."""
 
     def __init__(
-        self, procfs: str, hierarchies: ControlGroupHierarchies, settings: HostSettings
+        self,
+        procfs: str,
+        table: ProcessTable,
+        hierarchies: ControlGroupHierarchies,
+        settings: HostSettings,
     ) -> None:
         self._procfs = procfs
-        self._table = ProcessTable(procfs)
+        self._table = table
         self._hierarchies = hierarchies
         interval = nanoseconds(settings.recheck_interval_seconds)
         forget_after = nanoseconds(settings.forget_after_seconds)
         self._shortest = nanoseconds(settings.shortest_seconds)
         self._known = RefreshingCache[tuple[int, int], ProcessLocation](interval, forget_after)
-        self._rows = RefreshingCache[int, tuple[Nanoseconds, ProcessRow | None]](
-            self._shortest, forget_after
-        )
-        """With the time at which it was read."""
-        self._meters = ExpiringCache[tuple[int, int], CounterMeter[Signal]](forget_after)
+        self._usages = ExpiringCache[tuple[int, int], _CpuUsage](forget_after)
         self._host_network = RefreshingCache[None, int | None](interval, forget_after)
 
     def of(self, pids: Iterable[int], now: Nanoseconds) -> tuple[ProcessLocation, ...]:
@@ -74,27 +92,23 @@ class ProcessLocator:
         self, places: Iterable[ProcessLocation], now: Nanoseconds
     ) -> Mapping[Signal, float]:
         """CPU time of the process that uses the most, of one CPU, and at most 1."""
-        rates = [rate for place in places for rate in self._cpu(place, now).values()]
+        rates = [rate for place in places if (rate := self._cpu(place, now)) is not None]
         return {Signal.PROCESS_CPU: min(1.0, max(rates))} if rates else {}
 
     def host_network(self, now: Nanoseconds) -> int | None:
         """Network namespace of the host's first process; `None` if procfs hides it."""
         return self._host_network.get(None, now, lambda: self._network(1))
 
-    def _row(self, pid: int, now: Nanoseconds) -> tuple[Nanoseconds, ProcessRow | None]:
-        return self._rows.get(pid, now, lambda: (now, self._table.row(pid)))
-
-    def _cpu(self, place: ProcessLocation, now: Nanoseconds) -> Mapping[Signal, float]:
-        time, row = self._row(place.pid, now)
+    def _cpu(self, place: ProcessLocation, now: Nanoseconds) -> float | None:
+        row = self._table.row(place.pid)
         if row is None or row.started_ticks != place.started_ticks:
-            return {}
-        counter = MonotonicCounter(row.cpu_ticks / _TICKS_PER_SECOND, seconds(time))
+            return None
         key = place.pid, place.started_ticks
-        meter = self._meters.get(key, now, lambda: CounterMeter(self._shortest))
-        return meter.update(time, lambda: {Signal.PROCESS_CPU: counter})
+        usage = self._usages.get(key, now, lambda: _CpuUsage(self._shortest))
+        return usage.update(row, now)
 
     def _of(self, pid: int, now: Nanoseconds) -> ProcessLocation | None:
-        _, row = self._row(pid, now)
+        row = self._table.row(pid)
         if row is None:
             return None
         started = row.started_ticks
@@ -110,7 +124,7 @@ class ProcessLocator:
         return ProcessLocation(
             pid=pid,
             started_ticks=started,
-            membership=self._hierarchies.membership(read_file(f"{folder}/cgroup") or ""),
+            membership=self._hierarchies.membership(self._table.control_groups(pid)),
             cpus=_cpus(read_file(f"{folder}/status") or ""),
             network=self._network(pid),
         )

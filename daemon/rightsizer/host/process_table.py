@@ -128,6 +128,10 @@ class ProcessTable:
             yield above
             row = above
 
+    def control_groups(self, pid: int) -> str:
+        """Control groups, one hierarchy a line; empty if it has ended."""
+        return read_file(f"{self._procfs}/{pid}/cgroup") or ""
+
     def command_line(self, pid: int) -> str:
         """Arguments, or the title that it gave itself; empty if it has ended."""
         return (read_file(f"{self._procfs}/{pid}/cmdline") or "").replace("\0", " ").rstrip()

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
 from rightsizer.host.cgroups import namespace_root, seen_from
-from rightsizer.host.files import read_file, read_names
+from rightsizer.host.files import read_names
+from rightsizer.host.process_table import ProcessTable
 from rightsizer.model.frozen import dataclass
 
 WriterOf: TypeAlias = Callable[[str], str | None]
@@ -174,8 +175,9 @@ class TrustedGroupReader:
         sysfs: Path = Path("/sys"),
         writer_of: WriterOf = other_writer,
         now: Callable[[], float] = time.monotonic,
+        processes: ProcessTable | None = None,
     ) -> None:
-        self._procfs = str(procfs)
+        self._processes = processes or ProcessTable(procfs)
         self._top = str(sysfs / "fs/cgroup")
         self.writer_of = writer_of
         self._now = now
@@ -184,7 +186,7 @@ class TrustedGroupReader:
 
     def of(self, pid: int) -> tuple[TrustedGroup, ...]:
         """Groups of a process, those of systemd's hierarchies first; empty if it has ended."""
-        text = read_file(f"{self._procfs}/{pid}/cgroup") or ""
+        text = self._processes.control_groups(pid)
         return self._split(text, int(self._now() // _HELD_SECONDS))
 
     def _split_until(self, text: str, period: int) -> tuple[TrustedGroup, ...]:

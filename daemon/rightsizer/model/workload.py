@@ -92,14 +92,20 @@ def merge_workloads(workloads: Iterable[Workload]) -> tuple[Workload, ...]:
     for workload in workloads:
         first = found.setdefault(workload.key, workload)
         if first is not workload:
-            found[workload.key] = replace(
-                first,
-                pod=first.pod if first.pod == workload.pod else "",
-                container=first.container if first.container == workload.container else "",
-                step=first.step if first.step == workload.step else "",
-                unproven=first.unproven or workload.unproven,
-            )
+            found[workload.key] = _merged(first, workload)
     return tuple(found.values())
+
+
+def _merged(first: Workload, workload: Workload) -> Workload:
+    """Copied only if something changes: a workload may have hundreds of processes."""
+    pod = first.pod if first.pod == workload.pod else ""
+    container = first.container if first.container == workload.container else ""
+    step = first.step if first.step == workload.step else ""
+    unproven = first.unproven or workload.unproven
+    details = pod, container, step, unproven
+    if details == (first.pod, first.container, first.step, first.unproven):
+        return first
+    return replace(first, pod=pod, container=container, step=step, unproven=unproven)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from rightsizer.host.process_table import ProcessTable
 from rightsizer.host.trusted_groups import TrustedGroupReader, WriterOf, other_writer
 from rightsizer.model.workload import WorkloadKind
 from rightsizer.owners.collector import NodeCollector
@@ -41,20 +42,23 @@ def scheduler_of(kind: WorkloadKind | None) -> Scheduler:
     return schedulers_of(kind)[0]
 
 
-def collectors_on(
+def collectors_on(  # noqa: PLR0913 - the outside world comes in as arguments.
     procfs: Path,
     sysfs: Path,
     settings: OwnerSettings,
     now: Callable[[], float] = time.monotonic,
     writer_of: WriterOf = other_writer,
+    *,
+    processes: ProcessTable | None = None,
 ) -> list[NodeCollector]:
     """Collectors enabled in the settings, in order of precedence."""
-    groups = TrustedGroupReader(procfs, sysfs, writer_of, now)
+    table = processes or ProcessTable(procfs)
+    groups = TrustedGroupReader(procfs, sysfs, writer_of, now, table)
     collectors: dict[str, Callable[[], NodeCollector]] = {
         "kubernetes": lambda: KubernetesCollector(groups, procfs, settings, now),
-        "slurm": lambda: SlurmCollector(groups, procfs, sysfs, settings, now),
+        "slurm": lambda: SlurmCollector(groups, procfs, sysfs, settings, now, processes=table),
         "container": lambda: ContainerCollector(groups, settings, now),
-        "user": lambda: UserCollector(groups, procfs),
-        "session": lambda: SystemdCollector(groups, procfs, settings),
+        "user": lambda: UserCollector(groups, procfs, processes=table),
+        "session": lambda: SystemdCollector(groups, procfs, settings, table),
     }
     return [collectors[name]() for name in SOURCE_NAMES if name in settings.sources]

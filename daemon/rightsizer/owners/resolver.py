@@ -30,7 +30,7 @@ _FOREIGN: Final = (
 class OwnerResolver:
     """Queries its sources in order and caches their answers, including `None`. Not thread-safe.
 
-    A reused pid is looked up again.
+    A process with a reused pid or in another control group is looked up again.
     """
 
     def __init__(
@@ -51,8 +51,8 @@ class OwnerResolver:
         self._servers = settings.servers
         self._now = now
         held = nanoseconds(settings.time_to_live_seconds)
-        self._known = RefreshingCache[tuple[int, int | None, int], Workload | None](held, held)
-        """By pid, start, and generation of the sources."""
+        self._known = RefreshingCache[tuple[int, int | None, str, int], Workload | None](held, held)
+        """By pid, start, control groups, and generation of the sources."""
         if name_limiter is None:
             name_limiter = WorkloadNameLimiter.of(settings, now)
         self._name_limiter = name_limiter
@@ -67,11 +67,13 @@ class OwnerResolver:
         now: Callable[[], float] = time.monotonic,
         writer_of: WriterOf = other_writer,
         name_limiter: WorkloadNameLimiter | None = None,
+        processes: ProcessTable | None = None,
     ) -> Self:
         """Create all sources enabled in the settings."""
         settings = settings or OwnerSettings()
-        sources = collectors_on(procfs, sysfs, settings, now, writer_of)
-        return cls(sources, settings, ProcessTable(procfs), now, name_limiter)
+        table = processes or ProcessTable(procfs)
+        sources = collectors_on(procfs, sysfs, settings, now, writer_of, processes=table)
+        return cls(sources, settings, table, now, name_limiter)
 
     @property
     def remembered(self) -> int:
@@ -84,7 +86,8 @@ class OwnerResolver:
             return None
         row = None if self._processes is None else self._processes.row(pid)
         started, name = (None, "") if row is None else (row.started_ticks, row.name)
-        key = pid, started, sum(source.generation() for source in self._sources)
+        groups = "" if self._processes is None else self._processes.control_groups(pid)
+        key = pid, started, groups, sum(source.generation() for source in self._sources)
         now = nanoseconds(self._now())
         workload = self._known.get(key, now, lambda: self._look_up(pid, name))
         return workload if workload in (None, SERVER) else self._name_limiter.name(workload)

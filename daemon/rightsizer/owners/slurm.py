@@ -177,15 +177,17 @@ class SlurmCollector(SchedulerCollector):
     groups use.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the outside world comes in as arguments.
         self,
         groups: TrustedGroupReader,
         procfs: Path,
         sysfs: Path,
         settings: OwnerSettings,
         now: Callable[[], float] = time.monotonic,
+        *,
+        processes: ProcessTable | None = None,
     ) -> None:
-        self._processes = ProcessTable(procfs)
+        self._processes = processes or ProcessTable(procfs)
         self._procfs = procfs
         self._sysfs = sysfs
         self._groups = groups

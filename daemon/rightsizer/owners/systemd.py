@@ -99,9 +99,14 @@ class SystemdCollector(NodeCollector):
     """Names systemd units; other processes by the program that started them."""
 
     def __init__(
-        self, groups: TrustedGroupReader, procfs: Path, settings: OwnerSettings | None = None
+        self,
+        groups: TrustedGroupReader,
+        procfs: Path,
+        settings: OwnerSettings | None = None,
+        processes: ProcessTable | None = None,
     ) -> None:
-        self._groups, self._processes = groups, ProcessTable(procfs)
+        self._groups = groups
+        self._processes = processes or ProcessTable(procfs)
         self._settings = settings or OwnerSettings()
 
     def workload_of(self, pid: int) -> Workload | None:

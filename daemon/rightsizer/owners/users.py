@@ -26,8 +26,10 @@ class UserCollector(NodeCollector):
         groups: TrustedGroupReader,
         procfs: Path,
         name_of: Callable[[int], str] = user_name,
+        processes: ProcessTable | None = None,
     ) -> None:
-        self._groups, self._processes = groups, ProcessTable(procfs)
+        self._groups = groups
+        self._processes = processes or ProcessTable(procfs)
         self._name_of = name_of
 
     def workload_of(self, pid: int) -> Workload | None:

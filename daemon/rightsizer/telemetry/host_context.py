@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from rightsizer.host.collector import HostCollector
+from rightsizer.host.process_cache import CachedProcessTable
 from rightsizer.host.topology import TopologyFacts, read_topology
 from rightsizer.io.worker import Crashed, Stuck, Worker
 from rightsizer.model.device import Device
@@ -50,7 +51,15 @@ class HostContext:
 class NodeHostProbe:
     """Reads files and owners; used by one thread."""
 
-    def __init__(self, host: HostCollector, owners: WorkloadResolver, sysfs: Path | None) -> None:
+    def __init__(
+        self,
+        host: HostCollector,
+        owners: WorkloadResolver,
+        sysfs: Path | None,
+        processes: CachedProcessTable | None = None,
+    ) -> None:
+        """Create it; `processes` is the cache of host and owners, if they share one."""
+        self._processes = processes
         self._host = host
         self._owners = owners
         self._sysfs = sysfs
@@ -61,6 +70,8 @@ class NodeHostProbe:
     def collect(self, query: HostQuery) -> HostContext:
         """Read the host first, then the holders."""
         started = time.perf_counter()
+        if self._processes is not None:
+            self._processes.begin_pass()
         topology = self._read_topology(query)
         node = self._host.node()
         signals = {
