@@ -11,7 +11,15 @@ from typing import Final
 from benchmarks.options import Options
 from host_tree import HostTree
 from measured import Figure, quantile
+from rightsizer.host.collector import ProcHostCollector
+from rightsizer.host.process_cache import CachedProcessTable
+from rightsizer.model.device import Device
+from rightsizer.model.reading import Process
 from rightsizer.model.topology import Bridge, Placement
+from rightsizer.model.units import seconds
+from rightsizer.owners.resolver import OwnerResolver
+from rightsizer.owners.settings import OwnerSettings
+from rightsizer.telemetry.host_context import HostQuery, NodeHostProbe
 
 _PROCESSES: Final = 500
 _GPUS: Final = 8
@@ -19,6 +27,9 @@ _PODS: Final = 110
 """As many as a kubelet starts on a node unless told otherwise."""
 _PASSES: Final = 130
 _CEILING_MILLISECONDS: Final = 50.0
+_FEW: Final = 8
+_TICK_CEILING_MILLISECONDS: Final = 20.0
+"""Two percent of a core at a tick a second."""
 _CGROUPS: Final = Path("/sys/fs/cgroup")
 
 
@@ -34,6 +45,45 @@ def measure(_: Options) -> Iterator[Figure]:
         machine.cgroups = _CGROUPS
         with _real_processes() as (pids, where):
             yield from _figures(machine, pids, where)
+            for count in (_FEW, _PROCESSES):
+                milliseconds = _tick_milliseconds(machine, pids[:count])
+                what = f"{count} processes {where}, CPU of a tick for host and owners"
+                ceiling = _TICK_CEILING_MILLISECONDS
+                yield Figure(what, milliseconds, "ms", ceiling, "mean of thirty")
+
+
+def _tick_milliseconds(tree: HostTree, pids: Sequence[int]) -> float:
+    """Mean over the interval in which each owner is looked up once again."""
+    table = CachedProcessTable(tree.procfs, tree.clock.time)
+    host = ProcHostCollector(
+        tree.procfs, tree.cgroups, tree.clock, sysfs=tree.sysfs, processes=table
+    )
+    owners = OwnerResolver.on_host(
+        tree.procfs,
+        sysfs=tree.sysfs,
+        now=lambda: seconds(tree.clock.time()),
+        processes=table,
+    )
+    probe = NodeHostProbe(host, owners, tree.sysfs, table)
+    share = -(-len(pids) // _GPUS)
+    processes = {
+        f"GPU-{gpu}": tuple(
+            Process(pid, memory_used_bytes=2**30) for pid in pids[gpu * share : (gpu + 1) * share]
+        )
+        for gpu in range(_GPUS)
+    }
+    query = HostQuery(tuple(Device(f"GPU-{gpu}", gpu) for gpu in range(_GPUS)), processes)
+    interval = int(OwnerSettings().time_to_live_seconds)
+    for _ in range(interval):
+        probe.collect(query)
+        tree.tick()
+    started = time.thread_time()
+    for _ in range(interval):
+        probe.collect(query)
+        tree.tick()
+    duration_seconds = time.thread_time() - started
+    probe.close()
+    return 1e3 * duration_seconds / interval
 
 
 def _figures(host_tree: HostTree, pids: Sequence[int], where: str) -> Iterator[Figure]:

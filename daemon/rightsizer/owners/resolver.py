@@ -90,7 +90,9 @@ class OwnerResolver:
         key = pid, started, groups, sum(source.generation() for source in self._sources)
         now = nanoseconds(self._now())
         workload = self._known.get(key, now, lambda: self._look_up(pid, name))
-        return workload if workload in (None, SERVER) else self._name_limiter.name(workload)
+        if workload is None or workload is SERVER:
+            return workload
+        return self._name_limiter.name(workload)
 
     def _look_up(self, pid: int, name: str) -> Workload | None:
         if any(fnmatchcase(name, each) for each in self._servers):

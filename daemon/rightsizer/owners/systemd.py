@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -140,16 +141,17 @@ class SystemdCollector(NodeCollector):
         root = row
         manager = None
         for each in reversed(line):
-            if _is_named(each, settings.launchers):
+            if _is_named(each.name, settings.launchers):
                 return each, settings.launcher_confidence_ratio, None
         for each in line[1:]:
-            if _is_named(each, settings.process_managers):
+            if _is_named(each.name, settings.process_managers):
                 manager = each
-            if manager or _is_named(each, settings.shells):
+            if manager or _is_named(each.name, settings.shells):
                 break
             root = each
         return root, 1.0 if root is row else settings.parent_confidence_ratio, manager
 
 
-def _is_named(row: ProcessRow, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(row.name, pattern) for pattern in patterns)
+@lru_cache(maxsize=1024)
+def _is_named(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
