@@ -1,5 +1,6 @@
 """A process table as files, in which a test assigns and reuses PIDs."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -7,7 +8,7 @@ __all__ = ["ProcessFolder"]
 
 
 class ProcessFolder:
-    """What procfs would have of processes: `stat` and `environ`; they are this user's."""
+    """What procfs would have of processes: `stat`, `status` and `environ`; they are this user's."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder
@@ -28,6 +29,8 @@ class ProcessFolder:
         zeros = " ".join(["0"] * 15)
         stat = f"{pid} (a) b (c)) {state} {parent} {pid} {session} {zeros} {started} 0 0\n"
         (folder / "stat").write_text(stat)
+        uids = "\t".join([str(os.getuid())] * 4)
+        (folder / "status").write_text(f"Name:\ta\nUid:\t{uids}\n")
         pairs = "".join(f"{name}={value}\0" for name, value in environ.items())
         (folder / "environ").write_text(pairs)
 

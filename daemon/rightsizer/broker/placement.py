@@ -10,12 +10,12 @@ from rightsizer.broker.request import request_of
 from rightsizer.broker.settings import PlacementSettings
 from rightsizer.broker.slot import LeaseSlot, SlotVerdict
 from rightsizer.broker.slot_builder import SlotView, slots_of
+from rightsizer.io.codec import JsonObject
 from rightsizer.model.frozen import asdict, dataclass, field, replace
 from rightsizer.model.report import Report
 from rightsizer.model.topology import Topology, cpu_list
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.report.freshness import FreshnessSettings
-from rightsizer.report.json_encoder import JsonObject
 from rightsizer.web.message import WebRequest, WebResponse
 
 

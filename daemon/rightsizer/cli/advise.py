@@ -14,6 +14,7 @@ from rightsizer.console.advice import (
 from rightsizer.console.command import Command, add_flags, answer, help_of, program
 from rightsizer.console.flags import add_config_flag, add_history_flag, history_path, settings_of
 from rightsizer.console.remote_agent import ADVICE_PATH, RemoteAgent, add_url_flags, ask_node
+from rightsizer.io.codec import JsonObject
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
 from rightsizer.io.terminal import counted, width, wrapped
@@ -22,7 +23,7 @@ from rightsizer.model.errors import HistoryError, UsageError
 from rightsizer.model.finding import Finding
 from rightsizer.model.units import dollars_text
 from rightsizer.report.advice_groups import GroupKey, Unit, advice_groups
-from rightsizer.report.json_encoder import JsonObject, encode_advice, encode_finding
+from rightsizer.report.json_encoder import encode_advice, encode_finding
 from rightsizer.report.labels import action_label, first_names
 
 _HELP: Final = help_of(__file__)

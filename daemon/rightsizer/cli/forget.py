@@ -11,11 +11,11 @@ from rightsizer.agent.settings import Settings
 from rightsizer.console.agent_client import add_agent_flags, asked_at
 from rightsizer.console.command import Command, add_flags, answer, help_of
 from rightsizer.console.flags import add_history_flag, history_path, settings_of
+from rightsizer.io.codec import JsonObject
 from rightsizer.io.files import is_there
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
 from rightsizer.model.errors import HistoryError
-from rightsizer.report.json_encoder import JsonObject
 
 _HELP: Final = help_of(__file__)
 

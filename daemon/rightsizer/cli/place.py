@@ -28,7 +28,7 @@ _HELP: Final = help_of(__file__)
 
 if TYPE_CHECKING:
     from rightsizer.agent.settings import Settings
-    from rightsizer.report.json_encoder import JsonObject
+    from rightsizer.io.codec import JsonObject
 
 _NOTHING: Final = "-"
 _LOOK: Final = (

@@ -29,12 +29,13 @@ from rightsizer.console.flags import (
 from rightsizer.console.remote_agent import ADVICE_PATH, RemoteAgent, add_url_flags, ask_node
 from rightsizer.fleet.ledger import act_on_ledger, explain_from_ledger
 from rightsizer.fleet.settings import FleetConfig
+from rightsizer.io.codec import JsonObject
 from rightsizer.io.local import LocalClient
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
 from rightsizer.model.errors import HistoryError, RightsizerError, UsageError
 from rightsizer.model.units import utc_text
-from rightsizer.report.json_encoder import JsonObject, encode_advice
+from rightsizer.report.json_encoder import encode_advice
 from rightsizer.web.advice_api import ACTS
 
 _HELP: Final = help_of(__file__)

@@ -9,9 +9,9 @@ from rightsizer.console.agent_client import add_agent_flags, client_of
 from rightsizer.console.command import Command, add_flags, answer, help_of
 from rightsizer.console.flags import duration, duration_text
 from rightsizer.io.clock import Clock, SystemClock
+from rightsizer.io.codec import JsonObject
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.units import nanoseconds, utc_text
-from rightsizer.report.json_encoder import JsonObject
 from rightsizer.telemetry.source import ReleasableResource
 
 _HELP: Final = help_of(__file__)

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from rightsizer.io.codec import JsonObject
 from rightsizer.io.terminal import wrapped
 from rightsizer.model.advice import AdviceState
 from rightsizer.model.device import BY_INDEX
 from rightsizer.model.units import format_duration, percent_text, utc_text
 from rightsizer.report.evidence_labels import evidence_labels, value_label
 from rightsizer.report.explanation import risk_word, risks_text
-from rightsizer.report.json_encoder import JsonObject
 from rightsizer.report.labels import action_label, dollars_label, gpus_label
 
 _INDENT: Final = "  "

@@ -7,12 +7,12 @@ from typing import Final
 from rightsizer.advice.lookup import find_advice
 from rightsizer.advice.storage import Storage
 from rightsizer.fleet.settings import FleetConfig, ledger_path, ledger_settings, rule_trees
+from rightsizer.io.codec import JsonObject
 from rightsizer.io.files import Called
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.errors import HistoryError
 from rightsizer.model.units import Nanoseconds
 from rightsizer.report.explanation import explain_advice
-from rightsizer.report.json_encoder import JsonObject
 
 _CALLED: Final = Called("the fleet's ledger", "fleet.path", "run or service")
 

@@ -25,12 +25,12 @@ from rightsizer.fleet.sources.dcgm_exporter.recording_rules import (
     rules_text,
 )
 from rightsizer.io.clock import Clock
+from rightsizer.io.codec import JsonObject
 from rightsizer.model.advice import AdviceEvent
 from rightsizer.model.errors import StoreError
 from rightsizer.model.units import Nanoseconds
 from rightsizer.notify.service import NotificationService
 from rightsizer.report.explanation import explain_advice, explain_finding
-from rightsizer.report.json_encoder import JsonObject
 
 _AGENTS: Final = "rightsizer"
 """Name of the source of our own agents."""

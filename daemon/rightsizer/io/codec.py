@@ -1,7 +1,9 @@
 """JSON codec of frozen dataclasses, derived from their fields, for data that is only stored."""
 
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
+JsonObject: TypeAlias = dict[str, Any]
+"""JSON-serializable object."""
 _Value = TypeVar("_Value")
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
 
 from rightsizer.catalogue.catalogue import built_in
+from rightsizer.io.codec import JsonObject
 from rightsizer.model.errors import UsageError
 from rightsizer.model.profile import DeviceProfile, Profile, TimeUse
 from rightsizer.model.state import ACTIVE_STATES, Condition
@@ -18,7 +19,7 @@ from rightsizer.profiler.comparison import ProfileTelemetry
 from rightsizer.profiler.join import JoinedDevice, ProfileJoin
 from rightsizer.profiler.workload import ProfiledWorkload
 from rightsizer.profiles.registry import BrokenFile
-from rightsizer.report.json_encoder import JsonObject, encode_finding, plain
+from rightsizer.report.json_encoder import encode_finding, plain
 
 
 def encode_profile(profile: Profile) -> JsonObject:

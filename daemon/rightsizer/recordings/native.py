@@ -15,7 +15,7 @@ from rightsizer.model.device import Device
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.reading import Missing, Process, ProcessKind, Reading
 from rightsizer.model.signal import Signal
-from rightsizer.model.snapshot import CollectorOutcome, Down, Snapshot
+from rightsizer.model.snapshot import CollectorOutcome, Down, Refusal, Snapshot
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Holding, Workload
 from rightsizer.recordings.row import RecordingNotes, RecordingRow
@@ -61,9 +61,14 @@ def encode_sections(snapshot: Snapshot) -> dict[str, Any]:
             uuid: [_encode_holding(holding) for holding in holdings]
             for uuid, holdings in snapshot.holdings.items()
         },
-        "down": {uuid: [down.reason, down.detail] for uuid, down in snapshot.down.items()},
+        "down": {
+            uuid: [down.reason, down.detail, down.cause, down.is_of_driver]
+            for uuid, down in snapshot.down.items()
+        },
         "host": {str(signal): value for signal, value in snapshot.host.items()},
-        "collectors": {name: [*outcome[:3]] for name, outcome in snapshot.collectors.items()},
+        "collectors": {
+            name: _outcome_row(outcome) for name, outcome in snapshot.collectors.items()
+        },
         "trouble": snapshot.trouble,
     }
 
@@ -97,11 +102,11 @@ def _decoded(name: str, data: Any, signals: list[Signal | None]) -> Any:
                 for uuid, holdings in data.items()
             }
         case "down":
-            return {uuid: Down(Missing(reason), detail) for uuid, (reason, detail) in data.items()}
+            return {uuid: Down(Missing(reason), *rest) for uuid, (reason, *rest) in data.items()}
         case "host":
             return {Signal(signal): value for signal, value in data.items()}
         case "collectors":
-            return {name: CollectorOutcome(*outcome) for name, outcome in data.items()}
+            return {name: _outcome(*row) for name, row in data.items()}
         case _:
             return data
 
@@ -173,6 +178,23 @@ NATIVE: Final = RecordingFormat(
     "Rightsizer recording", lambda head: head[0].startswith(_START), _rows
 )
 """Format of `rightsizer record`: whole snapshots, not only readings."""
+
+
+def _outcome_row(outcome: CollectorOutcome) -> list[Any]:
+    """Return the fields of an outcome; a refusal, which is rare, comes last where there is one."""
+    row: list[Any] = [outcome.success, outcome.duration_seconds, outcome.failure]
+    return row if outcome.refusal is None else [*row, [*outcome.refusal]]
+
+
+def _outcome(
+    success: bool,  # noqa: FBT001 - in the order of a row.
+    duration_seconds: float,
+    failure: str | None = None,
+    refusal: tuple[int, str] | None = None,
+) -> CollectorOutcome:
+    left_out = None if refusal is None else Refusal(*refusal)
+    return CollectorOutcome(success, duration_seconds, failure, left_out)
+
 
 _KEPT: Final = ("interval", "devices", "down", "host", "holdings", "collectors", "trouble")
 """Sections that equal fields of a snapshot."""

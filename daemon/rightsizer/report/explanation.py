@@ -4,6 +4,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from rightsizer.io.codec import JsonObject
 from rightsizer.model.advice import Advice
 from rightsizer.model.device import BY_INDEX
 from rightsizer.model.finding import Finding, Option, Reason
@@ -11,12 +12,7 @@ from rightsizer.model.frozen import asdict, dataclass, fields, is_dataclass
 from rightsizer.model.settings import bounds_of, descriptions_of, key_in_file
 from rightsizer.model.state import Condition, State
 from rightsizer.model.units import Nanoseconds, seconds
-from rightsizer.report.json_encoder import (
-    JsonObject,
-    encode_advice,
-    encode_finding,
-    encode_lifecycle,
-)
+from rightsizer.report.json_encoder import encode_advice, encode_finding, encode_lifecycle
 from rightsizer.report.labels import readable_name, reason_label
 
 _IDLE: Final = 'state=~"idle_.*"'

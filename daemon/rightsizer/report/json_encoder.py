@@ -4,10 +4,11 @@ A document's fields are its public keys, in this order.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 
+from rightsizer.io.codec import JsonObject
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import OTHER_XID, XidLog
@@ -43,9 +44,6 @@ from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.model.window import EnergySource, Provisioning, ResourceProvisioning
 from rightsizer.model.workload import Holding, Workload, WorkloadClass, WorkloadKind
 from rightsizer.report.freshness import window_coverage_ratio
-
-JsonObject: TypeAlias = dict[str, Any]
-"""JSON-serializable object."""
 
 
 def to_json(document: object) -> Any:

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Final
 
+from rightsizer.io.codec import JsonObject
 from rightsizer.model.finding import Severity
 from rightsizer.model.report import DeviceReport, DeviceSpan, Report, Span, StripCell
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices
-from rightsizer.report.json_encoder import JsonObject
 from rightsizer.web.view.device import device_title
 from rightsizer.web.view.strip import spans_of_report
 from rightsizer.web.view.totals import device_counts, savings_sum

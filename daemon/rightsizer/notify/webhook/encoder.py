@@ -5,10 +5,11 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
+from rightsizer.io.codec import JsonObject
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceState
 from rightsizer.model.finding import Severity
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
-from rightsizer.report.json_encoder import JsonObject, encode_advice
+from rightsizer.report.json_encoder import encode_advice
 from rightsizer.report.labels import readable_name
 
 ALERT_NAME: Final = "RightsizerAdvice"

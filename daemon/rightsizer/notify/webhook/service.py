@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, ClassVar, Final
 from urllib.parse import parse_qsl, urlsplit
 
+from rightsizer.io.codec import JsonObject
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure, FailureKind
 from rightsizer.model.advice import AdviceEvent, AdviceEventKind
@@ -20,7 +21,6 @@ from rightsizer.notify.webhook.settings import (
     read_address,
     read_headers,
 )
-from rightsizer.report.json_encoder import JsonObject
 
 WEBHOOK_OUTBOX: Final[OutboxTable[str]] = OutboxTable(
     "webhook_outbox", "body", encode=str, decode=str, destination="destination"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from rightsizer.io.codec import JsonObject
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import seconds
-from rightsizer.report.json_encoder import JsonObject, plain
+from rightsizer.report.json_encoder import plain
 from rightsizer.web.message import WebResponse
 from rightsizer.web.router import Route
 

@@ -12,6 +12,7 @@ from typing import Final
 from rightsizer.config.spelling import filled
 from rightsizer.host.process_table import started_of
 from rightsizer.io.clock import Clock
+from rightsizer.io.codec import JsonObject
 from rightsizer.io.http_result import Failure, FailureKind
 from rightsizer.io.log import logger
 from rightsizer.io.program import Ending, Limits, run_program
@@ -34,7 +35,7 @@ from rightsizer.profiler.capture.settings import (
     CaptureWebhookSettings,
     DynologSettings,
 )
-from rightsizer.report.json_encoder import JsonObject, encode_workload
+from rightsizer.report.json_encoder import encode_workload
 from rightsizer.telemetry.source import ReleasableResource, ReleaseController, StillHeld
 
 REQUEST_VERSION: Final = 1
