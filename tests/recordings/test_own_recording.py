@@ -75,7 +75,12 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         interval=draw(st.integers(1, 2**40)),
         devices=devices,
         readings={uuid: draw(_readings(uuid)) for uuid in draw(some)},
-        down={uuid: Down(draw(st.sampled_from(Missing)), draw(_texts)) for uuid in draw(some)},
+        down={
+            uuid: Down(
+                draw(st.sampled_from(Missing)), draw(_texts), draw(_texts), draw(st.booleans())
+            )
+            for uuid in draw(some)
+        },
         host=draw(st.dictionaries(st.sampled_from(Signal), _numbers, max_size=3)),
         holdings={uuid: tuple(draw(st.lists(_holdings, max_size=2))) for uuid in draw(some)},
         collectors=draw(
