@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
@@ -24,8 +25,9 @@ from readings import (
 )
 from rightsizer.accounting.entry_builder import EntryBuilder
 from rightsizer.model.device import Device, MigInstance
+from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
-from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.snapshot import Down, Snapshot
 from rightsizer.model.state import Cause, Condition, Resource, State, Tier
 from rightsizer.model.units import nanoseconds
 from rightsizer.model.window import Entry
@@ -70,12 +72,14 @@ def snapshots_of(ticks: Sequence[Tick], devices: Sequence[Device]) -> list[Snaps
 
 
 def accounted_span(snapshots: Sequence[Snapshot], uuid: str) -> int:
-    """From a device's first reading to its last, or from and to when it was reported down."""
+    """From a device's first reading to its last, or to when it was last reported down."""
     first = last = None
     for each in snapshots:
-        if uuid in each.readings or uuid in each.down:
+        if uuid in each.readings:
             first = each.time if first is None else first
             last = each.time if last is None else max(last, each.time)
+        elif last is not None and uuid in each.down:
+            last = max(last, each.time)
     return 0 if first is None or last is None else last - first
 
 
@@ -173,9 +177,10 @@ def test_device_that_is_down_is_unknown_while_it_is() -> None:
     assert {entry.tier for entry in entries} == {Tier.NONE}
 
 
-def test_device_that_was_never_read_is_unknown_while_it_is_down() -> None:
-    """The agent was started while the driver was away."""
-    entries = post_all([snapshot(at, [gpu()], {}, down=[gpu()]) for at in range(60)])
+def test_device_that_was_never_read_is_unknown_while_the_driver_is_away() -> None:
+    """The agent was started without it."""
+    away = {gpu().uuid: Down(Missing.LOST, "no driver", is_of_driver=True)}
+    entries = post_all([replace(snapshot(at, [gpu()], {}), down=away) for at in range(60)])
     assert times(entries) == Counter({State.UNKNOWN: 59 * SECOND})
 
 

@@ -81,9 +81,9 @@ class EntryBuilder:
 
         A reading accounts for the time since the device's previous one; anything beyond the
         maximum gap is `unknown`. A device that is down is `unknown` from its last reading on, or
-        from the first snapshot if there is none, without a minimum gap. A silent device becomes
-        `unknown` only when it is read again, so that a recording's device ends with its last
-        reading. The first reading of a device accounts for nothing.
+        from the first snapshot if the driver is away, without a minimum gap. A silent device
+        becomes `unknown` only when it is read again, so that a recording's device ends with its
+        last reading. The first reading of a device accounts for nothing.
         """
         if snapshot.devices is not self._posted_devices:
             self._posted_devices = snapshot.devices
@@ -115,10 +115,13 @@ class EntryBuilder:
         reading = snapshot.readings.get(uuid)
         state = self._state(uuid)
         now = snapshot.time if reading is None else reading.time
-        if reading is None and uuid not in snapshot.down:
+        down = snapshot.down.get(uuid)
+        if reading is None and down is None:
             return
         if state.accounted is None:
-            state.accounted = now
+            # A driver that is away has no first reading; one that begins will have it soon.
+            if reading is not None or (down is not None and down.is_of_driver):
+                state.accounted = now
             if reading is not None:
                 state.meter.restart(reading.get(_Signal.ENERGY_JOULES))
             return
