@@ -146,7 +146,7 @@ def test_a_batch_has_whole_workloads(path: Path) -> None:
     """Every device of the fleet is in exactly one batch."""
     orders = list(batches_of(order(path), devices=5))
     assert sorted(uuid for each in orders for uuid in each.devices) == sorted(DEVICES)
-    assert [key for each in orders for key in each.occupancy.present] == sorted(
+    assert sorted(key for each in orders for key in each.occupancy.present) == sorted(
         order(path).occupancy.present
     )
 
