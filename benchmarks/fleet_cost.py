@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from benchmarks.options import Options
 from estate.command import Answer, ask_fleet
 from estate.layout import LARGE
@@ -25,8 +27,7 @@ _HUGE: Final = 100_000
 """Too many to be read within a benchmark; what they would take follows from the slope."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
+class _Kind(Struct, frozen=True):
     """Whose metrics there are."""
 
     flags: tuple[str, ...] = ()
@@ -96,8 +97,7 @@ def _huge(metrics: str, first: Mapping[int, _FleetRun]) -> Iterator[Figure]:
     yield Figure(f"{what}: memory, all processes", mebibytes, "MiB", _MOST_HUGE_MEBIBYTES)
 
 
-@dataclass(frozen=True, slots=True)
-class _FleetRun:
+class _FleetRun(Struct, frozen=True):
     answer: Answer
     store_cpu_seconds: float
 

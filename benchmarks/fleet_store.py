@@ -13,12 +13,13 @@ import re
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
+
+from msgspec import Struct
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -83,15 +84,14 @@ _NAMES: Final = (
 """What the store has; scrapes alone, for that is what costs a client no less than rules do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Estate:
+class Estate(Struct, frozen=True):
     """A fleet in jobs of four GPUs on nodes of eight."""
 
     gpus: int
     until: float = math.inf
     """Time of the last sample, in seconds since the epoch."""
-    uuids: tuple[str, ...] = field(default=())
-    numbers: dict[str, int] = field(default_factory=dict)
+    uuids: tuple[str, ...] = ()
+    numbers: dict[str, int] = {}
 
     is_dcgm: bool = False
     """Whether dcgm-exporters are there in place of our agents."""

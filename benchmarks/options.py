@@ -1,10 +1,9 @@
 """Options of a benchmark run."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Struct, frozen=True):
     """Extent of the measurements."""
 
     seconds: float

@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
+
+from msgspec.structs import replace
 
 from benchmarks.options import Options
 from measured import Figure

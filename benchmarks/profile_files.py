@@ -5,9 +5,10 @@ import json
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TextIO, cast
+
+from msgspec import Struct
 
 from profile_mlperf import detail
 from profile_nsight import details_page
@@ -45,8 +46,7 @@ _ROW_BYTES: Final = 375
 """Of an export of Nsight Systems, for each kernel: that of the densest real one at hand."""
 
 
-@dataclass(frozen=True, slots=True)
-class Writer:
+class Writer(Struct, frozen=True):
     """One kind of file."""
 
     what: str

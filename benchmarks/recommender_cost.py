@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from benchmarks.month_history import one_day
 from benchmarks.options import Options

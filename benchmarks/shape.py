@@ -14,9 +14,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final, Self
+
+from msgspec import Struct
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -63,8 +64,7 @@ sys.exit(main(sys.argv[1:]))
 """Tells at its end what a command has loaded."""
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+class Size(Struct, frozen=True):
     """Size of a part of the package."""
 
     modules: int = 0
@@ -87,13 +87,13 @@ class Size:
 
     def __add__(self, other: Self) -> Self:
         values = (
-            getattr(self, each.name) + getattr(other, each.name) for each in fields(type(self))
+            getattr(self, each) + getattr(other, each) for each in type(self).__struct_fields__
         )
         return type(self)(*values)
 
     def row(self, name: str) -> tuple[str, ...]:
         """Cells of a table."""
-        return (name, *(f"{getattr(self, each.name):,}" for each in fields(self)))
+        return (name, *(f"{getattr(self, each):,}" for each in self.__struct_fields__))
 
 
 def _is_setting(node: ast.AST) -> bool:
@@ -102,8 +102,7 @@ def _is_setting(node: ast.AST) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(Struct, frozen=True):
     """Modules loaded by a command at its end, and what it took."""
 
     own: tuple[str, ...]
@@ -176,8 +175,7 @@ def _loaded(*arguments: object, seconds: float | None = None) -> Loaded:
     return Loaded(tuple(document["own"]), document["total"], document["cpu_seconds"])
 
 
-@dataclass(frozen=True, slots=True)
-class Walked:
+class Walked(Struct, frozen=True):
     """Modules entered on a way, and value classes passed."""
 
     modules: tuple[str, ...]
@@ -198,7 +196,7 @@ def _size_table() -> str:
     parts = sizes(PACKAGE)
     lines = [size.row(name) for name, size in parts.items()]
     total = sum(parts.values(), Size())
-    headings = (each.name.replace("_", " ") for each in fields(Size))
+    headings = (each.replace("_", " ") for each in Size.__struct_fields__)
     return table([total.row("**all**"), *lines], ("package", *headings))
 
 

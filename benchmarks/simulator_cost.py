@@ -3,17 +3,17 @@
 import json
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 from benchmarks.options import Options
 
 _FOLDER: Final = Path(__file__).parent
 
 
-@dataclass(frozen=True, slots=True)
-class SimulatorCost:
+class SimulatorCost(Struct, frozen=True):
     """Means over a run."""
 
     mebibytes: float

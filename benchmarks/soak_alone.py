@@ -12,10 +12,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
 from process import memory_mebibytes
 
 from rightsizer.advice.storage import Storage

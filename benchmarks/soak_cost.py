@@ -16,14 +16,6 @@ from benchmarks.simulator_cost import simulator_cost
 from measured import Figure
 
 _PROGRAM: Final = Path(__file__).parent / "soak_alone.py"
-_AS_THE_COMMAND: Final = """
-import runpy, sys
-from rightsizer.cli.main import load_sparingly
-load_sparingly()
-sys.argv.pop(0)
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
-"""What an agent that is started as ever does not load is none of what it costs."""
 _TIMEOUT_SECONDS: Final = 300.0
 _HOUR_SECONDS: Final = 3600.0
 _DAY_HOURS: Final = 24.0
@@ -73,7 +65,7 @@ def _day(life: dict[str, Any], day: int) -> float:
 
 def _live(span: str) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, "-c", _AS_THE_COMMAND, str(_PROGRAM), span],
+        [sys.executable, str(_PROGRAM), span],
         cwd=_PROGRAM.parent,
         capture_output=True,
         text=True,

@@ -13,9 +13,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -47,8 +48,7 @@ _ACTIVITIES: Final = (
 _GROWTH_MAXIMUM_MEBIBYTES: Final = 3.0
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryReading:
+class MemoryReading(Struct, frozen=True):
     """Memory of the agent at a time, and what it had to hold."""
 
     minutes: float

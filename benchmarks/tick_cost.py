@@ -5,9 +5,10 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from benchmarks.bare_bindings import BareBindings
 from benchmarks.options import Options
@@ -26,8 +27,7 @@ _WARM: Final = 20
 _SLOW_DRIVER_TICKS: Final = 60
 
 
-@dataclass(frozen=True, slots=True)
-class _Cpu:
+class _Cpu(Struct, frozen=True):
     """Milliseconds of a tick."""
 
     total: float

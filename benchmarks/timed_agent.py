@@ -11,10 +11,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pynvml
+from msgspec.structs import replace
 
 from rightsizer.agent.agent import Agent
 from rightsizer.agent.service import serve

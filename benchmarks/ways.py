@@ -6,7 +6,6 @@ carrier is a frozen value class of which a function takes or returns an instance
 nothing. The simulated driver, which stands in for a real one, is left out.
 """
 
-import dataclasses
 import inspect
 import json
 import sys
@@ -124,12 +123,9 @@ def _is_own(module: str) -> bool:
 
 
 def is_value(cls: type) -> bool:
-    """Whether a class is frozen: a dataclass, a structure, or a named tuple."""
+    """Whether a class is a frozen structure or a named tuple."""
     if issubclass(cls, msgspec.Struct):
         return bool(cls.__struct_config__.frozen)
-    if dataclasses.is_dataclass(cls):
-        # Classes of `rightsizer.model.frozen` have the same method in place of the standard one.
-        return cls.__setattr__ is not object.__setattr__
     return issubclass(cls, tuple) and hasattr(cls, "_fields")
 
 

@@ -5,8 +5,9 @@ label: one range where it says so, another where it does not. No one has measure
 what is tested is that the signals are read, and not over-read.
 """
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from rightsizer.model.reading import Reading
 from rightsizer.model.signal import Signal

@@ -2,9 +2,10 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct, field
 
 FIRST_SCORED_SEED: Final = 1000
 """Thresholds are tuned on the seeds below, and scored on these."""
@@ -16,8 +17,7 @@ def _truth() -> Path | None:
     return Path(named) if named else None
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Struct, frozen=True):
     """Extent of the evaluation."""
 
     seeds: int = 2

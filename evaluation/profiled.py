@@ -1,7 +1,8 @@
 """DCGM's profiling counters of boards without GPM, from the simulator's model."""
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from rightsizer.model.reading import Reading
 from rightsizer.model.signal import Signal

@@ -1,10 +1,12 @@
 """Simulated day of a scenario with a seed: the snapshot and the truth of each tick."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from evaluation.host_signals import with_host_signals
 from evaluation.profiled import with_dcgm
@@ -22,8 +24,7 @@ _LAG_SECONDS: Final = (0.5, 3.0)
 Truth = tuple[State, frozenset[Condition]]
 
 
-@dataclass(frozen=True, slots=True)
-class SimulatedTick:
+class SimulatedTick(Struct, frozen=True):
     """One tick."""
 
     snapshot: Snapshot

@@ -4,9 +4,10 @@ Labels stay as they are written; the figures behind them wander, so that no thre
 by knowing them. Where a wandering figure makes a label a close call, that counts against us.
 """
 
-from dataclasses import fields, replace
 from random import Random
 from typing import Final
+
+from msgspec.structs import replace
 
 from rightsizer.simulator.activity import KernelActivity
 from rightsizer.simulator.scenario import HostLoad, SimulatedScenario, SimulatedTask, TaskPhase
@@ -16,7 +17,7 @@ _SPREAD_OF_GAPS: Final = 0.3
 _SPREAD_OF_LENGTHS: Final = 0.3
 _SPREAD_OF_PRESSURE: Final = 0.2
 _HALF: Final = 0.5
-_RATIOS: Final = tuple(field.name for field in fields(KernelActivity))
+_RATIOS: Final = tuple(field for field in KernelActivity.__struct_fields__)
 
 
 def varied(scenario: SimulatedScenario, seed: int) -> SimulatedScenario:

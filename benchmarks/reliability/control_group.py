@@ -3,9 +3,10 @@
 import os
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
+
+from msgspec import Struct
 
 _ROOT: Final = Path("/sys/fs/cgroup")
 _PERIOD_MICROSECONDS: Final = 100_000
@@ -18,8 +19,7 @@ _FILES: Final = {
 """By what is limited: hierarchy and file of version 1, file of version 2."""
 
 
-@dataclass(frozen=True, slots=True)
-class ControlGroup:
+class ControlGroup(Struct, frozen=True):
     """A folder below the machine's control groups, for one kind of limit."""
 
     folder: Path

@@ -1,9 +1,10 @@
 """A fault as a row: what is planted, when, and how it is lifted."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
+
+from msgspec import Struct
 
 from benchmarks.reliability.node import OWNER, Node
 
@@ -30,8 +31,7 @@ class Group(StrEnum):
     DCGM = "Pages of dcgm-exporter"
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """A fault that lasts for some seconds."""
 
     group: Group
@@ -40,7 +40,7 @@ class Fault:
     """GPUs that cannot be read meanwhile."""
     scenario: tuple[str, ...] = ()
     """Lines of the simulated node's faults."""
-    config: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = {}
     """More of the agent's configuration; NEXT stands for the port of a server of the fault."""
     prepare: Callable[[Node], None] | None = None
     """Before the agent starts."""

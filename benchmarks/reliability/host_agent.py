@@ -13,11 +13,12 @@ from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
 
+from msgspec.structs import replace
+
 from garbled_driver import Garbled
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.cli.main import entry_point
 from rightsizer.io.clock import SystemClock
-from rightsizer.model.frozen import replace
 from rightsizer.simulator.library.simulated_library import SimulatedLibrary
 from rightsizer.simulator.node import SimulatedNode
 from rightsizer.simulator.scenario_reader import load_scenario

@@ -4,9 +4,11 @@ import re
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
+
+from msgspec import Struct
 
 from benchmarks.reliability.node import Node
 
@@ -41,19 +43,18 @@ class DeviceSample:
     """In all states but `unknown`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scrape:
+class Scrape(Struct, frozen=True):
     """Result of one scrape."""
 
     time_seconds: float
     took_seconds: float
     status: int
     """0 where there was no answer."""
-    devices: Mapping[str, DeviceSample] = field(default_factory=dict)
+    devices: Mapping[str, DeviceSample] = {}
     """By uuid."""
-    counters: Mapping[str, float] = field(default_factory=dict)
+    counters: Mapping[str, float] = {}
     """What counts trouble, over all labels."""
-    switches: Mapping[str, float] = field(default_factory=dict)
+    switches: Mapping[str, float] = {}
     """The lowest value over all labels."""
 
     @property

@@ -4,10 +4,11 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from benchmarks.process import memory_mebibytes
 from benchmarks.reliability.fault import BEGIN_SECONDS, Fault
@@ -28,8 +29,7 @@ _CLOCK_STEP_SECONDS: Final = 30.0
 _WARNINGS: Final = frozenset({"warning", "error", "critical"})
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """Result of a trial."""
 
     group: str
@@ -81,8 +81,7 @@ class Outcome:
         return tuple(trouble for trouble, is_there in troubles.items() if is_there)
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(Struct, frozen=True):
     """What was seen of an agent while it ran."""
 
     scrapes: Sequence[Scrape]

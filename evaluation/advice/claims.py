@@ -1,8 +1,9 @@
 """Predicates of a tick for the reasons of advice, by the simulator's truth."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from rightsizer.model.finding import Reason
 from rightsizer.model.state import IDLE_STATES, Condition, State, Tier
@@ -17,8 +18,7 @@ _RANKS: Final = frozenset({Reason.RANK_IMBALANCE, Reason.HIDDEN_STALL})
 Holds = Callable[[State, frozenset[Condition]], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """Predicate of a tick for some reasons."""
 
     rule: str

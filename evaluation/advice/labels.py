@@ -1,9 +1,10 @@
 """Hand-made labels of sizes, sharing and forecasts, which no truth of a tick decides."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from rightsizer.io.yaml import load_yaml
 from rightsizer.model.finding import Reason
@@ -13,8 +14,7 @@ EVERYWHERE: Final = "everywhere"
 """Stands for a scenario's name, and for a workload's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
+class Label(Struct, frozen=True):
     """Of one workload."""
 
     expected: frozenset[Reason] = frozenset()
@@ -23,11 +23,10 @@ class Label:
     """Neither right nor wrong."""
 
 
-@dataclass(frozen=True, slots=True)
-class Labels:
+class Labels(Struct, frozen=True):
     """Of all workloads, by the names of scenario and workload."""
 
-    of: Mapping[tuple[str, str], Label] = field(default_factory=dict)
+    of: Mapping[tuple[str, str], Label] = {}
 
     @classmethod
     def load(cls, path: Path = FILE) -> "Labels":

@@ -7,10 +7,12 @@ open by then, as people would.
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Final
+
+from msgspec.structs import replace
 
 from evaluation.host_signals import with_host_signals
 from evaluation.options import Options

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec import Struct
+
 from measured import quantile
 
 HEADINGS: Final = (
@@ -24,8 +26,7 @@ HEADINGS: Final = (
 _ALL: Final = "all"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Case:
+class Case(Struct, frozen=True, order=True):
     """Subject of a score, for a list of mistakes."""
 
     rule: str

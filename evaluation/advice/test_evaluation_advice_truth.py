@@ -1,7 +1,8 @@
 """Due recommendations follow from the true states by a rule's definition."""
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from evaluation.advice.claims import CLAIMS, Claim
 from evaluation.advice.labels import EVERYWHERE, Label, Labels

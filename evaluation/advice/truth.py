@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from msgspec import Struct
+
 from evaluation.advice.claims import CLAIMS, Claim
 from evaluation.simulated_day import Truth
 from rightsizer.advice.rules.rule import Rule
@@ -32,8 +34,7 @@ BORDERLINE: Final = "borderline"
 """Too near to the threshold, or too little known, to blame anyone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(Struct, frozen=True):
     """Subject of advice: a workload with its devices, or an unheld device."""
 
     key: str
@@ -87,8 +88,7 @@ class _Course:
         return seconds((sums[last - 1] if last else 0) - (sums[first - 1] if first else 0))
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(Struct, frozen=True):
     """In how much of a span a claim held."""
 
     ratio: float

@@ -7,11 +7,13 @@ import signal
 import time
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from random import Random
 from typing import Any, Final, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rightsizer.broker.broker import Broker
 from rightsizer.broker.lease import EventKind, LeaseObservation, Ticket
@@ -32,8 +34,7 @@ _CONTEXT: Final = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload([__name__])
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """Client's view of the node."""
 
     granted: Mapping[str, tuple[str, ...]]

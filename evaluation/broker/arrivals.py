@@ -9,9 +9,10 @@ of the day there are about four times as many arrivals as at the quietest. The s
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from random import Random
 from typing import Final
+
+from msgspec import Struct
 
 from readings import GIBIBYTE
 from rightsizer.broker.lease import GpuRequest, LeaseOwner, Ticket
@@ -33,8 +34,7 @@ _BATCH_USERS: Final = ("ada", "bo", "cy", "di")
 _INTERACTIVE_USERS: Final = ("eve", "flo", "gus", "hal", "ida", "jo")
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(Struct, frozen=True):
     """One piece of work and what is true of it."""
 
     at_seconds: float

@@ -5,10 +5,11 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from evaluation.hardware.workloads import WORKLOADS, Workload
 from evaluation.options import Options
@@ -30,8 +31,7 @@ left out.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Recording:
+class Recording(Struct, frozen=True):
     """A recording of the workloads."""
 
     title: str
@@ -53,8 +53,7 @@ RECORDINGS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
+class Score(Struct, frozen=True):
     """Share of a workload's time by verdict; the rest claims nothing."""
 
     right_ratio: float
@@ -63,8 +62,7 @@ class Score:
     """Whether each expected condition holds for most of the time."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(Struct, frozen=True):
     start: float
     end: float
     state: State

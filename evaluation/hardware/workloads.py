@@ -10,9 +10,10 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 Step = Callable[[], object]
 Prepare = Callable[[Any], Step]
@@ -25,8 +26,7 @@ _WAITING_BLOCKS: Final = 24
 """As many as a collective's channels."""
 
 
-@dataclass(frozen=True, slots=True)
-class Workload:
+class Workload(Struct, frozen=True):
     """A program and how a specialist calls its seconds."""
 
     name: str

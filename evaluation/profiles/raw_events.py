@@ -12,10 +12,11 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 Interval = tuple[float, float] | tuple[Decimal, Decimal]
 _STREAM_EVENT: Final = ("kernel_details", "correlation_id")
@@ -30,17 +31,16 @@ _RESULTS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Raw:
+class Raw(Struct, frozen=True):
     """Contents of a file."""
 
     events: int | None
     """`None` where the format has no one thing that is an event."""
-    devices: Mapping[str, Iterable[Interval]] = field(default_factory=dict)
+    devices: Mapping[str, Iterable[Interval]] = {}
     """Kernels and graphs of each device that has any, in seconds."""
     kernel_seconds: float | None = None
     """Summed, where there is no timeline."""
-    figures: Mapping[str, float] = field(default_factory=dict)
+    figures: Mapping[str, float] = {}
     """Of a benchmark."""
 
 

@@ -6,9 +6,11 @@ optimizer) is what its source's recipe uses; rows whose recipe cannot be told ar
 
 import csv
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rightsizer.planner.transformer_shape import TransformerDescription, completed_shape
 from rightsizer.sizing.load import RequestLoad
@@ -71,8 +73,7 @@ _RECIPES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One figure."""
 
     values: dict[str, str]

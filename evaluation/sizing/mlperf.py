@@ -7,10 +7,12 @@ import csv
 import gzip
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rightsizer.sizing.workload_family import (
     WORKLOADS,
@@ -45,8 +47,7 @@ _FAMILIES: Final = {
 Row = Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(Struct, frozen=True):
     """One round, benchmark, scenario and metric; training at one count of accelerators.
 
     Runs differ in the samples that they need for the same accuracy, by their batches: the samples
@@ -67,8 +68,7 @@ class Cell:
         return replace(self, logs={key: log for key, log in self.logs.items() if key != gpu})
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(Struct, frozen=True):
     """Two GPUs in one cell."""
 
     cell: Cell

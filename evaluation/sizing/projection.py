@@ -4,9 +4,10 @@ import csv
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
+
+from msgspec.structs import replace
 
 from evaluation.options import Options
 from evaluation.sizing.mig import FILE, MEDIAN_FLOOR, TAIL_FLOOR, Row, workload_of

@@ -1,7 +1,8 @@
 """Errors of ratios fitted without a GPU, a family, a benchmark or a round."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from evaluation.sizing.mlperf import Cell, Pair, pairs
 from evaluation.sizing.ratio_fit import fit_cells
@@ -11,8 +12,7 @@ from rightsizer.sizing.ratio import error_kind, log_ratio
 from rightsizer.sizing.workload_family import WorkloadActivity
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(Struct, frozen=True):
     """A pair, how it was left out, and how far the logarithm is off."""
 
     pair: Pair

@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
+
+from msgspec.structs import replace
 
 from evaluation.options import Options
 from evaluation.sizing.serving_apart import is_computed_in_full, readings, server_of, set_apart

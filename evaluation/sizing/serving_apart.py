@@ -2,8 +2,10 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from evaluation.sizing.serving_truth import Row
 from rightsizer.sizing.serving import Server, Serving
@@ -15,8 +17,7 @@ _PAUSES: Final = tuple(step / 4 for step in range(25))
 _HALVINGS: Final = 30
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """Candidate explanation of the rows of a file, with the times it predicts."""
 
     title: str

@@ -2,8 +2,10 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Final, Self
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from evaluation.sizing.serving_truth import Row
 from rightsizer.sizing.serving import Serving
@@ -16,8 +18,7 @@ _FINER: Final = 10
 _RATIOS: Final = tuple(step / 20 for step in range(4, 31))
 
 
-@dataclass(frozen=True, slots=True)
-class Constants:
+class Constants(Struct, frozen=True):
     """Constants fitted to the time between tokens."""
 
     layer: int = 0
@@ -42,8 +43,7 @@ class Constants:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Linear:
+class Linear(Struct, frozen=True):
     """One row's predicted time between tokens, which both constants enter linearly."""
 
     row: Row

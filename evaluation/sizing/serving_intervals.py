@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
+
+from msgspec import Struct
 
 from evaluation.sizing.serving_apart import server_of, set_apart
 from evaluation.sizing.serving_offline import OFFLINE_FILE, best_rate, offline_rows
@@ -26,8 +27,7 @@ _ON_COVERAGE: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class IntervalError:
+class IntervalError(Struct, frozen=True):
     """One figure that was measured and predicted."""
 
     kind: str

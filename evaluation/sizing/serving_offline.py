@@ -8,10 +8,12 @@ import csv
 import gzip
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rightsizer.catalogue.board import Board, Precision
 from rightsizer.catalogue.catalogue import built_in
@@ -36,8 +38,7 @@ _REQUESTS: Final = 2048
 _GROUPS: Final = (1, 2, 4, 8)
 
 
-@dataclass(frozen=True, slots=True)
-class Offline:
+class Offline(Struct, frozen=True):
     """Throughput of one accelerator in one round, the median over systems."""
 
     board: Board

@@ -3,9 +3,10 @@
 import json
 import os
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from profiler_environment import environment
 
@@ -14,8 +15,7 @@ _MARK: Final = "TOLD "
 _SECONDS_AT_MOST: Final = 1800.0
 
 
-@dataclass(frozen=True, slots=True)
-class PeerTimes:
+class PeerTimes(Struct, frozen=True):
     """Its prediction for one row."""
 
     ttft_ms: float

@@ -14,11 +14,13 @@ are uniform up to what is stated and their means, as those of requests in flight
 import csv
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from statistics import fmean, median
 from typing import Final, TypeVar, get_type_hints
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from measured import as_rows, quantile, summarized, table
 from rightsizer.catalogue.catalogue import built_in
@@ -56,8 +58,7 @@ _MEASURES: Final = ("TTFT", "TPOT", "tokens/s", "the most")
 _JUDGED: Final = (" off", " without it")
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedRate:
+class PublishedRate(Struct, frozen=True):
     """A row of the table."""
 
     model: str
@@ -86,8 +87,7 @@ class PublishedRate:
         return abs(math.log(self.predicted(settings).value / self.tokens_per_second))
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedMixture:
+class PublishedMixture(Struct, frozen=True):
     """Measured figures of a mixture of experts on one group of GPUs; unpublished ones are 0."""
 
     model: str

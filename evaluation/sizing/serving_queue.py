@@ -4,12 +4,13 @@ import math
 import random
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from heapq import heappop, heappush
 from itertools import accumulate
 from statistics import fmean
 from typing import Final
+
+from msgspec import Struct
 
 from measured import quantile, summarized
 from rightsizer.catalogue.catalogue import built_in
@@ -24,8 +25,7 @@ _WARM: Final = 0.1
 _GAPS_SEED: Final = 11
 
 
-@dataclass(frozen=True, slots=True)
-class Simulated:
+class Simulated(Struct, frozen=True):
     """Times of the requests of a run."""
 
     first_seconds: Sequence[float]

@@ -2,9 +2,10 @@
 
 import csv
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import built_in
@@ -45,8 +46,7 @@ _KV_FORMATS: Final = {"nvidia/Llama-3.1-8B-Instruct-FP8": NumberFormat.FP8}
 """NVIDIA's checkpoints say so; vLLM keeps 16 bits beside any other weights."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One measurement."""
 
     id: str

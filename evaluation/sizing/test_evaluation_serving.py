@@ -2,11 +2,11 @@
 
 import gzip
 import math
-from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
 import pytest
+from msgspec.structs import replace
 
 from evaluation.options import Options
 from evaluation.sizing import serving, serving_peer

@@ -3,9 +3,10 @@
 import csv
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
+
+from msgspec.structs import replace
 
 from evaluation.options import Options
 from measured import quantile, table

@@ -8,11 +8,13 @@ were kept apart until then, and three widths followed from them; those `kept` ca
 import csv
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from evaluation.options import Options
 from measured import quantile, table
@@ -44,8 +46,7 @@ _ON_FIGURES: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class UnfittedFigure:
+class UnfittedFigure(Struct, frozen=True):
     """A row of the table."""
 
     domain: str
@@ -57,8 +58,7 @@ class UnfittedFigure:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class Prediction:
+class Prediction(Struct, frozen=True):
     """Prediction of a row."""
 
     figure: UnfittedFigure

@@ -5,16 +5,16 @@ rule's verdict has no counterpart among the states, the mapping favors the rule 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from rightsizer.model.state import State
 
 _MINUTE: Final = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class BaselineInput:
+class BaselineInput(Struct, frozen=True):
     """Input of the baseline rules: ratios; `None` if not read."""
 
     utilization: float | None
@@ -32,8 +32,7 @@ class BaselineInput:
     is_held: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Watched:
+class Watched(Struct, frozen=True):
     """A device with what a rule remembers of it."""
 
     now: BaselineInput

@@ -5,9 +5,10 @@ errors of its own that stay, each reading has some that do not.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from random import Random
 from typing import Final
+
+from msgspec.structs import replace
 
 from rightsizer.model.reading import Reading
 from rightsizer.model.signal import HOST_SIGNALS, PIPES, Signal

@@ -5,10 +5,11 @@ from itertools import combinations
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from evaluation.options import Options
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.device import Device
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import nanoseconds
 from rightsizer.recordings.inferred_jobs import inferred_jobs
 from rightsizer.recordings.row import RecordingRow
@@ -25,8 +26,7 @@ _SPANS: Final = (
 """Name, hour of the first day, hours, seconds between readings."""
 
 
-@dataclass(frozen=True, slots=True)
-class PairScore:
+class PairScore(Struct, frozen=True):
     """Scores of pairs of GPUs inferred to be of one job."""
 
     right: int = 0

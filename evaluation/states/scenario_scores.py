@@ -1,9 +1,10 @@
 """One scenario with one seed, judged by Rightsizer and by the rules of others."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from evaluation.simulated_day import Truth, simulated_ticks
 from evaluation.states.baseline_state import BaselineState
@@ -55,8 +56,7 @@ def judge(path: Path, seed: int, tick_seconds: float, *, is_varied: bool) -> Sco
     return scores
 
 
-@dataclass(frozen=True, slots=True)
-class _Segment:
+class _Segment(Struct, frozen=True):
     """Entry of a device with its true state and conditions."""
 
     entry: Entry

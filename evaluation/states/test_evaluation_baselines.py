@@ -1,9 +1,9 @@
 """Other tools' rules at their published thresholds."""
 
-from dataclasses import replace
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from evaluation.states.baseline_state import BaselineState
 from evaluation.states.baselines import BASELINES, Baseline, BaselineInput, Watched

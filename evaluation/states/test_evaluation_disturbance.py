@@ -1,11 +1,11 @@
 """Disturbances of snapshots before they are judged."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from evaluation.options import SCENARIOS
 from evaluation.simulated_day import SimulatedTick, simulated_ticks

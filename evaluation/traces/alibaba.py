@@ -8,11 +8,12 @@ import csv
 import gzip
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Final
+
+from msgspec import Struct
 
 from rightsizer.agent.replay import DeviceSummary, replay
 from rightsizer.agent.settings import Settings
@@ -33,8 +34,7 @@ Series = Mapping[int, float]
 """Values by time in nanoseconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Pod:
+class _Pod(Struct, frozen=True):
     """Rows of one pod."""
 
     span: int

@@ -6,10 +6,11 @@ rules, over one case whose devices are the pods of the fleet.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 from evaluation.traces.fleet_group import Group, group_of
 from evaluation.traces.fleet_trace import Fleet, accounts_of, pods
@@ -32,8 +33,7 @@ _DAYS: Final = 4
 _FORBIDDEN: Final = frozenset({Action.REDUCE_GPU_COUNT, Action.REDUCE_REPLICAS})
 
 
-@dataclass(frozen=True, slots=True)
-class Autoscaler:
+class Autoscaler(Struct, frozen=True):
     """Autoscaler: replicas by the recent maximum of busy ones."""
 
     name: str
@@ -43,8 +43,7 @@ class Autoscaler:
     lag_minutes: int = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """Cost and shortage under an autoscaler."""
 
     saved_ratio: float

@@ -5,8 +5,9 @@ Expressions, a table of names and units of its own, and nothing that the package
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from rightsizer.model.signal import Signal
 
@@ -42,8 +43,7 @@ _MEANINGS: Final[Mapping[str, tuple[Signal, float]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """One sample as a person would read it."""
 
     text: str

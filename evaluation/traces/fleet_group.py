@@ -2,16 +2,16 @@
 
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
+
+from msgspec import Struct
 
 from evaluation.traces.fleet_trace import Pod
 from rightsizer.model.units import Nanoseconds
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """Numbers of pods and of busy pods at equal intervals."""
 
     start: Nanoseconds

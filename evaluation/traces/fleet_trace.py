@@ -4,11 +4,13 @@ import csv
 import gzip
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rightsizer.accounting.service import NodeAccounts
 from rightsizer.catalogue.catalogue import built_in
@@ -25,8 +27,7 @@ BUSY_RATIO: Final = 0.01
 _MAP: Final = Path(__file__).parents[2] / "config" / "columns" / "alibaba-genai-2026.yaml"
 
 
-@dataclass(frozen=True, slots=True)
-class Pod:
+class Pod(Struct, frozen=True):
     """One pod's rows."""
 
     name: str
@@ -41,8 +42,7 @@ class Pod:
         return tuple(duty >= BUSY_RATIO for duty in self.duties)
 
 
-@dataclass(frozen=True, slots=True)
-class Fleet:
+class Fleet(Struct, frozen=True):
     """A service that holds some pods while they are there; others are not looked at."""
 
     workload: Workload

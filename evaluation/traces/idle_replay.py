@@ -2,12 +2,13 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Final
+
+from msgspec import Struct
 
 from evaluation.traces.fleet_group import Group, group_of
 from evaluation.traces.fleet_trace import BUSY_RATIO, Pod, closed_windows, pods
@@ -34,8 +35,7 @@ _DAY: Final = 86400 * NANOSECONDS_PER_SECOND
 _ZERO: Final = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
-class Reaper:
+class Reaper(Struct, frozen=True):
     """A rule of a fixed window."""
 
     below_ratio: float

@@ -3,9 +3,12 @@
 from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from evaluation.traces.fleet_trace import Pod
 from rightsizer.advice.engine import judge_all
@@ -94,8 +97,7 @@ def quiet_times(pod: Pod, below: float, window: Nanoseconds, gap: Nanoseconds) -
         last = time
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """A class of workloads, and how much of its patience must be idle for it."""
 
     workload_class: WorkloadClass

@@ -4,8 +4,9 @@ Pods are left out in turn: what is said of one is learned from its own past and 
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from evaluation.traces.reclaim import MINUTE, SOON
 from measured import as_rows, summarized, table
@@ -22,8 +23,7 @@ _BUSY: Final = _SHIPPED.busy_ratio
 _FOLDS: Final = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Spell:
+class Spell(Struct, frozen=True):
     """An idle time as all of the trace shows it."""
 
     start: Nanoseconds
@@ -44,8 +44,7 @@ class Spell:
         return True if self.has_ended else None
 
 
-@dataclass(frozen=True, slots=True)
-class Forecast:
+class Forecast(Struct, frozen=True):
     """A probability that was published, and what happened."""
 
     age: Nanoseconds

@@ -7,10 +7,13 @@ hour tells. Ours is the product's own: the accounts' windows, faded demands, nee
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from evaluation.traces.fleet_trace import Pod, closed_windows, pods
 from measured import as_rows, quantile, table
@@ -41,13 +44,12 @@ Needs = Mapping[tuple[str, Nanoseconds], float]
 """By pod and full hour."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sizer:
+class Sizer(Struct, frozen=True):
     """A way to set the product."""
 
     name: str
-    decay: DecaySettings = field(default_factory=DecaySettings)
-    provisioning: ProvisioningSettings = field(default_factory=ProvisioningSettings)
+    decay: DecaySettings = DecaySettings()
+    provisioning: ProvisioningSettings = ProvisioningSettings()
 
 
 @dataclass(slots=True)

@@ -1,9 +1,9 @@
 """The evaluation of dcgm-exporter's pages finds wrong readings."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from dcgm_exporter import BUSY, page
 from evaluation.traces.dcgm import MISSING, READ, UNUSED, WEAKER, WRONG, evaluate, verdict
@@ -25,8 +25,8 @@ def verdicts(**changes: object) -> dict[str, str]:
     lines = lines_of(TEXT.splitlines())
     page = DcgmExpositionParser(built_in()).read(TEXT)
     of_page = {name: changes.pop(name) for name in ("devices",) if name in changes}
-    readings = {BUSY: replace(page.readings[BUSY], **changes)}  # type: ignore[arg-type]
-    read = replace(page, readings=readings, **of_page)  # type: ignore[arg-type]
+    readings = {BUSY: replace(page.readings[BUSY], **changes)}
+    read = replace(page, readings=readings, **of_page)
     return {line.metric.removeprefix("DCGM_FI_"): verdict(line, lines, read) for line in lines}
 
 

@@ -1,9 +1,10 @@
 """The accounts behind their lock: immutable reports and fresh gauges."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Final
+
+from msgspec.structs import replace
 
 from readings import EMPTY, EPOCH, HELD, SECOND, TRAINING, gpu, snapshot, workload
 from rightsizer.accounting.service import AccountingService

@@ -1,9 +1,9 @@
 """The accounts: entries in; totals, windows and cases out."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from readings import (
     EMPTY,

@@ -1,11 +1,10 @@
 """A case of stored days sums up its windows only when a rule reads them."""
 
-from dataclasses import replace
-from functools import cache
+from msgspec.structs import replace
 
 from cases import case, window
-from rightsizer.accounting.accounts_snapshot import CachedCase
-from rightsizer.model.finding import Case, Node
+from rightsizer.model.finding import Node
+from rightsizer.model.lazy import LazySequence
 from rightsizer.model.state import State
 from rightsizer.model.window import Provisioning, Window
 
@@ -16,10 +15,12 @@ class Counted:
     """Makes the parts of a case, and counts how often."""
 
     def __init__(self) -> None:
-        self.windows = 0
-        self.provisioning = 0
-        sums = cache(self._windows), cache(self._provisioning)
-        self.case = CachedCase(GIVEN.key, GIVEN.workload, GIVEN.devices, *sums, None)
+        self.windows, self.provisioning = 0, 0
+        self.case = replace(
+            GIVEN,
+            windows=LazySequence(self._windows),
+            provisioning=LazySequence(self._provisioning),
+        )
 
     def _windows(self) -> tuple[Window, ...]:
         self.windows += 1
@@ -33,7 +34,7 @@ class Counted:
 def test_windows_are_summed_only_when_read() -> None:
     """Key, workload and devices are known without."""
     counted = Counted()
-    found = counted.case.on(Node())
+    found = replace(counted.case, node=Node())
     assert (found.key, found.workload, found.devices) == (
         GIVEN.key,
         GIVEN.workload,
@@ -47,7 +48,7 @@ def test_windows_are_summed_only_when_read() -> None:
 def test_a_case_on_its_node_shares_what_was_summed_up() -> None:
     """The sum is computed once for both."""
     counted = Counted()
-    on_node = counted.case.on(Node())
+    on_node = replace(counted.case, node=Node())
     for each in (counted.case, on_node, on_node):
         assert each.provisioning == GIVEN.provisioning
         assert each.windows == GIVEN.windows
@@ -56,10 +57,6 @@ def test_a_case_on_its_node_shares_what_was_summed_up() -> None:
     assert counted.case.node is None
 
 
-def test_cached_case_has_every_field_of_a_case() -> None:
-    """It has every field, so that rules cannot tell the difference."""
-    found = Counted().case
-    as_any = Case(
-        found.key, found.workload, found.devices, found.windows, found.provisioning, found.past
-    )
-    assert as_any == replace(GIVEN, past=None, node=None)
+def test_a_lazy_case_equals_one_that_was_computed() -> None:
+    """Rules cannot tell the difference."""
+    assert Counted().case == GIVEN

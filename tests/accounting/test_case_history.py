@@ -1,10 +1,10 @@
 """A case's data beyond its windows: workload, shape, trend and sample size."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from cases import case as case_by_hand
 from cases import window as window_by_hand

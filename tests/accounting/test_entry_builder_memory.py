@@ -1,10 +1,10 @@
 """The entry builder's memory of a device: a reading is judged by earlier ones."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from readings import EMPTY, HELD, SECOND, SPINNING, TRAINING, Signals, gpu, snapshot
 from rightsizer.accounting.entry_builder import EntryBuilder

@@ -3,13 +3,13 @@
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from readings import DAY, EPOCH, HOUR, MINUTE, SECOND, gpu, workload
 from rightsizer.accounting.device_codec import DeviceRecord

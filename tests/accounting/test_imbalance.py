@@ -1,10 +1,10 @@
 """Whether the GPUs of one job do unequal work."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from readings import HELD, SECOND, SPINNING, TRAINING, Signals, gpu, snapshot, workload
 from rightsizer.accounting.conditions import ImbalanceDetector, job_of

@@ -1,12 +1,12 @@
 """Accounting of every second and joule: used and wasted sum to the whole, day after day."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from node_lives import GPU, Moment, lives, snapshots_of
 from readings import DAY, HOUR, MINUTE, SECOND, TRAINING, gpu, snapshot

@@ -1,10 +1,9 @@
 """Counters of a device: they start at zero and only grow."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from readings import SECOND, entry
 from rightsizer.accounting.device_account import RunningTotals

@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Final
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from readings import EPOCH, SECOND
 from rightsizer.accounting.window_codec import decode_window, encode_window

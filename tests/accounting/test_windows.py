@@ -3,7 +3,6 @@
 import tracemalloc
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from typing import Final
@@ -11,6 +10,7 @@ from typing import Final
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from cases import window_over
 from readings import DAY, EPOCH, HOUR, MINUTE, SECOND, entry

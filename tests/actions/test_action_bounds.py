@@ -1,12 +1,12 @@
 """Limits hold for any order, restarts and clock changes."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Struct
 
 from action_node import ActionNode, DurableRepository, action
 from readings import workload
@@ -35,8 +35,7 @@ STEPS: Final = st.lists(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(Struct, frozen=True):
     """A completed action, with its true time."""
 
     at_seconds: float

@@ -1,9 +1,10 @@
 """The first example of the page on actions works as documented."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
+
+from msgspec.structs import replace
 
 import rightsizer
 from action_node import ActionNode

@@ -1,10 +1,10 @@
 """Which actions are due, why others are not, and bounds that always hold."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cases import NOW, finding
 from readings import HOUR

@@ -1,6 +1,5 @@
 """One run of the recommender over a history without an agent."""
 
-from dataclasses import fields
 from pathlib import Path
 from typing import Final
 
@@ -49,7 +48,7 @@ def test_explain_has_the_risk_that_advise_has(history: Path) -> None:
     """For any agent data saved before the history went on."""
     findings, (shown,) = run_offline(history, Settings())
     (found,) = (each for each in findings if each.id == shown.id)
-    old = {each.name: getattr(found, each.name) for each in fields(found)}
+    old = {each: getattr(found, each) for each in found.__struct_fields__}
     old["risk"] = Risk.VERY_LOW
     keep_advice(history, shown.opened, key=found.workload or found.devices[0], **old)
     assert saved_advice(history)[0].finding.risk is Risk.VERY_LOW

@@ -1,12 +1,12 @@
 """Invariants of every rule for any input."""
 
 import json
-from dataclasses import replace
 from typing import Any, Final
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from any_cases import Load, cases, hazier, loads, reordered, turned
 from cases import case, findings, window

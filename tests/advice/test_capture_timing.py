@@ -1,12 +1,12 @@
 """When a profile is captured, and each reason for not capturing."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from capture_repositories import record
 from cases import NOW, judgement

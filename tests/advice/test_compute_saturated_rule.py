@@ -1,8 +1,7 @@
 """The rule for services with requests waiting for compute."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from cases import case, window
 from readings import HOUR, gpu, reading, workload

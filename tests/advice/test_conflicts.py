@@ -1,12 +1,12 @@
 """Findings of one workload do not contradict each other."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from cases import judgement
 from rightsizer.advice.engine import without_conflicts

@@ -1,10 +1,9 @@
 """The rule for services with diurnal load."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from block_cases import BLOCKS_A_DAY, Course, at_hours, busy, case_of, past_of, steady, summed
 from cases import window

@@ -1,10 +1,9 @@
 """The rule for memory and load that grow to their limit."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from block_cases import BLOCKS_A_DAY, Course, busy, case_of, steady
 from readings import DAY, GIBIBYTE, workload

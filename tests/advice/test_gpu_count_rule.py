@@ -1,11 +1,11 @@
 """The rule for workloads with more GPUs than work."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from block_cases import BLOCKS_A_DAY, Course, at_hours, busy, case_of, steady
 from cases import histogram, window

@@ -1,11 +1,11 @@
 """Invariants of the rules on hardware, power and placement for any input."""
 
-from dataclasses import replace
 from typing import Any, Final
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from cases import case, window
 from readings import HOUR, workload

@@ -1,8 +1,7 @@
 """The rule for spinning GPUs, and the rank that they wait for."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from cases import case, window
 from readings import EPOCH, HOUR, gpu, workload

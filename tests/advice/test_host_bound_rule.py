@@ -1,10 +1,9 @@
 """The rule for GPUs that wait for the host's CPUs."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from cases import case, window
 from readings import gpu, reading, workload

@@ -1,11 +1,11 @@
 """The rule for idle GPUs."""
 
 import re
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from block_cases import Course, at_hours, busy, case_of
 from cases import case, histogram, window

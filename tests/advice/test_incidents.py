@@ -1,9 +1,9 @@
 """Findings of devices that share a cause become one finding of what they share."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cases import NOW, after, case, window
 from faulty_node import (

@@ -1,8 +1,7 @@
 """Recovery of a lost ledger from other stores."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from cases import NOW, after, finding, judgement
 from rightsizer.advice.ledger import Ledger

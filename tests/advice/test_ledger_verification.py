@@ -1,9 +1,9 @@
 """Verification: the ledger compares a workload before and after the advice."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from cases import NOW, after, answers, judgement
 from rightsizer.advice.ledger import Ledger

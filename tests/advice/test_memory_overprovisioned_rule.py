@@ -1,8 +1,7 @@
 """The rule for memory far too large for well-used GPUs."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from cases import case, window
 from readings import HOUR, gpu, workload

@@ -1,8 +1,7 @@
 """The rule for GPUs that wait for the network."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from cases import case, window
 from readings import HOUR, workload

@@ -1,9 +1,9 @@
 """The rule for GPUs that communicate over the host although better links are available."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cases import case, window
 from readings import gpu, workload

@@ -1,10 +1,10 @@
 """Alternatives to a GPU offered by rules, projected and priced."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from block_cases import case_of, steady
 from cases import case, histogram, window

@@ -1,10 +1,10 @@
 """The rule for GPUs larger than their load needs."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cases import case, histogram, window
 from readings import HOUR, gpu, workload

@@ -1,8 +1,7 @@
 """Commands for an operator to release GPUs."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from cases import case, window
 from readings import gpu

@@ -1,8 +1,7 @@
 """The rule for PCIe links below the capability of board and slot."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from cases import case, window
 from readings import HOUR, gpu, workload

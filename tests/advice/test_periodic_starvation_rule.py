@@ -1,9 +1,9 @@
 """The rule for GPUs with pauses at a steady pace."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from cases import case, window
 from readings import HOUR, workload

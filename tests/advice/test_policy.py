@@ -1,8 +1,7 @@
 """Operators' policies on workloads, applied to snapshots and findings."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from cases import case, judgement, window
 from readings import DAY, EPOCH, TRAINING, gpu, snapshot, workload

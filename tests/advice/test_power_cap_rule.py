@@ -1,11 +1,11 @@
 """The rule for power that does not reduce run time."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from cases import case, window
 from readings import HOUR, workload

@@ -1,12 +1,12 @@
 """Findings of profiles become advice beside those of telemetry, without duplicates."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from cases import NOW, after, finding, judgement
 from profile_beside import KEY, long_profile, telemetry_of, waiting_profile

@@ -1,10 +1,9 @@
 """Comparison of a profile with telemetry of the same GPU and time, and its workload."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from profile_beside import AT, KEY, long_profile, telemetry_of, waiting_profile
 from profiles_built import device, kernel, profile, time_use

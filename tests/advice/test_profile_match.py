@@ -1,8 +1,7 @@
 """Matching of a profile to a GPU of a node, and when that is impossible."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from readings import gpu
 from rightsizer.model.device import MigInstance

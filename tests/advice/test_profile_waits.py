@@ -1,9 +1,9 @@
 """Single waits, graphs, exposed collectives and truncated files."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from profile_traces import KinetoTrace
 from profiles_built import copies, device, kernel, profile, span, time_use

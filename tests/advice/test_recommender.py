@@ -1,11 +1,11 @@
 """A run over the accounts: when a verdict may become advice, and when it still holds."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from cases import case, findings, window
 from readings import workload

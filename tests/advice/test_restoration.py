@@ -1,11 +1,11 @@
 """Restoration of a lost ledger from metrics and annotations."""
 
-from dataclasses import replace
 from random import Random
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from cases import NOW, finding
 from rightsizer.advice.ledger import Ledger

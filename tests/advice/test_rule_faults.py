@@ -1,9 +1,9 @@
 """Faulty rules and sinks: each costs its own part of a run, never the run."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from advice_node import AdviceNode, NodeServices, Sink, advice_node

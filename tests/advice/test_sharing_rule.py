@@ -1,10 +1,9 @@
 """The rule for workloads that could share a GPU."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from block_cases import BLOCKS_A_DAY, Course, busy, case_of, steady
 from cases import window

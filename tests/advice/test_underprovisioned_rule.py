@@ -1,10 +1,9 @@
 """The rule for GPUs too small for their queued work."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from cases import case, window
 from readings import HOUR, workload

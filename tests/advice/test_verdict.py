@@ -1,11 +1,12 @@
 """The wording of a verdict, and its stable id."""
 
 import json
-from dataclasses import asdict, replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from cases import case, findings, window
 from readings import gpu, workload
@@ -90,7 +91,7 @@ def test_every_finding_is_complete_and_plain(state: State) -> None:
     """Each field of the design is present, with JSON-compatible text and numbers."""
     judged = case([window({state: 10}), window({state: 10})], workload())
     for found, rule in zip(findings([judged]), RULES, strict=True):
-        document = json.loads(json.dumps(asdict(found)))
+        document = json.loads(json.dumps(to_builtins(found)))
         assert document["rule"] == rule.name
         assert document["devices"] == ["GPU-0", "GPU-1"]
         assert document["workload"] == "slurm/llama"

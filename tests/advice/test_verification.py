@@ -1,12 +1,12 @@
 """Before against after: savings, harm, and changes that would have happened anyway."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from cases import finding
 from rightsizer.advice.settings import VerificationSettings

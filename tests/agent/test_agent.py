@@ -7,12 +7,12 @@ import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.error import HTTPError
 
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from agent_process import eventually

@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from api_schema import UNDERSTOOD, all_schemas, faults, json_schema_of, resolved
 from fake_ledger import OPEN, FakeLedger

@@ -4,11 +4,11 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from checked_machine import ANSWERED, GPU, configured, machine, seen, verdict, write
 from nvml_driver import FakeDriver, installed

@@ -2,11 +2,11 @@
 
 import socket
 import threading
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from checked_machine import GPU, configured, machine, verdict, write
 from container_engine import ContainerEngine

@@ -5,11 +5,11 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from readings import EPOCH, HELD, SECOND, gpu, snapshot, workload

@@ -1,13 +1,13 @@
 """Jobs on the real scheduler: isolated, one run at a time, rescheduled after a clock step."""
 
 import threading
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
 import pytest
 from apscheduler.executors.base import run_job
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from agent_process import eventually

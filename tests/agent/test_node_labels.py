@@ -1,10 +1,10 @@
 """The job that keeps the node's labels for Kubernetes."""
 
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from placement_nodes import hgx
 from publish_reports import full_report

@@ -2,10 +2,10 @@
 
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rightsizer.agent.configuration_check import faults_of
 from rightsizer.agent.settings import Settings

@@ -4,7 +4,6 @@ import csv
 import json
 import tempfile
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Final
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from recordings import BOARD, SIGNALS_OF, START, replayed, write_recording, write_states
 from rightsizer.advice.policy import Policy, PolicyMatch

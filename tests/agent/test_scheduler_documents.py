@@ -3,11 +3,11 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from json_schema import faults
 from nvml_driver import FakeDriver, installed, patient_settings

@@ -3,10 +3,10 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from readings import EPOCH, HELD, gpu, snapshot, workload

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from msgspec.structs import replace
 from structlog import get_logger
 from structlog.testing import capture_logs
 
@@ -9,7 +10,6 @@ from readings import EPOCH as NOW
 from readings import gpu
 from rightsizer.agent.source_log import SourceLog
 from rightsizer.model.device import MigInstance
-from rightsizer.model.frozen import replace
 from rightsizer.model.reading import Missing
 from rightsizer.model.snapshot import CollectorOutcome, Down, Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND

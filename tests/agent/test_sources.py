@@ -2,9 +2,9 @@
 
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from readings import EPOCH, SECOND
 from rightsizer.agent.settings import Settings

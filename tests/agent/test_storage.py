@@ -6,10 +6,11 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
-from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from cases import NOW, after, finding, judgement, window
 from readings import DAY, SECOND, gpu, workload
@@ -300,7 +301,7 @@ def test_a_ledger_of_a_former_program_is_taken_over(tmp_path: Path) -> None:
     """It has neither track record nor pending events; its advice is kept."""
     path = tmp_path / "history.db"
     with closing(Database(path, MIGRATIONS[:2])) as former, former.transaction() as connection:
-        advice = asdict(
+        advice = to_builtins(
             AdviceRecord(Advice(finding(), AdviceState.ACTIVE, NOW, NOW), "slurm/llama")
         )
         said = advice["advice"]["finding"]

@@ -80,7 +80,7 @@ def test_times_are_as_exact_as_the_recordings(tmp_path: Path) -> None:
     """A float would lose the nanoseconds of this century."""
     one = entry(0, 1)
     exact = Entry(
-        **{name: getattr(one, name) for name in one.__slots__}
+        **{name: getattr(one, name) for name in one.__struct_fields__}
         | {"start": EPOCH + 1, "end": EPOCH + 1_500_000_000}
     )
     (row,) = written(tmp_path / "t.csv", exact)

@@ -1,11 +1,11 @@
 """Availability of a slot: measured use counts, and unmeasured use promises nothing."""
 
-from dataclasses import replace
 from typing import Any, Final
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from placement_nodes import GIBIBYTE, hgx, mig_node
 from rightsizer.broker.lease import GpuRequest, Lease, LeaseOwner

@@ -1,8 +1,7 @@
 """State transitions of the broker: grants, messages, ends and refusals."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from broker_node import TOTAL_BYTES, Running, World, client, hgx, ticket
 from readings import DAY, GIBIBYTE, HOUR, MINUTE, SECOND

@@ -1,9 +1,8 @@
 """Memory of a shared GPU is never promised twice."""
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from broker_node import TOTAL_BYTES, Running, World, hgx, ticket
 from readings import GIBIBYTE, MINUTE

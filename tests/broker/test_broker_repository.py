@@ -2,12 +2,12 @@
 
 import json
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from broker_node import World, client, hgx, ticket
 from readings import DAY, HOUR, MINUTE

@@ -7,7 +7,6 @@ import pwd
 import subprocess
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +14,7 @@ from typing import Any, Final
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from api_schema import faults, json_schema_of

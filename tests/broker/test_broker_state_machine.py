@@ -1,12 +1,12 @@
 """For any sequence of events the broker leases nothing twice and loses nothing."""
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec.structs import replace
 
 from broker_node import TOTAL_BYTES, Running, World, client, hgx, ticket
 from readings import DAY, GIBIBYTE, HOUR, MINUTE, SECOND

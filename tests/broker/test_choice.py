@@ -1,12 +1,12 @@
 """The best set of slots of real machines and of hypothetical ones."""
 
 import random
-from dataclasses import replace
 from itertools import combinations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from placement_nodes import (
     GIBIBYTE,

@@ -1,10 +1,9 @@
 """Order of the queue by priority, usage and waiting time."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from broker_node import ticket
 from readings import DAY, HOUR, SECOND

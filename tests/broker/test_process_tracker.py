@@ -3,11 +3,11 @@
 import errno
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from process_files import ProcessFolder
 from rightsizer.broker.launch import LEASE, environment_tags, found_leases

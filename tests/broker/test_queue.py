@@ -1,12 +1,12 @@
 """Order of tickets: strictly in turn, and by backfill if no one is delayed."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import count
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from broker_node import Running, World, hgx, ticket
 from readings import GIBIBYTE, HOUR

@@ -1,8 +1,7 @@
 """A lease with a lost GPU: its holder is notified, and offered another before the queue."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from broker_node import Running, World, client, hgx, ticket
 from readings import HOUR, MINUTE, SECOND

@@ -1,10 +1,9 @@
 """Active reservations without a lease are charged to the user they are for."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from broker_node import TOTAL_BYTES, Running, World, client, hgx, ticket
 from readings import GIBIBYTE, HOUR, MINUTE, SECOND

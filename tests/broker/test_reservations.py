@@ -1,8 +1,7 @@
 """Reservations: free in time, on separate GPUs, and moved if work is in the way."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from broker_node import Running, World, client, hgx, ticket
 from readings import DAY, GIBIBYTE, HOUR, MINUTE

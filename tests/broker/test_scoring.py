@@ -1,11 +1,11 @@
 """Criteria that compare sets, in their documented order."""
 
 import re
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from placement_nodes import hgx
 from rightsizer.broker.choice import why_worse
@@ -17,7 +17,7 @@ from rightsizer.model.topology import GpuLink, LinkKind
 from rightsizer.sizing.gpu_sets import LinkScores, link_score, pcie_score
 
 _PAGE: Final = Path(__file__).parents[2] / "docs" / "placement.md"
-_NAMES: Final = [each.name for each in fields(PlacementScore)]
+_NAMES: Final = list(PlacementScore.__struct_fields__)
 _MORE_IS_BETTER: Final = {
     "weakest",
     "total",

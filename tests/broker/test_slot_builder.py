@@ -1,9 +1,9 @@
 """Slots of a report: holders, faults and headroom, each as read."""
 
-from dataclasses import replace
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from publish_reports import node_report
 from rightsizer.advice.rules.hardware_unhealthy import RULE

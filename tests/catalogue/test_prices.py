@@ -1,8 +1,7 @@
 """Prices of boards: packaged ones with their dates, and results without a price."""
 
-import dataclasses
-
 import pytest
+from msgspec.structs import asdict
 
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.prices import Assumption, OnDemand, Price, Prices, Reserved
@@ -83,7 +82,7 @@ def test_a_commitment_that_somebody_offers_is_no_assumption() -> None:
 
 def test_owning_takes_what_is_usual_within_a_range() -> None:
     """Every value of section "money": years, server, power, building, people, use."""
-    figures = dataclasses.asdict(PRICES.on_premises)
+    figures = asdict(PRICES.on_premises)
 
     assert figures.pop("source")
     assert figures["years"]["value"] == 4

@@ -3,11 +3,13 @@
 import json
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Annotated
 
 import pytest
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from advice_history import keep_advice
 from cases import NOW, after, finding
@@ -31,7 +33,7 @@ from rightsizer.model.finding import (
     Savings,
     Severity,
 )
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import State
 from rightsizer.model.units import HOUR
@@ -42,19 +44,21 @@ from rightsizer.web.view.advice import grouped
 UUID = "GPU-00000000-1111-2222-3333-444455556666"
 
 
-@dataclass(frozen=True)
-class Thresholds:
+class Thresholds(Struct, frozen=True):
     """A rule's thresholds."""
 
-    on_ratio: float = setting(0.9, help="Share that must be idle.", unit="ratio", source="a book")
-    patience_seconds: float = setting(7200.0, help="How long that is borne.", unit="seconds")
+    on_ratio: Annotated[
+        float, Spec(help="Share that must be idle.", unit="ratio", source="a book")
+    ] = 0.9
+    patience_seconds: Annotated[float, Spec(help="How long that is borne.", unit="seconds")] = (
+        7200.0
+    )
 
 
-@dataclass(frozen=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """One rule's settings."""
 
-    idle: Thresholds = field(default_factory=Thresholds)
+    idle: Thresholds = Thresholds()
 
 
 def whole() -> Finding:

@@ -8,11 +8,11 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from agent_process import RIGHTSIZER, run_rightsizer
 from readings import EPOCH, HOUR, MINUTE, SECOND, gpu, workload

@@ -3,12 +3,12 @@
 import argparse
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from advice_history import keep_advice
 from cases import NOW

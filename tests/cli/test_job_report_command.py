@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from cases import finding
 from readings import EMPTY, EPOCH, HELD, SECOND, TRAINING, gpu, snapshot

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from publish_reports import node_report
 from rightsizer.cli.main import main
 from rightsizer.exposition.exposition import MetricsExposition
-from rightsizer.model.frozen import replace
 from rightsizer.web.authenticator import Authenticator, Passwords
 from rightsizer.web.server import WebAccess, WebServer
 from rightsizer.web.settings import PasswordSettings

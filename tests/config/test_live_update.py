@@ -1,33 +1,33 @@
 """Settings that a reload applies, and those that need a restart."""
 
-from dataclasses import dataclass, field, replace
+from typing import Annotated
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rightsizer.config.loader import live_update
 from rightsizer.model.errors import ConfigurationError
-from rightsizer.model.settings import LIVE, setting
+from rightsizer.model.settings import LIVE, Spec
 from settings_documents import reference
 
 
-@dataclass(frozen=True, slots=True)
-class Inner:
+class Inner(Struct, frozen=True):
     """A group."""
 
-    own: int = setting(1, help="As its group.")
-    fixed: int = setting(1, help="Never.", is_live=False)
-    free: int = setting(1, help="Always.", is_live=True)
+    own: Annotated[int, Spec(help="As its group.")] = 1
+    fixed: Annotated[int, Spec(help="Never.", is_live=False)] = 1
+    free: Annotated[int, Spec(help="Always.", is_live=True)] = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Tree:
+class Tree(Struct, frozen=True):
     """A tree with a live group and another."""
 
-    live: Inner = field(default_factory=Inner, metadata=LIVE)
-    still: Inner = field(default_factory=Inner)
-    names: tuple[Inner, ...] = setting((), help="A list.", is_live=True)
+    live: Annotated[Inner, LIVE] = Inner()
+    still: Inner = Inner()
+    names: Annotated[tuple[Inner, ...], Spec(help="A list.", is_live=True)] = ()
 
     def __post_init__(self) -> None:
         """Check a constraint between two groups."""

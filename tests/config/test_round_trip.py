@@ -1,20 +1,21 @@
 """Round trips of settings: written text reads back."""
 
-import dataclasses
 import math
 from types import MappingProxyType
+from typing import Annotated
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import defstruct
 
 from rightsizer.config.loader import load
 from rightsizer.config.spelling import parse_seconds, parse_size, spell_seconds, spell_size
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from sample_settings import Color, Job, Match, Policy, Settings, Store
 from settings_documents import dump
 
-_LENGTH = setting(1.0, help="Another.", unit="seconds")
+_LENGTH = Annotated[float, Spec(help="Another.", unit="seconds")]
 _TEXTS = st.text().filter(lambda text: not text.startswith(("~/", "$HOME/", "${HOME}/")))
 """Paths of a shell are rejected (`tests/config/test_loader.py`)."""
 _NAMES = st.text(min_size=1, max_size=10)
@@ -101,8 +102,7 @@ def test_sizes_take_binary_and_decimal_units(size: str | int, size_bytes: int) -
 
 def test_two_fields_never_share_a_key() -> None:
     """A key drops the unit that its value states; if two become equal, one must change."""
-    lengths = [("keep", float, setting(1.0, help="One.")), ("keep_seconds", float, _LENGTH)]
-    alike = dataclasses.make_dataclass("Alike", lengths)
+    alike = defstruct("Alike", [("keep", float, 1.0), ("keep_seconds", _LENGTH, 1.0)])
 
     with pytest.raises(TypeError, match="Alike: two fields have the same key"):
         load(alike, "keep: 1", "x")
@@ -110,7 +110,7 @@ def test_two_fields_never_share_a_key() -> None:
 
 def test_a_tree_that_a_file_cannot_hold_is_refused_where_it_is_declared() -> None:
     """A field of an unsupported type is a program error, named by class and field."""
-    foreign = dataclasses.make_dataclass("Foreign", [("what", complex, math.tau)])
+    foreign = defstruct("Foreign", [("what", complex, math.tau)])
 
     with pytest.raises(TypeError, match=r"Foreign\.what: .*complex"):
         load(foreign, "what: 1", "x")

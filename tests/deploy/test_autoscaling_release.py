@@ -1,11 +1,12 @@
 """The recipes that release idle quota: their queries, run by Prometheus' own engine."""
 
 import json
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from msgspec import Struct
+from msgspec.structs import replace
 
 from prometheus_server import promtool
 from rightsizer.advice.rules.idle import IdleSettings
@@ -17,8 +18,7 @@ _HOURS: Final = 3 * 240
 """Samples of three hours: the rules are evaluated four times a minute."""
 
 
-@dataclass(frozen=True)
-class Release:
+class Release(Struct, frozen=True):
     """A recipe, and its workload in kube-state-metrics."""
 
     file: str
@@ -52,8 +52,7 @@ SERVING: Final = Release("keda-release-serving.yaml", "deployment", IdleSettings
 BOTH: Final = pytest.mark.parametrize("release", [NOTEBOOK, SERVING], ids=["notebook", "serving"])
 
 
-@dataclass(frozen=True)
-class ReplicaSeries:
+class ReplicaSeries(Struct, frozen=True):
     """Three hours of two devices of two replicas, in promtool's notation of series."""
 
     work: str = f"0x{_HOURS}"

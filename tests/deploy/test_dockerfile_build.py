@@ -10,11 +10,11 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from msgspec import Struct
 from packaging.utils import canonicalize_name
 
 from built_packages import ROOT, tool
@@ -76,8 +76,7 @@ def _storage_driver(program: str, folder: Path) -> str:
     return "vfs" if done.returncode else "overlay"
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
+class Image(Struct, frozen=True):
     """A built image and its file system."""
 
     libraries: str

@@ -6,11 +6,11 @@ Maintainer scripts run with DPKG_ROOT, so neither root nor a container is needed
 import os
 import shutil
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import pytest
+from msgspec import Struct
 
 from built_packages import built, tool
 from rightsizer.cli.config import starter
@@ -25,8 +25,7 @@ DEFAULTS: Final = "sampling: {interval: 1s}\n"
 """The file of a former version."""
 
 
-@dataclass(frozen=True, slots=True)
-class Root:
+class Root(Struct, frozen=True):
     """A root file system with a dpkg database."""
 
     folder: Path

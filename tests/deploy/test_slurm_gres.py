@@ -1,9 +1,9 @@
 """The lines of gres.conf against Slurm's own parser."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from placement_nodes import PlacementNode, bridged_pairs, cube_mesh, hgx, mig_node
 from rightsizer.model.topology import Placement

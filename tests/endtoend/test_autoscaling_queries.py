@@ -7,12 +7,12 @@ import json
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from msgspec import Struct
 
 from agent_process import AgentProcess, agent_process
 from prometheus_server import Prometheus, prometheus_server
@@ -83,8 +83,7 @@ def page(text: str) -> Iterator[str]:
         thread.join()
 
 
-@dataclass(frozen=True, slots=True)
-class Stand:
+class Stand(Struct, frozen=True):
     """A node, and the Prometheus that scrapes it and its cluster."""
 
     agent: AgentProcess

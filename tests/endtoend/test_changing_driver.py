@@ -5,11 +5,11 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from msgspec import Struct
 
 from agent_process import RIGHTSIZER, AgentProcess, agent_process, eventually
 
@@ -39,8 +39,7 @@ def compile_library(target: Path, *flags: str) -> None:
     subprocess.run([compiler, "-shared", "-fPIC", *flags, "-o", target, SOURCE], check=True)
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(Struct, frozen=True):
     """An agent, and the file that its driver answers from."""
 
     agent: AgentProcess

@@ -2,11 +2,11 @@
 
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from cases import findings
 from prometheus_server import Prometheus, prometheus_server, scrape_config

@@ -5,11 +5,11 @@
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import cache
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from estate.agents import agent_findings, whole_jobs
 from estate.command import Answer, ask_fleet

@@ -7,11 +7,11 @@ import socket
 import threading
 import time
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from agent_process import agent_process, eventually, run_rightsizer

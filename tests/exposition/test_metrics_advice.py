@@ -1,8 +1,7 @@
 """Metrics of advice and of the recommender: items, labels, and limits."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from cases import finding, judgement

@@ -2,9 +2,9 @@
 
 import argparse
 from collections import Counter
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from publish_reports import full_report

@@ -3,9 +3,9 @@
 import gzip
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from publish_reports import full_report, node_report

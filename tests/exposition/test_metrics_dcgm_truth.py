@@ -7,11 +7,11 @@ The facts below are from such pages; with RIGHTSIZER_TRUTH=DIR the pages in its 
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from publish_reports import full_report, node_report
 from rightsizer.exposition.exposition import MetricsExposition

@@ -1,10 +1,10 @@
 """Metrics outside the default set, those added by details, and labels shared by a node."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from publish_reports import full_report, node_report

@@ -1,12 +1,12 @@
 """Generated fleet of the tests: its states sum to its time, and generation is deterministic."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from estate.character import SLOTS, STEP_SECONDS
 from estate.dcgm import dcgm_runs

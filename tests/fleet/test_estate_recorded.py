@@ -1,9 +1,9 @@
 """dcgm-exporter alone: recorded series and samples give the same answers on a generated fleet."""
 
-from dataclasses import replace
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from estate.command import Answer, ask_fleet
 from estate.dcgm import dcgm_runs

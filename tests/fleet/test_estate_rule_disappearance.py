@@ -1,10 +1,10 @@
 """Devices and nodes that disappeared are reported, with the time of disappearance."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from dcgm_estate import BUSY, EMPTY, NOW, EstatePast, Phase, gpu, unprofiled
 from estate_views import MARKET, pool, steady, view

@@ -1,7 +1,8 @@
 """An empty node is one finding, and so are the empty GPUs on a pool's other nodes."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from cached_fleet import FIRST_DAY, day_frame
 from estate_views import MARKET, pool, steady, view

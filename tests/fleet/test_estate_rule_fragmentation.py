@@ -1,8 +1,7 @@
 """Fragmentation rule: free GPUs that are spread over too many nodes."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from estate_views import MARKET, hours, pool, steady, view, work
 from rightsizer.fleet.model import FleetView, FleetWorkload, WaitingWork

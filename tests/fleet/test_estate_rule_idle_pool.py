@@ -1,8 +1,7 @@
 """Idle pool rule: GPUs of a pool that were never needed."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from estate_views import MARKET, growing, hours, pool, restless, steady, view, work
 from readings import workload

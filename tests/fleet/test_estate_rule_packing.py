@@ -1,10 +1,10 @@
 """Packing rule: small workloads that could share fewer GPUs."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from estate_views import MARKET, by_day, pool, steady, used, view, work
 from rightsizer.fleet.model import FleetWorkload, WaitingWork

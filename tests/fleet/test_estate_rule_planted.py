@@ -1,9 +1,9 @@
 """Planted fleets: exactly the planted faults are found, by all rules together."""
 
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from estate_views import (
     H100,

@@ -1,8 +1,7 @@
 """Pool autoscaling rule: pools whose held GPUs follow a daily cycle."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from estate_views import MARKET, by_day, pool, restless, steady, view, work
 from rightsizer.fleet.model import FleetPool, FleetView, WaitingWork

@@ -1,13 +1,14 @@
 """Properties of all fleet rules, for any input."""
 
 from collections.abc import Sequence
-from dataclasses import fields, is_dataclass, replace
 from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import Struct
+from msgspec.structs import replace
 
 from estate_views import MARKET, complaints, findings, hours, pool, view, work
 from rightsizer.advice.rules.rule import OpeningPolicy
@@ -168,14 +169,12 @@ def test_every_threshold_is_a_setting_with_its_source(rule: FleetRule[Any]) -> N
     def bare(of: Any) -> list[str]:
         found = []
         known = descriptions_of(type(of))
-        for each in fields(of):
-            value = getattr(of, each.name)
-            if is_dataclass(value):
+        for each in of.__struct_fields__:
+            value = getattr(of, each)
+            if isinstance(value, Struct):
                 found.extend(bare(value))
-            elif not (described := known.get(each.name)) or not (
-                described.help and described.source
-            ):
-                found.append(each.name)
+            elif not (described := known.get(each)) or not (described.help and described.source):
+                found.append(each)
         return found
 
     assert bare(rule.settings) == []

@@ -1,10 +1,10 @@
 """Replica consolidation rule: services that keep light replicas of similar size."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from estate_views import H100, L4, MARKET, pool, steady, used, view, work
 from rightsizer.fleet.model import FleetWorkload, WaitingWork

@@ -1,7 +1,8 @@
 """Straggler rule: nodes that are the slowest of several jobs."""
 
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from estate_views import MARKET, pool, steady, used, view, work
 from rightsizer.fleet.model import FleetWorkload

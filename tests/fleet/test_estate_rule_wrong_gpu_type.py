@@ -1,10 +1,10 @@
 """GPU type rule: work on expensive boards that would fit free, cheaper ones."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from estate_views import H100, L40S, MARKET, growing, pool, steady, view, work
 from rightsizer.fleet.model import FleetPool, FleetWorkload, WaitingWork

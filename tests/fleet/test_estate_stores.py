@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from estate.command import Answer, ask_fleet
 from estate.layout import SMALL

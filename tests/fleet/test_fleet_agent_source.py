@@ -7,10 +7,10 @@ our recording rules; a VictoriaMetrics has the scrapes too.
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cache
 
 import pytest
+from msgspec import Struct
 
 from cases import window_over
 from prometheus_server import prometheus_server, scrape_config
@@ -40,8 +40,7 @@ SHARE = 0.02
 """Tolerance: a mean of scrapes differs from that of all seconds."""
 
 
-@dataclass(frozen=True)
-class SourceResult:
+class SourceResult(Struct, frozen=True):
     """Result of a source on a store, and the tolerance of its times."""
 
     report: SourceReport

@@ -6,11 +6,11 @@ import gc
 import weakref
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from cached_fleet import FIRST_DAY, STATES, day_frame, day_frames, estate_device
 from cases import findings

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 import pytest
+from msgspec import Struct
+from msgspec.structs import replace
 
 from accounted_frames import frame_of
 from readings import DAY, HOUR, MINUTE
@@ -33,15 +34,14 @@ NOW = DEFAULT_START + 2 * DAY + 2 * HOUR
 TICK = 10 * MINUTE // 2
 
 
-@dataclass(frozen=True)
-class Life:
+class Life(Struct, frozen=True):
     """Posted readings, and what a store would have of them."""
 
     accounts: NodeAccounts
     workloads: dict[str, Workload]
     seen: dict[str, list[tuple[Nanoseconds, str, float]]]
     """Holders with their shares over time, by device."""
-    frames: dict[tuple[str, Grid], DayFrame] = field(default_factory=dict)
+    frames: dict[tuple[str, Grid], DayFrame] = {}
 
     def frame(self, uuid: str, grid: Grid) -> DayFrame:
         """A day as it is stored."""

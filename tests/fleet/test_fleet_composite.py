@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from dcgm_estate import BUSY, NOW, EstatePast, Phase, gpu, stored
 from rightsizer.catalogue.catalogue import built_in, mig_instance
@@ -15,7 +16,6 @@ from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import MetricStore, SourceReport
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
 from rightsizer.model.device import Device
-from rightsizer.model.frozen import replace
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import WorkloadKind
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from readings import gpu
 from rightsizer.accounting.settings import EntrySettings
@@ -15,7 +16,6 @@ from rightsizer.fleet.cache.grid import COARSE_STEP, FINE_STEP, Grid
 from rightsizer.fleet.model import DeviceHolding
 from rightsizer.fleet.sources.dcgm_exporter.day_accounting import WatchedDevices, accounted_days
 from rightsizer.fleet.sources.dcgm_exporter.readings import DeviceReadings, ThrottleReasons
-from rightsizer.model.frozen import replace
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition
 from rightsizer.model.units import seconds

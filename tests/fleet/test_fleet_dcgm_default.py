@@ -1,11 +1,11 @@
 """Findings of a store with nothing but dcgm-exporter's default counters."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from dcgm_estate import BUSY, NOW, EstatePast, Phase, gpu
 from prometheus_server import prometheus_server, scrape_config

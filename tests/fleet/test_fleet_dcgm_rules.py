@@ -9,6 +9,8 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
+from msgspec import Struct
+from msgspec.structs import replace
 
 from dcgm_estate import BUSY, EMPTY, HELD, NOW, YESTERDAY, EstatePast, Phase, gpu, unprofiled
 from prometheus_server import ON_DISK, promtool
@@ -27,7 +29,6 @@ from rightsizer.fleet.sources.dcgm_exporter.recording_rules import (
 )
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
 from rightsizer.io.yaml import load_yaml
-from rightsizer.model.frozen import replace
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
 COARSE: Final = YESTERDAY.by(COARSE_STEP)
@@ -113,8 +114,7 @@ class WatchedStore:
         return WatchedStore(self.store.within(matchers), self.asked)
 
 
-@dataclass(frozen=True)
-class RecordedStore:
+class RecordedStore(Struct, frozen=True):
     """A store with recorded series, and the probe's report on it."""
 
     store: WatchedStore

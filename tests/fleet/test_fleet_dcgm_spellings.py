@@ -1,10 +1,10 @@
 """One GPU history in every dcgm-exporter's spelling: equal states and equal holders."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from dcgm_estate import BUSY, EMPTY, HELD, NOW, YESTERDAY, EstatePast, Phase, gpu, stored
 from rightsizer.fleet.cache.day_frame import ColumnKind

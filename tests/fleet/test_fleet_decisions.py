@@ -1,10 +1,10 @@
 """Decisions on a fleet's recommendations while no service runs."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from advice_history import keep_advice
 from cases import NOW

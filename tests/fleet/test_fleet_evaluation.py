@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from shutil import copyfile
 
 import pytest
+from msgspec.structs import replace
 
 from cached_fleet import FIRST_DAY, MadeUp, NoStore, day_frame, estate_device
 from readings import DAY, HOUR, MINUTE, workload

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 
 import pytest
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cases import finding
 from rightsizer.advice.market import Market
@@ -21,13 +22,12 @@ SHORT = nanoseconds(600.0)
 KEY = "pool/h100"
 
 
-@dataclass(frozen=True)
-class Threshold:
+class Threshold(Struct, frozen=True):
     """Rule with a finding from a coverage on; a test sets the value by span."""
 
     on_ratio: float = 0.8
     minimum_known_seconds: float = 0.0
-    conduct: OpeningPolicy = field(default_factory=OpeningPolicy)
+    conduct: OpeningPolicy = OpeningPolicy()
 
 
 def judge(view: FleetView, settings: Threshold, market: Market) -> tuple[FleetVerdict, ...]:

@@ -1,9 +1,9 @@
 """Fleet gauges: by pool and team, bounded in number, unknown values omitted."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from estate_views import pool, steady, view

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from advice_history import keep_advice
 from fleet_loopback import LoopbackStore, loopback_store
@@ -97,7 +97,7 @@ def test_advice_that_was_kept_is_known_to_the_next_look(settings: FleetConfig) -
 _PROCESSES: list[int] = []
 
 
-class CountingSettings(IdlePoolSettings):
+class CountingSettings(IdlePoolSettings, frozen=True):
     """Counts worker processes when it is sent to them, and when a rule of the fleet judges."""
 
     def __getattribute__(self, name: str) -> object:
@@ -161,5 +161,5 @@ def test_an_id_that_is_none_is_refused_by_name(settings: FleetConfig) -> None:
 def test_every_rule_has_its_settings_under_one_key() -> None:
     """Names of the fleet's and a node's rules do not collide."""
     trees = rule_trees(FleetConfig())
-    names = [name for tree in trees.values() for name in type(tree).__slots__]
+    names = [name for tree in trees.values() for name in tree.__struct_fields__]
     assert len(names) == len(set(names)) > 30

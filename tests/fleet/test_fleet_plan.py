@@ -1,10 +1,10 @@
 """The plan queries what is not cached, at the finest allowed step, in queries of allowed size."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from cached_fleet import FIRST_DAY, estate_device
 from readings import DAY, HOUR, MINUTE

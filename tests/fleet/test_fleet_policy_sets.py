@@ -1,10 +1,10 @@
 """Fleet policies: each applies to workloads in the pool of their GPUs."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cases import NOW, case, judgement, window
 from readings import gpu

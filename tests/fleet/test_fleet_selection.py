@@ -1,9 +1,9 @@
 """Selection from an answer: its order, and the effect of flags."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cases import finding, judgement
 from estate_views import pool, steady, view

@@ -4,13 +4,13 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from advice_history import keep_advice

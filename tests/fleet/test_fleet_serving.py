@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from dcgm_estate import BUSY, EMPTY, HELD, HOUR, NOW, YESTERDAY, EstatePast, Phase, gpu, stored
 from rightsizer.fleet.cache.day_frame import ColumnKind

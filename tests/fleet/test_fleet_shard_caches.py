@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from io import SEEK_END
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,6 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cached_fleet import FIRST_DAY, MadeUp, NoStore, estate_device
 from readings import DAY, HOUR, MINUTE, workload
@@ -36,8 +37,7 @@ LATE = 15 * MINUTE
 SETTINGS = FleetSettings(lookback_seconds=3 * 86400.0, samples_maximum=100_000)
 
 
-@dataclass(frozen=True)
-class SmallFleet:
+class SmallFleet(Struct, frozen=True):
     """GPUs of some nodes, with jobs over any of them, and when it is looked at."""
 
     devices: Mapping[str, FleetDevice]

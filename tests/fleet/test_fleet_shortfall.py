@@ -1,8 +1,7 @@
 """Waiting work without an offer: schedulers of pools, missing capacity, and the text."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from estate_views import pool, steady, view, work
 from readings import GIBIBYTE

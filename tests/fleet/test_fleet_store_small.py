@@ -1,11 +1,11 @@
 """With a store of low limits the probe splits its queries too, with the same result."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from dcgm_estate import BUSY, EMPTY, NOW, EstatePast, Phase
 from faulty_store import StoreRequest, answer, faulty_store, refusal

@@ -1,9 +1,9 @@
 """Kernel facts for schedulers beside topology: cores, distances, device files."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rightsizer.host.device_files import device_files
 from rightsizer.host.numa_locality import read_cores, read_distances

@@ -1,10 +1,10 @@
 """Annotations against a server as strict as Grafana, over a faulty network."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from advice_events import NOW, SECOND, event
 from grafana_fixture import GrafanaFixture

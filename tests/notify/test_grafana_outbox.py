@@ -4,10 +4,10 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from msgspec import to_builtins
 
 from advice_events import event
 from rightsizer.advice.storage import MIGRATIONS, Storage
@@ -90,7 +90,7 @@ def test_a_row_that_cannot_be_understood_is_passed_over(tmp_path: Path, text: st
 def test_entries_of_an_older_program_are_delivered(tmp_path: Path) -> None:
     """Its notes had no data."""
     with closing(Database(tmp_path / "history.db", MIGRATIONS)) as database:
-        document = asdict(note("a"))
+        document = to_builtins(note("a"))
         del document["data"]
         with database.transaction() as connection:
             connection.execute(

@@ -1,10 +1,12 @@
 """Webhooks over real sockets: contents, time, retries, and secrets."""
 
 from contextlib import closing
-from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
 import pytest
+from msgspec import Struct
+from msgspec.structs import replace
 
 from advice_events import NOW, SECOND, event
 from rightsizer.advice.storage import MIGRATIONS
@@ -13,7 +15,7 @@ from rightsizer.io.database import Database
 from rightsizer.model.advice import AdviceEventKind
 from rightsizer.model.errors import ConfigurationError
 from rightsizer.model.finding import Reason, Severity
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.notify.delivery import Outbox
 from rightsizer.notify.webhook.service import WEBHOOK_OUTBOX
 from rightsizer.notify.webhook.settings import WebhookFormat, WebhookSettings
@@ -302,11 +304,10 @@ def test_a_chat_s_own_webhook_is_told_the_way() -> None:
     assert "s3cret" not in str(refused.value)
 
 
-@dataclass(frozen=True, slots=True)
-class Tree:
+class Tree(Struct, frozen=True):
     """Webhook settings of the configuration."""
 
-    webhooks: tuple[WebhookSettings, ...] = setting((), help="Where advice is sent.")
+    webhooks: Annotated[tuple[WebhookSettings, ...], Spec(help="Where advice is sent.")] = ()
 
 
 def test_a_configuration_file_holds_them(tmp_path: Path) -> None:

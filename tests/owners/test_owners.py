@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from nvml_driver import FakeDriver, FakeGpu, reading
 from owner_trees import groups_in, write_process
 from rightsizer.io.clock import FastClock
 from rightsizer.model.device import Device
-from rightsizer.model.frozen import replace
 from rightsizer.model.reading import Process
 from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.owners.collector import NodeCollector

@@ -1,12 +1,12 @@
 """Bills: every way to pay for a candidate's GPUs, the cost of work, energy and carbon."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.prices import OnDemand, Price, Prices, Purchase

@@ -1,9 +1,9 @@
 """Files of diffusers: counted values, and rejected ones."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from published_diffusion import CLIP_L, DECODERS, DENOISERS, T5_XXL
 from rightsizer.model.errors import RequirementError

@@ -1,8 +1,7 @@
 """Memory of the attention cache."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from rightsizer.model.errors import RequirementError
 from rightsizer.planner.models.hugging_face import read_config

@@ -1,8 +1,7 @@
 """Memory of training and fine-tuning."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from rightsizer.planner.transformer_shape import TransformerDescription, completed_shape
 from rightsizer.sizing.memory import adapter_parameters, available_bytes

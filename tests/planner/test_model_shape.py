@@ -1,11 +1,11 @@
 """Transformer shapes from the given values."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rightsizer.model.errors import RequirementError
 from rightsizer.planner.transformer_shape import (

@@ -1,9 +1,9 @@
 """Offload of training to the host: freed GPU memory, and time."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.planner.transformer_shape import TransformerDescription, completed_shape

@@ -1,10 +1,10 @@
 """Plans: each filter with its reason, ranking by cost of work, and alternatives."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.prices_file import built_in_prices

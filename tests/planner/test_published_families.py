@@ -1,11 +1,11 @@
 """Newer families of Hugging Face models: mixtures, windows, encoder-decoders."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from plan_answers import answer
 from published_families import MORE_PUBLISHED

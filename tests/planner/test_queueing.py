@@ -1,13 +1,13 @@
 """Requests that arrive at a rate: their wait, and the certainty of a plan's latencies."""
 
 import math
-from dataclasses import replace
 from heapq import heappop, heappush
 from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from evaluation.sizing.serving_queue import simulated
 from rightsizer.catalogue.catalogue import built_in

@@ -1,12 +1,12 @@
 """Hugging Face families with recurrent layers: state spaces and their hybrids."""
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
+from msgspec.structs import replace
 
 from published_recurrent import PUBLISHED_RECURRENT
 from rightsizer.catalogue.catalogue import built_in

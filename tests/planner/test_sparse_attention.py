@@ -1,10 +1,10 @@
 """Sparse attention with an indexer, and shared caches."""
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from published_families import MORE_PUBLISHED
 from published_multimodal import MULTIMODAL

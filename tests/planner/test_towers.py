@@ -1,11 +1,11 @@
 """Vision and audio parts of a model: counted, in memory, and not read for generated tokens."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from plan_answers import answer, refusal
 from published_multimodal import MULTIMODAL

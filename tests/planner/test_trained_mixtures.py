@@ -1,12 +1,12 @@
 """Mixtures of experts in training: what spreading their experts over replicas saves and costs."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from plan_answers import answer
 from rightsizer.catalogue.catalogue import built_in

@@ -1,8 +1,7 @@
 """Serving speed of image and table models."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.planner.plan_file import plan_of_flags

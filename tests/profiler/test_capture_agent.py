@@ -4,10 +4,11 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
+
+from msgspec.structs import replace
 
 from readings import EMPTY, EPOCH, gpu, snapshot
 from rightsizer.advice.storage import Storage

@@ -5,11 +5,11 @@ import json
 import os
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from capture_recorder import trace_of
 from rightsizer.model.errors import ProfileError

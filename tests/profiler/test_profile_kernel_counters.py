@@ -1,9 +1,9 @@
 """Nsight Compute's counters of a kernel: limits of occupancy, waves, access, divergence."""
 
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from msgspec.structs import asdict
 
 from profile_nsight import details_page, raw_page
 from rightsizer.model.profile import KernelCounters

@@ -4,12 +4,12 @@ import gzip
 import json
 import os
 from collections import Counter
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct
 
 from rightsizer.model.profile import DeviceProfile, Profile, TimeUse
 from rightsizer.profiles.limits import ReadLimits
@@ -17,8 +17,7 @@ from rightsizer.profiles.pytorch import PYTORCH
 from rightsizer.profiles.reader import Head
 
 
-@dataclass(frozen=True)
-class TraceTotals:
+class TraceTotals(Struct, frozen=True):
     """Expected values of a trace; milliseconds with the digits that they were noted with."""
 
     kernels: int

@@ -3,10 +3,10 @@
 import json
 import sqlite3
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from api_schema import faults, json_schema_of

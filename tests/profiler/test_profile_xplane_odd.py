@@ -2,12 +2,12 @@
 
 import gzip
 import tracemalloc
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from profile_xplane import (
     GPU,

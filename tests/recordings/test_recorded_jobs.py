@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from readings import gpu
 from recordings import START
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.cli.main import main
 from rightsizer.model.errors import UsageError
-from rightsizer.model.frozen import replace
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 from rightsizer.recordings.inferred_jobs import inferred_jobs

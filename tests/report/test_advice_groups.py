@@ -1,7 +1,8 @@
 """Groups of recommendations: alternatives below the best one, similar ones folded."""
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from rightsizer.model.finding import Action, FindingKind
 from rightsizer.report.advice_groups import ALIKE_FROM, GroupKey, advice_groups

@@ -12,7 +12,7 @@ TREES: Final = rule_trees(FleetConfig())
 
 def queries(**facts: Any) -> list[dict[str, Any]]:
     """Queries of a changed verdict on an empty pool."""
-    of: dict[str, Any] = {name: getattr(SPARE, name) for name in type(SPARE).__slots__}
+    of: dict[str, Any] = {name: getattr(SPARE, name) for name in SPARE.__struct_fields__}
     found: list[dict[str, Any]] = explain_finding(finding(**of | facts), END, TREES)["queries"]
     return found
 

@@ -5,13 +5,13 @@ import hashlib
 import json
 import re
 from collections.abc import Callable
-from dataclasses import asdict, replace
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import asdict, replace
 
 from profile_examples import launch_bound_trace, loader_bound_trace
 from profiles_built import copies, device, kernel, profile, step, time_use

@@ -4,13 +4,14 @@ import datetime as dt
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 import pytest
+from msgspec import Struct
+from msgspec.structs import fields
 
 from readings import DAY, EPOCH, HOUR, gpu
 from report_samples import HOSTILE, device_facts, finding, report_facts
@@ -161,12 +162,12 @@ def test_times_are_reported_in_the_time_zone() -> None:
 
 
 def keys_of(kind: Any) -> Iterator[str]:
-    """All keys of a dataclass and of nested ones."""
+    """All keys of a value class and of nested ones."""
     for each in fields(kind):
         yield each.name
         for inside in re.findall(r"\w+", str(each.type)):
             found = getattr(__import__(kind.__module__, fromlist=["x"]), inside, None)
-            if is_dataclass(found):
+            if isinstance(found, type) and issubclass(found, Struct):
                 yield from keys_of(found)
 
 

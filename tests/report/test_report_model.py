@@ -1,12 +1,12 @@
 """The report's numbers: they sum up, and unknown values are shown."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from cases import finding
 from readings import DAY, EPOCH, HOUR, gpu

@@ -1,11 +1,11 @@
 """Labels for node-feature-discovery: facts of a node as valid label values."""
 
 import re
-from dataclasses import replace
 from itertools import combinations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from placement_nodes import PlacementNode, bridged_pairs, cube_mesh, hgx, mig_node, virtual_machine
 from rightsizer.model.device import Device

@@ -1,6 +1,6 @@
 """The gres.conf fragment: cores in Slurm's numbering, links in the order of lines."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from placement_nodes import PlacementNode, bridged_pairs, cube_mesh, hgx, mig_node
 from rightsizer.model.device import Device

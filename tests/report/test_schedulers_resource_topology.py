@@ -1,7 +1,8 @@
 """The NodeResourceTopology object."""
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from placement_nodes import PlacementNode, hgx, mig_node, virtual_machine
 from rightsizer.model.topology import Placement

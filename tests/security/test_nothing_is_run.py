@@ -30,8 +30,6 @@ EXCEPTIONS: Final[dict[str, str]] = {
     "fleet/process_pool.py: multiprocessing.reduction": "what those send, kept in memory as sent",
     "io/program.py: subprocess": "the profiler or the action that an operator has configured; "
     "an argument list, never a shell, with bounds on time and output, and without a secret",
-    "model/frozen.py: exec": "initializers of the package's own classes, of the names of their "
-    "fields when a module is loaded, as the standard library makes those of dataclasses",
     "profiler/capture/isolated_reader.py: subprocess": "this very program, "
     "which reads one file that landed within bounds of its own, so that no file can hurt the agent",
     "broker/child_process.py: os.fork": "the command that somebody gives to `rightsizer run`, "

@@ -1,7 +1,6 @@
 """The simulated node: coherent readings, growing counters, and true states that fit them."""
 
 from collections import Counter
-from dataclasses import fields
 from itertools import pairwise
 
 import pytest
@@ -24,7 +23,7 @@ STEADY = sorted(name for name, node in NODES.items() if node.scenario.name != "f
 """Scenarios without a reload of the driver: their counters start only once."""
 TIMES = st.integers(MIDNIGHT, MIDNIGHT + 3 * 86400 * NANOSECONDS_PER_SECOND)
 MORNING = st.integers(MIDNIGHT, MIDNIGHT + 6 * 3600 * NANOSECONDS_PER_SECOND)
-NOTHING = (0.0,) * (len(fields(GpuCounters)) - 1)
+NOTHING = (0.0,) * (len(GpuCounters.__struct_fields__) - 1)
 SCENARIOS = st.sampled_from(sorted(NODES))
 
 

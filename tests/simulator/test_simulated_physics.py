@@ -1,10 +1,9 @@
 """The board's physics: coherent, bounded, monotone, and consistent with measured boards."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import built_in

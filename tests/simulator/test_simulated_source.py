@@ -1,11 +1,11 @@
 """Snapshots from the model equal those of the live source, without a driver in between."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
 import pytest
+from msgspec.structs import replace
 
 from instrumented_library import InstrumentedLibrary
 from nvml_driver import patient_settings

@@ -1,10 +1,9 @@
 """Cost of communication between GPUs."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.sizing.collectives import ServerLinks, all_reduce_seconds, send_seconds

@@ -1,9 +1,8 @@
 """Properties of every served model, board and load."""
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import built_in

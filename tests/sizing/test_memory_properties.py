@@ -1,10 +1,10 @@
 """Properties of every memory estimate."""
 
-from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rightsizer.sizing.load import RequestLoad
 from rightsizer.sizing.memory import available_bytes

@@ -1,8 +1,7 @@
 """Memory of a served model."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from rightsizer.sizing.load import RequestLoad
 from rightsizer.sizing.memory import available_bytes

@@ -1,8 +1,7 @@
 """Number and place of a model's parameters."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from rightsizer.sizing.models import (
     ConvolutionalNetwork,

@@ -1,11 +1,11 @@
 """A measured profile projected to another board, a slice, another format."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rightsizer.catalogue.board import Precision
 from rightsizer.catalogue.catalogue import built_in

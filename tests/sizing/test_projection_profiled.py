@@ -1,11 +1,11 @@
 """A profiler's timeline replaces telemetry's assumptions, and complements its counters."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rightsizer.catalogue.board import Precision
 from rightsizer.catalogue.catalogue import built_in

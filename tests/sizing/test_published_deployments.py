@@ -5,12 +5,12 @@ import json
 import re
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct
 
 from measured import table
 from rightsizer.cli.main import main
@@ -20,8 +20,7 @@ BEGIN = "<!-- published: begin -->\n"
 END = "<!-- published: end -->"
 
 
-@dataclass(frozen=True, slots=True)
-class Deployment:
+class Deployment(Struct, frozen=True):
     """A row of published_deployments.csv; results are tokens a second of all GPUs."""
 
     by: str

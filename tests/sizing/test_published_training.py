@@ -1,8 +1,7 @@
 """Training of large models in frameworks with fused kernels, against published results."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.sizing.models import Transformer

@@ -1,8 +1,7 @@
 """Serving speed of a language model, against measurements and arithmetic by hand."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import built_in

@@ -1,9 +1,9 @@
 """What kernels add to a pass of serving: tiles, adapters, launches of mixtures."""
 
 import math
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from rightsizer.catalogue.board import Board, Precision
 from rightsizer.catalogue.catalogue import built_in

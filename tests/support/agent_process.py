@@ -11,12 +11,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
+from msgspec import Struct
 from prometheus_client.parser import text_string_to_metric_families
 
 from forked_command import ForkedCommand, forked_command
@@ -31,8 +31,7 @@ _PAGE: Final = re.compile(r"page +http://([^/\s]+)/")
 _Answer = TypeVar("_Answer")
 
 
-@dataclass(frozen=True, slots=True)
-class AgentProcess:
+class AgentProcess(Struct, frozen=True):
     """A listening agent."""
 
     process: "subprocess.Popen[bytes] | ForkedCommand"

@@ -7,10 +7,11 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from urllib.request import Request, urlopen
+
+from msgspec import Struct
 
 from debian_program import program, run_program, running_program
 
@@ -26,8 +27,7 @@ def amtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return run_program(program(_PACKAGE, "amtool"), *arguments)
 
 
-@dataclass(frozen=True, slots=True)
-class Alertmanager:
+class Alertmanager(Struct, frozen=True):
     """A running server."""
 
     url: str

@@ -1,10 +1,11 @@
 """Workloads of any kind and trouble, on GPUs with more or less known data."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from hypothesis import strategies as st
+from msgspec import Struct
+from msgspec.structs import replace
 
 from block_cases import BLOCKS_A_DAY, Course, case_of
 from cases import NOW, histogram, window
@@ -201,8 +202,7 @@ def _surrounded(draw: st.DrawFn, judged: Case) -> Case:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(Struct, frozen=True):
     """A service's load on each of its GPUs, as fractions of one."""
 
     by_hour: tuple[float, ...]

@@ -1,8 +1,9 @@
 """Cases with windows of five-minute blocks and a past that remembers them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from cases import NOW, case, window
 from rightsizer.accounting.accounts_snapshot import CaseHistory, LoadHistory

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hypothesis import strategies as st
+from msgspec import Struct
 
 from readings import DAY as A_DAY
 from readings import EPOCH, gpu
@@ -121,8 +122,7 @@ def day_frames(draw: st.DrawFn, step: Nanoseconds = COARSE_STEP) -> DayFrame:
     return DayFrame.of(grid, columns, demands)
 
 
-@dataclass(frozen=True)
-class NoStore:
+class NoStore(Struct, frozen=True):
     """The client of a source with generated days."""
 
     def range(

@@ -1,8 +1,9 @@
 """Windows, cases, findings and judgements made by hand, with usual values by default."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from readings import DAY, EPOCH, HOUR, gpu
 from rightsizer.accounting.device_account import DeviceWindows

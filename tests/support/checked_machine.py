@@ -1,8 +1,9 @@
 """A machine for the doctor's checks."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from readings import TRAINING, gpu, reading, snapshot
 from rightsizer.agent.doctor.check import Check, CheckContext, Verdict

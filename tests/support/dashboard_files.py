@@ -3,9 +3,10 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 from rightsizer.io.yaml import load_yaml
 
@@ -42,8 +43,7 @@ VALUES: Final = {
 """Grafana's value of each variable with everything selected, soon after a start."""
 
 
-@dataclass(frozen=True, slots=True)
-class DashboardQuery:
+class DashboardQuery(Struct, frozen=True):
     """One query of one panel."""
 
     board: str

@@ -3,8 +3,9 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct
 
 from prometheus_server import prometheus_server, scrape_config
 from rightsizer.fleet.cache.grid import DAY, FINE_STEP, Grid
@@ -74,14 +75,13 @@ def gpu(number: int) -> str:
     return f"GPU-{number:08x}-1111-4222-8333-444455556666"
 
 
-@dataclass(frozen=True, slots=True)
-class Phase:
+class Phase(Struct, frozen=True):
     """Some hours of a day with the same readings and the same labels."""
 
     first: float
     last: float
     values: Mapping[str, float]
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = {}
 
 
 class EstatePast:

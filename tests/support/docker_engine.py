@@ -8,11 +8,11 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from msgspec import Struct
 
 from built_packages import tool
 from image_base import CACHE, mount_point
@@ -27,8 +27,7 @@ sys.stdout.write(urllib.request.urlopen(sys.argv[1], timeout=5).read().decode())
 """
 
 
-@dataclass(frozen=True, slots=True)
-class DockerEngine:
+class DockerEngine(Struct, frozen=True):
     """A running engine."""
 
     client: Path

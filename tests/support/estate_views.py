@@ -1,9 +1,10 @@
 """Views of a fleet made by hand: pools by their holders, workloads by their use."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from random import Random
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from block_cases import past_of, summed
 from cases import case, histogram, window

@@ -1,7 +1,8 @@
 """Advice without a ledger, which records decisions."""
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from advice_events import NOW, event
 from rightsizer.advice.lookup import find_open_advice

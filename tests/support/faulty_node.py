@@ -1,8 +1,9 @@
 """A node of eight GPUs whose parts fail, judged by the rules of faults into a ledger."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from cases import NOW, after, case, window
 from readings import HOUR, gpu, workload

@@ -12,6 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
+from msgspec import Struct
+
 __all__ = ["FaultyStore", "Reply", "StoreRequest", "answer", "faulty_store", "refusal"]
 
 _RANGE: Final = "/api/v1/query_range"
@@ -19,8 +21,7 @@ _PACKED: Final = b"\x1f\x8b"
 """Prefix of a body that is already compressed."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoreRequest:
+class StoreRequest(Struct, frozen=True):
     """One request."""
 
     method: str
@@ -37,13 +38,12 @@ class StoreRequest:
         return round((end - start) / step) + 1
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """A response to one request."""
 
     status: int = 200
     body: bytes = b""
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = {}
     is_cut: bool = False
     """Whether the connection ends in the middle of the body."""
     is_slow: bool = False

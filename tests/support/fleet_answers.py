@@ -1,7 +1,8 @@
 """A fleet run's result, made by hand: two pools, advice of every kind, two teams."""
 
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from cases import finding, judgement
 from estate_views import L4, MARKET, by_day, hours, pool, steady, used, view, work
@@ -203,7 +204,7 @@ _WAITING: Final = (
 
 
 def _of(of: Finding) -> dict[str, Any]:
-    return {name: getattr(of, name) for name in Finding.__slots__}
+    return {name: getattr(of, name) for name in Finding.__struct_fields__}
 
 
 def _advice(judgements: tuple[Judgement, ...]) -> tuple[Advice, ...]:

@@ -4,10 +4,11 @@ import json
 import subprocess
 from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from agent_process import RIGHTSIZER, run_rightsizer
 from rightsizer.cli.main import main
@@ -15,8 +16,7 @@ from rightsizer.cli.main import main
 __all__ = ["Said", "asked_in_process", "configured", "fleet_process", "look_command"]
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(Struct, frozen=True):
     """The result of a run."""
 
     status: int

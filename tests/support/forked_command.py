@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
-from rightsizer.cli.main import COMMANDS, entry_point, load_sparingly
+from rightsizer.cli.main import COMMANDS, entry_point
 
 __all__ = ["ForkedCommand", "forked_command"]
 
@@ -99,7 +99,7 @@ def forked_command(
 def _orders(*, is_agent: bool) -> socket.socket:
     """The socket for orders: agents omit libraries that other commands need."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    command = [sys.executable, __file__, str(theirs.fileno()), *(["agent"] if is_agent else [])]
+    command = [sys.executable, __file__, str(theirs.fileno())]
     with theirs:
         process = subprocess.Popen(command, pass_fds=[theirs.fileno()])
 
@@ -111,11 +111,9 @@ def _orders(*, is_agent: bool) -> socket.socket:
     return ours
 
 
-def main(number: int, *, is_agent: bool) -> None:
+def main(number: int) -> None:
     """Take orders; it returns in the process of a command."""
     orders = socket.socket(fileno=number)
-    if is_agent:
-        load_sparingly()
     while True:
         message, handles, _, _ = socket.recv_fds(orders, _ORDER_BYTES, 4)
         if not message:
@@ -169,4 +167,4 @@ def _die_with_parent() -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), is_agent="agent" in sys.argv[2:])
+    main(int(sys.argv[1]))

@@ -10,12 +10,12 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
 from urllib.request import urlopen
 
+from msgspec import Struct
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent_process import eventually
@@ -40,8 +40,7 @@ _LONGEST_LIFE_SECONDS: Final = 2.5
 """Longest life after the first flush."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Glance:
+class _Glance(Struct, frozen=True):
     """One scrape."""
 
     until: Nanoseconds
@@ -52,8 +51,7 @@ class _Glance:
     """Start of the last completed flush, or 0."""
 
 
-@dataclass(frozen=True, slots=True)
-class Killed:
+class Killed(Struct, frozen=True):
     """The data left by one agent."""
 
     certain: Mapping[str, float]

@@ -5,10 +5,11 @@ import platform
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 __all__ = [
     "DOCUMENT",
@@ -32,8 +33,7 @@ _SPACE: Final = re.compile(r"\n{3,}")
 _ROWS: Final = re.compile(r"<!-- rows: begin -->\n(.*?)<!-- rows: end -->\n?", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
+class Figure(Struct, frozen=True):
     """A measured value, or the reason why there is none."""
 
     what: str

@@ -5,10 +5,11 @@
 
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Final
+
+from msgspec.structs import replace
 
 from rightsizer.accounting.service import NodeAccounts
 from rightsizer.advice.engine import judge_all

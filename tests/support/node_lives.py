@@ -1,11 +1,11 @@
 """Lives of one GPU for hypothesis: any sampling interval, gaps, clock steps, suspension, faults."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
 from hypothesis import strategies as st
+from msgspec import Struct
 
 from readings import EPOCH, SECOND, Signals, gpu, snapshot
 from rightsizer.model.device import Device
@@ -23,8 +23,7 @@ _MILLISECOND: Final = SECOND // 1000
 _ACTIVE: Final = 0.01
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(Struct, frozen=True):
     """One tick: time since the one before, step of the wall clock, and the reading."""
 
     after: Nanoseconds
@@ -34,8 +33,7 @@ class Moment:
     is_down: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Accounted:
+class Accounted(Struct, frozen=True):
     """Division of a device's time, by the definition alone."""
 
     known: Nanoseconds

@@ -4,8 +4,9 @@ import csv
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 __all__ = ["FIELDS", "Field", "Readings", "SmiAbsent", "differences", "nvidia_smi", "readings_of"]
 
@@ -16,8 +17,7 @@ class SmiAbsent(Exception):  # noqa: N818 - a state of the machine, not a fault.
     """No NVIDIA driver is available; the message has the symptom."""
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True):
     """One field of `nvidia-smi --query-gpu`, and the metric that must agree."""
 
     query: str

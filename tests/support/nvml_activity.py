@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pynvml
+from msgspec import Struct
 
 from nvml_driver import FakeDriver
 
@@ -44,8 +45,7 @@ class Samples:
         return _OK
 
 
-@dataclass(frozen=True)
-class ProcessSample:
+class ProcessSample(Struct, frozen=True):
     """Activity of one process at one time."""
 
     pid: int

@@ -7,10 +7,12 @@ each. All variants are in one store, distinguished by the label `estate`.
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from prometheus_server import ON_DISK, prometheus_server, promtool, scrape_config
 from rightsizer.simulator.source import DEFAULT_START
@@ -39,8 +41,7 @@ _OLD: Final = (
 """What agents had before they knew of figures of use, and of who workloads are."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Series:
+class _Series(Struct, frozen=True):
     """A series over some time, in seconds since the epoch."""
 
     name: str
@@ -80,8 +81,7 @@ def gpu(number: int) -> str:
     return f"GPU-{number:08x}-2222-4333-8444-555566667777"
 
 
-@dataclass(frozen=True, slots=True)
-class _Gpu:
+class _Gpu(Struct, frozen=True):
     """What is always so of a GPU."""
 
     node: str

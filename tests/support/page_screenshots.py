@@ -8,9 +8,10 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from agent_process import agent_process, eventually
 from screenshots import DARK, FOLDER, FRAME, LIGHT, photograph
@@ -34,8 +35,7 @@ run_demo(
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
+class Picture(Struct, frozen=True):
     """What is shown, and how."""
 
     width: int

@@ -1,8 +1,9 @@
 """A small simulated node on which every kind of slot is found at any hour, to be placed on."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from nvml_driver import patient_settings
 from rightsizer.agent.settings import Settings

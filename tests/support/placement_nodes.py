@@ -1,9 +1,11 @@
 """The slots and links of real machines, as far as placing by them needs."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rightsizer.broker.choice import PlacementChoice, PlacementRefusal, choose
 from rightsizer.broker.lease import GpuRequest
@@ -34,8 +36,7 @@ _Way = tuple[LinkKind, int]
 _PIX: Final = LinkKind.PIX
 
 
-@dataclass(frozen=True)
-class PlacementNode:
+class PlacementNode(Struct, frozen=True):
     """A machine whose slots are free unless a user is given."""
 
     slots: tuple[LeaseSlot, ...]

@@ -6,10 +6,10 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec import Struct
 
 from built_packages import tool
 from image_base import CACHE, mount_point
@@ -18,8 +18,7 @@ from nvidia_runtime import DEVICES, LIBRARIES, MAJOR
 __all__ = ["Podman", "podman_engine"]
 
 
-@dataclass(frozen=True, slots=True)
-class Podman:
+class Podman(Struct, frozen=True):
     """The commands of one store, in namespaces of its own."""
 
     program: tuple[str, ...]

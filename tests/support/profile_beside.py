@@ -1,8 +1,9 @@
 """Profiles of a node at a given time, and telemetry of the same time."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from profiles_built import device, kernel, profile, time_use
 from readings import EPOCH, SECOND, gpu

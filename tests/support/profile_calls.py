@@ -1,7 +1,8 @@
 """Calls of a recorder as values, so that they can be generated, shuffled and repeated."""
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from rightsizer.model.profile import CopyKind, DeviceProfile, HostMemory, SpanKind, TimeUse
 from rightsizer.profiles.limits import ReadLimits
@@ -27,8 +28,7 @@ NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>
 PINNED = (CopyKind.HOST_TO_DEVICE, HostMemory.PINNED)
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(Struct, frozen=True):
     """One call of the recorder."""
 
     name: str

@@ -1,10 +1,10 @@
 """A node whose GPU is active minute by minute, with a profile service."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from advice_node import AGENT, AdviceNode, NodeServices, advice_node
 from profile_beside import waiting_profile

@@ -4,8 +4,9 @@ import gzip
 import json
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct
 
 __all__ = [
     "GPU",
@@ -31,18 +32,16 @@ class Reference(str):
     __slots__ = ()
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(Struct, frozen=True):
     """Times in nanoseconds since its line's; no start for a sum of several."""
 
     name: str
     start: int | None
     duration: int
-    stats: Mapping[str, int | float | str] = field(default_factory=dict)
+    stats: Mapping[str, int | float | str] = {}
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(Struct, frozen=True):
     """A stream, a thread, or what is derived from them."""
 
     name: str
@@ -50,13 +49,12 @@ class Line:
     time: int = 0
 
 
-@dataclass(frozen=True)
-class Plane:
+class Plane(Struct, frozen=True):
     """A device, the host, or what else there is."""
 
     name: str
     lines: Sequence[Line] = ()
-    stats: Mapping[str, int | float | str] = field(default_factory=dict)
+    stats: Mapping[str, int | float | str] = {}
 
 
 def varint(value: int) -> bytes:

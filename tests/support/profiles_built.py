@@ -1,7 +1,8 @@
 """Profiles made by hand, as any reader may return them."""
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from rightsizer.model.profile import (
     CopyKind,

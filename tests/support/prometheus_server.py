@@ -7,12 +7,13 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from urllib.error import HTTPError
 from urllib.parse import urlencode
 from urllib.request import urlopen
+
+from msgspec import Struct
 
 from debian_program import program, run_program, running_program
 
@@ -33,8 +34,7 @@ def promtool(
     return run_program(binary("promtool"), *arguments, timeout_seconds=timeout_seconds)
 
 
-@dataclass(frozen=True, slots=True)
-class Prometheus:
+class Prometheus(Struct, frozen=True):
     """A running server."""
 
     url: str

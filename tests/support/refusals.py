@@ -3,11 +3,11 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
 import pynvml
+from msgspec import Struct
 
 from instrumented_library import InstrumentedLibrary
 from nvml_driver import reading, tick
@@ -186,8 +186,7 @@ OTHERWISE: Final[Mapping[str, frozenset[Signal]]] = {
 """Signals with another source and value when a function is refused."""
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """Some ticks of a live source, and how often each function was called in each."""
 
     snapshots: Sequence[Snapshot]

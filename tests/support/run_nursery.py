@@ -12,17 +12,17 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from rightsizer.cli.main import main as rightsizer
 
 __all__ = ["Nursery", "Run", "run_nursery"]
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """One command that was started, in a session of its own."""
 
     pid: int

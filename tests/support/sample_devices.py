@@ -1,7 +1,8 @@
 """Days of sample devices, made by hand: one for each thing a page must show."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from rightsizer.model.reading import Missing
 from rightsizer.model.snapshot import Down
@@ -52,8 +53,7 @@ EMBEDDING = Workload(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SampleDevice:
+class SampleDevice(Struct, frozen=True):
     """History of one device: its day in hours, and its present state."""
 
     workload: Workload | None
@@ -65,10 +65,10 @@ class SampleDevice:
     dram: float = 0.0
     memory: float = 0.0
     power: float = 0.0
-    conditions: Mapping[Condition, float] = field(default_factory=dict)
+    conditions: Mapping[Condition, float] = {}
     """Seconds of the day."""
-    needs: Mapping[Resource, float] = field(default_factory=dict)
-    pressed: Mapping[Resource, float] = field(default_factory=dict)
+    needs: Mapping[Resource, float] = {}
+    pressed: Mapping[Resource, float] = {}
     tier: Tier = Tier.PROFILING
     down: Down | None = None
     clock_event_reasons: int = 0

@@ -1,11 +1,13 @@
 """A small tree of settings with one of everything that a configuration file can hold."""
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Annotated
 
-from rightsizer.model.settings import setting
+from msgspec import Struct
+
+from rightsizer.model.settings import Spec
 
 
 class Color(StrEnum):
@@ -16,61 +18,56 @@ class Color(StrEnum):
     BLUE = "blue"
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """What runs at intervals."""
 
-    interval: float = setting(
-        600.0, help="How often it runs.", unit="seconds", within=(1, 3600), source="a paper"
-    )
-    jitter_seconds: float = setting(0.0, help="How far it may stray.")
-    share: float = setting(0.5, help="Share of the time.", unit="ratio")
-    workers: int = setting(2, help="How many at once.", within=(1, None))
-    enabled: bool = setting(True, help="Whether it runs.")
+    interval: Annotated[
+        float, Spec(help="How often it runs.", unit="seconds", within=(1, 3600), source="a paper")
+    ] = 600.0
+    jitter_seconds: Annotated[float, Spec(help="How far it may stray.")] = 0.0
+    share: Annotated[float, Spec(help="Share of the time.", unit="ratio")] = 0.5
+    workers: Annotated[int, Spec(help="How many at once.", within=(1, None))] = 2
+    enabled: Annotated[bool, Spec(help="Whether it runs.")] = True
 
 
-@dataclass(frozen=True, slots=True)
-class Store:
+class Store(Struct, frozen=True):
     """Where things are kept."""
 
-    path: str = setting("/var/lib/thing", help="The file.")
-    limit_bytes: int = setting(512 * 2**20, help="How much of it.", within=(1, None))
-    color: Color = setting(Color.RED, help="How it looks.")
-    token_file: str | None = setting(None, help="A file with a secret.")
-    keep: float | None = setting(None, help="How long to keep it.", unit="seconds")
+    path: Annotated[str, Spec(help="The file.")] = "/var/lib/thing"
+    limit_bytes: Annotated[int, Spec(help="How much of it.", within=(1, None))] = 512 * 2**20
+    color: Annotated[Color, Spec(help="How it looks.")] = Color.RED
+    token_file: Annotated[str | None, Spec(help="A file with a secret.")] = None
+    keep: Annotated[float | None, Spec(help="How long to keep it.", unit="seconds")] = None
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(Struct, frozen=True):
     """What a policy is about."""
 
-    owner: str | None = setting(None, help="Whose it is.")
+    owner: Annotated[str | None, Spec(help="Whose it is.")] = None
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Struct, frozen=True):
     """An exception for some of the owners."""
 
-    class_: Color = setting(MISSING, help="A key that is a keyword of Python.")
-    match: Match = field(default_factory=Match)
-    thresholds: Mapping[str, float] = setting(
-        MappingProxyType({}), help="Limits by name.", within=(0, 1)
+    class_: Annotated[Color, Spec(help="A key that is a keyword of Python.")]
+    match: Match = Match()
+    thresholds: Annotated[Mapping[str, float], Spec(help="Limits by name.", within=(0, 1))] = (
+        MappingProxyType({})
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """Everything that the sample can be told."""
 
-    job: Job = field(default_factory=Job)
+    job: Job = Job()
     night_job: Job = Job(interval=3600.0, workers=1)
-    store: Store = field(default_factory=Store)
-    listen: tuple[str, ...] = setting((":19400",), help="Where it listens.")
+    store: Store = Store()
+    listen: Annotated[tuple[str, ...], Spec(help="Where it listens.")] = (":19400",)
     policies: tuple[Policy, ...] = ()
-    collectors: Mapping[str, bool] = setting(
-        MappingProxyType({"gpm": True}), help="What is switched on or off."
+    collectors: Annotated[Mapping[str, bool], Spec(help="What is switched on or off.")] = (
+        MappingProxyType({"gpm": True})
     )
-    stores: Mapping[str, Store] = field(default_factory=dict)
+    stores: Mapping[str, Store] = {}
 
     def __post_init__(self) -> None:
         """Hold what two settings must hold together."""

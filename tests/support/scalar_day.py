@@ -11,6 +11,7 @@ from itertools import accumulate
 from typing import Any, Final, TypeAlias
 
 import numpy as np
+from msgspec.structs import replace
 
 from rightsizer.accounting.entry_builder import EntryBuilder
 from rightsizer.accounting.power import LearnedPower, PowerLevels, PowerRange
@@ -28,7 +29,6 @@ from rightsizer.fleet.sources.dcgm_exporter.readings import (
 )
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
-from rightsizer.model.frozen import replace
 from rightsizer.model.reading import Reading
 from rightsizer.model.signal import MEDIA_ENGINES, Signal
 from rightsizer.model.snapshot import Snapshot

@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from prometheus_server import Prometheus
 from readings import EPOCH, HOUR, SECOND
@@ -36,8 +37,7 @@ _AGENT: Final = AgentReport("0", "test", EPOCH, 10.0)
 _LABELS: Final = 'job="rightsizer",instance="{node}:19400"'
 
 
-@dataclass(frozen=True, slots=True)
-class ScrapedDay:
+class ScrapedDay(Struct, frozen=True):
     """A node's hours as scraped, and by its agent's accounts."""
 
     node: str

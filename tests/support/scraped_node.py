@@ -3,8 +3,9 @@
 import time
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from readings import EPOCH, SECOND
 from rightsizer.accounting.service import AccountingService
@@ -27,8 +28,7 @@ SCRAPE: Final = 15
 HOUR: Final = 3600
 
 
-@dataclass(frozen=True, slots=True)
-class Scraped:
+class Scraped(Struct, frozen=True):
     """A node's last hour as scraped, and by the agent itself."""
 
     uuids: tuple[str, ...]

@@ -98,7 +98,9 @@ def _summary(settings: type) -> str:
 def help_and_source(entry: ShapeEntry) -> tuple[str, str]:
     """Its help and the source of its default."""
     described = _descriptions_of(entry.settings).get(entry.name)
-    return (described.help, described.source) if described else (help_of(entry.shape), "")
+    if described and described.help:
+        return described.help, described.source
+    return help_of(entry.shape), ""
 
 
 def _group(group: Group, *, is_reloaded: bool) -> Iterator[str]:

@@ -2,19 +2,18 @@
 
 import shutil
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import pytest
+from msgspec import Struct
 
 __all__ = ["SlowSync"]
 
 _SOURCE: Final = Path(__file__).with_suffix(".c")
 
 
-@dataclass(frozen=True, slots=True)
-class SlowSync:
+class SlowSync(Struct, frozen=True):
     """A library, and the file whose presence makes syncs hang."""
 
     library: Path

@@ -1,9 +1,10 @@
 """Cases with the machine around them, for the rules of hardware, power and placement."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import combinations
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from readings import gpu
 from rightsizer.model.device import Device, MigInstance

@@ -1,8 +1,9 @@
 """Which signal comes from which source on which board, read from the simulated driver."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from measured import table
 from readings import SERVING_SIGNALS
@@ -43,8 +44,7 @@ HELD: Final = (Signal.PROCESS_CPU,)
 """Host signals of the processes on a GPU."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
+class _Column(Struct, frozen=True):
     """Boards that answer alike, or one way of using a board."""
 
     heading: str

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 __all__ = [
     "Near",
     "SysfsTree",
@@ -29,12 +31,14 @@ _NVME = "0x010802"
 _SPEEDS: Final = {3: "8.0 GT/s PCIe", 4: "16.0 GT/s PCIe", 5: "32.0 GT/s PCIe"}
 
 
-@dataclass(frozen=True)
-class Near:
+class Near(Struct, frozen=True):
     """Neighborhood of a PCI function, as the kernel reports it."""
 
     node: int = -1
     cpus: str = ""
+
+
+_NEAR: Final = Near()
 
 
 @dataclass
@@ -59,7 +63,7 @@ class SysfsTree:
         kind: str,
         *,
         vendor: str = "0x8086",
-        near: Near = Near(),
+        near: Near = _NEAR,
         now: tuple[int, int] | None = None,
         most: tuple[int, int] | None = None,
         driver: str | None = None,

@@ -14,13 +14,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
+from msgspec import Struct
 
 __all__ = ["Machine", "booted", "held", "layered", "pristine_root"]
 
@@ -42,8 +42,7 @@ os.waitpid(thread, 0x40000000)  # It is dead: nobody hears of that before we do.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(Struct, frozen=True):
     """A machine that has booted."""
 
     root: Path

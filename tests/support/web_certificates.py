@@ -2,24 +2,22 @@
 
 import shutil
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec import Struct
 
 __all__ = ["Authority", "KeyPair"]
 
 
-@dataclass(frozen=True, slots=True)
-class KeyPair:
+class KeyPair(Struct, frozen=True):
     """A certificate and its key, each a file."""
 
     certificate: Path
     key: Path
 
 
-@dataclass(frozen=True, slots=True)
-class Authority:
+class Authority(Struct, frozen=True):
     """The one who signs certificates; all of it lies in one folder."""
 
     folder: Path

@@ -2,8 +2,9 @@
 
 import threading
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from advice_events import NOW, SECOND
 from rightsizer.advice.storage import Storage

@@ -3,11 +3,11 @@
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from dcgm_exporter import BUSY, OTHER, Exporter, dcgm_exporter, lines, page
 from foreign_documents import node_bus

@@ -2,9 +2,9 @@
 
 import threading
 import time
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from instrumented_library import InstrumentedLibrary
 from nvml_driver import reading, tick

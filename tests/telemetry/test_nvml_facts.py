@@ -1,12 +1,12 @@
 """Facts of GPUs, names of MIG profiles and versions of the driver."""
 
 from collections import Counter
-from dataclasses import replace
 
 import pynvml
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from nvml_answers import mig_profiles, refusing, telling, texts
 from nvml_driver import FakeDriver, FakeGpu, FakeInstance

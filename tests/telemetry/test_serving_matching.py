@@ -1,8 +1,7 @@
 """Matching engines to GPUs, without guesses."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from readings import gpu
 from rightsizer.model.device import Device, MigInstance

@@ -7,11 +7,11 @@ import html
 import json
 import os
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from browser import IN_A_BROWSER, browse
 from publish_reports import full_report

@@ -5,11 +5,11 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from browser import IN_A_BROWSER, browse, measured
 from publish_reports import full_report, node_report

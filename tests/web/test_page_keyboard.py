@@ -1,7 +1,8 @@
 """The page by keyboard and screen reader: everything is reachable, in reading order."""
 
-from dataclasses import replace
 from html.parser import HTMLParser
+
+from msgspec.structs import replace
 
 from publish_reports import node_report
 from rightsizer.report.freshness import FreshnessSettings

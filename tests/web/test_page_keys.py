@@ -1,8 +1,7 @@
 """A workload's key on the page: it may break after its slashes, and is escaped."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from publish_reports import node_report
 from readings import workload

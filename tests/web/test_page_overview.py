@@ -1,6 +1,6 @@
 """Table of GPUs at the top of the page: order, actions and savings."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from publish_reports import node_report, rated_report
 from rightsizer.model.advice import AdviceState

@@ -2,9 +2,9 @@
 
 import itertools
 import re
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from publish_advice import node_advice
 from publish_reports import full_report, node_report

@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from publish_reports import full_report, node_report
 from rightsizer.model.block import BLOCK_SPAN, Blocks, Measure

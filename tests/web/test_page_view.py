@@ -1,11 +1,11 @@
 """The page's view of a report, before and after rendering to HTML."""
 
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 
 import pytest
+from msgspec.structs import replace
 
 from publish_advice import node_advice
 from publish_reports import device_report, node_report, rated_report

@@ -1,8 +1,9 @@
 """Load of a workload for autoscalers, and when none is reported."""
 
 import json
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from publish_reports import full_report
 from rightsizer.model.report import Report

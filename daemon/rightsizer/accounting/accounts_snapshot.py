@@ -1,11 +1,14 @@
 """Accounts of a node at one moment, turned into cases for the rules."""
 
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
 from itertools import repeat
 from operator import gt
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rightsizer.accounting.load_patterns import effective_samples, grid, load_trend, shape_of
 from rightsizer.accounting.provisioning import provision
@@ -15,8 +18,8 @@ from rightsizer.accounting.settings import AccountingSettings, LoadPatternSettin
 from rightsizer.model.block import Blocks, Measure
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Case, Node
-from rightsizer.model.frozen import dataclass, replace
-from rightsizer.model.pattern import Exceedance, Past, Shape, Trend
+from rightsizer.model.lazy import LazySequence
+from rightsizer.model.pattern import Exceedance, Shape, Trend
 from rightsizer.model.state import Resource
 from rightsizer.model.units import DAY, Nanoseconds, nanoseconds
 from rightsizer.model.window import Provisioning, Window
@@ -113,62 +116,7 @@ def _known_peaks(blocks: Blocks, measure: Measure) -> tuple[Sequence[float], flo
     return array("d", series.peaks), effective
 
 
-Windows = tuple[Window, ...]
-Provisionings = tuple[Provisioning, ...]
-
-
-class CachedCase(Case):
-    """Case with windows computed on demand, since most rules use few spans.
-
-    `windows` and `provisioning` are callables, shared with the copy that has its node set.
-    """
-
-    _windows: Callable[[], Windows]
-    _provisioning: Callable[[], Provisionings]
-
-    def __init__(  # noqa: PLR0913, PLR0917 # The fields of a case.
-        self,
-        key: str,
-        workload: Workload | None,
-        devices: tuple[Device, ...],
-        windows: Callable[[], Windows],
-        provisioning: Callable[[], Provisionings],
-        past: Past | None,
-        node: Node | None = None,
-    ) -> None:
-        fields: dict[str, object] = {"key": key, "workload": workload, "devices": devices}
-        fields |= {"past": past, "node": node, "_windows": windows, "_provisioning": provisioning}
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)  # As a frozen dataclass does it.
-
-    @property
-    def windows(self) -> Windows:
-        """One per device, in the same order."""
-        return self._windows()
-
-    @property
-    def provisioning(self) -> Provisionings:
-        """One per device, in the same order."""
-        return self._provisioning()
-
-    @cached_property
-    def known_seconds(self) -> float:
-        """Shortest known time of any device; cached, since most rules ask for it."""
-        return super().known_seconds
-
-    @cached_property
-    def span_facts(self) -> Mapping[str, object]:
-        """Facts about its time span, common to all findings."""
-        return super().span_facts
-
-    def on(self, node: Node | None) -> "CachedCase":
-        """Copy with its node set."""
-        sums = self._windows, self._provisioning
-        return CachedCase(self.key, self.workload, self.devices, *sums, self.past, node)
-
-
-@dataclass(frozen=True, slots=True)
-class CaseDevice:
+class CaseDevice(Struct, frozen=True):
     """Device of a case."""
 
     device: Device
@@ -181,8 +129,7 @@ class CaseDevice:
     """Current demands."""
 
 
-@dataclass(frozen=True, slots=True)
-class CaseInput:
+class CaseInput(Struct, frozen=True):
     """Immutable input of a case."""
 
     key: str
@@ -233,9 +180,9 @@ class AccountsSnapshot:
         )
         self._reader = reader
         self._loads: dict[tuple[str, Nanoseconds], LoadHistory] = {}
-        self._whole_cases: tuple[CachedCase, ...] = ()
+        self._whole_cases: tuple[Case, ...] = ()
 
-    def cases(self, span: Nanoseconds | None) -> tuple[CachedCase, ...]:
+    def cases(self, span: Nanoseconds | None) -> tuple[Case, ...]:
         """Cases of all holders over a span up to now; `None` for everything posted.
 
         Omits pods of a recording with readings that ended long before the others'. All spans that
@@ -254,20 +201,19 @@ class AccountsSnapshot:
         groups = (case_input.group for case_input in self._inputs if case_input.group is not None)
         return min((each.first for each in (*devices, *groups)), default=self._now)
 
-    def _cases(self, span: Nanoseconds | None) -> tuple[CachedCase, ...]:
+    def _cases(self, span: Nanoseconds | None) -> tuple[Case, ...]:
         inputs = self._inputs if span is None else self._present
         cases = tuple(self._case(case_input, span) for case_input in inputs if case_input.devices)
         around = replace(self._node, cases=cases)
-        return tuple(case.on(around) for case in cases)
+        return tuple(replace(case, node=around) for case in cases)
 
-    def _case(self, case_input: CaseInput, span: Nanoseconds | None) -> CachedCase:
+    def _case(self, case_input: CaseInput, span: Nanoseconds | None) -> Case:
         start, end = (0, _END_OF_TIME) if span is None else (self._now - span, self._now)
         allocator = allocator_of(case_input.workload)
         settings = self._settings.provisioning
         devices = tuple(each.device for each in case_input.devices)
 
-        @cache
-        def windows() -> Windows:
+        def windows() -> tuple[Window, ...]:
             return tuple(
                 replace(each.whole, blocks=each.window_query.blocks(0, _END_OF_TIME))
                 if span is None
@@ -276,15 +222,23 @@ class AccountsSnapshot:
                 for each in case_input.devices
             )
 
-        @cache
-        def provisioning() -> Provisionings:
+        lazy_windows = LazySequence(windows)
+
+        def provisioning() -> tuple[Provisioning, ...]:
             return tuple(
                 provision(window, allocator, settings, each.demands)
-                for each, window in zip(case_input.devices, windows(), strict=True)
+                for each, window in zip(case_input.devices, lazy_windows, strict=True)
             )
 
         past = CaseHistory(self._load(case_input, end), start, end)
-        return CachedCase(case_input.key, case_input.workload, devices, windows, provisioning, past)
+        return Case(
+            case_input.key,
+            case_input.workload,
+            devices,
+            lazy_windows,
+            LazySequence(provisioning),
+            past,
+        )
 
     def _load(self, case_input: CaseInput, end: Nanoseconds) -> LoadHistory:
         """History of the group, or of the only device, limited to its present holder."""

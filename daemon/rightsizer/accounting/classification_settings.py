@@ -1,17 +1,17 @@
 """Thresholds of signals, states, conditions, pressure and usage."""
 
-from typing import Final
+from typing import Annotated, Final
 
-from rightsizer.model.frozen import dataclass, field
-from rightsizer.model.settings import setting
+from msgspec import Struct
+
+from rightsizer.model.settings import Spec
 from rightsizer.model.units import MIB
 
 _STATES: Final = "docs/definitions.md, states"
 _SOURCES: Final = "docs/definitions.md, sources"
 
 
-@dataclass(frozen=True, slots=True)
-class ClassificationSettings:
+class ClassificationSettings(Struct, frozen=True):
     """Thresholds between states. Power is a share of the range from idle power to power limit.
 
     Attributes:
@@ -96,42 +96,41 @@ class ClassificationSettings:
             Source: half a match
     """
 
-    active_ratio: float = setting(0.01)
-    active_sm_ratio: float = setting(0.005)
-    active_traffic_ratio: float = setting(0.05)
-    empty_memory_ratio: float = setting(0.01)
-    empty_memory_bytes: float = setting(512 * MIB)
-    context_memory_bytes: float = setting(64 * MIB)
-    idle_power_ratio: float = setting(0.5)
-    stall_busy_ratio: float = setting(0.8)
-    stall_power_ratio: float = setting(0.25)
-    stall_engine_ratio: float = setting(0.05)
-    stall_link_ratio: float = setting(0.2)
-    stall_pipe_ratio: float = setting(0.02)
-    stall_dram_ratio: float = setting(0.05)
-    stall_busy_alone_ratio: float = setting(0.98)
-    stall_memory_controller_ratio: float = setting(0.05)
-    stall_copy_controller_ratio: float = setting(0.015)
-    link_ratio: float = setting(0.6)
-    link_pipe_ratio: float = setting(0.3)
-    dram_ratio: float = setting(0.65)
-    dram_alone_ratio: float = setting(0.5)
-    pipe_ratio: float = setting(0.5)
-    launch_busy_ratio: float = setting(0.5)
-    launch_sm_ratio: float = setting(0.25)
-    launch_coverage_ratio: float = setting(0.4)
-    sparse_launch_busy_ratio: float = setting(0.05)
-    sparse_launch_coverage_ratio: float = setting(0.2)
-    sparse_launch_cpu_ratio: float = setting(0.9)
-    gap_busy_ratio: float = setting(0.7)
-    io_pressure_ratio: float = setting(0.2)
-    cpu_pressure_ratio: float = setting(0.2)
-    cpu_ratio: float = setting(0.9)
-    second_cause_score: float = setting(0.25, unit="ratio")
+    active_ratio: float = 0.01
+    active_sm_ratio: float = 0.005
+    active_traffic_ratio: float = 0.05
+    empty_memory_ratio: float = 0.01
+    empty_memory_bytes: float = 512 * MIB
+    context_memory_bytes: float = 64 * MIB
+    idle_power_ratio: float = 0.5
+    stall_busy_ratio: float = 0.8
+    stall_power_ratio: float = 0.25
+    stall_engine_ratio: float = 0.05
+    stall_link_ratio: float = 0.2
+    stall_pipe_ratio: float = 0.02
+    stall_dram_ratio: float = 0.05
+    stall_busy_alone_ratio: float = 0.98
+    stall_memory_controller_ratio: float = 0.05
+    stall_copy_controller_ratio: float = 0.015
+    link_ratio: float = 0.6
+    link_pipe_ratio: float = 0.3
+    dram_ratio: float = 0.65
+    dram_alone_ratio: float = 0.5
+    pipe_ratio: float = 0.5
+    launch_busy_ratio: float = 0.5
+    launch_sm_ratio: float = 0.25
+    launch_coverage_ratio: float = 0.4
+    sparse_launch_busy_ratio: float = 0.05
+    sparse_launch_coverage_ratio: float = 0.2
+    sparse_launch_cpu_ratio: float = 0.9
+    gap_busy_ratio: float = 0.7
+    io_pressure_ratio: float = 0.2
+    cpu_pressure_ratio: float = 0.2
+    cpu_ratio: float = 0.9
+    second_cause_score: Annotated[float, Spec(unit="ratio")] = 0.25
 
 
-@dataclass(frozen=True, slots=True)
-class SignalSettings:
+class SignalSettings(Struct, frozen=True):
     """Plausibility of profiling counters. Power is a share from idle to limit.
 
     Attributes:
@@ -144,13 +143,12 @@ class SignalSettings:
             Source: limits are 4 to 15 times the idle draw; less than twice of it is noise
     """
 
-    suspect_busy_ratio: float = setting(0.5)
-    suspect_power_ratio: float = setting(0.25)
-    stand_in_limit_ratio: float = setting(2.0, within=(1, None))
+    suspect_busy_ratio: float = 0.5
+    suspect_power_ratio: float = 0.25
+    stand_in_limit_ratio: Annotated[float, Spec(within=(1, None))] = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkSettings:
+class NetworkSettings(Struct, frozen=True):
     """Detection of GPUs that wait for the network.
 
     Attributes:
@@ -172,16 +170,15 @@ class NetworkSettings:
             Source: docs/definitions.md, states: gaps
     """
 
-    port_ratio: float = setting(0.6)
-    busy_ratio: float = setting(0.1)
-    pipe_ratio: float = setting(0.3)
-    dram_ratio: float = setting(0.5)
-    power_ratio: float = setting(0.6)
-    gap_busy_ratio: float = setting(0.7)
+    port_ratio: float = 0.6
+    busy_ratio: float = 0.1
+    pipe_ratio: float = 0.3
+    dram_ratio: float = 0.5
+    power_ratio: float = 0.6
+    gap_busy_ratio: float = 0.7
 
 
-@dataclass(frozen=True, slots=True)
-class NumaPlacementSettings:
+class NumaPlacementSettings(Struct, frozen=True):
     """Detection of processes on the wrong NUMA node.
 
     Attributes:
@@ -194,13 +191,12 @@ class NumaPlacementSettings:
             Source: KempnerPulse calls 1 GB/s input and output: 1.6% of a PCIe 5 link
     """
 
-    memory_local_ratio: float = setting(0.5)
-    cpu_local_ratio: float = setting(0.1)
-    traffic_ratio: float = setting(0.02)
+    memory_local_ratio: float = 0.5
+    cpu_local_ratio: float = 0.1
+    traffic_ratio: float = 0.02
 
 
-@dataclass(frozen=True, slots=True)
-class ConditionSettings:
+class ConditionSettings(Struct, frozen=True):
     """Thresholds of conditions.
 
     Attributes:
@@ -218,19 +214,18 @@ class ConditionSettings:
         no_tensor_ratio: Tensor activity below which the tensor cores count as unused.
     """
 
-    throttle_busy_ratio: float = setting(0.5)
-    throttle_clock_ratio: float = setting(0.9)
-    load_busy_ratio: float = setting(0.1)
-    near_out_of_memory_ratio: float = setting(0.95)
-    no_tensor_sm_ratio: float = setting(0.5, source=_SOURCES)
-    no_tensor_fp32_ratio: float = setting(0.2, source=_SOURCES)
-    no_tensor_ratio: float = setting(0.02, source=_SOURCES)
-    placement: NumaPlacementSettings = field(default_factory=NumaPlacementSettings)
-    network: NetworkSettings = field(default_factory=NetworkSettings)
+    throttle_busy_ratio: float = 0.5
+    throttle_clock_ratio: float = 0.9
+    load_busy_ratio: float = 0.1
+    near_out_of_memory_ratio: float = 0.95
+    no_tensor_sm_ratio: Annotated[float, Spec(source=_SOURCES)] = 0.5
+    no_tensor_fp32_ratio: Annotated[float, Spec(source=_SOURCES)] = 0.2
+    no_tensor_ratio: Annotated[float, Spec(source=_SOURCES)] = 0.02
+    placement: NumaPlacementSettings = NumaPlacementSettings()
+    network: NetworkSettings = NetworkSettings()
 
 
-@dataclass(frozen=True, slots=True)
-class UsageSettings:
+class UsageSettings(Struct, frozen=True):
     """Full use of each resource.
 
     Attributes:
@@ -247,9 +242,9 @@ class UsageSettings:
         link_saturated_ratio: Utilization of a link's direction from which it is saturated.
     """
 
-    working_power_ratio: float = setting(0.6, within=(0.1, 1))
-    link_achievable_ratio: float = setting(0.9, within=(0.1, 1))
-    compute_saturated_ratio: float = setting(0.9)
-    memory_saturated_ratio: float = setting(0.95, source=_SOURCES)
-    bandwidth_saturated_ratio: float = setting(0.65)
-    link_saturated_ratio: float = setting(0.6, source=_STATES)
+    working_power_ratio: Annotated[float, Spec(within=(0.1, 1))] = 0.6
+    link_achievable_ratio: Annotated[float, Spec(within=(0.1, 1))] = 0.9
+    compute_saturated_ratio: float = 0.9
+    memory_saturated_ratio: Annotated[float, Spec(source=_SOURCES)] = 0.95
+    bandwidth_saturated_ratio: float = 0.65
+    link_saturated_ratio: Annotated[float, Spec(source=_STATES)] = 0.6

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -14,7 +15,6 @@ from rightsizer.accounting.settings import ImbalanceSettings
 from rightsizer.accounting.signals import LAYOUTS_KEPT, SignalLayout, highest
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import ClockEvent
-from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.members import members
 from rightsizer.model.signal import PIPES, Signal
 from rightsizer.model.state import Condition

@@ -3,19 +3,19 @@
 import json
 from typing import Any
 
+from msgspec import Struct
+
 from rightsizer.accounting.power import LearnedPower
-from rightsizer.io.codec import convert
+from rightsizer.io.codec import convert, plain_fields
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import XidLog
-from rightsizer.model.frozen import asdict, dataclass, replace
 from rightsizer.model.reading import Reading
 from rightsizer.model.topology import Topology
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Holding, Workload
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceRecord:
+class DeviceRecord(Struct, frozen=True):
     """Device with its holder and last known state."""
 
     device: Device
@@ -40,12 +40,7 @@ class DeviceRecord:
 
 def encode_device(known: DeviceRecord) -> str:
     """Encode a device as JSON."""
-    reading = known.reading
-    if reading is not None:  # Shared read-only mappings cannot be copied.
-        missing = dict(reading.missing)
-        origins = dict(reading.origins)
-        known = replace(known, reading=replace(reading, missing=missing, origins=origins))
-    fields = asdict(known)
+    fields = plain_fields(known)
     fields["held_since"] = fields.pop("holder_since")  # Name in stored records.
     return json.dumps(fields)
 

@@ -6,12 +6,14 @@ from itertools import islice
 from sqlite3 import Connection
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import astuple, replace
+
 from rightsizer.accounting.device_codec import DeviceRecord, decode_device, encode_device
 from rightsizer.accounting.window_builder import WindowBuilder
 from rightsizer.accounting.window_codec import encode_window, parse_window_row
 from rightsizer.host.pcie import kernel_address
 from rightsizer.io.database import Database
-from rightsizer.model.frozen import astuple, dataclass, replace
 from rightsizer.model.units import HOUR, NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.window import Window
 
@@ -20,8 +22,7 @@ _OVERLAP: Final = NANOSECONDS_PER_SECOND
 """Tolerated overlap of consecutive windows, since two clocks are not read at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(Struct, frozen=True):
     id: int
     start: Nanoseconds
     finish: Nanoseconds
@@ -105,8 +106,7 @@ INSERT INTO holding VALUES (?, ?, ?, ?)
 """
 
 
-@dataclass(frozen=True, slots=True)
-class PackedWindow:
+class PackedWindow(Struct, frozen=True):
     """Encoded window; a tenth of its size."""
 
     uuid: str
@@ -122,8 +122,7 @@ class PackedWindow:
         return cls(window.uuid, window.start, window.end, encode_window(window))
 
 
-@dataclass(frozen=True, slots=True)
-class HolderPeriod:
+class HolderPeriod(Struct, frozen=True):
     """Tenancy of a device: holder, start, and last confirmation."""
 
     uuid: str

@@ -2,8 +2,9 @@
 
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from rightsizer.accounting.settings import EnergySettings, PowerSettings
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.members import members
 from rightsizer.model.state import State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds, seconds
@@ -21,8 +22,7 @@ class PowerLevels(NamedTuple):
     """Substitute for an unknown limit."""
 
 
-@dataclass(frozen=True, slots=True)
-class LearnedPower:
+class LearnedPower(Struct, frozen=True):
     """Power range of a device as stored in the history, so that it survives a restart."""
 
     lowest_watts: float

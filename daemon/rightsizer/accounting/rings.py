@@ -10,10 +10,12 @@ from operator import le
 from types import MappingProxyType
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.accounting.window_builder import WindowBuilder
 from rightsizer.accounting.window_codec import decode_window, encode_window
 from rightsizer.model.block import Blocks
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import DAY, Nanoseconds
 from rightsizer.model.window import Window
 
@@ -27,8 +29,7 @@ def deduplicate(data: bytes) -> bytes:
     return data
 
 
-@dataclass(frozen=True)
-class ClosedWindows:
+class ClosedWindows(Struct, frozen=True, dict=True):
     """Windows of a ring at one moment, oldest first."""
 
     slots: Sequence[Nanoseconds]
@@ -131,8 +132,7 @@ _PackedDay = tuple[Nanoseconds, bytes]
 """Start of the day, and its blocks as compressed columns."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredBlocks:
+class StoredBlocks(Struct, frozen=True):
     """Blocks at one moment."""
 
     days: tuple[_PackedDay, ...] = ()

@@ -5,6 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.accounting.rings import (
     BlockRing,
     ClosedWindows,
@@ -15,7 +18,6 @@ from rightsizer.accounting.rings import (
 from rightsizer.accounting.window_builder import BlockBuilder, WindowBuilder
 from rightsizer.accounting.window_codec import decode_window
 from rightsizer.model.block import BLOCK_SPAN, Blocks, Measure
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.report import DeviceSpan, Span, StripCell
 from rightsizer.model.state import Cause, State
 from rightsizer.model.units import DAY, HOUR, Nanoseconds
@@ -25,16 +27,14 @@ FINE_SPAN: Final[Nanoseconds] = BLOCK_SPAN
 """Span of the smallest windows; it divides the hour."""
 
 
-@dataclass(frozen=True, slots=True)
-class OpenWindow:
+class OpenWindow(Struct, frozen=True):
     """Window that was still growing at the time of the query."""
 
     slot: Nanoseconds
     window: Window
 
 
-@dataclass(frozen=True, slots=True)
-class WindowQuery:
+class WindowQuery(Struct, frozen=True):
     """Immutable history of a device or workload at one moment.
 
     Holds encoded windows, so that it is created quickly under a lock and decoded after its

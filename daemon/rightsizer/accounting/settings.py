@@ -1,6 +1,8 @@
 """Settings of accounting and its history: gaps, power, pressure, provisioning, retention."""
 
-from typing import Final
+from typing import Annotated, Final
+
+from msgspec import Struct
 
 from rightsizer.accounting.classification_settings import (
     ClassificationSettings,
@@ -8,8 +10,7 @@ from rightsizer.accounting.classification_settings import (
     SignalSettings,
     UsageSettings,
 )
-from rightsizer.model.frozen import dataclass, field
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 
 MAXIMUM_BYTES: Final = 256 * 2**20
 """Default size limit of a history."""
@@ -20,8 +21,7 @@ _SIGNALS: Final = "docs/definitions.md, signals"
 _CONDUCT: Final = "docs/definitions.md, conduct"
 
 
-@dataclass(frozen=True, slots=True)
-class DecaySettings:
+class DecaySettings(Struct, frozen=True):
     """Half-lives and quantiles of the decaying demand histograms.
 
     Attributes:
@@ -33,14 +33,13 @@ class DecaySettings:
         slow_quantile_ratio: Quantile of the slow histogram.
     """
 
-    fast_half_life_seconds: float = setting(21600.0, within=(60, None), source=_SOURCES)
-    fast_quantile_ratio: float = setting(0.995, within=(0.5, 1))
-    slow_half_life_seconds: float = setting(259200.0, within=(60, None), source=_SOURCES)
-    slow_quantile_ratio: float = setting(0.97, within=(0.5, 1), source=_SOURCES)
+    fast_half_life_seconds: Annotated[float, Spec(within=(60, None), source=_SOURCES)] = 21600.0
+    fast_quantile_ratio: Annotated[float, Spec(within=(0.5, 1))] = 0.995
+    slow_half_life_seconds: Annotated[float, Spec(within=(60, None), source=_SOURCES)] = 259200.0
+    slow_quantile_ratio: Annotated[float, Spec(within=(0.5, 1), source=_SOURCES)] = 0.97
 
 
-@dataclass(frozen=True, slots=True)
-class EnergySettings:
+class EnergySettings(Struct, frozen=True):
     """Plausibility of the driver's energy counter.
 
     Attributes:
@@ -49,11 +48,10 @@ class EnergySettings:
             Source: a counter that falls to 0 and comes back would book its whole life at once
     """
 
-    plausible_limit_ratio: float = setting(2.0, within=(1, None))
+    plausible_limit_ratio: Annotated[float, Spec(within=(1, None))] = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class ImbalanceSettings:
+class ImbalanceSettings(Struct, frozen=True):
     """Imbalance between the GPUs of a job.
 
     Attributes:
@@ -66,13 +64,12 @@ class ImbalanceSettings:
             Source: one reading in 100 s leaves two of a half's three
     """
 
-    spread_ratio: float = setting(0.25)
-    window_seconds: float = setting(600.0, within=(10, 86400))
-    coverage_ratio: float = setting(0.5)
+    spread_ratio: float = 0.25
+    window_seconds: Annotated[float, Spec(within=(10, 86400))] = 600.0
+    coverage_ratio: float = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class LoadCycleSettings:
+class LoadCycleSettings(Struct, frozen=True):
     """Detection of periodic cycles of work and pause.
 
     Attributes:
@@ -87,14 +84,13 @@ class LoadCycleSettings:
             Source: one sample in four; requests that come by chance vary by as much as their mean
     """
 
-    coarsest_seconds: float = setting(2.0, within=(0.01, 60))
-    longest_seconds: float = setting(120.0, within=(1, 3600))
-    swing_ratio: float = setting(0.3, within=(0.05, 1))
-    tolerance_ratio: float = setting(0.25, within=(0, 1))
+    coarsest_seconds: Annotated[float, Spec(within=(0.01, 60))] = 2.0
+    longest_seconds: Annotated[float, Spec(within=(1, 3600))] = 120.0
+    swing_ratio: Annotated[float, Spec(within=(0.05, 1))] = 0.3
+    tolerance_ratio: Annotated[float, Spec(within=(0, 1))] = 0.25
 
 
-@dataclass(frozen=True, slots=True)
-class PcieLinkSettings:
+class PcieLinkSettings(Struct, frozen=True):
     """Observation of a PCIe link before its generation is judged.
 
     Attributes:
@@ -104,12 +100,11 @@ class PcieLinkSettings:
             Source: a link that trains down at rest is slow when a short burst finds it so
     """
 
-    window_seconds: float = setting(60.0, within=(1, 3600))
-    loaded_seconds: float = setting(5.0, within=(0, 3600))
+    window_seconds: Annotated[float, Spec(within=(1, 3600))] = 60.0
+    loaded_seconds: Annotated[float, Spec(within=(0, 3600))] = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class PowerSettings:
+class PowerSettings(Struct, frozen=True):
     """Learning of the idle power.
 
     Attributes:
@@ -123,14 +118,13 @@ class PowerSettings:
             rest teaches that
     """
 
-    idle_quantile_ratio: float = setting(0.05, source=_SIGNALS)
-    idle_minimum_seconds: float = setting(60.0, within=(1, None), source=_SIGNALS)
-    idle_limit_ratio: float = setting(0.15)
-    idle_memory_seconds: float = setting(14400.0, within=(60, None))
+    idle_quantile_ratio: Annotated[float, Spec(source=_SIGNALS)] = 0.05
+    idle_minimum_seconds: Annotated[float, Spec(within=(1, None), source=_SIGNALS)] = 60.0
+    idle_limit_ratio: float = 0.15
+    idle_memory_seconds: Annotated[float, Spec(within=(60, None))] = 14400.0
 
 
-@dataclass(frozen=True, slots=True)
-class PressureSettings:
+class PressureSettings(Struct, frozen=True):
     """Application signals of GPU shortage, and how long they count.
 
     Attributes:
@@ -148,18 +142,17 @@ class PressureSettings:
             Source: a block of five minutes, in which risk is counted too
     """
 
-    requests_waiting: float = setting(1.0, within=(1, None))
-    kv_cache_ratio: float = setting(0.9, source=_PROVISIONING)
-    preemption_hold_seconds: float = setting(60.0)
-    time_to_first_token_maximum_seconds: float | None = setting(None)
-    time_per_output_token_maximum_seconds: float | None = setting(None)
-    request_latency_maximum_seconds: float | None = setting(None)
-    memory_xids: tuple[int, ...] = setting(())
-    memory_xid_hold_seconds: float = setting(300.0)
+    requests_waiting: Annotated[float, Spec(within=(1, None))] = 1.0
+    kv_cache_ratio: Annotated[float, Spec(source=_PROVISIONING)] = 0.9
+    preemption_hold_seconds: float = 60.0
+    time_to_first_token_maximum_seconds: float | None = None
+    time_per_output_token_maximum_seconds: float | None = None
+    request_latency_maximum_seconds: float | None = None
+    memory_xids: tuple[int, ...] = ()
+    memory_xid_hold_seconds: float = 300.0
 
 
-@dataclass(frozen=True, slots=True)
-class EntrySettings:
+class EntrySettings(Struct, frozen=True):
     """Accounting of time.
 
     Attributes:
@@ -167,22 +160,21 @@ class EntrySettings:
         gap_intervals: Usual intervals without a reading that count as a gap.
     """
 
-    gap_minimum_seconds: float = setting(5.0, source=_STATES)
-    gap_intervals: float = setting(3.0, within=(1, None), source=_STATES)
-    signals: SignalSettings = field(default_factory=SignalSettings)
-    power: PowerSettings = field(default_factory=PowerSettings)
-    classify: ClassificationSettings = field(default_factory=ClassificationSettings)
-    conditions: ConditionSettings = field(default_factory=ConditionSettings)
-    link: PcieLinkSettings = field(default_factory=PcieLinkSettings)
-    imbalance: ImbalanceSettings = field(default_factory=ImbalanceSettings)
-    usage: UsageSettings = field(default_factory=UsageSettings)
-    energy: EnergySettings = field(default_factory=EnergySettings)
-    pressure: PressureSettings = field(default_factory=PressureSettings)
-    cycles: LoadCycleSettings = field(default_factory=LoadCycleSettings)
+    gap_minimum_seconds: Annotated[float, Spec(source=_STATES)] = 5.0
+    gap_intervals: Annotated[float, Spec(within=(1, None), source=_STATES)] = 3.0
+    signals: SignalSettings = SignalSettings()
+    power: PowerSettings = PowerSettings()
+    classify: ClassificationSettings = ClassificationSettings()
+    conditions: ConditionSettings = ConditionSettings()
+    link: PcieLinkSettings = PcieLinkSettings()
+    imbalance: ImbalanceSettings = ImbalanceSettings()
+    usage: UsageSettings = UsageSettings()
+    energy: EnergySettings = EnergySettings()
+    pressure: PressureSettings = PressureSettings()
+    cycles: LoadCycleSettings = LoadCycleSettings()
 
 
-@dataclass(frozen=True, slots=True)
-class ProvisioningSettings:
+class ProvisioningSettings(Struct, frozen=True):
     """Demand, margins, and thresholds of under-provisioning.
 
     Attributes:
@@ -201,18 +193,17 @@ class ProvisioningSettings:
             Source: a bin of the histogram either way
     """
 
-    demand_quantile_ratio: float = setting(0.99, within=(0.5, 1), source=_PROVISIONING)
-    minimum_active_seconds: float = setting(600.0, source=_PROVISIONING)
-    margin_ratio: float = setting(0.15, within=(0, 2), source=_PROVISIONING)
-    memory_margin_ratio: float = setting(0.10, within=(0, 2), source=_PROVISIONING)
-    underprovisioned_ratio: float = setting(0.05, source=_PROVISIONING)
-    preallocated_ratio: float = setting(0.6)
-    preallocated_quantile_ratio: float = setting(0.05, within=(0, 0.5))
-    preallocated_spread_ratio: float = setting(0.02)
+    demand_quantile_ratio: Annotated[float, Spec(within=(0.5, 1), source=_PROVISIONING)] = 0.99
+    minimum_active_seconds: Annotated[float, Spec(source=_PROVISIONING)] = 600.0
+    margin_ratio: Annotated[float, Spec(within=(0, 2), source=_PROVISIONING)] = 0.15
+    memory_margin_ratio: Annotated[float, Spec(within=(0, 2), source=_PROVISIONING)] = 0.10
+    underprovisioned_ratio: Annotated[float, Spec(source=_PROVISIONING)] = 0.05
+    preallocated_ratio: float = 0.6
+    preallocated_quantile_ratio: Annotated[float, Spec(within=(0, 0.5))] = 0.05
+    preallocated_spread_ratio: float = 0.02
 
 
-@dataclass(frozen=True, slots=True)
-class ShapeSettings:
+class ShapeSettings(Struct, frozen=True):
     """Detection of daily and weekly load cycles.
 
     Attributes:
@@ -223,13 +214,12 @@ class ShapeSettings:
         covered_ratio: Share of the hours of a week that must have been seen.
     """
 
-    autocorrelation_ratio: float = setting(0.3)
-    weekly_margin_ratio: float = setting(0.1)
-    covered_ratio: float = setting(0.9, source=_CONDUCT)
+    autocorrelation_ratio: float = 0.3
+    weekly_margin_ratio: float = 0.1
+    covered_ratio: Annotated[float, Spec(source=_CONDUCT)] = 0.9
 
 
-@dataclass(frozen=True, slots=True)
-class TrendSettings:
+class TrendSettings(Struct, frozen=True):
     """Data required for a trend.
 
     Attributes:
@@ -240,32 +230,29 @@ class TrendSettings:
         level_ratio: Confidence level of the slope's interval.
     """
 
-    minimum_days: int = setting(7, within=(4, 30))
-    day_coverage_ratio: float = setting(0.5)
-    level_ratio: float = setting(0.9, within=(0.5, 0.999), source=_CONDUCT)
+    minimum_days: Annotated[int, Spec(within=(4, 30))] = 7
+    day_coverage_ratio: float = 0.5
+    level_ratio: Annotated[float, Spec(within=(0.5, 0.999), source=_CONDUCT)] = 0.9
 
 
-@dataclass(frozen=True, slots=True)
-class LoadPatternSettings:
+class LoadPatternSettings(Struct, frozen=True):
     """Cycles and trends of a load's history."""
 
-    shape: ShapeSettings = field(default_factory=ShapeSettings)
-    trend: TrendSettings = field(default_factory=TrendSettings)
+    shape: ShapeSettings = ShapeSettings()
+    trend: TrendSettings = TrendSettings()
 
 
-@dataclass(frozen=True, slots=True)
-class WorkloadAccountSettings:
+class WorkloadAccountSettings(Struct, frozen=True):
     """Limits of per-workload accounts.
 
     Attributes:
         most: Maximum workloads kept; the least recently seen are dropped first.
     """
 
-    most: int = setting(64, within=(1, 1000), source=_SOURCES)
+    most: Annotated[int, Spec(within=(1, 1000), source=_SOURCES)] = 64
 
 
-@dataclass(frozen=True, slots=True)
-class AccountingSettings:
+class AccountingSettings(Struct, frozen=True):
     """Classification of time into states, and the gauges derived from it.
 
     Attributes:
@@ -273,16 +260,15 @@ class AccountingSettings:
             Source: longer than a restart of a service
     """
 
-    holder_gap_seconds: float = setting(600.0, within=(0, 86400))
-    books: EntrySettings = field(default_factory=EntrySettings)
-    decay: DecaySettings = field(default_factory=DecaySettings)
-    provisioning: ProvisioningSettings = field(default_factory=ProvisioningSettings)
-    workloads: WorkloadAccountSettings = field(default_factory=WorkloadAccountSettings)
-    past: LoadPatternSettings = field(default_factory=LoadPatternSettings)
+    holder_gap_seconds: Annotated[float, Spec(within=(0, 86400))] = 600.0
+    books: EntrySettings = EntrySettings()
+    decay: DecaySettings = DecaySettings()
+    provisioning: ProvisioningSettings = ProvisioningSettings()
+    workloads: WorkloadAccountSettings = WorkloadAccountSettings()
+    past: LoadPatternSettings = LoadPatternSettings()
 
 
-@dataclass(frozen=True, slots=True)
-class HistorySettings:
+class HistorySettings(Struct, frozen=True):
     """Storage of history on disk.
 
     Attributes:
@@ -297,12 +283,14 @@ class HistorySettings:
         flush_interval: Time between writes; a crash loses at most this much.
     """
 
-    path: str = setting("/var/lib/rightsizer/history.db")
-    retention: float = setting(
-        30 * 86400.0, unit="seconds", within=(86400.0, 366 * 86400.0), is_live=True
+    path: str = "/var/lib/rightsizer/history.db"
+    retention: Annotated[
+        float, Spec(unit="seconds", within=(86400.0, 366 * 86400.0), is_live=True)
+    ] = 30 * 86400.0
+    fine_retention: Annotated[
+        float, Spec(unit="seconds", within=(86400.0, 366 * 86400.0), is_live=True)
+    ] = 48 * 3600.0
+    maximum_size_bytes: Annotated[int, Spec(within=(2**20, None))] = MAXIMUM_BYTES
+    flush_interval: Annotated[float, Spec(unit="seconds", within=(1.0, 3600.0), is_live=True)] = (
+        60.0
     )
-    fine_retention: float = setting(
-        48 * 3600.0, unit="seconds", within=(86400.0, 366 * 86400.0), is_live=True
-    )
-    maximum_size_bytes: int = setting(MAXIMUM_BYTES, within=(2**20, None))
-    flush_interval: float = setting(60.0, unit="seconds", within=(1.0, 3600.0), is_live=True)

@@ -5,12 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from rightsizer.accounting.device_account import RunningTotals
 from rightsizer.accounting.rollup_store import FINE_SPAN, RollupStore, WindowQuery, split_entry
 from rightsizer.accounting.settings import WorkloadAccountSettings
 from rightsizer.accounting.window_builder import EntrySums, entry_measures
 from rightsizer.model.block import Measure
-from rightsizer.model.frozen import replace
 from rightsizer.model.report import WorkloadReport
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.window import Entry, Window, workload_subject

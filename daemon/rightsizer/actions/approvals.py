@@ -5,19 +5,19 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.actions.repository import ActionRecord
 from rightsizer.host.process_table import user_name
 from rightsizer.io.log import logger
 from rightsizer.model.advice import Advice
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import Nanoseconds
 from rightsizer.web.message import SocketPeer
 
 _NOBODY: Final = "it is not known who claimed it"
 
 
-@dataclass(frozen=True, slots=True)
-class Approval:
+class Approval(Struct, frozen=True):
     """Claim of advice, and whether it counts as approval."""
 
     claimed: Nanoseconds

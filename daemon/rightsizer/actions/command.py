@@ -6,6 +6,8 @@ from contextlib import closing
 from datetime import UTC, datetime
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.accounting.settings import HistorySettings
 from rightsizer.actions.encoder import ActionState, encode_state
 from rightsizer.actions.feature import ACTIONS_PATH, actions_here
@@ -19,18 +21,16 @@ from rightsizer.console.flags import add_history_flag, history_path, settings_of
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.codec import JsonObject
 from rightsizer.io.terminal import aligned, counted, wrapped
-from rightsizer.model.frozen import dataclass, field
 
 _HELP: Final = help_of(__file__)
 _HEADER: Final = ("WHEN", "ACTION", "ADVICE", "OUTCOME", "BY", "RESULT", "WHY")
 
 
-@dataclass(frozen=True, slots=True)
-class _ActionCommandSettings:
+class _ActionCommandSettings(Struct, frozen=True):
     actions: tuple[ActionSettings, ...] = ()
-    history: HistorySettings = field(default_factory=HistorySettings)
-    node: NodeSettings = field(default_factory=NodeSettings)
-    path: PathSettings = field(default_factory=PathSettings)
+    history: HistorySettings = HistorySettings()
+    node: NodeSettings = NodeSettings()
+    path: PathSettings = PathSettings()
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:

@@ -5,6 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
 from rightsizer.actions.approvals import Approval, Approvals
 from rightsizer.actions.audit_log import AuditLog
 from rightsizer.actions.encoder import ActionState
@@ -24,7 +27,6 @@ from rightsizer.io.jobs import Job
 from rightsizer.io.log import logger
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import RightsizerError
-from rightsizer.model.frozen import asdict, dataclass, replace
 from rightsizer.model.metric_family import series_key
 from rightsizer.model.report import Report
 from rightsizer.model.units import Nanoseconds
@@ -35,8 +37,7 @@ _SILENT: Final = (ActionVerdict.DUE, ActionVerdict.NOT_OPTED_IN, ActionVerdict.D
 _Key = tuple[str, str, Nanoseconds]
 
 
-@dataclass(frozen=True, slots=True)
-class ActionContext:
+class ActionContext(Struct, frozen=True):
     """Sources of current state, called in every pass from a job's thread."""
 
     report: Callable[[], Report | None]

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.actions.proposals import ActionProposal
 from rightsizer.actions.repository import ActionRecord
 from rightsizer.actions.settings import ActionSettings
 from rightsizer.io.codec import JsonObject
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import seconds
 
 _KEPT: Final = (
@@ -45,8 +46,7 @@ def encode_record(record: ActionRecord) -> JsonObject:
     return document | {name: seconds(time) for name, time in times.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class ActionState:
+class ActionState(Struct, frozen=True):
     """Current state of all actions."""
 
     actions: Sequence[ActionSettings] = ()

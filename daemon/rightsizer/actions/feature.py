@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from rightsizer.actions.settings import ActionSettings
 from rightsizer.io.database import Database

@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.actions.approvals import Approval
 from rightsizer.actions.repository import ActionRecord, ActionVerdict
 from rightsizer.actions.settings import ActionLimits, ActionMode, ActionSettings
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import Risk
-from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.units import DAY_SECONDS, Nanoseconds, elapsed_text
 from rightsizer.model.workload import Workload
 
@@ -16,8 +17,7 @@ _RISKS: Final = {risk: rank for rank, risk in enumerate(Risk)}
 _Answer = tuple[ActionVerdict, str]
 
 
-@dataclass(frozen=True, slots=True)
-class PastAction:
+class PastAction(Struct, frozen=True):
     """Action that was started, regardless of its outcome."""
 
     record: ActionRecord
@@ -34,19 +34,18 @@ class PastAction:
         return False if result is AdviceState.SUCCEEDED else None
 
 
-@dataclass(frozen=True, slots=True)
-class ActionConditions:
+class ActionConditions(Struct, frozen=True):
     """Current state of the machine."""
 
     gpus: int
     """Number of devices that respond or are known to be down."""
     workloads: Mapping[str, Workload]
     """Workloads that hold a device, by key."""
-    approvals: Mapping[str, Approval] = field(default_factory=dict)
+    approvals: Mapping[str, Approval] = {}
     """Claims by advice id."""
-    proposed: Mapping[tuple[str, str, Nanoseconds], Nanoseconds] = field(default_factory=dict)
+    proposed: Mapping[tuple[str, str, Nanoseconds], Nanoseconds] = {}
     """First proposal of an action for approval: by action, advice id and opening time."""
-    unfit: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    unfit: Mapping[tuple[str, str], str] = {}
     """Why an action's placeholders cannot be filled in, by action and advice id."""
     is_kept: bool = True
     """Whether a recorded action survives a kill."""
@@ -57,8 +56,7 @@ class ActionConditions:
         return None if approval is None or approval.why_not else approval.claimed
 
 
-@dataclass(frozen=True, slots=True)
-class ActionProposal:
+class ActionProposal(Struct, frozen=True):
     """Decision on an action for a piece of advice."""
 
     action: str
@@ -119,8 +117,7 @@ def _failures_of(
     return recent.count(True), len(recent) - recent.count(None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Case:
+class _Case(Struct, frozen=True):
     """One action on one piece of advice; each method yields reasons against it."""
 
     advice: Advice

@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.io.database import Database
 from rightsizer.io.record_table import RecordTable
 from rightsizer.model.advice import Advice, AdviceState
-from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.units import Nanoseconds
 
 
@@ -72,8 +74,7 @@ class ActionVerdict(StrEnum):
     NOT_APPROVED = "not_approved"
 
 
-@dataclass(frozen=True, slots=True)
-class ActionRecord:
+class ActionRecord(Struct, frozen=True):
     """Audit entry."""
 
     id: str
@@ -97,7 +98,7 @@ class ActionRecord:
     summary: str = ""
     confidence: float = 0.0
     risk: str = ""
-    evidence: Mapping[str, object] = field(default_factory=dict, hash=False)
+    evidence: Mapping[str, object] = {}
     why: str = ""
     """Reason against it, or error."""
     steady: Nanoseconds = 0

@@ -3,14 +3,15 @@
 import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
+
+from msgspec import Struct
 
 from rightsizer.advice.policy import PolicyMatch
 from rightsizer.config.spelling import filled, names_in, unknown_placeholders
 from rightsizer.io.http_settings import ServerSettings
 from rightsizer.model.finding import Reason, Risk
-from rightsizer.model.frozen import dataclass, field
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9_-]*[a-z0-9])?")
 _LONGEST_NAME: Final = 40
@@ -45,8 +46,7 @@ class ActionMode(StrEnum):
     """The agent, within the limits."""
 
 
-@dataclass(frozen=True, slots=True)
-class ActionLimits:
+class ActionLimits(Struct, frozen=True):
     """Limits for all actions of a machine together, and suspension after failures.
 
     Attributes:
@@ -61,11 +61,11 @@ class ActionLimits:
             Source: as long as the history
     """
 
-    pause_seconds: float = setting(300.0, within=(0.0, 86400.0))
-    at_most_per_day: int = setting(4, within=(1, 1000))
-    suspended_above_ratio: float = setting(0.34)
-    minimum_results: int = setting(2, within=(1, 100))
-    results_within_seconds: float = setting(30 * 86400.0, within=(86400.0, 366 * 86400.0))
+    pause_seconds: Annotated[float, Spec(within=(0.0, 86400.0))] = 300.0
+    at_most_per_day: Annotated[int, Spec(within=(1, 1000))] = 4
+    suspended_above_ratio: float = 0.34
+    minimum_results: Annotated[int, Spec(within=(1, 100))] = 2
+    results_within_seconds: Annotated[float, Spec(within=(86400.0, 366 * 86400.0))] = 30 * 86400.0
 
 
 def arguments(words: Sequence[str], values: Mapping[str, str]) -> tuple[str, ...]:
@@ -108,19 +108,17 @@ def _check(name: str, value: str) -> None:
         raise ValueError(f"{{{name}}} stands for a path that leads elsewhere")
 
 
-@dataclass(frozen=True, slots=True)
-class ActionWebhookSettings(ServerSettings):
+class ActionWebhookSettings(ServerSettings, frozen=True):
     """Receiver of JSON over HTTP that performs the action.
 
     Attributes:
         ca_file: PEM file with the certificate authorities to trust; empty for the system's.
     """
 
-    ca_file: str = setting("")
+    ca_file: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ActionSettings:
+class ActionSettings(Struct, frozen=True):
     """One action: its recommendations, command or webhook, and limits.
 
     Raises:
@@ -145,24 +143,26 @@ class ActionSettings:
             minute.
     """
 
-    name: str = setting("")
-    reasons: tuple[Reason, ...] = setting(())
-    mode: ActionMode = setting(ActionMode.DRY_RUN)
-    minimum_confidence_ratio: float = setting(0.9)
-    maximum_risk: Risk = setting(Risk.LOW)
-    cool_down_seconds: float = setting(86400.0, within=(60.0, 366 * 86400.0))
-    at_most_per_day: int = setting(1, within=(1, 1000))
-    at_most_per_workload_per_day: int = setting(1, within=(1, 100))
-    at_most_share_of_gpus: float = setting(0.25, unit="ratio", within=(0.0, 1.0))
-    match: PolicyMatch = field(default_factory=PolicyMatch)
-    command: tuple[str, ...] = setting(
-        (),
-        help="Program and arguments, one item each, without a shell; may contain "
-        + ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
-        + ".",
-    )
-    webhook: ActionWebhookSettings = field(default_factory=ActionWebhookSettings)
-    timeout: float = setting(60.0, unit="seconds", within=(1.0, 3600.0))
+    name: str = ""
+    reasons: tuple[Reason, ...] = ()
+    mode: ActionMode = ActionMode.DRY_RUN
+    minimum_confidence_ratio: float = 0.9
+    maximum_risk: Risk = Risk.LOW
+    cool_down_seconds: Annotated[float, Spec(within=(60.0, 366 * 86400.0))] = 86400.0
+    at_most_per_day: Annotated[int, Spec(within=(1, 1000))] = 1
+    at_most_per_workload_per_day: Annotated[int, Spec(within=(1, 100))] = 1
+    at_most_share_of_gpus: Annotated[float, Spec(unit="ratio", within=(0.0, 1.0))] = 0.25
+    match: PolicyMatch = PolicyMatch()
+    command: Annotated[
+        tuple[str, ...],
+        Spec(
+            help="Program and arguments, one item each, without a shell; may contain "
+            + ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
+            + "."
+        ),
+    ] = ()
+    webhook: ActionWebhookSettings = ActionWebhookSettings()
+    timeout: Annotated[float, Spec(unit="seconds", within=(1.0, 3600.0))] = 60.0
 
     def __post_init__(self) -> None:
         if len(self.name) > _LONGEST_NAME or not _NAME.fullmatch(self.name):
@@ -194,8 +194,7 @@ class ActionSettings:
         return "command" if self.command else "webhook"
 
 
-@dataclass(frozen=True, slots=True)
-class ActionsSettings:
+class ActionsSettings(Struct, frozen=True):
     """Settings common to all actions of this machine.
 
     Attributes:
@@ -206,10 +205,10 @@ class ActionsSettings:
             or `user:ana`, `certificate:ana` over HTTP.
     """
 
-    interval: float = setting(30.0, unit="seconds", within=(1.0, 3600.0))
-    audit_file: str = setting("")
-    approvers: tuple[str, ...] = setting(())
-    limits: ActionLimits = field(default_factory=ActionLimits)
+    interval: Annotated[float, Spec(unit="seconds", within=(1.0, 3600.0))] = 30.0
+    audit_file: str = ""
+    approvers: tuple[str, ...] = ()
+    limits: ActionLimits = ActionLimits()
 
     def __post_init__(self) -> None:
         if self.audit_file and not self.audit_file.startswith("/"):

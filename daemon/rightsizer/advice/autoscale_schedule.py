@@ -4,13 +4,14 @@ import math
 from collections.abc import Iterable, Mapping
 from itertools import groupby
 from operator import gt
-from typing import Final
+from typing import Annotated, Final
+
+from msgspec import Struct
 
 from rightsizer.advice.replica_load import ReplicaLoad
 from rightsizer.model.block import BLOCK_SPAN
 from rightsizer.model.finding import Instruction
-from rightsizer.model.frozen import dataclass
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.units import HOUR, HOUR_SECONDS, Nanoseconds, nanoseconds, seconds
 from rightsizer.model.workload import Workload
 from rightsizer.owners.registry import owner_of
@@ -24,8 +25,7 @@ _MOST_EXACT: Final = 8
 _PLACES: Final = 6
 
 
-@dataclass(frozen=True, slots=True)
-class ScalingSettings:
+class ScalingSettings(Struct, frozen=True):
     """Model of a cautious autoscaler.
 
     Attributes:
@@ -39,14 +39,13 @@ class ScalingSettings:
             Source: as in the replay of the trace of docs/definitions.md, sources
     """
 
-    margin_ratio: float = setting(0.35, within=(0, 5))
-    spare_ratio: float = setting(0.05)
-    lookback_seconds: float = setting(1800.0, within=(300, 86400))
-    lag_seconds: float = setting(300.0, within=(300, 3600))
+    margin_ratio: Annotated[float, Spec(within=(0, 5))] = 0.35
+    spare_ratio: float = 0.05
+    lookback_seconds: Annotated[float, Spec(within=(300, 86400))] = 1800.0
+    lag_seconds: Annotated[float, Spec(within=(300, 3600))] = 300.0
 
 
-@dataclass(frozen=True, slots=True)
-class ScalingOutcome:
+class ScalingOutcome(Struct, frozen=True):
     """Simulated outcome of a scaling policy."""
 
     held_seconds: float
@@ -77,8 +76,7 @@ class ScalingOutcome:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaSchedule:
+class ReplicaSchedule(Struct, frozen=True):
     """Replicas by the hour of the day or of the week (UTC; weeks begin on Monday)."""
 
     replicas: tuple[int, ...]

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Container, Iterator
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.advice.board_status import works_on_media
 from rightsizer.advice.market import Market
 from rightsizer.advice.projection import costing, measured_profile, place_of, projected
@@ -10,7 +12,6 @@ from rightsizer.advice.risk import ranked, risks_beyond, worst
 from rightsizer.advice.verdict import replacement_savings
 from rightsizer.catalogue.board import Precision
 from rightsizer.model.finding import Action, Case, Option
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.state import Resource
 from rightsizer.sizing.place import GpuPlace
 from rightsizer.sizing.projection import Projection, project, projected_time_ratio
@@ -20,8 +21,7 @@ _ROOM: Final = 1.2
 """Minimum memory or speed over the present board's; less would soon be used up again."""
 
 
-@dataclass(frozen=True, slots=True)
-class _BoardCandidate:
+class _BoardCandidate(Struct, frozen=True):
     place: GpuPlace
     price: float
     is_cheaper: bool

@@ -3,20 +3,20 @@
 from functools import cache
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.dcgm_fields import DCGM_FIELDS, DcgmField
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.finding import Case, Finding
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.reading import Reading
 from rightsizer.model.signal import MEDIA_ENGINES, Signal
 from rightsizer.model.state import Resource
 from rightsizer.model.topology import Placement
 
 
-@dataclass(frozen=True, slots=True)
-class BoardStatus:
+class BoardStatus(Struct, frozen=True):
     """Status of a whole GPU; a MIG instance has its parent's."""
 
     device: Device

@@ -5,10 +5,9 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Savings
-from rightsizer.model.frozen import fields
 
 _Piece = TypeVar("_Piece")
-_SAVINGS: Final = frozenset(each.name for each in fields(Savings))
+_SAVINGS: Final = frozenset(each for each in Savings.__struct_fields__)
 
 
 class ExclusiveKey(NamedTuple):

@@ -5,13 +5,14 @@ from collections.abc import Set as AbstractSet
 from functools import cache
 from typing import Any, Final, TypeVar
 
+from msgspec.structs import replace
+
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Judgement, OpeningPolicy, Rule
 from rightsizer.advice.verdict import CaseSubject, finding_id
 from rightsizer.advice.verification import RELEASING, REPLACING
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason
-from rightsizer.model.frozen import replace
 from rightsizer.model.units import Nanoseconds, format_duration, nanoseconds
 
 _Answer = TypeVar("_Answer")

@@ -8,13 +8,15 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final, Self
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.advice.engine import Failed, Tuned, reraise
 from rightsizer.advice.rules.rule import Judgement, Rule
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.advice import Advice
 from rightsizer.model.device import Device
 from rightsizer.model.finding import INCIDENT, Case, Finding, SharedPart
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.topology import Topology
 from rightsizer.model.workload import Workload
 
@@ -32,8 +34,7 @@ def host_of(device: Device) -> Hashable:
     return device.host
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """Part of a node with the devices below it."""
 
     kind: SharedPart
@@ -181,8 +182,7 @@ def _by_node(cases: Iterable[Case], place_of: PlaceOf) -> list[list[Case]]:
     return list(found.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Incident:
+class Incident(Struct, frozen=True):
     """Judgement on a part, and the keys of the workloads whose judgements it replaces."""
 
     judgement: Judgement

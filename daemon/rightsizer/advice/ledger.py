@@ -6,6 +6,9 @@ from collections.abc import Set as AbstractSet
 from heapq import nlargest
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.advice.lookup import find_open_advice
 from rightsizer.advice.record_index import RecordIndex
 from rightsizer.advice.restoration import Restoration, RestoredAdvice
@@ -16,7 +19,6 @@ from rightsizer.advice.verification import AdviceRecord, Baselines, Measured, Ve
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.model.errors import UsageError
 from rightsizer.model.finding import Action, Finding, Severity
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import Nanoseconds, nanoseconds
 
 _BY_HAND: Final = (
@@ -398,8 +400,7 @@ class Ledger:
                 self._records.remove(advice.id)
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
+class _Run(Struct, frozen=True):
     now: Nanoseconds
     measured: Measured | None
     baselines: Baselines | None

@@ -2,12 +2,11 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from typing import Any, Final, TypeVar
 
 from rightsizer.advice.track_record import OutcomeCounts
 from rightsizer.advice.verification import AdviceRecord
-from rightsizer.io.codec import convert
+from rightsizer.io.codec import convert, plain_fields
 from rightsizer.io.database import Database
 from rightsizer.model.advice import AdviceEvent
 from rightsizer.model.finding import Finding, Severity
@@ -121,7 +120,7 @@ class LedgerRepository:
 
 
 def _text(value: Any) -> str:
-    fields = asdict(value)
+    fields = plain_fields(value)
     if "advice" in fields:
         fields["advice"]["finding"] = stored_finding(fields["advice"]["finding"])
     return json.dumps(fields)

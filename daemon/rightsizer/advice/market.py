@@ -1,17 +1,19 @@
 """Market: available boards and their prices."""
 
+from typing import Annotated
+
+from msgspec import Struct, field
+
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue, built_in
 from rightsizer.catalogue.prices import Prices
-from rightsizer.model.frozen import dataclass, field
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.sizing.cost import Billing, HourlyCost, hourly_costs
 from rightsizer.sizing.place import GpuPlace
 from rightsizer.sizing.settings import MemorySettings
 
 
-@dataclass(frozen=True, slots=True)
-class MarketSettings:
+class MarketSettings(Struct, frozen=True):
     """Boards that may be recommended, and their price terms.
 
     Attributes:
@@ -25,22 +27,21 @@ class MarketSettings:
             Source: half a response time more is what a service may notice; a starting point
     """
 
-    boards: tuple[str, ...] = setting(())
-    billing: Billing = setting(Billing.ON_DEMAND)
-    minimum_confidence_ratio: float = setting(0.5)
-    most_options: int = setting(3, within=(1, 20))
-    tolerated_slowdown_ratio: float = setting(1.5, within=(1.0, 100.0))
+    boards: tuple[str, ...] = ()
+    billing: Billing = Billing.ON_DEMAND
+    minimum_confidence_ratio: float = 0.5
+    most_options: Annotated[int, Spec(within=(1, 20))] = 3
+    tolerated_slowdown_ratio: Annotated[float, Spec(within=(1.0, 100.0))] = 1.5
 
 
-@dataclass(frozen=True, slots=True)
-class Market:
+class Market(Struct, frozen=True):
     """Boards, prices, and the operator's constraints."""
 
     catalogue: Catalogue = field(default_factory=built_in)
     prices: Prices | None = None
     """`None` without prices; no savings in money are stated then."""
-    settings: MarketSettings = field(default_factory=MarketSettings)
-    memory_settings: MemorySettings = field(default_factory=MemorySettings)
+    settings: MarketSettings = MarketSettings()
+    memory_settings: MemorySettings = MemorySettings()
     """Reserved memory of boards, as in plans."""
 
     def board(self, key: str | None) -> Board | None:

@@ -5,6 +5,8 @@ from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 from typing import Any, Final
 
+from msgspec import Struct
+
 from rightsizer.advice.board_status import metrics_of
 from rightsizer.advice.market import Market
 from rightsizer.advice.risk import probability_above
@@ -19,8 +21,6 @@ from rightsizer.advice.verdict import (
 from rightsizer.model.block import BLOCK_SPAN
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Case, Finding, Reason, Risk, Savings
-from rightsizer.model.frozen import dataclass
-from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Cause, Condition, Observation, Resource, State, Tier
 from rightsizer.model.units import Nanoseconds, format_duration, percent_text, seconds
@@ -110,8 +110,7 @@ WITH_POWER: Final = frozenset({Tier.PROFILING, Tier.POWER})
 _ANY_TIER: Final = frozenset({Tier.PROFILING, Tier.POWER, Tier.BASIC})
 
 
-@dataclass(frozen=True, slots=True)
-class TimeShare:
+class TimeShare(Struct, frozen=True):
     """Positive observation on some device."""
 
     subject: CaseSubject
@@ -215,8 +214,7 @@ def observe(  # noqa: PLR0913 - what is looked for, and how it is named.
     return TimeShare(subject, shares, seen, factors, evidence, summary)
 
 
-@dataclass(frozen=True, slots=True)
-class BottleneckSettings(RuleSettings):
+class BottleneckSettings(RuleSettings, frozen=True):
     """Thresholds for bottlenecks.
 
     Attributes:
@@ -228,8 +226,8 @@ class BottleneckSettings(RuleSettings):
             Source: a tenth of a GPU is less than a fix costs
     """
 
-    minimum_active_seconds: float = setting(600.0)
-    lost_ratio: float = setting(0.1)
+    minimum_active_seconds: float = 600.0
+    lost_ratio: float = 0.1
     conduct: OpeningPolicy = OpeningPolicy.slow()
 
 
@@ -251,8 +249,7 @@ def abstain_inactive(
     return subject.abstain(why, Reason.INSUFFICIENT_DATA)
 
 
-@dataclass(frozen=True, slots=True)
-class Bottleneck:
+class Bottleneck(Struct, frozen=True):
     """Limit of a workload, with its wording."""
 
     state: State

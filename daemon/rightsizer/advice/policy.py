@@ -3,15 +3,17 @@
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
-from typing import Any, Final, get_type_hints
+from typing import Annotated, Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rightsizer.advice.market import MarketSettings
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Exclusion, Judgement, Rule
 from rightsizer.advice.settings import LedgerSettings
 from rightsizer.model.finding import Case
-from rightsizer.model.frozen import dataclass, field, fields, is_dataclass, replace
-from rightsizer.model.settings import group, setting, settings_class
+from rightsizer.model.settings import Spec, declared_fields, settings_class
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Allocator, Workload, WorkloadClass
@@ -23,9 +25,9 @@ def overridden(settings: Any, changes: Any) -> Any:
     Raises:
         ValueError: the settings are invalid.
     """
-    given = {each.name: getattr(changes, each.name) for each in fields(changes)}
+    given = {each: getattr(changes, each) for each in changes.__struct_fields__}
     found = {
-        name: overridden(getattr(settings, name), change) if is_dataclass(change) else change
+        name: overridden(getattr(settings, name), change) if isinstance(change, Struct) else change
         for name, change in given.items()
         if change is not None
     }
@@ -35,23 +37,24 @@ def overridden(settings: Any, changes: Any) -> Any:
 @cache
 def _left_open(settings: Any) -> Any:
     """Make a class with the same fields and bounds, all optional."""
-    hints = get_type_hints(settings)
-    parts = []
-    for each in fields(settings):
-        hint = hints[each.name]
-        if is_dataclass(hint) and isinstance(hint, type):
-            inner = _left_open(hint)
-            parts.append((each.name, inner, group(inner)))
+    parts: list[tuple[str, Any, Any]] = []
+    for declared in declared_fields(settings):
+        if declared.is_group:
+            inner = _left_open(declared.hint)
+            parts.append((declared.name, inner, inner()))
         else:
-            parts.append((each.name, hint | None, field(default=None, metadata=each.metadata)))
+            parts.append((declared.name, Annotated[declared.hint | None, declared.spec], None))
     # The base's docstring describes what is inherited.
     base: Any = settings.__base__
-    base = base if base is object else _left_open(base)
+    base = base if base is Struct else _left_open(base)
     found: Any = settings_class(settings.__name__, __name__, settings.__doc__ or "", parts, base)
 
     def made_again(self: Any) -> tuple[Any, ...]:
         # Enables pickling for worker processes, since no module holds the class by name.
-        return _with_values, (settings, tuple(getattr(self, each.name) for each in fields(self)))
+        return _with_values, (
+            settings,
+            tuple(getattr(self, each) for each in self.__struct_fields__),
+        )
 
     found.__reduce__ = made_again
     return found
@@ -67,24 +70,22 @@ ThresholdTree: Any = settings_class(
     "ThresholdTree",
     __name__,
     "Thresholds by rule, for the matching workloads.",
-    ((name, kind, group(kind)) for name, kind in _OPEN.items()),
+    ((name, kind, kind()) for name, kind in _OPEN.items()),
 )
 """Settings that a policy may change, by rule; `None` for unchanged ones."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeSettings:
+class NodeSettings(Struct, frozen=True):
     """Facts about this machine.
 
     Attributes:
         pool: Pool that the machine belongs to; policies can match it.
     """
 
-    pool: str = setting("")
+    pool: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyMatch:
+class PolicyMatch(Struct, frozen=True):
     """Workloads that a policy applies to; all given patterns must match.
 
     Attributes:
@@ -94,10 +95,10 @@ class PolicyMatch:
         gpu: Shell pattern of the uuid of a GPU that the workload holds.
     """
 
-    owner: str = setting("*")
-    namespace: str = setting("*")
-    pool: str = setting("*")
-    gpu: str = setting("*")
+    owner: str = "*"
+    namespace: str = "*"
+    pool: str = "*"
+    gpu: str = "*"
 
     def fits(self, workload: Workload | None, uuids: Iterable[str]) -> bool:
         """Whether it matches a workload, or free GPUs; `policies_of_pool` matches the pool."""
@@ -110,8 +111,7 @@ class PolicyMatch:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Struct, frozen=True):
     """Class, allocator, thresholds and exclusions of the matching workloads.
 
     Attributes:
@@ -120,11 +120,11 @@ class Policy:
         ignore: Findings that open no recommendation, each with a reason and an optional end.
     """
 
-    match: PolicyMatch = field(default_factory=PolicyMatch)
-    class_: WorkloadClass = setting(WorkloadClass.UNKNOWN)
-    allocator: Allocator = setting(Allocator.UNKNOWN)
-    thresholds: ThresholdTree = field(default_factory=ThresholdTree)
-    ignore: tuple[Exclusion, ...] = setting(())
+    match: PolicyMatch = PolicyMatch()
+    class_: WorkloadClass = WorkloadClass.UNKNOWN
+    allocator: Allocator = Allocator.UNKNOWN
+    thresholds: ThresholdTree = ThresholdTree()
+    ignore: tuple[Exclusion, ...] = ()
 
     def __post_init__(self) -> None:
         for rule in RULES:
@@ -171,7 +171,9 @@ class PolicySet:
         if place is None:
             return rule
         changes = getattr(self._policies[place].thresholds, rule.name, None)
-        if changes is None or all(getattr(changes, each.name) is None for each in fields(changes)):
+        if changes is None or all(
+            getattr(changes, each) is None for each in changes.__struct_fields__
+        ):
             return rule
         if (key := (rule.name, place)) not in self._tuned:
             self._tuned[key] = rule.with_settings(overridden(rule.settings, changes))
@@ -204,13 +206,12 @@ def with_policy(workload: Workload, uuid: str, policies: Sequence[Policy]) -> Wo
 
 
 RuleTree: Any = settings_class(
-    "RuleTree", __name__, "Node rules, by name.", ((name, of, group(of)) for name, of in _OF_RULES)
+    "RuleTree", __name__, "Node rules, by name.", ((name, of, of()) for name, of in _OF_RULES)
 )
 """Settings of each rule under its name, so that a rule is registered in one place."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecommenderSettings:
+class RecommenderSettings(Struct, frozen=True):
     """Schedule, rules and thresholds of the recommender.
 
     Attributes:
@@ -223,10 +224,10 @@ class RecommenderSettings:
         jitter: Maximum random delay of a run, so that agents do not run at once.
     """
 
-    interval: float = setting(600.0, unit="seconds", within=(10.0, 86400.0))
-    readings_per_run: int = setting(6, within=(1, 1000))
-    longest_interval: float = setting(1800.0, unit="seconds", within=(10.0, 86400.0))
-    jitter: float = setting(30.0, unit="seconds", within=(0.0, 3600.0))
-    rules: RuleTree = field(default_factory=RuleTree)
-    market: MarketSettings = field(default_factory=MarketSettings)
-    ledger: LedgerSettings = field(default_factory=LedgerSettings)
+    interval: Annotated[float, Spec(unit="seconds", within=(10.0, 86400.0))] = 600.0
+    readings_per_run: Annotated[int, Spec(within=(1, 1000))] = 6
+    longest_interval: Annotated[float, Spec(unit="seconds", within=(10.0, 86400.0))] = 1800.0
+    jitter: Annotated[float, Spec(unit="seconds", within=(0.0, 3600.0))] = 30.0
+    rules: RuleTree = RuleTree()
+    market: MarketSettings = MarketSettings()
+    ledger: LedgerSettings = LedgerSettings()

@@ -1,7 +1,8 @@
 """Measured profile of a workload, and options projected from it."""
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from rightsizer.advice.market import Market
 from rightsizer.model.device import Device

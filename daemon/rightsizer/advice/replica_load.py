@@ -5,13 +5,14 @@ from collections.abc import Iterable, Sequence
 from functools import partial, reduce
 from itertools import repeat
 from operator import add, le
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
+
+from msgspec import Struct
 
 from rightsizer.advice.verdict import sizing_factors
 from rightsizer.model.block import BLOCK_SPAN, Measure, Series
 from rightsizer.model.finding import Case
-from rightsizer.model.frozen import dataclass
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.state import Resource
 from rightsizer.model.units import DAY_SECONDS, Nanoseconds, seconds
 from rightsizer.model.workload import deployment_of
@@ -24,8 +25,7 @@ _PLACES: Final = 6
 _SEVERAL: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaSettings:
+class ReplicaSettings(Struct, frozen=True):
     """Thresholds for replicas that are needed.
 
     Attributes:
@@ -37,13 +37,12 @@ class ReplicaSettings:
             Source: one five minutes in twenty; ranks of one model have none
     """
 
-    busy_ratio: float = setting(0.01)
-    light_ratio: float = setting(0.25, within=(0.01, 0.9))
-    apart_ratio: float = setting(0.05)
+    busy_ratio: float = 0.01
+    light_ratio: Annotated[float, Spec(within=(0.01, 0.9))] = 0.25
+    apart_ratio: float = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaLoad:
+class ReplicaLoad(Struct, frozen=True):
     """Load of a workload, in replicas."""
 
     starts: tuple[Nanoseconds, ...]

@@ -4,11 +4,13 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.advice.settings import LedgerSettings
 from rightsizer.advice.verification import AdviceRecord
 from rightsizer.model.advice import Advice, AdviceState, Region, Scraped
 from rightsizer.model.finding import Finding
-from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.units import Nanoseconds, nanoseconds
 
 _SAME_MOMENT: Final[Nanoseconds] = 2_000_000
@@ -18,8 +20,7 @@ _FROM_ANNOTATION: Final = "from an annotation, which tells neither who nor why"
 _UNTIL: Final = "; until when is taken from the settings"
 
 
-@dataclass(frozen=True, slots=True)
-class RestoredAdvice:
+class RestoredAdvice(Struct, frozen=True):
     """State of formerly open advice; the rule supplies the finding when it fires again."""
 
     opened: Nanoseconds
@@ -47,11 +48,10 @@ class RestoredAdvice:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Restoration:
+class Restoration(Struct, frozen=True):
     """Recoverable part of a ledger."""
 
-    open_advice: Mapping[str, RestoredAdvice] = field(default_factory=dict)
+    open_advice: Mapping[str, RestoredAdvice] = {}
     """State of open advice by id."""
     closed: tuple[AdviceRecord, ...] = ()
     """Closed advice that must not be repeated yet."""

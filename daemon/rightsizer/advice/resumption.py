@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Final, Self
 
+from msgspec import Struct
+
 from rightsizer.model.block import BLOCK_SPAN, Series
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import Nanoseconds, seconds
 
 LEAST_SECONDS: Final = 1800.0
@@ -19,8 +20,7 @@ _NORMAL_90: Final = 1.2816
 """90 % quantile of the normal distribution."""
 
 
-@dataclass(frozen=True, slots=True)
-class IdleGap:
+class IdleGap(Struct, frozen=True):
     """Interval without work."""
 
     seconds: float
@@ -59,8 +59,7 @@ def idle_gaps(series: Series, busy_ratio: float) -> tuple[IdleGap, ...]:
     return tuple(found)
 
 
-@dataclass(frozen=True, slots=True)
-class ResumptionModel:
+class ResumptionModel(Struct, frozen=True):
     """Gamma distribution of the exponent with which idle times end."""
 
     gaps: float

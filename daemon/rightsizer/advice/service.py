@@ -7,6 +7,8 @@ from collections.abc import Set as AbstractSet
 from functools import cache
 from typing import Any, Protocol
 
+from msgspec import Struct
+
 from rightsizer.accounting.service import AccountingService, NodeAccounts
 from rightsizer.advice.engine import Cases, judge_all, judge_span
 from rightsizer.advice.incident import open_incidents, watched_places, with_incidents
@@ -28,7 +30,6 @@ from rightsizer.io.worker import attempt_all
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.model.errors import UsageError
 from rightsizer.model.finding import Finding, Severity
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.metric_family import series_key
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.sizing.settings import SizingSettings
@@ -90,8 +91,7 @@ class JudgementSource(Protocol):
         """Merge its own judgements into the rules'; other arguments as of `Recommender.run`."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecommenderResult:
+class RecommenderResult(Struct, frozen=True):
     """Result of a run, as input of the ledger."""
 
     time: Nanoseconds

@@ -1,11 +1,13 @@
 """Settings of the ledger, of verification and of the track record."""
 
-from rightsizer.model.frozen import dataclass, field
-from rightsizer.model.settings import setting
+from typing import Annotated
+
+from msgspec import Struct
+
+from rightsizer.model.settings import Spec
 
 
-@dataclass(frozen=True, slots=True)
-class TrackRecordSettings:
+class TrackRecordSettings(Struct, frozen=True):
     """Confidence required of reasons that were often wrong.
 
     Attributes:
@@ -16,14 +18,13 @@ class TrackRecordSettings:
         highest_floor_ratio: Maximum confidence required, so that a reason can recover.
     """
 
-    raises_floors: bool = setting(True)
-    least_precision_ratio: float = setting(0.7)
-    least_answers: int = setting(20, within=(1, 100_000))
-    highest_floor_ratio: float = setting(0.95)
+    raises_floors: bool = True
+    least_precision_ratio: float = 0.7
+    least_answers: Annotated[int, Spec(within=(1, 100_000))] = 20
+    highest_floor_ratio: float = 0.95
 
 
-@dataclass(frozen=True, slots=True)
-class VerificationSettings:
+class VerificationSettings(Struct, frozen=True):
     """Conditions under which a followed recommendation counts as a success.
 
     Attributes:
@@ -41,21 +42,20 @@ class VerificationSettings:
             Source: the mean of thirty is known to a fifth of their spread
     """
 
-    span_seconds: float = setting(7 * 86400.0, within=(600, None))
-    long_spans: float = setting(12.0, within=(1, 1000))
-    least_savings_ratio: float = setting(0.5)
-    tolerated_harm_ratio: float = setting(0.1, within=(0, None))
-    noticeable_harm_ratio: float = setting(0.01)
+    span_seconds: Annotated[float, Spec(within=(600, None))] = 7 * 86400.0
+    long_spans: Annotated[float, Spec(within=(1, 1000))] = 12.0
+    least_savings_ratio: float = 0.5
+    tolerated_harm_ratio: Annotated[float, Spec(within=(0, None))] = 0.1
+    noticeable_harm_ratio: float = 0.01
 
-    most_peers: int = setting(30, within=(1, 10_000))
+    most_peers: Annotated[int, Spec(within=(1, 10_000))] = 30
 
     def span_for(self, long_seconds: float) -> float:
         """Time to compare in seconds, for a rule with the given long span."""
         return min(self.span_seconds, self.long_spans * long_seconds)
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerSettings:
+class LedgerSettings(Struct, frozen=True):
     """Retention and lifecycle of recommendations.
 
     Attributes:
@@ -77,12 +77,12 @@ class LedgerSettings:
             Source: eight GPUs with a dozen recommendations a day for a month, at most 10 MB
     """
 
-    gone_after_seconds: float = setting(3600.0)
-    dismissed_seconds: float = setting(30 * 86400.0)
-    snoozed_seconds: float = setting(7 * 86400.0)
-    rested_seconds: float = setting(7 * 86400.0)
-    regressed_within_seconds: float = setting(30 * 86400.0)
-    closed_kept_seconds: float = setting(30 * 86400.0)
-    most_records: int = setting(2000, within=(10, 100_000))
-    verification: VerificationSettings = field(default_factory=VerificationSettings)
-    track_record: TrackRecordSettings = field(default_factory=TrackRecordSettings)
+    gone_after_seconds: float = 3600.0
+    dismissed_seconds: float = 30 * 86400.0
+    snoozed_seconds: float = 7 * 86400.0
+    rested_seconds: float = 7 * 86400.0
+    regressed_within_seconds: float = 30 * 86400.0
+    closed_kept_seconds: float = 30 * 86400.0
+    most_records: Annotated[int, Spec(within=(10, 100_000))] = 2000
+    verification: VerificationSettings = VerificationSettings()
+    track_record: TrackRecordSettings = TrackRecordSettings()

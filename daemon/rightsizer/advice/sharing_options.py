@@ -4,7 +4,9 @@ from collections.abc import Callable, Container, Mapping
 from functools import cache
 from itertools import compress, repeat
 from operator import add, ge, gt
-from typing import Final
+from typing import Annotated, Final
+
+from msgspec import Struct
 
 from rightsizer.advice.market import Market
 from rightsizer.advice.projection import costing, measured_profile, projected, timed
@@ -14,8 +16,7 @@ from rightsizer.catalogue.board import Board, MigProfile
 from rightsizer.model.block import Measure, Series
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Instruction, Option, Risk
-from rightsizer.model.frozen import dataclass
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.state import Resource
 from rightsizer.model.units import GIB
 from rightsizer.model.workload import WorkloadClass
@@ -34,8 +35,7 @@ _SeriesOf = Callable[[Measure], Series]
 _MOVABLE: Final = frozenset({WorkloadClass.SERVING, WorkloadClass.NOTEBOOK})
 
 
-@dataclass(frozen=True, slots=True)
-class ColocationSettings:
+class ColocationSettings(Struct, frozen=True):
     """Limits for two workloads on one GPU.
 
     Attributes:
@@ -49,14 +49,13 @@ class ColocationSettings:
             Source: a starting point: a quarter of an hour a day
     """
 
-    memory_ratio: float = setting(0.9, within=(0.1, 1))
-    minimum_aligned_blocks: int = setting(288, within=(20, 8640))
-    busy_ratio: float = setting(0.01)
-    alternating_ratio: float = setting(0.02)
+    memory_ratio: Annotated[float, Spec(within=(0.1, 1))] = 0.9
+    minimum_aligned_blocks: Annotated[int, Spec(within=(20, 8640))] = 288
+    busy_ratio: float = 0.01
+    alternating_ratio: float = 0.02
 
 
-@dataclass(frozen=True, slots=True)
-class WorkloadPair:
+class WorkloadPair(Struct, frozen=True):
     """Workload that could share a GPU with another one of the node."""
 
     partner: Case

@@ -4,21 +4,22 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.advice.settings import TrackRecordSettings
 from rightsizer.model.advice import Advice
-from rightsizer.model.frozen import dataclass, field, replace
 
 _BINS: Final = 20
 _NONE: Final = (0,) * _BINS
 
 
-@dataclass(frozen=True, slots=True)
-class OutcomeCounts:
+class OutcomeCounts(Struct, frozen=True):
     """Outcomes of a rule's advice for one reason."""
 
     rule: str
     reason: str
-    outcomes: Mapping[str, int] = field(default_factory=dict, hash=False)
+    outcomes: Mapping[str, int] = {}
     """By final state."""
     confirmed: tuple[int, ...] = _NONE
     """By opening confidence, in twentieths."""

@@ -8,6 +8,9 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.advice.market import Market
 from rightsizer.advice.risk import probability_above
 from rightsizer.model.device import Device
@@ -24,7 +27,6 @@ from rightsizer.model.finding import (
     Severity,
     SharedPart,
 )
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.state import Tier
 from rightsizer.model.units import (
     HOURS_PER_MONTH,
@@ -216,8 +218,7 @@ _UNSAID: Final[dict[str, Any]] = {
 """Defaults of a finding."""
 
 
-@dataclass(frozen=True, slots=True)
-class CaseSubject:
+class CaseSubject(Struct, frozen=True):
     """Case under judgement by one rule, and the verdicts that the rule may give."""
 
     rule: str

@@ -5,19 +5,20 @@ from collections.abc import Set as AbstractSet
 from operator import itemgetter
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.advice.settings import LedgerSettings, VerificationSettings
 from rightsizer.advice.track_record import TrackRecord
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.model.finding import Action, Case, Finding, Severity
-from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.state import THROTTLES, Condition, State
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.model.window import Window
 from rightsizer.model.workload import WorkloadClass
 
 
-@dataclass(frozen=True, slots=True)
-class Measurement:
+class Measurement(Struct, frozen=True):
     """Figures of a workload over a span."""
 
     gpus: float
@@ -26,7 +27,7 @@ class Measurement:
     """Share of the known time, 0 to 1."""
     watts: float | None
     """All GPUs together; `None` if no energy was measured."""
-    harms: Mapping[str, float] = field(default_factory=dict, hash=False)
+    harms: Mapping[str, float] = {}
     """Shares of the known time with an adverse condition, 0 to 1, by name."""
     boards: tuple[str, ...] = ()
     """Board and MIG profile of each device, sorted."""
@@ -94,17 +95,15 @@ REPLACING: Final = frozenset(
 _MOVING: Final = frozenset({Action.MOVE_GPUS, Action.REBIND_NUMA, Action.RESEAT_OR_DRAIN})
 
 
-@dataclass(frozen=True, slots=True)
-class Baseline:
+class Baseline(Struct, frozen=True):
     """Measurements before any action."""
 
     workload: Measurement
-    peers: Mapping[str, float] = field(default_factory=dict, hash=False)
+    peers: Mapping[str, float] = {}
     """Waste ratios of other workloads of the class, by key."""
 
 
-@dataclass(frozen=True, slots=True)
-class VerificationOutcome:
+class VerificationOutcome(Struct, frozen=True):
     """Result of a verification."""
 
     has_succeeded: bool
@@ -232,8 +231,7 @@ def _harm(
     return max(rises, key=itemgetter(0), default=(0.0, None))[1]
 
 
-@dataclass(frozen=True, slots=True)
-class AdviceRecord:
+class AdviceRecord(Struct, frozen=True):
     """Advice with the state that the ledger keeps for it."""
 
     advice: Advice

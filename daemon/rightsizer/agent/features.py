@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec import Struct
+
 from rightsizer.accounting.service import AccountingService
 from rightsizer.actions.feature import action_state, actions_here, actions_route
 from rightsizer.advice.service import AdviceService, Recommender
@@ -16,7 +18,6 @@ from rightsizer.io.clock import Clock
 from rightsizer.io.database import Database
 from rightsizer.io.jobs import Job
 from rightsizer.model.advice import AdviceState
-from rightsizer.model.frozen import dataclass
 from rightsizer.profiler.capture.feature import CaptureContext, CaptureState, captures_route
 from rightsizer.profiler.service import ProfileService, profiles_route
 from rightsizer.report.freshness import FreshnessSettings
@@ -47,8 +48,7 @@ class Feature(Protocol):
         """Counters and gauges by series, `device_up{uuid="..."}`."""
 
 
-@dataclass(frozen=True, slots=True)
-class FeatureContext:
+class FeatureContext(Struct, frozen=True):
     """Parts of an agent that its features use."""
 
     settings: Callable[[], Settings]

@@ -6,6 +6,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.accounting.accounts_snapshot import allocator_of
 from rightsizer.accounting.history import HistoryRepository
 from rightsizer.accounting.provisioning import provision
@@ -22,7 +25,6 @@ from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind
 from rightsizer.model.device import Device
 from rightsizer.model.errors import HistoryError
 from rightsizer.model.finding import Finding
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.report import Totals
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Resource, State, Tier
@@ -43,8 +45,7 @@ _MAGIC: Final = b"SQLite format 3\0"
 _COMPANIONS: Final = ("", "-wal", "-shm", ".lock")
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceSummary:
+class DeviceSummary(Struct, frozen=True):
     """Summary of one device of a recording."""
 
     device: Device
@@ -57,8 +58,7 @@ class DeviceSummary:
     """What the recording's columns cannot tell."""
 
 
-@dataclass(frozen=True, slots=True)
-class Replay:
+class Replay(Struct, frozen=True):
     """Result of a replay."""
 
     devices: tuple[DeviceSummary, ...]

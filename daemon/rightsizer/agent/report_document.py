@@ -4,7 +4,6 @@ import argparse
 import datetime as dt
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import Final
@@ -13,6 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from rightsizer.agent.report_facts import ReportQuery, report_facts
 from rightsizer.agent.settings import Settings
 from rightsizer.console.flags import duration, moment
+from rightsizer.io.codec import plain_fields
 from rightsizer.model.errors import UsageError
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.report.builder import report_model
@@ -26,7 +26,11 @@ SCHEMA_VERSION: Final = 1
 
 def json_document(model: ReportModel, _: dt.tzinfo) -> str:
     """Return the whole report as JSON, floats unrounded."""
-    document = {"schema_version": SCHEMA_VERSION, "story": list(summary_of(model)), **asdict(model)}
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "story": list(summary_of(model)),
+        **plain_fields(model),
+    }
     return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 

@@ -4,8 +4,12 @@ import datetime as dt
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rightsizer import __version__
 from rightsizer.accounting.device_codec import DeviceRecord
@@ -21,7 +25,6 @@ from rightsizer.agent.offline_advice import findings_over, run_offline
 from rightsizer.agent.settings import Settings
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import HistoryError, UsageError
-from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.state import State
 from rightsizer.model.units import (
     JOULES_PER_KILOWATT_HOUR,
@@ -48,8 +51,7 @@ _LEAST_GAP: Final = 60 * NANOSECONDS_PER_SECOND
 """Shorter gaps are not reported: two clocks are read between windows, and a start takes time."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReportQuery:
+class ReportQuery(Struct, frozen=True):
     """Span of a history, and its calendar."""
 
     since: Nanoseconds | None = None

@@ -5,10 +5,11 @@ Functions raise RightsizerError if there is no GPU, or the driver does not answe
 
 import threading
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from rightsizer import __version__
 from rightsizer.accounting.service import AccountingService

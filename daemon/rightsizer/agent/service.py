@@ -6,6 +6,8 @@ from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.agent import Agent
 from rightsizer.agent.local_api import ControlRoutes
@@ -16,7 +18,6 @@ from rightsizer.io.heap import freeze, keep_compact
 from rightsizer.io.log import configure
 from rightsizer.io.shutdown import ended_by_signals
 from rightsizer.io.systemd import Notifier
-from rightsizer.model.frozen import replace
 from rightsizer.web.plan_route import plan_route
 from rightsizer.web.server import configured_access
 

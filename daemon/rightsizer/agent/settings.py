@@ -1,6 +1,9 @@
 """Settings of the agent: the sections of all packages under the keys of the file."""
 
 from collections.abc import Mapping
+from typing import Annotated
+
+from msgspec import Struct
 
 from rightsizer.accounting.settings import AccountingSettings, HistorySettings
 from rightsizer.actions.settings import ActionSettings, ActionsSettings
@@ -9,8 +12,7 @@ from rightsizer.broker.settings import BrokerSettings, GpuPlacementSettings
 from rightsizer.catalogue.settings import CatalogueSettings, PriceSettings
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.log_settings import LogSettings
-from rightsizer.model.frozen import dataclass, field
-from rightsizer.model.settings import LIVE, setting
+from rightsizer.model.settings import LIVE, Spec
 from rightsizer.notify.grafana.settings import GrafanaSettings
 from rightsizer.notify.webhook.settings import WebhookSettings
 from rightsizer.profiler.settings import ProfileSettings
@@ -19,8 +21,7 @@ from rightsizer.telemetry.settings import SamplingSettings, SourceSettings
 from rightsizer.web.settings import WebTree
 
 
-@dataclass(frozen=True, slots=True)
-class LabelSettings:
+class LabelSettings(Struct, frozen=True):
     """Feature file for node-feature-discovery.
 
     Attributes:
@@ -34,14 +35,13 @@ class LabelSettings:
             Source: longer than an update of the agent takes
     """
 
-    file: str = setting("")
-    interval: float = setting(60.0, unit="seconds", within=(10.0, 3600.0))
-    settled: float = setting(600.0, unit="seconds", within=(0.0, 86400.0))
-    expiry: float = setting(3600.0, unit="seconds", within=(120.0, 7 * 86400.0))
+    file: str = ""
+    interval: Annotated[float, Spec(unit="seconds", within=(10.0, 3600.0))] = 60.0
+    settled: Annotated[float, Spec(unit="seconds", within=(0.0, 86400.0))] = 600.0
+    expiry: Annotated[float, Spec(unit="seconds", within=(120.0, 7 * 86400.0))] = 3600.0
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """Configuration of the agent.
 
     Attributes:
@@ -50,27 +50,27 @@ class Settings:
         policies: Operator-provided facts and thresholds by workload; the first match applies.
     """
 
-    sampling: SamplingSettings = field(default_factory=SamplingSettings)
-    sources: SourceSettings = field(default_factory=SourceSettings)
-    catalogue: CatalogueSettings = field(default_factory=CatalogueSettings, metadata=LIVE)
-    prices: PriceSettings = field(default_factory=PriceSettings, metadata=LIVE)
-    accounting: AccountingSettings = field(default_factory=AccountingSettings)
-    history: HistorySettings = field(default_factory=HistorySettings)
-    recommender: RecommenderSettings = field(default_factory=RecommenderSettings, metadata=LIVE)
-    sizing: SizingSettings = field(default_factory=SizingSettings, metadata=LIVE)
-    placement: GpuPlacementSettings = field(default_factory=GpuPlacementSettings, metadata=LIVE)
-    broker: BrokerSettings = field(default_factory=BrokerSettings, metadata=LIVE)
-    labels: LabelSettings = field(default_factory=LabelSettings, metadata=LIVE)
-    profiles: ProfileSettings = field(default_factory=ProfileSettings, metadata=LIVE)
-    grafana: GrafanaSettings = field(default_factory=GrafanaSettings, metadata=LIVE)
-    webhooks: tuple[WebhookSettings, ...] = setting((), is_live=True)
-    actions: tuple[ActionSettings, ...] = setting(())
-    acting: ActionsSettings = field(default_factory=ActionsSettings)
-    web: WebTree = field(default_factory=WebTree)
-    log: LogSettings = field(default_factory=LogSettings)
-    path: PathSettings = field(default_factory=PathSettings)
-    node: NodeSettings = field(default_factory=NodeSettings, metadata=LIVE)
-    policies: tuple[Policy, ...] = setting((), is_live=True)
+    sampling: SamplingSettings = SamplingSettings()
+    sources: SourceSettings = SourceSettings()
+    catalogue: Annotated[CatalogueSettings, LIVE] = CatalogueSettings()
+    prices: Annotated[PriceSettings, LIVE] = PriceSettings()
+    accounting: AccountingSettings = AccountingSettings()
+    history: HistorySettings = HistorySettings()
+    recommender: Annotated[RecommenderSettings, LIVE] = RecommenderSettings()
+    sizing: Annotated[SizingSettings, LIVE] = SizingSettings()
+    placement: Annotated[GpuPlacementSettings, LIVE] = GpuPlacementSettings()
+    broker: Annotated[BrokerSettings, LIVE] = BrokerSettings()
+    labels: Annotated[LabelSettings, LIVE] = LabelSettings()
+    profiles: Annotated[ProfileSettings, LIVE] = ProfileSettings()
+    grafana: Annotated[GrafanaSettings, LIVE] = GrafanaSettings()
+    webhooks: Annotated[tuple[WebhookSettings, ...], Spec(is_live=True)] = ()
+    actions: tuple[ActionSettings, ...] = ()
+    acting: ActionsSettings = ActionsSettings()
+    web: WebTree = WebTree()
+    log: LogSettings = LogSettings()
+    path: PathSettings = PathSettings()
+    node: Annotated[NodeSettings, LIVE] = NodeSettings()
+    policies: Annotated[tuple[Policy, ...], Spec(is_live=True)] = ()
 
     @property
     def rule_trees(self) -> Mapping[str, object]:

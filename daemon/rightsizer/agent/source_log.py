@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.io.log import Logger
 from rightsizer.model.device import Device
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.snapshot import Refusal, Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
@@ -59,8 +61,7 @@ class SlowDriverLog:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Outage:
+class _Outage(Struct, frozen=True):
     """Present or recent outage of a device; times are of the source's clock."""
 
     device: Device

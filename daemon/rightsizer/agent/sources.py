@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from msgspec import Struct
+
 from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import Catalogue, read_catalogue
 from rightsizer.host.collector import ProcHostCollector
 from rightsizer.host.process_cache import CachedProcessTable
 from rightsizer.io.clock import Clock
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import nanoseconds
 from rightsizer.owners.resolver import OwnerResolver
 from rightsizer.owners.workload_limits import WorkloadNameLimiter
@@ -18,8 +19,7 @@ from rightsizer.telemetry.settings import SourceSettings
 from rightsizer.telemetry.source import ReleaseController, SecondarySource
 
 
-@dataclass(frozen=True, slots=True)
-class NamedSource:
+class NamedSource(Struct, frozen=True):
     """A live source with its display name and its controls."""
 
     source: LiveSource

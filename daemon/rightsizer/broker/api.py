@@ -3,9 +3,10 @@
 import re
 import secrets
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from rightsizer.broker.lease import LeaseOwner, Reservation, Ticket
 from rightsizer.broker.lease_encoder import encode_booking, encode_broker, encode_lease_answer

@@ -1,8 +1,9 @@
 """Broker as a pure state machine, with events and the reasons for rejections."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from rightsizer.broker import reservations, transitions
 from rightsizer.broker.choice import PlacementRefusal, choose

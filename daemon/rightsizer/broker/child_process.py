@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final, NoReturn
 
-from rightsizer.model.frozen import dataclass
+from msgspec import Struct
 
 _ENDING: Final = (signal.SIGHUP, signal.SIGTERM)
 """Python already raises an exception for SIGINT."""
@@ -66,8 +66,7 @@ def exit_on_signals() -> Iterator[None]:
             signal.signal(each, signal.SIG_DFL)
 
 
-@dataclass(frozen=True, slots=True)
-class ChildExit:
+class ChildExit(Struct, frozen=True):
     """Exit of the command."""
 
     status: int

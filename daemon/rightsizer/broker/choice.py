@@ -6,12 +6,14 @@ from itertools import chain, combinations
 from types import MappingProxyType
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.broker.lease import GpuRequest, Interconnect, Lease
-from rightsizer.broker.scoring import PlacementScore, score_set, slot_order, table_of
+from rightsizer.broker.scoring import CRITERIA, PlacementScore, score_set, slot_order, table_of
 from rightsizer.broker.search import best_sets
 from rightsizer.broker.settings import GpuPlacementSettings
 from rightsizer.broker.slot import LeaseSlot, SlotObstacle, SlotVerdict, judge_slot
-from rightsizer.model.frozen import dataclass, fields, replace
 from rightsizer.model.state import State
 from rightsizer.model.topology import LinkKind, Topology
 from rightsizer.model.units import GIB
@@ -48,12 +50,12 @@ def reasons_for(
 
 def why_worse(worse: PlacementScore, better: PlacementScore) -> str:
     """First criterion by which a set is worse than another, as a clause."""
-    for each in fields(PlacementScore):
-        one = getattr(worse, each.name)
-        other = getattr(better, each.name)
+    for name, criterion in CRITERIA.items():
+        one = getattr(worse, name)
+        other = getattr(better, name)
         if one != other:
-            what = each.metadata["label"]
-            if each.name == "spare_gibibytes" and one < 0:
+            what = criterion.label
+            if name == "spare_gibibytes" and one < 0:
                 # Without a requested size all memory counts, as a negative number.
                 what = "GiB of memory in all"
             return f"{what}: {abs(one)}, not {abs(other)}"
@@ -172,8 +174,7 @@ def _room(verdicts: Sequence[SlotVerdict]) -> Iterator[str]:
             yield f"At least {text.format(min(known))}."
 
 
-@dataclass(frozen=True, slots=True)
-class RejectedSet:
+class RejectedSet(Struct, frozen=True):
     """Alternative set of free slots, and why the chosen one is better."""
 
     slots: tuple[LeaseSlot, ...]
@@ -182,8 +183,7 @@ class RejectedSet:
     """Clause, e.g. `NUMA nodes: 2, not 1`."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlacementChoice:
+class PlacementChoice(Struct, frozen=True):
     """Best slots for a request."""
 
     request: GpuRequest
@@ -222,8 +222,7 @@ class PlacementChoice:
         return tuple(sorted(set(chain.from_iterable(near)))) if all(near) else ()
 
 
-@dataclass(frozen=True, slots=True)
-class PlacementRefusal:
+class PlacementRefusal(Struct, frozen=True):
     """Reasons why a request cannot be granted now."""
 
     request: GpuRequest

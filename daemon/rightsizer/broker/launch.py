@@ -8,9 +8,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import Struct
+
 from rightsizer.broker.lease import GpuRequest, Lease, LeaseOwner
 from rightsizer.host.process_table import ProcessTable
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import MIB, Nanoseconds
 
 LEASE: Final = "RIGHTSIZER_LEASE"
@@ -30,8 +31,7 @@ _PREFERRED: Final = 1
 _LARGEST_NODE: Final = 1023
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchPlan:
+class LaunchPlan(Struct, frozen=True):
     """Environment and placement of a process."""
 
     variables: Mapping[str, str]

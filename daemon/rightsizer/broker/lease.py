@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
-from rightsizer.model.frozen import dataclass, field, replace
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.model.units import Nanoseconds
 
 
@@ -16,8 +18,7 @@ class Interconnect(StrEnum):
     """All pairs connected, directly or through a switch."""
 
 
-@dataclass(frozen=True, slots=True)
-class GpuRequest:
+class GpuRequest(Struct, frozen=True):
     """Number of slots, each with an amount of memory."""
 
     gpus: int = 1
@@ -31,8 +32,7 @@ class GpuRequest:
     fitting instance if only instances are left."""
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseOwner:
+class LeaseOwner(Struct, frozen=True):
     """Requesting process, as identified by the kernel."""
 
     uid: int
@@ -45,8 +45,7 @@ class LeaseOwner:
     """Groups of the user that may operate the broker, at the time of the request."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ticket:
+class Ticket(Struct, frozen=True):
     """Position in the queue."""
 
     id: str
@@ -60,8 +59,7 @@ class Ticket:
     reservation: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(Struct, frozen=True):
     """Slots granted to one process tree."""
 
     id: str
@@ -94,8 +92,7 @@ class EndReason(StrEnum):
     """Ticket that was canceled, or whose client exited."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
+class Reservation(Struct, frozen=True):
     """Slots kept free for a user during a period."""
 
     id: str
@@ -105,8 +102,7 @@ class Reservation:
     ends: Nanoseconds
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseProcesses:
+class LeaseProcesses(Struct, frozen=True):
     """Processes of a lease and their sessions, on the boot of its times."""
 
     processes: tuple[tuple[int, int], ...] = ()
@@ -115,8 +111,7 @@ class LeaseProcesses:
     """Ascending."""
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseEnding:
+class LeaseEnding(Struct, frozen=True):
     """End of a ticket or lease by another process than the requesting one."""
 
     id: str
@@ -168,8 +163,7 @@ HOLDER_NOTICES: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerEvent:
+class BrokerEvent(Struct, frozen=True):
     """Event of the broker."""
 
     kind: EventKind
@@ -184,23 +178,21 @@ class BrokerEvent:
     reason: EndReason | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseObservation:
+class LeaseObservation(Struct, frozen=True):
     """Observation of a lease, or of the client of a ticket; `None` is unknown."""
 
     is_alive: bool | None = None
     """Whether a process of the tree, or the waiting client, exists."""
     is_active: bool | None = None
     """Whether anything ran on the lease's slots since the last observation."""
-    memory_bytes: Mapping[str, float] = field(default_factory=dict)
+    memory_bytes: Mapping[str, float] = {}
     """Memory of its processes by slot uuid; missing slots were not measured."""
     processes: LeaseProcesses | None = None
     lost: Mapping[str, str] | None = None
     """Reasons of lost slots by uuid."""
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseLoss:
+class LeaseLoss(Struct, frozen=True):
     """Lost slots of a lease: off the bus, or no longer listed by the driver."""
 
     reasons: Mapping[str, str]
@@ -226,8 +218,7 @@ def observed_loss(
     return replace(before, reasons=reasons)
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseRecord:
+class LeaseRecord(Struct, frozen=True):
     """Lease with its observations."""
 
     lease: Lease
@@ -246,7 +237,7 @@ class LeaseRecord:
     """Last time that it used more than reserved."""
     notified: frozenset[EventKind] = frozenset()
     """Notices already sent, which are not repeated while they hold."""
-    processes: LeaseProcesses = field(default_factory=LeaseProcesses)
+    processes: LeaseProcesses = LeaseProcesses()
     loss: LeaseLoss | None = None
 
     @property

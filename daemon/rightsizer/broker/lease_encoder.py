@@ -1,12 +1,10 @@
 """JSON encoder of leases, tickets and reservations, with wall-clock times."""
 
-from dataclasses import asdict
-
 from rightsizer.broker.lease import LeaseRecord, Ticket
 from rightsizer.broker.lease_manager import BrokerOverview
 from rightsizer.broker.scheduling_state import NodeObservation
 from rightsizer.broker.state import Booking
-from rightsizer.io.codec import JsonObject
+from rightsizer.io.codec import JsonObject, plain_fields
 from rightsizer.model.units import Nanoseconds, seconds
 
 _FIRST_PAUSE_SECONDS = 0.2
@@ -131,7 +129,7 @@ def _ticket(ticket: Ticket, why: str | None, offset: Nanoseconds) -> JsonObject:
     return {
         "id": ticket.id,
         "user": ticket.client.user,
-        **asdict(ticket.request),
+        **plain_fields(ticket.request),
         "asked": seconds(ticket.asked + offset),
         "priority": ticket.priority,
         "limit_seconds": ticket.limit_seconds,

@@ -5,6 +5,9 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.broker.broker import Broker
 from rightsizer.broker.lease import (
     HOLDER_NOTICES,
@@ -22,7 +25,6 @@ from rightsizer.broker.transitions import BrokerTransition
 from rightsizer.io.clock import Clock
 from rightsizer.io.log import logger
 from rightsizer.model.errors import HistoryError, RightsizerError
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import Nanoseconds, seconds
 
 _MESSAGES_KEPT: Final = 20
@@ -32,8 +34,7 @@ _WAITED: Final = "rightsizer_broker_wait_seconds_total"
 _NOT_OBSERVED: Final = "the broker has not looked at it yet"
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerOverview:
+class BrokerOverview(Struct, frozen=True):
     """Consistent snapshot of state and queue."""
 
     state: BrokerState

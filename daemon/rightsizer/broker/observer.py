@@ -3,6 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.broker.lease import LeaseObservation, LeaseRecord
 from rightsizer.broker.placement import view_of
 from rightsizer.broker.process_tracker import ObservedProcesses, ProcessTracker
@@ -12,7 +15,6 @@ from rightsizer.broker.slot import SlotHolder
 from rightsizer.broker.slot_builder import slots_of
 from rightsizer.broker.state import BrokerState
 from rightsizer.io.clock import Clock
-from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.reading import Missing
 from rightsizer.model.report import DeviceReport, Report
 from rightsizer.model.state import IDLE_STATES, State
@@ -23,13 +25,12 @@ _NOT_READ: Final = "no GPU has been read yet"
 _NOT_LISTED: Final = "the driver no longer offers it"
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerObservation:
+class BrokerObservation(Struct, frozen=True):
     """Node and processes at one moment."""
 
     node: NodeObservation | None
     """`None` if unknown; nothing is granted then."""
-    observations: dict[str, LeaseObservation] = field(default_factory=dict)
+    observations: dict[str, LeaseObservation] = {}
     trouble: str | None = None
 
 

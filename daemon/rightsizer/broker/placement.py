@@ -4,14 +4,16 @@ from collections.abc import Collection, Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.broker.choice import PlacementChoice, PlacementRefusal, RejectedSet, choose
 from rightsizer.broker.lease import Lease
 from rightsizer.broker.request import request_of
 from rightsizer.broker.settings import PlacementSettings
 from rightsizer.broker.slot import LeaseSlot, SlotVerdict
 from rightsizer.broker.slot_builder import SlotView, slots_of
-from rightsizer.io.codec import JsonObject
-from rightsizer.model.frozen import asdict, dataclass, field, replace
+from rightsizer.io.codec import JsonObject, plain_fields
 from rightsizer.model.report import Report
 from rightsizer.model.topology import Topology, cpu_list
 from rightsizer.model.units import Nanoseconds, seconds
@@ -34,7 +36,7 @@ def encode_placement(
     choice = answer if isinstance(answer, PlacementChoice) else None
     return {
         "is_met": choice is not None,
-        "request": asdict(answer.request),
+        "request": plain_fields(answer.request),
         "source": source,
         "time": seconds(time),
         "watched_seconds": round(watched_seconds, 3),
@@ -42,7 +44,7 @@ def encode_placement(
         "cpus": (cpu_list(choice.cpus) or None) if choice else None,
         "numa_nodes": list(choice.numa_nodes) if choice else [],
         "seats": [_chosen(each) for each in choice.verdicts] if choice else [],
-        "score": asdict(choice.score) if choice else None,
+        "score": plain_fields(choice.score) if choice else None,
         "reasons": list(answer.reasons),
         "equals": choice.equals if choice else 0,
         "is_exact": choice.is_exact if choice else True,
@@ -54,7 +56,7 @@ def encode_placement(
 
 def _rejected(each: RejectedSet) -> JsonObject:
     seats = [_named(slot) for slot in each.slots]
-    return {"seats": seats, "score": asdict(each.score), "why": each.why}
+    return {"seats": seats, "score": plain_fields(each.score), "why": each.why}
 
 
 def _chosen(verdict: SlotVerdict) -> JsonObject:
@@ -90,15 +92,14 @@ def _occupied(verdict: SlotVerdict) -> JsonObject:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class LeasedSlots:
+class LeasedSlots(Struct, frozen=True):
     """Leases and reservations of the node."""
 
-    leases: Mapping[str, tuple[Lease, ...]] = field(default_factory=dict)
+    leases: Mapping[str, tuple[Lease, ...]] = {}
     reserved: Collection[str] = frozenset()
     """Uuids of slots kept free for others."""
     pids: Collection[int] = frozenset()
-    later: Mapping[str, str] = field(default_factory=dict)
+    later: Mapping[str, str] = {}
     """Next reservation by slot uuid, as a clause."""
 
 

@@ -5,24 +5,24 @@ from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.broker.launch import LEASE
 from rightsizer.broker.lease import LeaseOwner, LeaseProcesses, LeaseRecord
 from rightsizer.host.process_table import ProcessRow, ProcessTable, Unseen
-from rightsizer.model.frozen import dataclass, field
 
 _LOOKS_UNTIL_RESCAN: Final = 60
 """Passes until all pids are rescanned, which finds reused pids of unrelated processes."""
 _PIDS_NAMED: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
-class ObservedProcesses:
+class ObservedProcesses(Struct, frozen=True):
     """Processes of one lease in one pass."""
 
     pids: frozenset[int]
     is_alive: bool | None
     """Whether any runs; true while some were not examined; `None` after a failed read."""
-    processes: LeaseProcesses = field(default_factory=LeaseProcesses)
+    processes: LeaseProcesses = LeaseProcesses()
     """To be stored for a restarted agent."""
 
 

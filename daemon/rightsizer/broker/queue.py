@@ -2,17 +2,18 @@
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.broker.choice import PlacementChoice
 from rightsizer.broker.lease import GpuRequest, Lease, LeaseRecord, Ticket
 from rightsizer.broker.reservations import reservation_clause
 from rightsizer.broker.scheduling_state import EarliestStart, SchedulingState
 from rightsizer.broker.settings import BrokerSettings
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import Nanoseconds, nanoseconds
 
 
-@dataclass(frozen=True, slots=True)
-class _Head:
+class _Head(Struct, frozen=True):
     """First waiting ticket, which no other may delay."""
 
     ticket: Ticket

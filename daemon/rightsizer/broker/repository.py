@@ -4,15 +4,17 @@ import json
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import msgspec
+from msgspec import Struct
+
 from rightsizer.broker.lease import LeaseEnding, LeaseRecord, Ticket
 from rightsizer.broker.state import Booking, BrokerState, ShareUsage
 from rightsizer.io.clock import Clock
-from rightsizer.io.codec import convert
+from rightsizer.io.codec import convert, plain_fields
 from rightsizer.io.database import Database
 from rightsizer.io.files import Called
 from rightsizer.io.log import logger
 from rightsizer.model.errors import HistoryError
-from rightsizer.model.frozen import asdict, dataclass
 from rightsizer.model.units import Nanoseconds, nanoseconds
 
 BROKER_FILE: Final = Called("broker's state", "broker.path", "agent")
@@ -40,11 +42,11 @@ _PROCESSES_SAVE_INTERVAL: Final = nanoseconds(5.0)
 
 def encode_item(item: _Item) -> str:
     """Encode a row as JSON, without a lease's current memory, which is measured again."""
-    fields = asdict(item)
+    fields = msgspec.to_builtins(item, order="deterministic")
     if isinstance(item, LeaseRecord):
         fields = {_STORED_NAMES.get(name, name): value for name, value in fields.items()}
         fields["measured_bytes"] = ()
-    return json.dumps(fields, default=sorted, sort_keys=True)
+    return json.dumps(fields, sort_keys=True)
 
 
 def decode_item(kind: str, text: str) -> _Item:
@@ -62,8 +64,7 @@ def _decode_fact(text: str | None, kind: type[_Stored]) -> _Stored | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class SavedClock:
+class SavedClock(Struct, frozen=True):
     """One moment by a boot's clock and by the wall clock, to relate the clocks of boots."""
 
     boot: str
@@ -150,7 +151,10 @@ class BrokerRepository:
         known = {key: text for key, (_, text) in before.items()}
         changed = [(*key, text) for key, (_, text) in rows.items() if known.get(key) != text]
         clock = SavedClock(state.boot, state.as_of, wall)
-        facts = [("clock", json.dumps(asdict(clock))), ("usage", json.dumps(asdict(state.usage)))]
+        facts = [
+            ("clock", json.dumps(plain_fields(clock))),
+            ("usage", json.dumps(plain_fields(state.usage))),
+        ]
         with self._database.transaction() as connection:
             if self._rows is None:
                 connection.execute("DELETE FROM item")

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from math import ceil
 from typing import Final
 
+from msgspec.structs import replace
+
 from rightsizer.broker.choice import PlacementChoice, PlacementRefusal
 from rightsizer.broker.lease import (
     BrokerEvent,
@@ -18,7 +20,6 @@ from rightsizer.broker.settings import BrokerSettings
 from rightsizer.broker.slot import SlotObstacle
 from rightsizer.broker.state import Booking, BrokerState
 from rightsizer.broker.transitions import BrokerTransition
-from rightsizer.model.frozen import replace
 from rightsizer.model.units import Nanoseconds, format_duration, nanoseconds, seconds
 
 _MINUTE = 60

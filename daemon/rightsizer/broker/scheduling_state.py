@@ -2,37 +2,36 @@
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.broker.choice import PlacementChoice, PlacementRefusal, choose
 from rightsizer.broker.lease import GpuRequest, Lease, LeaseRecord, Ticket
 from rightsizer.broker.settings import GpuPlacementSettings
 from rightsizer.broker.slot import LeaseSlot, judge_slot
 from rightsizer.broker.state import Booking, leases_by_slot
-from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.state import State
 from rightsizer.model.topology import Topology
 from rightsizer.model.units import Nanoseconds, nanoseconds
 
 
-@dataclass(frozen=True, slots=True)
-class NodeObservation:
+class NodeObservation(Struct, frozen=True):
     """Node at one moment."""
 
     slots: tuple[LeaseSlot, ...]
     """All GPUs and MIG instances, in any order, without holders whose processes belong to a
     lease."""
-    topology: Topology = field(default_factory=Topology)
+    topology: Topology = Topology()
 
 
-@dataclass(frozen=True, slots=True)
-class EarliestStart:
+class EarliestStart(Struct, frozen=True):
     """Time when a ticket can be served by the known limits, and its slots."""
 
     at: Nanoseconds
     uuids: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class SchedulingState:
+class SchedulingState(Struct, frozen=True):
     """Node at one moment with its leases and reservations."""
 
     now: Nanoseconds

@@ -1,13 +1,15 @@
 """Score of a set of slots by criteria in order; the first difference decides."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import combinations
-from typing import Any, Final
+from typing import Annotated, Final, get_args, get_type_hints
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from rightsizer.broker.lease import GpuRequest
 from rightsizer.broker.settings import ScoringSettings
 from rightsizer.broker.slot import LeaseSlot, SlotVerdict
-from rightsizer.model.frozen import asdict, dataclass, field, fields
 from rightsizer.model.state import Condition
 from rightsizer.model.topology import LinkKind, Topology
 from rightsizer.model.units import GIB
@@ -19,31 +21,37 @@ _SLOWING: Final = frozenset(
 """Conditions of the board, not of its workload."""
 
 
-def _less(label: str) -> Any:
-    return field(metadata={"sign": -1, "label": label})
+class Criterion(Struct, frozen=True):
+    """What a value of a score counts, and whether more of it is better."""
+
+    label: str
+    sign: int
 
 
-def _more(label: str) -> Any:
-    return field(metadata={"sign": 1, "label": label})
+def _less(label: str) -> Criterion:
+    return Criterion(label, -1)
 
 
-@dataclass(frozen=True, slots=True)
-class PlacementScore:
+def _more(label: str) -> Criterion:
+    return Criterion(label, 1)
+
+
+class PlacementScore(Struct, frozen=True):
     """Values of a set by criteria in order of precedence, of which less or more is better."""
 
-    instances: int = _less("MIG instances in it")
-    uncertain: int = _less("GPUs in it that only look empty")
-    impaired: int = _less("GPUs in it that power, heat or a narrow PCIe link hold back")
-    models: int = _less("models in it")
-    weakest: int = _more("score of its weakest link")
-    total: int = _more("score of all its links")
-    numa_nodes: int = _less("NUMA nodes")
-    spare_gibibytes: int = _less("GiB of memory beyond what is asked for")
-    opened: int = _less("empty GPUs that it would open")
-    kept: int = _more("score of the links that the free GPUs are left with")
-    kept_pcie: int = _more("score of the PCIe links that the free GPUs are left with")
-    power_steps: int = _more("steps of power headroom")
-    temperature_steps: int = _more("steps of thermal headroom")
+    instances: Annotated[int, _less("MIG instances in it")]
+    uncertain: Annotated[int, _less("GPUs in it that only look empty")]
+    impaired: Annotated[int, _less("GPUs in it that power, heat or a narrow PCIe link hold back")]
+    models: Annotated[int, _less("models in it")]
+    weakest: Annotated[int, _more("score of its weakest link")]
+    total: Annotated[int, _more("score of all its links")]
+    numa_nodes: Annotated[int, _less("NUMA nodes")]
+    spare_gibibytes: Annotated[int, _less("GiB of memory beyond what is asked for")]
+    opened: Annotated[int, _less("empty GPUs that it would open")]
+    kept: Annotated[int, _more("score of the links that the free GPUs are left with")]
+    kept_pcie: Annotated[int, _more("score of the PCIe links that the free GPUs are left with")]
+    power_steps: Annotated[int, _more("steps of power headroom")]
+    temperature_steps: Annotated[int, _more("steps of thermal headroom")]
 
     @property
     def rank(self) -> int:
@@ -53,9 +61,14 @@ class PlacementScore:
 
 _BITS: Final = 32
 """Of a criterion in a rank: far more than any value takes, and a sign."""
+CRITERIA: Final[Mapping[str, Criterion]] = {
+    name: get_args(hint)[1]
+    for name, hint in get_type_hints(PlacementScore, include_extras=True).items()
+}
+"""Criteria by field of a score, in order of precedence."""
 _WEIGHTS: Final = {
-    each.name: each.metadata["sign"] << _BITS * place
-    for place, each in enumerate(reversed(fields(PlacementScore)))
+    name: criterion.sign << _BITS * place
+    for place, (name, criterion) in enumerate(reversed(list(CRITERIA.items())))
 }
 
 
@@ -64,8 +77,7 @@ def rank_of(**values: int) -> int:
     return sum(_WEIGHTS[name] * value for name, value in values.items())
 
 
-@dataclass(frozen=True, slots=True)
-class SlotCandidate:
+class SlotCandidate(Struct, frozen=True):
     """Free slot with its part of the criteria."""
 
     verdict: SlotVerdict
@@ -93,8 +105,7 @@ class SlotCandidate:
         return (device.name, "" if device.mig is None else device.mig.profile)
 
 
-@dataclass(frozen=True, slots=True)
-class CandidateTable:
+class CandidateTable(Struct, frozen=True):
     """Free slots in a stable order, and the scores of pairs by index."""
 
     candidates: tuple[SlotCandidate, ...]

@@ -2,14 +2,16 @@
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from heapq import nlargest
 from math import comb, prod
 from operator import add, itemgetter, or_
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.broker.scoring import CandidateTable, SlotCandidate, rank_of
 from rightsizer.broker.settings import SearchSettings
-from rightsizer.model.frozen import dataclass
 
 _NO_LINK: Final = 1 << 20
 """Weakest link of a set without links; above any link score."""
@@ -245,8 +247,7 @@ class _Kinds:
         return self._bits.setdefault(key, 1 << len(self._bits))
 
 
-@dataclass(frozen=True, slots=True)
-class SearchResult:
+class SearchResult(Struct, frozen=True):
     """Sets by the places of their slots in the table."""
 
     sets: tuple[tuple[int, ...], ...]

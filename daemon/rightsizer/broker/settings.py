@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
+
+from msgspec import Struct
 
 from rightsizer.broker.lease import LeaseOwner
 from rightsizer.host.settings import PathSettings
-from rightsizer.model.frozen import dataclass, field
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.units import DAY_SECONDS
 from rightsizer.sizing.gpu_sets import LinkScores
 from rightsizer.telemetry.settings import SamplingSettings
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from rightsizer.advice.policy import RecommenderSettings
 
 
-@dataclass(frozen=True, slots=True)
-class FreeSettings:
+class FreeSettings(Struct, frozen=True):
     """Conditions under which a GPU takes further work.
 
     Attributes:
@@ -36,15 +36,14 @@ class FreeSettings:
             Source: advice/rules/sharing: half a GPU is what another workload can use
     """
 
-    empty_memory_bytes: float = setting(512 * 1024.0**2)
-    empty_memory_ratio: float = setting(0.01)
-    shared_memory_reserve_bytes: float = setting(1024.0**3)
-    shared_compute_ratio: float = setting(0.5)
-    shared_bandwidth_ratio: float = setting(0.5)
+    empty_memory_bytes: float = 512 * 1024.0**2
+    empty_memory_ratio: float = 0.01
+    shared_memory_reserve_bytes: float = 1024.0**3
+    shared_compute_ratio: float = 0.5
+    shared_bandwidth_ratio: float = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class ScoringSettings:
+class ScoringSettings(Struct, frozen=True):
     """Weights of the placement criteria.
 
     Attributes:
@@ -54,13 +53,12 @@ class ScoringSettings:
             Source: assumed: places in a chassis differ by some degrees at rest
     """
 
-    links: LinkScores = field(default_factory=LinkScores)
-    power_step_watts: float = setting(25.0, unit="watts", within=(1, None))
-    temperature_step_celsius: float = setting(5.0, unit="celsius", within=(1, None))
+    links: LinkScores = LinkScores()
+    power_step_watts: Annotated[float, Spec(unit="watts", within=(1, None))] = 25.0
+    temperature_step_celsius: Annotated[float, Spec(unit="celsius", within=(1, None))] = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class SearchSettings:
+class SearchSettings(Struct, frozen=True):
     """Limits of the search for GPUs.
 
     Attributes:
@@ -72,22 +70,20 @@ class SearchSettings:
             Source: what fits on a screen
     """
 
-    sets_maximum: int = setting(12_870, within=(1, 1_000_000))
-    beginnings: int = setting(64, within=(1, 4096))
-    rejected_maximum: int = setting(10, within=(0, 100))
+    sets_maximum: Annotated[int, Spec(within=(1, 1_000_000))] = 12_870
+    beginnings: Annotated[int, Spec(within=(1, 4096))] = 64
+    rejected_maximum: Annotated[int, Spec(within=(0, 100))] = 10
 
 
-@dataclass(frozen=True, slots=True)
-class GpuPlacementSettings:
+class GpuPlacementSettings(Struct, frozen=True):
     """Placement: which GPUs are free, and which set of them is best."""
 
-    free: FreeSettings = field(default_factory=FreeSettings)
-    scoring: ScoringSettings = field(default_factory=ScoringSettings)
-    search: SearchSettings = field(default_factory=SearchSettings)
+    free: FreeSettings = FreeSettings()
+    scoring: ScoringSettings = ScoringSettings()
+    search: SearchSettings = SearchSettings()
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerSettings:
+class BrokerSettings(Struct, frozen=True):
     """Leases of this node's GPUs: queue, limits, users.
 
     Attributes:
@@ -163,38 +159,44 @@ class BrokerSettings:
             Source: a starting point: twice the longest lease, so that all of them can end before
     """
 
-    enabled: bool = setting(False, is_live=False)
-    path: str = setting("/var/lib/rightsizer/broker.db", is_live=False)
-    users: tuple[str, ...] = setting(())
-    groups: tuple[str, ...] = setting(())
-    tell_webhooks: bool = setting(False)
-    processes_maximum: int = setting(1000, within=(10, 100_000))
-    maximum_tickets: int = setting(1000, within=(1, 100_000))
-    maximum_tickets_per_user: int = setting(200, within=(1, 100_000))
-    maximum_leases_per_user: int = setting(64, within=(1, 4096))
-    default_limit_seconds: float = setting(DAY_SECONDS, within=(60.0, 366 * DAY_SECONDS))
-    longest_limit_seconds: float = setting(7 * DAY_SECONDS, within=(60.0, 366 * DAY_SECONDS))
-    fair_share_half_life_seconds: float = setting(7 * DAY_SECONDS, within=(60.0, 366 * DAY_SECONDS))
-    fair_share_weight: float = setting(1.0, within=(0.0, 1.0))
-    aging_seconds: float = setting(DAY_SECONDS / 4, within=(60.0, 366 * DAY_SECONDS))
-    lowest_priority: int = setting(-10, within=(-1000, 0))
-    highest_priority: int = setting(0, within=(0, 1000))
-    operator_priority: int = setting(10, within=(0, 1000))
-    operators: tuple[str, ...] = setting(("root",))
-    operator_groups: tuple[str, ...] = setting(())
-    backfill: bool = setting(True)
-    backfill_depth: int = setting(100, within=(1, 100_000))
-    unknown_patience_seconds: float = setting(3600.0, within=(0.0, 30 * DAY_SECONDS))
-    settling_seconds: float = setting(600.0, within=(0.0, 7 * DAY_SECONDS))
-    start_grace_seconds: float = setting(0.0, within=(0.0, 3600.0))
-    idle_grace_seconds: float = setting(3600.0, within=(60.0, 30 * DAY_SECONDS))
-    over_memory_grace_seconds: float = setting(300.0, within=(0.0, DAY_SECONDS))
-    lost_grace_seconds: float = setting(10.0, within=(0.0, 3600.0))
-    replacement_hold_seconds: float = setting(900.0, within=(0.0, DAY_SECONDS))
-    maximum_reservations_per_user: int = setting(0, within=(0, 1000))
-    longest_reservation_seconds: float = setting(2 * DAY_SECONDS, within=(60.0, 366 * DAY_SECONDS))
-    furthest_reservation_seconds: float = setting(
-        14 * DAY_SECONDS, within=(60.0, 366 * DAY_SECONDS)
+    enabled: Annotated[bool, Spec(is_live=False)] = False
+    path: Annotated[str, Spec(is_live=False)] = "/var/lib/rightsizer/broker.db"
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    tell_webhooks: bool = False
+    processes_maximum: Annotated[int, Spec(within=(10, 100_000))] = 1000
+    maximum_tickets: Annotated[int, Spec(within=(1, 100_000))] = 1000
+    maximum_tickets_per_user: Annotated[int, Spec(within=(1, 100_000))] = 200
+    maximum_leases_per_user: Annotated[int, Spec(within=(1, 4096))] = 64
+    default_limit_seconds: Annotated[float, Spec(within=(60.0, 366 * DAY_SECONDS))] = DAY_SECONDS
+    longest_limit_seconds: Annotated[float, Spec(within=(60.0, 366 * DAY_SECONDS))] = (
+        7 * DAY_SECONDS
+    )
+    fair_share_half_life_seconds: Annotated[float, Spec(within=(60.0, 366 * DAY_SECONDS))] = (
+        7 * DAY_SECONDS
+    )
+    fair_share_weight: Annotated[float, Spec(within=(0.0, 1.0))] = 1.0
+    aging_seconds: Annotated[float, Spec(within=(60.0, 366 * DAY_SECONDS))] = DAY_SECONDS / 4
+    lowest_priority: Annotated[int, Spec(within=(-1000, 0))] = -10
+    highest_priority: Annotated[int, Spec(within=(0, 1000))] = 0
+    operator_priority: Annotated[int, Spec(within=(0, 1000))] = 10
+    operators: tuple[str, ...] = ("root",)
+    operator_groups: tuple[str, ...] = ()
+    backfill: bool = True
+    backfill_depth: Annotated[int, Spec(within=(1, 100_000))] = 100
+    unknown_patience_seconds: Annotated[float, Spec(within=(0.0, 30 * DAY_SECONDS))] = 3600.0
+    settling_seconds: Annotated[float, Spec(within=(0.0, 7 * DAY_SECONDS))] = 600.0
+    start_grace_seconds: Annotated[float, Spec(within=(0.0, 3600.0))] = 0.0
+    idle_grace_seconds: Annotated[float, Spec(within=(60.0, 30 * DAY_SECONDS))] = 3600.0
+    over_memory_grace_seconds: Annotated[float, Spec(within=(0.0, DAY_SECONDS))] = 300.0
+    lost_grace_seconds: Annotated[float, Spec(within=(0.0, 3600.0))] = 10.0
+    replacement_hold_seconds: Annotated[float, Spec(within=(0.0, DAY_SECONDS))] = 900.0
+    maximum_reservations_per_user: Annotated[int, Spec(within=(0, 1000))] = 0
+    longest_reservation_seconds: Annotated[float, Spec(within=(60.0, 366 * DAY_SECONDS))] = (
+        2 * DAY_SECONDS
+    )
+    furthest_reservation_seconds: Annotated[float, Spec(within=(60.0, 366 * DAY_SECONDS))] = (
+        14 * DAY_SECONDS
     )
 
     def is_operator(self, client: LeaseOwner) -> bool:

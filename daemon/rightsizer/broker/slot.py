@@ -4,10 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.broker.lease import GpuRequest, Lease
 from rightsizer.broker.settings import FreeSettings
 from rightsizer.model.device import Device
-from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.state import ACTIVE_STATES, Condition, Resource, State
 from rightsizer.model.topology import Placement
 from rightsizer.model.units import GIB, format_duration, percent_text
@@ -18,8 +19,7 @@ _NO_INSTANCE: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SlotHolder:
+class SlotHolder(Struct, frozen=True):
     """Workload without a lease that has processes or an allocation on a slot."""
 
     name: str
@@ -28,8 +28,7 @@ class SlotHolder:
     """Whether it has a process there; a scheduler's allocation may be unused."""
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseSlot:
+class LeaseSlot(Struct, frozen=True):
     """Device with the data that placement needs; unknown values are `None`, never 0."""
 
     device: Device
@@ -47,7 +46,7 @@ class LeaseSlot:
     """Below the hardware's slowdown temperature."""
     idle_seconds: float | None = None
     """Minimum time for which it has been idle."""
-    demand: Mapping[Resource, float] = field(default_factory=dict)
+    demand: Mapping[Resource, float] = {}
     """Measured demand of its workloads, relative to the whole device; entries are missing if the
     measurement was too short."""
 
@@ -99,8 +98,7 @@ class SlotObstacle(StrEnum):
     """Its workloads demand too much, or were not measured for long enough."""
 
 
-@dataclass(frozen=True, slots=True)
-class SlotVerdict:
+class SlotVerdict(Struct, frozen=True):
     """Verdict on a slot for a request."""
 
     slot: LeaseSlot

@@ -3,6 +3,9 @@
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.advice.board_status import BoardStatus
 from rightsizer.advice.rules.hardware_unhealthy import (
     RULE,
@@ -15,7 +18,6 @@ from rightsizer.advice.rules.hardware_unhealthy import (
 from rightsizer.broker.slot import LeaseSlot, SlotHolder
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Node, Severity
-from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.report import DeviceReport, Report, StripCell
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import IDLE_STATES, Condition
@@ -35,14 +37,13 @@ _OF_THE_BOARD: Final = {
 _CURRENT: Final = "current"
 
 
-@dataclass(frozen=True, slots=True)
-class SlotView:
+class SlotView(Struct, frozen=True):
     """Parameters for building slots from a report."""
 
     now: Nanoseconds
     """Wall time."""
-    freshness: FreshnessSettings = field(default_factory=FreshnessSettings)
-    trouble: HardwareFaultSettings = field(default_factory=HardwareFaultSettings)
+    freshness: FreshnessSettings = FreshnessSettings()
+    trouble: HardwareFaultSettings = HardwareFaultSettings()
     leased_pids: Collection[int] = frozenset()
     """Processes of leases, which do not count as holders."""
 

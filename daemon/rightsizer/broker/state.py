@@ -5,9 +5,11 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.broker.lease import Lease, LeaseEnding, LeaseRecord, Reservation, Ticket
 from rightsizer.broker.settings import BrokerSettings
-from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
 
 _FORGOTTEN: Final = 1.0
@@ -15,12 +17,11 @@ _FORGOTTEN: Final = 1.0
 _ENDINGS_KEPT: Final = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class ShareUsage:
+class ShareUsage(Struct, frozen=True):
     """GPU-seconds by user, decayed to a point in time."""
 
     as_of: Nanoseconds = 0
-    gpu_seconds: Mapping[str, float] = field(default_factory=dict)
+    gpu_seconds: Mapping[str, float] = {}
     """Shared GPUs count by their share of reserved memory."""
 
     def charged(
@@ -83,8 +84,7 @@ def leases_by_slot(leases: Iterable[Lease]) -> Mapping[str, tuple[Lease, ...]]:
     return dict(found)
 
 
-@dataclass(frozen=True, slots=True)
-class Booking:
+class Booking(Struct, frozen=True):
     """Reservation with the slots kept free for it."""
 
     reservation: Reservation
@@ -123,8 +123,7 @@ class Booking:
         return {uuid: weight for uuid, weight in slots if uuid not in self.unavailable}
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerState:
+class BrokerState(Struct, frozen=True):
     """Immutable state, sorted by id; only `Broker` creates new ones."""
 
     boot: str
@@ -134,7 +133,7 @@ class BrokerState:
     tickets: tuple[Ticket, ...] = ()
     leases: tuple[LeaseRecord, ...] = ()
     bookings: tuple[Booking, ...] = ()
-    usage: ShareUsage = field(default_factory=ShareUsage)
+    usage: ShareUsage = ShareUsage()
     endings: tuple[LeaseEnding, ...] = ()
     """Latest thousand, which suffices for clients that poll every few seconds."""
 

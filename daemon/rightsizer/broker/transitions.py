@@ -3,6 +3,9 @@
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.broker.lease import (
     BrokerEvent,
     EndReason,
@@ -18,7 +21,6 @@ from rightsizer.broker.lease import (
 from rightsizer.broker.scheduling_state import EarliestStart
 from rightsizer.broker.settings import BrokerSettings
 from rightsizer.broker.state import Booking, BrokerState
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import (
     GIB,
     NANOSECONDS_PER_SECOND,
@@ -37,8 +39,7 @@ _ENDS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerTransition:
+class BrokerTransition(Struct, frozen=True):
     """New state, and the events that led to it."""
 
     state: BrokerState

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
-from rightsizer.model.frozen import dataclass, field
+from msgspec import Struct, field
 
 _PCIE_BYTES_PER_SECOND: Final = (0.25e9, 0.5e9, 0.985e9, 1.969e9, 3.938e9, 7.563e9)
 """Per lane and direction, after encoding, indexed by generation - 1."""
@@ -39,8 +39,7 @@ class OriginKind(StrEnum):
     """Derived from similar boards."""
 
 
-@dataclass(frozen=True, slots=True)
-class FactOrigin:
+class FactOrigin(Struct, frozen=True):
     """Kind and source of a figure."""
 
     kind: OriginKind
@@ -59,8 +58,7 @@ def _usual() -> Mapping[Precision, float]:
     return {Precision.BF16: 0.8}
 
 
-@dataclass(frozen=True, slots=True)
-class Efficiency:
+class Efficiency(Struct, frozen=True):
     """Achieved fractions of a board's dense peaks and memory bandwidth, by number format."""
 
     gemm: Mapping[Precision, float] = field(default_factory=_usual)
@@ -79,8 +77,7 @@ class Efficiency:
         return self.gemm[precision]
 
 
-@dataclass(frozen=True, slots=True)
-class AllReduce:
+class AllReduce(Struct, frozen=True):
     """Cost of an all-reduce over several GPUs."""
 
     bytes_per_second: float
@@ -88,8 +85,7 @@ class AllReduce:
     small_message_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class MigProfile:
+class MigProfile(Struct, frozen=True):
     """MIG profile of a board."""
 
     name: str
@@ -103,8 +99,7 @@ class MigProfile:
     """Computed from the board's memory, not read from an instance."""
 
 
-@dataclass(frozen=True, slots=True)
-class Board:
+class Board(Struct, frozen=True):
     """One GPU model; unknown figures are `None`.
 
     `origin` gives the origin of a figure by its name in the catalogue file.
@@ -128,7 +123,7 @@ class Board:
     nvlink_bytes_per_second: float
     """One direction over all links; 0 without NVLink."""
     l2_bytes: float | None
-    peak_per_second: Mapping[Precision, float] = field(default_factory=dict)
+    peak_per_second: Mapping[Precision, float] = {}
     achievable_compute_ratio: float = 0.8
     """Fraction of pipe cycles, so independent of a low power limit, which lowers the clock."""
     achievable_bandwidth_ratio: float = 0.8
@@ -147,10 +142,10 @@ class Board:
     """Maximum number of GPUs joined by its own links: 2 with a bridge, 8 on a baseboard."""
     infinity_fabric_bytes_per_second: float = 0.0
     """One direction over all links; 0 without Infinity Fabric."""
-    efficiency: Efficiency = field(default_factory=Efficiency)
-    all_reduce: Mapping[int, AllReduce] = field(default_factory=dict)
+    efficiency: Efficiency = Efficiency()
+    all_reduce: Mapping[int, AllReduce] = {}
     """By number of GPUs: 2, 4, 8."""
-    origins: Mapping[str, FactOrigin] = field(default_factory=dict)
+    origins: Mapping[str, FactOrigin] = {}
     """Only figures with an origin other than `source`."""
 
     @property

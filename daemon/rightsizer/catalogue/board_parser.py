@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from typing import Any, Final, NamedTuple
 
+from msgspec.structs import replace
+
 from rightsizer.catalogue.board import (
     AllReduce,
     Board,
@@ -16,7 +18,6 @@ from rightsizer.catalogue.board import (
     Precision,
 )
 from rightsizer.config.row import Row, shown
-from rightsizer.model.frozen import replace
 
 _NEEDED: Final = object()
 EFFICIENCIES: Final = ("gemm", "weight_read", "decode_attention")

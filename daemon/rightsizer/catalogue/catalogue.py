@@ -6,6 +6,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, Self
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.catalogue.board import Board, FactOrigin, MigProfile, OriginKind
 from rightsizer.catalogue.board_parser import read_board
 from rightsizer.config.row import Faults, Row
@@ -13,7 +16,6 @@ from rightsizer.io.near import near_words
 from rightsizer.io.yaml import Document, YamlError, load_yaml, yaml_text
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.errors import ConfigurationError, UsageError
-from rightsizer.model.frozen import dataclass, replace
 
 _BOARDS: Final = "boards"
 _SOURCES: Final = "sources"
@@ -118,8 +120,7 @@ def _named_words(name: str) -> list[str]:
     return [word for word in _WORDS.findall(name.lower()) if plain_name(word)]
 
 
-@dataclass(frozen=True, slots=True)
-class _Spelling:
+class _Spelling(Struct, frozen=True):
     """Parsed product name."""
 
     model: str

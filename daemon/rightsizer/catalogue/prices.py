@@ -5,15 +5,16 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Final
 
-from rightsizer.model.frozen import dataclass, field, replace
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.model.table import table_rows
 
 _MARKETPLACE: Final = "marketplace"
 _DATES: Final = {"v8": "2025-09 to 2026-08"}
 
 
-@dataclass(frozen=True, slots=True)
-class Instance:
+class Instance(Struct, frozen=True):
     """Instance type of a cloud."""
 
     provider: str
@@ -49,8 +50,7 @@ def built_in_instances() -> tuple[Instance, ...]:
 _MONTH: Final = re.compile(r"\d{4}(?:-\d\d)?")
 
 
-@dataclass(frozen=True, slots=True)
-class OnDemand:
+class OnDemand(Struct, frozen=True):
     """Cloud list prices of one GPU, without commitment."""
 
     low_dollars_per_hour: float
@@ -68,8 +68,7 @@ def _spread(offers: Sequence[OnDemand]) -> OnDemand | None:
     return OnDemand(low, middle, max(each.high_dollars_per_hour for each in offers))
 
 
-@dataclass(frozen=True, slots=True)
-class Purchase:
+class Purchase(Struct, frozen=True):
     """Price of one board without its server."""
 
     dollars: float
@@ -77,16 +76,15 @@ class Purchase:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
+class Price(Struct, frozen=True):
     """Prices of one board; `None` or empty if unknown. Never a current quote."""
 
     key: str
     on_demand: OnDemand | None = None
     spot_dollars_per_hour: float | None = None
-    reserved_dollars_per_hour: Mapping[int, float] = field(default_factory=dict)
+    reserved_dollars_per_hour: Mapping[int, float] = {}
     """By years of commitment, if stated."""
-    by_provider: Mapping[str, OnDemand] = field(default_factory=dict)
+    by_provider: Mapping[str, OnDemand] = {}
     """List prices by cloud."""
     clouds: tuple[str, ...] = ()
     dates: tuple[str, ...] = ()
@@ -116,8 +114,7 @@ class Price:
         return " to ".join(dict.fromkeys((months[0], months[-1]))) if months else "undated"
 
 
-@dataclass(frozen=True, slots=True)
-class Assumption:
+class Assumption(Struct, frozen=True):
     """Usual value and its range."""
 
     value: float
@@ -125,8 +122,7 @@ class Assumption:
     high: float
 
 
-@dataclass(frozen=True, slots=True)
-class Reserved:
+class Reserved(Struct, frozen=True):
     """Price under a commitment, and its range."""
 
     dollars_per_hour: float
@@ -136,8 +132,7 @@ class Reserved:
     """Derived from the on-demand price by a usual discount, not an offered price."""
 
 
-@dataclass(frozen=True, slots=True)
-class OnPremises:
+class OnPremises(Struct, frozen=True):
     """Assumptions about the cost of owned GPUs beyond the boards."""
 
     years: Assumption
@@ -156,8 +151,7 @@ class OnPremises:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class Prices:
+class Prices(Struct, frozen=True):
     """Prices of boards by catalogue key."""
 
     by_board: Mapping[str, Price]

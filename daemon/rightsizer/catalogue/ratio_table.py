@@ -3,22 +3,22 @@
 from collections.abc import Mapping
 from functools import cache
 
+from msgspec import Struct
+
 from rightsizer.catalogue.catalogue import packaged
-from rightsizer.model.frozen import dataclass, field
 
 
-@dataclass(frozen=True, slots=True)
-class RatioFit:
+class RatioFit(Struct, frozen=True):
     """Dependence of one activity's throughput on the figures of a board."""
 
     exponents: Mapping[str, float]
-    family_exponents: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    family_exponents: Mapping[str, Mapping[str, float]] = {}
     """Difference of a family's exponents from the general ones."""
-    boards: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    boards: Mapping[str, Mapping[str, float]] = {}
     """Per board: logarithm of throughput beyond that of its figures, by measured family."""
-    architectures: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    architectures: Mapping[str, Mapping[str, float]] = {}
     """The same, shared by all boards of an architecture."""
-    errors: Mapping[str, float] = field(default_factory=dict)
+    errors: Mapping[str, float] = {}
     """Logarithm of the factor that contains 90% of ratios, by how much is known about them."""
 
     def exponent(self, figure: str, family: str) -> float:
@@ -40,8 +40,7 @@ class RatioFit:
         return known is not None and (family is None or family in known)
 
 
-@dataclass(frozen=True, slots=True)
-class RatioTable:
+class RatioTable(Struct, frozen=True):
     """Fits of all activities, and their source."""
 
     fits: Mapping[str, RatioFit]

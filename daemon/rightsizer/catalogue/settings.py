@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Annotated
 
-from rightsizer.model.frozen import dataclass
-from rightsizer.model.settings import setting
+from msgspec import Struct
+
+from rightsizer.model.settings import Spec
 
 
-@dataclass(frozen=True, slots=True)
-class PriceSettings:
+class PriceSettings(Struct, frozen=True):
     """GPU prices that the operator pays, with the same key as in plan and price files.
 
     Attributes:
@@ -17,11 +18,12 @@ class PriceSettings:
             overrides other prices.
     """
 
-    dollars_per_gpu_hour: Mapping[str, float] = setting(MappingProxyType({}), within=(0.0, 10000.0))
+    dollars_per_gpu_hour: Annotated[Mapping[str, float], Spec(within=(0.0, 10000.0))] = (
+        MappingProxyType({})
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class CatalogueSettings:
+class CatalogueSettings(Struct, frozen=True):
     """Additions and corrections to the packaged boards and prices.
 
     Attributes:
@@ -29,8 +31,8 @@ class CatalogueSettings:
         prices_file: YAML file that changes or adds prices; the packaged ones age.
     """
 
-    boards_file: str = setting("")
-    prices_file: str = setting("")
+    boards_file: str = ""
+    prices_file: str = ""
 
     @property
     def boards_path(self) -> Path | None:

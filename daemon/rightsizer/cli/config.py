@@ -16,17 +16,15 @@ from rightsizer.console.flags import CONFIGURATION
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.io.yaml import dump_yaml
 from rightsizer.model.errors import ConfigurationError
-from rightsizer.model.frozen import dataclass, field
 
 _REMEDY: Final = "name the file to show, as in 'rightsizer config show FILE'"
 _CHECK_REMEDY: Final = "name the file to check, as in 'rightsizer check-config FILE'"
 
 
-@dataclass(frozen=True, slots=True)
-class WholeSettings(Settings):
+class WholeSettings(Settings, frozen=True):
     """Everything that an operator may set, for the agent or for the fleet."""
 
-    fleet: FleetSettings = field(default_factory=FleetSettings)
+    fleet: FleetSettings = FleetSettings()
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:

@@ -9,10 +9,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rightsizer.agent.agent import Agent
 from rightsizer.agent.service import serve
@@ -23,7 +25,6 @@ from rightsizer.console.command import Command, add_flags, help_of, say
 from rightsizer.console.flags import checked_address, with_values
 from rightsizer.io.clock import FastClock
 from rightsizer.io.log_settings import LogLevel
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.metric_family import Level
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, format_duration, nanoseconds
 from rightsizer.simulator.packaged import packaged_scenarios
@@ -39,8 +40,7 @@ _SHOWN_SECONDS: Final = 14.5 * 3600.0
 """Time of a built-in scenario's day that a demonstration ends at, whatever the hour."""
 
 
-@dataclass(frozen=True, slots=True)
-class DemoSettings:
+class DemoSettings(Struct, frozen=True):
     """Settings of the demonstration."""
 
     scenario: str = DEFAULT_SCENARIO

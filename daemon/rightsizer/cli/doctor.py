@@ -2,7 +2,6 @@
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Final
 
 from rightsizer.agent.doctor import examine
@@ -10,6 +9,7 @@ from rightsizer.agent.doctor.check import Check, Verdict
 from rightsizer.agent.settings import Settings
 from rightsizer.console.command import Command, answer, help_of
 from rightsizer.console.flags import add_config_flag, settings_of
+from rightsizer.io.codec import plain_fields
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
 from rightsizer.io.terminal import wrapped
@@ -26,7 +26,7 @@ def _run(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments, Settings)
     configure_log(settings.log.format, LogLevel.ERROR)
     checks = examine(settings)
-    answer(arguments, {"checks": [asdict(check) for check in checks]}, doctor_text(checks))
+    answer(arguments, {"checks": [plain_fields(check) for check in checks]}, doctor_text(checks))
     return 0
 
 

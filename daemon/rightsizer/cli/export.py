@@ -9,6 +9,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import IO, Final
 
+from msgspec import Struct
+
 from rightsizer.accounting.device_codec import DeviceRecord
 from rightsizer.accounting.history import HistoryRepository, HolderPeriod
 from rightsizer.accounting.settings import HistorySettings
@@ -18,7 +20,6 @@ from rightsizer.console.command import Command, add_flags, explained_output, hel
 from rightsizer.console.flags import add_config_flag, add_history_flag, moment, settings_of
 from rightsizer.io.files import whole_file
 from rightsizer.model.errors import UsageError
-from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.window import Window
 from rightsizer.report.export import EXPORT_FORMATS, ExportRow
@@ -30,13 +31,11 @@ _GRAINS: Final = {"5m": 300 * NANOSECONDS_PER_SECOND, "1h": 3600 * NANOSECONDS_P
 _BINARY: Final = frozenset({"parquet"})
 
 
-@dataclass(frozen=True, slots=True)
-class _ExportSettings:
-    history: HistorySettings = field(default_factory=HistorySettings)
+class _ExportSettings(Struct, frozen=True):
+    history: HistorySettings = HistorySettings()
 
 
-@dataclass(frozen=True, slots=True)
-class ExportQuery:
+class ExportQuery(Struct, frozen=True):
     """Part of a history to export, and its resolution."""
 
     grain: Nanoseconds

@@ -9,6 +9,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.accounting.history import HistoryRepository, HolderPeriod
 from rightsizer.accounting.window_builder import WindowBuilder
 from rightsizer.advice.storage import Storage
@@ -21,9 +23,9 @@ from rightsizer.console.flags import (
     settings_of,
     write_up_to_now,
 )
+from rightsizer.io.codec import plain_fields
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import HistoryError
-from rightsizer.model.frozen import asdict, dataclass
 from rightsizer.model.state import Cause, Resource
 from rightsizer.model.units import (
     GIB,
@@ -51,8 +53,7 @@ _LESSONS: Final = dict(line.split(": ", 1) for line in _HELP["lessons"].splitlin
 """By cause."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobDevice:
+class JobDevice(Struct, frozen=True):
     """A GPU or an instance that the job held."""
 
     uuid: str
@@ -60,8 +61,7 @@ class JobDevice:
     memory_total_bytes: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class JobUsageReport:
+class JobUsageReport(Struct, frozen=True):
     """Sums over the job's GPUs on this node; seconds are GPU-seconds."""
 
     job: str
@@ -211,7 +211,7 @@ def _run(arguments: argparse.Namespace) -> int:
         say(job_report_text(report, platform.node()))
         return 0
     document = {
-        **asdict(report),
+        **plain_fields(report),
         "start": seconds(report.start),
         "end": seconds(report.end),
         "unused_seconds": {str(cause): lost for cause, lost in report.unused_seconds.items()},

@@ -6,25 +6,21 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from importlib.util import find_spec
-from inspect import iscoroutinefunction
+from collections.abc import Sequence
 from io import TextIOWrapper
 from itertools import groupby, pairwise
-from types import ModuleType
-from typing import Final, NoReturn, cast
+from typing import Final, NoReturn
+
+from msgspec import Struct
 
 from rightsizer import __version__
 from rightsizer.console.command import Command, discard_output, printable, program
 from rightsizer.io.near import near_words
 from rightsizer.model.errors import RightsizerError
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.table import table_rows
 
 
-@dataclass(frozen=True, slots=True)
-class CommandEntry:
+class CommandEntry(Struct, frozen=True):
     """Name, group, summary and location of a command.
 
     Loading all commands takes more than a second, and 5 MiB that an agent would keep for months.
@@ -127,53 +123,11 @@ def entry_point() -> None:
     if sys.argv[1:2] == ["agent"]:
         # A reload before the agent can do it must not end the process, and loading takes a while.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        load_sparingly()
-    elif sys.argv[1:2] != ["top"]:
-        _hide_rich()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             # Characters that the locale lacks become question marks.
             stream.reconfigure(errors="replace")
     sys.exit(main(sys.argv[1:]))
-
-
-def load_sparingly() -> None:
-    """Keep unused modules of libraries out of an agent, which saves 15 MiB.
-
-    structlog imports rich if the extra `cli` is installed; it and APScheduler import more, of which
-    they use only names as long as there are no coroutines, processes or plugins.
-    """
-    missing = _hide_rich()
-    if all(map(find_spec, _OWN_HASHES)):
-        # OpenSSL has no further hashes that are used, and takes 3 MiB.
-        missing.setdefault("_hashlib", None)
-    absent = _HARDLY_NEEDED.keys() - sys.modules.keys()
-    for name in absent:
-        sys.modules[name] = ModuleType(name)
-        vars(sys.modules[name]).update(_HARDLY_NEEDED[name])
-    # Versions that need more import the real modules later.
-    with suppress(AttributeError, ImportError):
-        importlib.import_module("structlog")
-        importlib.import_module("apscheduler.schedulers.background")
-    for name in absent:
-        del sys.modules[name]
-
-
-def _hide_rich() -> dict[str, None]:
-    """Hide rich from structlog, which saves 45 ms; return the modules, where `None` hides one."""
-    missing = cast("dict[str, None]", sys.modules)
-    missing.setdefault("rich", None)
-    return missing
-
-
-_OWN_HASHES: Final = ("_md5", "_sha1", "_sha3")
-"""Extensions of an interpreter built with hashes of its own."""
-_HARDLY_NEEDED: Final[Mapping[str, Mapping[str, object]]] = {
-    "asyncio": {"iscoroutinefunction": iscoroutinefunction},
-    "concurrent.futures.process": {"BrokenProcessPool": RuntimeError},
-    "importlib.metadata": {"version": lambda _: "3", "entry_points": lambda **_: ()},
-    "multiprocessing": {},
-}
 
 
 def _complete() -> None:

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from rightsizer.model.errors import ProfileError, UsageError
 from rightsizer.model.profile import Profile

@@ -10,6 +10,8 @@ from pathlib import Path
 from textwrap import indent
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.agent.scheduler_documents import gres_of_node, resource_topology_of_node
 from rightsizer.agent.settings import Settings
 from rightsizer.agent.simulated_node import simulate
@@ -21,7 +23,6 @@ from rightsizer.host.settings import PathSettings
 from rightsizer.io.clock import SystemClock
 from rightsizer.io.terminal import aligned
 from rightsizer.model.errors import RightsizerError, UsageError
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.topology import (
     Adapter,
     AdapterKind,
@@ -46,8 +47,7 @@ _NO_BUS: Final = Path(os.devnull)
 """A simulated node has no bus, and this machine's does not belong to it."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
+class _Column(Struct, frozen=True):
     """Network card or disk of the matrix; the kernel may have several names for a card."""
 
     label: str

@@ -5,6 +5,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.config.row import escaped_line, spell_path
 from rightsizer.config.shape import Group, Nullable, Scalar, Shape, ShapeEntry, shape_of
 from rightsizer.config.validator import Fault, explain, validate
@@ -12,7 +15,6 @@ from rightsizer.io.files import file_bytes
 from rightsizer.io.near import near_words
 from rightsizer.io.yaml import Document, Place, YamlError, load_yaml, merge_documents
 from rightsizer.model.errors import ConfigurationError
-from rightsizer.model.frozen import dataclass, fields, replace
 from rightsizer.model.settings import key_in_file
 
 DROPPED: Final[dict[tuple[str, ...], str]] = {
@@ -37,8 +39,7 @@ SECTIONS: Final = frozenset(_NAMES.split())
 """All top-level sections of the configuration file; a test compares them with the settings."""
 
 
-@dataclass(frozen=True, slots=True)
-class Override:
+class Override(Struct, frozen=True):
     """Environment variable that sets a key of the file."""
 
     variable: str
@@ -133,8 +134,7 @@ def _unknown_variable(variable: str, known: list[str]) -> Iterator[str]:
         yield f"{variable}: is no setting; {hint}"
 
 
-@dataclass(frozen=True, slots=True)
-class SettingOrigins:
+class SettingOrigins(Struct, frozen=True):
     """Origin of each setting: line of a file or environment variable."""
 
     document: Document
@@ -339,7 +339,7 @@ def load_sections(
     Raises:
         ConfigurationError: the file cannot be read, or a section has faults.
     """
-    others = SECTIONS - {key_in_file(each.name, None) for each in fields(cast(Any, root))}
+    others = SECTIONS - {key_in_file(each, None) for each in cast(Any, root).__struct_fields__}
     return load_file(root, path, environ, others) if path else load(root, "", "", environ, others)
 
 

@@ -1,4 +1,4 @@
-"""Shape of a tree of settings dataclasses, as plain data.
+"""Shape of a tree of settings, as plain data.
 
 Used by the validator, the schema, the example and the reference.
 """
@@ -7,17 +7,17 @@ import types
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, Final, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, TypeAlias, Union, get_args, get_origin
 
-from rightsizer.model.frozen import MISSING, dataclass, fields, is_dataclass
-from rightsizer.model.settings import Bounds, bounds_of, is_live, key_in_file
+from msgspec import NODEFAULT, Struct
+
+from rightsizer.model.settings import Bounds, declared_fields, key_in_file
 from rightsizer.model.units import Unit
 
 _SCALARS: Final = (bool, int, float, str)
 
 
-@dataclass(frozen=True, slots=True)
-class Scalar:
+class Scalar(Struct, frozen=True):
     """One value: text, boolean, number or enumeration."""
 
     type: type
@@ -41,51 +41,46 @@ class Scalar:
         return tuple(map(str, self.type)) if issubclass(self.type, StrEnum) else ()
 
 
-@dataclass(frozen=True, slots=True)
-class Nullable:
+class Nullable(Struct, frozen=True):
     """Value that may be `null`."""
 
     inner: "Shape"
 
 
-@dataclass(frozen=True, slots=True)
-class Many:
+class Many(Struct, frozen=True):
     """List, stored as a tuple."""
 
     item: "Shape"
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(Struct, frozen=True):
     """Mapping with keys chosen by the operator."""
 
     value: "Shape"
 
 
-@dataclass(frozen=True, slots=True)
-class ShapeEntry:
+class ShapeEntry(Struct, frozen=True):
     """One key of a group."""
 
     key: str
     name: str
-    """Name of the dataclass field."""
+    """Name of the field."""
     shape: "Shape"
     default: Any
-    """`dataclasses.MISSING` if required."""
+    """`msgspec.NODEFAULT` if required."""
     settings: type
-    """Dataclass of the field."""
+    """Class of the field."""
     is_live: bool = False
     """Whether a reload applies it; the keys of a group may override this."""
 
     @property
     def is_required(self) -> bool:
         """Whether there is no default."""
-        return self.default is MISSING
+        return self.default is NODEFAULT
 
 
-@dataclass(frozen=True)
-class Group:
-    """Mapping with the fields of a dataclass as keys."""
+class Group(Struct, frozen=True, dict=True):
+    """Mapping with the fields of a settings class as keys."""
 
     type: type
     entries: tuple[ShapeEntry, ...]
@@ -96,9 +91,9 @@ class Group:
         return {entry.key: entry for entry in self.entries}
 
     def default(self) -> Any:
-        """Group with all defaults, or `MISSING` if a key is required."""
+        """Group with all defaults, or `NODEFAULT` if a key is required."""
         if any(entry.is_required for entry in self.entries):
-            return MISSING
+            return NODEFAULT
         return self.type(**{entry.name: entry.default for entry in self.entries})
 
 
@@ -121,20 +116,12 @@ def shape_of(settings: type, defaults: Any = None, *, live: bool = False) -> Gro
 
 
 def _entries(settings: type, defaults: Any, live: bool) -> Iterator[ShapeEntry]:  # noqa: FBT001 - passed on.
-    hints = get_type_hints(settings)
-    bounds_by_name = bounds_of(settings)
-    for declared in fields(settings):
-        if defaults is not None:
-            default = getattr(defaults, declared.name)
-        elif declared.default_factory is not MISSING:
-            default = declared.default_factory()
-        else:
-            default = declared.default
-        bounds = bounds_by_name.get(declared.name)
-        says = is_live(declared)
-        is_entry_live = live if says is None else says
+    for declared in declared_fields(settings):
+        default = declared.default if defaults is None else getattr(defaults, declared.name)
+        bounds = None if declared.is_group else declared.bounds
+        is_entry_live = live if declared.spec.is_live is None else declared.spec.is_live
         try:
-            shape = _shape(hints[declared.name], bounds, default, is_entry_live)
+            shape = _shape(declared.hint, bounds, default, is_entry_live)
         except TypeError as error:
             raise TypeError(f"{settings.__name__}.{declared.name}: {error}") from None
         yield ShapeEntry(
@@ -157,7 +144,7 @@ def _shape(hint: Any, bounds: Bounds | None, default: Any, live: bool) -> Shape:
         return Many(_shape(arguments[0], bounds, None, live))
     if origin in (dict, Mapping) and arguments[0] is str:
         return Named(_shape(arguments[1], bounds, None, live))
-    if isinstance(hint, type) and is_dataclass(hint):
+    if isinstance(hint, type) and issubclass(hint, Struct):
         return shape_of(hint, default if isinstance(default, hint) else None, live=live)
     if isinstance(hint, type) and (hint in _SCALARS or issubclass(hint, StrEnum)):
         if bounds is None:

@@ -9,10 +9,11 @@ from enum import StrEnum, auto
 from types import MappingProxyType
 from typing import Any, Final
 
+from msgspec import NODEFAULT, Struct
+
 from rightsizer.config.shape import Group, Many, Named, Nullable, Scalar, Shape, ShapeEntry
 from rightsizer.config.spelling import parse_seconds, parse_size, show, spell
 from rightsizer.io.near import near_words
-from rightsizer.model.frozen import MISSING, dataclass
 
 _Path = tuple[str | int, ...]
 _SURE: Final = 0.85
@@ -36,8 +37,7 @@ class FaultKind(StrEnum):
     TEXT = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """One fault."""
 
     path: tuple[str | int, ...]
@@ -54,7 +54,7 @@ def validate(group: Group, data: Any) -> Any | list[Fault]:
 
 
 class _Validator:
-    """Continues after a fault, so that all are found at once; faulty values read as `MISSING`."""
+    """Continues after a fault, so that all are found at once; faulty values read as `NODEFAULT`."""
 
     def __init__(self) -> None:
         self.faults: list[Fault] = []
@@ -80,7 +80,7 @@ class _Validator:
 
     def _fault(self, path: _Path, kind: FaultKind, value: Any, message: str = "") -> Any:
         self.faults.append(Fault(path, kind, value, message))
-        return MISSING
+        return NODEFAULT
 
     def _scalar(self, scalar: Scalar, value: Any, path: _Path) -> Any:
         if scalar.choices:
@@ -124,7 +124,7 @@ class _Validator:
         entries = group.entries
         values = {each.name: self._entry(each, value, (*path, each.key)) for each in entries}
         if len(self.faults) > before:
-            return MISSING
+            return NODEFAULT
         try:
             return group.type(**values)
         except ValueError as error:

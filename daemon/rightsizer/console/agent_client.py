@@ -5,19 +5,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from rightsizer.console.command import add_flags
 from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.local import LocalClient
 from rightsizer.model.errors import AgentAbsentError, RightsizerError
-from rightsizer.model.frozen import dataclass, field
 
 
-@dataclass(frozen=True, slots=True)
-class AgentClientSettings:
+class AgentClientSettings(Struct, frozen=True):
     """Settings sections of commands that ask an agent."""
 
-    path: PathSettings = field(default_factory=PathSettings)
+    path: PathSettings = PathSettings()
 
 
 def add_agent_flags(parser: argparse.ArgumentParser) -> None:

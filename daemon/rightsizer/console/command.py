@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from msgspec import Struct
+
 from rightsizer.model.errors import RightsizerError
-from rightsizer.model.frozen import dataclass, field
 
 _PROGRAM: Final = "rightsizer"
 _OBEYED: Final = re.compile(
@@ -86,8 +87,7 @@ def discard_output() -> None:
     os.close(nowhere)
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     """A subcommand of `rightsizer`."""
 
     name: str
@@ -95,7 +95,7 @@ class Command:
     run: Callable[[argparse.Namespace], int]
     """Returns the exit code, or raises a RightsizerError, which is printed."""
     description: str = ""
-    meant: Mapping[str, str] = field(default_factory=dict)
+    meant: Mapping[str, str] = {}
     """Hints for flag names of other tools, keyed without `--`."""
     is_service: Callable[[argparse.Namespace], bool] = lambda _: False
     """Whether it runs for months, whatever becomes of its standard error."""

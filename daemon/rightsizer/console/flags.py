@@ -10,9 +10,10 @@ from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from msgspec.structs import replace
+
 from rightsizer.console.command import add_flags
 from rightsizer.model.errors import HistoryError, RightsizerError, UsageError
-from rightsizer.model.frozen import replace
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, parse_duration
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def config_file_of(arguments: argparse.Namespace) -> Path | None:
 def settings_of(arguments: argparse.Namespace, root: type[_Settings]) -> _Settings:
     """Load the sections of the configuration file, overridden by the environment.
 
-    Fields of the frozen dataclass `root` are the sections; others are ignored.
+    Fields of the class `root` are the sections; others are ignored.
 
     Raises:
         ConfigurationError: file or environment have faults.

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import Any, Final
 
+from msgspec import Struct
 from rich import box
 from rich.console import Group, JustifyMethod, RenderableType
 from rich.table import Table
@@ -14,7 +15,6 @@ from rich.text import Text
 from rightsizer.console.advice import dearest_first, dollars_per_day
 from rightsizer.console.command import printable, program
 from rightsizer.model.finding import UNADVISED, Rank
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import dollars_text, percent_text
 from rightsizer.report.labels import ABSENT, STATE_ORDER, action_label, display_name
 
@@ -70,16 +70,14 @@ _SHORTENED: Final = frozenset({"Now", "To do"})
 """Columns that shrink in a narrow terminal."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeFrame:
+class NodeFrame(Struct, frozen=True):
     """An agent's answers at one time."""
 
     report: JsonMapping
     strip: JsonMapping
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRow:
+class NodeRow(Struct, frozen=True):
     """A GPU or MIG instance."""
 
     uuid: str
@@ -165,8 +163,7 @@ SORTS: Final = {
 """Sort orders by name; the first one is the default."""
 
 
-@dataclass(frozen=True, slots=True)
-class TableView:
+class TableView(Struct, frozen=True):
     """Selection and layout of the table."""
 
     sort: str = "savings"

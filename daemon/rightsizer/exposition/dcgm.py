@@ -5,12 +5,13 @@ import socket
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.exposition.families import escaped
 from rightsizer.exposition.settings import DcgmLabels
 from rightsizer.model.dcgm_fields import DCGM_COUNTERS, DcgmCounter
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import XID_MEANINGS
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.report import DeviceReport, Report
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Tier
@@ -23,8 +24,7 @@ _POD_NAMES: Final = ("container", "namespace", "pod")
 _FORMER_POD_NAMES: Final = ("container_name", "pod_namespace", "pod_name")
 
 
-@dataclass(frozen=True, slots=True)
-class DcgmLabelEncoder:
+class DcgmLabelEncoder(Struct, frozen=True):
     """Encoder of dcgm-exporter's labels for one node, in one generation of names."""
 
     generation: DcgmLabels
@@ -86,8 +86,7 @@ _NO_COUNTER: Final = frozenset({"utilization"})
 """Origins of a busy share that is not from an engine's counter."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Entity:
+class _Entity(Struct, frozen=True):
     """Subject of a line: a GPU, or a GPU instance and its card."""
 
     report: DeviceReport

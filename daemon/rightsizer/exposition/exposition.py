@@ -4,6 +4,7 @@ import gzip
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Final
 
@@ -14,7 +15,6 @@ from rightsizer.exposition.process_metrics import process_families
 from rightsizer.exposition.report_collector import report_families
 from rightsizer.exposition.settings import MetricsSettings
 from rightsizer.model.errors import UsageError
-from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.metric_family import Collector
 from rightsizer.model.report import Report
 from rightsizer.model.units import Nanoseconds

@@ -3,10 +3,12 @@
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from typing import Final
 
-from rightsizer.model.frozen import dataclass
+from msgspec import Struct
+
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.metric import METRICS
 from rightsizer.model.metric_family import DEFAULT_COLLECTORS, Collector, Level
@@ -83,8 +85,7 @@ _TEXT_SUFFIXES: Final = {"counter": "_total", "info": "_info"}
 _TEXT_TYPES: Final = {"info": "gauge"}
 
 
-@dataclass(frozen=True)
-class FamilyHead:
+class FamilyHead(Struct, frozen=True, dict=True):
     """Metadata lines of a metric, formatted once."""
 
     name: str

@@ -5,7 +5,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Final
 
-from rightsizer.model.frozen import dataclass
+from msgspec import Struct
 
 _OPEN_METRICS: Final = "application/openmetrics-text"
 _TEXT: Final = "text/plain"
@@ -18,8 +18,7 @@ _HEADERS_KEPT: Final = 16
 """A scraper sends the same headers each time."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExpositionFormat:
+class ExpositionFormat(Struct, frozen=True):
     """Format of a body."""
 
     content_type: str
@@ -77,8 +76,7 @@ def _offers(header: str) -> Iterator[tuple[float, str, dict[str, str]]]:
                 yield quality, name.lower(), parameters
 
 
-@dataclass(frozen=True, slots=True)
-class Rendering:
+class Rendering(Struct, frozen=True):
     """A body with its headers."""
 
     body: bytes

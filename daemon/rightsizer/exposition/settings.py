@@ -2,11 +2,13 @@
 
 from collections.abc import Collection
 from enum import StrEnum
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from rightsizer.model.frozen import dataclass, field, fields, replace
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from rightsizer.model.metric_family import COLLECTORS, DEFAULT_COLLECTORS, Collector, Level
-from rightsizer.model.settings import setting, settings_class
+from rightsizer.model.settings import Spec, settings_class
 
 
 class DcgmLabels(StrEnum):
@@ -21,7 +23,7 @@ class DcgmLabels(StrEnum):
 
 
 _SWITCHES: Final = (
-    (collector.value, bool, setting(collector in DEFAULT_COLLECTORS, help=sentence))
+    (collector.value, Annotated[bool, Spec(help=sentence)], collector in DEFAULT_COLLECTORS)
     for collector, sentence in COLLECTORS.items()
 )
 CollectorSwitches: Any = settings_class(
@@ -29,8 +31,7 @@ CollectorSwitches: Any = settings_class(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class MetricsSettings:
+class MetricsSettings(Struct, frozen=True):
     """Amount and compression of exported metrics.
 
     Attributes:
@@ -53,12 +54,12 @@ class MetricsSettings:
             older
     """
 
-    advice_limit: int = setting(500, within=(0, 10_000))
-    level: Level = setting(Level.STANDARD)
-    details: bool = setting(False)
-    gzip_level: int = setting(3, within=(1, 9))
-    dcgm: bool = setting(False)
-    dcgm_labels: DcgmLabels = setting(DcgmLabels.CURRENT)
+    advice_limit: Annotated[int, Spec(within=(0, 10_000))] = 500
+    level: Level = Level.STANDARD
+    details: bool = False
+    gzip_level: Annotated[int, Spec(within=(1, 9))] = 3
+    dcgm: bool = False
+    dcgm_labels: DcgmLabels = DcgmLabels.CURRENT
     collectors: CollectorSwitches = field(default_factory=CollectorSwitches)
 
     @property
@@ -67,9 +68,9 @@ class MetricsSettings:
         if self.details:
             return frozenset(Collector)
         return frozenset(
-            Collector(each.name)
-            for each in fields(self.collectors)
-            if getattr(self.collectors, each.name)
+            Collector(each)
+            for each in self.collectors.__struct_fields__
+            if getattr(self.collectors, each)
         )
 
     def switched(

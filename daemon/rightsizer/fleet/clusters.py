@@ -6,6 +6,8 @@ from functools import reduce
 from itertools import chain
 from typing import Final
 
+from msgspec.structs import replace
+
 from rightsizer.fleet.cache.grid import COARSE_STEP
 from rightsizer.fleet.model import Cluster, DeviceHolding, FleetDay, FleetInventory
 from rightsizer.fleet.prometheus.selector import quoted
@@ -13,7 +15,6 @@ from rightsizer.fleet.source import MetricStore
 from rightsizer.fleet.sources.dcgm_exporter.probe import presence_spellings
 from rightsizer.fleet.sources.series import divided, one_of, over_time
 from rightsizer.model.dcgm_fields import UUID_LABELS
-from rightsizer.model.frozen import replace
 from rightsizer.model.units import Nanoseconds
 
 CLUSTER_LABELS: Final = (

@@ -4,6 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.fleet.clusters import clusters_in, inventory_in, joined, unclear_clusters
 from rightsizer.fleet.fetch import FetchPlan, PlannedSource
@@ -20,7 +23,6 @@ from rightsizer.fleet.sources.series import last_seen
 from rightsizer.fleet.sources.serving import ServingMetrics
 from rightsizer.fleet.sources.slurm import SlurmState
 from rightsizer.model.errors import ConfigurationError, StoreError
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import Nanoseconds, format_duration, nanoseconds, seconds
 from rightsizer.model.workload import Workload
 
@@ -136,8 +138,7 @@ def waiting_for_store(progress: ProgressCallback, waited: float, patience: float
     progress("waiting", int(waited), max(int(patience), int(waited) + 1))
 
 
-@dataclass(frozen=True, slots=True)
-class FleetContext:
+class FleetContext(Struct, frozen=True):
     """What is known before anything is read."""
 
     now: Nanoseconds

@@ -6,6 +6,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import Struct, field
+
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import Judgement
 from rightsizer.fleet.answers import ranked
@@ -17,9 +19,9 @@ from rightsizer.fleet.pools.hourly import mean_of
 from rightsizer.fleet.pools.placement import WaitingOutcome
 from rightsizer.fleet.source import SourceReport, StoreUse
 from rightsizer.fleet.usage import FREE_NAME, FleetUsage, usage_of
+from rightsizer.io.codec import plain_fields
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Finding, FindingKind
-from rightsizer.model.frozen import asdict, dataclass, field
 from rightsizer.model.metric_family import series_key
 from rightsizer.model.units import HOUR_SECONDS, Nanoseconds, seconds
 from rightsizer.report.json_encoder import encode_advice, encode_finding, plain
@@ -33,8 +35,7 @@ def waiting_by_pool(waiting: Iterable[WaitingWork]) -> dict[str, float]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class FleetAnswer:
+class FleetAnswer(Struct, frozen=True):
     """Result of one run over a fleet."""
 
     time: Nanoseconds
@@ -44,7 +45,7 @@ class FleetAnswer:
     view: FleetView
     judgements: tuple[Judgement, ...] = ()
     """Complaints and judgements on open advice; all on request."""
-    tallies: Mapping[VerdictKind, int] = field(default_factory=dict)
+    tallies: Mapping[VerdictKind, int] = {}
     """Number of judgements by kind."""
     node_advice: tuple[NodeAdvice, ...] = ()
     """Advice of the nodes' own agents; the fleet neither repeats nor annotates it."""
@@ -57,7 +58,7 @@ class FleetAnswer:
     """Advice of the ledger, open first."""
     usage: FleetUsage = field(default_factory=lambda: usage_of({}, Market()))
     """Hours by owner."""
-    use: StoreUse = field(default_factory=StoreUse)
+    use: StoreUse = StoreUse()
     """Cost for the store."""
     notes: tuple[str, ...] = ()
     """Limitations of the answer, a sentence each."""
@@ -96,12 +97,12 @@ def encode_answer(answer: FleetAnswer) -> dict[str, Any]:
                 for each in answer.advice
             ]
         ),
-        "node_advice": [asdict(each) for each in answer.node_advice],
-        "waiting": [asdict(each) for each in answer.waiting],
+        "node_advice": [plain_fields(each) for each in answer.node_advice],
+        "waiting": [plain_fields(each) for each in answer.waiting],
         "waiting_work": [_served(each) for each in answer.served],
         "teams": [{"team": each.pop("name"), **each} for each in teams],
         "usage": usage,
-        "use": asdict(answer.use),
+        "use": plain_fields(answer.use),
         "notes": list(answer.notes),
     }
 
@@ -146,7 +147,7 @@ def encode_reading(context: FleetContext, use: StoreUse, days: Path) -> dict[str
     """Encode what a shard of the nodes has read into its cache."""
     return encode_plan(context.reports, context.plan, context.now) | {
         "days": str(days),
-        "use": asdict(use),
+        "use": plain_fields(use),
         "notes": list(context.notes),
     }
 

@@ -10,6 +10,8 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.fleet.cache.day_cache import DayCache, PackedDay
 from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, FINE_STEP, Grid
 from rightsizer.fleet.clusters import day_in
@@ -19,7 +21,6 @@ from rightsizer.fleet.prometheus.endpoint import WaitingCallback
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import FleetSource, MetricStore, SourceReport, StoreUse
 from rightsizer.model.errors import StoreLimitError
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.state import State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
 
@@ -37,16 +38,14 @@ _DoneOf = Callable[[str, Sequence[int]], Mapping[tuple[int, str], Nanoseconds]]
 _GridDevices = tuple[Grid, tuple[FleetDevice, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedSource:
+class PlannedSource(Struct, frozen=True):
     """A source with the devices read from it."""
 
     report: SourceReport
     devices: tuple[FleetDevice, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FetchShard:
+class FetchShard(Struct, frozen=True):
     """A day of some devices, or several days by the hour."""
 
     source: str
@@ -56,8 +55,7 @@ class FetchShard:
     """Time up to which samples can exist."""
 
 
-@dataclass(frozen=True, slots=True)
-class FetchPlan:
+class FetchPlan(Struct, frozen=True):
     """Everything to read, newest days first."""
 
     shards: tuple[FetchShard, ...]
@@ -215,8 +213,7 @@ def gaps_of(report: SourceReport, now: Nanoseconds) -> Iterator[str]:
 _FetchedShard = tuple[PackedDay, StoreUse]
 
 
-@dataclass(frozen=True, slots=True)
-class FetchTask:
+class FetchTask(Struct, frozen=True):
     """Reader of shards; pickled to worker processes."""
 
     store: Callable[[], MetricStore]

@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
+from msgspec.structs import replace
+
 from rightsizer.advice.engine import without_conflicts
 from rightsizer.advice.incident import open_incidents
 from rightsizer.advice.rules.idle import RULE as IDLE
@@ -53,7 +55,6 @@ from rightsizer.io.log import logger
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import ConfigurationError
 from rightsizer.model.finding import Action, Reason
-from rightsizer.model.frozen import replace
 from rightsizer.model.units import Nanoseconds, format_duration, nanoseconds, seconds
 from rightsizer.model.workload import Allocator, Workload
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Self
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.finding import Case
-from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Resource
 from rightsizer.model.units import Nanoseconds
@@ -21,8 +23,7 @@ MOVABLE_CLASSES: Final = frozenset({WorkloadClass.SERVING, WorkloadClass.NOTEBOO
 """Workload classes that can restart on another GPU without loss of work."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cluster:
+class Cluster(Struct, frozen=True):
     """A cluster whose series are in a store."""
 
     name: str = ""
@@ -37,8 +38,7 @@ class Cluster:
         return f"{self.prefix}/{name}" if self.prefix and name else name
 
 
-@dataclass(frozen=True, slots=True)
-class FleetDevice:
+class FleetDevice(Struct, frozen=True):
     """A GPU or MIG instance with its location."""
 
     device: Device
@@ -47,11 +47,11 @@ class FleetDevice:
     pool: str
     """Interchangeable machines: a node label, a Slurm partition, else the board."""
     cluster: str = ""
-    demands: Mapping[Resource, float] = field(default_factory=dict, hash=False)
+    demands: Mapping[Resource, float] = {}
     """`Provisioning.demand` as exported by its agent now; empty without an agent."""
-    readings: Mapping[Signal, float] = field(default_factory=dict, hash=False)
+    readings: Mapping[Signal, float] = {}
     """Last readings of signals that days lack; absent signals are not measured."""
-    xids: XidLog | None = field(default=None, hash=False)
+    xids: XidLog | None = None
     """`None` if Xids are not exported."""
     pod: str = ""
     """Name of the only pod that holds it; empty without one, or if unknown."""
@@ -67,8 +67,7 @@ class FleetDevice:
     """Whether it is gone, but not its exporter's target."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceHolding:
+class DeviceHolding(Struct, frozen=True):
     """Share of a device that a workload held over intervals of a day."""
 
     workload: Workload
@@ -79,8 +78,7 @@ class DeviceHolding:
     share_ratio: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class NodeAdvice:
+class NodeAdvice(Struct, frozen=True):
     """Advice exported by a node's own agent."""
 
     id: str
@@ -97,8 +95,7 @@ class NodeAdvice:
     cluster: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingWork:
+class WaitingWork(Struct, frozen=True):
     """Work that waits for GPUs: pending pods, queued jobs."""
 
     key: str
@@ -113,15 +110,14 @@ class WaitingWork:
     cluster: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class FleetInventory:
+class FleetInventory(Struct, frozen=True):
     """Devices and workloads at one time."""
 
-    devices: Mapping[str, FleetDevice] = field(default_factory=dict)
+    devices: Mapping[str, FleetDevice] = {}
     """By uuid."""
-    workloads: Mapping[str, Workload] = field(default_factory=dict)
+    workloads: Mapping[str, Workload] = {}
     """By key, which survives restarts of pods and jobs."""
-    teams: Mapping[str, str] = field(default_factory=dict)
+    teams: Mapping[str, str] = {}
     """Team of each workload by key: a label, its namespace or its account."""
     advice: tuple[NodeAdvice, ...] = ()
     waiting: tuple[WaitingWork, ...] = ()
@@ -138,26 +134,23 @@ class FleetInventory:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class FleetDay:
+class FleetDay(Struct, frozen=True):
     """A day of some devices."""
 
     frames: Mapping[str, DayFrame]
     """By uuid."""
-    holdings: Mapping[str, tuple[DeviceHolding, ...]] = field(default_factory=dict)
+    holdings: Mapping[str, tuple[DeviceHolding, ...]] = {}
     """By uuid; shares of one interval sum to at most 1."""
 
 
-@dataclass(frozen=True, slots=True)
-class HourlySeries:
+class HourlySeries(Struct, frozen=True):
     """Hourly figures, aligned over all subjects of a view; `None` if unknown."""
 
     start: Nanoseconds
     values: Sequence[float | None]
 
 
-@dataclass(frozen=True, slots=True)
-class FleetWorkload:
+class FleetWorkload(Struct, frozen=True):
     """A workload over the span."""
 
     case: Case
@@ -196,8 +189,7 @@ class FleetWorkload:
         return self.case.workload_class in MOVABLE_CLASSES and len(self.nodes) == 1
 
 
-@dataclass(frozen=True, slots=True)
-class FleetPool:
+class FleetPool(Struct, frozen=True):
     """Interchangeable machines over the span. Counts are whole GPUs, however divided."""
 
     name: str
@@ -214,7 +206,7 @@ class FleetPool:
     free_by_node: Mapping[str, int]
     """Whole GPUs without a holder now."""
     size_by_node: Mapping[str, int]
-    node_free: Mapping[str, HourlySeries] = field(default_factory=dict, hash=False)
+    node_free: Mapping[str, HourlySeries] = {}
     """GPUs without a holder, by node and hour."""
     cluster: str = ""
 
@@ -239,8 +231,7 @@ class FleetPool:
         return max(self.size_by_node.values(), default=0)
 
 
-@dataclass(frozen=True, slots=True)
-class LostDevice:
+class LostDevice(Struct, frozen=True):
     """A whole GPU that was seen before but not now, or now without profiling."""
 
     device: FleetDevice
@@ -252,8 +243,7 @@ class LostDevice:
     """Whether only its profiling is lost."""
 
 
-@dataclass(frozen=True, slots=True)
-class FleetView:
+class FleetView(Struct, frozen=True):
     """Input of the fleet's rules."""
 
     start: Nanoseconds
@@ -265,5 +255,5 @@ class FleetView:
     """Known share of the present devices' time over the span."""
     lost: tuple[LostDevice, ...] = ()
     """By pool and uuid."""
-    empty: Mapping[str, Nanoseconds] = field(default_factory=dict, hash=False)
+    empty: Mapping[str, Nanoseconds] = {}
     """Since when devices without a holder are empty, by uuid."""

@@ -4,16 +4,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.advice.policy import Policy, PolicySet, policies_of_pool, with_policy
 from rightsizer.advice.rules.rule import Judgement, Rule
 from rightsizer.fleet.model import FleetInventory
 from rightsizer.model.finding import Case
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import Nanoseconds
 
 
-@dataclass(frozen=True, slots=True)
-class FleetPolicies:
+class FleetPolicies(Struct, frozen=True):
     """Policies over a fleet; pickled to worker processes."""
 
     by_device: Mapping[str, PolicySet]

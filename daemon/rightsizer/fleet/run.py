@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from typing import Final
+
+from msgspec.structs import replace
 
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.lookup import find_advice

@@ -6,9 +6,10 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
+
+from msgspec.structs import replace
 
 from rightsizer import __version__
 from rightsizer.advice.storage import Storage

@@ -6,8 +6,11 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 from zlib import crc32
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rightsizer.accounting.settings import AccountingSettings, HistorySettings
 from rightsizer.advice.policy import Policy, RecommenderSettings
@@ -16,8 +19,7 @@ from rightsizer.catalogue.settings import CatalogueSettings, PriceSettings
 from rightsizer.fleet.rules import FLEET_RULES
 from rightsizer.io.files import private_folder
 from rightsizer.io.log_settings import LogSettings
-from rightsizer.model.frozen import dataclass, field, replace
-from rightsizer.model.settings import group, setting, settings_class
+from rightsizer.model.settings import Spec, settings_class
 from rightsizer.model.units import DAY_SECONDS
 from rightsizer.notify.grafana.settings import GrafanaSettings
 from rightsizer.notify.webhook.settings import WebhookSettings
@@ -25,8 +27,7 @@ from rightsizer.sizing.settings import SizingSettings
 from rightsizer.web.settings import WebTree
 
 
-@dataclass(frozen=True, slots=True)
-class AgentSourceSettings:
+class AgentSourceSettings(Struct, frozen=True):
     """Thresholds for warnings about the agents' metrics.
 
     Attributes:
@@ -40,14 +41,13 @@ class AgentSourceSettings:
             Source: increase needs two samples in a range of five minutes, and one may be missing
     """
 
-    clock_skew_seconds: float = setting(60.0, within=(1.0, 3600.0))
-    stale_seconds: float = setting(300.0, within=(10.0, 86400.0))
-    sizing_days: float = setting(7.0, within=(1.0, 90.0))
-    fine_resolution_seconds: float = setting(120.0, within=(1.0, 300.0))
+    clock_skew_seconds: Annotated[float, Spec(within=(1.0, 3600.0))] = 60.0
+    stale_seconds: Annotated[float, Spec(within=(10.0, 86400.0))] = 300.0
+    sizing_days: Annotated[float, Spec(within=(1.0, 90.0))] = 7.0
+    fine_resolution_seconds: Annotated[float, Spec(within=(1.0, 300.0))] = 120.0
 
 
-@dataclass(frozen=True, slots=True)
-class DemandSettings:
+class DemandSettings(Struct, frozen=True):
     """Estimated demand distributions where only means and peaks are known.
 
     Attributes:
@@ -56,11 +56,10 @@ class DemandSettings:
             Source: its P99 is then the P90 of the peaks; single spikes are ignored
     """
 
-    peak_share_ratio: float = setting(0.1, within=(0.001, 1))
+    peak_share_ratio: Annotated[float, Spec(within=(0.001, 1))] = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class StoreSettings:
+class StoreSettings(Struct, frozen=True):
     """The store's address, credentials, and query limits.
 
     Attributes:
@@ -87,22 +86,22 @@ class StoreSettings:
         retry_after_maximum_seconds: Maximum delay before a retry that the store may request.
     """
 
-    url: str = setting("")
-    tenant: str = setting("")
-    token_file: str = setting("")
-    username: str = setting("")
-    password_file: str = setting("")
-    ca_file: str = setting("")
-    certificate_file: str = setting("")
-    key_file: str = setting("")
-    timeout_seconds: float = setting(60.0, within=(1.0, 600.0))
-    concurrency: int = setting(4, within=(1, 64))
-    series_maximum: int = setting(2000, within=(50, 100_000))
-    response_maximum_bytes: int = setting(64 * 2**20, within=(2**20, None))
-    tries: int = setting(4, within=(1, 20))
-    patience_seconds: float = setting(600.0, within=(0.0, 86400.0))
-    backoff_seconds: float = setting(1.0, within=(0.0, 60.0))
-    retry_after_maximum_seconds: float = setting(60.0, within=(0.0, 600.0))
+    url: str = ""
+    tenant: str = ""
+    token_file: str = ""
+    username: str = ""
+    password_file: str = ""
+    ca_file: str = ""
+    certificate_file: str = ""
+    key_file: str = ""
+    timeout_seconds: Annotated[float, Spec(within=(1.0, 600.0))] = 60.0
+    concurrency: Annotated[int, Spec(within=(1, 64))] = 4
+    series_maximum: Annotated[int, Spec(within=(50, 100_000))] = 2000
+    response_maximum_bytes: Annotated[int, Spec(within=(2**20, None))] = 64 * 2**20
+    tries: Annotated[int, Spec(within=(1, 20))] = 4
+    patience_seconds: Annotated[float, Spec(within=(0.0, 86400.0))] = 600.0
+    backoff_seconds: Annotated[float, Spec(within=(0.0, 60.0))] = 1.0
+    retry_after_maximum_seconds: Annotated[float, Spec(within=(0.0, 600.0))] = 60.0
 
 
 _OF_RULES: Final = [(rule.name, type(rule.settings)) for rule in FLEET_RULES]
@@ -110,13 +109,12 @@ FleetRuleTree: Any = settings_class(
     "FleetRuleTree",
     __name__,
     "Rules of the fleet, by name.",
-    ((name, kind, group(kind)) for name, kind in _OF_RULES),
+    ((name, kind, kind()) for name, kind in _OF_RULES),
 )
 _MOST_SHARDS: Final = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Shard:
+class Shard(Struct, frozen=True):
     """Subset of a store's clusters, or of their nodes."""
 
     index: int = 0
@@ -156,8 +154,7 @@ class Shard:
         return path.with_name(f"{path.stem}-{self.index}-of-{self.count}{path.suffix}")
 
 
-@dataclass(frozen=True, slots=True)
-class FleetSettings:
+class FleetSettings(Struct, frozen=True):
     """Cluster-wide recommendations from a metrics store.
 
     Attributes:
@@ -196,47 +193,45 @@ class FleetSettings:
         interval_seconds: Time between runs of `rightsizer fleet --serve`.
     """
 
-    store: StoreSettings = field(default_factory=StoreSettings)
-    lookback_seconds: float = setting(14 * DAY_SECONDS, within=(DAY_SECONDS, 90 * DAY_SECONDS))
-    matchers: str = setting("")
-    cluster_label: str = setting("")
-    shard: str = setting("")
-    pool_labels: tuple[str, ...] = setting(
-        (
-            "label_cloud_google_com_gke_nodepool",
-            "label_eks_amazonaws_com_nodegroup",
-            "label_alpha_eksctl_io_nodegroup_name",
-            "label_karpenter_sh_nodepool",
-            "label_kubernetes_azure_com_agentpool",
-            "label_agentpool",
-            "label_alibabacloud_com_nodepool_id",
-            "label_compute_coreweave_com_node_pool",
-            "label_doks_digitalocean_com_node_pool",
-            "label_ibm_cloud_kubernetes_io_worker_pool_name",
-            "label_k8s_scaleway_com_pool_name",
-            "label_lke_linode_com_pool_id",
-            "label_kops_k8s_io_instancegroup",
-            "label_node_pool",
-            "pool",
-        )
+    store: StoreSettings = StoreSettings()
+    lookback_seconds: Annotated[float, Spec(within=(DAY_SECONDS, 90 * DAY_SECONDS))] = (
+        14 * DAY_SECONDS
     )
-    team_labels: tuple[str, ...] = setting(
-        ("label_team", "label_app_kubernetes_io_part_of", "account")
+    matchers: str = ""
+    cluster_label: str = ""
+    shard: str = ""
+    pool_labels: tuple[str, ...] = (
+        "label_cloud_google_com_gke_nodepool",
+        "label_eks_amazonaws_com_nodegroup",
+        "label_alpha_eksctl_io_nodegroup_name",
+        "label_karpenter_sh_nodepool",
+        "label_kubernetes_azure_com_agentpool",
+        "label_agentpool",
+        "label_alibabacloud_com_nodepool_id",
+        "label_compute_coreweave_com_node_pool",
+        "label_doks_digitalocean_com_node_pool",
+        "label_ibm_cloud_kubernetes_io_worker_pool_name",
+        "label_k8s_scaleway_com_pool_name",
+        "label_lke_linode_com_pool_id",
+        "label_kops_k8s_io_instancegroup",
+        "label_node_pool",
+        "pool",
     )
-    sources: tuple[str, ...] = setting(())
-    samples_maximum: int = setting(20_000_000, within=(100_000, None))
-    fine_seconds: float = setting(6 * 3600.0, within=(0.0, DAY_SECONDS))
-    agents: AgentSourceSettings = field(default_factory=AgentSourceSettings)
-    rules: FleetRuleTree = field(default_factory=FleetRuleTree)
-    demands: DemandSettings = field(default_factory=DemandSettings)
-    late_seconds: float = setting(900.0, within=(0.0, DAY_SECONDS))
-    absent_seconds: float = setting(3600.0, within=(300.0, DAY_SECONDS))
-    workers: int = setting(0, within=(0, 64))
-    path: str = setting("")
-    api_socket: str = setting("/run/rightsizer-fleet/api.sock")
-    exported_maximum: int = setting(200, within=(1, 10_000))
-    most_records: int = setting(20_000, within=(10, 100_000))
-    interval_seconds: float = setting(3600.0, within=(60.0, DAY_SECONDS))
+    team_labels: tuple[str, ...] = ("label_team", "label_app_kubernetes_io_part_of", "account")
+    sources: tuple[str, ...] = ()
+    samples_maximum: Annotated[int, Spec(within=(100_000, None))] = 20_000_000
+    fine_seconds: Annotated[float, Spec(within=(0.0, DAY_SECONDS))] = 6 * 3600.0
+    agents: AgentSourceSettings = AgentSourceSettings()
+    rules: FleetRuleTree = FleetRuleTree()
+    demands: DemandSettings = DemandSettings()
+    late_seconds: Annotated[float, Spec(within=(0.0, DAY_SECONDS))] = 900.0
+    absent_seconds: Annotated[float, Spec(within=(300.0, DAY_SECONDS))] = 3600.0
+    workers: Annotated[int, Spec(within=(0, 64))] = 0
+    path: str = ""
+    api_socket: str = "/run/rightsizer-fleet/api.sock"
+    exported_maximum: Annotated[int, Spec(within=(1, 10_000))] = 200
+    most_records: Annotated[int, Spec(within=(10, 100_000))] = 20_000
+    interval_seconds: Annotated[float, Spec(within=(60.0, DAY_SECONDS))] = 3600.0
 
     def __post_init__(self) -> None:
         _ = self.part
@@ -250,21 +245,20 @@ class FleetSettings:
 _NAME: Final = "fleet.db"
 
 
-@dataclass(frozen=True, slots=True)
-class FleetConfig:
+class FleetConfig(Struct, frozen=True):
     """Sections of the configuration that the fleet recommender reads."""
 
-    fleet: FleetSettings = field(default_factory=FleetSettings)
-    catalogue: CatalogueSettings = field(default_factory=CatalogueSettings)
-    prices: PriceSettings = field(default_factory=PriceSettings)
-    accounting: AccountingSettings = field(default_factory=AccountingSettings)
-    history: HistorySettings = field(default_factory=HistorySettings)
-    recommender: RecommenderSettings = field(default_factory=RecommenderSettings)
-    sizing: SizingSettings = field(default_factory=SizingSettings)
-    grafana: GrafanaSettings = field(default_factory=GrafanaSettings)
+    fleet: FleetSettings = FleetSettings()
+    catalogue: CatalogueSettings = CatalogueSettings()
+    prices: PriceSettings = PriceSettings()
+    accounting: AccountingSettings = AccountingSettings()
+    history: HistorySettings = HistorySettings()
+    recommender: RecommenderSettings = RecommenderSettings()
+    sizing: SizingSettings = SizingSettings()
+    grafana: GrafanaSettings = GrafanaSettings()
     webhooks: tuple[WebhookSettings, ...] = ()
-    web: WebTree = field(default_factory=WebTree)
-    log: LogSettings = field(default_factory=LogSettings)
+    web: WebTree = WebTree()
+    log: LogSettings = LogSettings()
     policies: tuple[Policy, ...] = ()
 
 

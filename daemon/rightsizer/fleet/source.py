@@ -8,18 +8,18 @@ from operator import add, sub
 from typing import Final, Protocol
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import astuple
 from numpy.typing import NDArray
 
 from rightsizer.fleet.cache.day_frame import Floats
 from rightsizer.fleet.cache.grid import Grid
 from rightsizer.fleet.model import Cluster, FleetDay, FleetDevice, FleetInventory
-from rightsizer.model.frozen import astuple, dataclass, field
 from rightsizer.model.state import Tier
 from rightsizer.model.units import Nanoseconds
 
 
-@dataclass(frozen=True, slots=True)
-class StoreUse:
+class StoreUse(Struct, frozen=True):
     """Usage of a store so far; values of several processes add up."""
 
     queries: int = 0
@@ -64,8 +64,7 @@ class StoreUseCounter:
             return self._use
 
 
-@dataclass(frozen=True, slots=True)
-class SampledSeries:
+class SampledSeries(Struct, frozen=True):
     """One series of an answer."""
 
     labels: Mapping[str, str]
@@ -113,8 +112,7 @@ DAYS_AT_ONCE: Final = 7
 of a grid, and rules use three and fourteen days."""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceReport:
+class SourceReport(Struct, frozen=True):
     """Result of probing one source."""
 
     source: str
@@ -132,9 +130,9 @@ class SourceReport:
     """What can be concluded, one sentence each."""
     cannot: tuple[str, ...] = ()
     """What cannot be concluded, and why, one sentence each."""
-    names_by_day: Mapping[int, frozenset[str]] = field(default_factory=dict, hash=False)
+    names_by_day: Mapping[int, frozenset[str]] = {}
     """Names present at the start of each UTC day, by its number; rules outlive their inputs."""
-    resolution_by_day: Mapping[int, float] = field(default_factory=dict, hash=False)
+    resolution_by_day: Mapping[int, float] = {}
     """Seconds between two samples on each UTC day, by its number; old ones may be downsampled."""
     days_at_once: int = 1
     """Number of hourly days that one grid may cover."""
@@ -142,7 +140,7 @@ class SourceReport:
     """Of the probe; what is later is not known yet."""
     warnings: tuple[str, ...] = ()
     """Duplicate scrapers, clock skew, gaps: problems for the operator."""
-    cluster: Cluster = field(default_factory=Cluster)
+    cluster: Cluster = Cluster()
 
     @property
     def key(self) -> str:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
+
+from msgspec import Struct
 
 from rightsizer.advice.market import Market
 from rightsizer.fleet.cache.day_cache import HoldingRow, by_first_day
@@ -13,7 +16,6 @@ from rightsizer.fleet.cache.day_frame import IDLE_EMPTY_STATE, ColumnKind
 from rightsizer.fleet.cache.subject_days import SubjectDays
 from rightsizer.fleet.cache.summed_day import SummedDay
 from rightsizer.fleet.model import FleetDevice
-from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.state import Cause
 from rightsizer.model.units import HOUR_SECONDS, JOULES_PER_KILOWATT_HOUR, Nanoseconds
 from rightsizer.sizing.cost import HourlyCost
@@ -171,8 +173,7 @@ def _divided(
     return {key: use for key, use in found.items() if use.held > 0 or use.unknown > 0}
 
 
-@dataclass(frozen=True, slots=True)
-class UseRow:
+class UseRow(Struct, frozen=True):
     """Row of a table."""
 
     name: str
@@ -193,8 +194,7 @@ class UseRow:
     price_date: str
 
 
-@dataclass(frozen=True, slots=True)
-class FleetUsage:
+class FleetUsage(Struct, frozen=True):
     """The same hours in four groupings, each of which sums to the total."""
 
     total: UseRow

@@ -6,13 +6,15 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.host.cache import RefreshingCache
 from rightsizer.host.files import link_name, read_integer, read_line, read_names
 from rightsizer.host.numa_locality import read_distances
 from rightsizer.host.pcie import kernel_address
 from rightsizer.host.rates import CounterMeter, MonotonicCounter
 from rightsizer.host.settings import HostSettings
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.signal import Signal
 from rightsizer.model.topology import FabricPort, Placement
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
@@ -52,8 +54,7 @@ _FabricPoll: TypeAlias = tuple[Nanoseconds, tuple[FabricPort, ...]]
 """All ports at one time."""
 
 
-@dataclass(frozen=True, slots=True)
-class LocatedPort:
+class LocatedPort(Struct, frozen=True):
     """Port without its counters, its directory, and the PCIe bridges above its adapter."""
 
     port: FabricPort

@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.host.cache import RefreshingCache
 from rightsizer.host.files import cpu_set, link_name, read_file, read_line, read_names
 from rightsizer.host.rates import CounterMeter, MonotonicCounter, sum_by_signal
 from rightsizer.host.settings import HostSettings
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
 
@@ -89,8 +90,7 @@ def nodes_with_cpus(sysfs: str) -> frozenset[int]:
     return cpu_set(read_file(f"{sysfs}/devices/system/node/has_cpu") or "")
 
 
-@dataclass(frozen=True, slots=True)
-class Disks:
+class Disks(Struct, frozen=True):
     """Whole disks of the node."""
 
     names: frozenset[str] = frozenset()

@@ -4,15 +4,17 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from rightsizer.host.cache import ExpiringCache, RefreshingCache
 from rightsizer.host.cgroups import ControlGroup, outermost
 from rightsizer.host.files import parse_cpus, read_file, read_integer, read_line, read_names
 from rightsizer.host.process_groups import ProcessLocation
 from rightsizer.host.settings import HostSettings
-from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.signal import Signal
 from rightsizer.model.topology import Placement
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
@@ -32,11 +34,10 @@ _SHARED_FILES: Final = ("/dev/shm/", "/memfd:", "/SYSV", "/dev/zero")  # noqa: S
 """Pseudo-files that are memory shared by processes."""
 
 
-@dataclass(frozen=True, slots=True)
-class NumaNodes:
+class NumaNodes(Struct, frozen=True):
     """NUMA nodes of the kernel."""
 
-    cpus: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    cpus: Mapping[int, tuple[int, ...]] = {}
     """CPUs by node; empty for memory-only nodes, such as the GPUs of Grace-Hopper."""
     has_one: bool = False
     """Whether there is certainly at most one node with CPUs."""

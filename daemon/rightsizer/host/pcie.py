@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.host.files import link_name, read_integer, read_line, read_names
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.topology import LinkKind
 
 _ADDRESS: Final = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", re.IGNORECASE)
@@ -38,8 +39,7 @@ def is_host_bridge(name: str) -> bool:
     return _HOST_BRIDGE.fullmatch(name) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class BusGpu:
+class BusGpu(Struct, frozen=True):
     """GPU listed by the kernel, found without waking it."""
 
     pci_bus_id: str
@@ -111,8 +111,7 @@ def _width(file: Path) -> int | None:
     return width if width in _WIDTHS else None
 
 
-@dataclass(frozen=True, slots=True)
-class PciPath:
+class PciPath(Struct, frozen=True):
     """Location on the bus."""
 
     chain: tuple[str, ...] = ()

@@ -4,6 +4,8 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, TypeAlias
 
+from msgspec import Struct
+
 from rightsizer.host.cache import ExpiringCache, RefreshingCache
 from rightsizer.host.cgroups import (
     ControlGroup,
@@ -19,7 +21,6 @@ from rightsizer.host.node_signals import Disks, interface_counters, is_outward, 
 from rightsizer.host.process_table import ProcessRow, ProcessTable
 from rightsizer.host.rates import CounterMeter, MonotonicCounter, sum_by_signal
 from rightsizer.host.settings import HostSettings
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
 
@@ -29,8 +30,7 @@ _Memberships: TypeAlias = Collection[ControlGroupMembership]
 _Meters: TypeAlias = ExpiringCache[ControlGroup, CounterMeter[Signal]]
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessLocation:
+class ProcessLocation(Struct, frozen=True):
     """Location of one process in control groups, CPUs and namespaces."""
 
     pid: int

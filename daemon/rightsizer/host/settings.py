@@ -1,11 +1,13 @@
 """Settings for reading the host."""
 
-from rightsizer.model.frozen import dataclass
-from rightsizer.model.settings import setting
+from typing import Annotated
+
+from msgspec import Struct
+
+from rightsizer.model.settings import Spec
 
 
-@dataclass(frozen=True, slots=True)
-class HostSettings:
+class HostSettings(Struct, frozen=True):
     """Frequency and scope of host reads.
 
     Attributes:
@@ -26,17 +28,16 @@ class HostSettings:
             memory.
     """
 
-    shortest_seconds: float = setting(0.2, within=(0.0, 60.0))
-    recheck_interval_seconds: float = setting(10.0, within=(0.0, 3600.0))
-    forget_after_seconds: float = setting(60.0, within=(1.0, 3600.0))
-    memory_placement_interval_seconds: float = setting(60.0, within=(1.0, 86400.0))
-    numa_maps_processes_maximum: int = setting(2, within=(0, 1000))
-    numa_maps_deadline_seconds: float = setting(0.01, within=(0.001, 10.0))
-    numa_maps_resident_maximum_bytes: int = setting(32 * 2**30, within=(0, 2**50))
+    shortest_seconds: Annotated[float, Spec(within=(0.0, 60.0))] = 0.2
+    recheck_interval_seconds: Annotated[float, Spec(within=(0.0, 3600.0))] = 10.0
+    forget_after_seconds: Annotated[float, Spec(within=(1.0, 3600.0))] = 60.0
+    memory_placement_interval_seconds: Annotated[float, Spec(within=(1.0, 86400.0))] = 60.0
+    numa_maps_processes_maximum: Annotated[int, Spec(within=(0, 1000))] = 2
+    numa_maps_deadline_seconds: Annotated[float, Spec(within=(0.001, 10.0))] = 0.01
+    numa_maps_resident_maximum_bytes: Annotated[int, Spec(within=(0, 2**50))] = 32 * 2**30
 
 
-@dataclass(frozen=True, slots=True)
-class PathSettings:
+class PathSettings(Struct, frozen=True):
     """Paths on this machine; a container may see the host's file systems elsewhere.
 
     Attributes:
@@ -45,6 +46,6 @@ class PathSettings:
         api_socket: Unix socket for local commands, for the agent's user and group.
     """
 
-    procfs: str = setting("/proc")
-    sysfs: str = setting("/sys")
-    api_socket: str = setting("/run/rightsizer/api.sock")
+    procfs: str = "/proc"
+    sysfs: str = "/sys"
+    api_socket: str = "/run/rightsizer/api.sock"

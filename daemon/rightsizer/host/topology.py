@@ -6,11 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.host.files import parse_cpus, read_integer, read_line, read_names
 from rightsizer.host.numa_locality import NumaNodes, read_nodes
 from rightsizer.host.pcie import PciPath, chain_of, kernel_address, read_link, relate
 from rightsizer.model.device import Device
-from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.topology import (
     Adapter,
     AdapterKind,
@@ -31,8 +33,7 @@ _SHORTEST_CHAIN: Final = 3
 """Host bridge, root port, GPU."""
 
 
-@dataclass(frozen=True, slots=True)
-class GpuPairFacts:
+class GpuPairFacts(Struct, frozen=True):
     """Driver's facts on the path between two GPUs."""
 
     pcie_kind: LinkKind = LinkKind.UNKNOWN
@@ -41,13 +42,12 @@ class GpuPairFacts:
     can_read: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TopologyFacts:
+class TopologyFacts(Struct, frozen=True):
     """All topology facts of the driver; empty without a driver."""
 
-    peers: Mapping[tuple[str, str], GpuPairFacts] = field(default_factory=dict)
+    peers: Mapping[tuple[str, str], GpuPairFacts] = {}
     """By pair of uuids in GPU order."""
-    placements: Mapping[str, Placement] = field(default_factory=dict)
+    placements: Mapping[str, Placement] = {}
     """By uuid; without what only the bus tells."""
 
     def pair_of(self, one: str, other: str) -> GpuPairFacts:
@@ -110,8 +110,7 @@ def _gpu_links(
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _PciTree:
+class _PciTree(Struct, frozen=True):
     """Part of sysfs that locates devices."""
 
     sysfs: Path

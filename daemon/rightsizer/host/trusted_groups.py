@@ -17,10 +17,11 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
+from msgspec import Struct
+
 from rightsizer.host.cgroups import namespace_root, seen_from
 from rightsizer.host.files import read_names
 from rightsizer.host.process_table import ProcessTable
-from rightsizer.model.frozen import dataclass
 
 WriterOf: TypeAlias = Callable[[str], str | None]
 """Who else than root may write a file or folder, such as `user 1000`; empty for root alone, `None`
@@ -87,8 +88,7 @@ class GroupPart(NamedTuple):
     """Whether somebody without root's rights chose its names."""
 
 
-@dataclass(frozen=True, slots=True)
-class TrustedGroup:
+class TrustedGroup(Struct, frozen=True):
     """Control group of a process in one hierarchy, in parts from the outside in."""
 
     hierarchy: str

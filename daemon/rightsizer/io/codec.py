@@ -1,20 +1,21 @@
-"""JSON codec of frozen dataclasses, derived from their fields, for data that is only stored."""
+"""JSON codec of value classes, derived from their fields, for data that is only stored."""
 
+from collections.abc import Mapping
 from typing import Any, TypeAlias, TypeVar
+
+import msgspec
 
 JsonObject: TypeAlias = dict[str, Any]
 """JSON-serializable object."""
+
 _Value = TypeVar("_Value")
 
 
 def encode(value: object) -> str:
-    """Encode a value: dataclasses as objects by field name, non-finite numbers as null.
+    """Encode a value: structs as objects by field name, non-finite numbers as null.
 
     Types unknown to JSON are encoded as their text.
     """
-    # Imported on use, for processes that store nothing.
-    import msgspec  # noqa: PLC0415
-
     return msgspec.json.encode(value, enc_hook=str).decode()
 
 
@@ -24,8 +25,6 @@ def decode(text: str | bytes, kind: type[_Value]) -> _Value:
     Raises:
         ValueError: invalid JSON, or not of this type; the message has the position.
     """
-    import msgspec  # noqa: PLC0415 - as above.
-
     try:
         return msgspec.json.decode(text, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -34,9 +33,19 @@ def decode(text: str | bytes, kind: type[_Value]) -> _Value:
 
 def convert(value: Any, kind: type[_Value]) -> _Value:
     """Convert parsed JSON to a type, by the rules of `decode`."""
-    import msgspec  # noqa: PLC0415 - as above.
-
     try:
         return msgspec.convert(value, kind, str_keys=True)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise ValueError(str(error)) from None
+
+
+def plain_fields(value: msgspec.Struct) -> dict[str, Any]:
+    """Fields of a value, and of those in it, as JSON has them."""
+    fields: dict[str, Any] = msgspec.to_builtins(value, enc_hook=_plain)
+    return fields
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} is no JSON")

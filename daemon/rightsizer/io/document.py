@@ -4,8 +4,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.model.errors import DocumentError
-from rightsizer.model.frozen import dataclass
 
 LINE_MAXIMUM: Final = 16384
 """Characters of a line; parsers of labels take time with the square of a line's length.
@@ -16,8 +17,7 @@ _SHARE_SECONDS: Final = 0.001
 _SEPARATORS: Final = (b",", b"[", b"{")
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentLimits:
+class DocumentLimits(Struct, frozen=True):
     """What a document of others may take of this process."""
 
     bytes_maximum: int

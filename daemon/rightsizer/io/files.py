@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final
 
+from msgspec import Struct
+
 from rightsizer.model.errors import HistoryError, RightsizerError
-from rightsizer.model.frozen import dataclass
 
 _FOLDER_MODE: Final = 0o700
 _FILE_MODE: Final = 0o600
@@ -37,8 +38,7 @@ def packing_of(beginning: bytes) -> tuple[str, str] | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class Called:
+class Called(Struct, frozen=True):
     """Name of a file in messages, its writer, and its setting."""
 
     what: str

@@ -8,9 +8,10 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote_plus, urlencode, urlsplit
+
+from msgspec.structs import replace
 
 from rightsizer import __version__
 from rightsizer.io.http_result import (

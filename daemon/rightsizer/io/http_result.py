@@ -5,7 +5,7 @@ from datetime import UTC
 from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
-from rightsizer.model.frozen import dataclass, field
+from msgspec import Struct
 
 
 class FailureKind(StrEnum):
@@ -32,8 +32,7 @@ class Excess(StrEnum):
     SIZE = "size"
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """Failed request, with the reason."""
 
     kind: FailureKind
@@ -43,12 +42,11 @@ class Failure:
     """Delay requested by the server."""
     excess: Excess | None = None
     """Set if the answer took too long or was too large."""
-    answer: str = field(default="", repr=False)
+    answer: str = ""
     """Body of a refusal, longer than the message."""
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(Struct, frozen=True):
     """Successful answer; `body` is parsed JSON, `None` if empty, or plain text.
 
     With a parser, `body` is the parser's result.
@@ -56,7 +54,7 @@ class Response:
 
     status: int
     body: Any
-    size_bytes: int = field(default=0, compare=False)
+    size_bytes: int = 0
     """Size of the body, uncompressed."""
 
 

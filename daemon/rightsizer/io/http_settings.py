@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Annotated
 from urllib.parse import urlsplit
 
-from rightsizer.model.frozen import dataclass
-from rightsizer.model.settings import setting
+from msgspec import Struct
+
+from rightsizer.model.settings import Spec
 
 
-@dataclass(frozen=True, slots=True)
-class HttpSettings:
+class HttpSettings(Struct, frozen=True):
     """Timeouts, retries and limits of the HTTP client.
 
     Attributes:
@@ -24,16 +25,15 @@ class HttpSettings:
         ca_file: PEM file with the certificate authorities to trust; empty for the system's.
     """
 
-    timeout_seconds: float = setting(5.0, within=(0.1, 60.0))
-    tries: int = setting(3, within=(1, 10))
-    backoff_seconds: float = setting(0.5, within=(0.0, 30.0))
-    retry_after_maximum_seconds: float = setting(10.0, within=(0.0, 300.0))
-    response_maximum_bytes: int = setting(8 * 2**20, within=(1024, None))
-    ca_file: str = setting("")
+    timeout_seconds: Annotated[float, Spec(within=(0.1, 60.0))] = 5.0
+    tries: Annotated[int, Spec(within=(1, 10))] = 3
+    backoff_seconds: Annotated[float, Spec(within=(0.0, 30.0))] = 0.5
+    retry_after_maximum_seconds: Annotated[float, Spec(within=(0.0, 300.0))] = 10.0
+    response_maximum_bytes: Annotated[int, Spec(within=(1024, None))] = 8 * 2**20
+    ca_file: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerSettings:
+class ServerSettings(Struct, frozen=True):
     """HTTP server to post to.
 
     Raises:
@@ -44,8 +44,8 @@ class ServerSettings:
         token_file: File with a bearer token.
     """
 
-    url: str = setting("")
-    token_file: str = setting("")
+    url: str = ""
+    token_file: str = ""
 
     def __post_init__(self) -> None:
         if self.url:

@@ -13,12 +13,13 @@ from apscheduler.events import EVENT_JOB_MAX_INSTANCES, EVENT_JOB_MISSED
 from apscheduler.executors.base import BaseExecutor, run_job
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rightsizer.io.clock import Clock
 from rightsizer.io.log import logger
 from rightsizer.io.thread import DaemonThread, NoThreadError, outlive_shortages
 from rightsizer.model.errors import RightsizerError
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.report import JobReport
 
 _SHORTEST_SECONDS: Final = 1.0
@@ -109,8 +110,7 @@ class JobScheduler(BackgroundScheduler):  # type: ignore[misc] # The library has
         super()._main_loop()
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """Periodic job."""
 
     name: str

@@ -1,9 +1,11 @@
 """Settings of the log: format, level, repetition."""
 
 from enum import StrEnum
+from typing import Annotated
 
-from rightsizer.model.frozen import dataclass
-from rightsizer.model.settings import setting
+from msgspec import Struct
+
+from rightsizer.model.settings import Spec
 
 
 class LogFormat(StrEnum):
@@ -26,8 +28,7 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
-@dataclass(frozen=True, slots=True)
-class LogSettings:
+class LogSettings(Struct, frozen=True):
     """Format and level of the log.
 
     Attributes:
@@ -38,6 +39,6 @@ class LogSettings:
             Source: the shortest interval at which a person would react
     """
 
-    format: LogFormat = setting(LogFormat.AUTO)
-    level: LogLevel = setting(LogLevel.INFO, is_live=True)
-    repeat_interval: float = setting(300.0, unit="seconds", within=(0, 86400), is_live=True)
+    format: LogFormat = LogFormat.AUTO
+    level: Annotated[LogLevel, Spec(is_live=True)] = LogLevel.INFO
+    repeat_interval: Annotated[float, Spec(unit="seconds", within=(0, 86400), is_live=True)] = 300.0

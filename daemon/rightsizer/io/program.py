@@ -14,8 +14,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import IO, Final, Self
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.model.errors import RightsizerError
-from rightsizer.model.frozen import dataclass, replace
 
 _LOOK_SECONDS: Final = 0.05
 _MEASURE_SECONDS: Final = 0.5
@@ -74,8 +76,7 @@ class Ending(StrEnum):
     """Killed because its result was no longer needed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """Result of a program."""
 
     ending: Ending
@@ -87,8 +88,7 @@ class Run:
     """Start of its output in one line; may contain anything."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """Conditions for killing a program."""
 
     seconds: float

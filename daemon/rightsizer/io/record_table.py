@@ -10,7 +10,7 @@ from rightsizer.io.database import Database
 
 
 class Record(Protocol):
-    """Frozen dataclass with an id, as stored in a table."""
+    """Value with an id, as stored in a table."""
 
     @property
     def id(self) -> str:

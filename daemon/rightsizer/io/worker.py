@@ -8,8 +8,9 @@ from contextlib import AbstractContextManager
 from queue import SimpleQueue
 from typing import Final, Generic, TypeVar
 
+from msgspec import Struct
+
 from rightsizer.io.thread import DaemonThread, outlive_shortages
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.snapshot import CollectorOutcome
 
 _STOP_SECONDS: Final = 5.0
@@ -17,8 +18,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Stuck(Generic[S]):
+class Stuck(Struct, Generic[S], frozen=True):
     """Job that is still running."""
 
     state: S | None
@@ -29,8 +29,7 @@ class Stuck(Generic[S]):
     """Since the last sign of progress."""
 
 
-@dataclass(frozen=True, slots=True)
-class Crashed:
+class Crashed(Struct, frozen=True):
     """Job that raised, or could not create its state."""
 
     error: BaseException
@@ -275,8 +274,7 @@ class _WorkerThread(Generic[S, T]):
             job.run()
 
 
-@dataclass(frozen=True, slots=True)
-class FetchResult(Generic[T]):
+class FetchResult(Struct, Generic[T], frozen=True):
     """Current value of a polled source."""
 
     value: T | None

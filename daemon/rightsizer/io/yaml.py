@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import yaml
-
-from rightsizer.model.frozen import dataclass, field
+from msgspec import Struct
 
 Path: TypeAlias = Sequence[str | int]
 """Keys and indices of a value."""
@@ -23,8 +22,7 @@ _RARE_BREAKS: Final = re.compile("[\x85\u2028\u2029]")
 _Parser: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Place:
+class Place(Struct, frozen=True, order=True):
     """Line and column, both from 1."""
 
     line: int
@@ -35,14 +33,13 @@ class YamlError(ValueError):
     """Invalid YAML, or an unreadable file; the message starts with its name and place."""
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """Parsed YAML file: plain Python data, and the position of each value."""
 
     name: str
     data: Any
     places: dict[tuple[str | int, ...], Place]
-    files: Mapping[tuple[str | int, ...], str] = field(default_factory=dict)
+    files: Mapping[tuple[str | int, ...], str] = {}
     """File of each value, for a document merged from several."""
 
     def place(self, path: Path) -> Place:

@@ -3,8 +3,9 @@
 from enum import StrEnum
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.model.finding import Finding
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import Nanoseconds
 
 
@@ -26,8 +27,7 @@ OPEN_STATES: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
+class Advice(Struct, frozen=True):
     """A finding with its history. Times are wall time in nanoseconds since the epoch."""
 
     finding: Finding
@@ -68,8 +68,7 @@ class AdviceEventKind(StrEnum):
     """Claimed, snoozed, or such a decision reverted; published as an annotation only."""
 
 
-@dataclass(frozen=True, slots=True)
-class AdviceEvent:
+class AdviceEvent(Struct, frozen=True):
     """Event in the life of a recommendation."""
 
     kind: AdviceEventKind
@@ -77,8 +76,7 @@ class AdviceEvent:
     time: Nanoseconds
 
 
-@dataclass(frozen=True, slots=True)
-class Scraped:
+class Scraped(Struct, frozen=True):
     """Open recommendation as last scraped by Prometheus. Times are wall time."""
 
     id: str
@@ -88,8 +86,7 @@ class Scraped:
     """Time of that sample; later decisions are not reflected."""
 
 
-@dataclass(frozen=True, slots=True)
-class Region:
+class Region(Struct, frozen=True):
     """Grafana region annotation of a recommendation, from its opening on. Times are wall time."""
 
     advice: Advice

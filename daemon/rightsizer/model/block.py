@@ -10,7 +10,6 @@ from itertools import groupby, pairwise
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, Self, overload
 
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
 BLOCK_SPAN: Final[Nanoseconds] = 300 * NANOSECONDS_PER_SECOND
@@ -147,11 +146,27 @@ class Series(NamedTuple):
             first = last
 
 
-@dataclass(frozen=True, slots=True)
 class Blocks:
     """Packed blocks in chronological order. Joining is independent of the order of the parts."""
 
-    data: bytes = b""
+    __slots__ = ("_data",)
+
+    def __init__(self, data: bytes = b"") -> None:
+        self._data = data
+
+    @property
+    def data(self) -> bytes:
+        """Records of fixed size."""
+        return self._data
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self.data == other.data
+
+    def __hash__(self) -> int:
+        return hash(self.data)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.data!r})"
 
     @classmethod
     def of_one(

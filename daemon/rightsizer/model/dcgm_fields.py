@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.model.device import BY_INDEX
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.signal import Signal
 from rightsizer.model.table import table_rows
 from rightsizer.model.units import Unit, convert
@@ -21,8 +22,7 @@ class DcgmType(StrEnum):
     """Not a metric: a label on all others."""
 
 
-@dataclass(frozen=True, slots=True)
-class DcgmField:
+class DcgmField(Struct, frozen=True):
     """Field of DCGM, or metric computed by dcgm-exporter itself."""
 
     name: str
@@ -49,8 +49,7 @@ class DcgmField:
         return self.name.startswith("DCGM_FI_PROF_")
 
 
-@dataclass(frozen=True, slots=True)
-class DcgmCounter:
+class DcgmCounter(Struct, frozen=True):
     """Counter enabled in dcgm-exporter by default."""
 
     field: DcgmField
@@ -138,8 +137,7 @@ EXPORTER: Final = "dcgm-exporter"
 """In the name of the exporter's own pod, which a scrape puts on series of unallocated GPUs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entity:
+class Entity(Struct, frozen=True):
     """Device of a sample."""
 
     device: str

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from rightsizer.model.frozen import dataclass, field
+from msgspec import Struct
 
 BY_INDEX: Final = "index:"
 BY_ADDRESS: Final = "pci:"
@@ -11,8 +11,7 @@ PLACEHOLDERS: Final = (BY_INDEX, BY_ADDRESS)
 """What names of GPUs without a uuid begin with."""
 
 
-@dataclass(frozen=True, slots=True)
-class MigInstance:
+class MigInstance(Struct, frozen=True):
     """Slice of a GPU that makes up a MIG device."""
 
     parent_uuid: str
@@ -26,8 +25,7 @@ class MigInstance:
     """Memory slices of the instance over those of the whole GPU, 0 to 1."""
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+class Device(Struct, frozen=True):
     """Device as described by its driver, recording or scenario.
 
     Unknown capacities are `None`, and ratios derived from them are missing.
@@ -64,7 +62,7 @@ class Device:
     achievable_bandwidth_ratio: float = 0.8
     """Share of peak bandwidth that a good stream reaches; from the catalogue if listed."""
 
-    facts: Mapping[str, str] = field(default_factory=dict, hash=False)
+    facts: Mapping[str, str] = {}
     """Other static facts: `vbios_version`, `compute_mode`."""
     assumed: tuple[str, ...] = ()
     """Names of capacities that were not stated and come from the catalogue."""
@@ -72,6 +70,9 @@ class Device:
     """Host name when devices of several hosts are listed; empty on a node."""
     has_index: bool = True
     """Whether the source states the index."""
+
+    def __hash__(self) -> int:
+        return hash(self.uuid)
 
     @property
     def title(self) -> str:

@@ -5,7 +5,8 @@ from enum import IntFlag
 from types import MappingProxyType
 from typing import Final
 
-from rightsizer.model.frozen import dataclass
+from msgspec import Struct
+
 from rightsizer.model.table import table_rows
 from rightsizer.model.units import Nanoseconds
 
@@ -41,8 +42,7 @@ class ClockEvent(IntFlag):
         return str(self.name).lower()
 
 
-@dataclass(frozen=True, slots=True)
-class XidLog:
+class XidLog(Struct, frozen=True):
     """Xids of one device since the agent started; independent of its readings."""
 
     counts: Mapping[int, int]

@@ -1,14 +1,16 @@
 """Findings: a rule's verdict on a workload's devices, with the options to act."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, Final, Self
+
+from msgspec import Struct
 
 from rightsizer.model.block import Blocks, Measure
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import XidLog
-from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.pattern import Exceedance, Past, Shape, Trend
 from rightsizer.model.reading import Reading
 from rightsizer.model.snapshot import Down
@@ -161,8 +163,7 @@ class SharedPart(StrEnum):
         return tuple(SharedPart).index(self)
 
 
-@dataclass(frozen=True, slots=True)
-class Instruction:
+class Instruction(Struct, frozen=True):
     """How to carry out a recommendation: a command, a manifest fragment, or text."""
 
     title: str
@@ -172,8 +173,7 @@ class Instruction:
     """`sh`, `yaml` or `text`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Savings:
+class Savings(Struct, frozen=True):
     """Estimated savings as an interval; `reason` explains a missing estimate."""
 
     gpus_low: float | None = None
@@ -222,8 +222,7 @@ def worth_rank(severity: str, dollars: float, confidence: float) -> Rank:
     return severity != Severity.CRITICAL, -dollars, -Severity(severity).rank, -confidence
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(Struct, frozen=True):
     """One way to act on a finding."""
 
     description: str
@@ -236,7 +235,7 @@ class Option:
     """Projected duration relative to the current one; `None` without a projection."""
     time_ratio_low: float | None = None
     time_ratio_high: float | None = None
-    utilization: Mapping[str, float] = field(default_factory=dict, hash=False)
+    utilization: Mapping[str, float] = {}
     """Expected mean utilization on the target by signal, idle time included."""
     fits: bool | None = None
     """Whether the workload fits into the target's memory; `None` if unknown."""
@@ -244,52 +243,61 @@ class Option:
     dollars_per_hour_high: float | None = None
     """Cost of all GPUs of the workload."""
     savings: Savings | None = None
-    risks: Mapping[str, Risk] = field(default_factory=dict, hash=False)
+    risks: Mapping[str, Risk] = {}
     """By resource; the option's risk is the highest of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """Node as of the last snapshot, with all cases judged there."""
 
     devices: tuple[Device, ...] = ()
     """All devices of the node, parents of MIG instances included."""
-    readings: Mapping[str, Reading] = field(default_factory=dict)
+    readings: Mapping[str, Reading] = {}
     """Last reading by uuid."""
-    xids: Mapping[str, XidLog] = field(default_factory=dict)
+    xids: Mapping[str, XidLog] = {}
     """By uuid, including devices that are down."""
-    down: Mapping[str, Down] = field(default_factory=dict)
+    down: Mapping[str, Down] = {}
     """Devices without readings, by uuid."""
-    holdings: Mapping[str, tuple[Holding, ...]] = field(default_factory=dict)
+    holdings: Mapping[str, tuple[Holding, ...]] = {}
     """Holders by uuid."""
     topology: Topology | None = None
     cases: "tuple[Case, ...]" = ()
     """All workloads of the node over the same span, this one included; their `node` is `None`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(Struct, frozen=True, dict=True):
     """Input of a rule: the devices that one workload holds, over one window of time."""
 
     key: str
     """Workload key, or the device's uuid if its holder is unknown."""
     workload: Workload | None
     devices: tuple[Device, ...]
-    windows: tuple[Window, ...]
+    windows: Sequence[Window]
     """One per device, in the same order."""
-    provisioning: tuple[Provisioning, ...]
+    provisioning: Sequence[Provisioning]
     """One per device, in the same order."""
-    past: Past | None = field(default=None, compare=False, repr=False)
+    past: Past | None = None
     """Data beyond the windows, or `None`."""
-    node: Node | None = field(default=None, compare=False, repr=False)
+    node: Node | None = None
     """Current state of the node; `None` if only a history is known."""
 
-    @property
-    def known_seconds(self) -> float:
-        """Shortest known time of any device."""
-        return min((window.known_seconds for window in self.windows), default=0.0)
+    def __eq__(self, other: object) -> bool:
+        # Equal for a rule: of the history and the node each case has its own.
+        return isinstance(other, Case) and self._judged == other._judged
+
+    def __hash__(self) -> int:
+        return hash((self.key, self.devices))
 
     @property
+    def _judged(self) -> tuple[object, ...]:
+        return self.key, self.workload, self.devices, self.windows, self.provisioning
+
+    @cached_property
+    def known_seconds(self) -> float:
+        """Shortest known time of any device; cached, since most rules ask for it."""
+        return min((window.known_seconds for window in self.windows), default=0.0)
+
+    @cached_property
     def span_facts(self) -> Mapping[str, object]:
         """Facts about its time span, common to all findings."""
         windows = self.windows
@@ -365,8 +373,7 @@ INCIDENT: Final = "incident"
 """Entry of the evidence with the part of the node that a finding is about."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """Verdict of a rule; kind `optimized` means nothing to improve."""
 
     id: str
@@ -384,7 +391,7 @@ class Finding:
     confidence_factors: Mapping[str, float]
     risk: Risk
     savings: Savings
-    evidence: Mapping[str, object] = field(default_factory=dict)
+    evidence: Mapping[str, object] = {}
     abstained: str | None = None
     """Why the rule could not decide, or `None` if it did."""
     severity: Severity = Severity.LOW
@@ -392,7 +399,7 @@ class Finding:
     """Commands or manifests to apply, in order; may be empty."""
     exclusive_group: str | None = None
     """Only one finding of a group can be acted on."""
-    shared_by: Mapping[str, tuple[SharedPart, ...]] = field(default_factory=dict)
+    shared_by: Mapping[str, tuple[SharedPart, ...]] = {}
     """Larger parts of the node that may be the cause, by culprit; a GPU's instances share it."""
 
     @property

@@ -3,7 +3,8 @@
 from enum import Enum, StrEnum, auto
 from typing import Final, Self
 
-from rightsizer.model.frozen import dataclass
+from msgspec import Struct
+
 from rightsizer.model.units import Unit
 
 
@@ -113,8 +114,7 @@ class Export(Enum):
     """No metric of its own: one series per bit."""
 
 
-@dataclass(frozen=True, slots=True)
-class MetricFamily:
+class MetricFamily(Struct, frozen=True):
     """Metric family; its name is that of the text format, including the suffix."""
 
     name: str

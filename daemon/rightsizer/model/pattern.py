@@ -2,13 +2,13 @@
 
 from typing import Protocol
 
+from msgspec import Struct
+
 from rightsizer.model.block import Blocks, Measure
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.window import Window
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(Struct, frozen=True):
     """Periodicity of a load. Hours are UTC; weeks begin on Monday."""
 
     hours_of_day: tuple[float | None, ...]
@@ -23,8 +23,7 @@ class Shape:
     """Whether every hour of a week was seen; less cannot rule out a weekly cycle."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trend:
+class Trend(Struct, frozen=True):
     """Robust linear fit of daily values, with its uncertainty."""
 
     slope_per_day: float
@@ -53,8 +52,7 @@ class Trend:
         return left / self.slope_high, left / self.slope_low
 
 
-@dataclass(frozen=True, slots=True)
-class Exceedance:
+class Exceedance(Struct, frozen=True):
     """Share of five-minute blocks above a capacity."""
 
     share: float

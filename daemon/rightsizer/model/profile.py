@@ -7,7 +7,8 @@ HolisticTraceAnalysis. Contains no user names, host names or environment variabl
 from collections.abc import Mapping
 from enum import StrEnum
 
-from rightsizer.model.frozen import dataclass, field
+from msgspec import Struct
+
 from rightsizer.model.units import Nanoseconds
 
 
@@ -56,8 +57,7 @@ class SpanKind(StrEnum):
     """No operator of the host for longer than between two of them; named for the frame around."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimeUse:
+class TimeUse(Struct, frozen=True):
     """Breakdown of a device's time, over its span or over one step.
 
     `kernel_seconds` and the idle causes add up to `span_seconds`.
@@ -125,8 +125,7 @@ class KernelFamily(StrEnum):
     OTHER = "other"
 
 
-@dataclass(frozen=True, slots=True)
-class KernelCounters:
+class KernelCounters(Struct, frozen=True):
     """Hardware counters and launch figures of one kernel, averaged over its runs."""
 
     memory_ratio: float | None = None
@@ -151,8 +150,7 @@ class KernelCounters:
     """Of the cycles between two instructions, those of that reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class KernelUse:
+class KernelUse(Struct, frozen=True):
     """All runs of one kernel."""
 
     name: str
@@ -178,8 +176,7 @@ class KernelUse:
     counters: KernelCounters | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CopyUse:
+class CopyUse(Struct, frozen=True):
     """All copies of one kind."""
 
     kind: CopyKind
@@ -190,8 +187,7 @@ class CopyUse:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class CollectiveUse:
+class CollectiveUse(Struct, frozen=True):
     """All collectives of one kind over groups of one size, with messages of like sizes."""
 
     kind: str
@@ -207,8 +203,7 @@ class CollectiveUse:
     """The same of the fastest of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchUse:
+class LaunchUse(Struct, frozen=True):
     """Kernel launches of a device."""
 
     count: int
@@ -221,8 +216,7 @@ class LaunchUse:
     """Kernels with a launch in the profile."""
 
 
-@dataclass(frozen=True, slots=True)
-class StepUse:
+class StepUse(Struct, frozen=True):
     """One step of a device."""
 
     name: str
@@ -236,8 +230,7 @@ class StepUse:
     delays the others."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProfiledDevice:
+class ProfiledDevice(Struct, frozen=True):
     """Identity of a device; `None` or empty where the profile does not state it."""
 
     key: str
@@ -262,23 +255,21 @@ class TimelineLane(StrEnum):
     OTHER_IDLE = "other_idle"
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileTimeline:
+class ProfileTimeline(Struct, frozen=True):
     """A device's time over moments of equal length."""
 
     moment_seconds: float
-    lanes: Mapping[TimelineLane, tuple[float, ...]] = field(default_factory=dict, hash=False)
+    lanes: Mapping[TimelineLane, tuple[float, ...]] = {}
     """Share of each moment, 0 to 1; empty lanes are omitted."""
-    streams: Mapping[str, tuple[float, ...]] = field(default_factory=dict, hash=False)
+    streams: Mapping[str, tuple[float, ...]] = {}
     """The same for the busiest streams; empty if there is only one."""
-    threads: Mapping[str, tuple[float, ...]] = field(default_factory=dict, hash=False)
+    threads: Mapping[str, tuple[float, ...]] = {}
     """The same for the host threads with the most launches: operators, launches and waits."""
     memory_bytes: tuple[int | None, ...] = ()
     """Peak memory in use per moment; empty if unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class FrameUse:
+class FrameUse(Struct, frozen=True):
     """Host frame with the kernels it launched: a module, operator, range or source line."""
 
     name: str
@@ -293,8 +284,7 @@ class FrameUse:
     """Calls that launched a kernel; `None` if only kernels are known."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProductUse:
+class ProductUse(Struct, frozen=True):
     """All calls of one operator and shape: matrix products, convolutions, attention."""
 
     name: str
@@ -309,8 +299,7 @@ class ProductUse:
     """Minimum traffic: inputs and outputs, once each."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceProfile:
+class DeviceProfile(Struct, frozen=True):
     """Activity of one device."""
 
     device: ProfiledDevice
@@ -343,8 +332,7 @@ class DeviceProfile:
         return self.steps_time or self.time
 
 
-@dataclass(frozen=True, slots=True)
-class HostSpanUse:
+class HostSpanUse(Struct, frozen=True):
     """All spans of one kind and name on the host."""
 
     kind: SpanKind
@@ -353,8 +341,7 @@ class HostSpanUse:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class HostStep:
+class HostStep(Struct, frozen=True):
     """Step marked by the host, if no device shows it."""
 
     name: str
@@ -375,22 +362,20 @@ class HostStep:
     """Times that it asked for a value that a GPU would have had to compute first."""
 
 
-@dataclass(frozen=True, slots=True)
-class BenchmarkResult:
+class BenchmarkResult(Struct, frozen=True):
     """Results stated in a benchmark's log; times in seconds, rates per second."""
 
     benchmark: str
     scenario: str
     is_valid: bool | None
-    figures: Mapping[str, float] = field(default_factory=dict, hash=False)
+    figures: Mapping[str, float] = {}
     """By stable names: `samples_per_second`, `tokens_per_second`, `latency_p90_seconds`,
     `ttft_p99_seconds`, `tpot_p99_seconds`, `time_to_train_seconds`."""
     device_name: str = ""
     """Accelerators named in the log; empty if it names none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(Struct, frozen=True):
     """Parsed profile file."""
 
     format: ProfileFormat
@@ -409,7 +394,7 @@ class Profile:
     """Empty if a device has a timeline: its own steps are more precise."""
     events: int = 0
     """Number of events read."""
-    unread: Mapping[str, int] = field(default_factory=dict, hash=False)
+    unread: Mapping[str, int] = {}
     """Unused or unrecognized events, counted by type."""
     notes: tuple[str, ...] = ()
     """Limitations, one sentence each."""

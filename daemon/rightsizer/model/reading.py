@@ -6,7 +6,9 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from rightsizer.model.frozen import dataclass, field, replace
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.model.signal import Signal
 from rightsizer.model.topology import Nvlink
 from rightsizer.model.units import Nanoseconds, Unit
@@ -57,8 +59,7 @@ class ProcessKind(StrEnum):
     """Client of the multi-process service (MPS)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(Struct, frozen=True):
     """Process that holds a device; its name, user and arguments are not kept."""
 
     pid: int
@@ -73,19 +74,18 @@ def count_computing(processes: Iterable[Process]) -> int:
     return sum(process.kind is not ProcessKind.GRAPHICS for process in processes)
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """Values of one device at one time."""
 
     uuid: str
     time: Nanoseconds
     """Source's monotonic clock; for a recording, its timestamps."""
     values: Mapping[Signal, float]
-    missing: Mapping[Signal, Missing] = field(default_factory=lambda: _NOTHING)
+    missing: Mapping[Signal, Missing] = _NOTHING
     processes: tuple[Process, ...] | None = None
     """`None` if unknown."""
     nvlinks: tuple[Nvlink, ...] = ()
-    origins: Mapping[Signal, str] = field(default_factory=lambda: _NO_ORIGINS)
+    origins: Mapping[Signal, str] = _NO_ORIGINS
     """Source of each value if there are several: `gpm`, `dcgm`, `utilization`."""
 
     def get(self, signal: Signal) -> float | None:

@@ -4,11 +4,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
+from msgspec import Struct
+
 from rightsizer.model.advice import Advice
 from rightsizer.model.block import Blocks
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import XidLog
-from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.reading import Reading
 from rightsizer.model.signal import Signal
@@ -22,8 +23,7 @@ from rightsizer.model.workload import Holding, Workload
 _MINUTE: Final[Nanoseconds] = 60 * NANOSECONDS_PER_SECOND
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
+class Totals(Struct, frozen=True):
     """Counters of one device since the agent started."""
 
     state_seconds: Mapping[State, float]
@@ -34,14 +34,13 @@ class Totals:
     used_joules: float
     distributions: Mapping[Signal, Histogram]
     """Over all seconds with a known signal; weights are nanoseconds."""
-    signal_seconds: Mapping[Signal, float] = field(default_factory=dict)
+    signal_seconds: Mapping[Signal, float] = {}
     """Exact integral of each signal over time; a distribution only has bins."""
-    energy_joules: Mapping[EnergySource, float] = field(default_factory=dict)
+    energy_joules: Mapping[EnergySource, float] = {}
     """Over known time, by source; used plus wasted joules equal the total."""
 
 
-@dataclass(frozen=True, slots=True)
-class StripCell:
+class StripCell(Struct, frozen=True):
     """Slice of a device's day: time by state."""
 
     start: Nanoseconds
@@ -49,8 +48,7 @@ class StripCell:
     states: Mapping[State, Nanoseconds]
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceReport:
+class DeviceReport(Struct, frozen=True):
     """Current state of one device."""
 
     device: Device
@@ -73,8 +71,7 @@ class DeviceReport:
     xids: XidLog | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class WorkloadReport:
+class WorkloadReport(Struct, frozen=True):
     """Totals of a workload since the agent started, over all devices that it held."""
 
     workload: Workload
@@ -86,13 +83,12 @@ class WorkloadReport:
     """Summed over its devices, shared ones by its share; without distributions."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeReport:
+class NodeReport(Struct, frozen=True):
     """Data of the node as a whole."""
 
-    signals: Mapping[Signal, float] = field(default_factory=dict)
+    signals: Mapping[Signal, float] = {}
     """Signals of the host."""
-    driver: Mapping[str, str] = field(default_factory=dict)
+    driver: Mapping[str, str] = {}
     """Versions: `driver_version`, `cuda_version`, `nvml_version`."""
     topology: Topology | None = None
     ports: tuple[FabricPort, ...] = ()
@@ -100,8 +96,7 @@ class NodeReport:
     """Resource released on request, or `None`."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobReport:
+class JobReport(Struct, frozen=True):
     """Last run of a scheduled job. Times are wall time."""
 
     name: str
@@ -115,8 +110,7 @@ class JobReport:
     last_error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AgentReport:
+class AgentReport(Struct, frozen=True):
     """State of the agent itself."""
 
     version: str
@@ -124,16 +118,15 @@ class AgentReport:
     """Telemetry source: `nvml`, `simulated (eight-gpu-node)`."""
     started: Nanoseconds
     interval_seconds: float
-    collectors: Mapping[str, CollectorOutcome] = field(default_factory=dict)
+    collectors: Mapping[str, CollectorOutcome] = {}
     jobs: tuple[JobReport, ...] = ()
     trouble: str | None = None
     """Why there are no devices, or `None` if there are."""
-    metrics: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, float] = {}
     """The agent's own counters and gauges by series."""
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     """State of the node at one tick."""
 
     generation: int
@@ -143,13 +136,12 @@ class Report:
     advice: tuple[Advice, ...]
     """Open recommendations first, then recently closed ones."""
     agent: AgentReport
-    node: NodeReport = field(default_factory=NodeReport)
+    node: NodeReport = NodeReport()
     workloads: tuple[WorkloadReport, ...] = ()
     """Least recently seen first; up to a minute old."""
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """Time range that ends now, and the length of its cells."""
 
     name: str
@@ -187,8 +179,7 @@ _FINE_DETAIL: Final = Span("2d-detail", "2 days", 2 * DAY, 5 * _MINUTE)
 _COARSE_DETAIL: Final = Span("30d-detail", "30 days", 30 * DAY, HOUR)
 
 
-@dataclass(frozen=True, slots=True)
-class TimeRange:
+class TimeRange(Struct, frozen=True):
     """Past time range selected for a closer look."""
 
     start: Nanoseconds
@@ -210,16 +201,15 @@ class TimeRange:
         return iter((self.start, self.end))
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceSpan:
+class DeviceSpan(Struct, frozen=True):
     """Activity of a device over a span: cells, oldest first, and their sums."""
 
     cells: tuple[StripCell, ...]
-    states: Mapping[State, Nanoseconds] = field(default_factory=dict)
+    states: Mapping[State, Nanoseconds] = {}
     used_seconds: float = 0.0
     used_joules: float = 0.0
-    waste_seconds: Mapping[Cause, float] = field(default_factory=dict)
-    waste_joules: Mapping[Cause, float] = field(default_factory=dict)
+    waste_seconds: Mapping[Cause, float] = {}
+    waste_joules: Mapping[Cause, float] = {}
 
 
 PastOf: TypeAlias = Callable[[Span], Mapping[str, DeviceSpan]]

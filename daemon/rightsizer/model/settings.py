@@ -1,4 +1,4 @@
-"""Declaration of settings: dataclass fields with unit, bounds and source.
+"""Declaration of settings and documents: fields of a `Struct` with unit, bounds, help and source.
 
 `config/` turns such classes into a validated file format, a JSON schema and documentation. No
 other place in the program holds a number that an operator may want to change.
@@ -6,26 +6,51 @@ other place in the program holds a number that an operator may want to change.
 
 import inspect
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, Final, cast
+from typing import Annotated, Any, Final, get_args, get_origin
 
-from rightsizer.model.frozen import Field, dataclass, field, fields
+from msgspec import NODEFAULT, Struct, defstruct
+from msgspec.structs import fields
 
-_DESCRIPTION: Final = "description"
-"""Metadata key of help, unit, limits and source, before the field's name is known."""
-_IS_LIVE: Final = "is_live"
 _ANY: Final = (None, None)
 _WITHIN: Final[Mapping[str, tuple[float | None, float | None]]] = MappingProxyType(
     {"ratio": (0, 1), "seconds": (0, None), "bytes": (0, None)}
 )
 _ATTRIBUTE: Final = re.compile(r"^(\w+): (.*(?:\n {4}.*)*)", re.MULTILINE)
-LIVE: Final[Mapping[str, Any]] = MappingProxyType({_IS_LIVE: True})
-"""Metadata of a settings group that a reload applies without a restart."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Spec(Struct, frozen=True, kw_only=True):
+    """What a field may hold, as in `count: Annotated[int, Spec(within=(1, 64))] = 4`.
+
+    A field without one has the unit of its name, and the bounds of that unit. The class docstring
+    describes the field under `Attributes:` and names the source of its default in a line that
+    begins with `Source:`. A field shared by several classes states both itself.
+
+    Attributes:
+        unit: `ratio`, `seconds`, `bytes`, `watts`; empty for text and switches; by default derived
+            from the end of the field's name. A field in seconds is a float, written as a duration
+            (`10m`) in the configuration, and one in bytes is written as a size (`512MiB`), both
+            without the unit at the end of their names.
+        within: Minimum and maximum, `None` for unlimited; by default ratios are limited to 0..1,
+            and seconds and bytes must not be negative.
+        help: Effect of the field, in one sentence.
+        source: Origin of the default: a paper, a document, a data file.
+        is_live: Whether a reload applies it; by default inherited from its group.
+    """
+
+    unit: str | None = None
+    within: tuple[float | None, float | None] | None = None
+    help: str | None = None
+    source: str | None = None
+    is_live: bool | None = None
+
+
+LIVE: Final = Spec(is_live=True)
+"""Of a group of settings that a reload applies without a restart."""
+
+
+class Bounds(Struct, frozen=True):
     """Unit and limits of a setting."""
 
     unit: str
@@ -33,12 +58,66 @@ class Bounds:
     maximum: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Description:
+class Description(Struct, frozen=True):
     """Effect of a setting and origin of its default."""
 
     help: str
     source: str
+
+
+class DeclaredField(Struct, frozen=True):
+    """Field of a settings class."""
+
+    name: str
+    hint: Any
+    """Its type, without annotations."""
+    default: Any
+    """`msgspec.NODEFAULT` if required."""
+    spec: Spec
+
+    @property
+    def is_group(self) -> bool:
+        """Whether it groups other settings."""
+        return isinstance(self.hint, type) and issubclass(self.hint, Struct)
+
+    @property
+    def bounds(self) -> Bounds:
+        """Unit and limits, by its `Spec` or else by its name."""
+        unit = self.spec.unit
+        if unit is None:
+            unit = next((unit for unit in _WITHIN if self.name.endswith(f"_{unit}")), "")
+        minimum, maximum = self.spec.within or _WITHIN.get(unit, _ANY)
+        return Bounds(unit, _whole(minimum), _whole(maximum))
+
+
+def _whole(limit: float | None) -> float | None:
+    """Spell 1 and 1.0 alike: `typing` takes equal annotations for the same one."""
+    return limit if limit is None or limit % 1 else int(limit)
+
+
+def declared_fields(settings: type) -> Iterator[DeclaredField]:
+    """Fields of a settings class, in order."""
+    for field in fields(settings):
+        hint = field.type
+        spec = Spec()
+        if get_origin(hint) is Annotated:
+            hint, *annotations = get_args(hint)
+            spec = _merged(annotation for annotation in annotations if isinstance(annotation, Spec))
+        default = field.default
+        if field.default_factory is not NODEFAULT:
+            default = field.default_factory()
+        yield DeclaredField(field.name, hint, default, spec)
+
+
+def _merged(specs: Iterable[Spec]) -> Spec:
+    """Merge specifications; a later one overrides what it states."""
+    stated = {
+        name: value
+        for spec in specs
+        for name in spec.__struct_fields__
+        if (value := getattr(spec, name)) is not None
+    }
+    return Spec(**stated)
 
 
 def key_in_file(name: str, bounds: Bounds | None) -> str:
@@ -49,77 +128,28 @@ def key_in_file(name: str, bounds: Bounds | None) -> str:
     return name.removesuffix("_")
 
 
-def setting(  # noqa: PLR0913 - one keyword for each thing that a setting may tell.
-    default: Any,
-    *,
-    help: str = "",  # noqa: A002 - argparse uses the same word.
-    unit: str | None = None,
-    within: tuple[float | None, float | None] | None = None,
-    source: str = "",
-    is_live: bool | None = None,
-) -> Any:
-    """Declare a dataclass field that an operator may set.
-
-    The class docstring describes the setting under `Attributes:` and names the source of its
-    default in a line that begins with `Source:`. A field shared by several classes states both
-    itself, in `help` and `source`.
-
-    Args:
-        default: Value if the operator sets none.
-        help: Effect of the setting, in one sentence.
-        unit: `ratio`, `seconds`, `bytes`, `watts`; empty for text and switches; by default derived
-            from the end of the field's name. A field in seconds is a float, written as a duration
-            (`10m`) in the configuration, and one in bytes is written as a size (`512MiB`), both
-            without the unit at the end of their names.
-        within: Minimum and maximum, `None` for unlimited; by default ratios are limited to 0..1,
-            and seconds and bytes must not be negative.
-        source: Origin of the default: a paper, a document, a data file.
-        is_live: Whether a reload applies it; by default inherited from its group.
-    """
-    metadata: dict[str, Any] = {_DESCRIPTION: (help, unit, within, source)}
-    if is_live is not None:
-        metadata[_IS_LIVE] = is_live
-    if isinstance(default, (list, dict, set)):
-        raise TypeError("a setting's default must be immutable")
-    if isinstance(default, MappingProxyType):
-        # Read-only, but not hashable before Python 3.12, so dataclasses reject it.
-        return field(default_factory=lambda: default, metadata=metadata)
-    return field(default=default, metadata=metadata)
-
-
 def settings_class(
     name: str,
     module: str,
     words: str,
     parts: Iterable[tuple[str, Any, Any]],
-    base: type = object,
+    base: type[Struct] = Struct,
 ) -> Any:
-    """Build a settings class from a table of keys, types and fields.
+    """Build a settings class from a table of keys, types and defaults.
 
     Lets features register their settings in a single place.
     """
-    names: dict[str, Any] = {"__doc__": words, "__module__": module, "__annotations__": {}}
-    for key, hint, each in parts:
-        names["__annotations__"][key] = hint
-        names[key] = each
-    return dataclass(type(name, (base,), names), frozen=True, slots=True)
-
-
-def group(settings: type) -> Any:
-    """Declare a field that groups other settings."""
-    return field(default_factory=settings)
+    namespace = {"__doc__": words}
+    return defstruct(name, parts, bases=(base,), module=module, namespace=namespace, frozen=True)
 
 
 def bounds_of(settings: type) -> dict[str, Bounds]:
     """Bounds of each setting of a class by field name; groups have none."""
-    found = {}
-    for declared in fields(settings):
-        if _DESCRIPTION in declared.metadata:
-            _, unit, within, _ = declared.metadata[_DESCRIPTION]
-            if unit is None:
-                unit = next((each for each in _WITHIN if declared.name.endswith(f"_{each}")), "")
-            found[declared.name] = Bounds(unit, *(within or _WITHIN.get(unit, _ANY)))
-    return found
+    return {
+        declared.name: declared.bounds
+        for declared in declared_fields(settings)
+        if not declared.is_group
+    }
 
 
 def descriptions_of(settings: type) -> dict[str, Description]:
@@ -128,13 +158,13 @@ def descriptions_of(settings: type) -> dict[str, Description]:
     Parses docstrings, which takes longer than a start has: only for what people read.
     """
     documented = _documented(settings)
-    found = {}
-    for declared in fields(settings):
-        if _DESCRIPTION in declared.metadata:
-            help_text, _, _, source = declared.metadata[_DESCRIPTION]
-            theirs = documented.get(declared.name, ("", ""))
-            found[declared.name] = Description(help_text or theirs[0], source or theirs[1])
-    return found
+    descriptions = {}
+    for declared in declared_fields(settings):
+        if not declared.is_group:
+            help_text, source = documented.get(declared.name, ("", ""))
+            spec = declared.spec
+            descriptions[declared.name] = Description(spec.help or help_text, spec.source or source)
+    return descriptions
 
 
 def _documented(settings: type) -> dict[str, tuple[str, str]]:
@@ -146,8 +176,3 @@ def _documented(settings: type) -> dict[str, tuple[str, str]]:
             help_text, _, source = " ".join(text.split()).partition(" Source: ")
             found[name] = help_text, source
     return found
-
-
-def is_live(declared: "Field[Any]") -> bool | None:
-    """Whether a reload applies a dataclass field; `None` if its group decides."""
-    return cast(bool | None, declared.metadata.get(_IS_LIVE))

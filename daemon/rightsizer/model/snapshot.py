@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import XidLog
-from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.reading import Missing, Reading
 from rightsizer.model.signal import Signal
 from rightsizer.model.topology import FabricPort, Topology
@@ -13,8 +14,7 @@ from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Holding
 
 
-@dataclass(frozen=True, slots=True)
-class Down:
+class Down(Struct, frozen=True):
     """Reason why a device has no readings."""
 
     reason: Missing
@@ -26,8 +26,7 @@ class Down:
     """Whether the driver as a whole is away, which says nothing about the device itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Slow:
+class Slow(Struct, frozen=True):
     """GPU with slow driver calls, read late or less often."""
 
     round_seconds: float
@@ -56,8 +55,7 @@ class CollectorOutcome(NamedTuple):
     """Part of the last answer that was left out, or `None`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """State of a node, live or recorded, at one tick."""
 
     wall_time: Nanoseconds
@@ -69,21 +67,21 @@ class Snapshot:
     devices: tuple[Device, ...]
     readings: Mapping[str, Reading]
     """By uuid; a device without a reading is silent at this tick."""
-    down: Mapping[str, Down] = field(default_factory=dict)
-    host: Mapping[Signal, float] = field(default_factory=dict)
-    holdings: Mapping[str, tuple[Holding, ...]] = field(default_factory=dict)
+    down: Mapping[str, Down] = {}
+    host: Mapping[Signal, float] = {}
+    holdings: Mapping[str, tuple[Holding, ...]] = {}
     """Holders of each device, by uuid."""
-    collectors: Mapping[str, CollectorOutcome] = field(default_factory=dict)
+    collectors: Mapping[str, CollectorOutcome] = {}
     """By name; empty for a source that only replays collected data."""
     abandoned_workers: int = 0
     """Number of threads that hang in the driver and were abandoned."""
-    slow: Mapping[str, Slow] = field(default_factory=dict)
+    slow: Mapping[str, Slow] = {}
     """GPUs with slow driver calls, by uuid."""
     topology: Topology | None = None
-    xids: Mapping[str, XidLog] = field(default_factory=dict)
+    xids: Mapping[str, XidLog] = {}
     """By uuid, including devices that are down."""
     ports: tuple[FabricPort, ...] = ()
-    driver: Mapping[str, str] = field(default_factory=dict)
+    driver: Mapping[str, str] = {}
     """Versions: `driver_version`, `cuda_version`, `nvml_version`."""
     released: str | None = None
     """Resource released on request and end of the release, or `None`."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final
 
-from rightsizer.model.frozen import dataclass, field
+from msgspec import Struct
 
 _LANE_BYTES_PER_SECOND: Final = {
     1: 0.25e9,
@@ -23,8 +23,7 @@ def link_bytes_per_second(generation: float | None, width: float | None) -> floa
     return lane * width if lane is not None and width and width > 0 else None
 
 
-@dataclass(frozen=True, slots=True)
-class Nvlink:
+class Nvlink(Struct, frozen=True):
     """NVLink of a board; unknown values are `None`."""
 
     number: int
@@ -44,8 +43,7 @@ class Nvlink:
     recovery_errors: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FabricPort:
+class FabricPort(Struct, frozen=True):
     """Fabric port with its counters, which increase while the adapter runs."""
 
     adapter: str
@@ -64,7 +62,7 @@ class FabricPort:
     transmit_bytes: float | None = None
     transmit_wait: float | None = None
     """Ticks with data to send that could not be sent."""
-    errors: Mapping[str, float] = field(default_factory=dict)
+    errors: Mapping[str, float] = {}
     """By the kernel's counter name: `symbol_error`, `link_downed`."""
 
     @property
@@ -91,8 +89,7 @@ class LinkKind(StrEnum):
     UNKNOWN = "?"
 
 
-@dataclass(frozen=True, slots=True)
-class Bridge:
+class Bridge(Struct, frozen=True):
     """A PCIe bridge between a GPU and its host: root port or switch."""
 
     pci_bus_id: str
@@ -102,8 +99,7 @@ class Bridge:
     width_maximum: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(Struct, frozen=True):
     """Location of a GPU in the node."""
 
     uuid: str
@@ -133,8 +129,7 @@ class Placement:
         return _least(self.width_maximum, [b.width_maximum for b in self.bridges[:1]])
 
 
-@dataclass(frozen=True, slots=True)
-class GpuLink:
+class GpuLink(Struct, frozen=True):
     """Path between two GPUs; each pair once, in the node's GPU order."""
 
     uuid: str
@@ -162,27 +157,25 @@ class AdapterKind(StrEnum):
     NVME = "nvme"
 
 
-@dataclass(frozen=True, slots=True)
-class Adapter:
+class Adapter(Struct, frozen=True):
     """Network card or disk, and its distance to each GPU."""
 
     name: str
     kind: AdapterKind
     pci_bus_id: str
     numa_node: int | None = None
-    links: Mapping[str, LinkKind] = field(default_factory=dict)
+    links: Mapping[str, LinkKind] = {}
     """By GPU uuid."""
 
 
-@dataclass(frozen=True, slots=True)
-class Topology:
+class Topology(Struct, frozen=True):
     """Topology of a node, discovered once."""
 
-    placements: Mapping[str, Placement] = field(default_factory=dict)
+    placements: Mapping[str, Placement] = {}
     """By uuid."""
     links: tuple[GpuLink, ...] = ()
     adapters: tuple[Adapter, ...] = ()
-    numa_nodes: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    numa_nodes: Mapping[int, tuple[int, ...]] = {}
     """CPUs by node; empty without NUMA."""
 
     def link(self, one: str, other: str) -> GpuLink | None:

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from rightsizer.model.block import Blocks
-from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.histogram import Distribution, Histogram
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import (
@@ -32,8 +34,7 @@ class EnergySource(StrEnum):
     """Power at the end of the interval, assumed constant over it."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoadCycle:
+class LoadCycle(Struct, frozen=True):
     """Period of work and pause, similar in length to those before."""
 
     length_seconds: float
@@ -41,8 +42,7 @@ class LoadCycle:
     """Busy part of it, by utilization."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """Interval accounted for by one reading; the defaults describe a gap."""
 
     uuid: str
@@ -59,9 +59,9 @@ class Entry:
     """Fit of the evidence to the state's signature: 0.5 at its threshold, 1 at most."""
     conditions: frozenset[Condition] = frozenset()
     tier: Tier = Tier.NONE
-    signals: Mapping[Signal, float] = field(default_factory=dict)
+    signals: Mapping[Signal, float] = {}
     """All signals of the interval, derived ratios included."""
-    shares: Mapping[Resource, float] = field(default_factory=dict)
+    shares: Mapping[Resource, float] = {}
     """Usage of each resource, 0 to 1 of its capacity, if known."""
     compute_at_least: float | None = None
     """Lower bound of the compute share; `shares` holds the upper bound."""
@@ -70,7 +70,7 @@ class Entry:
     """Resources that an application was short of."""
     used_ratio: float | None = None
     """Used share of the achievable part of the busiest resource; `None` if unknown."""
-    waste: Mapping[Cause, float] = field(default_factory=dict)
+    waste: Mapping[Cause, float] = {}
     """Unused share by cause; adds up to 1 with `used_ratio`."""
     energy_joules: float | None = None
     """Energy of the interval; `None` if its power is unknown."""
@@ -104,8 +104,7 @@ def workload_subject(key: str) -> str:
     return f"{_WORKLOAD}{key}"
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(Struct, frozen=True):
     """Sums and distributions of one device from `start` to `end` (wall time).
 
     Times are integer nanoseconds, so that windows add and subtract without loss. A workload's
@@ -115,17 +114,17 @@ class Window:
     uuid: str
     start: Nanoseconds
     end: Nanoseconds
-    states: Mapping[State, Nanoseconds] = field(default_factory=dict)
-    unknown_reasons: Mapping[UnknownReason, Nanoseconds] = field(default_factory=dict)
+    states: Mapping[State, Nanoseconds] = {}
+    unknown_reasons: Mapping[UnknownReason, Nanoseconds] = {}
     """Unknown time by reason, as far as recorded."""
-    conditions: Mapping[Condition, Nanoseconds] = field(default_factory=dict)
-    observed: Mapping[Observation, Nanoseconds] = field(default_factory=dict)
+    conditions: Mapping[Condition, Nanoseconds] = {}
+    observed: Mapping[Observation, Nanoseconds] = {}
     """Time for which a fact could be established, true or not."""
-    tiers: Mapping[Tier, Nanoseconds] = field(default_factory=dict)
-    saturated: Mapping[Resource, Nanoseconds] = field(default_factory=dict)
-    pressed: Mapping[Resource, Nanoseconds] = field(default_factory=dict)
-    waste_seconds: Mapping[Cause, float] = field(default_factory=dict)
-    waste_joules: Mapping[Cause, float] = field(default_factory=dict)
+    tiers: Mapping[Tier, Nanoseconds] = {}
+    saturated: Mapping[Resource, Nanoseconds] = {}
+    pressed: Mapping[Resource, Nanoseconds] = {}
+    waste_seconds: Mapping[Cause, float] = {}
+    waste_joules: Mapping[Cause, float] = {}
     used_seconds: float = 0.0
     used_joules: float = 0.0
     energy_joules: float = 0.0
@@ -133,7 +132,7 @@ class Window:
     """Number of load cycles of similar length; their total length and busy time follow."""
     cycle_seconds: float = 0.0
     cycle_busy_seconds: float = 0.0
-    demands: Mapping[Resource, Distribution] = field(default_factory=dict)
+    demands: Mapping[Resource, Distribution] = {}
     """Usage of each resource over active seconds; memory over held seconds. Weights are
     nanoseconds."""
     compute_at_least: Distribution = field(default_factory=Histogram)
@@ -204,8 +203,7 @@ class Window:
         return self.conditions.get(condition, 0) / known if known > 0 else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceProvisioning:
+class ResourceProvisioning(Struct, frozen=True):
     """Fit of a device to one resource's demand over a window; `None` if unknown."""
 
     demand: float | None
@@ -215,8 +213,7 @@ class ResourceProvisioning:
     underprovisioned: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Provisioning:
+class Provisioning(Struct, frozen=True):
     """Fit of a device to its demand over a window, by resource and overall."""
 
     resources: Mapping[Resource, ResourceProvisioning]

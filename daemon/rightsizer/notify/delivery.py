@@ -5,27 +5,27 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar, Final, Generic, Protocol, TypeVar
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.io.clock import Clock
 from rightsizer.io.database import Database
 from rightsizer.io.http_result import Failure, FailureKind
 from rightsizer.model.advice import Advice, AdviceEvent
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.metric_family import series_key
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
 
 _Body = TypeVar("_Body")
 
 
-@dataclass(frozen=True, slots=True)
-class OutboxEntry(Generic[_Body]):
+class OutboxEntry(Struct, Generic[_Body], frozen=True):
     """A pending message; its number grows with each entry and is never reused."""
 
     number: int
     body: _Body
 
 
-@dataclass(frozen=True, slots=True)
-class OutboxTable(Generic[_Body]):
+class OutboxTable(Struct, Generic[_Body], frozen=True):
     """A table with the columns `number` and `body`; its format is stable across versions."""
 
     name: str
@@ -99,8 +99,7 @@ _UNACCEPTABLE: Final = frozenset({400, 413, 422})
 """Statuses that reject the content: a retry would block all later messages."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveryReport:
+class DeliveryReport(Struct, frozen=True):
     """Counters of one receiver since the start, and its current state."""
 
     name: str
@@ -122,8 +121,7 @@ class DeliveryReport:
         return self.sent + self.failed
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveryContext:
+class DeliveryContext(Struct, frozen=True):
     """What all deliveries share: advice, and the outside world."""
 
     advice: Callable[[], Sequence[Advice]]
@@ -286,5 +284,5 @@ class Delivery(ABC, Generic[_Body]):
         return min(doubled, self._limits.pause_seconds)
 
     def _count(self, **changes: object) -> DeliveryReport:
-        self.report = replace(self.report, **changes)  # type: ignore[arg-type]
+        self.report = replace(self.report, **changes)
         return self.report

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from rightsizer.host.device_files import gpu_addresses
 from rightsizer.host.trusted_groups import (
     TrustedGroup,
@@ -16,7 +18,6 @@ from rightsizer.host.trusted_groups import (
     other_writer,
     why_not_of_root,
 )
-from rightsizer.model.frozen import replace
 from rightsizer.model.workload import Workload, WorkloadKind, cron_run_of, workload_of_pod
 from rightsizer.owners.background_fetcher import BackgroundFetcher
 from rightsizer.owners.collector import SchedulerCollector

@@ -5,10 +5,11 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
+from msgspec import Struct
+
 from rightsizer.io.yaml import load_beside
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Instruction
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.workload import Workload, WorkloadKind, deployment_of
 
 HEX_DIGIT: Final = "[0-9a-f]"
@@ -20,8 +21,7 @@ _JOB_NUMBER: Final = re.compile(r"\d+(?:[_+]\d+)?")
 """Of a job, a task of an array or a part of a heterogeneous job."""
 
 
-@dataclass(frozen=True, slots=True)
-class NumaHome:
+class NumaHome(Struct, frozen=True):
     """NUMA node of a GPU's slot, with its CPUs and the processes that belong there."""
 
     device: Device

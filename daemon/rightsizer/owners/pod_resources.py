@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.io.document import DocumentLimits, DocumentReading
 from rightsizer.io.grpc_client import UNIMPLEMENTED, GrpcCallError, unary_call
 from rightsizer.io.protobuf import ProtobufError, ProtobufFields, last_text
 from rightsizer.model.errors import DocumentError
-from rightsizer.model.frozen import dataclass
 
 POD_RESOURCES_VERSIONS: Final = ("v1", "v1beta1", "v1alpha1")
 """Newest first; a kubelet before 1.20 supports only the last."""
@@ -30,8 +31,7 @@ _CLAIM_DRIVER = 2
 _CLAIM_DEVICE = 4
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerDevices:
+class ContainerDevices(Struct, frozen=True):
     """Container of a pod and its devices, in the device plugin's spelling."""
 
     namespace: str

@@ -1,9 +1,10 @@
 """Settings for finding and naming workloads."""
 
-from typing import Final
+from typing import Annotated, Final
 
-from rightsizer.model.frozen import dataclass
-from rightsizer.model.settings import setting
+from msgspec import Struct
+
+from rightsizer.model.settings import Spec
 
 SOURCE_NAMES: Final = ("slurm", "kubernetes", "container", "user", "session")
 """In order of precedence: the first that knows a process names its workload.
@@ -12,8 +13,7 @@ Slurm's nodes may be pods, whose jobs are as many workloads.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class OwnerSettings:
+class OwnerSettings(Struct, frozen=True):
     """Attribution of processes to workloads.
 
     Attributes:
@@ -55,94 +55,86 @@ class OwnerSettings:
             Source: 64 devices with three holders each
     """
 
-    sources: tuple[str, ...] = setting(("slurm", "kubernetes", "container", "session"))
-    kubelet_socket: str = setting("/var/lib/kubelet/pod-resources/kubelet.sock")
-    pod_log_folder: str = setting("/var/log")
-    container_socket: str = setting("")
-    job_map_folder: str = setting("")
-    launchers: tuple[str, ...] = setting(
-        (
-            "torchrun",
-            "pt_elastic",
-            "accelerate",
-            "deepspeed",
-            "horovodrun",
-            "composer",
-            "mpirun*",
-            "mpiexec*",
-            "orterun",
-            "orted",
-            "prte*",
-            "hydra_*",
-            "srun",
-            "slurmstepd",
-        )
+    sources: tuple[str, ...] = ("slurm", "kubernetes", "container", "session")
+    kubelet_socket: str = "/var/lib/kubelet/pod-resources/kubelet.sock"
+    pod_log_folder: str = "/var/log"
+    container_socket: str = ""
+    job_map_folder: str = ""
+    launchers: tuple[str, ...] = (
+        "torchrun",
+        "pt_elastic",
+        "accelerate",
+        "deepspeed",
+        "horovodrun",
+        "composer",
+        "mpirun*",
+        "mpiexec*",
+        "orterun",
+        "orted",
+        "prte*",
+        "hydra_*",
+        "srun",
+        "slurmstepd",
     )
-    launcher_confidence_ratio: float = setting(0.95)
-    process_managers: tuple[str, ...] = setting(
-        (
-            "tmux*",
-            "screen",
-            "SCREEN",
-            "supervisord",
-            "runsv*",
-            "s6-*",
-            "cron*",
-            "atd",
-            "xargs",
-            "parallel",
-            "pueued",
-            "tsp",
-            "jupyter*",
-            "code-server",
-            "node",
-            "raylet",
-            "condor_startd",
-            "condor_starter",
-            "pbs_mom",
-            "sge_execd",
-            "sge_shepherd*",
-            "sbatchd",
-            "res",
-        )
+    launcher_confidence_ratio: float = 0.95
+    process_managers: tuple[str, ...] = (
+        "tmux*",
+        "screen",
+        "SCREEN",
+        "supervisord",
+        "runsv*",
+        "s6-*",
+        "cron*",
+        "atd",
+        "xargs",
+        "parallel",
+        "pueued",
+        "tsp",
+        "jupyter*",
+        "code-server",
+        "node",
+        "raylet",
+        "condor_startd",
+        "condor_starter",
+        "pbs_mom",
+        "sge_execd",
+        "sge_shepherd*",
+        "sbatchd",
+        "res",
     )
-    shells: tuple[str, ...] = setting(
-        (
-            "*sh",
-            "busybox",
-            "sshd*",
-            "login",
-            "su",
-            "sudo",
-            "make",
-            "slurmd",
-            "systemd",
-            "init",
-            "tini",
-            "dumb-init",
-        )
+    shells: tuple[str, ...] = (
+        "*sh",
+        "busybox",
+        "sshd*",
+        "login",
+        "su",
+        "sudo",
+        "make",
+        "slurmd",
+        "systemd",
+        "init",
+        "tini",
+        "dumb-init",
     )
-    servers: tuple[str, ...] = setting(
-        (
-            "X",
-            "Xorg",
-            "Xwayland",
-            "gnome-shell",
-            "kwin_x11",
-            "kwin_wayland",
-            "nvidia-cuda-mps",
-            "nv-hostengine",
-        )
+    servers: tuple[str, ...] = (
+        "X",
+        "Xorg",
+        "Xwayland",
+        "gnome-shell",
+        "kwin_x11",
+        "kwin_wayland",
+        "nvidia-cuda-mps",
+        "nv-hostengine",
     )
-    parent_confidence_ratio: float = setting(0.85)
-    interval_seconds: float = setting(30.0, within=(1.0, 3600.0))
-    floor_seconds: float = setting(5.0, within=(1.0, 3600.0))
-    hold_seconds: float = setting(600.0, within=(1.0, 86400.0))
-    timeout_seconds: float = setting(3.0, within=(0.1, 60.0))
-    first_wait_seconds: float = setting(0.5, within=(0.0, 10.0))
-    answer_maximum_bytes: int = setting(16 * 2**20, within=(65536, 2**28))
-    time_to_live_seconds: float = setting(30.0, within=(1.0, 3600.0))
-    workloads_maximum: int = setting(200, within=(1.0, 10000.0))
+    parent_confidence_ratio: float = 0.85
+    interval_seconds: Annotated[float, Spec(within=(1.0, 3600.0))] = 30.0
+    floor_seconds: Annotated[float, Spec(within=(1.0, 3600.0))] = 5.0
+    hold_seconds: Annotated[float, Spec(within=(1.0, 86400.0))] = 600.0
+    timeout_seconds: Annotated[float, Spec(within=(0.1, 60.0))] = 3.0
+    first_wait_seconds: Annotated[float, Spec(within=(0.0, 10.0))] = 0.5
+    answer_maximum_bytes: Annotated[int, Spec(within=(65536, 2**28))] = 16 * 2**20
+    time_to_live_seconds: Annotated[float, Spec(within=(1.0, 3600.0))] = 30.0
+    workloads_maximum: Annotated[int, Spec(within=(1.0, 10000.0))] = 200
 
     def __post_init__(self) -> None:
         for name in self.sources:

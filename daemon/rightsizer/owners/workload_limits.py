@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from itertools import islice
 from typing import Final, NamedTuple, Self
+
+from msgspec.structs import replace
 
 from rightsizer.model.snapshot import Refusal
 from rightsizer.model.workload import Holding, Workload, WorkloadKind

@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.catalogue.board import Board
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.planner.candidate import PlanCandidate, preference
 from rightsizer.planner.search import Search, SearchFactory
 from rightsizer.sizing.mig import slice_board
@@ -31,8 +33,7 @@ _OFFLOADED: Final = {
 _Leading = Sequence[tuple[Board, PlanCandidate]]
 
 
-@dataclass(frozen=True, slots=True)
-class Alternative:
+class Alternative(Struct, frozen=True):
     """Change of the requirement, or of how it is met, with its result."""
 
     kind: str
@@ -64,8 +65,7 @@ def alternatives(
     yield from _slices(leading, search(open_layout))
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
+class _Change(Struct, frozen=True):
     kind: str
     change: str
     caution: str

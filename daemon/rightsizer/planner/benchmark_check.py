@@ -4,8 +4,9 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from msgspec.structs import replace
+
 from rightsizer.model.errors import ProfileError
-from rightsizer.model.frozen import replace
 from rightsizer.model.profile import BenchmarkResult, Profile, ProfileFormat
 from rightsizer.model.units import HOUR_SECONDS
 from rightsizer.planner.candidate import PlanCandidate

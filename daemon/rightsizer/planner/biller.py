@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.catalogue.board import Board, MigProfile
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.catalogue.prices import Instance, OnPremises, Prices
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import HOUR_SECONDS
 from rightsizer.planner.alternatives import Alternative
 from rightsizer.planner.candidate import (
@@ -29,8 +31,7 @@ _Terms = tuple[cost.HourlyCost, ...]
 _Answer = TypeVar("_Answer", Alternative, GrowthStep)
 
 
-@dataclass(frozen=True, slots=True)
-class PlanPrices:
+class PlanPrices(Struct, frozen=True):
     """Costs of boards and slices in one plan."""
 
     catalogue: Catalogue
@@ -95,8 +96,7 @@ def _rented_terms(candidate: PlanCandidate, terms: _Terms) -> _Terms:
     return (listed, *(term for term in terms if term.billing is not cost.Billing.ON_DEMAND))
 
 
-@dataclass(frozen=True, slots=True)
-class Biller:
+class Biller(Struct, frozen=True):
     """Bills of one requirement."""
 
     requirement: Requirement

@@ -5,7 +5,9 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Self
 
-from rightsizer.model.frozen import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.model.units import HOUR_SECONDS
 from rightsizer.planner.rental import Rental
 from rightsizer.sizing.cost import Billing, HourlyCost, OwnedCost
@@ -15,8 +17,7 @@ from rightsizer.sizing.requirement import Parallelism
 from rightsizer.sizing.roofline import BoardFormat
 
 
-@dataclass(frozen=True, slots=True)
-class CostAmount:
+class CostAmount(Struct, frozen=True):
     """Dollars, kilowatt-hours or kilograms: per hour, and per unit of work."""
 
     per_hour: EstimateInterval
@@ -34,8 +35,7 @@ class CostAmount:
         return CostAmount(self.per_hour.scaled(by), *scaled)
 
 
-@dataclass(frozen=True, slots=True)
-class PriceOffer:
+class PriceOffer(Struct, frozen=True):
     """One way to obtain the GPUs of a candidate."""
 
     terms: HourlyCost
@@ -44,8 +44,7 @@ class PriceOffer:
     """For all of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class OwnershipCost:
+class OwnershipCost(Struct, frozen=True):
     """Cost of buying the GPUs of a candidate, and when it breaks even."""
 
     owned: OwnedCost
@@ -59,8 +58,7 @@ class OwnershipCost:
     """Share of those months in which they are used."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bill:
+class Bill(Struct, frozen=True):
     """Cost and energy of a candidate."""
 
     offers: tuple[PriceOffer, ...]
@@ -103,8 +101,7 @@ class CandidateFilter(StrEnum):
     PRICE = "price", "the price is above the budget"
 
 
-@dataclass(frozen=True, slots=True)
-class Rejection:
+class Rejection(Struct, frozen=True):
     """Why a candidate is rejected."""
 
     by: CandidateFilter
@@ -115,8 +112,7 @@ class Rejection:
         return f"{self.by}: {self.why}"
 
 
-@dataclass(frozen=True, slots=True)
-class PredictedRate:
+class PredictedRate(Struct, frozen=True):
     """Speed of a candidate, over all of its GPUs."""
 
     units_per_second: EstimateInterval | None = None
@@ -138,8 +134,7 @@ class PredictedRate:
     missing: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PlanCandidate:
+class PlanCandidate(Struct, frozen=True):
     """GPUs of one kind in one layout, and their predicted performance."""
 
     gpu: str

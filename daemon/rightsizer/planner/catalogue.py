@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import Struct
+
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.board_parser import EFFICIENCIES, FIGURES
 from rightsizer.catalogue.catalogue import Catalogue, plain_name, read_catalogue
@@ -14,9 +16,9 @@ from rightsizer.catalogue.settings import CatalogueSettings, PriceSettings
 from rightsizer.console.command import Command, add_flags, answer, help_of
 from rightsizer.console.flags import add_config_flag, settings_of
 from rightsizer.host.settings import PathSettings
+from rightsizer.io.codec import plain_fields
 from rightsizer.model.device import Device
 from rightsizer.model.errors import RightsizerError, UsageError
-from rightsizer.model.frozen import asdict, dataclass, field
 from rightsizer.model.units import GIB
 from rightsizer.planner.catalogue_text import card_text, columns, table_text
 from rightsizer.planner.display import short_number
@@ -72,8 +74,8 @@ def _encode_board(board: Board, prices: Prices) -> dict[str, Any]:
             **{kind: dict(getattr(efficiency, kind)) for kind in EFFICIENCIES},
             "power_cap_ratio": efficiency.power_cap_ratio,
         },
-        "all_reduce": {str(count): asdict(cost) for count, cost in board.all_reduce.items()},
-        "mig_profiles": [asdict(profile) for profile in board.mig_profiles],
+        "all_reduce": {str(count): plain_fields(cost) for count, cost in board.all_reduce.items()},
+        "mig_profiles": [plain_fields(profile) for profile in board.mig_profiles],
         "price": _encode_price(prices.of(board.key), prices),
         "origins": {
             name: {"kind": board.origin(in_file).kind, "source": board.origin(in_file).source}
@@ -92,13 +94,15 @@ def _encode_price(price: Price | None, prices: Prices) -> dict[str, Any] | None:
         "dates": price.dates,
         "sources": price.sources,
         "is_stated": price.is_stated,
-        "on_demand": None if price.on_demand is None else asdict(price.on_demand),
+        "on_demand": None if price.on_demand is None else plain_fields(price.on_demand),
         "spot_dollars_per_hour": price.spot_dollars_per_hour,
         "reserved": {
-            str(years): asdict(offer) for years, offer in reserved.items() if offer is not None
+            str(years): plain_fields(offer)
+            for years, offer in reserved.items()
+            if offer is not None
         },
         "clouds": price.clouds,
-        "purchases": [asdict(purchase) for purchase in price.purchases],
+        "purchases": [plain_fields(purchase) for purchase in price.purchases],
     }
 
 
@@ -142,13 +146,12 @@ def _figures(device: Device) -> Iterator[tuple[str, str]]:
         yield "PCIe, with its slot", f"gen{device.pcie_generation_maximum}{lanes}"
 
 
-@dataclass(frozen=True, slots=True)
-class _CatalogueCommandSettings:
+class _CatalogueCommandSettings(Struct, frozen=True):
     """Sections that the command reads."""
 
-    catalogue: CatalogueSettings = field(default_factory=CatalogueSettings)
-    prices: PriceSettings = field(default_factory=PriceSettings)
-    path: PathSettings = field(default_factory=PathSettings)
+    catalogue: CatalogueSettings = CatalogueSettings()
+    prices: PriceSettings = PriceSettings()
+    path: PathSettings = PathSettings()
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from rightsizer.catalogue.board import Board
-from rightsizer.model.frozen import replace
 from rightsizer.planner.alternatives import Alternative
 from rightsizer.planner.candidate import PlanCandidate
 from rightsizer.planner.display import dollars

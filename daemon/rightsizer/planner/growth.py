@@ -3,15 +3,16 @@
 import math
 from collections.abc import Iterator, Sequence
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.catalogue.board import Board
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.planner.candidate import PlanCandidate
 from rightsizer.planner.search import SearchFactory
 from rightsizer.sizing.requirement import Requirement
 
 
-@dataclass(frozen=True, slots=True)
-class GrowthStep:
+class GrowthStep(Struct, frozen=True):
     """Number of GPUs from a month on."""
 
     month: int
@@ -20,8 +21,7 @@ class GrowthStep:
     candidate: PlanCandidate
 
 
-@dataclass(frozen=True, slots=True)
-class GrowingKind:
+class GrowingKind(Struct, frozen=True):
     """One kind of GPU, with the number required each month."""
 
     gpu: str
@@ -96,8 +96,7 @@ def _grown(requirement: Requirement, ratio: float) -> Requirement:
     return replace(requirement, parallel=None, load=load)
 
 
-@dataclass(frozen=True, slots=True)
-class GpuSwitch:
+class GpuSwitch(Struct, frozen=True):
     """Month from which another kind of GPU is better."""
 
     month: int
@@ -107,8 +106,7 @@ class GpuSwitch:
     """Until the last month; `None` if the previous kind no longer holds the load."""
 
 
-@dataclass(frozen=True, slots=True)
-class GrowthOutlook:
+class GrowthOutlook(Struct, frozen=True):
     """Leading candidates over all months."""
 
     kinds: tuple[GrowingKind, ...]

@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import product
 from typing import Final
+
+from msgspec.structs import replace
 
 from rightsizer.catalogue.board import Board
 from rightsizer.planner.requirement_checks import layout_fault

@@ -4,10 +4,11 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from msgspec import Struct
+
 from rightsizer.config.row import Row, shown
 from rightsizer.io.near import hint
 from rightsizer.model.errors import RequirementError
-from rightsizer.model.frozen import dataclass
 from rightsizer.planner.aliases import aliases_of
 from rightsizer.sizing.load import (
     RequestLoad,
@@ -82,8 +83,7 @@ def unknown_hint(word: str, known: Sequence[str]) -> str:
     return hint(word, known)
 
 
-@dataclass(frozen=True, slots=True)
-class StatedLoad:
+class StatedLoad(Struct, frozen=True):
     """Load as stated in a plan; each value is valid by itself."""
 
     values: Mapping[str, float]

@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.model.errors import ProfileError
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import GIB
 from rightsizer.planner.candidate import PlanCandidate
 from rightsizer.planner.planner import Planner
@@ -17,8 +19,7 @@ _MUCH: Final = 0.3
 """Share of time beyond which a wait or communication explains most of the deviation."""
 
 
-@dataclass(frozen=True, slots=True)
-class FigureComparison:
+class FigureComparison(Struct, frozen=True):
     """One figure, predicted and measured."""
 
     what: str
@@ -46,8 +47,7 @@ class FigureComparison:
         return self.predicted.low <= self.measured <= self.predicted.high
 
 
-@dataclass(frozen=True, slots=True)
-class Prediction:
+class Prediction(Struct, frozen=True):
     """Candidate with which a run is compared."""
 
     requirement: Requirement
@@ -70,8 +70,7 @@ class Prediction:
         return self.board or (self.planned.gpu if is_alone else None)
 
 
-@dataclass(frozen=True, slots=True)
-class PlanCheck:
+class PlanCheck(Struct, frozen=True):
     """A run compared with its candidate."""
 
     candidate: PlanCandidate

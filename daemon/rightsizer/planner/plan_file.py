@@ -6,17 +6,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.catalogue.prices_file import STATED
 from rightsizer.config.row import Row, shown
 from rightsizer.io.yaml import Document
 from rightsizer.model.errors import RequirementError, UsageError
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.planner.aliases import aliases_of
-from rightsizer.planner.dataclass_row import read_choice, read_fields
 from rightsizer.planner.load_row import LOAD_WORDS, SPELLINGS, read_load, unknown_hint
 from rightsizer.planner.plan_model import READING, read_model_row, reading_alone
 from rightsizer.planner.plan_notes import requirement_notes
 from rightsizer.planner.question_file import FileQuestion, read_questions
+from rightsizer.planner.value_row import read_choice, read_fields
 from rightsizer.sizing.engine import ENGINES, ServingEngine
 from rightsizer.sizing.models import (
     ConvolutionalNetwork,
@@ -98,8 +100,7 @@ _MOST_TENSOR: Final = 64
 _MOST_GRAMS: Final = 3000.0
 
 
-@dataclass(frozen=True, slots=True)
-class PlanFileItem:
+class PlanFileItem(Struct, frozen=True):
     """One requirement, or its error."""
 
     question: FileQuestion
@@ -108,8 +109,7 @@ class PlanFileItem:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PlanFile:
+class PlanFile(Struct, frozen=True):
     """All requirements of a file."""
 
     items: tuple[PlanFileItem, ...]

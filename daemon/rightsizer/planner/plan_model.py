@@ -7,17 +7,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.config.row import Row, shown
 from rightsizer.model.errors import RequirementError
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import parse_amount
-from rightsizer.planner.dataclass_row import read_fields
 from rightsizer.planner.models import PublishedModel
 from rightsizer.planner.transformer_shape import (
     TransformerDescription,
     completed_shape,
     shape_notes,
 )
+from rightsizer.planner.value_row import read_fields
 from rightsizer.sizing.models import (
     ConvolutionalNetwork,
     Diffusion,
@@ -53,8 +55,7 @@ _OF_IMAGES: Final = ("image", "steps", "guided", "frames")
 BESIDE_CONFIG: Final = ("config", "kind", "name", "parameters", "active_parameters")
 
 
-@dataclass(frozen=True, slots=True)
-class ModelRow:
+class ModelRow(Struct, frozen=True):
     """Model as stated in a requirement; each value is valid by itself."""
 
     values: dict[str, Any]

@@ -6,11 +6,13 @@ from functools import partial
 from itertools import chain
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.catalogue.prices import Prices
 from rightsizer.model.errors import RequirementError, UsageError
-from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.planner.alternatives import Alternative, alternatives, remedies
 from rightsizer.planner.biller import Biller, PlanPrices
 from rightsizer.planner.candidate import PlanCandidate, ranked, rejected
@@ -43,8 +45,7 @@ _COUNTED: Final = re.compile(r"\d+ *[xX*] *(?P<kind>\S.*)|(?P<before>\S.*?) *[xX
 _NAMED: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class GpuPlan:
+class GpuPlan(Struct, frozen=True):
     """Result for a requirement."""
 
     requirement: Requirement
@@ -87,13 +88,12 @@ class GpuPlan:
         return f"nothing fits, because {lacks}; the nearest, {nearest}: {reasons}"
 
 
-@dataclass(frozen=True, slots=True)
-class Planner:
+class Planner(Struct, frozen=True):
     """Data and settings of plans."""
 
     catalogue: Catalogue
     prices: Prices
-    settings: SizingSettings = field(default_factory=SizingSettings)
+    settings: SizingSettings = SizingSettings()
 
     def plan(self, requirement: Requirement) -> GpuPlan:
         """Return candidates for a requirement, and alternatives or remedies."""
@@ -241,8 +241,7 @@ def _format_notes(candidates: Iterable[PlanCandidate]) -> Iterator[str]:
         yield f"{', '.join(gpus[:_NAMED])}{f' and {more} more' if more > 0 else ''}: {note}"
 
 
-@dataclass(frozen=True, slots=True)
-class PlanAnswer:
+class PlanAnswer(Struct, frozen=True):
     """A plan, or an error."""
 
     plan: GpuPlan | None

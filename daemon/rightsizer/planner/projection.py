@@ -3,15 +3,17 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
+from msgspec import Struct
+from msgspec.structs import asdict
+
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.config.row import Row
 from rightsizer.io.terminal import aligned, counted, wrapped
 from rightsizer.model.errors import ProfileError, RequirementError, RightsizerError
-from rightsizer.model.frozen import asdict, dataclass, fields
 from rightsizer.model.units import percent_text
-from rightsizer.planner.dataclass_row import read_choice
 from rightsizer.planner.display import labels_of
 from rightsizer.planner.question_file import FileQuestion
+from rightsizer.planner.value_row import read_choice
 from rightsizer.sizing.place import GpuPlace, find_place
 from rightsizer.sizing.projection import Projection, project
 from rightsizer.sizing.settings import MemorySettings
@@ -23,7 +25,7 @@ from rightsizer.sizing.workload_profile import (
 )
 
 _KEYS: Final = ("gpu", "precision", "shares", "profile", "memory_bytes", "to")
-_SHARES: Final = tuple(share.name for share in fields(UsageShares))
+_SHARES: Final = tuple(share for share in UsageShares.__struct_fields__)
 _MOST_BYTES: Final = 1e15
 _LEAST_CLOCK: Final = 0.01
 
@@ -42,8 +44,7 @@ LEGEND: Final = (
 _FITS: Final = {True: "yes", False: "no", None: "?"}
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectionAnswer:
+class ProjectionAnswer(Struct, frozen=True):
     """One target of a question: the projection, or why there is none."""
 
     target: str

@@ -5,10 +5,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.config.row import Faults, Row
 from rightsizer.io.yaml import Document, YamlError, load_yaml_documents, yaml_text
 from rightsizer.model.errors import ConfigurationError, RequirementError, RightsizerError
-from rightsizer.model.frozen import dataclass, replace
 
 _SCIENTIFIC: Final = re.compile(r"[-+]?\d[\d_]*(?:\.\d*)?[eE][-+]?\d+")
 """YAML 1.1 reads `7e9` as text, JSON as a number."""
@@ -37,8 +39,7 @@ def _numbers(data: Any) -> Any:
     return data
 
 
-@dataclass(frozen=True, slots=True)
-class FileQuestion:
+class FileQuestion(Struct, frozen=True):
     """One mapping of a file."""
 
     row: Row
@@ -69,8 +70,7 @@ class FileQuestion:
         return RequirementError("\n".join(lines))
 
 
-@dataclass(frozen=True, slots=True)
-class QuestionFile:
+class QuestionFile(Struct, frozen=True):
     """All questions of a file, in order."""
 
     questions: tuple[FileQuestion, ...]

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
+from msgspec.structs import replace
+
 from rightsizer.catalogue.board import Board
-from rightsizer.model.frozen import replace
 from rightsizer.model.units import percent_text
 from rightsizer.planner.candidate import CandidateFilter, PredictedRate, Rejection
 from rightsizer.planner.display import number

@@ -2,11 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.model.device import Device
 from rightsizer.model.errors import RecordingError
-from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.signal import Signal
 from rightsizer.planner.candidate import PlanCandidate
 from rightsizer.planner.plan_check import (

@@ -4,17 +4,18 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.catalogue.prices import Instance, Prices, built_in_instances
 from rightsizer.io.near import near_words
 from rightsizer.model.errors import RequirementError
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.sizing.requirement import Parallelism, Requirement
 
 ANY: Final = "any"
 
 
-@dataclass(frozen=True, slots=True)
-class Rental:
+class Rental(Struct, frozen=True):
     """Instances of one type for the GPUs of a layout."""
 
     instance: Instance

@@ -1,14 +1,14 @@
 """Settings of the planner's commands: the configuration sections that they read."""
 
+from msgspec import Struct
+
 from rightsizer.catalogue.settings import CatalogueSettings, PriceSettings
-from rightsizer.model.frozen import dataclass, field
 from rightsizer.sizing.settings import SizingSettings
 
 
-@dataclass(frozen=True, slots=True)
-class PlannerSettings:
+class PlannerSettings(Struct, frozen=True):
     """Sections for planning, comparing and projecting."""
 
-    catalogue: CatalogueSettings = field(default_factory=CatalogueSettings)
-    prices: PriceSettings = field(default_factory=PriceSettings)
-    sizing: SizingSettings = field(default_factory=SizingSettings)
+    catalogue: CatalogueSettings = CatalogueSettings()
+    prices: PriceSettings = PriceSettings()
+    sizing: SizingSettings = SizingSettings()

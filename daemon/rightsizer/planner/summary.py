@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.console.command import printable, write
 from rightsizer.io.terminal import counted, wrapped
-from rightsizer.model.frozen import dataclass
 from rightsizer.planner.candidate import PlanCandidate, rejected
 from rightsizer.planner.cost_text import growth_verdict, rejected_title
 from rightsizer.planner.display import DOUBTED, dollars, number, percent, priced
@@ -47,8 +48,7 @@ class LineKind(StrEnum):
     WARNING = "33"
 
 
-@dataclass(frozen=True, slots=True)
-class SummaryLine:
+class SummaryLine(Struct, frozen=True):
     """Line and its kind."""
 
     text: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import astuple
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import astuple
 
 from rightsizer.io.terminal import aligned, counted, wrapped
 from rightsizer.model.units import GIB, percent_text

@@ -10,8 +10,10 @@ to the parameters.
 from collections.abc import Iterator
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
 from rightsizer.model.errors import RequirementError
-from rightsizer.model.frozen import asdict, dataclass, fields, replace
 from rightsizer.planner.requirement_checks import check_model, not_above_zero
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import count_parameters
@@ -30,8 +32,7 @@ _CONTRADICTION: Final = 2.0
 """Factor between given and computed parameters beyond which the shape is contradictory."""
 
 
-@dataclass(frozen=True, slots=True)
-class TransformerDescription:
+class TransformerDescription(Struct, frozen=True):
     """Transformer as described in a plan; every key is optional."""
 
     name: str = ""
@@ -75,7 +76,7 @@ def completed_shape(described: TransformerDescription) -> Transformer:
 def _check_given(described: TransformerDescription) -> None:
     """Reject zeros, which do not mean absent values."""
     no_sizes = {"name", "tied_embeddings", "rope_head_dim"}
-    sizes = (each.name for each in fields(described) if each.name not in no_sizes)
+    sizes = (each for each in described.__struct_fields__ if each not in no_sizes)
     faults = [*not_above_zero(described, "model", sizes, "give it as published, or leave it out")]
     if (described.rope_head_dim or 0) < 0:
         faults.append("model.rope_head_dim: is negative; give 0 or more, or leave it out")

@@ -4,7 +4,8 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
-from rightsizer.model.frozen import dataclass
+from msgspec import Struct
+
 from rightsizer.model.units import GIB
 from rightsizer.planner.candidate import PlanCandidate
 from rightsizer.planner.display import interval_text, number
@@ -37,8 +38,7 @@ _AROUND: Final = {
 _TRAINING_EDGE: Final = "more tokens/s, or out of memory: how far the plan is from its edge"
 
 
-@dataclass(frozen=True, slots=True)
-class ValidationStep:
+class ValidationStep(Struct, frozen=True):
     """One run."""
 
     name: str

@@ -4,11 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
+from msgspec.structs import replace
+
 from rightsizer.advice.engine import without_conflicts
 from rightsizer.advice.rules.rule import Judgement, OpeningPolicy
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Finding
-from rightsizer.model.frozen import replace
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Workload
 from rightsizer.profiler.taken_profile import TakenProfile

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Final, TypeAlias
 
-from rightsizer.model.frozen import dataclass
+from msgspec import Struct
+
 from rightsizer.model.profile import KernelFamily, Profile, StepUse
 from rightsizer.profiler.member import ProfiledMember, members_of
 
@@ -13,8 +14,7 @@ _MOST_KERNELS: Final = 100
 _Figure: TypeAlias = Callable[[Sequence[ProfiledMember]], float | None]
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileChange:
+class ProfileChange(Struct, frozen=True):
     """A figure before and after; `None` if unknown."""
 
     figure: str
@@ -56,8 +56,7 @@ def _may_mean(name: str, longer: str) -> bool:
     return longer == name or longer.startswith((f"{name} ", f"{name}-"))
 
 
-@dataclass(frozen=True, slots=True)
-class KernelChange:
+class KernelChange(Struct, frozen=True):
     """Seconds of a kernel or a family, per step, or per GPU in a file without steps."""
 
     family: KernelFamily
@@ -72,8 +71,7 @@ class KernelChange:
         return self.after / self.before if self.before else None
 
 
-@dataclass(frozen=True, slots=True)
-class KernelChanges:
+class KernelChanges(Struct, frozen=True):
     """Changes of families and kernels, largest first."""
 
     per: str

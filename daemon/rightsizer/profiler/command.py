@@ -10,6 +10,8 @@ from itertools import repeat
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.advice.storage import Storage
 from rightsizer.console.command import Command, add_flags, help_of, say
 from rightsizer.console.flags import add_config_flag, settings_of, write_up_to_now
@@ -17,7 +19,6 @@ from rightsizer.console.progress import ProgressLine
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.files import whole_file
 from rightsizer.model.errors import HistoryError, UsageError
-from rightsizer.model.frozen import dataclass, field
 from rightsizer.profiler.join import ProfileJoin, join
 from rightsizer.profiler.page import profile_document
 from rightsizer.profiler.profile_encoder import encode_profile_answer
@@ -41,10 +42,9 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     add_config_flag(parser)
 
 
-@dataclass(frozen=True, slots=True)
-class _ProfileCommandSettings:
-    profiles: ProfileSettings = field(default_factory=ProfileSettings)
-    path: PathSettings = field(default_factory=PathSettings)
+class _ProfileCommandSettings(Struct, frozen=True):
+    profiles: ProfileSettings = ProfileSettings()
+    path: PathSettings = PathSettings()
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -5,8 +5,9 @@ from itertools import chain
 from operator import mul
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.model.block import Measure
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.state import ACTIVE_STATES, Condition, Resource, State, Tier
 from rightsizer.model.units import Nanoseconds, format_duration, seconds
 from rightsizer.model.window import Window
@@ -21,8 +22,7 @@ _A_THOUSANDTH: Final = 0.001
 _A_MINUTE: Final = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileTelemetry:
+class ProfileTelemetry(Struct, frozen=True):
     """All windows of a device that overlap a span; shares are of the active time."""
 
     window: Window
@@ -94,8 +94,7 @@ _WAITING: Final = frozenset(
 """States in which a workload holds the GPU, which waits."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileComparison:
+class ProfileComparison(Struct, frozen=True):
     """One figure from both."""
 
     figure: str
@@ -127,8 +126,7 @@ def compare(
     return tuple(chain(_shares(both), _tensor_cores(both), _memory(both)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Both:
+class _Both(Struct, frozen=True):
     member: ProfiledMember
     name: str
     telemetry: ProfileTelemetry

@@ -3,8 +3,9 @@
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any, Final, TypeAlias
+
+from msgspec.structs import asdict
 
 from rightsizer.model.profile import CollectiveUse
 from rightsizer.model.units import percent_text, utc_text

@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.model.device import Device
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.profile import DeviceProfile, Profile, ProfiledDevice
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.profiler.comparison import (
@@ -21,8 +23,7 @@ _LATEST: Final[Nanoseconds] = 2**62
 """In the year 2116."""
 
 
-@dataclass(frozen=True, slots=True)
-class JoinedDevice:
+class JoinedDevice(Struct, frozen=True):
     """A device of a file, matched with the node."""
 
     device: Device | None
@@ -104,8 +105,7 @@ def _uuid(uuid: str) -> str:
     return uuid.casefold().removeprefix("gpu-").replace("-", "")
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileJoin:
+class ProfileJoin(Struct, frozen=True):
     """All devices of one workload's profiles."""
 
     devices: tuple[JoinedDevice, ...]

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from rightsizer.model.frozen import dataclass
+from msgspec import Struct
+
 from rightsizer.model.profile import DeviceProfile, KernelUse, Profile, TimeUse
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 
 
-@dataclass(frozen=True, slots=True)
-class ProfiledMember:
+class ProfiledMember(Struct, frozen=True):
     """A device of a file with its judged time; ratios are of its span."""
 
     profile: Profile

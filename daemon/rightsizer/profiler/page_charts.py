@@ -4,7 +4,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
-from rightsizer.model.frozen import dataclass
+from msgspec import Struct
+
 from rightsizer.model.units import percent_text
 from rightsizer.profiler.figures import (
     CAUSES,
@@ -143,8 +144,7 @@ def _frame_names(chain: Sequence[ProfileDocument]) -> str:
     return " > ".join(short_text(each["name"], _LONGEST_FRAME) for each in chain)
 
 
-@dataclass(frozen=True, slots=True)
-class RooflinePoint:
+class RooflinePoint(Struct, frozen=True):
     """A product or kernel with known operations, below its roof."""
 
     name: str

@@ -1,7 +1,8 @@
 """JSON encoder of profiles and of the answer of `rightsizer profile`."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, fields, replace
+
+from msgspec.structs import asdict, replace
 
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.io.codec import JsonObject
@@ -57,7 +58,7 @@ def _device(found: DeviceProfile) -> JsonObject:
         # Not by `asdict`, which copies each number.
         "timeline": None
         if found.timeline is None
-        else {each.name: getattr(found.timeline, each.name) for each in fields(found.timeline)},
+        else {each: getattr(found.timeline, each) for each in found.timeline.__struct_fields__},
         "steps": [
             {
                 "name": each.name,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from rightsizer.model.frozen import dataclass, field, fields
-from rightsizer.model.settings import group, setting, settings_class
+from msgspec import Struct
+
+from rightsizer.model.settings import Spec, settings_class
 from rightsizer.profiler.capture.settings import CaptureKind, CaptureSettings, DropFolderSettings
 from rightsizer.profiles.limits import FileLimits, ReadLimits, TimeSettings
 
@@ -13,8 +14,7 @@ if TYPE_CHECKING:
     from rightsizer.profiler.rules.rule import ProfileRule
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileSteadySettings:
+class ProfileSteadySettings(Struct, frozen=True):
     """Requirements for judging a profile's idle time.
 
     Attributes:
@@ -29,14 +29,13 @@ class ProfileSteadySettings:
             Source: their order is the same, their lengths are not; its queue may hide a part
     """
 
-    kernels_minimum: int = setting(50, within=(1, None))
-    launch_maximum_seconds: float = setting(0.001)
-    matched_minimum_ratio: float = setting(0.5)
-    unseen_ratio: float = setting(0.7)
+    kernels_minimum: Annotated[int, Spec(within=(1, None))] = 50
+    launch_maximum_seconds: float = 0.001
+    matched_minimum_ratio: float = 0.5
+    unseen_ratio: float = 0.7
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileLaunchBoundSettings:
+class ProfileLaunchBoundSettings(Struct, frozen=True):
     """Thresholds for launch-bound devices.
 
     Attributes:
@@ -57,17 +56,16 @@ class ProfileLaunchBoundSettings:
             Source: the greater part: what happened once is no rate
     """
 
-    on_ratio: float = setting(0.3)
-    kernel_maximum_seconds: float = setting(20e-6)
-    removed_low_ratio: float = setting(0.5)
-    own_launch_minimum_ratio: float = setting(0.5)
-    dispatch_on_ratio: float = setting(0.5)
-    outlier_minimum_ratio: float = setting(0.5)
-    steady: ProfileSteadySettings = field(default_factory=ProfileSteadySettings)
+    on_ratio: float = 0.3
+    kernel_maximum_seconds: float = 20e-6
+    removed_low_ratio: float = 0.5
+    own_launch_minimum_ratio: float = 0.5
+    dispatch_on_ratio: float = 0.5
+    outlier_minimum_ratio: float = 0.5
+    steady: ProfileSteadySettings = ProfileSteadySettings()
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileHostBoundSettings:
+class ProfileHostBoundSettings(Struct, frozen=True):
     """Thresholds for host-bound devices.
 
     Attributes:
@@ -99,21 +97,20 @@ class ProfileHostBoundSettings:
             Source: the greater part: what happened once is no rate
     """
 
-    loader_on_ratio: float = setting(0.2)
-    on_ratio: float = setting(0.3)
-    kernel_maximum_seconds: float = setting(20e-6)
-    own_launch_minimum_ratio: float = setting(0.5)
-    synchronization_on_ratio: float = setting(0.1)
-    synchronization_removed_low_ratio: float = setting(0.2)
-    held_minimum_ratio: float = setting(0.1)
-    read_backs_per_step_minimum: float = setting(1.0, unit="", within=(0.5, None))
-    removed_low_ratio: float = setting(0.5)
-    outlier_minimum_ratio: float = setting(0.5)
-    steady: ProfileSteadySettings = field(default_factory=ProfileSteadySettings)
+    loader_on_ratio: float = 0.2
+    on_ratio: float = 0.3
+    kernel_maximum_seconds: float = 20e-6
+    own_launch_minimum_ratio: float = 0.5
+    synchronization_on_ratio: float = 0.1
+    synchronization_removed_low_ratio: float = 0.2
+    held_minimum_ratio: float = 0.1
+    read_backs_per_step_minimum: Annotated[float, Spec(unit="", within=(0.5, None))] = 1.0
+    removed_low_ratio: float = 0.5
+    outlier_minimum_ratio: float = 0.5
+    steady: ProfileSteadySettings = ProfileSteadySettings()
 
 
-@dataclass(frozen=True, slots=True)
-class ProfilePcieBoundSettings:
+class ProfilePcieBoundSettings(Struct, frozen=True):
     """Thresholds for devices that wait for copies.
 
     Attributes:
@@ -124,13 +121,12 @@ class ProfilePcieBoundSettings:
             practices)
     """
 
-    on_ratio: float = setting(0.1)
-    removed_low_ratio: float = setting(0.3)
-    steady: ProfileSteadySettings = field(default_factory=ProfileSteadySettings)
+    on_ratio: float = 0.1
+    removed_low_ratio: float = 0.3
+    steady: ProfileSteadySettings = ProfileSteadySettings()
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileCommunicationBoundSettings:
+class ProfileCommunicationBoundSettings(Struct, frozen=True):
     """Thresholds for devices that wait for collectives.
 
     Attributes:
@@ -140,13 +136,12 @@ class ProfileCommunicationBoundSettings:
             Source: a cautious fifth: the last buckets of a step have nothing to hide behind
     """
 
-    on_ratio: float = setting(0.1)
-    removed_low_ratio: float = setting(0.2)
-    steady: ProfileSteadySettings = field(default_factory=ProfileSteadySettings)
+    on_ratio: float = 0.1
+    removed_low_ratio: float = 0.2
+    steady: ProfileSteadySettings = ProfileSteadySettings()
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileStorageBoundSettings:
+class ProfileStorageBoundSettings(Struct, frozen=True):
     """Thresholds for devices that wait for checkpoints.
 
     Attributes:
@@ -156,13 +151,12 @@ class ProfileStorageBoundSettings:
             Source: a cautious half: the copy off the GPU stays
     """
 
-    on_ratio: float = setting(0.05)
-    removed_low_ratio: float = setting(0.5)
-    steady: ProfileSteadySettings = field(default_factory=ProfileSteadySettings)
+    on_ratio: float = 0.05
+    removed_low_ratio: float = 0.5
+    steady: ProfileSteadySettings = ProfileSteadySettings()
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileTensorCoresUnusedSettings:
+class ProfileTensorCoresUnusedSettings(Struct, frozen=True):
     """Thresholds for unused tensor cores.
 
     Attributes:
@@ -174,14 +168,13 @@ class ProfileTensorCoresUnusedSettings:
             Source: A100 and V100 datasheets: 156 of 19.5 TFLOP/s (TF32), 125 of 15.7 (FP16)
     """
 
-    on_ratio: float = setting(0.1)
-    speedup_low_ratio: float = setting(1.5, unit="", within=(1.0, 100.0))
-    speedup_high_ratio: float = setting(8.0, unit="", within=(1.0, 100.0))
-    steady: ProfileSteadySettings = field(default_factory=ProfileSteadySettings)
+    on_ratio: float = 0.1
+    speedup_low_ratio: Annotated[float, Spec(unit="", within=(1.0, 100.0))] = 1.5
+    speedup_high_ratio: Annotated[float, Spec(unit="", within=(1.0, 100.0))] = 8.0
+    steady: ProfileSteadySettings = ProfileSteadySettings()
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileKernelsUnfusedSettings:
+class ProfileKernelsUnfusedSettings(Struct, frozen=True):
     """Thresholds for memory-bound operators worth fusing.
 
     Attributes:
@@ -194,14 +187,13 @@ class ProfileKernelsUnfusedSettings:
             Source: five in a row, as of rotary embeddings or SwiGLU, become one
     """
 
-    on_ratio: float = setting(0.2)
-    removed_low_ratio: float = setting(0.3)
-    removed_high_ratio: float = setting(0.8)
-    steady: ProfileSteadySettings = field(default_factory=ProfileSteadySettings)
+    on_ratio: float = 0.2
+    removed_low_ratio: float = 0.3
+    removed_high_ratio: float = 0.8
+    steady: ProfileSteadySettings = ProfileSteadySettings()
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileKernelInefficientSettings:
+class ProfileKernelInefficientSettings(Struct, frozen=True):
     """Thresholds for inefficient kernels, by hardware counters.
 
     Attributes:
@@ -225,17 +217,16 @@ class ProfileKernelInefficientSettings:
             Source: three quarters of the 32 threads of a warp
     """
 
-    on_ratio: float = setting(0.1)
-    bound_minimum_ratio: float = setting(0.6)
-    excess_sectors_minimum_ratio: float = setting(0.25)
-    occupancy_maximum_ratio: float = setting(0.5)
-    tail_minimum_ratio: float = setting(0.2)
-    stall_minimum_ratio: float = setting(0.33)
-    threads_maximum: float = setting(24.0, unit="threads", within=(1.0, 32.0))
+    on_ratio: float = 0.1
+    bound_minimum_ratio: float = 0.6
+    excess_sectors_minimum_ratio: float = 0.25
+    occupancy_maximum_ratio: float = 0.5
+    tail_minimum_ratio: float = 0.2
+    stall_minimum_ratio: float = 0.33
+    threads_maximum: Annotated[float, Spec(unit="threads", within=(1.0, 32.0))] = 24.0
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileDependencyBoundSettings:
+class ProfileDependencyBoundSettings(Struct, frozen=True):
     """Thresholds for kernels that wait for other kernels of the device.
 
     Attributes:
@@ -246,13 +237,12 @@ class ProfileDependencyBoundSettings:
             Source: nearly all
     """
 
-    on_ratio: float = setting(0.3)
-    matched_minimum_ratio: float = setting(0.95)
-    steady: ProfileSteadySettings = field(default_factory=ProfileSteadySettings)
+    on_ratio: float = 0.3
+    matched_minimum_ratio: float = 0.95
+    steady: ProfileSteadySettings = ProfileSteadySettings()
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileRankImbalanceSettings:
+class ProfileRankImbalanceSettings(Struct, frozen=True):
     """Thresholds for stragglers.
 
     Attributes:
@@ -262,8 +252,8 @@ class ProfileRankImbalanceSettings:
             Source: the greater part
     """
 
-    on_ratio: float = setting(0.05)
-    same_rank_ratio: float = setting(0.5)
+    on_ratio: float = 0.05
+    same_rank_ratio: float = 0.5
 
 
 THRESHOLDS: Final[tuple[tuple[str, type[Any]], ...]] = (
@@ -281,8 +271,7 @@ THRESHOLDS: Final[tuple[tuple[str, type[Any]], ...]] = (
 """Settings classes by rule."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileComparisonSettings:
+class ProfileComparisonSettings(Struct, frozen=True):
     """Thresholds for contradictions between a profile and telemetry.
 
     Attributes:
@@ -303,22 +292,21 @@ class ProfileComparisonSettings:
             Source: a profile is the closer look, but may be of another time or GPU
     """
 
-    difference_minimum_ratio: float = setting(0.3, within=(0.01, 1.0))
-    tensor_maximum_ratio: float = setting(0.01)
-    memory_tolerance_ratio: float = setting(0.1)
-    tick_seconds: float = setting(2.0)
-    idle_tolerance_seconds: float = setting(0.01, within=(0.0, 60.0))
-    contradicted_ratio: float = setting(0.75)
+    difference_minimum_ratio: Annotated[float, Spec(within=(0.01, 1.0))] = 0.3
+    tensor_maximum_ratio: float = 0.01
+    memory_tolerance_ratio: float = 0.1
+    tick_seconds: float = 2.0
+    idle_tolerance_seconds: Annotated[float, Spec(within=(0.0, 60.0))] = 0.01
+    contradicted_ratio: float = 0.75
 
 
-_PARTS: Final = ((name, settings, group(settings)) for name, settings in THRESHOLDS)
+_PARTS: Final = ((name, settings, settings()) for name, settings in THRESHOLDS)
 ProfileRuleTree: Any = settings_class(
     "ProfileRuleTree", __name__, "Rules over profiles, by name.", _PARTS
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileSettings:
+class ProfileSettings(Struct, frozen=True):
     """Reading and judging of profiles, and validity of their findings.
 
     Attributes:
@@ -328,16 +316,14 @@ class ProfileSettings:
             Source: 8 KiB each: half a MiB of memory and of the history
     """
 
-    limits: FileLimits = field(default_factory=FileLimits)
-    time: TimeSettings = field(default_factory=TimeSettings)
-    rules: ProfileRuleTree = field(default_factory=ProfileRuleTree)
-    comparison: ProfileComparisonSettings = field(default_factory=ProfileComparisonSettings)
-    valid_for: float = setting(14 * 86400.0, unit="seconds", within=(3600.0, 366 * 86400.0))
-    kept_maximum: int = setting(64, within=(1, 10_000))
-    drop_folder: DropFolderSettings = field(
-        default_factory=DropFolderSettings, metadata={"is_live": False}
-    )
-    capture: CaptureSettings = field(default_factory=CaptureSettings, metadata={"is_live": False})
+    limits: FileLimits = FileLimits()
+    time: TimeSettings = TimeSettings()
+    rules: ProfileRuleTree = ProfileRuleTree()
+    comparison: ProfileComparisonSettings = ProfileComparisonSettings()
+    valid_for: Annotated[float, Spec(unit="seconds", within=(3600.0, 366 * 86400.0))] = 14 * 86400.0
+    kept_maximum: Annotated[int, Spec(within=(1, 10_000))] = 64
+    drop_folder: Annotated[DropFolderSettings, Spec(is_live=False)] = DropFolderSettings()
+    capture: Annotated[CaptureSettings, Spec(is_live=False)] = CaptureSettings()
 
     def __post_init__(self) -> None:
         if self.capture.kind is not CaptureKind.NONE and not self.drop_folder.path:
@@ -349,7 +335,7 @@ class ProfileSettings:
     @property
     def read_limits(self) -> ReadLimits:
         """Limits for readers of files."""
-        values = {each.name: getattr(self.limits, each.name) for each in fields(self.limits)}
+        values = {each: getattr(self.limits, each) for each in self.limits.__struct_fields__}
         return ReadLimits(**values, time=self.time)
 
     @property

@@ -6,16 +6,18 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.accounting.device_codec import DeviceRecord
 from rightsizer.accounting.history import HistoryRepository, HolderPeriod
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.window_builder import WindowBuilder
 from rightsizer.advice.ledger_repository import finding_from, stored_finding
 from rightsizer.advice.verdict import confidence_of, finding_id
-from rightsizer.io.codec import convert
+from rightsizer.io.codec import convert, plain_fields
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Finding, Instruction, Reason
-from rightsizer.model.frozen import asdict, dataclass, replace
 from rightsizer.model.profile import Profile
 from rightsizer.model.units import HOUR, NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.model.window import Window
@@ -113,8 +115,7 @@ def _telemetry(
     return tuple(each.device for each in known), telemetry
 
 
-@dataclass(frozen=True, slots=True)
-class TakenProfile:
+class TakenProfile(Struct, frozen=True):
     """A file, or one per rank of a program, with its judgement."""
 
     id: str
@@ -148,7 +149,7 @@ class TakenProfile:
     @property
     def text(self) -> str:
         """JSON for the history."""
-        fields = asdict(self)
+        fields = plain_fields(self)
         fields["findings"] = [stored_finding(each) for each in fields["findings"]]
         return json.dumps(fields, separators=(",", ":"))
 

@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from rightsizer.model.finding import Finding
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.profile import Profile
 from rightsizer.profiler.member import source_of
 from rightsizer.profiler.rules import PROFILE_RULES
 from rightsizer.profiler.rules.rule import ProfileRule
 
 
-@dataclass(frozen=True, slots=True)
-class ProfiledWorkload:
+class ProfiledWorkload(Struct, frozen=True):
     """A file, or one per rank, with the findings of every rule."""
 
     name: str

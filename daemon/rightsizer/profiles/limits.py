@@ -1,12 +1,14 @@
 """Limits of the cost of reading a file, and settings of timelines."""
 
+from typing import Annotated
+
+from msgspec import Struct
+
 from rightsizer.model.errors import ProfileError
-from rightsizer.model.frozen import dataclass, field
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 
 
-@dataclass(frozen=True, slots=True)
-class TimeSettings:
+class TimeSettings(Struct, frozen=True):
     """Thresholds of the time analysis.
 
     Attributes:
@@ -25,15 +27,14 @@ class TimeSettings:
             Source: ten launches
     """
 
-    timeline_moments: int = setting(1000, unit="", within=(10, 2000))
-    adjacent_maximum_nanoseconds: int = setting(30, within=(0, None))
-    long_collective_minimum_ratio: float = setting(0.01)
-    launch_maximum_nanoseconds: int = setting(20_000, within=(0, None))
-    pause_minimum_nanoseconds: int = setting(200_000, within=(0, None))
+    timeline_moments: Annotated[int, Spec(unit="", within=(10, 2000))] = 1000
+    adjacent_maximum_nanoseconds: Annotated[int, Spec(within=(0, None))] = 30
+    long_collective_minimum_ratio: float = 0.01
+    launch_maximum_nanoseconds: Annotated[int, Spec(within=(0, None))] = 20_000
+    pause_minimum_nanoseconds: Annotated[int, Spec(within=(0, None))] = 200_000
 
 
-@dataclass(frozen=True, slots=True)
-class FileLimits:
+class FileLimits(Struct, frozen=True):
     """Limits on profile files.
 
     Attributes:
@@ -60,25 +61,24 @@ class FileLimits:
             Source: `nsys export` wrote two minutes of training of two GPUs in 20 seconds
     """
 
-    unpacked_maximum_bytes: int = setting(16 * 2**30, within=(2**20, None))
-    expansion_maximum_ratio: float = setting(1000.0, unit="", within=(1.0, None))
-    event_maximum_bytes: int = setting(4 * 2**20, within=(2**10, None))
-    events_maximum: int = setting(50_000_000, within=(1000, None))
-    faulty_events_maximum: int = setting(1000, within=(0, None))
-    kernel_names_maximum: int = setting(20_000, within=(100, None))
-    frames_maximum: int = setting(2000, within=(0, None))
-    name_maximum_characters: int = setting(2000, within=(64, None))
-    files_maximum: int = setting(2000, within=(1, None))
-    devices_maximum: int = setting(1024, within=(1, None))
-    steps_maximum: int = setting(100_000, within=(1, None))
-    export_maximum_seconds: float = setting(600.0, within=(1.0, None))
+    unpacked_maximum_bytes: Annotated[int, Spec(within=(2**20, None))] = 16 * 2**30
+    expansion_maximum_ratio: Annotated[float, Spec(unit="", within=(1.0, None))] = 1000.0
+    event_maximum_bytes: Annotated[int, Spec(within=(2**10, None))] = 4 * 2**20
+    events_maximum: Annotated[int, Spec(within=(1000, None))] = 50_000_000
+    faulty_events_maximum: Annotated[int, Spec(within=(0, None))] = 1000
+    kernel_names_maximum: Annotated[int, Spec(within=(100, None))] = 20_000
+    frames_maximum: Annotated[int, Spec(within=(0, None))] = 2000
+    name_maximum_characters: Annotated[int, Spec(within=(64, None))] = 2000
+    files_maximum: Annotated[int, Spec(within=(1, None))] = 2000
+    devices_maximum: Annotated[int, Spec(within=(1, None))] = 1024
+    steps_maximum: Annotated[int, Spec(within=(1, None))] = 100_000
+    export_maximum_seconds: Annotated[float, Spec(within=(1.0, None))] = 600.0
 
 
-@dataclass(frozen=True, slots=True)
-class ReadLimits(FileLimits):
+class ReadLimits(FileLimits, frozen=True):
     """What a file may ask for, and what counts as near and as long on its timeline."""
 
-    time: TimeSettings = field(default_factory=TimeSettings)
+    time: TimeSettings = TimeSettings()
 
     def check_events(self, count: int) -> None:
         """Raise `ProfileError` for more events, or launches, than allowed."""

@@ -10,8 +10,9 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Final, Self, TypeAlias
 
+from msgspec import Struct
+
 from rightsizer.model.errors import ProfileError
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.profile import Profile, ProfileFormat
 from rightsizer.profiles.limits import ReadLimits
 
@@ -25,8 +26,7 @@ ReadProgress: TypeAlias = Callable[[str, int, int], None]
 """Receives a file's name, the bytes read, and its size."""
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(Struct, frozen=True):
     """Beginning of a file, unpacked, by which its format is detected."""
 
     name: str
@@ -40,8 +40,7 @@ class Head:
         return "" if b"\0" in self.data else self.data.decode("utf-8-sig", "replace")
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileReader:
+class ProfileReader(Struct, frozen=True):
     """A format: detection and reading."""
 
     format: ProfileFormat

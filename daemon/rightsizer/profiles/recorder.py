@@ -3,10 +3,11 @@
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from heapq import merge
 from itertools import chain, pairwise
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from rightsizer.model.profile import (
     CopyKind,

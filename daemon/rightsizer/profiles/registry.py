@@ -12,12 +12,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.host.files import natural_order
 from rightsizer.io.codec import convert
 from rightsizer.io.files import packing_of
 from rightsizer.io.yaml import load_beside
 from rightsizer.model.errors import ProfileError
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.profile import Profile
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.mlperf.load_generator import (
@@ -68,8 +69,7 @@ _HEAD_BYTES: Final = 1 << 18
 """Enough for PyTorch's head before its events, and a launcher's output before a log."""
 
 
-@dataclass(frozen=True, slots=True)
-class _OtherFile:
+class _OtherFile(Struct, frozen=True):
     """An unsupported kind of file, and what to use instead."""
 
     what: str
@@ -171,8 +171,7 @@ def _place(path: Path) -> tuple[Path, str]:
     return path.parent, _FORM.sub("", path.name)
 
 
-@dataclass(frozen=True, slots=True)
-class BrokenFile:
+class BrokenFile(Struct, frozen=True):
     """A profile in a folder that cannot be read."""
 
     source: str
@@ -181,8 +180,7 @@ class BrokenFile:
     """Fault, place and remedy."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadFiles:
+class ReadFiles(Struct, frozen=True):
     """Profiles that were read, and those that could not be."""
 
     profiles: tuple[Profile, ...]

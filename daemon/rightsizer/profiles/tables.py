@@ -1,7 +1,7 @@
 """Tables of kernels, copies, collectives and host spans: counts, times and bandwidth."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
@@ -27,7 +27,7 @@ from rightsizer.profiles.names import (
 )
 from rightsizer.profiles.timeline import Interval, SpanLine, union
 
-_COUNTERS: Final = frozenset(each.name for each in fields(KernelCounters))
+_COUNTERS: Final = frozenset(each for each in KernelCounters.__struct_fields__)
 _REST: Final = "(others)"
 _LAID: Final = (
     SpanKind.LOADER,

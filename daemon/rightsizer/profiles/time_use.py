@@ -11,7 +11,8 @@ from heapq import merge
 from itertools import chain, pairwise
 from typing import Final, TypeAlias
 
-from rightsizer.model.frozen import dataclass
+from msgspec import Struct
+
 from rightsizer.model.profile import LaunchUse, ProfileTimeline, SpanKind, TimelineLane, TimeUse
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.profiles.limits import TimeSettings
@@ -383,8 +384,7 @@ def timeline(line: MeasuredLine, edges: Sequence[Nanoseconds]) -> ProfileTimelin
     )
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class StepSpan:
+class StepSpan(Struct, frozen=True, order=True):
     """A step, as named by the profile."""
 
     start: Nanoseconds

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.epoch import EPOCH_UNITS, parse_epoch
 from rightsizer.model.errors import RecordingError
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import DAY, Nanoseconds, Unit, convert
 from rightsizer.recordings.heading_words import (
@@ -69,8 +70,7 @@ NumberedRow = tuple[int, Sequence[str]]
 """Line and cells."""
 
 
-@dataclass(frozen=True, slots=True)
-class HeadedTable:
+class HeadedTable(Struct, frozen=True):
     """Records of one file as a table, whatever their text looks like."""
 
     text: TextFile

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.model.device import Device
 from rightsizer.model.errors import UsageError
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.topology import cpu_list
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Holding, Workload, WorkloadKind
@@ -14,8 +15,7 @@ NO_JOBS: Final = "none"
 """Stated instead of GPUs: they share no job."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedJob:
+class RecordedJob(Struct, frozen=True):
     """GPUs of a job with its wall time; `None` for an open end."""
 
     devices: tuple[Device, ...]

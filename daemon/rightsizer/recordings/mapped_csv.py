@@ -6,12 +6,13 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.config.row import Faults, Row
 from rightsizer.io.near import hint
 from rightsizer.io.yaml import YamlError, load_yaml
 from rightsizer.model.epoch import EPOCH_UNITS, parse_epoch
 from rightsizer.model.errors import ConfigurationError, RecordingError
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.signal import Signal, in_unit
 from rightsizer.model.units import convert
 from rightsizer.recordings.headed_table import TimeColumns, csv_table
@@ -26,8 +27,7 @@ _TIME_UNITS: Final = (*EPOCH_UNITS, "iso")
 _KEYS: Final = ("time", "device", "workload", "files")
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnMap:
+class ColumnMap(Struct, frozen=True):
     """Columns of a recording's CSV files."""
 
     name: str

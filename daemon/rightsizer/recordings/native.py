@@ -2,15 +2,16 @@
 
 import json
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import asdict, replace
 from functools import cache
 from heapq import merge
 from operator import attrgetter
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import completed
-from rightsizer.io.codec import convert
+from rightsizer.io.codec import convert, plain_fields
 from rightsizer.model.device import Device
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.reading import Missing, Process, ProcessKind, Reading
@@ -47,7 +48,7 @@ def encode_sections(snapshot: Snapshot) -> dict[str, Any]:
     return {
         "interval": snapshot.interval,
         "devices": [
-            {name: value for name, value in asdict(device).items() if value is not None}
+            {name: value for name, value in plain_fields(device).items() if value is not None}
             for device in snapshot.devices
         ],
         "uuids": list(readings),
@@ -126,7 +127,7 @@ def _decode_process(
 
 def _encode_holding(holding: Holding) -> list[Any]:
     """Encode workload and share; `has_process` only if false."""
-    fields = [asdict(holding.workload), holding.share_ratio]
+    fields = [plain_fields(holding.workload), holding.share_ratio]
     return fields if holding.has_process else [*fields, False]
 
 

@@ -2,14 +2,16 @@
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.model.device import Device
 from rightsizer.model.errors import RecordingError, UsageError
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.reading import Missing, Reading
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot

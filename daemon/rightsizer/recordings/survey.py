@@ -10,8 +10,9 @@ from itertools import accumulate
 from operator import add
 from typing import Final
 
+from msgspec import Struct, field
+
 from rightsizer.model.errors import RecordingError
-from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.reading import Missing, Process, ProcessKind
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
@@ -53,8 +54,7 @@ _LOADS: Final = tuple(load for load, _ in _SIGNALS)
 _WIDTH: Final = 2 * len(_LOADS)
 
 
-@dataclass(frozen=True, slots=True)
-class LoadSeries:
+class LoadSeries(Struct, frozen=True):
     """Mean loads of a device over moments of equal length."""
 
     start: Nanoseconds
@@ -62,7 +62,7 @@ class LoadSeries:
     step: Nanoseconds
     values: dict[Load, list[float]]
     """`nan` where a load is unknown."""
-    processes: Mapping[int, tuple[Nanoseconds, Nanoseconds]] = field(default_factory=dict)
+    processes: Mapping[int, tuple[Nanoseconds, Nanoseconds]] = {}
     """First and last time of each compute process by pid."""
 
     def known(self, load: Load) -> bool:
@@ -179,8 +179,7 @@ class IntervalMedian:
         return (low + high) // 2
 
 
-@dataclass(frozen=True, slots=True)
-class RecordingSurvey:
+class RecordingSurvey(Struct, frozen=True):
     """Results of the first pass."""
 
     interval: Nanoseconds | None

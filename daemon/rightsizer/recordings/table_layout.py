@@ -3,8 +3,9 @@
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from msgspec import Struct
+
 from rightsizer.model.device import BY_INDEX
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Holding, Workload, WorkloadKind
 from rightsizer.recordings.headed_table import HeadedTable, TimeColumns
@@ -21,8 +22,7 @@ from rightsizer.recordings.unnamed_devices import SampledRow, device_order
 from rightsizer.telemetry.device_description import DeviceDescription
 
 
-@dataclass(frozen=True, slots=True)
-class LayoutColumns:
+class LayoutColumns(Struct, frozen=True):
     """Positions of the columns of a table."""
 
     headings: Mapping[int, Heading]

@@ -16,9 +16,10 @@ from pathlib import Path
 from shlex import quote
 from typing import IO, Any, Final, cast
 
+from msgspec import Struct
+
 from rightsizer.io.files import packing_of
 from rightsizer.model.errors import RecordingError
-from rightsizer.model.frozen import dataclass
 from rightsizer.recordings.row import RecordingNotes, RecordingRow
 from rightsizer.recordings.timestamps import page_time
 from rightsizer.recordings.unnamed_devices import NOTHING_STATED, StatedDevices
@@ -271,8 +272,7 @@ def _has_comma_fractions(head: Sequence[str]) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class RecordingFormat:
+class RecordingFormat(Struct, frozen=True):
     """A recording format."""
 
     name: str

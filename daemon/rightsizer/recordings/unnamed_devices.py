@@ -7,7 +7,8 @@ from itertools import islice, pairwise
 from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias
 
-from rightsizer.model.frozen import dataclass
+from msgspec import Struct
+
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.recordings.row import RecordingNotes
@@ -50,8 +51,7 @@ _DeviceAt: TypeAlias = Callable[[Nanoseconds, int | None, int], str]
 _RECORD: Final = "record with index or uuid"
 
 
-@dataclass(frozen=True, slots=True)
-class PollPattern:
+class PollPattern(Struct, frozen=True):
     """Rows per poll, and the gap that ends an incomplete one."""
 
     rows: int
@@ -174,8 +174,7 @@ def _swings(rows: Sequence[SampledRow], signal: Signal, tolerance: float) -> int
     return swings
 
 
-@dataclass(frozen=True, slots=True)
-class StatedDevices:
+class StatedDevices(Struct, frozen=True):
     """User's statement about the devices of a log that does not name them."""
 
     count: int | None = None

@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from typing import Final, TypeVar
 
+from msgspec import Struct
+
 from rightsizer.model.finding import FindingKind
-from rightsizer.model.frozen import dataclass
 
 _Piece = TypeVar("_Piece")
 Unit = tuple[_Piece, ...]
@@ -14,8 +15,7 @@ ALIKE_FROM: Final = 3
 """Number of like recommendations, for idle GPUs without a workload, that are folded into one."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupKey:
+class GroupKey(Struct, frozen=True):
     """Properties of a recommendation that determine its group."""
 
     id: str

@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from msgspec.structs import asdict
+
 from rightsizer.advice.compatible import ExclusiveKey, compatible
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import Finding, Reason, Savings, Severity
-from rightsizer.model.frozen import asdict, fields
 from rightsizer.model.units import HOURS_PER_MONTH, seconds
 from rightsizer.report.facts import PriceRate, ReportFacts, spanning_rate
 from rightsizer.report.labels import confidence_label, reason_label
@@ -58,9 +59,9 @@ def total_savings(facts: ReportFacts) -> SavingsSummary:
     best = compatible(_open_at_end(facts), ExclusiveKey.of)
     counted = [_savings(each.finding.savings) for each in best]
     amounts = {
-        each.name: sum_known(getattr(savings, each.name) for savings in counted)
-        for each in fields(SavingsSummary)
-        if each.name.endswith(("_low", "_high", "_typical"))
+        each: sum_known(getattr(savings, each) for savings in counted)
+        for each in SavingsSummary.__struct_fields__
+        if each.endswith(("_low", "_high", "_typical"))
     }
     return SavingsSummary(
         **amounts,

@@ -3,10 +3,10 @@
 import datetime as dt
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple
 from typing import Any, Final
 
-from rightsizer.model.frozen import asdict
+from msgspec.structs import asdict, astuple
+
 from rightsizer.model.state import Cause, Condition, Resource, State
 from rightsizer.model.units import HOUR_SECONDS, NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.model.window import Window

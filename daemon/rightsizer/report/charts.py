@@ -7,7 +7,8 @@ from html import escape
 from itertools import groupby
 from typing import Final, TypeVar
 
-from rightsizer.model.frozen import dataclass
+from msgspec import Struct
+
 from rightsizer.model.units import percent_text
 
 _T = TypeVar("_T")
@@ -82,8 +83,7 @@ _MOST_LABELS: Final = 10
 _LINES: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
-@dataclass(frozen=True, slots=True)
-class ChartColumn:
+class ChartColumn(Struct, frozen=True):
     """A bar: label, and parts in stacking order."""
 
     label: str
@@ -131,8 +131,7 @@ _MOST_CELLS: Final = 200
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
-@dataclass(frozen=True, slots=True)
-class ChartLane:
+class ChartLane(Struct, frozen=True):
     """A row of a timeline."""
 
     words: str
@@ -200,8 +199,7 @@ def _digits(shares: Iterable[float]) -> str:
     return "".join(_DIGITS[min(most, math.ceil(most * share))] for share in shares)
 
 
-@dataclass(frozen=True, slots=True)
-class ChartRoof:
+class ChartRoof(Struct, frozen=True):
     """Limits of a board: bandwidth below the ridge, peak beyond."""
 
     words: str
@@ -209,8 +207,7 @@ class ChartRoof:
     peak: float
 
 
-@dataclass(frozen=True, slots=True)
-class ChartPoint:
+class ChartPoint(Struct, frozen=True):
     """Operations per byte and per second, and share of time, 0 to 1."""
 
     intensity: float
@@ -288,8 +285,7 @@ def rate_text(rate: float) -> str:
 _FRAME_HEIGHT: Final = 18
 
 
-@dataclass(frozen=True, slots=True)
-class ChartFrame:
+class ChartFrame(Struct, frozen=True):
     """A box of a flame graph: row from the top, start and share of the width, 0 to 1."""
 
     name: str

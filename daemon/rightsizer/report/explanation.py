@@ -4,11 +4,13 @@ import math
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import asdict
+
 from rightsizer.io.codec import JsonObject
 from rightsizer.model.advice import Advice
 from rightsizer.model.device import BY_INDEX
 from rightsizer.model.finding import Finding, Option, Reason
-from rightsizer.model.frozen import asdict, dataclass, fields, is_dataclass
 from rightsizer.model.settings import bounds_of, descriptions_of, key_in_file
 from rightsizer.model.state import Condition, State
 from rightsizer.model.units import Nanoseconds, seconds
@@ -20,8 +22,7 @@ _KNOWN: Final = 'state!="unknown"'
 _ACTIVE: Final = 'state!~"unknown|idle_.*"'
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(Struct, frozen=True):
     """A number of the evidence, with the PromQL query that reproduces it."""
 
     name: str
@@ -169,22 +170,22 @@ def explain_finding(
 
 def _thresholds(settings: object, prefix: str) -> Iterator[JsonObject]:
     """Yield all settings of a class and its groups, by full name."""
-    if not is_dataclass(settings):
+    if not isinstance(settings, Struct):
         return
     bounds_by_name = bounds_of(type(settings))
     descriptions = descriptions_of(type(settings))
-    for declared in fields(settings):
-        bounds = bounds_by_name.get(declared.name)
-        value = getattr(settings, declared.name)
+    for declared in settings.__struct_fields__:
+        bounds = bounds_by_name.get(declared)
+        value = getattr(settings, declared)
         if bounds is None:
-            yield from _thresholds(value, f"{prefix}.{declared.name}")
+            yield from _thresholds(value, f"{prefix}.{declared}")
             continue
         yield {
-            "setting": f"{prefix}.{key_in_file(declared.name, bounds)}",
+            "setting": f"{prefix}.{key_in_file(declared, bounds)}",
             "value": value,
             "unit": bounds.unit,
-            "help": descriptions[declared.name].help,
-            "source": descriptions[declared.name].source,
+            "help": descriptions[declared].help,
+            "source": descriptions[declared].source,
         }
 
 

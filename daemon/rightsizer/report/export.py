@@ -11,10 +11,11 @@ from importlib import import_module
 from itertools import islice
 from typing import IO, Any, Final, TypeAlias
 
+from msgspec import Struct
+
 from rightsizer.model.block import Blocks, Measure
 from rightsizer.model.device import Device
 from rightsizer.model.errors import UsageError
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.state import (
     Cause,
     Condition,
@@ -29,8 +30,7 @@ from rightsizer.model.window import Window
 from rightsizer.report.labels import readable_name
 
 
-@dataclass(frozen=True, slots=True)
-class ExportRow:
+class ExportRow(Struct, frozen=True):
     """One device over one span."""
 
     window: Window
@@ -52,8 +52,7 @@ class ExportColumnKind(StrEnum):
     NUMBER = "number"
 
 
-@dataclass(frozen=True, slots=True)
-class ExportColumn:
+class ExportColumn(Struct, frozen=True):
     """A column; its name is stable, since other programs depend on it."""
 
     name: str

@@ -5,18 +5,19 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.advice.market import Market
 from rightsizer.model.advice import Advice
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Finding
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.state import State
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.window import Provisioning, Window
 
 
-@dataclass(frozen=True, slots=True)
-class PriceRate:
+class PriceRate(Struct, frozen=True):
     """Hourly price of a board, with its source."""
 
     dollars_per_hour_low: float
@@ -57,16 +58,14 @@ def spanning_rate(rates: Iterable[PriceRate | None]) -> PriceRate | None:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
+class Slice(Struct, frozen=True):
     """Time of a device by state within the hour from `start`."""
 
     start: Nanoseconds
     states: Mapping[State, Nanoseconds]
 
 
-@dataclass(frozen=True, slots=True)
-class ReportDeviceFacts:
+class ReportDeviceFacts(Struct, frozen=True):
     """A device over the span."""
 
     device: Device
@@ -86,8 +85,7 @@ class ReportDeviceFacts:
         return self.device.title if mig is None else f"MIG {self.device.index} ({mig.profile})"
 
 
-@dataclass(frozen=True, slots=True)
-class WorkloadFacts:
+class WorkloadFacts(Struct, frozen=True):
     """A workload over the span; its window sums over its devices."""
 
     key: str
@@ -96,8 +94,7 @@ class WorkloadFacts:
     """Uuids of the devices that it held within the span."""
 
 
-@dataclass(frozen=True, slots=True)
-class RuleFacts:
+class RuleFacts(Struct, frozen=True):
     """Track record of a rule's advice since the ledger began."""
 
     rule: str
@@ -107,16 +104,14 @@ class RuleFacts:
     realized_kilowatt_hours: float
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(Struct, frozen=True):
     """A time without records of any device, in seconds since the epoch."""
 
     start: float
     end: float
 
 
-@dataclass(frozen=True, slots=True)
-class ReportFacts:
+class ReportFacts(Struct, frozen=True):
     """All facts of a report."""
 
     since: Nanoseconds

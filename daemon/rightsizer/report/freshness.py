@@ -1,16 +1,16 @@
 """Freshness of readings, and coverage of an exported window."""
 
-from typing import Final
+from typing import Annotated, Final
 
-from rightsizer.model.frozen import dataclass
+from msgspec import Struct
+
 from rightsizer.model.report import DeviceReport, Report
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.model.window import Provisioning
 
 
-@dataclass(frozen=True, slots=True)
-class FreshnessSettings:
+class FreshnessSettings(Struct, frozen=True):
     """Validity of a device's last reading.
 
     Attributes:
@@ -20,8 +20,8 @@ class FreshnessSettings:
             Source: the same as for the state `unknown`
     """
 
-    stale_intervals: float = setting(3.0, within=(1.0, 1000.0))
-    stale_minimum_seconds: float = setting(5.0, within=(0.0, 3600.0))
+    stale_intervals: Annotated[float, Spec(within=(1.0, 1000.0))] = 3.0
+    stale_minimum_seconds: Annotated[float, Spec(within=(0.0, 3600.0))] = 5.0
 
 
 def is_fresh(

@@ -23,7 +23,6 @@ from rightsizer.model.finding import (
     Savings,
     Severity,
 )
-from rightsizer.model.frozen import fields, is_dataclass
 from rightsizer.model.reading import Missing
 from rightsizer.model.report import AgentReport, DeviceReport, JobReport, Report, Totals
 from rightsizer.model.signal import Signal
@@ -57,7 +56,7 @@ def _unknown_to_json(value: object) -> object:
 
 
 def plain(value: object) -> Any:
-    """Convert a value without a type to JSON values; dataclasses by field, sets sorted."""
+    """Convert a value without a type to JSON values; structs by field, sets sorted."""
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
@@ -68,8 +67,8 @@ def plain(value: object) -> Any:
         return [plain(inside) for inside in value]
     if isinstance(value, (set, frozenset)):
         return sorted(map(str, value))
-    if is_dataclass(value):
-        return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, msgspec.Struct):
+        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
     return str(value)
 
 

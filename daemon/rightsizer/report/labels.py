@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final, TypeVar
 
+from msgspec import Struct
+
 from rightsizer.model.finding import Action, FindingKind, Savings, Severity, typical
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.state import Cause, Condition, Resource, State, UnknownReason
 from rightsizer.model.table import table_rows
 from rightsizer.model.units import Nanoseconds, dollars_text, format_duration, seconds, utc_text
@@ -167,8 +168,7 @@ def unknown_parts(reasons: Mapping[UnknownReason, float]) -> list[tuple[str, flo
     return [(UNKNOWN_LABELS[reason], time) for reason, time in by_time]
 
 
-@dataclass(frozen=True, slots=True)
-class MomentLabel:
+class MomentLabel(Struct, frozen=True):
     """A time for people, and for `<time datetime>`."""
 
     text: str

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 
+from msgspec import Struct
+
 from rightsizer.model.finding import Instruction
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import HOUR_SECONDS, JOULES_PER_KILOWATT_HOUR
 from rightsizer.report.facts import Gap, PriceRate, ReportDeviceFacts, RuleFacts
 
 
-@dataclass(frozen=True, slots=True)
-class UsageAmount:
+class UsageAmount(Struct, frozen=True):
     """GPU-hours with energy and cost; `None` unless known for all parts."""
 
     gpu_hours: float
@@ -61,8 +61,7 @@ def _sum(values: Iterable[float | None]) -> float | None:
     return sum(known) if len(known) == len(found) else None
 
 
-@dataclass(frozen=True, slots=True)
-class ReportSpan:
+class ReportSpan(Struct, frozen=True):
     """Span of the report."""
 
     start: float
@@ -75,8 +74,7 @@ class ReportSpan:
     """Known share of all GPU time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(Struct, frozen=True):
     """Main figures."""
 
     devices: int
@@ -98,8 +96,7 @@ class Summary:
     realized_dollars_high: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class ReportDay:
+class ReportDay(Struct, frozen=True):
     """A day over all devices, in the report's time zone."""
 
     date: str
@@ -108,8 +105,7 @@ class ReportDay:
     """Hours by state; unrecorded time is only in `groups`."""
 
 
-@dataclass(frozen=True, slots=True)
-class CauseRow:
+class CauseRow(Struct, frozen=True):
     """Unused GPU time of one cause."""
 
     cause: str
@@ -118,8 +114,7 @@ class CauseRow:
     """Share of the known time."""
 
 
-@dataclass(frozen=True, slots=True)
-class FitRow:
+class FitRow(Struct, frozen=True):
     """Capacity of a device's resource compared with its demand."""
 
     resource: str
@@ -130,8 +125,7 @@ class FitRow:
     underprovisioned: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class StripRow:
+class StripRow(Struct, frozen=True):
     """Dominant state groups of a device, in cells of equal length from the span's start."""
 
     cell_hours: int
@@ -139,8 +133,7 @@ class StripRow:
     """A state group for each cell."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceRow:
+class DeviceRow(Struct, frozen=True):
     """A GPU or MIG instance."""
 
     uuid: str
@@ -171,8 +164,7 @@ class DeviceRow:
     strip: StripRow
 
 
-@dataclass(frozen=True, slots=True)
-class WorkloadRow:
+class WorkloadRow(Struct, frozen=True):
     """A workload over all its devices."""
 
     workload: str
@@ -186,8 +178,7 @@ class WorkloadRow:
     main_cause: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class SavingsSummary:
+class SavingsSummary(Struct, frozen=True):
     """Possible savings; `reason` tells why figures are missing."""
 
     gpus_low: float | None
@@ -204,8 +195,7 @@ class SavingsSummary:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class FindingRow:
+class FindingRow(Struct, frozen=True):
     """A finding over the whole span without open advice."""
 
     id: str
@@ -219,8 +209,7 @@ class FindingRow:
     confidence: float
 
 
-@dataclass(frozen=True, slots=True)
-class AdviceRow(FindingRow):
+class AdviceRow(FindingRow, frozen=True):
     """Advice open at the end of the span."""
 
     confidence_word: str
@@ -235,8 +224,7 @@ class AdviceRow(FindingRow):
     exclusive_group: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class OutcomeRow:
+class OutcomeRow(Struct, frozen=True):
     """Advice closed or verified within the span."""
 
     id: str
@@ -256,8 +244,7 @@ class OutcomeRow:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class ConditionRow:
+class ConditionRow(Struct, frozen=True):
     """Time of a condition on a device."""
 
     device: str
@@ -268,8 +255,7 @@ class ConditionRow:
     """Share of the device's known time."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReportHealth:
+class ReportHealth(Struct, frozen=True):
     """Hardware problems, and gaps in the data."""
 
     unknown_hours: float
@@ -286,8 +272,7 @@ class ReportHealth:
     """Ids of advice on failing hardware, links and heat that was open within the span."""
 
 
-@dataclass(frozen=True, slots=True)
-class PriceRow:
+class PriceRow(Struct, frozen=True):
     """Hourly price applied to a GPU model."""
 
     model: str
@@ -300,8 +285,7 @@ class PriceRow:
     date: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReportModel:
+class ReportModel(Struct, frozen=True):
     """The whole report."""
 
     version: str

@@ -6,8 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from msgspec import Struct
+
 from rightsizer.model.device import Device
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.topology import LinkKind, Topology, cpu_list
 from rightsizer.model.units import MIB, Nanoseconds, seconds
 
@@ -85,8 +86,7 @@ _NAMESPACE: Final = "feature.node.kubernetes.io"
 """Kubernetes' own namespace that needs no permission."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeFacts:
+class NodeFacts(Struct, frozen=True):
     """Lasting facts that labels are made of."""
 
     devices: tuple[Device, ...]

@@ -4,11 +4,10 @@ from collections.abc import Iterable
 from operator import attrgetter
 from typing import Final
 
-from rightsizer.model.frozen import dataclass, fields
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class KernelActivity:
+class KernelActivity(Struct, frozen=True):
     """Physical behavior of one phase; all figures are ratios, 0 to 1.
 
     `residency` is the share of time with a kernel on the GPU. Figures up to `dram` apply while a
@@ -35,8 +34,7 @@ class KernelActivity:
     ofa: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceLoad:
+class DeviceLoad(Struct, frozen=True):
     """Mean loads at one time, relative to the capacity of the GPU or instance."""
 
     gpu_busy: float = 0.0
@@ -95,7 +93,7 @@ class DeviceLoad:
     @classmethod
     def total(cls, parts: Iterable[tuple["DeviceLoad", float]]) -> "DeviceLoad":
         """Sum of loads with their shares of the whole; capped at 1."""
-        sums = [0.0] * len(fields(cls))
+        sums = [0.0] * len(cls.__struct_fields__)
         for load, share in parts:
             for index, value in enumerate(load.values()):
                 sums[index] += value * share
@@ -112,5 +110,5 @@ class DeviceLoad:
         return max(self.encoder, self.decoder, self.jpeg, self.ofa)
 
 
-_RATIOS: Final = attrgetter(*(each.name for each in fields(DeviceLoad)))
+_RATIOS: Final = attrgetter(*(each for each in DeviceLoad.__struct_fields__))
 IDLE: Final = DeviceLoad()

@@ -5,15 +5,16 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
-from rightsizer.model.frozen import astuple, dataclass, fields
+from msgspec import Struct
+from msgspec.structs import astuple
+
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
 STEP: Final[Nanoseconds] = 10 * NANOSECONDS_PER_SECOND
 """Default distance of two grid points."""
 
 
-@dataclass(frozen=True, slots=True)
-class GpuCounters:
+class GpuCounters(Struct, frozen=True):
     """Totals of a board since the driver was loaded."""
 
     energy_joules: float = 0.0
@@ -34,7 +35,7 @@ class GpuCounters:
 
 Rates = tuple[float, ...]
 """Increase of each counter a second, in field order; missing ones are 0."""
-_NOTHING: Final[Rates] = (0.0,) * len(fields(GpuCounters))
+_NOTHING: Final[Rates] = (0.0,) * len(GpuCounters.__struct_fields__)
 _CHECKPOINT_STEPS: Final = 360
 _KEPT_ANSWERS: Final = 4
 

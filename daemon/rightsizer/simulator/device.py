@@ -4,9 +4,11 @@ import uuid as uuids
 from collections.abc import Mapping
 from typing import Any, Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.catalogue.catalogue import Catalogue, mig_instance
 from rightsizer.model.device import Device
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.simulator.physics import (
     SHUTDOWN_CELSIUS,
     SLOWDOWN_CELSIUS,
@@ -26,8 +28,7 @@ _GPUS_IN_DOMAIN: Final = len(_BUSES)
 _SMALL_NODE: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
-class SimulatedDevice:
+class SimulatedDevice(Struct, frozen=True):
     """A GPU or MIG instance of the node, with all that the driver knows of it."""
 
     device: Device

@@ -3,15 +3,16 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.catalogue.board import MigProfile
-from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.units import Nanoseconds, nanoseconds
 
 DAY: Final[Nanoseconds] = nanoseconds(86400.0)
 
 
-@dataclass(frozen=True, slots=True)
-class ActivePeriod:
+class ActivePeriod(Struct, frozen=True):
     """A period of time, once or recurring."""
 
     begin: Nanoseconds
@@ -61,46 +62,39 @@ class FaultEffect:
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CallHang(FaultEffect):
+class CallHang(Struct, FaultEffect, frozen=True):
     """Calls hang."""
 
     function: str = ""
     """Function of the library; empty for all calls on the GPU."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallFailure(FaultEffect):
+class CallFailure(Struct, FaultEffect, frozen=True):
     """Calls return an error code."""
 
     code: int
     function: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class GpuLoss(FaultEffect):
+class GpuLoss(Struct, FaultEffect, frozen=True):
     """The GPU falls off the bus."""
 
 
-@dataclass(frozen=True, slots=True)
-class GpuAbsence(FaultEffect):
+class GpuAbsence(Struct, FaultEffect, frozen=True):
     """The GPU is not listed: before it is plugged in, or after it is removed."""
 
 
-@dataclass(frozen=True, slots=True)
-class GpuReplacement(FaultEffect):
+class GpuReplacement(Struct, FaultEffect, frozen=True):
     """Another board is in the slot: the driver gives another uuid and serial."""
 
 
-@dataclass(frozen=True, slots=True)
-class DriverUnload(FaultEffect):
+class DriverUnload(Struct, FaultEffect, frozen=True):
     """The driver is unloaded; counters restart when it is loaded again."""
 
     code: int
 
 
-@dataclass(frozen=True, slots=True)
-class MigReconfiguration(FaultEffect):
+class MigReconfiguration(Struct, FaultEffect, frozen=True):
     """The GPU has other MIG instances than usual."""
 
     profiles: tuple[MigProfile, ...]
@@ -108,15 +102,13 @@ class MigReconfiguration(FaultEffect):
     """Number of the first one among the scenario's instances of the GPU, such as 3 in `5/3`."""
 
 
-@dataclass(frozen=True, slots=True)
-class XidReport(FaultEffect):
+class XidReport(Struct, FaultEffect, frozen=True):
     """The driver reports an Xid when the fault begins."""
 
     code: int
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryErrors(FaultEffect):
+class MemoryErrors(Struct, FaultEffect, frozen=True):
     """Errors are counted when the fault begins; `is_pending` holds while it is active."""
 
     corrected: int = 0
@@ -128,8 +120,7 @@ class MemoryErrors(FaultEffect):
     has_failed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ForcedThrottle(FaultEffect):
+class ForcedThrottle(Struct, FaultEffect, frozen=True):
     """Lower clocks; `None` leaves a value unchanged."""
 
     power_limit_watts: float | None = None
@@ -140,8 +131,7 @@ class ForcedThrottle(FaultEffect):
     """Clock event reasons of the ceiling."""
 
 
-@dataclass(frozen=True, slots=True)
-class PcieDegradation(FaultEffect):
+class PcieDegradation(Struct, FaultEffect, frozen=True):
     """A link below its slot's capability; `None` leaves a value unchanged."""
 
     generation: int | None = None
@@ -152,8 +142,7 @@ class PcieDegradation(FaultEffect):
     """Counted when the fault begins."""
 
 
-@dataclass(frozen=True, slots=True)
-class NvlinkDegradation(FaultEffect):
+class NvlinkDegradation(Struct, FaultEffect, frozen=True):
     """Links that are down while it is active, and errors counted when it begins."""
 
     links: frozenset[int]
@@ -164,13 +153,11 @@ class NvlinkDegradation(FaultEffect):
     crc_errors: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class DeadCounters(FaultEffect):
+class DeadCounters(Struct, FaultEffect, frozen=True):
     """The profiling counters always read 0."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScenarioFault:
+class ScenarioFault(Struct, frozen=True):
     """One entry of a scenario's `faults`."""
 
     window: ActivePeriod
@@ -182,8 +169,7 @@ class ScenarioFault:
 _Effect = TypeVar("_Effect", bound=FaultEffect)
 
 
-@dataclass(frozen=True, slots=True)
-class NvlinkErrorCounts:
+class NvlinkErrorCounts(Struct, frozen=True):
     """Error counts of one NVLink."""
 
     replay: int = 0
@@ -196,8 +182,7 @@ class NvlinkErrorCounts:
         return self.replay + self.recovery + self.crc
 
 
-@dataclass(frozen=True, slots=True)
-class GpuHealth:
+class GpuHealth(Struct, frozen=True):
     """Errors of a GPU up to a time."""
 
     corrected_errors: int = 0
@@ -207,9 +192,9 @@ class GpuHealth:
     is_remapping_pending: bool = False
     has_remapping_failed: bool = False
     pcie_replays: int = 0
-    links_down: Mapping[int, Nanoseconds] = field(default_factory=dict)
+    links_down: Mapping[int, Nanoseconds] = {}
     """Time since each link is down."""
-    link_errors: Mapping[int, NvlinkErrorCounts] = field(default_factory=dict)
+    link_errors: Mapping[int, NvlinkErrorCounts] = {}
 
     def since(self, earlier: "GpuHealth") -> "GpuHealth":
         """Return the health with memory errors counted only after an earlier state."""

@@ -1,8 +1,9 @@
 """One simulated GPU over time: faults on its slot, workloads on it, sensor noise."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final, TypeVar
+
+from msgspec.structs import replace
 
 from rightsizer.model.topology import link_bytes_per_second
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds

@@ -1,9 +1,10 @@
 """SimulatedNode: runs a scenario's GPUs, host and process owners."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Final
+
+from msgspec.structs import replace
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.host.collector import HostCollector

@@ -2,9 +2,10 @@
 
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.catalogue.board import Board, MigProfile
 from rightsizer.model.driver_codes import ClockEvent
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.table import table_rows
 from rightsizer.model.units import MIB
 from rightsizer.simulator.activity import DeviceLoad
@@ -45,8 +46,7 @@ _TOLD_MEGABYTES_PER_SECOND: Final = {1: 20_000, 2: 25_781, 3: 25_781, 4: 26_562,
 _FIRST_WITH_SWITCHES: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class BoardFamily:
+class BoardFamily(Struct, frozen=True):
     """Electrical properties of a kind of board."""
 
     idle_ratio: float
@@ -99,8 +99,7 @@ def reserved_memory_bytes(board: Board, profile: MigProfile | None) -> int:
     return int(instance_memory_bytes(board, profile) * _RESERVED_RATIO) // MIB * MIB
 
 
-@dataclass(frozen=True, slots=True)
-class BoardEnvironment:
+class BoardEnvironment(Struct, frozen=True):
     """Environment of a board: slot, cooling, operator's limit."""
 
     board: Board
@@ -122,8 +121,7 @@ class BoardEnvironment:
     """Relative to the links that are up without faults."""
 
 
-@dataclass(frozen=True, slots=True)
-class ElectricalState:
+class ElectricalState(Struct, frozen=True):
     """State of the whole board, shared by its instances."""
 
     power_watts: float
@@ -137,8 +135,7 @@ class ElectricalState:
     pcie_width: int
 
 
-@dataclass(frozen=True, slots=True)
-class BoardState:
+class BoardState(Struct, frozen=True):
     """All readable values of a board or an instance at one time."""
 
     load: DeviceLoad

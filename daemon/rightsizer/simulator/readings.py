@@ -1,7 +1,8 @@
 """Reader of the model: the readings that NVML would give, without a driver in between."""
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from rightsizer.model.reading import Missing, Process, Reading, count_computing
 from rightsizer.model.signal import Signal

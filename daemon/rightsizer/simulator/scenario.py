@@ -3,8 +3,9 @@
 import math
 from typing import Final, TypeAlias
 
+from msgspec import Struct
+
 from rightsizer.catalogue.board import Board, MigProfile
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.reading import ProcessKind
 from rightsizer.model.state import Condition, State
 from rightsizer.model.units import DAY_SECONDS, NANOSECONDS_PER_SECOND, Nanoseconds
@@ -16,8 +17,7 @@ from rightsizer.simulator.transients import uniform
 _QUIETEST_BURST: Final = 0.35
 
 
-@dataclass(frozen=True, slots=True)
-class ConstantLoad:
+class ConstantLoad(Struct, frozen=True):
     """A constant load; `level` is the share of a phase's full load, 0 to 1."""
 
     level: float = 1.0
@@ -28,8 +28,7 @@ class ConstantLoad:
         return self.level
 
 
-@dataclass(frozen=True, slots=True)
-class BurstyLoad:
+class BurstyLoad(Struct, frozen=True):
     """Requests in bursts of varying strength, with pauses between them."""
 
     level: float = 1.0
@@ -42,8 +41,7 @@ class BurstyLoad:
         return self.level * _burst(key, time, self.interval_seconds, self.share)
 
 
-@dataclass(frozen=True, slots=True)
-class DiurnalLoad:
+class DiurnalLoad(Struct, frozen=True):
     """Bursts with a daily cycle: most at the peak, none deep in the night."""
 
     level: float = 1.0
@@ -81,8 +79,7 @@ def _burst(key: int, time: Nanoseconds, interval_seconds: float, share: float) -
     return _QUIETEST_BURST + (1.0 - _QUIETEST_BURST) * uniform(key, 2 * step + 1)
 
 
-@dataclass(frozen=True, slots=True)
-class BoardSlot:
+class BoardSlot(Struct, frozen=True):
     """One GPU of the node: board, MIG division and environment."""
 
     index: int
@@ -116,16 +113,14 @@ class BoardSlot:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceLocation:
+class DeviceLocation(Struct, frozen=True):
     """A GPU or an instance that a workload holds."""
 
     gpu: int
     instance: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class HostLoad:
+class HostLoad(Struct, frozen=True):
     """Load of a phase on the host; ratios."""
 
     cpu: float = 0.02
@@ -135,8 +130,7 @@ class HostLoad:
     memory_pressure: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class TaskPhase:
+class TaskPhase(Struct, frozen=True):
     """A phase of a workload with one behavior and its true state."""
 
     activity: KernelActivity
@@ -153,16 +147,14 @@ class TaskPhase:
     """Whether the workload's load shape applies."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryPlan:
+class MemoryPlan(Struct, frozen=True):
     """GPU memory of one device over the workload's run, from its start to its stop."""
 
     first_bytes: float
     last_bytes: float
 
 
-@dataclass(frozen=True, slots=True)
-class SimulatedTask:
+class SimulatedTask(Struct, frozen=True):
     """A workload of the scenario: identity, devices, behavior."""
 
     workload: Workload
@@ -181,8 +173,7 @@ class SimulatedTask:
     process_kind: ProcessKind = ProcessKind.COMPUTE
 
 
-@dataclass(frozen=True, slots=True)
-class SimulatedScenario:
+class SimulatedScenario(Struct, frozen=True):
     """A node with its workloads and faults over a day."""
 
     name: str

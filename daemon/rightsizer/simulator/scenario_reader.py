@@ -1,9 +1,10 @@
 """Reader of scenarios, packaged or from a file."""
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import Final
+
+from msgspec.structs import replace
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.io.yaml import Document, YamlError, load_yaml
@@ -31,8 +32,8 @@ from rightsizer.simulator.scenario import (
 )
 from rightsizer.simulator.scenario_row import ScenarioRow
 
-_HOST: Final = tuple(field.name for field in fields(HostLoad))
-_RATIOS: Final = tuple(field.name for field in fields(KernelActivity))
+_HOST: Final = tuple(field for field in HostLoad.__struct_fields__)
+_RATIOS: Final = tuple(field for field in KernelActivity.__struct_fields__)
 
 
 def read_task(

@@ -1,8 +1,9 @@
 """Source of snapshots directly from the model, for spans too long for a driver."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.model.device import Device

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.catalogue.board import Board
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.table import table_rows
 from rightsizer.simulator.physics import has_switches, link_count, nvlink_is_up
 
@@ -70,8 +71,7 @@ _WITHOUT_JPEG: Final = (8, 6)
 _GA100: Final = (8, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class BoardSupport:
+class BoardSupport(Struct, frozen=True):
     """Capabilities of a board with its driver."""
 
     architecture: int

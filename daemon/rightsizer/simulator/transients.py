@@ -2,8 +2,9 @@
 
 import hashlib
 import math
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.simulator.physics import BoardEnvironment, BoardState

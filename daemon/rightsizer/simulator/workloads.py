@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from itertools import accumulate, pairwise
 from typing import Final
 
-from rightsizer.model.frozen import dataclass
+from msgspec import Struct
+
 from rightsizer.model.reading import Process
 from rightsizer.model.units import DAY_SECONDS, NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
 from rightsizer.model.workload import Workload
@@ -81,8 +82,7 @@ class TaskSchedule:
         return self._cycle[-1]
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceTask:
+class DeviceTask(Struct, frozen=True):
     """A workload on one device at one time."""
 
     task: SimulatedTask

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from rightsizer.model.frozen import dataclass
+from msgspec import Struct
+
 from rightsizer.sizing.models import (
     ConvolutionalNetwork,
     Diffusion,
@@ -47,8 +48,7 @@ _ASPECT: Final = 128.0
 _HEAD_DIM: Final = 64.0
 
 
-@dataclass(frozen=True, slots=True)
-class LayerBlock:
+class LayerBlock(Struct, frozen=True):
     """Widths of one layer, in elements per token."""
 
     hidden: float
@@ -103,8 +103,7 @@ def _plain_block(hidden: float, heads: int, ffn: float, layers: int) -> LayerBlo
     return LayerBlock(hidden, hidden, hidden, heads, ffn, is_gated=False, layers=layers)
 
 
-@dataclass(frozen=True, slots=True)
-class FrozenBase:
+class FrozenBase(Struct, frozen=True):
     """Frozen weights with adapters in training."""
 
     adapted: tuple[str, ...]
@@ -114,8 +113,7 @@ class FrozenBase:
     """Whether each adapter stores its own input in fp32, as in peft."""
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingActivations:
+class TrainingActivations(Struct, frozen=True):
     """Memory of activations at possible peaks in training, in bytes on one GPU."""
 
     kept: float

@@ -3,8 +3,9 @@
 import math
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.catalogue.board import AllReduce, Board
-from rightsizer.model.frozen import dataclass
 
 SERVER_GPUS: Final = 8
 """In a usual server; used first if more GPUs exchange."""
@@ -28,8 +29,7 @@ def joined_gpus(board: Board, server_gpus: int = SERVER_GPUS) -> int:
     return max(server_gpus, board.linked_gpu_count or 1)
 
 
-@dataclass(frozen=True, slots=True)
-class ServerLinks:
+class ServerLinks(Struct, frozen=True):
     """Links of equal boards, and the network between their servers.
 
     Neighbors fill a server before the next one: tensor parallel ranks, then replicas, then stages.

@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.prices import Assumption, OnPremises, Prices
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import HOUR_SECONDS
 from rightsizer.sizing.estimate import EstimateInterval
 
@@ -26,8 +28,7 @@ class Billing(StrEnum):
     ON_PREMISES = "on_premises"
 
 
-@dataclass(frozen=True, slots=True)
-class HourlyCost:
+class HourlyCost(Struct, frozen=True):
     """Price of one GPU-hour at its date; never a current quote."""
 
     billing: Billing
@@ -38,8 +39,7 @@ class HourlyCost:
     """Derived from usual discounts or usual costs, not from an offered price."""
 
 
-@dataclass(frozen=True, slots=True)
-class OwnedCost:
+class OwnedCost(Struct, frozen=True):
     """Cost of owning one GPU."""
 
     capital_dollars: EstimateInterval

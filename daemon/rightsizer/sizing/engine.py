@@ -4,8 +4,10 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.catalogue.board import Board
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import GIB
 from rightsizer.sizing.serving_settings import ServingModelSettings
 
@@ -27,8 +29,7 @@ class ServingEngine(StrEnum):
         return self in {ServingEngine.FASTER_WHISPER, ServingEngine.WHISPER_CPP}
 
 
-@dataclass(frozen=True, slots=True)
-class EngineDefaults:
+class EngineDefaults(Struct, frozen=True):
     """Defaults of an engine."""
 
     version: str

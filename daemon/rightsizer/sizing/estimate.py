@@ -5,14 +5,13 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Final
 
-from rightsizer.model.frozen import dataclass
+from msgspec import Struct
 
 _HALVINGS: Final = 50
 _MOST_DEVIATIONS: Final = 8.0
 
 
-@dataclass(frozen=True, slots=True)
-class EstimateInterval:
+class EstimateInterval(Struct, frozen=True):
     """Estimate with its 90% interval."""
 
     value: float

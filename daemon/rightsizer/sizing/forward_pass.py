@@ -3,8 +3,9 @@
 import math
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from rightsizer.catalogue.board import Board, Precision
-from rightsizer.model.frozen import replace
 from rightsizer.sizing.collectives import ServerLinks, all_reduce_seconds, other_servers
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import (

@@ -1,24 +1,23 @@
 """Sets of GPUs scored by their interconnect; exact search over all sets of up to sixteen."""
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
 from itertools import combinations
-from typing import Final
+from typing import Annotated, Final
 
-from rightsizer.model.frozen import dataclass
-from rightsizer.model.settings import setting
+from msgspec import Struct
+
+from rightsizer.model.settings import Spec
 from rightsizer.model.topology import GpuLink, LinkKind, Topology
 
 _GO_GPUALLOCATOR: Final = (
     "NVIDIA's go-gpuallocator (besteffort policy), by which the Kubernetes device plugin places"
 )
-_score = partial(setting, within=(0, 1000), source=_GO_GPUALLOCATOR)
+_Score = Annotated[int, Spec(within=(0, 1000), source=_GO_GPUALLOCATOR)]
 MOST_CANDIDATES: Final = 16
 """There are 12,870 sets of eight out of sixteen."""
 
 
-@dataclass(frozen=True, slots=True)
-class LinkScores:
+class LinkScores(Struct, frozen=True):
     """Score of each connection between two GPUs; a higher score is preferred.
 
     Attributes:
@@ -30,12 +29,12 @@ class LinkScores:
         system: Connection over the link between NUMA nodes (SYS).
     """
 
-    nvlink: int = _score(100, within=(1, 1000))
-    one_bridge: int = _score(50)
-    several_bridges: int = _score(40)
-    host_bridge: int = _score(30)
-    numa_node: int = _score(20)
-    system: int = _score(10)
+    nvlink: Annotated[_Score, Spec(within=(1, 1000))] = 100
+    one_bridge: _Score = 50
+    several_bridges: _Score = 40
+    host_bridge: _Score = 30
+    numa_node: _Score = 20
+    system: _Score = 10
 
 
 _SCORES: Final = LinkScores()
@@ -69,8 +68,7 @@ def _bus_score(kind: LinkKind, scores: LinkScores) -> int:
     return by_kind.get(kind, 0)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class SetScore:
+class SetScore(Struct, frozen=True, order=True):
     """Quality of the interconnect of a set: larger is better."""
 
     weakest: int
@@ -78,8 +76,7 @@ class SetScore:
     total: int
 
 
-@dataclass(frozen=True, slots=True)
-class PlacementSet:
+class PlacementSet(Struct, frozen=True):
     """GPUs to use together."""
 
     uuids: tuple[str, ...]

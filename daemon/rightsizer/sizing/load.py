@@ -4,15 +4,16 @@ import math
 from enum import StrEnum
 from typing import Final
 
-from rightsizer.model.frozen import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.sizing.models import Diffusion, Model, RecommenderModel, Transformer
 
 _BATCHES_WAITED: Final = 1.0
 """Batches before its own that an answer waits for on a busy GPU, in 99 of 100 cases."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestLoad:
+class RequestLoad(Struct, frozen=True):
     """Load of a served model."""
 
     input_tokens: float = 1024.0

@@ -1,7 +1,8 @@
 """Memory needed on the fullest GPU of a layout in training: state and activations."""
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from rightsizer.sizing.activations import (
     FrozenBase,

@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from rightsizer.model.frozen import dataclass
+from msgspec import Struct
+
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.models import Transformer, VisionTransformer
 from rightsizer.sizing.requirement import ModelTask, Parallelism, Requirement
@@ -19,8 +20,7 @@ _OTHER_KINDS: Final = 1.6
 """For models with activations estimated by a rule of thumb."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryEstimate:
+class MemoryEstimate(Struct, frozen=True):
     """Memory needed on one GPU of a layout, in bytes."""
 
     weights_bytes: float = 0.0

@@ -2,8 +2,10 @@
 
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.catalogue.board import Board, MigProfile
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.workload_family import USUAL_COMPUTE_SHARE
 
@@ -120,8 +122,7 @@ def is_slice(key: str) -> bool:
     return _MARK in key
 
 
-@dataclass(frozen=True, slots=True)
-class SliceNeed:
+class SliceNeed(Struct, frozen=True):
     """Needs of a workload as fractions of a whole board, including margins, 0 to 1."""
 
     compute_ratio: float

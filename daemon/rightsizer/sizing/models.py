@@ -3,7 +3,7 @@
 import math
 from typing import Final
 
-from rightsizer.model.frozen import dataclass, field
+from msgspec import Struct
 
 _SCALED: Final = 128
 """Elements of an 8-bit key that share a scale."""
@@ -12,8 +12,7 @@ _LATENT_HEAD_DIM: Final = 128
 """Default for multi-head latent attention (DeepSeek V2 and V3, config.json)."""
 
 
-@dataclass(frozen=True, slots=True)
-class LayerKind:
+class LayerKind(Struct, frozen=True):
     """Layers with the same parts."""
 
     layers: int
@@ -27,8 +26,7 @@ class LayerKind:
     """Sequential parts, each with a norm and a residual; parallel ones count as one."""
 
 
-@dataclass(frozen=True, slots=True)
-class TokenIndexer:
+class TokenIndexer(Struct, frozen=True):
     """Separate small attention with many heads and one key (DeepSeek-V3.2, arXiv:2512.02556)."""
 
     heads: int
@@ -56,8 +54,7 @@ class TokenIndexer:
         return query_rank * self.width + hidden * (self.head_dim + self.heads) + 2 * self.head_dim
 
 
-@dataclass(frozen=True, slots=True)
-class UnreadParameters:
+class UnreadParameters(Struct, frozen=True):
     """Parameters outside the layers, all in memory."""
 
     tables: float = 0.0
@@ -73,8 +70,7 @@ class UnreadParameters:
         return self.tables + self.towers
 
 
-@dataclass(frozen=True, slots=True)
-class Transformer:
+class Transformer(Struct, frozen=True):
     """Decoder or encoder of tokens."""
 
     layers: int
@@ -130,7 +126,7 @@ class Transformer:
     """Layers without a cache that read that of an earlier layer."""
     borrowed_windowed_layers: int = 0
     indexer: TokenIndexer | None = None
-    unread: UnreadParameters = field(default_factory=UnreadParameters)
+    unread: UnreadParameters = UnreadParameters()
     state_elements: float = 0.0
     """Numbers kept by recurrent layers per request, regardless of length; one of 32 bits is two."""
     layer_kinds: tuple[LayerKind, ...] = ()
@@ -198,8 +194,7 @@ class Transformer:
         return sum(kind.layers * kind.parts for kind in self.kinds) / 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class ConvolutionalNetwork:
+class ConvolutionalNetwork(Struct, frozen=True):
     """Convolutional network for images."""
 
     parameters: float
@@ -211,8 +206,7 @@ class ConvolutionalNetwork:
     image: int = 224
 
 
-@dataclass(frozen=True, slots=True)
-class VisionTransformer:
+class VisionTransformer(Struct, frozen=True):
     """Transformer over patches of an image."""
 
     layers: int
@@ -231,8 +225,7 @@ class VisionTransformer:
         return (self.image // self.patch) ** 2 + 1
 
 
-@dataclass(frozen=True, slots=True)
-class Diffusion:
+class Diffusion(Struct, frozen=True):
     """Denoiser with its text encoder and latent decoder."""
 
     parameters: float
@@ -266,8 +259,7 @@ class Diffusion:
         return 1 + (self.frames - 1) // self.frame_scale
 
 
-@dataclass(frozen=True, slots=True)
-class RecommenderModel:
+class RecommenderModel(Struct, frozen=True):
     """Embedding tables and a small dense part."""
 
     embedding_rows: float

@@ -3,7 +3,8 @@
 from enum import StrEnum
 from typing import Final, Self
 
-from rightsizer.model.frozen import dataclass
+from msgspec import Struct
+
 from rightsizer.sizing.models import (
     ConvolutionalNetwork,
     Diffusion,
@@ -68,8 +69,7 @@ class NumberFormat(StrEnum):
 GGUF_FORMATS: Final = frozenset(each for each in NumberFormat if each.startswith("q"))
 
 
-@dataclass(frozen=True, slots=True)
-class ParameterCount:
+class ParameterCount(Struct, frozen=True):
     """Parameters of one model, by location."""
 
     total: float

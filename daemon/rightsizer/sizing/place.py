@@ -4,10 +4,12 @@ import math
 import re
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.catalogue.board import Board, MigProfile, Precision
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.model.errors import RequirementError
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.sizing.memory_estimate import usable_bytes
 from rightsizer.sizing.mig import slice_capacity, sm_share
 from rightsizer.sizing.settings import MemorySettings
@@ -20,8 +22,7 @@ _DEFAULTS: Final = MemorySettings()
 _AFTER_COLON: Final = re.compile(r"(?P<board>.+?)\s*:\s*(?P<profile>[^:]*)")
 
 
-@dataclass(frozen=True, slots=True)
-class GpuPlace:
+class GpuPlace(Struct, frozen=True):
     """Board or slice, with the throughput of large kernels on it."""
 
     board: Board
@@ -124,8 +125,7 @@ def find_place(catalogue: Catalogue, name: str, settings: MemorySettings = _DEFA
     raise RequirementError(f"'{name}': {board.key} has no MIG profile '{asked}'; {remedy}")
 
 
-@dataclass(frozen=True, slots=True)
-class CapacityRatios:
+class CapacityRatios(Struct, frozen=True):
     """Source over target: factors on the time of the same work."""
 
     compute: float

@@ -4,9 +4,11 @@ import math
 from enum import StrEnum
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
 from rightsizer.catalogue.board import Precision
 from rightsizer.model.errors import RequirementError
-from rightsizer.model.frozen import asdict, dataclass, fields, replace
 from rightsizer.sizing.estimate import EstimateInterval, joint_error_factor
 from rightsizer.sizing.place import CapacityRatios, GpuPlace, achieved_ratios, peak_ratios
 from rightsizer.sizing.workload_profile import ComputeFormat, UsageShares, WorkloadProfile
@@ -36,8 +38,7 @@ _ERROR_FACTOR: Final = 1.25
 in caches appears in no signal and was not measured."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimeShares:
+class TimeShares(Struct, frozen=True):
     """Time that kernels wait for each resource, as fractions of the measured window."""
 
     compute: float = 0.0
@@ -53,7 +54,7 @@ class TimeShares:
     @property
     def total(self) -> float:
         """Sum: 1 for measured shares, the time ratio for projected ones."""
-        return math.fsum(getattr(self, part.name) for part in fields(self))
+        return math.fsum(getattr(self, part) for part in self.__struct_fields__)
 
     @property
     def busy(self) -> float:
@@ -181,8 +182,7 @@ def _sm_active(profile: WorkloadProfile, target: GpuPlace, busy: float) -> float
     return min(busy, filled * scale * busy)
 
 
-@dataclass(frozen=True, slots=True)
-class Projection:
+class Projection(Struct, frozen=True):
     """Measured workload projected to another place."""
 
     target: GpuPlace
@@ -302,7 +302,7 @@ def _bottleneck(after: TimeShares, links: dict[str, float]) -> str:
     busiest = max(links, key=lambda link: links[link])
     if links[busiest] > after.total:
         return busiest
-    parts = {part.name: getattr(after, part.name) for part in fields(after)}
+    parts = {part: getattr(after, part) for part in after.__struct_fields__}
     parts["compute"] += parts.pop("vector")
     return max(parts, key=lambda part: parts[part])
 

@@ -3,7 +3,8 @@
 import math
 from typing import Final
 
-from rightsizer.model.frozen import dataclass
+from msgspec import Struct
+
 from rightsizer.sizing.estimate import halved, normal_part, normal_quantile
 
 _CERTAIN: Final = 1e-9
@@ -12,8 +13,7 @@ _TOGETHER: Final = 1 / 3
 """Prompts of the same burst to wait for besides its own, per unit of burstiness above Poisson."""
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(Struct, frozen=True):
     """Waiting time for a first token: fixed part and random part."""
 
     least_seconds: float

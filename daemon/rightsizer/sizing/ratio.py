@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from itertools import product
 from typing import Final
+
+from msgspec.structs import replace
 
 from rightsizer.catalogue.board import Board, Precision
 from rightsizer.catalogue.ratio_table import RatioFit, RatioTable

@@ -5,7 +5,9 @@ from enum import StrEnum
 from functools import cache
 from typing import Final
 
-from rightsizer.model.frozen import asdict, dataclass, field
+from msgspec import Struct
+from msgspec.structs import asdict
+
 from rightsizer.model.table import table_rows
 from rightsizer.sizing.engine import ServingEngine
 from rightsizer.sizing.load import RequestLoad, WorkUnit, units_per_request, work_unit
@@ -113,8 +115,7 @@ def _frameworks_with(property_name: str) -> frozenset[TrainingFramework]:
     return frozenset(TrainingFramework(row["framework"]) for row in rows if row[property_name])
 
 
-@dataclass(frozen=True, slots=True)
-class Precisions:
+class Precisions(Struct, frozen=True):
     """Number formats by use."""
 
     weights: NumberFormat = NumberFormat.BF16
@@ -125,8 +126,7 @@ class Precisions:
     """By default as required by the optimizer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Training:
+class Training(Struct, frozen=True):
     """Training configuration."""
 
     micro_batch: int = 1
@@ -164,8 +164,7 @@ class Training:
         return self.framework is None or self.framework.splits_loss
 
 
-@dataclass(frozen=True, slots=True)
-class Lora:
+class Lora(Struct, frozen=True):
     """Low-rank adapters."""
 
     rank: int = 8
@@ -173,8 +172,7 @@ class Lora:
     """Matrices with an adapter: of `q`, `k`, `v`, `o`, `gate`, `up`, `down`, `head`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parallelism:
+class Parallelism(Struct, frozen=True):
     """Distribution of a model over GPUs."""
 
     tensor: int = 1
@@ -193,8 +191,7 @@ class Parallelism:
         return self.tensor * self.pipeline * self.data
 
 
-@dataclass(frozen=True, slots=True)
-class LoadGrowth:
+class LoadGrowth(Struct, frozen=True):
     """Growth of the load."""
 
     per_month_ratio: float = 0.0
@@ -206,25 +203,24 @@ class LoadGrowth:
         return float((1.0 + self.per_month_ratio) ** self.months)
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(Struct, frozen=True):
     """Input of a plan."""
 
     model: Model
     task: ModelTask = ModelTask.INFERENCE
-    precision: Precisions = field(default_factory=Precisions)
-    load: RequestLoad = field(default_factory=RequestLoad)
+    precision: Precisions = Precisions()
+    load: RequestLoad = RequestLoad()
     engine: ServingEngine = ServingEngine.VLLM
-    training: Training = field(default_factory=Training)
-    lora: Lora = field(default_factory=Lora)
+    training: Training = Training()
+    lora: Lora = Lora()
     parallel: Parallelism | None = None
     """`None` to search for the best."""
     tensor: int | None = None
     """Tensor parallel GPUs of every layout in that search; `None` to search them too."""
-    growth: LoadGrowth = field(default_factory=LoadGrowth)
+    growth: LoadGrowth = LoadGrowth()
     gpus: tuple[str, ...] = ()
     """Catalogue keys or NVML names; empty for all known boards."""
-    prices: Mapping[str, float] = field(default_factory=dict)
+    prices: Mapping[str, float] = {}
     """Dollars per hour by GPU, overriding the catalogue."""
     provider: str = ""
     """Clouds whose instances and prices are used, separated by commas, or `any` for all with known

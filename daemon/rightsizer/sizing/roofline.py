@@ -4,8 +4,9 @@ import math
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+
 from rightsizer.catalogue.board import Board, Precision
-from rightsizer.model.frozen import dataclass
 from rightsizer.sizing.parameters import NumberFormat
 
 _UNITS: Final = {
@@ -18,8 +19,7 @@ fp32 are unpacked to 16 bits."""
 _VENDOR_UNPACKING: Final = "NVIDIA"
 
 
-@dataclass(frozen=True, slots=True)
-class BoardFormat:
+class BoardFormat(Struct, frozen=True):
     """Execution of a weight format on a board."""
 
     name: str

@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.catalogue.board import Board, Precision
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.sizing.activations import (
     convolution_training_bytes,
     denoiser_block,
@@ -47,8 +49,7 @@ _LATER_UNITS: Final = ((9, 0), (12, 0))
 that flash attention 2 lacks; AMD's 9.4 and 9.5, which are not measured, are taken to be alike."""
 
 
-@dataclass(frozen=True, slots=True)
-class SampleStep:
+class SampleStep(Struct, frozen=True):
     """One pass over a batch on one GPU."""
 
     samples: float
@@ -56,8 +57,7 @@ class SampleStep:
     flops: float
 
 
-@dataclass(frozen=True, slots=True)
-class SampleRate:
+class SampleRate(Struct, frozen=True):
     """Throughput of all GPUs of a layout, in images or samples."""
 
     samples_per_second: EstimateInterval

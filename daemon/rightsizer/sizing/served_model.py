@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.catalogue.board import Board, Precision
-from rightsizer.model.frozen import dataclass
 from rightsizer.sizing.collectives import all_reduce_seconds
 from rightsizer.sizing.memory_estimate import usable_bytes
 from rightsizer.sizing.settings import MemorySettings
@@ -24,8 +25,7 @@ little free memory."""
 _DEFAULTS: Final = MemorySettings()
 
 
-@dataclass(frozen=True, slots=True)
-class ServedModel:
+class ServedModel(Struct, frozen=True):
     """Language model and its load."""
 
     parameters: float

@@ -5,9 +5,11 @@ from bisect import bisect_left
 from functools import partial
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.catalogue.board import Board, OriginKind
 from rightsizer.model.errors import RequirementError
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.sizing import queueing
 from rightsizer.sizing.engine import engine_settings
 from rightsizer.sizing.estimate import EstimateInterval, halved
@@ -106,8 +108,7 @@ def _capacity(memory: ServingMemory, available_bytes: float) -> float:
     return max(surely, left / each)
 
 
-@dataclass(frozen=True, slots=True)
-class Serving:
+class Serving(Struct, frozen=True):
     """Performance for users, at a number of requests in flight."""
 
     ttft_ms: EstimateInterval

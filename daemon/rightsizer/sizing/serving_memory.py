@@ -4,7 +4,8 @@ import math
 from bisect import bisect_right
 from typing import Final, NamedTuple
 
-from rightsizer.model.frozen import dataclass
+from msgspec import Struct
+
 from rightsizer.sizing import activations
 from rightsizer.sizing.memory_estimate import (
     MemoryEstimate,
@@ -104,8 +105,7 @@ def _placed(model: Model, count: ParameterCount, layout: Parallelism) -> tuple[f
     return count.layers * stage_share / layout.tensor, ends / layout.tensor
 
 
-@dataclass(frozen=True, slots=True)
-class KvCache:
+class KvCache(Struct, frozen=True):
     """Cache of a request on one GPU, by length."""
 
     bytes_per_token: float

@@ -1,22 +1,21 @@
 """Settings of serving language models: times of engines, errors."""
 
-from functools import partial
-from typing import Final
+from typing import Annotated, Final
 
-from rightsizer.model.frozen import dataclass, field
-from rightsizer.model.settings import setting
+from msgspec import Struct
 
-_factor = partial(setting, within=(1.0, None))
-_part = partial(setting, within=(0.01, 1.0))
-_amount = partial(setting, within=(0.0, None))
+from rightsizer.model.settings import Spec
+
+_Factor = Annotated[float, Spec(within=(1.0, None))]
+_Part = Annotated[float, Spec(within=(0.01, 1.0))]
+_Amount = Annotated[float, Spec(within=(0.0, None))]
 _EXPERTS: Final = (
     "kernels of vLLM, SGLang and TensorRT-LLM on seven boards (aiconfigurator-core 0.12.0); on a "
     "board left out x1.17 off, and x1.60 nine in ten"
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ServingErrorSettings:
+class ServingErrorSettings(Struct, frozen=True):
     """Error factors of serving estimates, each covering 90%.
 
     What applies adds in squares. The evaluation prints what each covers of what is known, and what
@@ -62,26 +61,25 @@ class ServingErrorSettings:
             Source: assumed
     """
 
-    step_factor: float = _factor(1.17)
-    prompts_factor: float = _factor(1.7)
-    first_token_factor: float = _factor(1.9)
-    assumed_board_factor: float = _factor(1.4)
-    other_vendor_factor: float = _factor(2.0)
-    slow_link_factor: float = _factor(1.6)
-    unpacked_factor: float = _factor(1.2)
-    small_model_factor: float = _factor(1.6)
-    small_model_parameters: float = setting(3e9, within=(0.0, None))
-    encoder_decoder_factor: float = _factor(5.0)
-    experts_below_factor: float = _factor(1.2)
-    experts_above_factor: float = _factor(1.5)
-    experts_first_token_factor: float = _factor(1.8)
-    servers_factor: float = _factor(1.4)
-    other_kind_factor: float = _factor(1.4)
-    assumed_shape_factor: float = _factor(1.1)
+    step_factor: _Factor = 1.17
+    prompts_factor: _Factor = 1.7
+    first_token_factor: _Factor = 1.9
+    assumed_board_factor: _Factor = 1.4
+    other_vendor_factor: _Factor = 2.0
+    slow_link_factor: _Factor = 1.6
+    unpacked_factor: _Factor = 1.2
+    small_model_factor: _Factor = 1.6
+    small_model_parameters: Annotated[float, Spec(within=(0.0, None))] = 3e9
+    encoder_decoder_factor: _Factor = 5.0
+    experts_below_factor: _Factor = 1.2
+    experts_above_factor: _Factor = 1.5
+    experts_first_token_factor: _Factor = 1.8
+    servers_factor: _Factor = 1.4
+    other_kind_factor: _Factor = 1.4
+    assumed_shape_factor: _Factor = 1.1
 
 
-@dataclass(frozen=True, slots=True)
-class ServingModelSettings:
+class ServingModelSettings(Struct, frozen=True):
     """Performance of serving engines; override with measured values.
 
     Attributes:
@@ -166,28 +164,28 @@ class ServingModelSettings:
             Source: max_num_seqs, max_running_requests, max_batch_size
     """
 
-    layer_seconds: float = setting(30e-6)
-    step_seconds: float = setting(1e-3)
-    unpacking_layer_seconds: float = setting(40e-6)
-    adapter_layer_seconds: float = setting(62e-6)
-    encoder_decoder_ratio: float = _part(0.45)
-    request_layer_seconds: float = setting(0.25e-6)
-    indexer_layer_seconds: float = setting(85e-6)
-    expert_layer_seconds: float = setting(40e-6, source=_EXPERTS)
-    expert_prompt_layer_seconds: float = setting(0.45e-3)
-    expert_compute_ratio: float = _part(0.65, source=_EXPERTS)
-    unpacked_expert_compute_ratio: float = _part(0.31)
-    shared_expert_compute_ratio: float = setting(1.2, within=(0.01, 3.0))
-    expert_passes: float = _amount(4.2, source=_EXPERTS)
-    expert_choice_ratio: float = _part(0.65)
-    other_vendor_experts_ratio: float = _part(0.69)
-    expert_imbalance_ratio: float = setting(1.8, within=(1.0, 10.0))
-    network_bytes_per_second: float = setting(50e9, within=(1e8, None))
-    attention_compute_ratio: float = _part(0.65)
-    bunching_ratio: float = _amount(0.85)
-    burstiness: float = _amount(4.0)
-    token_acceptance_ratio: float = setting(0.75, within=(0.0, 0.99))
-    latency_headroom_ratio: float = setting(0.1, within=(0.0, 0.9))
-    chunk_tokens: int | None = setting(None, within=(1, None))
-    requests_maximum: int | None = setting(None, within=(1, None))
-    errors: ServingErrorSettings = field(default_factory=ServingErrorSettings)
+    layer_seconds: float = 30e-6
+    step_seconds: float = 1e-3
+    unpacking_layer_seconds: float = 40e-6
+    adapter_layer_seconds: float = 62e-6
+    encoder_decoder_ratio: _Part = 0.45
+    request_layer_seconds: float = 0.25e-6
+    indexer_layer_seconds: float = 85e-6
+    expert_layer_seconds: Annotated[float, Spec(source=_EXPERTS)] = 40e-6
+    expert_prompt_layer_seconds: float = 0.45e-3
+    expert_compute_ratio: Annotated[_Part, Spec(source=_EXPERTS)] = 0.65
+    unpacked_expert_compute_ratio: _Part = 0.31
+    shared_expert_compute_ratio: Annotated[float, Spec(within=(0.01, 3.0))] = 1.2
+    expert_passes: Annotated[_Amount, Spec(source=_EXPERTS)] = 4.2
+    expert_choice_ratio: _Part = 0.65
+    other_vendor_experts_ratio: _Part = 0.69
+    expert_imbalance_ratio: Annotated[float, Spec(within=(1.0, 10.0))] = 1.8
+    network_bytes_per_second: Annotated[float, Spec(within=(1e8, None))] = 50e9
+    attention_compute_ratio: _Part = 0.65
+    bunching_ratio: _Amount = 0.85
+    burstiness: _Amount = 4.0
+    token_acceptance_ratio: Annotated[float, Spec(within=(0.0, 0.99))] = 0.75
+    latency_headroom_ratio: Annotated[float, Spec(within=(0.0, 0.9))] = 0.1
+    chunk_tokens: Annotated[int | None, Spec(within=(1, None))] = None
+    requests_maximum: Annotated[int | None, Spec(within=(1, None))] = None
+    errors: ServingErrorSettings = ServingErrorSettings()

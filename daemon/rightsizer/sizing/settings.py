@@ -1,22 +1,22 @@
 """Settings of sizing: plans, memory, images and tables, cost, and all together."""
 
-from functools import partial
+from typing import Annotated
 
-from rightsizer.model.frozen import dataclass, field
-from rightsizer.model.settings import setting
+from msgspec import Struct
+
+from rightsizer.model.settings import Spec
 from rightsizer.model.units import GIB, MIB
 from rightsizer.sizing.serving_settings import ServingModelSettings
 from rightsizer.sizing.training_settings import TrainingSettings
 
 _KIB = 2.0**10
-_count = partial(setting, within=(1, None))
-_factor = partial(setting, within=(1.0, None))
-_part = partial(setting, within=(0.01, 1.0))
-_amount = partial(setting, within=(0.0, None))
+_Count = Annotated[int, Spec(within=(1, None))]
+_Factor = Annotated[float, Spec(within=(1.0, None))]
+_Part = Annotated[float, Spec(within=(0.01, 1.0))]
+_Amount = Annotated[float, Spec(within=(0.0, None))]
 
 
-@dataclass(frozen=True, slots=True)
-class MemorySettings:
+class MemorySettings(Struct, frozen=True):
     """Memory overheads of the software around a model; override with measured values.
 
     Attributes:
@@ -53,25 +53,24 @@ class MemorySettings:
             Source: published peaks of torchtune
     """
 
-    context_bytes: float = setting(307.0 * MIB)
-    driver_reserved_bytes: float = setting(410.0 * MIB)
-    communication_pair_bytes: float = setting(342.0 * MIB)
-    communication_group_bytes: float = setting(392.0 * MIB)
-    graph_bytes: float = setting(154.0 * _KIB)
-    graph_batch_maximum: int = setting(512, within=(0, None))
-    batched_tokens: int = _count(8192)
-    sampled_rows: int = _count(256)
-    fragmentation_ratio: float = setting(0.05)
-    convolution_workspace_bytes: float = setting(1.0 * GIB)
-    inference_headroom_ratio: float = setting(0.1, within=(0, 0.9))
-    training_headroom_ratio: float = setting(0.05, within=(0, 0.9))
-    headroom_minimum_bytes: float = setting(1.0 * GIB)
-    several_gpus_error_factor: float = _factor(1.4)
-    unpacked_error_factor: float = _factor(1.2)
+    context_bytes: float = 307.0 * MIB
+    driver_reserved_bytes: float = 410.0 * MIB
+    communication_pair_bytes: float = 342.0 * MIB
+    communication_group_bytes: float = 392.0 * MIB
+    graph_bytes: float = 154.0 * _KIB
+    graph_batch_maximum: Annotated[int, Spec(within=(0, None))] = 512
+    batched_tokens: _Count = 8192
+    sampled_rows: _Count = 256
+    fragmentation_ratio: float = 0.05
+    convolution_workspace_bytes: float = 1.0 * GIB
+    inference_headroom_ratio: Annotated[float, Spec(within=(0, 0.9))] = 0.1
+    training_headroom_ratio: Annotated[float, Spec(within=(0, 0.9))] = 0.05
+    headroom_minimum_bytes: float = 1.0 * GIB
+    several_gpus_error_factor: _Factor = 1.4
+    unpacked_error_factor: _Factor = 1.2
 
 
-@dataclass(frozen=True, slots=True)
-class SampleSettings:
+class SampleSettings(Struct, frozen=True):
     """Performance of image and table models; override with measured values.
 
     Attributes:
@@ -118,25 +117,24 @@ class SampleSettings:
             Source: assumed: a shape's kernels are known by their operations alone
     """
 
-    convolution_ratio: float = _part(0.6)
-    convolution_idle_images: float = _amount(0.4)
-    product_ratio: float = _part(0.8)
-    table_product_ratio: float = _part(0.5)
-    table_read_ratio: float = _part(0.5)
-    inference_traffic_ratio: float = _amount(0.5)
-    training_traffic_ratio: float = _amount(6.7)
-    cached_bytes: float = setting(40e6, within=(1e6, None))
-    element_traffic: float = _amount(60.0)
-    video_attention_ratio: float = _part(0.6)
-    decoder_pixel_flops: float = _amount(9.5e6)
-    pass_seconds: float = _amount(8e-4)
-    denoiser_step_seconds: float = _amount(2.4e-3)
-    exposed_ratio: float = setting(0.41)
-    error_factor: float = _factor(1.8)
+    convolution_ratio: _Part = 0.6
+    convolution_idle_images: _Amount = 0.4
+    product_ratio: _Part = 0.8
+    table_product_ratio: _Part = 0.5
+    table_read_ratio: _Part = 0.5
+    inference_traffic_ratio: _Amount = 0.5
+    training_traffic_ratio: _Amount = 6.7
+    cached_bytes: Annotated[float, Spec(within=(1e6, None))] = 40e6
+    element_traffic: _Amount = 60.0
+    video_attention_ratio: _Part = 0.6
+    decoder_pixel_flops: _Amount = 9.5e6
+    pass_seconds: _Amount = 8e-4
+    denoiser_step_seconds: _Amount = 2.4e-3
+    exposed_ratio: float = 0.41
+    error_factor: _Factor = 1.8
 
 
-@dataclass(frozen=True, slots=True)
-class CostSettings:
+class CostSettings(Struct, frozen=True):
     """Energy and carbon; prices have files of their own.
 
     Attributes:
@@ -151,15 +149,14 @@ class CostSettings:
         hours_per_month: Hours per month that rented or owned GPUs are available.
     """
 
-    carbon_grams_per_kilowatt_hour: float | None = setting(None, within=(0.0, 3000.0))
-    serving_power_ratio: float = setting(0.6)
-    training_power_ratio: float = setting(0.85)
-    power_error_factor: float = _factor(1.3)
-    hours_per_month: float = setting(730.0, within=(1.0, 744.0))
+    carbon_grams_per_kilowatt_hour: Annotated[float | None, Spec(within=(0.0, 3000.0))] = None
+    serving_power_ratio: float = 0.6
+    training_power_ratio: float = 0.85
+    power_error_factor: _Factor = 1.3
+    hours_per_month: Annotated[float, Spec(within=(1.0, 744.0))] = 730.0
 
 
-@dataclass(frozen=True, slots=True)
-class PlanSettings:
+class PlanSettings(Struct, frozen=True):
     """Limits of a plan's search.
 
     Attributes:
@@ -172,20 +169,19 @@ class PlanSettings:
             Source: assumed: what moving a service takes
     """
 
-    gpu_maximum: int = _count(512)
-    layouts_per_gpu: int = _count(3)
-    alternatives: int = setting(3, within=(0, None))
-    growth_candidates: int = _count(5)
-    switch_saving_ratio: float = setting(0.1)
+    gpu_maximum: _Count = 512
+    layouts_per_gpu: _Count = 3
+    alternatives: Annotated[int, Spec(within=(0, None))] = 3
+    growth_candidates: _Count = 5
+    switch_saving_ratio: float = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class SizingSettings:
+class SizingSettings(Struct, frozen=True):
     """Assumptions of plans and projections besides facts and prices."""
 
-    plan: PlanSettings = field(default_factory=PlanSettings)
-    memory: MemorySettings = field(default_factory=MemorySettings)
-    serving: ServingModelSettings = field(default_factory=ServingModelSettings)
-    samples: SampleSettings = field(default_factory=SampleSettings)
-    training: TrainingSettings = field(default_factory=TrainingSettings)
-    cost: CostSettings = field(default_factory=CostSettings)
+    plan: PlanSettings = PlanSettings()
+    memory: MemorySettings = MemorySettings()
+    serving: ServingModelSettings = ServingModelSettings()
+    samples: SampleSettings = SampleSettings()
+    training: TrainingSettings = TrainingSettings()
+    cost: CostSettings = CostSettings()

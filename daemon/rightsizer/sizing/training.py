@@ -2,8 +2,9 @@
 
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.catalogue.board import Board, OriginKind, Precision
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import HOUR_SECONDS
 from rightsizer.sizing.collectives import SERVER_GPUS, ServerLinks
 from rightsizer.sizing.estimate import EstimateInterval, joint_error_factor
@@ -25,8 +26,7 @@ _SAMPLES: Final = SampleSettings()
 _KNOWN_ARCHITECTURE: Final = "Ampere"
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingRate:
+class TrainingRate(Struct, frozen=True):
     """Training speed of all GPUs of a layout together."""
 
     units_per_second: EstimateInterval

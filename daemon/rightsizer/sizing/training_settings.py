@@ -1,23 +1,22 @@
 """Settings of training: times of frameworks, errors."""
 
-from functools import partial
-from typing import Final
+from typing import Annotated, Final
 
-from rightsizer.model.frozen import dataclass
-from rightsizer.model.settings import setting
+from msgspec import Struct
+
+from rightsizer.model.settings import Spec
 from rightsizer.sizing.collectives import SERVER_GPUS
 
-_count = partial(setting, within=(1, None))
-_factor = partial(setting, within=(1.0, None))
-_part = partial(setting, within=(0.01, 1.0))
-_amount = partial(setting, within=(0.0, None))
+_Count = Annotated[int, Spec(within=(1, None))]
+_Factor = Annotated[float, Spec(within=(1.0, None))]
+_Part = Annotated[float, Spec(within=(0.01, 1.0))]
+_Amount = Annotated[float, Spec(within=(0.0, None))]
 _FITTED: Final = (
     "fitted on 81 runs of MPT, 1 to 70 billion parameters, PyTorch FSDP on A100 (llm-foundry)"
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingSettings:
+class TrainingSettings(Struct, frozen=True):
     """Performance of training frameworks; override with measured values.
 
     Attributes:
@@ -84,29 +83,29 @@ class TrainingSettings:
             nanotron, alike
     """
 
-    linear_ratio: float = _part(0.87, source=_FITTED)
-    hopper_ratio: float = _part(0.82)
-    attention_ratio: float = setting(0.56, within=(0.01, None), source=_FITTED)
-    element_traffic: float = _amount(280.0, source=_FITTED)
-    fused_traffic_ratio: float = setting(0.25)
-    host_bytes_per_second: float = setting(25e9, within=(1e8, None))
-    recompute_ratio: float = setting(0.18, source=_FITTED)
-    fused_recompute_ratio: float = setting(0.33)
-    selective_ratio: float = setting(0.04)
-    score_traffic: float = _amount(32.0)
-    chunk_layers: float = _factor(2.0)
-    exposed_ratio: float = setting(0.53, source=_FITTED)
-    node_gpus: int = _count(SERVER_GPUS)
-    network_bytes_per_second: float = setting(50e9, within=(1e8, None))
-    expert_ratio: float = _part(0.45)
-    layer_seconds: float = setting(8e-4)
-    adapter_seconds: float = setting(5.5e-4)
-    unpacking_traffic: float = _amount(8.0)
-    known_error_factor: float = _factor(1.17)
-    error_factor: float = _factor(1.4)
-    assumed_board_factor: float = _factor(1.4)
-    slow_link_factor: float = _factor(1.4)
-    early_board_factor: float = _factor(2.5)
-    convolution_factor: float = _factor(2.0)
-    mixture_factor: float = _factor(1.7)
-    unnamed_framework_factor: float = _factor(1.5)
+    linear_ratio: Annotated[_Part, Spec(source=_FITTED)] = 0.87
+    hopper_ratio: _Part = 0.82
+    attention_ratio: Annotated[float, Spec(within=(0.01, None), source=_FITTED)] = 0.56
+    element_traffic: Annotated[_Amount, Spec(source=_FITTED)] = 280.0
+    fused_traffic_ratio: float = 0.25
+    host_bytes_per_second: Annotated[float, Spec(within=(1e8, None))] = 25e9
+    recompute_ratio: Annotated[float, Spec(source=_FITTED)] = 0.18
+    fused_recompute_ratio: float = 0.33
+    selective_ratio: float = 0.04
+    score_traffic: _Amount = 32.0
+    chunk_layers: _Factor = 2.0
+    exposed_ratio: Annotated[float, Spec(source=_FITTED)] = 0.53
+    node_gpus: _Count = SERVER_GPUS
+    network_bytes_per_second: Annotated[float, Spec(within=(1e8, None))] = 50e9
+    expert_ratio: _Part = 0.45
+    layer_seconds: float = 8e-4
+    adapter_seconds: float = 5.5e-4
+    unpacking_traffic: _Amount = 8.0
+    known_error_factor: _Factor = 1.17
+    error_factor: _Factor = 1.4
+    assumed_board_factor: _Factor = 1.4
+    slow_link_factor: _Factor = 1.4
+    early_board_factor: _Factor = 2.5
+    convolution_factor: _Factor = 2.0
+    mixture_factor: _Factor = 1.7
+    unnamed_framework_factor: _Factor = 1.5

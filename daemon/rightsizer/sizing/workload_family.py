@@ -6,10 +6,11 @@ from enum import StrEnum
 from itertools import product
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.catalogue.board import Precision
 from rightsizer.io.near import near_words
 from rightsizer.model.errors import RequirementError
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.table import table_rows
 
 USUAL_COMPUTE_SHARE: Final = 0.6
@@ -52,8 +53,7 @@ class InferenceScenario(StrEnum):
     """Batches limited by latency."""
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedWorkload:
+class ComparedWorkload(Struct, frozen=True):
     """Model family and activity, with the name in the request."""
 
     name: str

@@ -3,9 +3,11 @@
 from enum import StrEnum
 from typing import Final, Self
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.catalogue.board import Board, Precision
 from rightsizer.model.errors import RequirementError
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.sizing.place import CapacityRatios, GpuPlace
 
 SMALL_KERNEL_SECONDS: Final = 10e-6
@@ -22,8 +24,7 @@ _HALVES: Final = (Precision.BF16,)
 _NARROWEST: Final = (Precision.FP4, Precision.FP8, Precision.BF16)
 
 
-@dataclass(frozen=True, slots=True)
-class ProfiledTime:
+class ProfiledTime(Struct, frozen=True):
     """Parts of a device's time, which sum to 1."""
 
     tensor: float
@@ -145,8 +146,7 @@ class ComputeFormat(StrEnum):
         return known if Precision.FP32 in known else known[:1]
 
 
-@dataclass(frozen=True, slots=True)
-class UsageShares:
+class UsageShares(Struct, frozen=True):
     """Means over the whole window including idle time, 0 to 1; `None` if not measured."""
 
     sm_active: float | None = None
@@ -173,8 +173,7 @@ class UsageShares:
         return max(self.nvlink_receive or 0.0, self.nvlink_transmit or 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class WorkloadProfile:
+class WorkloadProfile(Struct, frozen=True):
     """Measured workload."""
 
     place: GpuPlace
@@ -217,8 +216,7 @@ class WorkloadProfile:
         raise RequirementError(f"precision.from: {fault}; {remedy}")
 
 
-@dataclass(frozen=True, slots=True)
-class ProfiledRun:
+class ProfiledRun(Struct, frozen=True):
     """Profile of one program on all of its devices."""
 
     source: str

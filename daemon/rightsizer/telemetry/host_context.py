@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.host.collector import HostCollector
 from rightsizer.host.process_cache import CachedProcessTable
 from rightsizer.host.topology import TopologyFacts, read_topology
 from rightsizer.io.worker import Crashed, Stuck, Worker
 from rightsizer.model.device import Device
-from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.reading import Process, count_computing
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome
@@ -25,27 +27,25 @@ _TOPOLOGY_VALID_SECONDS: Final = 3600.0
 """Topology rarely changes: GPUs do not move, and links that train down show in readings."""
 
 
-@dataclass(frozen=True, slots=True)
-class HostQuery:
+class HostQuery(Struct, frozen=True):
     """Devices whose context is requested."""
 
     devices: tuple[Device, ...] = ()
-    processes: Mapping[str, tuple[Process, ...]] = field(default_factory=dict)
+    processes: Mapping[str, tuple[Process, ...]] = {}
     """By uuid; without devices whose processes are unknown."""
-    topology: TopologyFacts = field(default_factory=TopologyFacts)
+    topology: TopologyFacts = TopologyFacts()
 
 
-@dataclass(frozen=True, slots=True)
-class HostContext:
+class HostContext(Struct, frozen=True):
     """Signals of the host, holders of devices, and topology."""
 
-    node: Mapping[Signal, float] = field(default_factory=dict)
-    devices: Mapping[str, Mapping[Signal, float]] = field(default_factory=dict)
+    node: Mapping[Signal, float] = {}
+    devices: Mapping[str, Mapping[Signal, float]] = {}
     """By uuid: signals of the processes on the device, and of the ports near it."""
-    holdings: Mapping[str, tuple[Holding, ...]] = field(default_factory=dict)
+    holdings: Mapping[str, tuple[Holding, ...]] = {}
     ports: tuple[FabricPort, ...] = ()
     topology: Topology | None = None
-    collectors: Mapping[str, CollectorOutcome] = field(default_factory=dict)
+    collectors: Mapping[str, CollectorOutcome] = {}
 
 
 class NodeHostProbe:

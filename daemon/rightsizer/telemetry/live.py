@@ -6,13 +6,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.host.topology import TopologyFacts
 from rightsizer.io.clock import Clock
 from rightsizer.io.worker import Worker, attempt_all
 from rightsizer.model.device import Device
 from rightsizer.model.errors import ConfigurationError
-from rightsizer.model.frozen import replace
 from rightsizer.model.snapshot import CollectorOutcome, Snapshot
 from rightsizer.model.units import Nanoseconds, format_duration, nanoseconds, seconds
 from rightsizer.telemetry.host_context import HostContextCollector, HostQuery

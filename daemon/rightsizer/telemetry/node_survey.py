@@ -3,20 +3,20 @@
 import time
 from pathlib import Path
 
+from msgspec import Struct
+
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.host.pcie import BusGpu, expected_gpus, kernel_address
 from rightsizer.host.topology import read_topology
 from rightsizer.io.clock import SystemClock
 from rightsizer.model.device import Device
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.topology import Topology
 from rightsizer.telemetry.nvml.connection import NvmlConnection
 from rightsizer.telemetry.nvml.inventory import Inventory
 from rightsizer.telemetry.nvml.settings import LiveSettings
 
 
-@dataclass(frozen=True, slots=True)
-class NodeSurvey:
+class NodeSurvey(Struct, frozen=True):
     """Topology and GPUs of a node, found without an agent."""
 
     topology: Topology

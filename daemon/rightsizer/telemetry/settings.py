@@ -1,8 +1,11 @@
 """Settings of telemetry: sampling interval and sources."""
 
+from typing import Annotated
+
+from msgspec import Struct
+
 from rightsizer.host.settings import HostSettings
-from rightsizer.model.frozen import dataclass, field
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.units import DAY_SECONDS
 from rightsizer.owners.settings import OwnerSettings
 from rightsizer.telemetry.dcgm.settings import DcgmSettings
@@ -10,8 +13,7 @@ from rightsizer.telemetry.nvml.settings import LiveSettings
 from rightsizer.telemetry.serving.settings import ServingTelemetrySettings
 
 
-@dataclass(frozen=True, slots=True)
-class SamplingSettings:
+class SamplingSettings(Struct, frozen=True):
     """Sampling of the devices.
 
     Attributes:
@@ -19,11 +21,10 @@ class SamplingSettings:
             Source: shares of time by values that are 30 to 60 s apart are imprecise
     """
 
-    interval: float = setting(1.0, unit="seconds", within=(0.1, 100.0))
+    interval: Annotated[float, Spec(unit="seconds", within=(0.1, 100.0))] = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class SimulatedSettings:
+class SimulatedSettings(Struct, frozen=True):
     """Simulated node in place of the real one.
 
     Attributes:
@@ -31,17 +32,16 @@ class SimulatedSettings:
         midnight: When the scenario's day begins, after 00:00 UTC.
     """
 
-    scenario: str = setting("")
-    midnight: float = setting(0.0, unit="seconds", within=(0.0, DAY_SECONDS))
+    scenario: str = ""
+    midnight: Annotated[float, Spec(unit="seconds", within=(0.0, DAY_SECONDS))] = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class SourceSettings:
+class SourceSettings(Struct, frozen=True):
     """Sources of readings."""
 
-    nvml: LiveSettings = field(default_factory=LiveSettings)
-    dcgm: DcgmSettings = field(default_factory=DcgmSettings)
-    host: HostSettings = field(default_factory=HostSettings)
-    owners: OwnerSettings = field(default_factory=OwnerSettings)
-    serving: ServingTelemetrySettings = field(default_factory=ServingTelemetrySettings)
-    simulated: SimulatedSettings = field(default_factory=SimulatedSettings)
+    nvml: LiveSettings = LiveSettings()
+    dcgm: DcgmSettings = DcgmSettings()
+    host: HostSettings = HostSettings()
+    owners: OwnerSettings = OwnerSettings()
+    serving: ServingTelemetrySettings = ServingTelemetrySettings()
+    simulated: SimulatedSettings = SimulatedSettings()

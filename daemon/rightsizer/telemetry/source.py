@@ -6,8 +6,9 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Final, Protocol
 
+from msgspec import Struct
+
 from rightsizer.io.clock import Clock
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import Nanoseconds, nanoseconds
 
@@ -50,8 +51,7 @@ class ReleasableResource(StrEnum):
     """Profiling counters: for a profiler that needs them."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseRequest:
+class ReleaseRequest(Struct, frozen=True):
     """A release in force."""
 
     held: ReleasableResource

@@ -18,7 +18,8 @@ from functools import partial
 from http import HTTPStatus
 from typing import Final
 
-from rightsizer.model.frozen import dataclass
+from msgspec import Struct
+
 from rightsizer.web.message import Admission, WebResponse
 from rightsizer.web.settings import PasswordSettings
 from rightsizer.web.tls import ServerContext, complete_handshake, identity_of, wrap_connection
@@ -261,8 +262,7 @@ _TOO_OFTEN: Final = WebResponse.of_text(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionSecurity:
+class ConnectionSecurity(Struct, frozen=True):
     """Security of a connection, and the identity in its verified client certificate."""
 
     context: ServerContext | None = None

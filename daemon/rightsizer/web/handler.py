@@ -13,8 +13,9 @@ from socketserver import StreamRequestHandler
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs, urlsplit
 
+from msgspec import Struct
+
 from rightsizer.exposition.negotiation import accepts_gzip
-from rightsizer.model.frozen import dataclass
 from rightsizer.web.local_socket import peer_of
 from rightsizer.web.message import Admission, WebRequest, WebResponse
 
@@ -30,8 +31,7 @@ class HeadError(Exception):
         self.status = status
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHead:
+class RequestHead(Struct, frozen=True):
     """First line and fields of a request (RFC 9112, sections 3 and 5)."""
 
     method: str

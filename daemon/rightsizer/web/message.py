@@ -5,13 +5,13 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final, Self, TypeAlias
 
+from msgspec import Struct
+
 from rightsizer.model.errors import UsageError
-from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.units import DAY_SECONDS, format_duration, parse_duration
 
 
-@dataclass(frozen=True, slots=True)
-class SocketPeer:
+class SocketPeer(Struct, frozen=True):
     """A process on this machine."""
 
     pid: int
@@ -20,13 +20,12 @@ class SocketPeer:
     gid: int
 
 
-@dataclass(frozen=True, slots=True)
-class WebRequest:
+class WebRequest(Struct, frozen=True):
     """An HTTP request."""
 
     method: str
     path: str
-    query: Mapping[str, list[str]] = field(default_factory=dict)
+    query: Mapping[str, list[str]] = {}
     accept: str = ""
     accept_encoding: str = ""
     body: bytes = b""
@@ -36,18 +35,17 @@ class WebRequest:
     """Authenticated client over TCP: `user:NAME` or `certificate:NAME`."""
     is_cross_site: bool = False
     """Whether a browser sends it for a page of another site."""
-    named: Mapping[str, str] = field(default_factory=dict)
+    named: Mapping[str, str] = {}
     """Path parts by the names of the route."""
 
 
-@dataclass(frozen=True, slots=True)
-class WebResponse:
+class WebResponse(Struct, frozen=True):
     """An HTTP response."""
 
     body: bytes
     content_type: str = "text/plain; charset=utf-8"
     status: HTTPStatus = HTTPStatus.OK
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = {}
 
     @classmethod
     def of_text(
@@ -65,14 +63,13 @@ class WebResponse:
         return cls(f"{text}\n".encode(), "application/json; charset=utf-8")
 
 
-@dataclass(frozen=True, slots=True)
-class Admission:
+class Admission(Struct, frozen=True):
     """Result of authentication: a refusal, or the client's identity."""
 
     refusal: WebResponse | None = None
     identity: str | None = None
     """Authenticated client, if any."""
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = {}
     """Configured headers of every response."""
 
 

@@ -8,9 +8,10 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
+
 from rightsizer.accounting.rollup_store import WindowQuery, device_span
 from rightsizer.model.block import Blocks
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.report import SPANS, BlocksOf, DeviceSpan, PastOf, Report, Span, TimeRange
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, dollars_text, percent_text
 from rightsizer.report import labels
@@ -28,8 +29,7 @@ _TEMPLATES: Final = Path(__file__).with_name("templates")
 _SCRIPT: Final = (_TEMPLATES / "page.js").read_text(encoding="utf-8")
 
 
-@dataclass(frozen=True, slots=True)
-class WebPage:
+class WebPage(Struct, frozen=True):
     """Renders reports; views and template engine are imported with the first reader."""
 
     freshness: FreshnessSettings

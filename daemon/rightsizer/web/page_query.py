@@ -4,8 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import urlencode
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.model.block import BLOCK_SPAN, Blocks
-from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.report import DEFAULT_SPAN, SPANS, DeviceSpan, Report, Span, TimeRange
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.report.facts import RateOf, no_rate
@@ -14,8 +16,7 @@ _LEAST: Final[Nanoseconds] = 6 * BLOCK_SPAN
 _MOST: Final[Nanoseconds] = SPANS[-1].length
 
 
-@dataclass(frozen=True, slots=True)
-class PageQuery:
+class PageQuery(Struct, frozen=True):
     """View settings of the page."""
 
     span: Span = DEFAULT_SPAN
@@ -56,15 +57,14 @@ class PageQuery:
         return replace(self, zoom=TimeRange(max(now - _MOST, end - length), end))
 
 
-@dataclass(frozen=True, slots=True)
-class NodePast:
+class NodePast(Struct, frozen=True):
     """Past of devices for a page."""
 
-    spans: Mapping[str, DeviceSpan] = field(default_factory=dict)
+    spans: Mapping[str, DeviceSpan] = {}
     """For the query's span, by uuid."""
     detail: Mapping[str, DeviceSpan] | None = None
     """In the finest cells; only with a zoom range."""
-    blocks: Mapping[str, Blocks] = field(default_factory=dict)
+    blocks: Mapping[str, Blocks] = {}
     """Measurements of the selected GPU, or of a workload's GPUs, in the drawn range."""
     rate_of: RateOf = no_rate
 

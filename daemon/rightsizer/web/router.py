@@ -5,9 +5,11 @@ from http import HTTPStatus
 from typing import Final
 from urllib.parse import unquote
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.io.log import logger
 from rightsizer.model.errors import AbsentError, RefusedError, UsageError
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.web.message import Answer, SocketPeer, WebRequest, WebResponse
 
 METRICS_PATH: Final = "/metrics"
@@ -29,8 +31,7 @@ _STATUSES: Final[dict[type, HTTPStatus]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Router:
+class Router(Struct, frozen=True):
     """Finds the route of a request."""
 
     routes: "tuple[Route, ...]"
@@ -80,8 +81,7 @@ class Router:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Struct, frozen=True):
     """A method, a path and its answer; `{name}` matches one part of a path."""
 
     method: str

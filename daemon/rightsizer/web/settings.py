@@ -2,16 +2,16 @@
 
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import Annotated, Final
+
+from msgspec import Struct
 
 from rightsizer.exposition.settings import MetricsSettings
 from rightsizer.model.errors import UsageError
-from rightsizer.model.frozen import dataclass, field
-from rightsizer.model.settings import LIVE, setting
+from rightsizer.model.settings import LIVE, Spec
 
 
-@dataclass(frozen=True, slots=True)
-class PasswordSettings:
+class PasswordSettings(Struct, frozen=True):
     """Limits on the cost of password checks and on waiting clients.
 
     Attributes:
@@ -26,20 +26,19 @@ class PasswordSettings:
             Source: what the exporter toolkit remembers
     """
 
-    share_ratio: float = setting(0.1, within=(0.001, 1.0))
-    pause_maximum_seconds: float = setting(2.0, within=(0.0, 10.0))
-    wait_seconds: float = setting(5.0, within=(0.1, 60.0))
-    waiting_maximum: int = setting(8, within=(1, 1000))
-    waiting_per_client: int = setting(2, within=(1, 1000))
-    remembered_maximum: int = setting(100, within=(1, 10000))
+    share_ratio: Annotated[float, Spec(within=(0.001, 1.0))] = 0.1
+    pause_maximum_seconds: Annotated[float, Spec(within=(0.0, 10.0))] = 2.0
+    wait_seconds: Annotated[float, Spec(within=(0.1, 60.0))] = 5.0
+    waiting_maximum: Annotated[int, Spec(within=(1, 1000))] = 8
+    waiting_per_client: Annotated[int, Spec(within=(1, 1000))] = 2
+    remembered_maximum: Annotated[int, Spec(within=(1, 10000))] = 100
 
 
 _FORM: Final = re.compile(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<host>[^\[\]:]*)):(?P<port>[0-9]{1,5})")
 _PORT_MAXIMUM: Final = 65535
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(Struct, frozen=True):
     """Host and port; an empty host means every interface, port 0 any free one."""
 
     host: str
@@ -87,8 +86,7 @@ def checked_path(text: str) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True)
-class FitSettings:
+class FitSettings(Struct, frozen=True):
     """Color thresholds of fits on the page; metrics and recommendations do not use them.
 
     Attributes:
@@ -100,13 +98,12 @@ class FitSettings:
             Source: the accounting's own threshold for an under-provisioned device
     """
 
-    tight_need_ratio: float = setting(0.85)
-    headroom_need_ratio: float = setting(0.5)
-    short_ratio: float = setting(0.05, within=(0.001, 1.0))
+    tight_need_ratio: float = 0.85
+    headroom_need_ratio: float = 0.5
+    short_ratio: Annotated[float, Spec(within=(0.001, 1.0))] = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class WebSettings:
+class WebSettings(Struct, frozen=True):
     """Limits and timeouts of the HTTP server.
 
     Attributes:
@@ -128,21 +125,20 @@ class WebSettings:
             Source: some ten times what a plan over all boards takes
     """
 
-    connections_maximum: int = setting(24, within=(2, 1024))
-    request_timeout_seconds: float = setting(10.0, within=(0.1, 300.0))
-    keep_alive_seconds: float = setting(90.0, within=(1.0, 3600.0))
-    body_limit_bytes: int = setting(65536, within=(0, 1_048_576))
-    head_limit_bytes: int = setting(65536, within=(16384, 1_048_576))
-    page_refresh_seconds: float = setting(60.0, within=(0.0, 3600.0))
-    page_poll_seconds: float = setting(5.0, within=(1.0, 3600.0))
-    plan_form: bool = setting(False)
-    plan_timeout_seconds: float = setting(20.0, within=(1.0, 300.0))
-    fit: FitSettings = field(default_factory=FitSettings)
-    passwords: PasswordSettings = field(default_factory=PasswordSettings)
+    connections_maximum: Annotated[int, Spec(within=(2, 1024))] = 24
+    request_timeout_seconds: Annotated[float, Spec(within=(0.1, 300.0))] = 10.0
+    keep_alive_seconds: Annotated[float, Spec(within=(1.0, 3600.0))] = 90.0
+    body_limit_bytes: Annotated[int, Spec(within=(0, 1_048_576))] = 65536
+    head_limit_bytes: Annotated[int, Spec(within=(16384, 1_048_576))] = 65536
+    page_refresh_seconds: Annotated[float, Spec(within=(0.0, 3600.0))] = 60.0
+    page_poll_seconds: Annotated[float, Spec(within=(1.0, 3600.0))] = 5.0
+    plan_form: bool = False
+    plan_timeout_seconds: Annotated[float, Spec(within=(1.0, 300.0))] = 20.0
+    fit: FitSettings = FitSettings()
+    passwords: PasswordSettings = PasswordSettings()
 
 
-@dataclass(frozen=True, slots=True)
-class WebTree:
+class WebTree(Struct, frozen=True):
     """HTTP server: addresses, access and paths.
 
     Attributes:
@@ -156,14 +152,14 @@ class WebTree:
         systemd_socket: Listen on the sockets that systemd passes, instead of on the addresses.
     """
 
-    listen_addresses: tuple[str, ...] = setting((":19400",))
-    config_file: str = setting("")
-    enable_lifecycle: bool = setting(False)
-    telemetry_path: str = setting("/metrics")
-    route_prefix: str = setting("")
-    systemd_socket: bool = setting(False)
-    server: WebSettings = field(default_factory=WebSettings)
-    metrics: MetricsSettings = field(default_factory=MetricsSettings, metadata=LIVE)
+    listen_addresses: tuple[str, ...] = (":19400",)
+    config_file: str = ""
+    enable_lifecycle: bool = False
+    telemetry_path: str = "/metrics"
+    route_prefix: str = ""
+    systemd_socket: bool = False
+    server: WebSettings = WebSettings()
+    metrics: Annotated[MetricsSettings, LIVE] = MetricsSettings()
 
     def __post_init__(self) -> None:
         """Reject invalid addresses and paths."""

@@ -3,8 +3,9 @@
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Final
+
+from msgspec.structs import asdict
 
 from rightsizer.io.codec import JsonObject
 from rightsizer.model.finding import Severity

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import Struct
+
 from rightsizer.io.log import logger
-from rightsizer.model.frozen import dataclass, field
 
 VERSIONS: Final[Mapping[str, ssl.TLSVersion]] = {
     "TLS12": ssl.TLSVersion.TLSv1_2,
@@ -64,18 +65,20 @@ class TlsError(ValueError):
         self.key = key
 
 
-@dataclass(frozen=True, slots=True)
-class Pem:
+class Pem(Struct, frozen=True):
     """Certificates or a key, as a file or as text."""
 
     key: str
     """Configuration key."""
     file: Path | None = None
-    text: str = field(default="", repr=False)
+    text: str = ""
+
+    def __repr__(self) -> str:
+        # The text may be a private key.
+        return f"{type(self).__name__}({self.key!r}, {self.file!r})"
 
 
-@dataclass(frozen=True, slots=True)
-class TlsPolicy:
+class TlsPolicy(Struct, frozen=True):
     """TLS requirements of connections; rotated certificates do not change it."""
 
     certificate: Pem

@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.config.row import Faults, Row
 from rightsizer.io.files import file_bytes
 from rightsizer.io.log import logger
 from rightsizer.io.yaml import YamlError, load_yaml
 from rightsizer.model.errors import ConfigurationError
-from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.units import Nanoseconds, nanoseconds, parse_duration
 from rightsizer.web.tls import (
     CIPHER_SUITES,
@@ -135,26 +136,28 @@ _Version = tuple[int, int, int, int] | None
 """Identity of a file's version; `None` if the file is absent."""
 
 
-@dataclass(frozen=True, slots=True)
-class RateLimit:
+class RateLimit(Struct, frozen=True):
     """Limit of one client's requests."""
 
     interval_seconds: float
     burst: int
 
 
-@dataclass(frozen=True, slots=True)
-class WebConfig:
+class WebConfig(Struct, frozen=True):
     """Contents of the file; an empty one requires nothing."""
 
     tls: ServerContext | None = None
     """`None` for plain HTTP."""
     offers_http2: bool = False
     """Whether HTTP/2 was requested explicitly; it is not supported."""
-    headers: Mapping[str, str] = field(default_factory=dict)
-    users: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    headers: Mapping[str, str] = {}
+    users: Mapping[str, bytes] = {}
     """Bcrypt hashes by name; with any users, every client must authenticate."""
     rate_limit: RateLimit | None = None
+
+    def __repr__(self) -> str:
+        # Without the users' hashes.
+        return f"{type(self).__name__}(users={sorted(self.users)})"
 
 
 class WebConfigReader:

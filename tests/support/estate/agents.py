@@ -1,8 +1,9 @@
 """Findings of the agents on the fleet's nodes, each on its own GPUs alone."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from cases import moved
 from estate.character import written

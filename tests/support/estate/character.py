@@ -4,11 +4,13 @@ import pickle
 import re
 from array import array
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, TypeAlias
+
+from msgspec.structs import replace
 
 from estate.layout import JOBS
 from rightsizer.accounting.service import NodeAccounts

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import Struct
+
 __all__ = ["Answer", "ask_fleet"]
 
 _MEBIBYTE: Final = 1024
@@ -18,8 +20,7 @@ _MEBIBYTE: Final = 1024
 _LOOK_SECONDS: Final = 0.2
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """The result of a run."""
 
     document: dict[str, Any]

@@ -1,8 +1,9 @@
 """Metrics in Prometheus of a fleet without our agent: those of dcgm-exporter."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from estate.character import workload
 from estate.layout import Owner

@@ -1,8 +1,9 @@
 """kube-state-metrics of the fleet: owners, teams, nodes, and waiting pods."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from estate.identity import ones
 from estate.layout import Job, Machine, Owner

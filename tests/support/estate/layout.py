@@ -1,9 +1,10 @@
 """Positions and holders of the fleet's GPUs: two fleets, one of a hundred GPUs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
 
 __all__ = ["EAST", "JOBS", "LARGE", "SMALL", "WEST", "Job", "Layout", "Machine", "Owner"]
 
@@ -18,8 +19,7 @@ class Owner(StrEnum):
     SLURM = "Slurm"
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """A workload of the fleet; its name is its character's."""
 
     name: str
@@ -45,8 +45,7 @@ class Job:
         return f"kubernetes:{self.namespace}/{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(Struct, frozen=True):
     """A node and its GPUs' holders; `-` for none, `NAME@CHARACTER` for a different rank."""
 
     name: str
@@ -57,8 +56,7 @@ class Machine:
     """Time of its arrival before the end; `None` for always."""
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """A fleet."""
 
     name: str

@@ -1,9 +1,12 @@
 """The holders of each GPU of the fleet over time, and gaps in its monitoring."""
 
+import dataclasses
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from estate.character import EMPTY, SLOTS, Character, characters
 from estate.layout import JOBS, Job, Layout, Machine, Owner
@@ -20,8 +23,7 @@ _RESTARTS: Final[Mapping[str, float]] = {"train-3": 9.55, "batch-1": 3.2, "serve
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """A stretch of a GPU's life with one holder, in slots since the fleet's start."""
 
     first: int
@@ -32,8 +34,7 @@ class Part:
     pod: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Gpu:
+class Gpu(Struct, frozen=True):
     """A GPU of the fleet."""
 
     device: Device
@@ -51,8 +52,7 @@ class Gpu:
         return f"{self.machine.name}:19400"
 
 
-@dataclass(frozen=True, slots=True)
-class Life:
+class Life(Struct, frozen=True):
     """The fleet over some days."""
 
     layout: Layout
@@ -133,7 +133,7 @@ def at_level(life: Life, level: Level) -> Life:
             name: {key: values for key, values in getattr(character, name).items() if has(key[0])}
             for name in ("grown", "gauges")
         }
-        return replace(character, **own)
+        return dataclasses.replace(character, **own)
 
     def has(series: str) -> bool:
         metric = METRICS.get(series) or METRICS[series.rpartition("_")[0]]

@@ -2,8 +2,9 @@
 
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
+
+from msgspec import Struct
 
 from estate.character import SLOTS, Character
 from estate.life import Gpu, Life, Part
@@ -13,8 +14,7 @@ __all__ = ["Counters", "Pairs", "Piece", "Run", "pieces", "sliced"]
 Pairs = tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """Consecutive samples of one series."""
 
     name: str
@@ -35,8 +35,7 @@ class Run:
         return range(self.first, self.first + len(self.values))
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """A part of a GPU's life within one day, and its activity there."""
 
     part: Part

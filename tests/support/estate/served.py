@@ -1,8 +1,9 @@
 """Placement of the fleet's waiting work that a broker can truly offer, and its comparison."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from estate.layout import LARGE, SMALL, Layout
 from estate.truth import Metrics
@@ -13,8 +14,7 @@ __all__ = ["PlantedWait", "WaitScore", "planted_waits", "wait_score"]
 _Nodes = Mapping[str, float]
 
 
-@dataclass(frozen=True, slots=True)
-class PlantedWait:
+class PlantedWait(Struct, frozen=True):
     """A waiting workload, its place, and its possible remedies."""
 
     what: str
@@ -34,8 +34,7 @@ class PlantedWait:
     """Metrics that show it."""
 
 
-@dataclass(frozen=True, slots=True)
-class WaitScore:
+class WaitScore(Struct, frozen=True):
     """Comparison with the truth."""
 
     found: tuple[PlantedWait, ...]

@@ -1,9 +1,10 @@
 """Planted waste of the fleet, and further findings that are not wrong."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
+
+from msgspec import Struct
 
 from estate.layout import JOBS, Layout
 from rightsizer.model.finding import Reason
@@ -22,8 +23,7 @@ class Metrics(StrEnum):
     """Those of dcgm-exporter alone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Planted:
+class Planted(Struct, frozen=True):
     """A planted fault."""
 
     what: str
@@ -128,8 +128,7 @@ _POOL_RULES: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
+class Score(Struct, frozen=True):
     """Comparison with the truth."""
 
     found: tuple[Planted, ...]

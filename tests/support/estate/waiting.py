@@ -1,16 +1,16 @@
 """Submitted work that waits for GPUs of the fleet."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from estate.layout import LARGE, SMALL, WEST, Owner
 
 __all__ = ["PENDING", "QUEUED", "Pending"]
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
+class Pending(Struct, frozen=True):
     """Unscheduled pods of one owner."""
 
     name: str

@@ -1,10 +1,10 @@
 """Loads of GPUs as dcgm-exporter shows them: boards, kinds of work, and their course over time."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 __all__ = [
@@ -40,8 +40,7 @@ BASE_SECONDS: Final = 30
 """Interval of all courses; longer scrape intervals see some of their moments."""
 
 
-@dataclass(frozen=True, slots=True)
-class Board:
+class Board(Struct, frozen=True):
     """A board, as its driver names it."""
 
     name: str
@@ -58,8 +57,7 @@ L40S: Final = Board("NVIDIA L40S", 46_068, 350.0, 36.0, 2520)
 L4: Final = Board("NVIDIA L4", 23_034, 72.0, 16.0, 2040)
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(Struct, frozen=True):
     """Work on a GPU at a course of 1, each as a share of the board's capacity."""
 
     busy: float = 0.0
@@ -78,7 +76,7 @@ class Load:
     encoder: float = 0.0
     decoder: float = 0.0
     clock: float = 1.0
-    course: Course = field(default=lambda hours, _: np.ones_like(hours))
+    course: Course = lambda hours, _: np.ones_like(hours)
 
 
 def steady(level: float) -> Course:

@@ -1,9 +1,9 @@
 """Cases that look like faults and are none."""
 
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from planted_fleet.activity import (
     A100,

@@ -1,7 +1,8 @@
 """Planted limits of jobs, and broken or silent hardware."""
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from planted_fleet.activity import (
     A100,

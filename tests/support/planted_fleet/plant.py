@@ -1,9 +1,10 @@
 """A case of the planted fleet: some GPUs of a cluster, and what is right to say of them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
+
+from msgspec import Struct
 
 from planted_fleet.activity import Board, Course, Load, steady
 from rightsizer.model.finding import Reason
@@ -41,8 +42,7 @@ class Style(StrEnum):
     """`hpc_job`, on bare metal."""
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(Struct, frozen=True):
     """The owner of pods, or a Slurm job."""
 
     kind: str
@@ -52,22 +52,20 @@ class Holder:
     """GPUs of each of its pods."""
 
 
-@dataclass(frozen=True, slots=True)
-class Abstention:
+class Abstention(Struct, frozen=True):
     """What metrics cannot show: the rule that must abstain, and the metric that it must name."""
 
     rule: str
     metric: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Plant:
+class Plant(Struct, frozen=True, eq=False):
     """Some GPUs of one cluster, and what is right to say of them."""
 
     what: str
     styles: frozenset[Style]
     board: Board
-    load: Load = field(default_factory=Load)
+    load: Load = Load()
     gpus: int = 1
     holder: Holder | None = None
     reasons: frozenset[Reason] = frozenset()
@@ -77,9 +75,9 @@ class Plant:
     abstains: tuple[Abstention, ...] = ()
     says: str = ""
     """Text that instructions must contain."""
-    ranks: Mapping[int, Load] = field(default_factory=dict)
+    ranks: Mapping[int, Load] = {}
     """Loads of single GPUs that differ."""
-    fields: Mapping[str, Course] = field(default_factory=dict)
+    fields: Mapping[str, Course] = {}
     """Further fields of its last GPU, or other values of usual ones."""
     fields_of_all: bool = False
     since_hours: float = 1e9
@@ -96,7 +94,7 @@ class Plant:
     """Whether the scheduler knows its node."""
     pool: str = ""
     on_own_nodes: bool = False
-    engine: Mapping[str, Course] = field(default_factory=dict)
+    engine: Mapping[str, Course] = {}
     """Metrics of vLLM in its pods."""
 
     @property

@@ -1,7 +1,8 @@
 """All cases of the planted fleet, what its owners state, and what waits."""
 
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from planted_fleet.decoys import DECOYS
 from planted_fleet.limits import CAUSES, HEALTH
@@ -17,8 +18,7 @@ POLICIES: Final[list[dict[str, Any]]] = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
+class Pending(Struct, frozen=True):
     """A pod that waits in one cluster, and how many GPUs are there for it now."""
 
     style: Style

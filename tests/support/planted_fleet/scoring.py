@@ -1,8 +1,9 @@
 """Answers of `rightsizer fleet` beside what was planted."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from planted_fleet.plant import Plant, Style
 from planted_fleet.plants import PENDING, PLANTS
@@ -12,8 +13,7 @@ from rightsizer.model.finding import Reason
 __all__ = ["Case", "Score", "score"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Case:
+class Case(Struct, frozen=True, eq=False):
     """A plant in one cluster."""
 
     style: Style
@@ -25,8 +25,7 @@ class Case:
         return f"{self.plant.what}, in {self.style}"
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
+class Score(Struct, frozen=True):
     """What became of each planted case."""
 
     found: tuple[Case, ...]

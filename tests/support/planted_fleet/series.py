@@ -2,11 +2,12 @@
 
 import hashlib
 from collections.abc import ItemsView, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from planted_fleet.activity import BASE_SECONDS, Floats, readings
 from planted_fleet.plant import Plant, Style
@@ -29,8 +30,7 @@ _BEYOND_DEFAULT: Final = frozenset(
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
+class Series(Struct, frozen=True):
     """Samples of one series at the moments of a fleet's scrapes, from one place to another."""
 
     name: str
@@ -39,8 +39,7 @@ class Series:
     values: Floats
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Gpu:
+class Gpu(Struct, frozen=True, eq=False):
     """A GPU of the fleet."""
 
     style: Style

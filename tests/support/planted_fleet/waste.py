@@ -1,9 +1,9 @@
 """Planted GPUs that are idle, empty or of another size than is needed."""
 
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from planted_fleet.activity import (
     A100,

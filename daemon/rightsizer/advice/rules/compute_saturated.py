@@ -4,7 +4,7 @@ A saturated batch job is well used, and so is a service until its users wait.
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Annotated, Final
 
 from rightsizer.advice.board_options import faster_boards
 from rightsizer.advice.board_status import readings_of
@@ -13,8 +13,7 @@ from rightsizer.advice.observation import WITH_POWER, observe
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import TOO_SMALL, CaseSubject
 from rightsizer.model.finding import Action, Finding, Reason
-from rightsizer.model.frozen import dataclass
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Resource
 from rightsizer.model.units import Nanoseconds, percent_text
@@ -27,8 +26,7 @@ _APPLICATION: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ComputeSaturatedSettings(RuleSettings):
+class ComputeSaturatedSettings(RuleSettings, frozen=True):
     """Thresholds for services short of compute.
 
     Attributes:
@@ -38,8 +36,8 @@ class ComputeSaturatedSettings(RuleSettings):
             Source: docs/definitions.md, conduct: as for the other limits
     """
 
-    on_ratio: float = setting(0.05, within=(0.001, 1))
-    saturated_ratio: float = setting(0.5)
+    on_ratio: Annotated[float, Spec(within=(0.001, 1))] = 0.05
+    saturated_ratio: float = 0.5
     conduct: OpeningPolicy = OpeningPolicy()
 
 

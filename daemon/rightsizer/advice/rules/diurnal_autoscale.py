@@ -4,7 +4,7 @@ With less than two days of history it looks for one long quiet period, at lower 
 """
 
 from itertools import groupby
-from typing import Final
+from typing import Annotated, Final
 
 from rightsizer.advice.autoscale_schedule import (
     ReplicaSchedule,
@@ -22,8 +22,7 @@ from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject, release_savings
 from rightsizer.model.block import BLOCK_SPAN
 from rightsizer.model.finding import Action, Finding, Option, Reason
-from rightsizer.model.frozen import dataclass, field
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.units import format_duration, percent_text, seconds
 from rightsizer.model.workload import WorkloadClass
 
@@ -31,8 +30,7 @@ _WEEKS: Final = 2
 _MOST_NAMES: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
-class DiurnalAutoscaleSettings(RuleSettings):
+class DiurnalAutoscaleSettings(RuleSettings, frozen=True):
     """Thresholds for scaling by the hour.
 
     Attributes:
@@ -52,15 +50,15 @@ class DiurnalAutoscaleSettings(RuleSettings):
             Source: two cycles
     """
 
-    on_ratio: float = setting(0.15, within=(0.01, 1))
-    minimum_known_seconds: float = setting(72000.0, within=(3600, None))
-    most_short_ratio: float = setting(0.02)
-    quiet_ratio: float = setting(0.5)
-    quiet_seconds: float = setting(14400.0, within=(3600, None))
-    seen_once_ratio: float = setting(0.6)
-    minimum_days: float = setting(2.0, unit="days", within=(1, 30))
-    replicas: ReplicaSettings = field(default_factory=ReplicaSettings)
-    scaling: ScalingSettings = field(default_factory=ScalingSettings)
+    on_ratio: Annotated[float, Spec(within=(0.01, 1))] = 0.15
+    minimum_known_seconds: Annotated[float, Spec(within=(3600, None))] = 72000.0
+    most_short_ratio: float = 0.02
+    quiet_ratio: float = 0.5
+    quiet_seconds: Annotated[float, Spec(within=(3600, None))] = 14400.0
+    seen_once_ratio: float = 0.6
+    minimum_days: Annotated[float, Spec(unit="days", within=(1, 30))] = 2.0
+    replicas: ReplicaSettings = ReplicaSettings()
+    scaling: ScalingSettings = ScalingSettings()
     conduct: OpeningPolicy = OpeningPolicy.sizing(72000.0)
 
 

@@ -4,16 +4,17 @@ A trend is reported only if its growth is certain and reaches the limit within t
 rule abstains for frameworks that preallocate, whose memory does not grow.
 """
 
-from typing import Final
+from typing import Annotated, Final
+
+from msgspec import Struct
 
 from rightsizer.advice.board_options import larger_boards
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.block import Measure
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason, Risk, Savings
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.pattern import Trend
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.units import GIB, Nanoseconds, nanoseconds, percent_text
 from rightsizer.model.workload import WorkloadClass
 
@@ -24,8 +25,7 @@ _MEMORY: Final = "memory"
 _DAYS_TO_TELL: Final = 14.0
 
 
-@dataclass(frozen=True, slots=True)
-class ExhaustionForecastSettings(RuleSettings):
+class ExhaustionForecastSettings(RuleSettings, frozen=True):
     """Horizon and thresholds of the forecast.
 
     Attributes:
@@ -41,16 +41,15 @@ class ExhaustionForecastSettings(RuleSettings):
             Source: as for pools: less may be chance
     """
 
-    on_ratio: float = setting(1.0, within=(0.3, 1))
-    minimum_known_seconds: float = setting(7 * 86400.0, within=(86400, None))
-    horizon_days: float = setting(30.0, unit="days", within=(1, 365))
-    most_busy_ratio: float = setting(0.7, within=(0.1, 1))
-    least_growth_ratio: float = setting(0.05, within=(0, 1))
+    on_ratio: Annotated[float, Spec(within=(0.3, 1))] = 1.0
+    minimum_known_seconds: Annotated[float, Spec(within=(86400, None))] = 7 * 86400.0
+    horizon_days: Annotated[float, Spec(unit="days", within=(1, 365))] = 30.0
+    most_busy_ratio: Annotated[float, Spec(within=(0.1, 1))] = 0.7
+    least_growth_ratio: Annotated[float, Spec(within=(0, 1))] = 0.05
     conduct: OpeningPolicy = OpeningPolicy.sizing()
 
 
-@dataclass(frozen=True, slots=True)
-class _Forecast:
+class _Forecast(Struct, frozen=True):
     what: str
     trend: Trend
     limit: float

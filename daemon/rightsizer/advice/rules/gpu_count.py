@@ -5,7 +5,7 @@ Never applies to workloads under pressure (docs/definitions.md).
 
 import math
 from collections.abc import Mapping
-from typing import Final
+from typing import Annotated, Final
 
 from rightsizer.advice.autoscale_schedule import ScalingSettings, replicas_for
 from rightsizer.advice.market import Market
@@ -23,8 +23,7 @@ from rightsizer.advice.verdict import CaseSubject, direct_factors, names_of, rel
 from rightsizer.model.block import Measure, Series
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Option, Reason
-from rightsizer.model.frozen import dataclass, field
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.state import Resource
 from rightsizer.model.units import DAY_SECONDS, format_duration
 from rightsizer.model.workload import WorkloadClass
@@ -34,8 +33,7 @@ _PLACES: Final = 6
 _NOISE_RATIO: Final = 0.01
 
 
-@dataclass(frozen=True, slots=True)
-class GpuCountSettings(RuleSettings):
+class GpuCountSettings(RuleSettings, frozen=True):
     """Thresholds for unneeded GPUs.
 
     Attributes:
@@ -55,15 +53,15 @@ class GpuCountSettings(RuleSettings):
             Source: less was there only while it started
     """
 
-    on_ratio: float = setting(0.05, within=(0.01, 1))
-    minimum_known_seconds: float = setting(DAY_SECONDS, within=(3600, None))
-    unused_ratio: float = setting(0.01, within=(0, 0.5))
-    context_bytes: float = setting(2.0**30)
-    minimum_days: float = setting(2.0, unit="days", within=(1, 30))
-    uncovered_ratio: float = setting(0.7)
-    rest_quantile_ratio: float = setting(0.05, within=(0, 0.5))
-    replicas: ReplicaSettings = field(default_factory=ReplicaSettings)
-    scaling: ScalingSettings = field(default_factory=ScalingSettings)
+    on_ratio: Annotated[float, Spec(within=(0.01, 1))] = 0.05
+    minimum_known_seconds: Annotated[float, Spec(within=(3600, None))] = DAY_SECONDS
+    unused_ratio: Annotated[float, Spec(within=(0, 0.5))] = 0.01
+    context_bytes: float = 2.0**30
+    minimum_days: Annotated[float, Spec(unit="days", within=(1, 30))] = 2.0
+    uncovered_ratio: float = 0.7
+    rest_quantile_ratio: Annotated[float, Spec(within=(0, 0.5))] = 0.05
+    replicas: ReplicaSettings = ReplicaSettings()
+    scaling: ScalingSettings = ScalingSettings()
     conduct: OpeningPolicy = OpeningPolicy.sizing(DAY_SECONDS)
 
 

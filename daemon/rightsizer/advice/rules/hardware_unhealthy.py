@@ -5,7 +5,9 @@ Judges facts, not statistics: confidence depends on how lasting and how well dat
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Final
+from typing import Annotated, Final
+
+from msgspec import Struct
 
 from rightsizer.advice.board_status import BoardStatus, board_status_of, metrics_of
 from rightsizer.advice.instructions import drain_instructions, instruction, read_table
@@ -23,9 +25,8 @@ from rightsizer.model.finding import (
     Severity,
     SharedPart,
 )
-from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.reading import Reading
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Down
 from rightsizer.model.state import State
@@ -35,8 +36,7 @@ SURE: Final = 1.0
 """The driver keeps the fact until repair; a single reading suffices."""
 
 
-@dataclass(frozen=True, slots=True)
-class HardwareFaultSettings:
+class HardwareFaultSettings(Struct, frozen=True):
     """Thresholds for hardware faults.
 
     Attributes:
@@ -58,17 +58,16 @@ class HardwareFaultSettings:
             Source: assumed; most often the later one is its consequence
     """
 
-    xid_recent_seconds: float = setting(86400.0, within=(600, None))
-    retired_pages_maximum: int = setting(60, within=(1, 64))
-    nvlink_errors_maximum: int = setting(1000, within=(1, None))
-    pcie_replays_maximum: int = setting(1000, within=(1, None))
-    momentary_ratio: float = setting(0.9)
-    silent_seconds: float = setting(300.0, within=(60, None))
-    unclear_time_ratio: float = setting(0.6)
+    xid_recent_seconds: Annotated[float, Spec(within=(600, None))] = 86400.0
+    retired_pages_maximum: Annotated[int, Spec(within=(1, 64))] = 60
+    nvlink_errors_maximum: Annotated[int, Spec(within=(1, None))] = 1000
+    pcie_replays_maximum: Annotated[int, Spec(within=(1, None))] = 1000
+    momentary_ratio: float = 0.9
+    silent_seconds: Annotated[float, Spec(within=(60, None))] = 300.0
+    unclear_time_ratio: float = 0.6
 
 
-@dataclass(frozen=True, slots=True)
-class InspectedBoard:
+class InspectedBoard(Struct, frozen=True):
     """GPU with the inputs of its health checks."""
 
     status: BoardStatus
@@ -81,8 +80,7 @@ class InspectedBoard:
     """Time without a reading in the window."""
 
 
-@dataclass(frozen=True, slots=True)
-class HardwareFault:
+class HardwareFault(Struct, frozen=True):
     """Single hardware fault."""
 
     what: str
@@ -92,7 +90,7 @@ class HardwareFault:
     remedy: str
     """Name of the instruction in `instructions.toml`."""
     certainty: float = SURE
-    evidence: Mapping[str, object] = field(default_factory=dict, hash=False)
+    evidence: Mapping[str, object] = {}
     shared_by: tuple[SharedPart, ...] = ()
     """Parts of the node, larger than a GPU, that may be the cause."""
 
@@ -282,8 +280,7 @@ _HEALTHY: Final = {"fact": 0.95}
 """The driver does not detect every fault."""
 
 
-@dataclass(frozen=True, slots=True)
-class HardwareUnhealthySettings(RuleSettings):
+class HardwareUnhealthySettings(RuleSettings, frozen=True):
     """Thresholds for unhealthy hardware.
 
     Attributes:
@@ -293,9 +290,9 @@ class HardwareUnhealthySettings(RuleSettings):
             Source: a GPU that has fallen off the bus gives no readings at all
     """
 
-    on_ratio: float = setting(0.01, within=(0.001, 1))
-    minimum_known_seconds: float = setting(0.0)
-    trouble: HardwareFaultSettings = field(default_factory=HardwareFaultSettings)
+    on_ratio: Annotated[float, Spec(within=(0.001, 1))] = 0.01
+    minimum_known_seconds: float = 0.0
+    trouble: HardwareFaultSettings = HardwareFaultSettings()
     conduct: OpeningPolicy = OpeningPolicy(minimum_known_seconds=0.0)
 
 

@@ -4,7 +4,9 @@ Ranks waiting in a collective look 100 % busy; the GPU that does not spin is the
 (NVIDIA/nccl#968; docs/definitions.md, sources).
 """
 
-from typing import Final
+from typing import Annotated, Final
+
+from msgspec.structs import replace
 
 from rightsizer.advice.instructions import instructions
 from rightsizer.advice.observation import WITH_POWER, hypotheses, lost_gpus, observe, saved_at_most
@@ -12,16 +14,14 @@ from rightsizer.advice.rules.rank_imbalance import follow_up, straggler_group
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.finding import Action, Case, Finding, Reason
-from rightsizer.model.frozen import dataclass, replace
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import State
 
 _TRAFFIC: Final = {Signal.MEMORY_CONTROLLER_BUSY, Signal.DRAM_ACTIVE, Signal.SM_ACTIVE}
 
 
-@dataclass(frozen=True, slots=True)
-class HiddenStallSettings(RuleSettings):
+class HiddenStallSettings(RuleSettings, frozen=True):
     """Thresholds for spinning GPUs.
 
     Attributes:
@@ -31,8 +31,8 @@ class HiddenStallSettings(RuleSettings):
             Source: docs/benchmarks.md, stalls and culprits of logs: below the share of right ones
     """
 
-    on_ratio: float = setting(0.3, within=(0.01, 1))
-    unseen_traffic_ratio: float = setting(0.85, within=(0.01, 1))
+    on_ratio: Annotated[float, Spec(within=(0.01, 1))] = 0.3
+    unseen_traffic_ratio: Annotated[float, Spec(within=(0.01, 1))] = 0.85
     conduct: OpeningPolicy = OpeningPolicy()
 
 

@@ -1,7 +1,9 @@
 """Rule: GPUs that do nothing, either empty or held without use."""
 
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Annotated, Final
+
+from msgspec import Struct
 
 from rightsizer.advice.instructions import instruction, instructions
 from rightsizer.advice.resumption import IdleGap, ResumptionModel, idle_gaps
@@ -10,8 +12,7 @@ from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject, direct_factors, opposite_factors, release_savings
 from rightsizer.model.block import Measure
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Option, Reason, Risk
-from rightsizer.model.frozen import dataclass
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import IDLE_STATES, Resource, State
 from rightsizer.model.units import (
@@ -32,17 +33,12 @@ _MOST_OTHERS: Final = 16
 """Number of other workloads whose history is used."""
 
 
-def _patience(default: float, who: str, source: str) -> Any:
-    return setting(
-        default,
-        help=f"How long {who} may be idle before a recommendation.",
-        within=(600, None),
-        source=source,
-    )
+def _patience(who: str, source: str) -> Spec:
+    sentence = f"How long {who} may be idle before a recommendation."
+    return Spec(help=sentence, within=(600, None), source=source)
 
 
-@dataclass(frozen=True, slots=True)
-class IdleSettings(RuleSettings):
+class IdleSettings(RuleSettings, frozen=True):
     """Thresholds for idle GPUs.
 
     Attributes:
@@ -70,23 +66,31 @@ class IdleSettings(RuleSettings):
             Source: the best of 2, 5 and 20 on pods of that trace that were left out
     """
 
-    on_ratio: float = setting(0.99, within=(0.5, 1))
-    certain_ratio: float = setting(0.9, within=(0.1, 0.99))
-    notebook_seconds: float = _patience(3600.0, "a notebook", "docs/definitions.md, conduct")
-    batch_seconds: float = _patience(1800.0, "a batch job", "docs/definitions.md, conduct")
-    serving_seconds: float = _patience(7200.0, "a serving replica", "docs/definitions.md, conduct")
-    unknown_seconds: float = _patience(
-        7200.0,
-        "a GPU whose use is not stated",
-        "docs/definitions.md, sources: 90 to 120 min of waiting",
+    on_ratio: Annotated[float, Spec(within=(0.5, 1))] = 0.99
+    certain_ratio: Annotated[float, Spec(within=(0.1, 0.99))] = 0.9
+    notebook_seconds: Annotated[float, _patience("a notebook", "docs/definitions.md, conduct")] = (
+        3600.0
     )
-    usual_ratio: float = setting(0.25)
-    minimum_days: float = setting(2.0, unit="days", within=(1, 30))
-    busy_ratio: float = setting(0.01)
-    resume_seconds: float = setting(1800.0, within=(300, None))
-    mistake_seconds: float = setting(900.0, within=(0, None))
-    resume_exponent: float = setting(1.2, within=(0.1, 10))
-    borrowed_gaps: float = setting(20.0, within=(1, 1000))
+    batch_seconds: Annotated[float, _patience("a batch job", "docs/definitions.md, conduct")] = (
+        1800.0
+    )
+    serving_seconds: Annotated[
+        float, _patience("a serving replica", "docs/definitions.md, conduct")
+    ] = 7200.0
+    unknown_seconds: Annotated[
+        float,
+        _patience(
+            "a GPU whose use is not stated",
+            "docs/definitions.md, sources: 90 to 120 min of waiting",
+        ),
+    ] = 7200.0
+    usual_ratio: float = 0.25
+    minimum_days: Annotated[float, Spec(unit="days", within=(1, 30))] = 2.0
+    busy_ratio: float = 0.01
+    resume_seconds: Annotated[float, Spec(within=(300, None))] = 1800.0
+    mistake_seconds: Annotated[float, Spec(within=(0, None))] = 900.0
+    resume_exponent: Annotated[float, Spec(within=(0.1, 10))] = 1.2
+    borrowed_gaps: Annotated[float, Spec(within=(1, 1000))] = 20.0
 
 
 def judge(subject: CaseSubject, settings: IdleSettings) -> Finding:
@@ -224,8 +228,7 @@ def _is_usual(case: Case, settings: IdleSettings) -> bool:
     return all(mean is not None and mean <= settings.usual_ratio * busiest for mean in usual)
 
 
-@dataclass(frozen=True, slots=True)
-class _IdleOutlook:
+class _IdleOutlook(Struct, frozen=True):
     probability: float
     risk: Risk
     since: str

@@ -10,16 +10,13 @@ from rightsizer.advice.observation import observe
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.finding import Action, Finding, FindingKind, Reason, Risk, Savings
-from rightsizer.model.frozen import dataclass
-from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource, State, Tier
 from rightsizer.model.workload import WorkloadClass
 
 _NOTHING_FREED: Final = Savings(reason="the same GPUs serve more")
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryBandwidthBoundSettings(RuleSettings):
+class MemoryBandwidthBoundSettings(RuleSettings, frozen=True):
     """Thresholds for memory bandwidth limits.
 
     Attributes:
@@ -32,8 +29,8 @@ class MemoryBandwidthBoundSettings(RuleSettings):
             Source: docs/definitions.md, provisioning
     """
 
-    compute_ratio: float = setting(0.5)
-    pressed_ratio: float = setting(0.05)
+    compute_ratio: float = 0.5
+    pressed_ratio: float = 0.05
     conduct: OpeningPolicy = OpeningPolicy.slow()
 
 

@@ -3,15 +3,14 @@
 Applies to batch jobs too, since a board that is no slower costs them nothing.
 """
 
-from typing import Final
+from typing import Annotated, Final
 
 from rightsizer.advice.board_options import lighter_boards
 from rightsizer.advice.board_status import is_shared
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, SizeRuleSettings
 from rightsizer.advice.verdict import CaseSubject, sizing_factors
 from rightsizer.model.finding import Action, Finding, Reason, Savings
-from rightsizer.model.frozen import dataclass
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.state import Resource
 from rightsizer.model.units import format_duration, percent_text
 from rightsizer.model.workload import WorkloadClass
@@ -19,8 +18,7 @@ from rightsizer.model.workload import WorkloadClass
 _NO_SAVINGS: Final = Savings(reason="no price of the other board is known")
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryOverprovisionedSettings(SizeRuleSettings):
+class MemoryOverprovisionedSettings(SizeRuleSettings, frozen=True):
     """Thresholds for boards with too much memory.
 
     Attributes:
@@ -33,8 +31,8 @@ class MemoryOverprovisionedSettings(SizeRuleSettings):
             Source: a starting point: below the error of a projection
     """
 
-    unused_ratio: float = setting(0.5, within=(0.05, 1))
-    slowest_ratio: float = setting(1.1, within=(1, 2))
+    unused_ratio: Annotated[float, Spec(within=(0.05, 1))] = 0.5
+    slowest_ratio: Annotated[float, Spec(within=(1, 2))] = 1.1
     conduct: OpeningPolicy = OpeningPolicy.sizing()
 
 

@@ -3,7 +3,9 @@
 Memory of preallocating frameworks is full by design; the rule abstains.
 """
 
-from typing import Final
+from typing import Annotated, Final
+
+from msgspec.structs import replace
 
 from rightsizer.advice.board_options import larger_boards
 from rightsizer.advice.instructions import instructions
@@ -11,8 +13,7 @@ from rightsizer.advice.observation import in_condition, observe
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import TOO_SMALL, CaseSubject
 from rightsizer.model.finding import Action, Finding, Reason
-from rightsizer.model.frozen import dataclass, replace
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.state import Condition, Resource, Tier
 from rightsizer.model.workload import Allocator, WorkloadClass
 
@@ -23,8 +24,7 @@ _LOOKS_PREALLOCATED: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class NearOutOfMemorySettings(RuleSettings):
+class NearOutOfMemorySettings(RuleSettings, frozen=True):
     """Thresholds for nearly full memory.
 
     Attributes:
@@ -32,7 +32,7 @@ class NearOutOfMemorySettings(RuleSettings):
             Source: docs/definitions.md, provisioning: under-provisioned from 0.05 of the time on
     """
 
-    on_ratio: float = setting(0.05, within=(0.001, 1))
+    on_ratio: Annotated[float, Spec(within=(0.001, 1))] = 0.05
     conduct: OpeningPolicy = OpeningPolicy()
 
 

@@ -1,6 +1,6 @@
 """Rule: GPUs that wait for data exchange with other nodes."""
 
-from typing import Final
+from typing import Annotated, Final
 
 from rightsizer.advice.board_status import abstain_unobserved
 from rightsizer.advice.instructions import instruction
@@ -9,8 +9,7 @@ from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject, release_savings
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason
-from rightsizer.model.frozen import dataclass
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Cause, Condition
 from rightsizer.model.topology import AdapterKind, LinkKind
@@ -25,8 +24,7 @@ _PORTS: Final = (
 _FABRIC: Final = frozenset({AdapterKind.INFINIBAND, AdapterKind.NETWORK})
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkBoundSettings(RuleSettings):
+class NetworkBoundSettings(RuleSettings, frozen=True):
     """Thresholds for network limits.
 
     Attributes:
@@ -34,7 +32,7 @@ class NetworkBoundSettings(RuleSettings):
             Source: docs/definitions.md, conduct: as for a hidden stall, it keeps all ranks waiting
     """
 
-    on_ratio: float = setting(0.3, within=(0.001, 1))
+    on_ratio: Annotated[float, Spec(within=(0.001, 1))] = 0.3
     conduct: OpeningPolicy = OpeningPolicy.slow()
 
 

@@ -1,6 +1,6 @@
 """Rule: processes, or their memory, on another NUMA node than their GPU."""
 
-from typing import Final
+from typing import Annotated, Final
 
 from rightsizer.advice.board_status import board_statuses
 from rightsizer.advice.instructions import binding_instructions, home_of
@@ -8,8 +8,7 @@ from rightsizer.advice.observation import in_condition, observe
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.finding import Action, Case, Finding, Reason, Risk
-from rightsizer.model.frozen import dataclass
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition
 from rightsizer.owners.owner import NumaHome
@@ -17,8 +16,7 @@ from rightsizer.owners.owner import NumaHome
 _NEEDED: Final = (Signal.CPU_AFFINITY_LOCAL, Signal.HOST_MEMORY_LOCAL)
 
 
-@dataclass(frozen=True, slots=True)
-class NumaMisplacedSettings(RuleSettings):
+class NumaMisplacedSettings(RuleSettings, frozen=True):
     """Thresholds for processes on the wrong NUMA node.
 
     Attributes:
@@ -28,8 +26,8 @@ class NumaMisplacedSettings(RuleSettings):
             Source: assumed; copies over the link between sockets are slower, kernels are not
     """
 
-    on_ratio: float = setting(0.3, within=(0.001, 1))
-    lost_ratio: float = setting(0.1)
+    on_ratio: Annotated[float, Spec(within=(0.001, 1))] = 0.3
+    lost_ratio: float = 0.1
     conduct: OpeningPolicy = OpeningPolicy()
 
 

@@ -4,15 +4,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from operator import attrgetter
-from typing import Final
+from typing import Annotated, Final
+
+from msgspec import Struct
 
 from rightsizer.advice.instructions import kind_of
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject, direct_factors, names_of
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Node, Option, Reason, Risk
-from rightsizer.model.frozen import dataclass
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.state import Resource
 from rightsizer.model.topology import GpuLink, LinkKind, Topology
 from rightsizer.model.workload import WorkloadClass
@@ -21,8 +22,7 @@ from rightsizer.owners.registry import owner_of
 from rightsizer.sizing.gpu_sets import MOST_CANDIDATES, SetScore, best_set, link_score, score_of
 
 
-@dataclass(frozen=True, slots=True)
-class BetterGpus:
+class BetterGpus(Struct, frozen=True):
     """Better-connected set of the same number of GPUs."""
 
     devices: tuple[Device, ...]
@@ -95,8 +95,7 @@ def _swaps(devices: Sequence[Device], then: Sequence[Device], node: Node) -> Map
 _FAR: Final = frozenset({LinkKind.PHB, LinkKind.NODE, LinkKind.SYSTEM})
 
 
-@dataclass(frozen=True, slots=True)
-class NvlinkAbsentSettings(RuleSettings):
+class NvlinkAbsentSettings(RuleSettings, frozen=True):
     """Thresholds for poorly connected GPUs.
 
     Attributes:
@@ -112,10 +111,10 @@ class NvlinkAbsentSettings(RuleSettings):
             Source: assumed; most jobs of several GPUs train one model
     """
 
-    on_ratio: float = setting(0.1, within=(0.001, 1))
-    gain_ratio: float = setting(0.5, within=(0.01, 100))
-    attribution_ratio: float = setting(0.8)
-    class_only_ratio: float = setting(0.65)
+    on_ratio: Annotated[float, Spec(within=(0.001, 1))] = 0.1
+    gain_ratio: Annotated[float, Spec(within=(0.01, 100))] = 0.5
+    attribution_ratio: float = 0.8
+    class_only_ratio: float = 0.65
     conduct: OpeningPolicy = OpeningPolicy()
 
 

@@ -10,7 +10,6 @@ from rightsizer.advice.sharing_options import slice_options
 from rightsizer.advice.verdict import UNPRICED, CaseSubject, sizing_factors
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Finding, FindingKind, Option, Reason, Risk, Savings
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.state import Resource, Tier
 from rightsizer.model.units import GIB, format_duration, percent_text
 from rightsizer.model.window import Provisioning
@@ -43,8 +42,7 @@ NO_TARGET: Final = Savings(reason="no smaller option is known")
 _RESIZABLE: Final = frozenset({WorkloadClass.SERVING, WorkloadClass.NOTEBOOK})
 
 
-@dataclass(frozen=True, slots=True)
-class OverprovisionedSettings(SizeRuleSettings):
+class OverprovisionedSettings(SizeRuleSettings, frozen=True):
     """Thresholds for GPUs that are too large.
 
     Attributes:

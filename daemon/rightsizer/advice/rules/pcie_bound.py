@@ -8,8 +8,6 @@ from rightsizer.advice.observation import Bottleneck, BottleneckSettings, active
 from rightsizer.advice.rules.rule import Rule
 from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.finding import Action, Finding, Instruction, Reason
-from rightsizer.model.frozen import dataclass
-from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition, Resource, State
 from rightsizer.model.workload import WorkloadClass
@@ -17,8 +15,7 @@ from rightsizer.model.workload import WorkloadClass
 _LINK: Final = Bottleneck(State.PCIE_BOUND, Reason.PCIE_BOUND, "held up by copies over PCIe")
 
 
-@dataclass(frozen=True, slots=True)
-class PcieBoundSettings(BottleneckSettings):
+class PcieBoundSettings(BottleneckSettings, frozen=True):
     """Thresholds for PCIe limits.
 
     Attributes:
@@ -26,7 +23,7 @@ class PcieBoundSettings(BottleneckSettings):
             Source: as for throttling: a tenth of the time
     """
 
-    degraded_ratio: float = setting(0.1)
+    degraded_ratio: float = 0.1
 
 
 _TRAFFIC: Final = (Signal.PCIE_RECEIVE_BYTES_PER_SECOND, Signal.PCIE_TRANSMIT_BYTES_PER_SECOND)

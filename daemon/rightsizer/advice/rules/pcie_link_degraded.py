@@ -1,7 +1,10 @@
 """Rule: GPUs with a PCIe link narrower or slower than board and slot allow while they work."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Annotated, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rightsizer.advice.board_status import board_status_of, placement_of
 from rightsizer.advice.instructions import drain_instructions, instruction, nvidia_smi_id
@@ -18,8 +21,7 @@ from rightsizer.model.finding import (
     Risk,
     SharedPart,
 )
-from rightsizer.model.frozen import dataclass, replace
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import IDLE_STATES, Condition
 from rightsizer.model.topology import Bridge, Placement, link_bytes_per_second
@@ -28,8 +30,7 @@ from rightsizer.model.window import Window
 from rightsizer.owners.owner import shell
 
 
-@dataclass(frozen=True, slots=True)
-class LinkState:
+class LinkState(Struct, frozen=True):
     """Link at the last reading, and the limits of board and slot."""
 
     generation: int
@@ -122,8 +123,7 @@ def link_state(case: Case, device: Device) -> LinkState | None:
     return LinkState(known[0], known[1], known[2], known[3], placement_of(case, device))
 
 
-@dataclass(frozen=True, slots=True)
-class PcieLinkDegradedSettings(RuleSettings):
+class PcieLinkDegradedSettings(RuleSettings, frozen=True):
     """Thresholds for degraded PCIe links.
 
     Attributes:
@@ -133,7 +133,7 @@ class PcieLinkDegradedSettings(RuleSettings):
             Source: docs/definitions.md, conditions: a generation is believed after a minute
     """
 
-    minimum_active_seconds: float = setting(60.0, within=(1, None))
+    minimum_active_seconds: Annotated[float, Spec(within=(1, None))] = 60.0
     conduct: OpeningPolicy = OpeningPolicy()
 
 

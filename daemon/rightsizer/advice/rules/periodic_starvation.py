@@ -1,6 +1,6 @@
 """Rule: GPUs that alternate between work and pause at a steady pace, starved by their input."""
 
-from typing import Final
+from typing import Annotated, Final
 
 from rightsizer.advice.instructions import dump_stacks, instructions
 from rightsizer.advice.observation import observe, observed_seconds
@@ -8,16 +8,14 @@ from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject, release_savings
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Reason
-from rightsizer.model.frozen import dataclass
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.state import Observation
 from rightsizer.model.units import format_duration, percent_text
 from rightsizer.model.window import Window
 from rightsizer.model.workload import WorkloadClass
 
 
-@dataclass(frozen=True, slots=True)
-class PeriodicStarvationSettings(RuleSettings):
+class PeriodicStarvationSettings(RuleSettings, frozen=True):
     """Thresholds for periodic pauses.
 
     Attributes:
@@ -27,7 +25,7 @@ class PeriodicStarvationSettings(RuleSettings):
             Source: docs/definitions.md, states: above it nothing waits for the host
     """
 
-    busy_ratio: float = setting(0.7, within=(0, 1))
+    busy_ratio: Annotated[float, Spec(within=(0, 1))] = 0.7
     conduct: OpeningPolicy = OpeningPolicy.slow()
 
 

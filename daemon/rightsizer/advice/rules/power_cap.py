@@ -5,7 +5,9 @@ memory-bound decoding at 137 to 300 W of an H200's 700 (arXiv:2605.11999).
 """
 
 import math
-from typing import Any, Final
+from typing import Annotated, Final
+
+from msgspec import Struct
 
 from rightsizer.advice.board_status import BoardStatus, board_status_of, is_shared
 from rightsizer.advice.instructions import nvidia_smi_id
@@ -14,8 +16,7 @@ from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Option, Reason, Risk, Savings
-from rightsizer.model.frozen import dataclass, field
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.state import Cause, Resource, State, Tier
 from rightsizer.model.units import DAY_SECONDS, HOURS_PER_MONTH, seconds
 from rightsizer.model.window import Window
@@ -35,13 +36,14 @@ _WAITING: Final = frozenset(
 _QUANTILE: Final = 0.95
 
 
-def low_pipe_ratio() -> Any:
-    """Declare the setting of the SM use that counts as low."""
-    return setting(
-        0.3,
+LowPipeRatio = Annotated[
+    float,
+    Spec(
         help="SM utilization up to which the clock does not limit productive time.",
         source="docs/definitions.md, states: pipes below .3 count as low",
-    )
+    ),
+]
+LOW_PIPE_RATIO: Final = 0.3
 
 
 def clock_free_ratio(window: Window, low_pipe_ratio: float) -> float | None:
@@ -64,8 +66,7 @@ _STEP_WATTS: Final = 5.0
 """Rounds proposals, so that they do not change with every reading."""
 
 
-@dataclass(frozen=True, slots=True)
-class PowerSavingSettings:
+class PowerSavingSettings(Struct, frozen=True):
     """Proposed power limit and its assumed cost.
 
     Attributes:
@@ -78,12 +79,11 @@ class PowerSavingSettings:
             memory-bound inference (factryze.ai, power capping)
     """
 
-    cap_ratio: float = setting(0.8, within=(0.3, 0.99))
-    time_ratio_high: float = setting(1.1, unit="ratio", within=(1, 2))
+    cap_ratio: Annotated[float, Spec(within=(0.3, 0.99))] = 0.8
+    time_ratio_high: Annotated[float, Spec(unit="ratio", within=(1, 2))] = 1.1
 
 
-@dataclass(frozen=True, slots=True)
-class PowerSaving:
+class PowerSaving(Struct, frozen=True):
     """Effect of a lower limit on one GPU."""
 
     cap_watts: float
@@ -125,8 +125,7 @@ def power_saving(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class PowerCapSettings(RuleSettings):
+class PowerCapSettings(RuleSettings, frozen=True):
     """Thresholds for a lower power limit.
 
     Attributes:
@@ -138,11 +137,11 @@ class PowerCapSettings(RuleSettings):
             Source: assumed; 21 of 700 W, about what a sensor's error comes to
     """
 
-    on_ratio: float = setting(0.8, within=(0.001, 1))
-    minimum_known_seconds: float = setting(3600.0)
-    low_pipe_ratio: float = low_pipe_ratio()
-    minimum_saving_ratio: float = setting(0.03)
-    saving: PowerSavingSettings = field(default_factory=PowerSavingSettings)
+    on_ratio: Annotated[float, Spec(within=(0.001, 1))] = 0.8
+    minimum_known_seconds: float = 3600.0
+    low_pipe_ratio: LowPipeRatio = LOW_PIPE_RATIO
+    minimum_saving_ratio: float = 0.03
+    saving: PowerSavingSettings = PowerSavingSettings()
     conduct: OpeningPolicy = OpeningPolicy(
         long_seconds=DAY_SECONDS,
         short_seconds=DAY_SECONDS / 4,
@@ -151,8 +150,7 @@ class PowerCapSettings(RuleSettings):
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Cap:
+class _Cap(Struct, frozen=True):
     device: Device
     status: BoardStatus
     saving: PowerSaving

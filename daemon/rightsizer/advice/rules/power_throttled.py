@@ -5,7 +5,9 @@ is well used. One with a lowered limit is not.
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Annotated, Final
+
+from msgspec import Struct
 
 from rightsizer.advice.board_status import (
     BoardStatus,
@@ -15,7 +17,7 @@ from rightsizer.advice.board_status import (
 )
 from rightsizer.advice.instructions import nvidia_smi_id
 from rightsizer.advice.observation import TimeShare, in_condition, observe
-from rightsizer.advice.rules.power_cap import clock_free_ratio, low_pipe_ratio
+from rightsizer.advice.rules.power_cap import LOW_PIPE_RATIO, LowPipeRatio, clock_free_ratio
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.device import Device
@@ -29,8 +31,7 @@ from rightsizer.model.finding import (
     Risk,
     SharedPart,
 )
-from rightsizer.model.frozen import dataclass
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Cause, Condition
 from rightsizer.model.units import percent_text, seconds
@@ -38,8 +39,7 @@ from rightsizer.model.window import Window
 from rightsizer.owners.owner import shell
 
 
-@dataclass(frozen=True, slots=True)
-class PowerThrottledSettings(RuleSettings):
+class PowerThrottledSettings(RuleSettings, frozen=True):
     """Thresholds for power throttling.
 
     Attributes:
@@ -57,18 +57,17 @@ class PowerThrottledSettings(RuleSettings):
             Source: assumed; well below the share from which power_cap advises a lower limit
     """
 
-    on_ratio: float = setting(0.1, within=(0.001, 1))
-    minimum_active_seconds: float = setting(300.0)
-    capped_ratio: float = setting(0.98, within=(0.1, 1))
-    assumed_capped_ratio: float = setting(0.9, within=(0.1, 1))
-    clock_free_maximum_ratio: float = setting(0.5)
-    low_pipe_ratio: float = low_pipe_ratio()
+    on_ratio: Annotated[float, Spec(within=(0.001, 1))] = 0.1
+    minimum_active_seconds: float = 300.0
+    capped_ratio: Annotated[float, Spec(within=(0.1, 1))] = 0.98
+    assumed_capped_ratio: Annotated[float, Spec(within=(0.1, 1))] = 0.9
+    clock_free_maximum_ratio: float = 0.5
+    low_pipe_ratio: LowPipeRatio = LOW_PIPE_RATIO
     # The limit stays until set again, while the load above it fluctuates.
     conduct: OpeningPolicy = OpeningPolicy(short_seconds=1800.0)
 
 
-@dataclass(frozen=True, slots=True)
-class _PowerLimit:
+class _PowerLimit(Struct, frozen=True):
     device: Device
     status: BoardStatus
     watts: float

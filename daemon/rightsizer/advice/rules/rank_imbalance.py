@@ -6,7 +6,10 @@ A job is as fast as its slowest rank, so all others lose the time that they wait
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from itertools import pairwise
-from typing import Final
+from typing import Annotated, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rightsizer.advice.instructions import dump_stacks, instruction
 from rightsizer.advice.observation import limit_of, lost_gpus, observe, observed_seconds
@@ -15,8 +18,7 @@ from rightsizer.advice.verdict import CaseSubject, finding_id, names_of, release
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason
-from rightsizer.model.frozen import dataclass, replace
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.state import IDLE_STATES, Condition, Observation, State
 from rightsizer.model.units import seconds
 from rightsizer.model.window import Window
@@ -40,8 +42,7 @@ class Deviation(StrEnum):
     """They differ, but not always the same one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Straggler:
+class Straggler(Struct, frozen=True):
     """Straggling GPUs of a job, and the kind of deviation."""
 
     deviation: Deviation
@@ -133,8 +134,7 @@ def _by_level(
     return Straggler(Deviation.OVERLOADED, high, levels)
 
 
-@dataclass(frozen=True, slots=True)
-class RankImbalanceSettings(RuleSettings):
+class RankImbalanceSettings(RuleSettings, frozen=True):
     """Thresholds for imbalance, and for its cause.
 
     Attributes:
@@ -146,9 +146,9 @@ class RankImbalanceSettings(RuleSettings):
             Source: the spread .25 of docs/definitions.md for a bit less than half of the span
     """
 
-    on_ratio: float = setting(0.3, within=(0.001, 1))
-    stalled_ratio: float = setting(0.2, within=(0.01, 1))
-    spread_ratio: float = setting(0.1, within=(0.01, 1))
+    on_ratio: Annotated[float, Spec(within=(0.001, 1))] = 0.3
+    stalled_ratio: Annotated[float, Spec(within=(0.01, 1))] = 0.2
+    spread_ratio: Annotated[float, Spec(within=(0.01, 1))] = 0.1
     conduct: OpeningPolicy = OpeningPolicy()
 
 

@@ -2,19 +2,20 @@
 
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Any, Generic, Self, TypeVar
+from typing import Annotated, Any, Generic, Self, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rightsizer.advice.market import Market
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.finding import Case, Finding, Reason
-from rightsizer.model.frozen import dataclass, field, replace
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.model.workload import Workload
 
 
-@dataclass(frozen=True, slots=True)
-class OpeningPolicy:
+class OpeningPolicy(Struct, frozen=True):
     """Conditions under which a recommendation opens and closes.
 
     Attributes:
@@ -32,12 +33,12 @@ class OpeningPolicy:
             Source: docs/definitions.md, conduct
     """
 
-    long_seconds: float = setting(3600.0, within=(600, None))
-    short_seconds: float = setting(600.0, within=(300, None))
-    minimum_known_seconds: float = setting(3000.0)
-    minimum_confidence_ratio: float = setting(0.5)
-    close_ratio: float = setting(0.6)
-    close_after_seconds: float = setting(1800.0)
+    long_seconds: Annotated[float, Spec(within=(600, None))] = 3600.0
+    short_seconds: Annotated[float, Spec(within=(300, None))] = 600.0
+    minimum_known_seconds: float = 3000.0
+    minimum_confidence_ratio: float = 0.5
+    close_ratio: float = 0.6
+    close_after_seconds: float = 1800.0
 
     @classmethod
     def slow(cls) -> Self:
@@ -50,8 +51,7 @@ class OpeningPolicy:
         return cls(14 * 86400.0, 3 * 86400.0, minimum_known_seconds, close_after_seconds=86400.0)
 
 
-@dataclass(frozen=True, slots=True)
-class RuleSettings:
+class RuleSettings(Struct, frozen=True):
     """Thresholds of every rule; subclasses say what their ratio is of.
 
     Attributes:
@@ -61,12 +61,11 @@ class RuleSettings:
             Source: one learned idle draw: a minute of readings
     """
 
-    on_ratio: float = setting(0.5, within=(0.001, 1))
-    minimum_known_seconds: float = setting(60.0)
+    on_ratio: Annotated[float, Spec(within=(0.001, 1))] = 0.5
+    minimum_known_seconds: float = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class SizeRuleSettings(RuleSettings):
+class SizeRuleSettings(RuleSettings, frozen=True):
     """Thresholds of rules that judge the size of a GPU.
 
     Attributes:
@@ -74,24 +73,24 @@ class SizeRuleSettings(RuleSettings):
             Source: docs/definitions.md, provisioning
     """
 
-    on_ratio: float = setting(0.5, within=(0.05, 1))
-    minimum_known_seconds: float = setting(600.0)
+    on_ratio: Annotated[float, Spec(within=(0.05, 1))] = 0.5
+    minimum_known_seconds: float = 600.0
 
 
 SettingsT = TypeVar("SettingsT", bound=RuleSettings)
 
 
-@dataclass(frozen=True, slots=True)
-class TunableRule(Generic[SettingsT]):
+class _RuleOptions(Struct, Generic[SettingsT], frozen=True, kw_only=True):
+    given_market: Market | None = None
+    opening_policy_with: Callable[[Workload | None, SettingsT], OpeningPolicy] | None = None
+    """Overrides `settings.conduct` for rules with a policy that depends on the workload's class."""
+
+
+class TunableRule(_RuleOptions[SettingsT], frozen=True):
     """Common part of the rules of a node and of a fleet."""
 
     name: str
     settings: SettingsT
-    given_market: Market | None = field(default=None, kw_only=True)
-    opening_policy_with: Callable[[Workload | None, SettingsT], OpeningPolicy] | None = field(
-        default=None, kw_only=True
-    )
-    """Overrides `settings.conduct` for rules with a policy that depends on the workload's class."""
 
     def conduct(self, workload: Workload | None = None) -> OpeningPolicy:
         """Opening policy of this rule for a workload."""
@@ -123,8 +122,7 @@ class TunableRule(Generic[SettingsT]):
         return replace(self, given_market=market)
 
 
-@dataclass(frozen=True, slots=True)
-class Rule(TunableRule[SettingsT]):
+class Rule(TunableRule[SettingsT], frozen=True):
     """Rule with its functions."""
 
     judge_with: Callable[[CaseSubject, SettingsT], Finding]
@@ -134,8 +132,7 @@ class Rule(TunableRule[SettingsT]):
         return self.judge_with(CaseSubject(self.name, case, self.market), self.settings)
 
 
-@dataclass(frozen=True, slots=True)
-class Exclusion:
+class Exclusion(Struct, frozen=True):
     """Findings that are still reported but open no recommendation.
 
     Attributes:
@@ -145,10 +142,10 @@ class Exclusion:
         actor: Person who decided it.
     """
 
-    reasons: tuple[Reason, ...] = setting(())
-    until: str = setting("")
-    why: str = setting("")
-    actor: str = setting("")
+    reasons: tuple[Reason, ...] = ()
+    until: str = ""
+    why: str = ""
+    actor: str = ""
 
     def __post_init__(self) -> None:
         if self.until:
@@ -181,8 +178,7 @@ class Exclusion:
         return f"ignored{until}: {self.why}{actor}"
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(Struct, frozen=True):
     """Verdict of a rule on a workload, with the data that the ledger needs."""
 
     finding: Finding

@@ -4,7 +4,7 @@
 to share them. Only a slice isolates workloads of different namespaces.
 """
 
-from typing import Final
+from typing import Annotated, Final
 
 from rightsizer.advice.board_status import is_shared, why_media_is_needed, why_unmeasured
 from rightsizer.advice.risk import ranked
@@ -20,8 +20,7 @@ from rightsizer.advice.sharing_options import (
 )
 from rightsizer.advice.verdict import CaseSubject, sizing_factors
 from rightsizer.model.finding import Action, Finding, Option, Reason, Risk, Savings
-from rightsizer.model.frozen import dataclass, field
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.units import format_duration, percent_text
 from rightsizer.model.workload import WorkloadClass
 
@@ -37,8 +36,7 @@ _TOGETHER: Final = (
 _ACCEPTABLE: Final = frozenset({Risk.VERY_LOW, Risk.LOW, Risk.MEDIUM})
 
 
-@dataclass(frozen=True, slots=True)
-class SharingSettings(SizeRuleSettings):
+class SharingSettings(SizeRuleSettings, frozen=True):
     """Thresholds for GPUs worth sharing.
 
     Attributes:
@@ -47,8 +45,8 @@ class SharingSettings(SizeRuleSettings):
         most_partners: Maximum partner workloads listed.
     """
 
-    most_partners: int = setting(3, within=(1, 20))
-    colocation: ColocationSettings = field(default_factory=ColocationSettings)
+    most_partners: Annotated[int, Spec(within=(1, 20))] = 3
+    colocation: ColocationSettings = ColocationSettings()
     conduct: OpeningPolicy = OpeningPolicy.sizing()
 
 

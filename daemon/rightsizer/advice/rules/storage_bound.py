@@ -1,6 +1,6 @@
 """Rule: GPUs that wait for disks or file systems, to read data or to write checkpoints."""
 
-from typing import Final
+from typing import Annotated, Final
 
 from rightsizer.advice.board_status import abstain_unobserved
 from rightsizer.advice.instructions import dump_stacks, instructions
@@ -10,8 +10,7 @@ from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Reason
-from rightsizer.model.frozen import dataclass
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import State
 from rightsizer.model.workload import WorkloadClass
@@ -19,8 +18,7 @@ from rightsizer.model.workload import WorkloadClass
 _STORAGE: Final = Bottleneck(State.STORAGE_BOUND, Reason.STORAGE_BOUND, "held up by storage")
 
 
-@dataclass(frozen=True, slots=True)
-class StorageBoundSettings(BottleneckSettings):
+class StorageBoundSettings(BottleneckSettings, frozen=True):
     """Thresholds for storage limits, and for checkpoints as their cause.
 
     Attributes:
@@ -31,8 +29,8 @@ class StorageBoundSettings(BottleneckSettings):
             Source: a loader that is too slow is so all the time
     """
 
-    working_ratio: float = setting(0.7)
-    bursts_ratio: float = setting(0.2, within=(0, 0.5))
+    working_ratio: float = 0.7
+    bursts_ratio: Annotated[float, Spec(within=(0, 0.5))] = 0.2
 
 
 def judge(subject: CaseSubject, settings: StorageBoundSettings) -> Finding:

@@ -8,16 +8,13 @@ from rightsizer.advice.observation import abstain_inactive, active_share, observ
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.finding import Action, Finding, Reason, Risk
-from rightsizer.model.frozen import dataclass
-from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition, Tier
 
 _WITHOUT_BFLOAT16: Final = frozenset({"volta", "turing"})
 
 
-@dataclass(frozen=True, slots=True)
-class TensorCoresUnusedSettings(RuleSettings):
+class TensorCoresUnusedSettings(RuleSettings, frozen=True):
     """Thresholds for unused tensor cores.
 
     Attributes:
@@ -27,7 +24,7 @@ class TensorCoresUnusedSettings(RuleSettings):
             Source: docs/definitions.md, provisioning; jobs below ten minutes are start-up
     """
 
-    minimum_active_seconds: float = setting(600.0)
+    minimum_active_seconds: float = 600.0
     conduct: OpeningPolicy = OpeningPolicy.slow()
 
 

@@ -1,7 +1,7 @@
 """Rule: GPUs slowed down by heat or by the board's own protection."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Annotated, Final
 
 from rightsizer.advice.board_status import BoardStatus, board_status_of, hides_why_clocks_are_low
 from rightsizer.advice.instructions import drain_instructions, instructions, nvidia_smi_id
@@ -18,8 +18,7 @@ from rightsizer.model.finding import (
     Risk,
     SharedPart,
 )
-from rightsizer.model.frozen import dataclass
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition
 
@@ -29,8 +28,7 @@ _HEAT: Final = "heat"
 _HARDWARE: Final = "the board's own protection"
 
 
-@dataclass(frozen=True, slots=True)
-class ThermalThrottledSettings(RuleSettings):
+class ThermalThrottledSettings(RuleSettings, frozen=True):
     """Thresholds for thermal throttling.
 
     Attributes:
@@ -41,8 +39,8 @@ class ThermalThrottledSettings(RuleSettings):
             Source: assumed; GPUs at the rear of a chassis are a few degrees hotter than others
     """
 
-    on_ratio: float = setting(0.1, within=(0.001, 1))
-    hot_room_celsius: float = setting(5.0, unit="celsius", within=(0, 60))
+    on_ratio: Annotated[float, Spec(within=(0.001, 1))] = 0.1
+    hot_room_celsius: Annotated[float, Spec(unit="celsius", within=(0, 60))] = 5.0
     conduct: OpeningPolicy = OpeningPolicy()
 
 

@@ -5,7 +5,7 @@ too small. Shortages of memory that is not a serving engine's cache belong to `n
 """
 
 import math
-from typing import Final
+from typing import Annotated, Final
 
 from rightsizer.advice.board_options import faster_boards
 from rightsizer.advice.market import Market
@@ -18,16 +18,14 @@ from rightsizer.advice.verdict import (
     opposite_factors,
 )
 from rightsizer.model.finding import Action, Case, Finding, Option, Reason, Risk
-from rightsizer.model.frozen import dataclass
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.state import Resource
 from rightsizer.model.units import percent_text
 from rightsizer.model.workload import WorkloadClass
 from rightsizer.owners.registry import owner_of
 
 
-@dataclass(frozen=True, slots=True)
-class UnderprovisionedSettings(RuleSettings):
+class UnderprovisionedSettings(RuleSettings, frozen=True):
     """Thresholds for services short of GPU.
 
     Attributes:
@@ -39,9 +37,9 @@ class UnderprovisionedSettings(RuleSettings):
             Source: a visible step
     """
 
-    on_ratio: float = setting(0.05, within=(0.001, 1))
-    minimum_known_seconds: float = setting(600.0)
-    more_ratio: float = setting(0.25, within=(0.01, 4))
+    on_ratio: Annotated[float, Spec(within=(0.001, 1))] = 0.05
+    minimum_known_seconds: float = 600.0
+    more_ratio: Annotated[float, Spec(within=(0.01, 4))] = 0.25
     conduct: OpeningPolicy = OpeningPolicy(long_seconds=6 * 3600.0, short_seconds=1800.0)
 
 

@@ -9,9 +9,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from rightsizer.agent.settings import Settings
 from rightsizer.io.yaml import load_beside
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.snapshot import Snapshot
 
 
@@ -26,8 +27,7 @@ class Verdict(StrEnum):
     """Absent and not configured."""
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """Result for one thing that the agent uses."""
 
     name: str
@@ -50,8 +50,7 @@ def failed_check(name: str, verdict: Verdict, case: str, found: str, **words: ob
     return Check(name, verdict, found, lost, remedy)
 
 
-@dataclass(frozen=True, slots=True)
-class CheckContext:
+class CheckContext(Struct, frozen=True):
     """What the checks examine."""
 
     settings: Settings

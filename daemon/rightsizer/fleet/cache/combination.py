@@ -9,6 +9,7 @@ from itertools import groupby, pairwise
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from rightsizer.fleet.cache.day_cache import CachedFrame, HoldingRow, rows_by_day
 from rightsizer.fleet.cache.day_frame import (
@@ -22,7 +23,6 @@ from rightsizer.fleet.cache.day_frame import (
     zero_where_unknown,
 )
 from rightsizer.fleet.cache.grid import COARSE_STEP, FINE_STEP, Grid
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.state import Resource
 
@@ -72,8 +72,7 @@ _FINE_OF_HOUR: Final = COARSE_STEP // FINE_STEP
 _MEASURES: Final = frozenset({ColumnKind.MEAN, ColumnKind.PEAK})
 
 
-@dataclass(frozen=True, slots=True)
-class DevicePart:
+class DevicePart(Struct, frozen=True):
     """Part of one device's day that belongs to a subject."""
 
     frame: DayFrame | None

@@ -8,6 +8,8 @@ from pathlib import Path
 from sqlite3 import Connection
 from typing import Any, Final, NamedTuple, Self
 
+from msgspec import Struct
+
 from rightsizer.advice.ledger_repository import LEDGER_SCHEMA, TRACK_SCHEMA
 from rightsizer.fleet.cache.day_codec import pack, unpack
 from rightsizer.fleet.cache.day_frame import DayFrame, frames_by_day
@@ -16,7 +18,6 @@ from rightsizer.fleet.model import DeviceHolding, FleetDay
 from rightsizer.io import codec
 from rightsizer.io.database import Database
 from rightsizer.io.files import Called
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Workload
 
@@ -145,8 +146,7 @@ def rows_by_day(rows: Iterable[HoldingRow]) -> Iterator[HoldingRow]:
                 yield row._replace(grid=grid, first=max(0, first), last=min(each - 1, last))
 
 
-@dataclass(frozen=True, slots=True)
-class PackedDay:
+class PackedDay(Struct, frozen=True):
     """A day of some devices, as stored."""
 
     source: str

@@ -9,10 +9,10 @@ from itertools import compress
 from typing import Any, Final, Self, TypeAlias
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import ArrayLike, NDArray
 
 from rightsizer.fleet.cache.grid import DAY, Grid
-from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.state import Resource, State
 
@@ -70,8 +70,7 @@ _LAST: Final = {ColumnKind.MEAN: 1, ColumnKind.PEAK: 2}
 _LAYOUTS_KEPT: Final = 256
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FrameLayout:
+class FrameLayout(Struct, frozen=True, eq=False):
     """Order of columns: additive ones, then means, then peaks.
 
     Equal columns share a layout object, so layouts are compared by identity.
@@ -99,8 +98,7 @@ class FrameLayout:
         return _layout(tuple(columns))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DayFrame:
+class DayFrame(Struct, frozen=True, eq=False):
     """Days of a device or workload.
 
     Missing columns are unknown. Columns of seconds that were queried without samples are 0 while
@@ -111,7 +109,7 @@ class DayFrame:
     layout: FrameLayout
     values: Floats
     """By column and interval, four bytes each."""
-    demands: Mapping[Resource, Histogram] = field(default_factory=dict)
+    demands: Mapping[Resource, Histogram] = {}
     """Distribution of each exported resource's use in nanoseconds, idle time included."""
 
     @classmethod

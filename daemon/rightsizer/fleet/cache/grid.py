@@ -2,8 +2,9 @@
 
 from typing import Any, Final
 
+from msgspec import Struct
+
 from rightsizer.model.block import BLOCK_SPAN
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
 DAY: Final[Nanoseconds] = 86400 * NANOSECONDS_PER_SECOND
@@ -11,8 +12,7 @@ FINE_STEP: Final[Nanoseconds] = BLOCK_SPAN
 COARSE_STEP: Final[Nanoseconds] = 3600 * NANOSECONDS_PER_SECOND
 
 
-@dataclass(frozen=True, slots=True)
-class Grid:
+class Grid(Struct, frozen=True):
     """Intervals of some days. A sample stands for the interval that ends at its time."""
 
     day: int

@@ -8,12 +8,12 @@ from functools import cache, cached_property, partial
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from rightsizer.fleet.cache.day_codec import lifted
 from rightsizer.fleet.cache.day_frame import DayFrame, Floats
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.block import BLOCK_SPAN, Blocks, LazyColumn, Measure, Series
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.histogram import BINS, PRECISION, Distribution, Histogram
 from rightsizer.model.state import IDLE_STATES, Resource, State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
@@ -142,7 +142,7 @@ class CachedBlocks(Blocks):
 
     def __init__(self, columns: BlockColumns, start: Nanoseconds, end: Nanoseconds) -> None:
         identity = columns, -(-start // BLOCK_SPAN), -(-end // BLOCK_SPAN)
-        object.__setattr__(self, "_identity", identity)  # As a frozen dataclass does it.
+        self._identity = identity
 
     @property
     def data(self) -> bytes:
@@ -191,8 +191,7 @@ Distributions = tuple[Mapping[Resource, Distribution], Distribution]
 """Use of each resource, and compute's lower bound."""
 
 
-@dataclass(frozen=True, slots=True)
-class TableDistribution:
+class TableDistribution(Struct, frozen=True):
     """Distribution of a subject in a table."""
 
     table: DistributionTable
@@ -263,8 +262,7 @@ class DistributionTable:
         return {each: one for each, one in found.items() if each is not None}, at_least
 
 
-@dataclass(frozen=True, slots=True)
-class Demands:
+class Demands(Struct, frozen=True):
     """Distributions of many subjects, by subject, row of `_ROWS` and percent."""
 
     exported: Floats

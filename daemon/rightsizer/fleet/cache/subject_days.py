@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property
-from typing import Any, Final, Self
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping
+from functools import cache, cached_property
+from typing import Final, Self
 
 import numpy as np
 
 from rightsizer.fleet.cache.day_frame import IDLE_EMPTY_STATE, ColumnKind, Floats
 from rightsizer.fleet.cache.grid import COARSE_STEP
-from rightsizer.fleet.cache.measures import BlockColumns, CachedBlocks, Distributions
-from rightsizer.fleet.cache.span_sums import LikeSubjects, SpanSums
+from rightsizer.fleet.cache.measures import BlockColumns, CachedBlocks
+from rightsizer.fleet.cache.span_sums import LikeSubjects
 from rightsizer.fleet.cache.summed_day import SummedDay
 from rightsizer.model.block import Blocks
 from rightsizer.model.histogram import Distribution
-from rightsizer.model.state import Condition, Observation, Resource, State, Tier
+from rightsizer.model.lazy import LazyMapping
+from rightsizer.model.state import Condition, Observation, State, Tier
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.window import Window, workload_subject
 
@@ -25,43 +26,67 @@ _NEARLY_ALL: Final = 0.95
 """Share of an interval: a monitor's brief access is no work."""
 _PROFILED: Final = ColumnKind.TIER.column(Tier.PROFILING)
 _RANKS: Final = ColumnKind.CONDITION.column(Condition.RANK_IMBALANCE)
-_TOTALS: Final = ("accounted", "known", "active", "coverage_ratio", "tier")
-"""Each depends on those before it."""
 
 
-class CachedWindow(Window):
-    """Window with lazy distributions, which few rules need, and cached totals."""
+class LazyDistribution:
+    """Distribution that is computed when first read."""
 
-    __slots__ = ("_found", "_row", "_sums", *_TOTALS)
-    _sums: SpanSums
-    _row: int
-    _found: Distributions | None
+    def __init__(self, compute: Callable[[], Distribution]) -> None:
+        self._compute = compute
 
-    def __init__(self, sums: SpanSums, row: int, **fields: Any) -> None:
-        super().__init__(**fields)
-        # As in a frozen dataclass.
-        for name, value in (("_sums", sums), ("_row", row), ("_found", None)):
-            object.__setattr__(self, name, value)
-        for name in _TOTALS:
-            object.__setattr__(self, name, getattr(super(), name))
+    @cached_property
+    def _distribution(self) -> Distribution:
+        return self._compute()
 
     @property
-    def _distributions(self) -> Distributions:
-        if self._found is None:
-            found = self._sums.distributions.of(self._row)
-            object.__setattr__(self, "_found", found)
-            return found
-        return self._found
+    def total(self) -> float:
+        """As in `Distribution`."""
+        return self._distribution.total
 
-    @property
-    def demands(self) -> Mapping[Resource, Distribution]:
+    def quantile(self, share: float) -> float | None:
+        """As in `Distribution`."""
+        return self._distribution.quantile(share)
+
+    def mean(self) -> float | None:
+        """As in `Distribution`."""
+        return self._distribution.mean()
+
+    def maximum(self) -> float | None:
+        """As in `Distribution`."""
+        return self._distribution.maximum()
+
+    def items(self) -> ItemsView[int, float]:
+        """As in `Distribution`."""
+        return self._distribution.items()
+
+
+class CachedWindow(Window, frozen=True, dict=True):
+    """Window with cached totals, each of which depends on those before it."""
+
+    @cached_property
+    def accounted(self) -> Nanoseconds:
         """As in `Window`."""
-        return self._distributions[0]
+        return super().accounted
 
-    @property
-    def compute_at_least(self) -> Distribution:
+    @cached_property
+    def known(self) -> Nanoseconds:
         """As in `Window`."""
-        return self._distributions[1]
+        return super().known
+
+    @cached_property
+    def active(self) -> Nanoseconds:
+        """As in `Window`."""
+        return super().active
+
+    @cached_property
+    def coverage_ratio(self) -> float:
+        """As in `Window`."""
+        return super().coverage_ratio
+
+    @cached_property
+    def tier(self) -> Tier:
+        """As in `Window`."""
+        return super().tier
 
 
 class SubjectDays:
@@ -189,9 +214,8 @@ class SubjectDays:
             return Window(subject, start, max(start, end), states=nothing)
         states = sums.states(row)
         used = sums.amounts(ColumnKind.USED, row)
+        distributions = cache(lambda: sums.distributions.of(row))
         return CachedWindow(
-            sums,
-            row,
             uuid=subject,
             start=began,
             end=end,
@@ -206,6 +230,8 @@ class SubjectDays:
             used_seconds=used.get("seconds", 0.0),
             used_joules=used.get("joules", 0.0),
             energy_joules=sums.amounts(ColumnKind.ENERGY, row).get("joules", 0.0),
+            demands=LazyMapping(lambda: distributions()[0]),
+            compute_at_least=LazyDistribution(lambda: distributions()[1]),
             blocks=self.blocks(start, end),
         )
 

@@ -8,11 +8,11 @@ from functools import cache
 from itertools import chain, islice
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.accounting.accounts_snapshot import (
-    CachedCase,
     CaseHistory,
-    Provisionings,
-    Windows,
     allocator_of,
 )
 from rightsizer.accounting.provisioning import provision
@@ -35,19 +35,18 @@ from rightsizer.fleet.cases.occupancy import NodeNeighbors, Occupancy, Place, he
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.finding import Case, Node
-from rightsizer.model.frozen import dataclass, field, replace
+from rightsizer.model.lazy import LazySequence
 from rightsizer.model.reading import Reading
 from rightsizer.model.units import Nanoseconds, nanoseconds
-from rightsizer.model.window import workload_subject
+from rightsizer.model.window import Provisioning, Window, workload_subject
 from rightsizer.model.workload import Holding, Workload
 
 
-@dataclass(frozen=True, slots=True)
-class CaseSettings:
+class CaseSettings(Struct, frozen=True):
     """Settings that turn cached days into cases."""
 
-    accounting: AccountingSettings = field(default_factory=AccountingSettings)
-    demands: DemandSettings = field(default_factory=DemandSettings)
+    accounting: AccountingSettings = AccountingSettings()
+    demands: DemandSettings = DemandSettings()
     absent_seconds: float = 3600.0
     """Silence after which a device counts as gone."""
 
@@ -57,8 +56,7 @@ class CaseSettings:
         return nanoseconds(self.accounting.holder_gap_seconds)
 
 
-@dataclass(frozen=True, slots=True)
-class BatchRequest:
+class BatchRequest(Struct, frozen=True):
     """Workloads, and devices without one, at one time; small, since it is sent to processes."""
 
     occupancy: Occupancy
@@ -128,7 +126,9 @@ class FleetCases:
         """Return the cases over the latest span; `None` for everything."""
         found = {key: self._case(key, span) for key in self._held}
         nodes = self._neighbors.nodes(found)
-        return tuple(case.on(self._node(case, nodes.get(key))) for key, case in found.items())
+        return tuple(
+            replace(case, node=self._node(case, nodes.get(key))) for key, case in found.items()
+        )
 
     def _node(self, case: Case, node: Node | None) -> Node:
         """Return a case's node over its span; over others it differs in its cases alone."""
@@ -201,7 +201,7 @@ class FleetCases:
         self._held[key] = tuple(held)
         self._past[key] = SubjectHistory(days, subject, since, self.now, settings)
 
-    def _case(self, key: str, span: Nanoseconds | None) -> CachedCase:
+    def _case(self, key: str, span: Nanoseconds | None) -> Case:
         held = self._held[key]
         past = self._past[key]
         workload = self._workloads.get(key)
@@ -210,8 +210,7 @@ class FleetCases:
         settings = self.settings.accounting.provisioning
         devices = tuple(device.device for device, _ in held)
 
-        @cache
-        def windows() -> Windows:
+        def windows() -> tuple[Window, ...]:
             return tuple(
                 self.days(device.uuid).window(
                     device.uuid, min(end, max(start, since)), end, is_shared=since <= start
@@ -219,15 +218,21 @@ class FleetCases:
                 for device, (_, since) in zip(devices, held, strict=True)
             )
 
-        @cache
-        def provisioning() -> Provisionings:
+        lazy_windows = LazySequence(windows)
+
+        def provisioning() -> tuple[Provisioning, ...]:
             return tuple(
                 provision(window, allocator, settings, device.demands)
-                for (device, _), window in zip(held, windows(), strict=True)
+                for (device, _), window in zip(held, lazy_windows, strict=True)
             )
 
-        return CachedCase(
-            key, workload, devices, windows, provisioning, CaseHistory(past, start, end)
+        return Case(
+            key,
+            workload,
+            devices,
+            lazy_windows,
+            LazySequence(provisioning),
+            CaseHistory(past, start, end),
         )
 
     def _days_together(self, ever: Mapping[str, Sequence[HoldingRow]]) -> dict[str, SubjectDays]:

@@ -6,10 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cache, partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, Self
+
+from msgspec import Struct
 
 from rightsizer.advice.engine import Failed, Tuned, judge_all, reraise
 from rightsizer.advice.incident import watched_places, with_incidents
@@ -25,7 +28,6 @@ from rightsizer.fleet.rules.rule import FleetRule
 from rightsizer.fleet.usage import WorkloadOwner
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import FindingKind, Reason
-from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
 
 
@@ -84,15 +86,14 @@ def _as_configured(rule: Rule[Any], _: object) -> Rule[Any]:
     return rule
 
 
-@dataclass(frozen=True, slots=True)
-class BatchEvaluation:
+class BatchEvaluation(Struct, frozen=True):
     """Judge of batches; picklable for worker processes."""
 
     path: Path
     """Path of the day cache."""
     rules: Sequence[Rule[Any]] = RULES
     tuned: Tuned = _as_configured
-    settings: CaseSettings = field(default_factory=CaseSettings)
+    settings: CaseSettings = CaseSettings()
     open_now: AbstractSet[tuple[str, str]] = frozenset()
     """Key and rule of open advice."""
     incidents: tuple[Advice, ...] = ()

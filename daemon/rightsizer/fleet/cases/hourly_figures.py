@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
+from dataclasses import dataclass, field
 from typing import Final, TypeVar, overload
 
 import numpy as np
@@ -17,7 +18,6 @@ from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, Grid
 from rightsizer.fleet.cache.subject_days import SubjectDays
 from rightsizer.fleet.cache.summed_day import SummedDay
 from rightsizer.fleet.model import FleetDevice, HourlySeries
-from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.units import Nanoseconds
 
 _HOURS: Final = DAY // COARSE_STEP

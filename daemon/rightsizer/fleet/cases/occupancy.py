@@ -6,22 +6,23 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.fleet.cache.day_cache import HoldingRow
 from rightsizer.fleet.cache.subject_days import SubjectDays
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.model.finding import Case, Node
-from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Holding, Workload, WorkloadKind
 
 
-@dataclass(frozen=True, slots=True)
-class Occupancy:
+class Occupancy(Struct, frozen=True):
     """Cases by key, with their devices."""
 
     present: Mapping[str, tuple[str, ...]]
     """Present devices by key; a device without a holder has a key of its own."""
-    ever: Mapping[str, tuple[HoldingRow, ...]] = field(default_factory=dict)
+    ever: Mapping[str, tuple[HoldingRow, ...]] = {}
     """By workload, everything it held."""
 
     def devices_of(self, key: str) -> tuple[str, ...]:

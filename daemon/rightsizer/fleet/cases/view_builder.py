@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from rightsizer.advice.replica_load import are_separate_pods
 from rightsizer.fleet.cache.day_frame import Floats
@@ -34,7 +36,6 @@ from rightsizer.fleet.pools.pool import placed_waiting
 from rightsizer.fleet.process_pool import deserialize, serialize
 from rightsizer.fleet.usage import Uses, WorkloadOwner, add_uses, uses_of
 from rightsizer.model.finding import Case
-from rightsizer.model.frozen import dataclass, field, fields, replace
 from rightsizer.model.state import Tier
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.model.window import Window
@@ -176,7 +177,7 @@ def _workload(
 _NOTHING: Final = Window("", 0, 0)
 _WIDE: Final = ("demands", "compute_at_least", "blocks")
 _SLIM: Final = {
-    each.name: getattr(_NOTHING, each.name) for each in fields(Window) if each.name not in _WIDE
+    each: getattr(_NOTHING, each) for each in Window.__struct_fields__ if each not in _WIDE
 }
 _WITHOUT: Final[dict[str, Any]] = {name: getattr(_NOTHING, name) for name in _WIDE}
 

@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Sequence
-from typing import Final
+from typing import Annotated, Final
+
+from msgspec import Struct
 
 from rightsizer.accounting.load_patterns import (
     covers_week,
@@ -13,9 +15,8 @@ from rightsizer.accounting.load_patterns import (
 from rightsizer.accounting.settings import TrendSettings
 from rightsizer.fleet.model import FleetPool, HourlySeries
 from rightsizer.model.block import BLOCK_SPAN, Series
-from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.pattern import Trend
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.units import HOUR_SECONDS, NANOSECONDS_PER_SECOND
 
 HOUR: Final = 3600 * NANOSECONDS_PER_SECOND
@@ -69,8 +70,7 @@ def independent_hours(values: Sequence[float | None]) -> float:
 _PLACES: Final = 6
 
 
-@dataclass(frozen=True, slots=True)
-class SpareSettings:
+class SpareSettings(Struct, frozen=True):
     """Spare capacity of a pool.
 
     Attributes:
@@ -78,11 +78,10 @@ class SpareSettings:
             Source: a node that fails in a pool of ten
     """
 
-    margin_ratio: float = setting(0.1, within=(0, 2))
+    margin_ratio: Annotated[float, Spec(within=(0, 2))] = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class SpareCapacity:
+class SpareCapacity(Struct, frozen=True):
     """How many GPUs a pool does not need."""
 
     needed: int
@@ -117,8 +116,7 @@ def spare_of(pool: FleetPool, settings: SpareSettings) -> SpareCapacity:
     return SpareCapacity(needed, keep, size - keep, tuple(nodes))
 
 
-@dataclass(frozen=True, slots=True)
-class GrowthSettings:
+class GrowthSettings(Struct, frozen=True):
     """Horizon and requirements of growth forecasts.
 
     Attributes:
@@ -129,13 +127,12 @@ class GrowthSettings:
             Source: assumed; less is what a week's end does to a line
     """
 
-    horizon_days: float = setting(30.0, unit="days", within=(1, 365))
-    least_growth_ratio: float = setting(0.05)
-    trend: TrendSettings = field(default_factory=TrendSettings)
+    horizon_days: Annotated[float, Spec(unit="days", within=(1, 365))] = 30.0
+    least_growth_ratio: float = 0.05
+    trend: TrendSettings = TrendSettings()
 
 
-@dataclass(frozen=True, slots=True)
-class PoolGrowth:
+class PoolGrowth(Struct, frozen=True):
     """Linear trend of the daily maximum of held GPUs."""
 
     trend: Trend

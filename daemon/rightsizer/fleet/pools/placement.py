@@ -6,13 +6,14 @@ from enum import StrEnum
 from math import inf
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.advice.rules.rule import Judgement
 from rightsizer.fleet.model import FleetPool, FleetView, WaitingWork
 from rightsizer.fleet.pools.hourly import known_values
 from rightsizer.fleet.pools.pool import kind_of, part_of, workloads_in
 from rightsizer.fleet.pools.pool_room import PoolRoom, ReclaimStep
 from rightsizer.fleet.pools.reclaim import reclaims_of
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import GIB
 from rightsizer.model.workload import WorkloadKind
 from rightsizer.report.labels import first_names
@@ -133,8 +134,7 @@ def gpus_text(count: float) -> str:
 _PLACES: Final = 6
 
 
-@dataclass(frozen=True, slots=True)
-class PoolOffer:
+class PoolOffer(Struct, frozen=True):
     """GPUs of one pool for a piece of waiting work."""
 
     pool: str
@@ -147,8 +147,7 @@ class PoolOffer:
     """Steps required first; a step also named by an earlier offer is done once for both."""
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingOutcome:
+class WaitingOutcome(Struct, frozen=True):
     """Result for a piece of waiting work."""
 
     waiting: WaitingWork

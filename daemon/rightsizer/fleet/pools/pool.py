@@ -3,7 +3,9 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Final, Self
+from typing import Annotated, Final, Self
+
+from msgspec.structs import replace
 
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import RuleSettings
@@ -12,8 +14,7 @@ from rightsizer.fleet.model import FleetPool, FleetView, FleetWorkload, HourlySe
 from rightsizer.fleet.pools.hourly import HOUR, covers_cycle, known_ratio, known_values, mean_of
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Case, Finding, Reason, Savings
-from rightsizer.model.frozen import dataclass, replace
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.state import State
 from rightsizer.model.units import DAY_SECONDS, HOUR_SECONDS, format_duration, percent_text
 from rightsizer.model.window import Window
@@ -26,8 +27,7 @@ _HISTORY_DAYS: Final = 3.0
 """docs/definitions.md, conduct."""
 
 
-@dataclass(frozen=True, slots=True)
-class PoolRuleSettings(RuleSettings):
+class PoolRuleSettings(RuleSettings, frozen=True):
     """Thresholds of rules that judge the size of a pool.
 
     Attributes:
@@ -38,12 +38,11 @@ class PoolRuleSettings(RuleSettings):
             Source: assumed; a day a week may be missing
     """
 
-    minimum_known_seconds: float = setting(6 * DAY_SECONDS, within=(DAY_SECONDS, None))
-    minimum_coverage_ratio: float = setting(0.8, within=(0.1, 1))
+    minimum_known_seconds: Annotated[float, Spec(within=(DAY_SECONDS, None))] = 6 * DAY_SECONDS
+    minimum_coverage_ratio: Annotated[float, Spec(within=(0.1, 1))] = 0.8
 
 
-@dataclass(frozen=True, slots=True)
-class PoolSubject(CaseSubject):
+class PoolSubject(CaseSubject, frozen=True):
     """Pool as judged by one rule, with how much is known of its holders.
 
     Verdicts refer to its case, which names at most 64 devices.

@@ -5,7 +5,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from operator import add
-from typing import Final
+from typing import Annotated, Final
+
+from msgspec import Struct
 
 from rightsizer.fleet.model import FleetPool, FleetWorkload
 from rightsizer.fleet.pools.reclaim import (
@@ -16,14 +18,12 @@ from rightsizer.fleet.pools.reclaim import (
     room_for,
 )
 from rightsizer.model.finding import Action
-from rightsizer.model.frozen import dataclass
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 
 _PACKING_PLACES: Final = 9
 
 
-@dataclass(frozen=True, slots=True)
-class PackingLimits:
+class PackingLimits(Struct, frozen=True):
     """Limits for several workloads on one GPU.
 
     Attributes:
@@ -35,13 +35,12 @@ class PackingLimits:
             Source: assumed; MPS serves 48 clients
     """
 
-    compute_ratio: float = setting(0.9, within=(0.1, 1))
-    memory_ratio: float = setting(0.9, within=(0.1, 1))
-    most_together: int = setting(4, within=(2, 48))
+    compute_ratio: Annotated[float, Spec(within=(0.1, 1))] = 0.9
+    memory_ratio: Annotated[float, Spec(within=(0.1, 1))] = 0.9
+    most_together: Annotated[int, Spec(within=(2, 48))] = 4
 
 
-@dataclass(frozen=True)
-class HourlyLoad:
+class HourlyLoad(Struct, frozen=True, dict=True):
     """Hourly usage of one workload, as shares of a GPU; all loads have the same hours."""
 
     key: str
@@ -59,8 +58,7 @@ class HourlyLoad:
         return max(range(len(self.compute)), key=self.compute.__getitem__, default=0)
 
 
-@dataclass(frozen=True, slots=True)
-class Packed:
+class Packed(Struct, frozen=True):
     """Arrangement of workloads on GPUs."""
 
     bins: tuple[tuple[str, ...], ...]
@@ -140,8 +138,7 @@ Cost = tuple[int, int, float, int, str]
 """Moves, disruption, idle GPU-hours (negative, so the most comes first), steps, node."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReclaimStep:
+class ReclaimStep(Struct, frozen=True):
     """One step required first."""
 
     action: Action
@@ -154,8 +151,7 @@ class ReclaimStep:
     """Node to which work is moved."""
 
 
-@dataclass(frozen=True, slots=True)
-class RoomOption:
+class RoomOption(Struct, frozen=True):
     """Way to make room for one part on a node."""
 
     node: str

@@ -5,11 +5,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any, Final
 
+from msgspec import Struct
+
 from rightsizer.advice.autoscale_schedule import ReplicaSchedule, hours_of
 from rightsizer.advice.rules.rule import Judgement
 from rightsizer.fleet.model import FleetDevice, FleetView, FleetWorkload
 from rightsizer.model.finding import Action, Instruction, Risk
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.state import State
 from rightsizer.model.units import HOUR_SECONDS, seconds
 from rightsizer.model.workload import WorkloadClass, WorkloadKind
@@ -58,8 +59,7 @@ _MOST_MOVES: Final = 4
 """More are not worthwhile for one job."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class MovableResident:
+class MovableResident(Struct, frozen=True, order=True):
     """Work on a single node that may be restarted elsewhere."""
 
     gpus: int
@@ -76,8 +76,7 @@ def residents_of(workloads: Iterable[FleetWorkload]) -> dict[str, list[MovableRe
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class WorkMove:
+class WorkMove(Struct, frozen=True):
     """Move of one piece of work between nodes."""
 
     key: str
@@ -86,8 +85,7 @@ class WorkMove:
     target: str
 
 
-@dataclass(frozen=True, slots=True)
-class Defragmentation:
+class Defragmentation(Struct, frozen=True):
     """Moves that leave a node with enough free GPUs."""
 
     node: str
@@ -163,8 +161,7 @@ _DISRUPTION: Final = (
 """Notebooks and replicas restart, jobs may lose work, and standby is idle on purpose."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reclaim:
+class Reclaim(Struct, frozen=True):
     """Step that frees whole GPUs."""
 
     advice: str

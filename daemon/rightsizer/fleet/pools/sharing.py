@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.advice.board_status import works_on_media
 from rightsizer.advice.risk import risk_of, worst
 from rightsizer.catalogue.board import Board, MigProfile
@@ -12,7 +14,6 @@ from rightsizer.fleet.model import MOVABLE_CLASSES, FleetWorkload
 from rightsizer.fleet.pools.hourly import filled, independent_hours, known_ratio
 from rightsizer.fleet.pools.pool_room import HourlyLoad, PackingLimits, pack
 from rightsizer.model.finding import Action, Case, Risk
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.state import Resource
 from rightsizer.model.workload import Allocator
 from rightsizer.sizing.mig import SliceNeed, fitting_slices
@@ -47,8 +48,7 @@ def _admits(taken: Sequence[MigProfile], profile: MigProfile) -> bool:
 _NOISE_RATIO: Final = 0.01
 
 
-@dataclass(frozen=True, slots=True)
-class SmallWorkload:
+class SmallWorkload(Struct, frozen=True):
     """Workload with one whole GPU that may receive a part of another."""
 
     view: FleetWorkload
@@ -114,8 +114,7 @@ def _small(view: FleetWorkload, minimum_coverage_ratio: float) -> SmallWorkload 
     return SmallWorkload(view, load, busy)
 
 
-@dataclass(frozen=True, slots=True)
-class SharedGpu:
+class SharedGpu(Struct, frozen=True):
     """GPU, and the workloads that would share it."""
 
     action: Action
@@ -132,8 +131,7 @@ class SharedGpu:
         return len(self.members) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class SharingPlan:
+class SharingPlan(Struct, frozen=True):
     """All shared GPUs of a pool; other workloads keep their own."""
 
     gpus: tuple[SharedGpu, ...]

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from rightsizer.fleet.prometheus.response_parser import plain
 from rightsizer.fleet.settings import StoreSettings
 from rightsizer.fleet.source import StoreUse, StoreUseCounter
@@ -20,7 +22,6 @@ from rightsizer.io.http_proxy import proxy_for
 from rightsizer.io.http_result import Excess, Failure, FailureKind, Response
 from rightsizer.io.http_settings import HttpSettings, checked_url
 from rightsizer.model.errors import StoreError
-from rightsizer.model.frozen import dataclass
 
 
 class LimitKind(StrEnum):
@@ -40,8 +41,7 @@ class LimitKind(StrEnum):
     """It refuses further parameters, or selectors by several names."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoreLimit:
+class StoreLimit(Struct, frozen=True):
     """Refusal of a query that exceeds a store's limit."""
 
     kind: LimitKind

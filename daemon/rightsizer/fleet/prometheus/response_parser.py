@@ -7,11 +7,12 @@ from typing import Any, Final
 
 import numpy as np
 import orjson
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from rightsizer.fleet.cache.day_frame import Floats
 from rightsizer.fleet.source import SampledSeries
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 
 _LENGTH: Final = 400
@@ -45,8 +46,7 @@ _HARMLESS: Final = ("PromQL info", "PromQL warning", "No StoreAPIs matched for t
 """Prefixes of warnings about the query, or about times without data."""
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedResponse:
+class ParsedResponse(Struct, frozen=True):
     """Series of an answer, and the store's warnings."""
 
     series: Sequence[SampledSeries]

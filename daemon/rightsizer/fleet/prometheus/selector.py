@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Final, Self
 
-from rightsizer.model.frozen import dataclass
+from msgspec import Struct
 
 _SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
 """Special characters of RE2."""
@@ -108,8 +108,7 @@ _AGGREGATIONS: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Matchers:
+class Matchers(Struct, frozen=True):
     """Matchers added to every selector."""
 
     text: str = ""

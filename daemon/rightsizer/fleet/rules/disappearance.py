@@ -6,7 +6,7 @@ lists the nodes of a cluster, only listed nodes count, and targets that are stil
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings
@@ -16,8 +16,7 @@ from rightsizer.fleet.pools.pool import MOST_DEVICES, PoolSubject, pool_key
 from rightsizer.fleet.rules.rule import PRESENT, FleetRule, FleetVerdict, node_key
 from rightsizer.io.terminal import counted
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason, Risk
-from rightsizer.model.frozen import dataclass
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.state import State
 from rightsizer.model.units import (
     HOUR_SECONDS,
@@ -56,8 +55,7 @@ dcgm-exporter --version; grep DCGM_FI_PROF_ /etc/dcgm-exporter/*.csv
 """
 
 
-@dataclass(frozen=True, slots=True)
-class DisappearanceSettings(RuleSettings):
+class DisappearanceSettings(RuleSettings, frozen=True):
     """Thresholds for lost nodes, GPUs and profiling.
 
     Attributes:
@@ -71,10 +69,10 @@ class DisappearanceSettings(RuleSettings):
             Source: assumed; a profiler holds the counters for less
     """
 
-    on_ratio: float = setting(0.01, within=(0.001, 1))
-    minimum_known_seconds: float = setting(0.0)
-    silent_seconds: float = setting(2 * HOUR_SECONDS, within=(600, None))
-    unprofiled_seconds: float = setting(6 * HOUR_SECONDS, within=(HOUR_SECONDS, None))
+    on_ratio: Annotated[float, Spec(within=(0.001, 1))] = 0.01
+    minimum_known_seconds: float = 0.0
+    silent_seconds: Annotated[float, Spec(within=(600, None))] = 2 * HOUR_SECONDS
+    unprofiled_seconds: Annotated[float, Spec(within=(HOUR_SECONDS, None))] = 6 * HOUR_SECONDS
     conduct: OpeningPolicy = PRESENT
 
 

@@ -5,7 +5,10 @@ judged by `idle_pool`, from weeks of holdings.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Annotated, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings
@@ -16,8 +19,7 @@ from rightsizer.fleet.rules.rule import PRESENT, FleetRule, FleetVerdict, node_k
 from rightsizer.io.terminal import counted
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Option, Reason, Risk
-from rightsizer.model.frozen import dataclass, field, replace
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.state import State
 from rightsizer.model.units import (
     DAY_SECONDS,
@@ -39,8 +41,7 @@ _SURE: Final = {"fact": 0.95}
 _WHOLE: Final = 1.0 - 1e-6
 
 
-@dataclass(frozen=True, slots=True)
-class EmptyGpusSettings(RuleSettings):
+class EmptyGpusSettings(RuleSettings, frozen=True):
     """Thresholds for GPUs that nothing holds.
 
     Attributes:
@@ -52,17 +53,16 @@ class EmptyGpusSettings(RuleSettings):
             Source: assumed; a night is no reason to return a node
     """
 
-    on_ratio: float = setting(0.01, within=(0.001, 1))
-    minimum_known_seconds: float = setting(0.0)
-    empty_seconds: float = setting(DAY_SECONDS, within=(HOUR_SECONDS, None))
+    on_ratio: Annotated[float, Spec(within=(0.001, 1))] = 0.01
+    minimum_known_seconds: float = 0.0
+    empty_seconds: Annotated[float, Spec(within=(HOUR_SECONDS, None))] = DAY_SECONDS
     conduct: OpeningPolicy = PRESENT
 
 
-@dataclass(frozen=True, slots=True)
-class _Node:
+class _Node(Struct, frozen=True):
     name: str
     size: int
-    empty: list[tuple[Device, Nanoseconds]] = field(default_factory=list)
+    empty: list[tuple[Device, Nanoseconds]] = []
     """Its empty GPUs, and since when each is empty."""
 
     @property

@@ -5,7 +5,7 @@ training is not interrupted.
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Annotated, Final
 
 from rightsizer.advice.risk import probability_above
 from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings
@@ -16,8 +16,7 @@ from rightsizer.fleet.pools.reclaim import Defragmentation, is_fragmented, resid
 from rightsizer.fleet.rules.rule import pool_rule
 from rightsizer.io.terminal import counted
 from rightsizer.model.finding import Action, Finding, Instruction, Option, Reason, Risk, Savings
-from rightsizer.model.frozen import dataclass, field
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.units import DAY_SECONDS, HOUR_SECONDS
 from rightsizer.model.workload import WorkloadClass
 from rightsizer.owners.registry import scheduler_of
@@ -25,8 +24,7 @@ from rightsizer.owners.registry import scheduler_of
 NAME: Final = "fragmentation"
 
 
-@dataclass(frozen=True, slots=True)
-class FragmentationSettings(RuleSettings):
+class FragmentationSettings(RuleSettings, frozen=True):
     """Thresholds for scattered free GPUs.
 
     Attributes:
@@ -39,10 +37,10 @@ class FragmentationSettings(RuleSettings):
             Source: as for a pool that is too large
     """
 
-    on_ratio: float = setting(0.3, within=(0.05, 1))
-    minimum_known_seconds: float = setting(3 * HOUR_SECONDS, within=(HOUR_SECONDS, None))
-    spare_ratio: float = setting(0.1, within=(0.01, 1))
-    spare: SpareSettings = field(default_factory=SpareSettings)
+    on_ratio: Annotated[float, Spec(within=(0.05, 1))] = 0.3
+    minimum_known_seconds: Annotated[float, Spec(within=(HOUR_SECONDS, None))] = 3 * HOUR_SECONDS
+    spare_ratio: Annotated[float, Spec(within=(0.01, 1))] = 0.1
+    spare: SpareSettings = SpareSettings()
     conduct: OpeningPolicy = OpeningPolicy(
         long_seconds=DAY_SECONDS,
         short_seconds=6 * HOUR_SECONDS,

@@ -4,7 +4,7 @@ Abstains until every hour of a week was observed, and while work waits for the p
 grows to its size. Diurnal load is left to the rule `pool_autoscale`.
 """
 
-from typing import Final
+from typing import Annotated, Final
 
 from rightsizer.advice.risk import risk_of
 from rightsizer.advice.rules.rule import OpeningPolicy
@@ -21,16 +21,14 @@ from rightsizer.fleet.pools.reclaim import take_out
 from rightsizer.fleet.rules.rule import WEEKLY, pool_rule
 from rightsizer.io.terminal import counted
 from rightsizer.model.finding import Action, Finding, Option, Reason
-from rightsizer.model.frozen import dataclass, field
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 
 NAME: Final = "idle_pool"
 _STEPS: Final = 20
 """Targets of large pools are rounded to twentieths, to keep advice stable from day to day."""
 
 
-@dataclass(frozen=True, slots=True)
-class IdlePoolSettings(PoolRuleSettings):
+class IdlePoolSettings(PoolRuleSettings, frozen=True):
     """Thresholds for spare GPUs of a pool.
 
     Attributes:
@@ -38,9 +36,9 @@ class IdlePoolSettings(PoolRuleSettings):
             Source: a node in ten; less is what a pool keeps for a busy day
     """
 
-    on_ratio: float = setting(0.1, within=(0.01, 1))
-    spare: SpareSettings = field(default_factory=SpareSettings)
-    growth: GrowthSettings = field(default_factory=GrowthSettings)
+    on_ratio: Annotated[float, Spec(within=(0.01, 1))] = 0.1
+    spare: SpareSettings = SpareSettings()
+    growth: GrowthSettings = GrowthSettings()
     conduct: OpeningPolicy = WEEKLY
 
 

@@ -4,7 +4,7 @@ Only services and notebooks with one GPU of their own, whose compute and memory 
 every hour. Namespaces are isolated by MIG slices. Batch jobs are never packed.
 """
 
-from typing import Final
+from typing import Annotated, Final
 
 from rightsizer.advice.risk import worst
 from rightsizer.advice.rules.rule import OpeningPolicy
@@ -20,8 +20,7 @@ from rightsizer.fleet.rules.rule import (
 )
 from rightsizer.io.terminal import counted
 from rightsizer.model.finding import Action, Finding, Option, Reason, Risk
-from rightsizer.model.frozen import dataclass, field
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.workload import WorkloadClass
 
 NAME: Final = "packing"
@@ -37,8 +36,7 @@ _WAYS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PackingSettings(PoolRuleSettings):
+class PackingSettings(PoolRuleSettings, frozen=True):
     """Thresholds for packing small workloads.
 
     Attributes:
@@ -50,10 +48,10 @@ class PackingSettings(PoolRuleSettings):
             Source: as for two workloads of a node
     """
 
-    on_ratio: float = setting(0.25, within=(0.01, 1))
-    busy_ratio: float = setting(0.01)
-    alternating_ratio: float = setting(0.02)
-    limits: PackingLimits = field(default_factory=PackingLimits)
+    on_ratio: Annotated[float, Spec(within=(0.01, 1))] = 0.25
+    busy_ratio: float = 0.01
+    alternating_ratio: float = 0.02
+    limits: PackingLimits = PackingLimits()
     conduct: OpeningPolicy = WEEKLY
 
 

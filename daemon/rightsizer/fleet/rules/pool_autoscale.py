@@ -3,7 +3,9 @@
 import math
 from itertools import chain, repeat
 from statistics import fmean
-from typing import Final
+from typing import Annotated, Final
+
+from msgspec import Struct
 
 from rightsizer.accounting.load_patterns import shape_of
 from rightsizer.advice.autoscale_schedule import (
@@ -24,8 +26,7 @@ from rightsizer.fleet.pools.reclaim import follow_the_load
 from rightsizer.fleet.rules.rule import WEEKLY, pool_rule
 from rightsizer.model.block import BLOCK_SPAN
 from rightsizer.model.finding import Action, Finding, Option, Reason
-from rightsizer.model.frozen import dataclass, field
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.units import DAY_SECONDS, percent_text
 
 NAME: Final = "pool_autoscale"
@@ -73,8 +74,7 @@ def _nodes(gpus: float, each: int) -> int:
     return math.ceil(round(gpus / each, _PLACES))
 
 
-@dataclass(frozen=True, slots=True)
-class PoolAutoscaleSettings(PoolRuleSettings):
+class PoolAutoscaleSettings(PoolRuleSettings, frozen=True):
     """Thresholds for scaling the nodes of a pool.
 
     Attributes:
@@ -84,17 +84,14 @@ class PoolAutoscaleSettings(PoolRuleSettings):
             Source: as for a service's replicas
     """
 
-    on_ratio: float = setting(0.15, within=(0.01, 1))
-    most_short_ratio: float = setting(0.02)
-    scaling: ScalingSettings = field(
-        # Nodes start more slowly than replicas, and a spare one costs more.
-        default_factory=lambda: ScalingSettings(margin_ratio=0.1, lag_seconds=900.0)
-    )
+    on_ratio: Annotated[float, Spec(within=(0.01, 1))] = 0.15
+    most_short_ratio: float = 0.02
+    # Nodes start more slowly than replicas, and a spare one costs more.
+    scaling: ScalingSettings = ScalingSettings(margin_ratio=0.1, lag_seconds=900.0)
     conduct: OpeningPolicy = WEEKLY
 
 
-@dataclass(frozen=True, slots=True)
-class _Outlook:
+class _Outlook(Struct, frozen=True):
     load: ReplicaLoad
     empty_ratio: float
     schedule: ReplicaSchedule

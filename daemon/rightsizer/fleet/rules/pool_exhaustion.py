@@ -4,23 +4,21 @@ By the trend of the daily maximum of held GPUs, if it surely grows and reaches t
 within the horizon. Work that already waits is evidence rather than a forecast.
 """
 
-from typing import Final
+from typing import Annotated, Final
 
 from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings
 from rightsizer.fleet.pools.hourly import GrowthSettings, growth_of
 from rightsizer.fleet.pools.pool import PoolSubject, waiting_gpus
 from rightsizer.fleet.rules.rule import WEEKLY, pool_rule
 from rightsizer.model.finding import Action, Finding, Instruction, Reason, Risk, Savings
-from rightsizer.model.frozen import dataclass, field
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.units import DAY_SECONDS, percent_text
 
 NAME: Final = "pool_exhaustion"
 _SOON_DAYS: Final = 14.0
 
 
-@dataclass(frozen=True, slots=True)
-class PoolExhaustionSettings(RuleSettings):
+class PoolExhaustionSettings(RuleSettings, frozen=True):
     """Horizon and requirements of the forecast.
 
     Attributes:
@@ -30,9 +28,9 @@ class PoolExhaustionSettings(RuleSettings):
             Source: a week of days makes a trend; a day of it may be missing
     """
 
-    on_ratio: float = setting(1.0, within=(0.3, 1))
-    minimum_known_seconds: float = setting(6 * DAY_SECONDS, within=(DAY_SECONDS, None))
-    growth: GrowthSettings = field(default_factory=GrowthSettings)
+    on_ratio: Annotated[float, Spec(within=(0.3, 1))] = 1.0
+    minimum_known_seconds: Annotated[float, Spec(within=(DAY_SECONDS, None))] = 6 * DAY_SECONDS
+    growth: GrowthSettings = GrowthSettings()
     conduct: OpeningPolicy = WEEKLY
 
 

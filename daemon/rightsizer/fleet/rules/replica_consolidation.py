@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Final
+from typing import Annotated, Final
+
+from msgspec import Struct
 
 from rightsizer.advice.market import Market
 from rightsizer.advice.risk import risk_of
@@ -22,16 +24,14 @@ from rightsizer.fleet.rules.rule import (
     pool_rule,
 )
 from rightsizer.model.finding import Action, Finding, Option, Reason
-from rightsizer.model.frozen import dataclass, field
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.state import Resource
 from rightsizer.model.workload import WorkloadClass
 
 NAME: Final = "replica_consolidation"
 
 
-@dataclass(frozen=True, slots=True)
-class Replicated:
+class Replicated(Struct, frozen=True):
     """Service of several replicas with one GPU each."""
 
     view: FleetWorkload
@@ -74,8 +74,7 @@ def replicated(
     return Replicated(view, count, load)
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaConsolidationSettings(PoolRuleSettings):
+class ReplicaConsolidationSettings(PoolRuleSettings, frozen=True):
     """Thresholds for consolidating replicas of several services.
 
     Attributes:
@@ -83,8 +82,8 @@ class ReplicaConsolidationSettings(PoolRuleSettings):
             Source: assumed; less does not pay for moving them
     """
 
-    on_ratio: float = setting(0.25, within=(0.01, 1))
-    limits: PackingLimits = field(default_factory=PackingLimits)
+    on_ratio: Annotated[float, Spec(within=(0.01, 1))] = 0.25
+    limits: PackingLimits = PackingLimits()
     conduct: OpeningPolicy = WEEKLY
 
 

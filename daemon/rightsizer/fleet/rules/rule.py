@@ -4,26 +4,25 @@ from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy, SettingsT, TunableRule
 from rightsizer.advice.verdict import confidence_of
 from rightsizer.fleet.model import FleetView
 from rightsizer.fleet.pools.pool import PoolSubject, pool_key
 from rightsizer.model.finding import Finding
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import DAY_SECONDS, HOUR_SECONDS
 
 
-@dataclass(frozen=True, slots=True)
-class FleetVerdict:
+class FleetVerdict(Struct, frozen=True):
     """Finding of the fleet, and the key of its subject (`pool/NAME`, a workload's key)."""
 
     key: str
     finding: Finding
 
 
-@dataclass(frozen=True, slots=True)
-class FleetRule(TunableRule[SettingsT]):
+class FleetRule(TunableRule[SettingsT], frozen=True):
     """A fleet rule; returns one verdict per pool or workload, including those without a finding."""
 
     judge_with: Callable[[FleetView, SettingsT, Market], tuple[FleetVerdict, ...]]

@@ -5,7 +5,7 @@ judged: the replicas of a service are spread on purpose.
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Annotated, Final
 
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings
@@ -13,16 +13,14 @@ from rightsizer.advice.verdict import CaseSubject, direct_factors
 from rightsizer.fleet.model import FleetPool, FleetView, FleetWorkload
 from rightsizer.fleet.rules.rule import FleetRule, FleetVerdict
 from rightsizer.model.finding import Action, Finding, Option, Reason, Risk, Savings
-from rightsizer.model.frozen import dataclass
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.workload import WorkloadClass
 from rightsizer.owners.registry import scheduler_of
 
 NAME: Final = "scattered_placement"
 
 
-@dataclass(frozen=True, slots=True)
-class ScatteredPlacementSettings(RuleSettings):
+class ScatteredPlacementSettings(RuleSettings, frozen=True):
     """Thresholds for scattered jobs.
 
     Attributes:
@@ -32,8 +30,8 @@ class ScatteredPlacementSettings(RuleSettings):
             Source: as for GPUs of one node that talk over the host
     """
 
-    on_ratio: float = setting(0.3, within=(0.01, 1))
-    exchange_ratio: float = setting(0.65)
+    on_ratio: Annotated[float, Spec(within=(0.01, 1))] = 0.3
+    exchange_ratio: float = 0.65
     conduct: OpeningPolicy = OpeningPolicy(
         long_seconds=86400.0, short_seconds=21600.0, minimum_known_seconds=3600.0
     )

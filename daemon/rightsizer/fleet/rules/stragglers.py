@@ -4,15 +4,16 @@ The rule `rank_imbalance` finds the slow GPU of one job; a node that is slow in 
 fault of its own, which no single job can show.
 """
 
-from typing import Final
+from typing import Annotated, Final
+
+from msgspec.structs import replace
 
 from rightsizer.advice.rules.rank_imbalance import RULE as RANK_IMBALANCE
 from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings
 from rightsizer.fleet.pools.pool import MOST_DEVICES, PoolSubject
 from rightsizer.fleet.rules.rule import least_certain, pool_rule
 from rightsizer.model.finding import Action, Finding, Instruction, Reason, Risk, Savings
-from rightsizer.model.frozen import dataclass, replace
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 
 NAME: Final = "stragglers"
 _COMPARE: Final = """\
@@ -22,8 +23,7 @@ dcgmi diag -r 2
 """
 
 
-@dataclass(frozen=True, slots=True)
-class StragglersSettings(RuleSettings):
+class StragglersSettings(RuleSettings, frozen=True):
     """Thresholds for slow nodes.
 
     Attributes:
@@ -33,8 +33,8 @@ class StragglersSettings(RuleSettings):
             Source: one is enough for rank_imbalance
     """
 
-    on_ratio: float = setting(0.3, within=(0.001, 1))
-    minimum_jobs: int = setting(2, within=(2, 100))
+    on_ratio: Annotated[float, Spec(within=(0.001, 1))] = 0.3
+    minimum_jobs: Annotated[int, Spec(within=(2, 100))] = 2
     conduct: OpeningPolicy = OpeningPolicy(
         long_seconds=86400.0,
         short_seconds=21600.0,

@@ -4,7 +4,9 @@ Oversizing is judged as in the rule `overprovisioned`. Only boards are offered o
 has GPUs that were never needed, and none is promised twice.
 """
 
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
+
+from msgspec.structs import replace
 
 from rightsizer.advice.board_options import smaller_boards
 from rightsizer.advice.market import Market
@@ -20,8 +22,7 @@ from rightsizer.fleet.rules.rule import (
     FleetVerdict,
 )
 from rightsizer.model.finding import Action, Finding, Option, Reason, Risk, Savings
-from rightsizer.model.frozen import dataclass, field, replace
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.workload import WorkloadClass
 from rightsizer.owners.registry import scheduler_of
 
@@ -29,8 +30,7 @@ NAME: Final = "wrong_gpu_type"
 _MOST_BOARDS: Final = 20
 
 
-@dataclass(frozen=True, slots=True)
-class WrongGpuTypeSettings(PoolRuleSettings):
+class WrongGpuTypeSettings(PoolRuleSettings, frozen=True):
     """Thresholds for workloads on boards that are too expensive.
 
     Attributes:
@@ -38,9 +38,9 @@ class WrongGpuTypeSettings(PoolRuleSettings):
             Source: as for a GPU that is too large
     """
 
-    on_ratio: float = setting(0.5, within=(0.05, 1))
-    spare: SpareSettings = field(default_factory=SpareSettings)
-    growth: GrowthSettings = field(default_factory=GrowthSettings)
+    on_ratio: Annotated[float, Spec(within=(0.05, 1))] = 0.5
+    spare: SpareSettings = SpareSettings()
+    growth: GrowthSettings = GrowthSettings()
     conduct: OpeningPolicy = WEEKLY
 
 

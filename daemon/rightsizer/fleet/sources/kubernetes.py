@@ -7,6 +7,9 @@ from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.fleet.cache.grid import COARSE_STEP
 from rightsizer.fleet.model import FleetInventory, WaitingWork
 from rightsizer.fleet.prometheus.selector import selector
@@ -14,7 +17,6 @@ from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import MetricStore, SourceReport
 from rightsizer.fleet.sources.series import first_label, names_of, names_of_node, shares_of
 from rightsizer.model.errors import StoreLimitError
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.model.workload import (
     PodOwner,
@@ -44,8 +46,7 @@ class Pod(NamedTuple):
         return cls(namespace_in(labels), first_label(labels, POD_LABELS))
 
 
-@dataclass(frozen=True, slots=True)
-class LookbackSpan:
+class LookbackSpan(Struct, frozen=True):
     """Span in which something was present."""
 
     end: Nanoseconds

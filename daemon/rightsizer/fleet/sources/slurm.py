@@ -6,6 +6,8 @@ from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from rightsizer.fleet.cache.grid import COARSE_STEP
 from rightsizer.fleet.model import FleetInventory, WaitingWork
 from rightsizer.fleet.source import MetricStore, SourceReport
@@ -17,7 +19,6 @@ from rightsizer.fleet.sources.series import (
     number_of,
     one_of,
 )
-from rightsizer.model.frozen import replace
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import WorkloadKind
 

@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState, Region
 from rightsizer.model.finding import Action, Finding, FindingKind, Reason, Risk, Savings, Severity
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, percent_text, utc_text
 from rightsizer.report.labels import readable_name
 
@@ -42,8 +44,7 @@ _HEADINGS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class AnnotationBody:
+class AnnotationBody(Struct, frozen=True):
     """An annotation to post. `start` equals `end` for a point, and for an open region."""
 
     advice_id: str

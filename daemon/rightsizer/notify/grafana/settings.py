@@ -3,18 +3,17 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
 
 from rightsizer.io.http_settings import HttpSettings, ServerSettings, read_token_file
-from rightsizer.model.frozen import dataclass, field
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.units import DAY_SECONDS
 
 CREDENTIAL_NAME = "grafana-token"
 """Name of the token's systemd credential (`LoadCredential=`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class GrafanaSettings(ServerSettings):
+class GrafanaSettings(ServerSettings, frozen=True):
     """Grafana annotations; disabled unless `url` is set.
 
     Attributes:
@@ -35,13 +34,13 @@ class GrafanaSettings(ServerSettings):
         outbox_maximum: Maximum pending annotations; beyond it the oldest are dropped.
     """
 
-    cluster: str = setting("")
-    restore_seconds: float = setting(3600.0, within=(60.0, DAY_SECONDS))
-    annotations_per_run: int = setting(20, within=(1, 500))
-    annotations_per_day: int = setting(500, within=(1, 100_000))
-    pause_seconds: float = setting(300.0, within=(1.0, DAY_SECONDS))
-    outbox_maximum: int = setting(1000, within=(1, 100_000))
-    http: HttpSettings = field(default_factory=HttpSettings)
+    cluster: str = ""
+    restore_seconds: Annotated[float, Spec(within=(60.0, DAY_SECONDS))] = 3600.0
+    annotations_per_run: Annotated[int, Spec(within=(1, 500))] = 20
+    annotations_per_day: Annotated[int, Spec(within=(1, 100_000))] = 500
+    pause_seconds: Annotated[float, Spec(within=(1.0, DAY_SECONDS))] = 300.0
+    outbox_maximum: Annotated[int, Spec(within=(1, 100_000))] = 1000
+    http: HttpSettings = HttpSettings()
 
 
 def read_token(

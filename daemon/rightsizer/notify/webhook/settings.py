@@ -4,14 +4,15 @@ import os
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from rightsizer.io.http_settings import HttpSettings, checked_url, read_token_file
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Reason, Severity
-from rightsizer.model.frozen import dataclass, field
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 from rightsizer.model.units import DAY_SECONDS
 
 
@@ -24,8 +25,7 @@ class WebhookFormat(StrEnum):
     """Alerts for the Alertmanager API v2."""
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookSettings:
+class WebhookSettings(Struct, frozen=True):
     """Receiver of recommendations.
 
     Raises:
@@ -54,21 +54,21 @@ class WebhookSettings:
             Source: restarts and upgrades of a server take minutes; a request every five is no load
     """
 
-    url: str = setting("")
-    url_file: str = setting("")
-    name: str = setting("")
-    format: WebhookFormat = setting(WebhookFormat.JSON)
-    token_file: str = setting("")
-    headers_file: str = setting("")
-    reasons: tuple[Reason, ...] = setting(())
-    minimum_severity: Severity = setting(Severity.LOW)
-    send_resolved: bool = setting(True)
-    instance: str = setting("")
-    external_url: str = setting("")
-    resend_seconds: float = setting(60.0, within=(1.0, 3600.0))
-    outbox_maximum: int = setting(1000, within=(1, 100_000))
-    pause_seconds: float = setting(300.0, within=(1.0, DAY_SECONDS))
-    http: HttpSettings = field(default_factory=HttpSettings)
+    url: str = ""
+    url_file: str = ""
+    name: str = ""
+    format: WebhookFormat = WebhookFormat.JSON
+    token_file: str = ""
+    headers_file: str = ""
+    reasons: tuple[Reason, ...] = ()
+    minimum_severity: Severity = Severity.LOW
+    send_resolved: bool = True
+    instance: str = ""
+    external_url: str = ""
+    resend_seconds: Annotated[float, Spec(within=(1.0, 3600.0))] = 60.0
+    outbox_maximum: Annotated[int, Spec(within=(1, 100_000))] = 1000
+    pause_seconds: Annotated[float, Spec(within=(1.0, DAY_SECONDS))] = 300.0
+    http: HttpSettings = HttpSettings()
 
     def __post_init__(self) -> None:
         """Reject settings that can never work."""

@@ -5,15 +5,15 @@ Values that are unreadable or implausible raise a `RequirementError` with the ke
 
 from typing import Generic, TypeVar
 
-from rightsizer.model.frozen import dataclass
+from msgspec import Struct
+
 from rightsizer.sizing.models import Model
 from rightsizer.sizing.parameters import NumberFormat
 
 _Model_co = TypeVar("_Model_co", bound=Model, covariant=True)
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedModel(Generic[_Model_co]):
+class PublishedModel(Struct, Generic[_Model_co], frozen=True):
     """Model, described in a plan or read from its configuration."""
 
     model: _Model_co

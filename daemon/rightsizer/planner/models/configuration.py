@@ -5,9 +5,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import Struct
+
 from rightsizer.io.yaml import YamlError, load_beside, load_yaml
 from rightsizer.model.errors import RequirementError
-from rightsizer.model.frozen import dataclass, field
 from rightsizer.sizing.models import Transformer
 
 _MOST: Final = 1e18
@@ -91,12 +92,11 @@ def errors_of(file: Path) -> Iterator[None]:
         raise RequirementError(f"model.config: {file}: {error}") from None
 
 
-@dataclass(frozen=True, slots=True)
-class Configuration:
+class Configuration(Struct, frozen=True):
     """Parsed configuration of Hugging Face's transformers."""
 
     values: Mapping[str, object]
-    defaults: Mapping[str, int] = field(default_factory=dict)
+    defaults: Mapping[str, int] = {}
     """Values that files of its type omit."""
 
     def whole(self, key: str, otherwise: int | None = None) -> int | None:

@@ -1,12 +1,13 @@
 """Diffusion model from diffusers files: a pipeline's folder, or only its denoiser."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.model.errors import RequirementError
-from rightsizer.model.frozen import dataclass
 from rightsizer.planner.models import PublishedModel
 from rightsizer.planner.models import diffusion_transformers as dit
 from rightsizer.planner.models.checkpoint_format import checkpoint_format
@@ -61,8 +62,7 @@ _USUAL_PIXELS: Final = 1024
 """Side length if the file does not state it, the default of these pipelines."""
 
 
-@dataclass(frozen=True, slots=True)
-class Denoiser:
+class Denoiser(Struct, frozen=True):
     """A denoiser class, and the defaults of its pipeline."""
 
     name: str
@@ -113,8 +113,7 @@ def find_denoiser(config: Configuration) -> Denoiser:
     raise wrong("_class_name", fault, f"{remedy}. Known are {known_names}")
 
 
-@dataclass(frozen=True, slots=True)
-class LatentDecoder:
+class LatentDecoder(Struct, frozen=True):
     """Properties of an autoencoder that a plan needs."""
 
     parameters: float
@@ -144,8 +143,7 @@ def read_decoder(values: Mapping[str, object]) -> LatentDecoder:
     return LatentDecoder(parameters, 2 ** (len(config.wholes(levels)) - 1))
 
 
-@dataclass(frozen=True, slots=True)
-class RequestedImage:
+class RequestedImage(Struct, frozen=True):
     """Image settings of a plan; defaults are those of the model's pipeline."""
 
     image: int | None = None
@@ -155,8 +153,7 @@ class RequestedImage:
     frames: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PipelineParts:
+class PipelineParts(Struct, frozen=True):
     """Folders of a pipeline, by purpose."""
 
     denoiser: str

@@ -1,6 +1,6 @@
 """Encoders with decoders: T5, BART, Whisper, as one stack of layers."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from rightsizer.planner.models.configuration import Configuration
 from rightsizer.sizing.models import Transformer, UnreadParameters

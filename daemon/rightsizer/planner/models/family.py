@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from rightsizer.model.frozen import dataclass
+from msgspec import Struct
+
 from rightsizer.planner.models.configuration import MODEL_TYPES, Configuration, wrong
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import count_parameters
@@ -36,8 +37,7 @@ _EXPANSION: Final = 4
 _MOST_LAYERS: Final = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class TransformerFamily:
+class TransformerFamily(Struct, frozen=True):
     """How a family names its shape, and its parameters beside matrices."""
 
     layers: str = "num_hidden_layers"

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
-from rightsizer.model.frozen import replace
+from msgspec.structs import replace
+
 from rightsizer.planner.models import PublishedModel
 from rightsizer.planner.models.checkpoint_format import (
     checkpoint_format,

@@ -4,8 +4,10 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.model.errors import RequirementError
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.planner.models.configuration import AS_PUBLISHED, MODEL_TYPES, Configuration, wrong
 from rightsizer.planner.requirement_checks import check_model
 from rightsizer.sizing.models import LayerKind, Transformer
@@ -132,8 +134,7 @@ def head_width(config: Configuration, heads_key: str, key: str, inner: int) -> i
     return width
 
 
-@dataclass(frozen=True, slots=True)
-class Mixer:
+class Mixer(Struct, frozen=True):
     """Recurrent mixer of one layer."""
 
     parameters: int

@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.io.near import near_words
 from rightsizer.io.yaml import load_beside
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.table import table_rows
 from rightsizer.planner.aliases import aliases_of
 from rightsizer.sizing.parameters import NumberFormat
@@ -51,8 +53,7 @@ _NAMED: Final = 3
 _LIKENESS: Final = 0.65
 
 
-@dataclass(frozen=True, slots=True)
-class KnownModel:
+class KnownModel(Struct, frozen=True):
     """Row of the table, as selected by a name."""
 
     name: str

@@ -1,10 +1,9 @@
 """Work of a denoiser's layers: parameters and FLOPs of one step, counted together."""
 
-from rightsizer.model.frozen import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class LayerWork:
+class LayerWork(Struct, frozen=True):
     """Parameters, and FLOPs per image; two per multiply-add."""
 
     parameters: float = 0.0

@@ -1,8 +1,9 @@
 """Models with a recurrent state per request, by `model_type`: Mamba, its hybrids, and others."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from rightsizer.planner.models import hybrid
 from rightsizer.planner.models.configuration import ConfigReader, Configuration, wrong

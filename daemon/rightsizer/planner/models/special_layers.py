@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from rightsizer.planner.models.configuration import Configuration, wrong
 from rightsizer.sizing.models import LayerKind, TokenIndexer, Transformer, UnreadParameters

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from typing import Final
 
-from rightsizer.model.frozen import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.planner.models.configuration import DESCRIBE, MODEL_TYPES, Configuration, wrong
 from rightsizer.planner.models.layer_work import (
     LayerWork,
@@ -23,8 +25,7 @@ _MIDDLE: Final = "UNetMidBlock2DCrossAttn"
 _REMEDY: Final = DESCRIBE.format("")
 
 
-@dataclass(frozen=True, slots=True)
-class _Level:
+class _Level(Struct, frozen=True):
     """One resolution, down or up."""
 
     channels: int

@@ -7,13 +7,15 @@ from itertools import chain
 from operator import attrgetter
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.host.process_table import end_group
 from rightsizer.io.clock import Clock, wall_offset
 from rightsizer.io.log import logger
 from rightsizer.model.advice import AdviceState
 from rightsizer.model.device import Device
 from rightsizer.model.errors import RightsizerError
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.report import DeviceReport, Report
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.model.workload import Workload
@@ -44,8 +46,7 @@ _FIGURE: Final = re.compile(r"[\d.]+ ?(%|d\b|h\b|min\b|s\b)?")
 _QUIET: Final = frozenset({AdviceState.DISMISSED, AdviceState.SNOOZED})
 
 
-@dataclass(frozen=True, slots=True)
-class ActiveWorkload:
+class ActiveWorkload(Struct, frozen=True):
     """A workload with processes on devices."""
 
     workload: Workload

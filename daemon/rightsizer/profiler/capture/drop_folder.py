@@ -10,9 +10,11 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.io.log import logger
 from rightsizer.model.errors import ProfileError, RightsizerError
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.profile import DeviceProfile, Profile
 from rightsizer.model.units import Nanoseconds
 from rightsizer.profiler.capture.repository import CaptureRepository, ReadFile
@@ -51,8 +53,7 @@ def with_origin(profile: Profile, devices: Sequence[str]) -> Profile:
     return replace(profile, devices=tuple(map(named, profile.devices)))
 
 
-@dataclass(frozen=True, slots=True)
-class DroppedFile:
+class DroppedFile(Struct, frozen=True):
     """An entry of the drop folder that is no folder."""
 
     path: str

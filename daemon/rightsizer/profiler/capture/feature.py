@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from rightsizer.io.codec import JsonObject
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import seconds
 from rightsizer.report.json_encoder import plain
 from rightsizer.web.message import WebResponse
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
     from rightsizer.profiler.capture.repository import CaptureRecord, ReadFile
 
 
-@dataclass(frozen=True, slots=True)
-class CaptureContext:
+class CaptureContext(Struct, frozen=True):
     """Inputs of captures, queried in each run from a job's thread."""
 
     report: Callable[[], Report | None]
@@ -31,8 +31,7 @@ class CaptureContext:
     """All advice, closed included."""
 
 
-@dataclass(frozen=True, slots=True)
-class CaptureState:
+class CaptureState(Struct, frozen=True):
     """State of captures."""
 
     kind: str = "none"

@@ -13,10 +13,12 @@ import time
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.io.codec import decode, encode
 from rightsizer.io.program import own_module
 from rightsizer.model.errors import ProfileError
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.profile import Profile
 from rightsizer.profiler.capture.settings import DropFolderSettings
 from rightsizer.profiles.limits import ReadLimits
@@ -35,8 +37,7 @@ _MOMENTS: Final = 10
 _OPEN_FILES: Final = 64
 
 
-@dataclass(frozen=True, slots=True)
-class ReaderTask:
+class ReaderTask(Struct, frozen=True):
     """File to read, with limits."""
 
     path: str
@@ -47,8 +48,7 @@ class ReaderTask:
     cpu_seconds: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReaderAnswer:
+class ReaderAnswer(Struct, frozen=True):
     """Result of a read: a profile or a fault."""
 
     profile: Profile | None

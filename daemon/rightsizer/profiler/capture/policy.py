@@ -5,9 +5,11 @@ from collections.abc import Set as AbstractSet
 from itertools import pairwise
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.advice.rules.rule import Judgement
 from rightsizer.model.finding import Finding
-from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.state import ACTIVE_STATES, State
 from rightsizer.model.units import (
     DAY_SECONDS,
@@ -25,8 +27,7 @@ _OF_PROFILES: Final = "profile_"
 _PROFILED: Final = "a profile that still counts says where the time goes"
 
 
-@dataclass(frozen=True, slots=True)
-class WorkloadSample:
+class WorkloadSample(Struct, frozen=True):
     """Observation of a workload."""
 
     time: Nanoseconds
@@ -38,8 +39,7 @@ class WorkloadSample:
     """Its processes on its devices; `None` if their owners are unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkloadCourse:
+class WorkloadCourse(Struct, frozen=True):
     """History of a workload from repeated observations."""
 
     first_seen: Mapping[int, Nanoseconds]
@@ -47,7 +47,7 @@ class WorkloadCourse:
     begun: Nanoseconds
     """When its oldest process was first seen, or the workload itself if processes are unknown."""
     begun_state_seconds: Mapping[State, float]
-    points: tuple[WorkloadSample, ...] = field(default=())
+    points: tuple[WorkloadSample, ...] = ()
     """Recent observations, oldest first."""
 
     @property
@@ -122,8 +122,7 @@ def _shares(before: WorkloadSample, after: WorkloadSample) -> Mapping[State, flo
     return {state: value / total for state, value in grown.items()} if total > 0 else {}
 
 
-@dataclass(frozen=True, slots=True)
-class CaptureCandidate:
+class CaptureCandidate(Struct, frozen=True):
     """A finding that a profile would settle."""
 
     finding: Finding

@@ -11,11 +11,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import astuple
+
 from rightsizer.io.clock import Clock
 from rightsizer.io.database import Database
 from rightsizer.io.record_table import RecordCache, RecordTable
 from rightsizer.model.errors import RightsizerError
-from rightsizer.model.frozen import astuple, dataclass
 from rightsizer.model.units import Nanoseconds, percent_text, seconds
 from rightsizer.profiler.capture.settings import CaptureStorageSettings
 
@@ -48,8 +50,7 @@ class CaptureOutcome(StrEnum):
         return self in (CaptureOutcome.RUNNING, CaptureOutcome.CALLED, CaptureOutcome.LANDED)
 
 
-@dataclass(frozen=True, slots=True)
-class CaptureRecord:
+class CaptureRecord(Struct, frozen=True):
     """A capture."""
 
     id: str
@@ -72,8 +73,7 @@ class CaptureRecord:
     """In kernel ticks since boot; identifies the process together with its id."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadFile:
+class ReadFile(Struct, frozen=True):
     """A file of the drop folder that was read or found unreadable."""
 
     path: str

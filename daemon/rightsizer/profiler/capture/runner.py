@@ -9,6 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.config.spelling import filled
 from rightsizer.host.process_table import started_of
 from rightsizer.io.clock import Clock
@@ -19,7 +22,6 @@ from rightsizer.io.program import Ending, Limits, run_program
 from rightsizer.io.worker import TaskThread
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Finding
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.workload import Workload
 from rightsizer.notify.webhook.client import post_once
 from rightsizer.owners.registry import owner_of
@@ -56,8 +58,7 @@ _RELEASE_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class CaptureRequest:
+class CaptureRequest(Struct, frozen=True):
     """Facts of a request, the same for every profiler."""
 
     id: str
@@ -108,8 +109,7 @@ class CaptureRequest:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class CaptureResult:
+class CaptureResult(Struct, frozen=True):
     """Result of a request."""
 
     outcome: CaptureOutcome

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
+
+from msgspec import Struct
 
 from rightsizer.config.spelling import is_asked_for, unknown_placeholders
 from rightsizer.io.http_settings import HttpSettings, ServerSettings
 from rightsizer.model.finding import Reason
-from rightsizer.model.frozen import dataclass, field
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 
 PLACEHOLDERS: Final[Mapping[str, str]] = {
     "pid": "a process of the workload on the GPU",
@@ -23,8 +24,7 @@ PLACEHOLDERS: Final[Mapping[str, str]] = {
 _NAMED: Final = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
 
 
-@dataclass(frozen=True, slots=True)
-class CaptureTimingSettings:
+class CaptureTimingSettings(Struct, frozen=True):
     """Findings that trigger a capture, and its timing.
 
     Attributes:
@@ -46,26 +46,24 @@ class CaptureTimingSettings:
         maximum_a_day: Maximum captures on this node in any 24 hours.
     """
 
-    reasons: tuple[Reason, ...] = setting(
-        (
-            Reason.HOST_BOUND,
-            Reason.LAUNCH_BOUND,
-            Reason.PCIE_BOUND,
-            Reason.STORAGE_BOUND,
-            Reason.TENSOR_CORES_UNUSED,
-            Reason.RANK_IMBALANCE,
-            Reason.HIDDEN_STALL,
-        )
+    reasons: tuple[Reason, ...] = (
+        Reason.HOST_BOUND,
+        Reason.LAUNCH_BOUND,
+        Reason.PCIE_BOUND,
+        Reason.STORAGE_BOUND,
+        Reason.TENSOR_CORES_UNUSED,
+        Reason.RANK_IMBALANCE,
+        Reason.HIDDEN_STALL,
     )
-    minimum_confidence_ratio: float = setting(0.5)
-    maximum_confidence_ratio: float = setting(1.0)
-    minimum_age_seconds: float = setting(600.0, within=(0.0, 86400.0))
-    steady_seconds: float = setting(300.0, within=(60.0, 3600.0))
-    unsteadiness_maximum_ratio: float = setting(0.25)
-    minimum_active_ratio: float = setting(0.5)
-    cool_down_seconds: float = setting(86400.0, within=(600.0, 366 * 86400.0))
-    retry_after_seconds: float = setting(3600.0, within=(600.0, 366 * 86400.0))
-    maximum_a_day: int = setting(4, within=(1, 1000))
+    minimum_confidence_ratio: float = 0.5
+    maximum_confidence_ratio: float = 1.0
+    minimum_age_seconds: Annotated[float, Spec(within=(0.0, 86400.0))] = 600.0
+    steady_seconds: Annotated[float, Spec(within=(60.0, 3600.0))] = 300.0
+    unsteadiness_maximum_ratio: float = 0.25
+    minimum_active_ratio: float = 0.5
+    cool_down_seconds: Annotated[float, Spec(within=(600.0, 366 * 86400.0))] = 86400.0
+    retry_after_seconds: Annotated[float, Spec(within=(600.0, 366 * 86400.0))] = 3600.0
+    maximum_a_day: Annotated[int, Spec(within=(1, 1000))] = 4
 
     def __post_init__(self) -> None:
         if self.minimum_confidence_ratio > self.maximum_confidence_ratio:
@@ -83,8 +81,7 @@ class CaptureKind(StrEnum):
     """A receiver that takes JSON over HTTP."""
 
 
-@dataclass(frozen=True, slots=True)
-class DynologSettings:
+class DynologSettings(Struct, frozen=True):
     """Dynolog, which triggers profiles in PyTorch programs.
 
     Attributes:
@@ -94,20 +91,18 @@ class DynologSettings:
         arguments: Additional arguments of `dyno gputrace`, such as --with-stacks.
     """
 
-    program: str = setting("dyno")
-    port: int = setting(1778, within=(1, 65535))
-    arguments: tuple[str, ...] = setting(())
+    program: str = "dyno"
+    port: Annotated[int, Spec(within=(1, 65535))] = 1778
+    arguments: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CaptureWebhookSettings(ServerSettings):
+class CaptureWebhookSettings(ServerSettings, frozen=True):
     """Receiver of JSON over HTTP that captures a profile."""
 
-    http: HttpSettings = field(default_factory=HttpSettings)
+    http: HttpSettings = HttpSettings()
 
 
-@dataclass(frozen=True, slots=True)
-class CaptureStorageSettings:
+class CaptureStorageSettings(Struct, frozen=True):
     """Disk space for captured profiles; other files are never deleted.
 
     Attributes:
@@ -119,13 +114,12 @@ class CaptureStorageSettings:
         minimum_free_ratio: Share of the file system that must be free for a capture.
     """
 
-    quota_bytes: int = setting(4 * 2**30, within=(2**20, None))
-    kept_for: float = setting(30 * 86400.0, unit="seconds", within=(3600.0, 366 * 86400.0))
-    minimum_free_ratio: float = setting(0.1)
+    quota_bytes: Annotated[int, Spec(within=(2**20, None))] = 4 * 2**30
+    kept_for: Annotated[float, Spec(unit="seconds", within=(3600.0, 366 * 86400.0))] = 30 * 86400.0
+    minimum_free_ratio: float = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class CaptureSettings:
+class CaptureSettings(Struct, frozen=True):
     """Profiles captured on findings; disabled unless `kind` is set.
 
     Raises:
@@ -142,18 +136,19 @@ class CaptureSettings:
         landing: How long to wait for a profile before the capture counts as empty.
     """
 
-    kind: CaptureKind = setting(CaptureKind.NONE)
-    seconds: float = setting(5.0, unit="seconds", within=(0.1, 600.0))
-    timeout: float = setting(120.0, unit="seconds", within=(1.0, 3600.0))
-    margin: float = setting(15.0, unit="seconds", within=(0.0, 600.0))
-    landing: float = setting(900.0, unit="seconds", within=(60.0, 86400.0))
-    timing: CaptureTimingSettings = field(default_factory=CaptureTimingSettings)
-    command: tuple[str, ...] = setting(
-        (), help=f"Program and arguments, one item each, without a shell; may contain {_NAMED}."
-    )
-    dynolog: DynologSettings = field(default_factory=DynologSettings)
-    webhook: CaptureWebhookSettings = field(default_factory=CaptureWebhookSettings)
-    room: CaptureStorageSettings = field(default_factory=CaptureStorageSettings)
+    kind: CaptureKind = CaptureKind.NONE
+    seconds: Annotated[float, Spec(unit="seconds", within=(0.1, 600.0))] = 5.0
+    timeout: Annotated[float, Spec(unit="seconds", within=(1.0, 3600.0))] = 120.0
+    margin: Annotated[float, Spec(unit="seconds", within=(0.0, 600.0))] = 15.0
+    landing: Annotated[float, Spec(unit="seconds", within=(60.0, 86400.0))] = 900.0
+    timing: CaptureTimingSettings = CaptureTimingSettings()
+    command: Annotated[
+        tuple[str, ...],
+        Spec(help=f"Program and arguments, one item each, without a shell; may contain {_NAMED}."),
+    ] = ()
+    dynolog: DynologSettings = DynologSettings()
+    webhook: CaptureWebhookSettings = CaptureWebhookSettings()
+    room: CaptureStorageSettings = CaptureStorageSettings()
 
     def __post_init__(self) -> None:
         if unknown := unknown_placeholders(self.command, PLACEHOLDERS):
@@ -180,8 +175,7 @@ class CaptureSettings:
         return self.kind is CaptureKind.DYNOLOG
 
 
-@dataclass(frozen=True, slots=True)
-class DropFolderSettings:
+class DropFolderSettings(Struct, frozen=True):
     """Directory whose profiles are read as they arrive, including the agent's own captures.
 
     Attributes:
@@ -195,11 +189,11 @@ class DropFolderSettings:
             Source: 7 million kernels of 40 bytes each, and the program itself
     """
 
-    path: str = setting("")
-    interval: float = setting(60.0, unit="seconds", within=(5.0, 3600.0))
-    files_maximum: int = setting(1000, within=(1, 100_000))
-    read_timeout: float = setting(120.0, unit="seconds", within=(1.0, 3600.0))
-    read_memory_bytes: int = setting(512 * 2**20, within=(128 * 2**20, None))
+    path: str = ""
+    interval: Annotated[float, Spec(unit="seconds", within=(5.0, 3600.0))] = 60.0
+    files_maximum: Annotated[int, Spec(within=(1, 100_000))] = 1000
+    read_timeout: Annotated[float, Spec(unit="seconds", within=(1.0, 3600.0))] = 120.0
+    read_memory_bytes: Annotated[int, Spec(within=(128 * 2**20, None))] = 512 * 2**20
 
     def __post_init__(self) -> None:
         if self.path and not self.path.startswith("/"):

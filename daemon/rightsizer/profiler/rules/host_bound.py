@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from rightsizer.model.finding import Action, Reason, Risk
-from rightsizer.model.frozen import replace
 from rightsizer.model.profile import HostSpanUse, Profile, ProfileFormat, SpanKind
 from rightsizer.profiler.member import ProfiledMember, members_of
 from rightsizer.profiler.rules import host_steps, rule

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sequence
 from math import floor
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+
 from rightsizer.advice.risk import probability_above
 from rightsizer.model.finding import Action, Reason, Risk
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.profile import KernelCounters, KernelUse, Profile
 from rightsizer.model.units import percent_text
 from rightsizer.profiler.figures import short_text
@@ -26,8 +27,7 @@ class _Cause(NamedTuple):
     remedy: str
 
 
-@dataclass(frozen=True, slots=True)
-class _JudgedKernel:
+class _JudgedKernel(Struct, frozen=True):
     device: str
     kernel: KernelUse
     limit: str

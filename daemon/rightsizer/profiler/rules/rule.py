@@ -4,6 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.advice.risk import probability_above
 from rightsizer.advice.verdict import confidence_of, finding_id, opposite_factors, severity_of
 from rightsizer.io.codec import convert
@@ -18,7 +21,6 @@ from rightsizer.model.finding import (
     Risk,
     Savings,
 )
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.profile import Profile, TimeUse
 from rightsizer.model.units import percent_text
 from rightsizer.profiler.member import (
@@ -44,8 +46,7 @@ class StepGain(NamedTuple):
     saved_seconds_per_step_high: float
 
 
-@dataclass(frozen=True, slots=True)
-class Gain:
+class Gain(Struct, frozen=True):
     """Share of the time of the same work that would be saved."""
 
     low_ratio: float
@@ -96,8 +97,7 @@ def instructions(*names: str) -> tuple[Instruction, ...]:
     return tuple(_texts()[name] for name in names)
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileVerdict:
+class ProfileVerdict(Struct, frozen=True):
     """Verdict of a rule on the profiles of one workload."""
 
     summary: str
@@ -124,8 +124,7 @@ class NoVerdictError(Exception):
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileRule(Generic[ProfileSettingsT]):
+class ProfileRule(Struct, Generic[ProfileSettingsT], frozen=True):
     """A rule: name, settings, function."""
 
     name: str

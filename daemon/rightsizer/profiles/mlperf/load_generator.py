@@ -3,12 +3,14 @@
 import re
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from rightsizer.model.errors import ProfileError
-from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.profile import BenchmarkResult, Profile, ProfileFormat
 from rightsizer.model.table import table_rows
 from rightsizer.model.units import Nanoseconds, nanoseconds

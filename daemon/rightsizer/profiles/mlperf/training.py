@@ -4,13 +4,15 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
+from msgspec import Struct
+
 from rightsizer.model.errors import ProfileError
-from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.profile import BenchmarkResult, Profile, ProfileFormat
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.printed_text import PrintedText
@@ -41,14 +43,13 @@ def finite(value: object) -> float | None:
     return number if math.isfinite(number) else None
 
 
-@dataclass(frozen=True, slots=True)
-class MlperfRecord:
+class MlperfRecord(Struct, frozen=True):
     """A line of the log."""
 
     key: str
     value: Any
     milliseconds: float | None
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = {}
     is_system: bool = False
     """Whether it describes the system, in `value`."""
     benchmark: str = ""

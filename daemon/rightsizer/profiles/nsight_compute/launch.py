@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from msgspec import Struct
+
 from rightsizer.io.yaml import load_beside
-from rightsizer.model.frozen import dataclass, field
 from rightsizer.profiles.printed_text import (
     bytes_in,
     ratio_in,
@@ -18,8 +20,7 @@ MetricKey: TypeAlias = tuple[str, str]
 DEVICE_NAME: Final = "device__attribute_display_name"
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchMetric:
+class LaunchMetric(Struct, frozen=True):
     """A measured value in its unit; with extremes over several launches."""
 
     value: float
@@ -28,8 +29,7 @@ class LaunchMetric:
     most: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ProfilerRule:
+class ProfilerRule(Struct, frozen=True):
     """Advice of the profiler."""
 
     text: str

@@ -7,7 +7,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from rightsizer.model.frozen import dataclass
+from msgspec import Struct
+
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.nsight_compute.launch import (
     DEVICE_NAME,
@@ -36,8 +37,7 @@ _ERROR_CODE: Final = re.compile(r"==(?:ERROR|WARNING)==.*?\b(ERR_[A-Z_]+|No kern
 _SAMPLED_LINES: Final = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchTable:
+class LaunchTable(Struct, frozen=True):
     """Columns of a page."""
 
     columns: tuple[str, ...]

@@ -7,8 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from msgspec.structs import replace
+
 from rightsizer.model.errors import ProfileError
-from rightsizer.model.frozen import replace
 from rightsizer.model.profile import (
     CopyKind,
     CopyUse,

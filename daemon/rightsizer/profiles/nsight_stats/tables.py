@@ -11,7 +11,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final
 
-from rightsizer.model.frozen import dataclass
+from msgspec import Struct
+
 from rightsizer.model.profile import CopyKind, HostMemory
 from rightsizer.profiles.json_events import JsonWindow
 from rightsizer.profiles.limits import ReadLimits
@@ -96,8 +97,7 @@ _NEEDED: Final[tuple[tuple[StatsReport, set[str], set[str]], ...]] = (
 _LONGEST_HEADER: Final = 100
 
 
-@dataclass(frozen=True, slots=True)
-class StatsHeader:
+class StatsHeader(Struct, frozen=True):
     """Columns of a table."""
 
     report: StatsReport
@@ -105,8 +105,7 @@ class StatsHeader:
     units: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StatsRow:
+class StatsRow(Struct, frozen=True):
     """A row of a table."""
 
     header: StatsHeader

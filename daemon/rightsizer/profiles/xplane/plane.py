@@ -4,8 +4,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from struct import unpack
 from typing import BinaryIO, Final, TypeAlias
+
+from msgspec import Struct
 
 from rightsizer.io.protobuf import (
     FIXED64,
@@ -18,7 +21,6 @@ from rightsizer.io.protobuf import (
     read_varint,
     signed,
 )
-from rightsizer.model.frozen import dataclass, field
 from rightsizer.profiles.limits import ReadLimits
 
 _PIECE_BYTES: Final = 1 << 19
@@ -144,8 +146,7 @@ def messages(
             yield window.slice(low, high) if high - low <= longest else None
 
 
-@dataclass(frozen=True, slots=True)
-class PlaneEvent:
+class PlaneEvent(Struct, frozen=True):
     """An event; picoseconds since its line's start."""
 
     metadata: int
@@ -219,8 +220,7 @@ def _value(
     return value[:_TEXT_BYTES].decode("utf-8", "replace") if number == STAT_TEXT else None
 
 
-@dataclass(frozen=True, slots=True)
-class XPlaneLine:
+class XPlaneLine(Struct, frozen=True):
     """A line of a plane: a stream, a thread, or derived from them."""
 
     name: str

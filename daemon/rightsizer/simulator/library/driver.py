@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from typing import Any, Final, TypeVar
 
-from rightsizer.model.frozen import dataclass
+from msgspec import Struct
+
 from rightsizer.model.reading import Process
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.simulator.counters import GpuCounters
@@ -194,8 +195,7 @@ class SimulatedHandle:
         refuse_if(feature not in self.offered, NvmlCode.NOT_SUPPORTED)
 
 
-@dataclass(frozen=True, slots=True)
-class GpmSample:
+class GpmSample(Struct, frozen=True):
     """Device and time of a sample; the model has the values."""
 
     uuid: str

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-from rightsizer.model.frozen import dataclass
+from msgspec import Struct
+
 from rightsizer.model.units import Nanoseconds
 from rightsizer.simulator.device import SimulatedDevice
 from rightsizer.simulator.faults import CallFailure, CallHang, GpuAbsence, GpuLoss
@@ -19,8 +20,7 @@ _POLL_SECONDS: Final = 0.02
 _NO_INSTANCE: Final = 0xFFFFFFFF
 
 
-@dataclass(frozen=True, slots=True)
-class XidReportEvent:
+class XidReportEvent(Struct, frozen=True):
     """An Xid that the driver reports."""
 
     uuid: str

@@ -4,7 +4,9 @@ from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any, Final
 
-from rightsizer.model.frozen import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.simulator.counters import GpuCounters
 from rightsizer.simulator.faults import NvlinkErrorCounts
 from rightsizer.simulator.library.board import milli, violation_nanoseconds
@@ -28,8 +30,7 @@ _LONG = (3, "ullVal")
 """NVML's value types with their members of the union."""
 
 
-@dataclass(frozen=True, slots=True)
-class BoardField:
+class BoardField(Struct, frozen=True):
     """Field of the whole GPU; its scope is ignored."""
 
     read: Callable[[SimulatedHandle], float]
@@ -38,8 +39,7 @@ class BoardField:
     kind: tuple[int, str] = _INT
 
 
-@dataclass(frozen=True, slots=True)
-class LinkField:
+class LinkField(Struct, frozen=True):
     """Field of one NVLink, selected by the scope."""
 
     read: Callable[[SimulatedHandle, int], float]

@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.host.pcie import BusGpu, expected_gpus, kernel_address
 from rightsizer.io.clock import Clock
@@ -13,7 +16,6 @@ from rightsizer.io.worker import FetchResult, PollingThread
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.errors import DriverError
-from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome, Down
@@ -38,19 +40,18 @@ _STALLED: Final = Down(
 _LOST: Final = Down(Missing.LOST, "dcgm-exporter no longer lists it")
 
 
-@dataclass(frozen=True, slots=True)
-class ExporterView:
+class ExporterView(Struct, frozen=True):
     """Current state of an exporter; without values older than their limit."""
 
     outcome: CollectorOutcome
     devices: tuple[Device, ...] = ()
     """All listed devices, including those that are down."""
-    down: Mapping[str, Down] = field(default_factory=dict)
-    readings: Mapping[str, ExporterDevice] = field(default_factory=dict)
+    down: Mapping[str, Down] = {}
+    readings: Mapping[str, ExporterDevice] = {}
     """By the exporter's own name of a device."""
-    instances: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    instances: Mapping[str, tuple[str, int]] = {}
     """GPU uuid and GPU instance id of each MIG instance."""
-    xids: Mapping[str, XidLog] = field(default_factory=dict)
+    xids: Mapping[str, XidLog] = {}
     driver_version: str | None = None
 
 

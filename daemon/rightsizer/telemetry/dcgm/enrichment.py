@@ -1,15 +1,16 @@
 """Enrichment of a snapshot by a dcgm-exporter: matched devices, merged readings, holders."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.host.pcie import kernel_address
 from rightsizer.io.clock import Clock
 from rightsizer.model.device import BY_INDEX, Device
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.reading import Missing, Reading
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
@@ -124,8 +125,7 @@ def _numbered(ours: Iterable[Device], added: Iterable[Device]) -> tuple[Device, 
     return tuple(replace(each, index=first + each.index, has_index=False) for each in added)
 
 
-@dataclass(frozen=True, slots=True)
-class _AddedDevices:
+class _AddedDevices(Struct, frozen=True):
     """Devices that a view adds to ours; `None` if it has none of the node's."""
 
     view: ExporterView

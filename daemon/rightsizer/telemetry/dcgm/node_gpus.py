@@ -4,9 +4,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.host.pcie import BusGpu, kernel_address
 from rightsizer.model.device import Device
-from rightsizer.model.frozen import dataclass
 
 GPUS_MAXIMUM: Final = 32
 """Source: DCGM_MAX_NUM_DEVICES of dcgm_structs.h."""
@@ -14,8 +15,7 @@ INSTANCES_MAXIMUM: Final = 8
 """Of one GPU. Source: DCGM_MAX_INSTANCES_PER_GPU of dcgm_structs.h."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeGpus:
+class NodeGpus(Struct, frozen=True):
     """Identity and number of the GPUs that a node can have."""
 
     uuids: frozenset[str] = frozenset()

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
+from msgspec import Struct
 from prometheus_client.parser import text_string_to_metric_families
 
 from rightsizer.catalogue.catalogue import Catalogue
@@ -21,7 +22,6 @@ from rightsizer.model.dcgm_fields import (
 from rightsizer.model.device import Device
 from rightsizer.model.epoch import parse_epoch
 from rightsizer.model.errors import DriverError
-from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.reading import Missing, plausible, scaled
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Refusal
@@ -81,8 +81,7 @@ def holdings_of(holders: set[Workload]) -> tuple[Holding, ...]:
     return tuple(Holding(workload, 1 / len(ordered)) for workload in ordered)
 
 
-@dataclass(frozen=True, slots=True)
-class DcgmSeries:
+class DcgmSeries(Struct, frozen=True):
     """Meaning of an exposition's line without its value: device, signal, unit."""
 
     metric: str
@@ -129,8 +128,7 @@ class DcgmSeries:
             facts.learn_size(part, value, time)
 
 
-@dataclass(frozen=True, slots=True)
-class UnusedSeries:
+class UnusedSeries(Struct, frozen=True):
     """A line without a use here."""
 
     metric: str
@@ -218,8 +216,7 @@ _Meaning: TypeAlias = DcgmSeries | UnusedSeries
 _Sample: TypeAlias = tuple[DcgmSeries, float | Missing, Nanoseconds | None]
 
 
-@dataclass(frozen=True, slots=True)
-class ExporterDevice:
+class ExporterDevice(Struct, frozen=True):
     """What the exporter reports of one device."""
 
     values: Mapping[Signal, float]
@@ -229,16 +226,15 @@ class ExporterDevice:
     holdings: tuple[Holding, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ExporterPage:
+class ExporterPage(Struct, frozen=True):
     """A parsed scrape."""
 
     devices: tuple[Device, ...]
     readings: Mapping[str, ExporterDevice]
     """By uuid, or the exporter's own name of a device."""
-    instances: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    instances: Mapping[str, tuple[str, int]] = {}
     """GPU uuid and GPU instance id of each MIG instance."""
-    xids: Mapping[str, int] = field(default_factory=dict)
+    xids: Mapping[str, int] = {}
     """Last Xid of each GPU that had one since the driver was loaded."""
     driver_version: str | None = None
     refusal: Refusal | None = None

@@ -1,17 +1,18 @@
 """Settings of a dcgm-exporter as a source."""
 
 from pathlib import Path
+from typing import Annotated
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from rightsizer.io.http_settings import HttpSettings, checked_url
-from rightsizer.model.frozen import dataclass
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 
 _OUR_PATH = "/metrics/dcgm"
 
 
-@dataclass(frozen=True, slots=True)
-class DcgmSettings:
+class DcgmSettings(Struct, frozen=True):
     """The node's dcgm-exporter as a source; disabled unless `url` is set.
 
     Raises:
@@ -33,14 +34,14 @@ class DcgmSettings:
         ca_file: PEM file with the certificate authorities to trust; empty for the system's.
     """
 
-    url: str = setting("")
-    interval_seconds: float = setting(15.0, within=(0.1, 600.0))
-    timeout_seconds: float = setting(5.0, within=(0.1, 60.0))
-    longest_age_seconds: float = setting(60.0, within=(1.0, 3600.0))
-    lost_retention_seconds: float = setting(86400.0, within=(0.0, 2592000.0))
-    response_maximum_bytes: int = setting(8 * 2**20, within=(1024, None))
-    token_file: str = setting("")
-    ca_file: str = setting("")
+    url: str = ""
+    interval_seconds: Annotated[float, Spec(within=(0.1, 600.0))] = 15.0
+    timeout_seconds: Annotated[float, Spec(within=(0.1, 60.0))] = 5.0
+    longest_age_seconds: Annotated[float, Spec(within=(1.0, 3600.0))] = 60.0
+    lost_retention_seconds: Annotated[float, Spec(within=(0.0, 2592000.0))] = 86400.0
+    response_maximum_bytes: Annotated[int, Spec(within=(1024, None))] = 8 * 2**20
+    token_file: str = ""
+    ca_file: str = ""
 
     def __post_init__(self) -> None:
         if not self.url:

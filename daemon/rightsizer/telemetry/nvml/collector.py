@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Self
 
+from msgspec import Struct
+
 from rightsizer.host.rates import CounterMeter, MonotonicCounter
 from rightsizer.model.device import Device
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import seconds
@@ -25,8 +26,7 @@ def _meter(_: DeviceHandle, __: FieldKey) -> CounterMeter[Signal]:
     return CounterMeter(0)
 
 
-@dataclass(frozen=True, slots=True)
-class NvmlRate:
+class NvmlRate(Struct, frozen=True):
     """A signal that is the rate of a counter in a numbered field, between two rounds."""
 
     signal: Signal
@@ -70,8 +70,7 @@ class SampleCursor:
         return fresh
 
 
-@dataclass(frozen=True, slots=True)
-class NvmlValue:
+class NvmlValue(Struct, frozen=True):
     """A signal read from a numbered field or, if the driver lacks it, by functions."""
 
     signal: Signal
@@ -103,8 +102,7 @@ class NvmlValue:
             builder.put(self.signal, answer, self.scale)
 
 
-@dataclass(frozen=True, slots=True)
-class NvmlCollector:
+class NvmlCollector(Struct, frozen=True):
     """Signals of a device that are read together."""
 
     name: str

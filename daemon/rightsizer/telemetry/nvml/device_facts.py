@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import pynvml
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue, mig_profile_of, on_board
 from rightsizer.host.files import read_integer
 from rightsizer.host.pcie import kernel_address
 from rightsizer.model.device import BY_ADDRESS, BY_INDEX, Device, MigInstance
-from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.signal import Signal
 from rightsizer.telemetry.nvml.library import NvmlFailure, NvmlLibrary, is_blank
 from rightsizer.telemetry.nvml.nvlink_wiring import NvlinkWiring, NvlinkWiringReader
@@ -123,22 +124,21 @@ _HIGHEST_THRESHOLD = 130
 """Plausible thresholds in degrees Celsius; newer boards answer with margins, or not at all."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceFactsReader:
+class DeviceFactsReader(Struct, frozen=True):
     """Reader of static facts from driver, sysfs and catalogue."""
 
     library: NvmlLibrary
     catalogue: Catalogue
     sysfs: Path
     nvlinks: NvlinkWiringReader
-    uuids: dict[str, str] = field(default_factory=dict)
+    uuids: dict[str, str] = {}
     """By PCI address, as last reported: a GPU keeps its identity if the driver stops answering."""
-    duplicates: dict[str, str] = field(default_factory=dict)
+    duplicates: dict[str, str] = {}
     """Uuids of other GPUs, by the address of a GPU that goes by it as long as it reports one."""
-    identified: set[int] = field(default_factory=set)
-    failures: list[NvmlFailure] = field(default_factory=list)
+    identified: set[int] = set()
+    failures: list[NvmlFailure] = []
     """Failures that may pass, since it was last cleared."""
-    incomplete: set[str] = field(default_factory=set)
+    incomplete: set[str] = set()
     """Uuids of GPUs some of whose static facts could not be read."""
 
     def uuid(self, handle: Any, pci_bus_id: str | None, index: int) -> str:
@@ -281,8 +281,7 @@ def _possible(signal: Signal, value: N | None) -> N | None:
     return None if not value or is_blank(value) or not is_possible(signal, value) else value
 
 
-@dataclass(frozen=True, slots=True)
-class MigParent:
+class MigParent(Struct, frozen=True):
     """A GPU divided into instances."""
 
     device: Device

@@ -2,13 +2,15 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
+
+from msgspec import Struct
 
 from rightsizer.host.pcie import is_asleep, kernel_address
 from rightsizer.io.clock import Clock
 from rightsizer.model.device import Device
-from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.reading import Missing, Reading
 from rightsizer.model.snapshot import CollectorOutcome, Down
 from rightsizer.model.units import Nanoseconds, nanoseconds
@@ -33,8 +35,7 @@ _MILDNESS: Final = {Missing.NO_SAMPLE: 1, Missing.RELEASED: 1, Missing.NOT_SUPPO
 """Rank of failure reasons by how little they explain a dead device; others rank first."""
 
 
-@dataclass(frozen=True, slots=True)
-class PollResult:
+class PollResult(Struct, frozen=True):
     """Result of one round of a GPU's collectors."""
 
     readings: Mapping[str, Reading]

@@ -3,12 +3,13 @@
 import itertools
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Self
 
 import pynvml
+from msgspec.structs import replace
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.host.device_files import openable_gpus

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import pynvml
+from msgspec.structs import replace
 
 from rightsizer.io.clock import Clock
 from rightsizer.model.reading import Missing

@@ -5,11 +5,12 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import pynvml
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rightsizer.host.pcie import BusGpu, kernel_address
 from rightsizer.host.topology import TopologyFacts
 from rightsizer.model.device import BY_ADDRESS, BY_INDEX, PLACEHOLDERS, Device
-from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.reading import Missing
 from rightsizer.model.snapshot import Down
 from rightsizer.model.units import Nanoseconds
@@ -76,15 +77,23 @@ class StuckProbes:
             del self._places[library]
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceTarget:
+class DeviceTarget(Struct, frozen=True):
     """A device and its driver handles."""
 
     device: Device
-    handle: Any = field(compare=False)
-    parent_handle: Any = field(compare=False, default=None)
+    handle: Any
+    parent_handle: Any = None
     wiring: NvlinkWiring = UNKNOWN_WIRING
     """NVLinks; a change makes another target, so that topology is read again."""
+
+    def __eq__(self, other: object) -> bool:
+        # Each look for devices has handles of its own.
+        if not isinstance(other, DeviceTarget):
+            return NotImplemented
+        return (self.device, self.wiring) == (other.device, other.wiring)
+
+    def __hash__(self) -> int:
+        return hash(self.device)
 
     @property
     def sampled_handle(self) -> Any:
@@ -92,8 +101,7 @@ class DeviceTarget:
         return self.handle if self.parent_handle is None else self.parent_handle
 
 
-@dataclass(frozen=True, slots=True)
-class Gpu:
+class Gpu(Struct, frozen=True):
     """A physical GPU with its MIG instances: they hang together when the driver hangs."""
 
     whole: DeviceTarget
@@ -112,23 +120,21 @@ class Gpu:
         return kernel_address(self.whole.device.pci_bus_id)
 
 
-@dataclass(frozen=True, slots=True)
-class Inventory:
+class Inventory(Struct, frozen=True):
     """All devices of one opening of NVML."""
 
     generation: int
     """Number of the opening; handles of another one are invalid."""
     gpus: tuple[Gpu, ...]
-    unopened: Mapping[int, NvmlFailure] = field(default_factory=dict)
+    unopened: Mapping[int, NvmlFailure] = {}
     """GPUs that the driver counts but gives no handle for, by index."""
-    hidden: Mapping[str, NvmlFailure] = field(default_factory=dict)
+    hidden: Mapping[str, NvmlFailure] = {}
     """GPUs on the bus but not in `gpus`, by PCI address: asleep, or not offered."""
-    versions: Mapping[str, str] = field(default_factory=dict)
-    topology: TopologyFacts = field(default_factory=TopologyFacts)
+    versions: Mapping[str, str] = {}
+    topology: TopologyFacts = TopologyFacts()
 
 
-@dataclass(frozen=True, slots=True)
-class NvmlInventoryReader:
+class NvmlInventoryReader(Struct, frozen=True):
     """Enumerates all devices of the driver.
 
     Static facts are taken from earlier enumerations of the same opening. GPUs asleep are not

@@ -9,9 +9,9 @@ from ctypes import CDLL, Structure, byref, c_int32, c_uint, memmove
 from typing import Any, Final
 
 import pynvml
+from msgspec import Struct
 
 from rightsizer.host.files import inode_of, read_file
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.reading import Missing
 from rightsizer.model.snapshot import Down
 
@@ -59,8 +59,7 @@ FieldKey = int | tuple[int, int]
 """A numbered field, or one with its scope: a link's number, or all ones for all links."""
 
 
-@dataclass(frozen=True, slots=True)
-class NvmlFailure:
+class NvmlFailure(Struct, frozen=True):
     """A failed call."""
 
     reason: Missing

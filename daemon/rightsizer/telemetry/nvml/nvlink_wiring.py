@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import pynvml
+from msgspec import Struct
 
-from rightsizer.model.frozen import dataclass
 from rightsizer.telemetry.nvml.library import NvmlFailure, NvmlLibrary, is_blank
 
 _STATE: Final = pynvml.NVML_FI_DEV_NVLINK_GET_STATE
@@ -17,8 +17,7 @@ _MOST_LINKS: Final = 36
 """Maximum of any board; the oldest supported bindings know half as many."""
 
 
-@dataclass(frozen=True, slots=True)
-class NvlinkWiring:
+class NvlinkWiring(Struct, frozen=True):
     """NVLinks of a GPU at the last enumeration."""
 
     count: int | None

@@ -1,8 +1,9 @@
 """Builder of a reading from the collectors' answers; rejects impossible values."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from rightsizer.model.reading import Missing, Process, ProcessKind, Reading, count_computing
 from rightsizer.model.signal import Signal

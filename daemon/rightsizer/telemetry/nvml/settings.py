@@ -1,11 +1,13 @@
 """Settings of the live source."""
 
-from rightsizer.model.frozen import dataclass
-from rightsizer.model.settings import setting
+from typing import Annotated
+
+from msgspec import Struct
+
+from rightsizer.model.settings import Spec
 
 
-@dataclass(frozen=True, slots=True)
-class LiveSettings:
+class LiveSettings(Struct, frozen=True):
     """Deadlines, intervals and collectors of the NVML source.
 
     Attributes:
@@ -50,21 +52,21 @@ class LiveSettings:
             and is needed only without GPM.
     """
 
-    deadline_seconds: float = setting(0.8, within=(0.01, 60.0))
-    in_turn_seconds: float = setting(0.02, within=(0.001, 10.0))
-    hung_after_seconds: float = setting(3.0, within=(0.01, 3600.0))
-    first_look_patience_seconds: float = setting(0.4, within=(0.01, 3600.0))
-    slow_interval_seconds: float = setting(10.0, within=(1.0, 3600.0))
-    enumeration_interval_seconds: float = setting(60.0, within=(1.0, 86400.0))
-    retry_first_seconds: float = setting(1.0, within=(0.1, 3600.0))
-    retry_longest_seconds: float = setting(60.0, within=(0.1, 86400.0))
-    unknown_errors_before_reopening: int = setting(3, within=(1, 1000))
-    abandon_after_seconds: float = setting(30.0, within=(0.01, 86400.0))
-    abandoned_threads_maximum: int = setting(2, within=(0, 100))
-    lost_retention_seconds: float = setting(86400.0, within=(0.0, 2592000.0))
-    settling_seconds: float = setting(3.0, within=(0.0, 600.0))
-    plausible_limit_ratio: float = setting(3.0, within=(1, None))
-    gpm_shortest_seconds: float = setting(0.1, within=(0.0, 60.0))
-    gpm_overshoot_ratio: float = setting(0.05)
-    suspect_busy_ratio: float = setting(0.5, within=(0.01, 1.0))
-    disabled_collectors: tuple[str, ...] = setting(("pcie_throughput",))
+    deadline_seconds: Annotated[float, Spec(within=(0.01, 60.0))] = 0.8
+    in_turn_seconds: Annotated[float, Spec(within=(0.001, 10.0))] = 0.02
+    hung_after_seconds: Annotated[float, Spec(within=(0.01, 3600.0))] = 3.0
+    first_look_patience_seconds: Annotated[float, Spec(within=(0.01, 3600.0))] = 0.4
+    slow_interval_seconds: Annotated[float, Spec(within=(1.0, 3600.0))] = 10.0
+    enumeration_interval_seconds: Annotated[float, Spec(within=(1.0, 86400.0))] = 60.0
+    retry_first_seconds: Annotated[float, Spec(within=(0.1, 3600.0))] = 1.0
+    retry_longest_seconds: Annotated[float, Spec(within=(0.1, 86400.0))] = 60.0
+    unknown_errors_before_reopening: Annotated[int, Spec(within=(1, 1000))] = 3
+    abandon_after_seconds: Annotated[float, Spec(within=(0.01, 86400.0))] = 30.0
+    abandoned_threads_maximum: Annotated[int, Spec(within=(0, 100))] = 2
+    lost_retention_seconds: Annotated[float, Spec(within=(0.0, 2592000.0))] = 86400.0
+    settling_seconds: Annotated[float, Spec(within=(0.0, 600.0))] = 3.0
+    plausible_limit_ratio: Annotated[float, Spec(within=(1, None))] = 3.0
+    gpm_shortest_seconds: Annotated[float, Spec(within=(0.0, 60.0))] = 0.1
+    gpm_overshoot_ratio: float = 0.05
+    suspect_busy_ratio: Annotated[float, Spec(within=(0.01, 1.0))] = 0.5
+    disabled_collectors: tuple[str, ...] = ("pcie_throughput",)

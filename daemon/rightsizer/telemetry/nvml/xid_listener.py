@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Self
 
 import pynvml
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rightsizer.io.clock import Clock
 from rightsizer.io.log import logger
 from rightsizer.io.worker import Crashed, Stuck, Worker
 from rightsizer.model.driver_codes import CRITICAL_XIDS, OTHER_XID, XID_MEANINGS, XidLog
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.snapshot import CollectorOutcome, Down
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.telemetry.nvml.inventory import Gpu, Inventory
@@ -35,8 +36,7 @@ _BEFORE: Final = 60 * NANOSECONDS_PER_SECOND
 """Age of an Xid at the beginning of an outage up to which it explains it."""
 
 
-@dataclass(frozen=True, slots=True)
-class XidEvent:
+class XidEvent(Struct, frozen=True):
     """An Xid as the driver reported it."""
 
     uuid: str | None
@@ -45,8 +45,7 @@ class XidEvent:
     parent_uuid: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class XidBatch:
+class XidBatch(Struct, frozen=True):
     """Result of one read."""
 
     xids: tuple[XidEvent, ...]

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Final, TypeAlias
 
+from msgspec import Struct
 from prometheus_client.parser import text_string_to_metric_families
 
 from rightsizer.io.codec import convert
 from rightsizer.io.document import LINE_MAXIMUM, DocumentLimits, DocumentReading
 from rightsizer.io.yaml import load_beside
 from rightsizer.model.errors import DriverError
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.reading import Missing, plausible
 from rightsizer.model.signal import Signal
 from rightsizer.telemetry.serving.settings import EngineName
@@ -37,8 +37,7 @@ class MeasureKind(StrEnum):
     """Seconds spent since the previous page over the elapsed time: mean number inside (Little)."""
 
 
-@dataclass(frozen=True, slots=True)
-class MeasurePart:
+class MeasurePart(Struct, frozen=True):
     """Series of one metric, or those with certain labels."""
 
     name: str
@@ -47,8 +46,7 @@ class MeasurePart:
     """Factor to the base unit; negative for a part to subtract."""
 
 
-@dataclass(frozen=True, slots=True)
-class EngineMeasure:
+class EngineMeasure(Struct, frozen=True):
     """One way to read a signal."""
 
     signal: Signal
@@ -59,8 +57,7 @@ class EngineMeasure:
     """Divisor of a mean."""
 
 
-@dataclass(frozen=True, slots=True)
-class EngineDefinition:
+class EngineDefinition(Struct, frozen=True):
     """Metrics of one engine; names are written with `_` where a page may have `:`."""
 
     name: EngineName
@@ -104,8 +101,7 @@ Labels: TypeAlias = tuple[tuple[str, str], ...]
 _NOTHING: Final[Mapping[Labels, float]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class EngineMetricsPage:
+class EngineMetricsPage(Struct, frozen=True):
     """Metrics of an engine by series; not summed, since each series may restart."""
 
     engine: EngineDefinition

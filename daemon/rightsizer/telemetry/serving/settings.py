@@ -3,12 +3,13 @@
 import re
 from collections import Counter
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from rightsizer.io.http_settings import checked_url
-from rightsizer.model.frozen import MISSING, dataclass
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import Spec
 
 _USUAL_PATH: Final = "/metrics"
 _PLAIN: Final = re.compile("[!-~]+")
@@ -30,8 +31,7 @@ class EngineName(StrEnum):
     NIM = "nim"
 
 
-@dataclass(frozen=True, slots=True)
-class ServingEndpoint:
+class ServingEndpoint(Struct, frozen=True):
     """Metrics endpoint of one serving engine, and the GPUs it runs on.
 
     Raises:
@@ -46,12 +46,12 @@ class ServingEndpoint:
         pod: Shell pattern of the pod's name; empty for any.
     """
 
-    url: str = setting(MISSING)
-    engine: EngineName = setting(EngineName.AUTO)
-    gpus: tuple[str, ...] = setting(())
-    workload: str = setting("")
-    namespace: str = setting("")
-    pod: str = setting("")
+    url: str
+    engine: EngineName = EngineName.AUTO
+    gpus: tuple[str, ...] = ()
+    workload: str = ""
+    namespace: str = ""
+    pod: str = ""
 
     def __post_init__(self) -> None:
         try:
@@ -78,8 +78,7 @@ class ServingEndpoint:
         return f"serving/{parts.netloc}{'' if parts.path == _USUAL_PATH else parts.path}"
 
 
-@dataclass(frozen=True, slots=True)
-class ServingTelemetrySettings:
+class ServingTelemetrySettings(Struct, frozen=True):
     """Serving engines whose queue, cache and latency are read.
 
     Raises:
@@ -96,11 +95,11 @@ class ServingTelemetrySettings:
             Source: twenty histograms of sixteen data-parallel engines are 0.9 MB
     """
 
-    endpoints: tuple[ServingEndpoint, ...] = setting(())
-    interval_seconds: float = setting(5.0, within=(1.0, 300.0))
-    timeout_seconds: float = setting(2.0, within=(0.1, 60.0))
-    hold_intervals: float = setting(2.0, within=(1.0, 10.0))
-    page_maximum_bytes: int = setting(8 * 2**20, within=(1024, None))
+    endpoints: tuple[ServingEndpoint, ...] = ()
+    interval_seconds: Annotated[float, Spec(within=(1.0, 300.0))] = 5.0
+    timeout_seconds: Annotated[float, Spec(within=(0.1, 60.0))] = 2.0
+    hold_intervals: Annotated[float, Spec(within=(1.0, 10.0))] = 2.0
+    page_maximum_bytes: Annotated[int, Spec(within=(1024, None))] = 8 * 2**20
 
     def __post_init__(self) -> None:
         counts = Counter(endpoint.name for endpoint in self.endpoints)

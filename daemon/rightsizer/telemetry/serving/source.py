@@ -5,13 +5,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Final, TypeAlias
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure
 from rightsizer.io.http_settings import HttpSettings
 from rightsizer.io.worker import FetchResult, PollingThread
 from rightsizer.model.device import Device
 from rightsizer.model.errors import DriverError
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome, Snapshot
 from rightsizer.model.workload import Holding
@@ -28,8 +30,7 @@ _EnginePoll: TypeAlias = tuple[EngineMetricsPage, float]
 """A page, and when it was requested, in seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class EngineMatches:
+class EngineMatches(Struct, frozen=True):
     """Values of engines by the uuid of their devices."""
 
     values: Mapping[str, Mapping[Signal, float]]

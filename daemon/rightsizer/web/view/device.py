@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.model.block import Blocks
-from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.reading import Missing
 from rightsizer.model.report import DeviceReport, DeviceSpan, Report, Span, TimeRange
 from rightsizer.model.signal import Signal
@@ -27,8 +28,7 @@ _TOO_LITTLE: Final = ("not enough active time to tell", "none")
 _PREALLOCATED: Final = "Memory is reserved in advance, so how much is needed is unknown."
 
 
-@dataclass(frozen=True, slots=True)
-class Bullet:
+class Bullet(Struct, frozen=True):
     """Demand and need of a resource over one window."""
 
     window: str
@@ -38,8 +38,7 @@ class Bullet:
     """`headroom`, `fits`, `tight` or `act`."""
 
 
-@dataclass(frozen=True, slots=True)
-class FitView:
+class FitView(Struct, frozen=True):
     """Fit of a device as a whole, and by resource."""
 
     verdict: str
@@ -129,8 +128,7 @@ def gauge_detail(signal: Signal, signals: Mapping[Signal, float]) -> str:
     return f"{signals[part] / size:.0f}{of} {unit}"
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceContext:
+class DeviceContext(Struct, frozen=True):
     """Display settings of devices: span, resolution, and thresholds of colors."""
 
     now: Nanoseconds
@@ -150,18 +148,16 @@ class DeviceContext:
         return self.zoom or TimeRange(last - self.span.length, last)
 
 
-@dataclass(frozen=True, slots=True)
-class DevicePast:
+class DevicePast(Struct, frozen=True):
     """History of a device."""
 
     span: DeviceSpan
     drawn: DeviceSpan
     """Content of its strip: the span, or the cells and states of a zoomed range."""
-    blocks: Blocks = field(default_factory=Blocks)
+    blocks: Blocks = Blocks()
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceCardView:
+class DeviceCardView(Struct, frozen=True):
     """Display of a device beside its report."""
 
     report: DeviceReport

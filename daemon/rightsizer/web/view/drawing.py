@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from rightsizer.model.frozen import dataclass
+from msgspec import Struct
+
 from rightsizer.model.topology import GpuLink, LinkKind, Topology
 
 
-@dataclass(frozen=True, slots=True)
-class LinkGroup:
+class LinkGroup(Struct, frozen=True):
     """GPUs connected over NVLink, directly or through others of the group."""
 
     uuids: tuple[str, ...]
@@ -62,8 +62,7 @@ _RAIL: Final = 18
 _GAP: Final = 14
 
 
-@dataclass(frozen=True, slots=True)
-class DrawingPlace:
+class DrawingPlace(Struct, frozen=True):
     """A GPU before layout."""
 
     uuid: str
@@ -76,8 +75,7 @@ class DrawingPlace:
     """Adjacent adapters."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(Struct, frozen=True):
     """A NUMA node with its GPUs before layout."""
 
     title: str
@@ -85,8 +83,7 @@ class Frame:
     chips: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Box:
+class Box(Struct, frozen=True):
     """A positioned box; `kind` is its class in the style sheet."""
 
     kind: str
@@ -98,8 +95,7 @@ class Box:
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class DrawingLine:
+class DrawingLine(Struct, frozen=True):
     """A line as an SVG path; `text` is placed at its start."""
 
     kind: str
@@ -109,8 +105,7 @@ class DrawingLine:
     y: float = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Drawing:
+class Drawing(Struct, frozen=True):
     """The whole drawing, with the size of its canvas."""
 
     width: float

@@ -4,11 +4,13 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer import __version__
 from rightsizer.model.advice import Advice
 from rightsizer.model.block import Blocks
 from rightsizer.model.device import Device
-from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.report import DeviceSpan, Report, Span, Totals, WorkloadReport
 from rightsizer.model.state import ACTIVE_STATES, State
 from rightsizer.model.units import (
@@ -44,8 +46,7 @@ from rightsizer.web.view.totals import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class WorkloadTableRow:
+class WorkloadTableRow(Struct, frozen=True):
     """Display of a workload; `None` means unknown."""
 
     report: WorkloadReport
@@ -130,8 +131,7 @@ _FINE_MOST: Final = 12
 _NOTHING: Final = DeviceSpan(())
 
 
-@dataclass(frozen=True, slots=True)
-class NodeView:
+class NodeView(Struct, frozen=True):
     """Values for the template."""
 
     report: Report | None
@@ -146,7 +146,7 @@ class NodeView:
     waste: WasteView | None = None
     waste_since: str = ""
     """Time over which the waste is summed."""
-    names: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, str] = {}
     """Device titles, by uuid."""
     advice: tuple[Advice, ...] = ()
     closed: tuple[Advice, ...] = ()

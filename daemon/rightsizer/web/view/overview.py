@@ -2,16 +2,16 @@
 
 from collections.abc import Callable, Sequence
 
+from msgspec import Struct
+
 from rightsizer.model.advice import Advice
 from rightsizer.model.device import Device
 from rightsizer.model.finding import UNADVISED, Rank
-from rightsizer.model.frozen import dataclass
 from rightsizer.web.view.device import DeviceCardView
 from rightsizer.web.view.totals import Spending, WasteView, waste_view
 
 
-@dataclass(frozen=True, slots=True)
-class OverviewRow:
+class OverviewRow(Struct, frozen=True):
     """Row of a board or a MIG instance."""
 
     card: DeviceCardView

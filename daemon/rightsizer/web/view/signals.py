@@ -4,8 +4,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.model.block import BLOCK_SPAN, Block, Blocks, Measure
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.report import TimeRange
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, percent_text
 from rightsizer.web.page_query import PageQuery
@@ -24,8 +26,7 @@ _SHOWN: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class SignalChart:
+class SignalChart(Struct, frozen=True):
     """A signal over time; ratios of the device from bottom to top."""
 
     name: str
@@ -50,8 +51,7 @@ def signal_charts(parts: Sequence[Blocks], shown: TimeRange) -> tuple[SignalChar
     return tuple(charts)
 
 
-@dataclass(frozen=True, slots=True)
-class _Slot:
+class _Slot(Struct, frozen=True):
     start: Nanoseconds
     end: Nanoseconds
     known_seconds: float
@@ -125,8 +125,7 @@ def _segment(slot: _Slot, shown: TimeRange) -> StripSegment:
     return StripSegment(x, round(_x(slot.end, shown) - x, 1), title)
 
 
-@dataclass(frozen=True, slots=True)
-class DrawnPast:
+class DrawnPast(Struct, frozen=True):
     """Past time range of the charts."""
 
     words: str

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
-from rightsizer.model.frozen import dataclass
+from msgspec import Struct
+
 from rightsizer.model.report import DeviceSpan, Report, Span, StripCell
 from rightsizer.model.state import State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, percent_text, seconds
@@ -20,8 +21,7 @@ _NAMED_SHARES: Final = 4
 _SEGMENT_PARTS: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Grain:
+class Grain(Struct, frozen=True):
     """Resolution of a strip, to limit the size of pages with many devices."""
 
     slots: int
@@ -35,8 +35,7 @@ FINE: Final = Grain(144, 1, has_segments=True)
 COARSE: Final = Grain(48, 10, has_segments=False)
 
 
-@dataclass(frozen=True, slots=True)
-class _Axis:
+class _Axis(Struct, frozen=True):
     """Labels of a span's time axis, and the length of its hover intervals."""
 
     tick: Nanoseconds
@@ -58,8 +57,7 @@ def _axis(length: Nanoseconds) -> _Axis:
     return next((axis for most, axis in _AXES.items() if length <= most), _AXES[30 * _DAY])
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(Struct, frozen=True):
     """Part of a whole, with its name in the style sheet and in words."""
 
     key: str
@@ -68,8 +66,7 @@ class Share:
     ratio: float
 
 
-@dataclass(frozen=True, slots=True)
-class StripSegment:
+class StripSegment(Struct, frozen=True):
     """Hover interval and its text."""
 
     x: float
@@ -77,8 +74,7 @@ class StripSegment:
     title: str
 
 
-@dataclass(frozen=True, slots=True)
-class StripView:
+class StripView(Struct, frozen=True):
     """Values for the template."""
 
     areas: Mapping[str, str]
@@ -141,8 +137,7 @@ _Level: TypeAlias = tuple[float, float, Sequence[int]]
 """Start and end of a cell, and the height of each state."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Frame:
+class _Frame(Struct, frozen=True):
     start: Nanoseconds
     span: Span
     grain: Grain

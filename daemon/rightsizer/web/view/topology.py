@@ -3,7 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from rightsizer.model.frozen import dataclass
+from msgspec import Struct
+
 from rightsizer.model.report import DeviceReport, Report
 from rightsizer.model.state import State
 from rightsizer.model.topology import LinkKind, Placement, Topology
@@ -14,8 +15,7 @@ _NEAR: Final = (LinkKind.PIX, LinkKind.PXB)
 _MATRIX_MOST: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
-class TopologyView:
+class TopologyView(Struct, frozen=True):
     """Values for the template."""
 
     wide: Drawing

@@ -4,10 +4,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.advice.compatible import ExclusiveKey, compatible
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Savings, Severity
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.report import DeviceSpan, Report, Totals
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import IDLE_STATES, Cause, State
@@ -29,8 +30,7 @@ from rightsizer.report.model import UsageAmount, priced, summed
 from rightsizer.web.view.strip import Share
 
 
-@dataclass(frozen=True, slots=True)
-class Spending:
+class Spending(Struct, frozen=True):
     """Accounted time of a device, and its hourly price."""
 
     spent: DeviceSpan | Totals
@@ -45,8 +45,7 @@ _NOTHING: Final = summed(())
 _HELD_UP: Final = (Cause.HOST, Cause.STORAGE, Cause.PCIE, Cause.LAUNCH, Cause.THROTTLED)
 
 
-@dataclass(frozen=True, slots=True)
-class WasteView:
+class WasteView(Struct, frozen=True):
     """Breakdown of all known time of some devices; `used_text` is empty if nothing is known."""
 
     used_text: str
@@ -117,8 +116,7 @@ def waste_view(spendings: Iterable[Spending]) -> WasteView:
     return WasteView(percent_text(used / known), known, parts, label, unused, summed(amounts))
 
 
-@dataclass(frozen=True, slots=True)
-class SavingsSum:
+class SavingsSum(Struct, frozen=True):
     """Minimum and maximum savings of several pieces of advice together."""
 
     gpus_low: float
@@ -182,8 +180,7 @@ def interval(low: float, high: float | None, template: str) -> str:
     return first if first == last else f"{first} to {last}"
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceCounts:
+class DeviceCounts(Struct, frozen=True):
     """Counts of devices with their own state: MIG instances, and undivided GPUs."""
 
     counted: int

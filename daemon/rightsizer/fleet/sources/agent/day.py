@@ -11,6 +11,7 @@ from itertools import compress
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from rightsizer.accounting.classification_settings import UsageSettings
 from rightsizer.fleet.cache.day_frame import ColumnKind, DayFrame, Floats, frames_of
@@ -39,7 +40,6 @@ from rightsizer.fleet.sources.agent.time_columns import (
 )
 from rightsizer.fleet.sources.series import by_label, placed, runs_of, word_of
 from rightsizer.model.block import Measure
-from rightsizer.model.frozen import replace
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Allocator, Workload, WorkloadClass, WorkloadKind
 from rightsizer.owners.registry import owner_of

@@ -5,8 +5,10 @@ from collections.abc import Set as AbstractSet
 from itertools import starmap
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.fleet.prometheus.selector import selector
-from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.state import Cause
 from rightsizer.model.units import MIB, Nanoseconds
 
@@ -20,8 +22,7 @@ _SIDE: Final = "side"
 _MILLISECOND: Final = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class MetricExpression:
+class MetricExpression(Struct, frozen=True):
     """Metric name, and the function that reduces its samples to an interval's value."""
 
     name: str
@@ -54,8 +55,7 @@ class MetricExpression:
         return f"{value} / ({others[0]} > 0)" if self.over else value
 
 
-@dataclass(frozen=True, slots=True)
-class AgentMetric:
+class AgentMetric(Struct, frozen=True):
     """One figure of a device, with the cheapest expression first."""
 
     name: str
@@ -64,7 +64,7 @@ class AgentMetric:
     """Labels that distinguish its series beside the device."""
     rounding: float = 0.001
     """Further digits only lengthen the answer."""
-    only: Mapping[str, str] = field(default_factory=dict, hash=False)
+    only: Mapping[str, str] = {}
     """Labels with fixed values: no other series are read."""
 
     def expression(self, names: AbstractSet[str]) -> MetricExpression | None:

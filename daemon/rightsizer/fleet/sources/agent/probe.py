@@ -3,6 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.fleet.cache.grid import COARSE_STEP, DAY
 from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.settings import AgentSourceSettings
@@ -20,7 +23,6 @@ from rightsizer.fleet.sources.series import (
     seconds_by_day,
     word_of,
 )
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.state import Tier
 from rightsizer.model.units import (
     DAY_SECONDS,
@@ -103,8 +105,7 @@ def _unrecorded(names: frozenset[str]) -> Iterator[str]:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class AgentProbe:
+class AgentProbe(Struct, frozen=True):
     """Queries of a store about agents' metrics."""
 
     store: MetricStore

@@ -4,6 +4,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.accounting.classification_settings import UsageSettings
 from rightsizer.accounting.settings import ProvisioningSettings
 from rightsizer.catalogue.board import Board
@@ -26,7 +29,6 @@ from rightsizer.fleet.sources.series import (
 )
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.finding import Risk
-from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Resource
 from rightsizer.model.units import Nanoseconds
@@ -159,15 +161,14 @@ _RECORDED: Final = "last_over_time(uuid:rightsizer_device_info:last5m[10m])"
 _NEED: Final = 'max by (uuid, resource) (rightsizer_need_ratio{window="current"})'
 
 
-@dataclass(frozen=True, slots=True)
-class AgentSource:
+class AgentSource(Struct, frozen=True):
     """`FleetSource` of the metrics listed in docs/metrics.md."""
 
     catalogue: Catalogue
-    fleet: FleetSettings = field(default_factory=FleetSettings)
-    settings: AgentSourceSettings = field(default_factory=AgentSourceSettings)
-    usage: UsageSettings = field(default_factory=UsageSettings)
-    provisioning: ProvisioningSettings = field(default_factory=ProvisioningSettings)
+    fleet: FleetSettings = FleetSettings()
+    settings: AgentSourceSettings = AgentSourceSettings()
+    usage: UsageSettings = UsageSettings()
+    provisioning: ProvisioningSettings = ProvisioningSettings()
     """Same settings as the agents', whose exported needs include margins."""
     name: ClassVar[str] = NAME
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
 import numpy as np
+from msgspec import Struct
 
 from rightsizer.fleet.cache.day_frame import UNKNOWN_STATE, ColumnKind, Floats
 from rightsizer.fleet.cache.grid import DAY, Grid
@@ -15,7 +16,6 @@ from rightsizer.fleet.source import SampledSeries
 from rightsizer.fleet.sources.agent.metrics import FIGURE
 from rightsizer.fleet.sources.series import placed, word_of
 from rightsizer.model.block import Measure
-from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.histogram import BINS, Histogram
 from rightsizer.model.state import Cause, Condition, Resource, State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, seconds
@@ -24,27 +24,25 @@ Columns: TypeAlias = Mapping[str, Floats]
 """By the value of a label or the name of a figure; one row per device."""
 
 
-@dataclass(frozen=True, slots=True)
-class DayAnswers:
+class DayAnswers(Struct, frozen=True):
     """A store's answers about some devices' day."""
 
-    states: Columns = field(default_factory=dict)
-    conditions: Columns = field(default_factory=dict)
-    waste: Columns = field(default_factory=dict)
-    idle_joules: Columns = field(default_factory=dict)
-    totals: Columns = field(default_factory=dict)
-    means: Columns = field(default_factory=dict)
-    peaks: Columns = field(default_factory=dict)
-    links: Columns = field(default_factory=dict)
-    power: Columns = field(default_factory=dict)
-    buckets: Columns = field(default_factory=dict)
+    states: Columns = {}
+    conditions: Columns = {}
+    waste: Columns = {}
+    idle_joules: Columns = {}
+    totals: Columns = {}
+    means: Columns = {}
+    peaks: Columns = {}
+    links: Columns = {}
+    power: Columns = {}
+    buckets: Columns = {}
     """By figure, the seconds up to each edge."""
-    limits: Columns = field(default_factory=dict)
+    limits: Columns = {}
     """By column, the share of each day."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimePresence:
+class TimePresence(Struct, frozen=True):
     """Intervals in which an agent exported devices, and how much of them was known."""
 
     known_seconds: Floats

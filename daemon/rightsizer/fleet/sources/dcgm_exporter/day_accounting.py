@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from rightsizer.accounting.power import EnergyMeter, LearnedPower, PowerRange
 from rightsizer.accounting.settings import EntrySettings
@@ -46,7 +47,6 @@ from rightsizer.fleet.sources.dcgm_exporter.state_columns import (
     pressed,
 )
 from rightsizer.model.device import Device
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.histogram import BINS, Histogram
 from rightsizer.model.signal import MEDIA_ENGINES, Signal
 from rightsizer.model.state import THROTTLES, Cause, Condition, Resource, State, Tier
@@ -68,8 +68,7 @@ _CAUSES: Final = {
 """States with a cause of their own; for others it is throttling, then headroom."""
 
 
-@dataclass(frozen=True, slots=True)
-class WatchedDevices:
+class WatchedDevices(Struct, frozen=True):
     """Devices on the days of a grid, their holders, and how much of each interval is known."""
 
     devices: Sequence[Device]

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from operator import itemgetter
 from typing import Self
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rightsizer.fleet.cache.day_frame import Floats
 from rightsizer.fleet.cache.grid import COARSE_STEP, Grid
@@ -20,7 +23,6 @@ from rightsizer.fleet.sources.kubernetes import LookbackSpan, Pod, PodOwners, wo
 from rightsizer.fleet.sources.series import placed, runs_of
 from rightsizer.model.dcgm_fields import holder_of
 from rightsizer.model.errors import StoreLimitError
-from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.model.workload import Workload
 
@@ -31,8 +33,7 @@ def _scrape(labels: Mapping[str, str]) -> tuple[str, str]:
     return labels.get("job", ""), labels.get("namespace", "") if is_own else ""
 
 
-@dataclass(frozen=True, slots=True)
-class HolderNames:
+class HolderNames(Struct, frozen=True):
     """How a fleet's series name the holder of a device."""
 
     exporters: frozenset[tuple[str, str]] = frozenset()

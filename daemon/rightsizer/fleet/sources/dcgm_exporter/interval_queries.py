@@ -7,10 +7,11 @@ give the same values.
 from collections.abc import Iterable
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.fleet.cache.grid import FINE_STEP
 from rightsizer.fleet.sources.dcgm_exporter import probe as dcgm
 from rightsizer.fleet.sources.series import SCRAPER_LABELS
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
 _MINUTE: Final[Nanoseconds] = 60 * NANOSECONDS_PER_SECOND
@@ -33,8 +34,7 @@ def times_recorded(selector: str, step: Nanoseconds) -> str:
     return f"max by ({by}) (count_over_time({_recorded(selector, step)}))"
 
 
-@dataclass(frozen=True, slots=True)
-class IntervalQuery:
+class IntervalQuery(Struct, frozen=True):
     """Reduction of a metric's samples to a value per interval."""
 
     text: str

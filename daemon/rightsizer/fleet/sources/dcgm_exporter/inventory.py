@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, product, takewhile
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from rightsizer.catalogue.catalogue import Catalogue, completed, mig_instance
 from rightsizer.fleet.cache.grid import COARSE_STEP
 from rightsizer.fleet.model import FleetDevice
@@ -34,7 +36,6 @@ from rightsizer.fleet.sources.series import (
 from rightsizer.model.dcgm_fields import NAME_LABELS, PROFILE_LABELS, UUID_LABELS, DcgmField, Entity
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import CRITICAL_XIDS, XidLog
-from rightsizer.model.frozen import replace
 from rightsizer.model.reading import Missing, plausible
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds, convert

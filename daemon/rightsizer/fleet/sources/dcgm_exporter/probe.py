@@ -5,6 +5,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Final
 
+from msgspec.structs import replace
+
 from rightsizer.fleet.cache.grid import DAY, FINE_STEP
 from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.source import DAYS_AT_ONCE, MetricStore, SourceReport
@@ -32,7 +34,6 @@ from rightsizer.model.dcgm_fields import (
 )
 from rightsizer.model.driver_codes import CRITICAL_XIDS, XID_MEANINGS
 from rightsizer.model.errors import StoreLimitError
-from rightsizer.model.frozen import replace
 from rightsizer.model.signal import PIPES, Signal
 from rightsizer.model.state import Tier
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, format_duration

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from copy import copy
+from dataclasses import dataclass, field
 from itertools import chain, product
 from typing import Final, Self
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rightsizer.fleet.cache.day_frame import Floats
 from rightsizer.fleet.cache.grid import Grid
@@ -27,7 +31,6 @@ from rightsizer.fleet.sources.dcgm_exporter.interval_queries import (
 from rightsizer.fleet.sources.series import placed, runs_of, together
 from rightsizer.model.dcgm_fields import EXPORTER, DcgmField
 from rightsizer.model.driver_codes import ClockEvent
-from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Unit, convert, seconds
@@ -36,8 +39,7 @@ from rightsizer.model.units import NANOSECONDS_PER_SECOND, Unit, convert, second
 _NO_HOLDER: Final = f'exported_pod="",pod_name="",pod=~"|.*{EXPORTER}.*"'
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(Struct, frozen=True):
     """Intervals of a grid, last inclusive, and whether they were recorded."""
 
     first: int
@@ -45,8 +47,7 @@ class Stretch:
     is_recorded: bool
 
 
-@dataclass(frozen=True, slots=True)
-class DayQueries:
+class DayQueries(Struct, frozen=True):
     """Queries of each metric by interval and device."""
 
     store: MetricStore
@@ -180,8 +181,7 @@ VIOLATIONS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ThrottleReasons:
+class ThrottleReasons(Struct, frozen=True):
     """Reasons for low clocks, by interval: masks of `ClockEvent`."""
 
     mean: Floats
@@ -222,7 +222,10 @@ class DeviceReadings:
         """Return the readings with increases of counters that several series repeat divided."""
         energy = None if self.energy_joules is None else self.energy_joules / series_at_once
         violations = {name: part / series_at_once for name, part in self.violations.items()}
-        return replace(self, energy_joules=energy, violations=violations)
+        counted = copy(self)
+        counted.energy_joules = energy
+        counted.violations = violations
+        return counted
 
     @property
     def is_read(self) -> Floats:

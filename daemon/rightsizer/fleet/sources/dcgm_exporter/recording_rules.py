@@ -4,6 +4,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import product
 from typing import Final
 
+from msgspec.structs import replace
+
 from rightsizer.fleet.source import MetricStore, SourceReport
 from rightsizer.fleet.sources.dcgm_exporter import probe as dcgm
 from rightsizer.fleet.sources.dcgm_exporter.interval_queries import (
@@ -17,7 +19,6 @@ from rightsizer.fleet.sources.dcgm_exporter.interval_queries import (
 )
 from rightsizer.fleet.sources.series import names_of, shares_of
 from rightsizer.model.dcgm_fields import UUID_LABELS, DcgmField
-from rightsizer.model.frozen import replace
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 
 RULES_IN_A_GROUP: Final = 20

@@ -11,12 +11,12 @@ from itertools import starmap
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from rightsizer.accounting.classification_settings import SignalSettings, UsageSettings
 from rightsizer.fleet.cache.day_frame import Floats
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.signal import MEDIA_ENGINES, PIPES, Signal
 from rightsizer.model.state import Resource
 from rightsizer.model.topology import link_bytes_per_second
@@ -127,8 +127,7 @@ def drop(signals: SignalColumns, dead: Floats, facts: DeviceFacts) -> None:
     signals[Signal.SM_WORK] = signals[Signal.SM_ACTIVE] * clock_ratio(signals, facts)
 
 
-@dataclass(frozen=True, slots=True)
-class UseColumns:
+class UseColumns(Struct, frozen=True):
     """Usage by resource; `nan` if not measured."""
 
     shares: Mapping[Resource, Floats]

@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import ClassVar, Final
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rightsizer.accounting.settings import EntrySettings
 from rightsizer.catalogue.catalogue import Catalogue, built_in
@@ -32,7 +34,6 @@ from rightsizer.fleet.sources.series import divided, one_of, over_time, together
 from rightsizer.fleet.sources.serving import ServingMetrics, ServingSignals
 from rightsizer.model.dcgm_fields import UUID_LABELS
 from rightsizer.model.device import Device
-from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.model.workload import Allocator, Workload
@@ -79,20 +80,19 @@ _USUAL_RESOLUTION_SECONDS: Final = 30.0
 """Default time between two collections of dcgm-exporter."""
 
 
-@dataclass(frozen=True, slots=True)
-class DcgmExporterSource:
+class DcgmExporterSource(Struct, frozen=True):
     """Reads dcgm-exporters of all versions; evaluates each interval as an agent would.
 
     An interval is judged by its mean, as one state. It is idle only if nothing ran in all of it,
     so that idle time is never overestimated; alternation within it is not visible.
     """
 
-    settings: FleetSettings = field(default_factory=FleetSettings)
-    books: EntrySettings = field(default_factory=EntrySettings)
+    settings: FleetSettings = FleetSettings()
+    books: EntrySettings = EntrySettings()
     catalogue: Catalogue = field(default_factory=built_in)
     _owners: PodOwners = field(default_factory=PodOwners)
     _serving: ServingMetrics = field(default_factory=ServingMetrics)
-    _labels: dict[Grid, tuple[tuple[str, ...], HolderNames]] = field(default_factory=dict)
+    _labels: dict[Grid, tuple[tuple[str, ...], HolderNames]] = {}
     """By the days read."""
     name: ClassVar[str] = dcgm.NAME
 

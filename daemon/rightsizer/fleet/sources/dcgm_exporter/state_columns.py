@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rightsizer.accounting.classification_settings import ClassificationSettings, ConditionSettings
 from rightsizer.accounting.conditions import ImbalanceDetector, job_of
@@ -28,7 +30,6 @@ from rightsizer.fleet.sources.dcgm_exporter.signal_columns import (
 )
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import ClockEvent
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.signal import MEDIA_ENGINES, PIPES, Signal
 from rightsizer.model.state import Condition, Resource, State
 from rightsizer.model.units import nanoseconds, seconds
@@ -135,8 +136,7 @@ def _is_held(
     return ~(size < most)
 
 
-@dataclass(frozen=True, slots=True)
-class StateColumns:
+class StateColumns(Struct, frozen=True):
     """States by device and interval; unknown where there is none."""
 
     states: Mapping[State, Floats]

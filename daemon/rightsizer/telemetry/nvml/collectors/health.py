@@ -4,8 +4,8 @@ from operator import itemgetter
 from typing import Any, Final
 
 import pynvml
+from msgspec.structs import replace
 
-from rightsizer.model.frozen import replace
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
 from rightsizer.telemetry.nvml.collector import NvmlCollector, NvmlValue

@@ -5,8 +5,9 @@ from ctypes import Structure, byref, c_uint, c_uint8, c_uint32, sizeof
 from typing import Any, Final
 
 import pynvml
+from msgspec import Struct
+from msgspec.structs import replace
 
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
 from rightsizer.model.topology import Nvlink
@@ -19,8 +20,7 @@ from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 _ROW: Final = 6
 
 
-@dataclass(frozen=True, slots=True)
-class NvlinkFieldScheme:
+class NvlinkFieldScheme(Struct, frozen=True):
     """One way to read a fact: the sum of some fields of each link."""
 
     keys: Mapping[int, tuple[FieldKey, ...]]

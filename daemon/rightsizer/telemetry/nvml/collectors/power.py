@@ -5,8 +5,8 @@ from operator import attrgetter
 from typing import Final
 
 import pynvml
+from msgspec.structs import replace
 
-from rightsizer.model.frozen import replace
 from rightsizer.model.signal import Signal
 from rightsizer.telemetry.nvml.collector import NvmlCollector, NvmlValue
 from rightsizer.telemetry.nvml.handle import DeviceHandle

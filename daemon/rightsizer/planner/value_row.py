@@ -1,14 +1,15 @@
-"""Fields of a dataclass, read from a row of a plan by their types."""
+"""Fields of a value class, read from a row of a plan by their types."""
 
 from collections.abc import Collection
 from enum import StrEnum
 from functools import cache
 from types import NoneType
-from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Final, TypeVar, get_args, get_origin
+
+from msgspec.structs import fields
 
 from rightsizer.config.row import Row, shown
 from rightsizer.io.near import near_words
-from rightsizer.model.frozen import MISSING, fields
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
 _MOST: Final = 1e30
@@ -30,7 +31,7 @@ def read_choice(row: Row, key: str, choices: type[_Choice]) -> _Choice | None:
 
 
 def read_fields(row: Row, kind: type, beside: Collection[str] = ()) -> dict[str, Any]:
-    """Read the fields of a dataclass from a row; keys in `beside` are read elsewhere."""
+    """Read the fields of a value class from a row; keys in `beside` are read elsewhere."""
     types = _types(kind)
     row.refuse_unknown((*types, *beside))
     values = {}
@@ -64,11 +65,9 @@ def _value(row: Row, name: str, kept: Any) -> Any:
 @cache
 def _types(kind: type) -> dict[str, tuple[Any, bool]]:
     """Return the type of each field written in a file, and whether it is required."""
-    hints = get_type_hints(kind)
     types = {}
-    for each in fields(kind):
-        hint = hints[each.name]
+    for field in fields(kind):
+        hint = field.type
         kept = get_args(hint)[0] if NoneType in get_args(hint) else hint
-        is_needed = each.default is MISSING and each.default_factory is MISSING
-        types[each.name] = kept, is_needed
+        types[field.name] = kept, field.required
     return types
