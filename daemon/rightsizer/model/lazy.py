@@ -39,6 +39,10 @@ class LazySequence(Sequence[Item], Generic[Item]):
     def __hash__(self) -> int:
         return hash(self._items)
 
+    def __reduce__(self) -> tuple[type[tuple[Item, ...]], tuple[tuple[Item, ...]]]:
+        """Pickle the items, in place of what computes them."""
+        return tuple, (self._items,)
+
     def __repr__(self) -> str:
         return repr(self._items)
 
@@ -61,6 +65,10 @@ class LazyMapping(Mapping[Key, Item], Generic[Key, Item]):
 
     def __len__(self) -> int:
         return len(self._items)
+
+    def __reduce__(self) -> tuple[type[dict[Key, Item]], tuple[dict[Key, Item]]]:
+        """Pickle the items, in place of what computes them."""
+        return dict, (dict(self._items),)
 
     def __repr__(self) -> str:
         return repr(self._items)

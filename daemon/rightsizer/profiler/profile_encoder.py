@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.io.codec import JsonObject
+from rightsizer.io.codec import JsonObject, plain_fields
 from rightsizer.model.errors import UsageError
 from rightsizer.model.profile import DeviceProfile, Profile, TimeUse
 from rightsizer.model.state import ACTIVE_STATES, Condition
@@ -26,7 +26,7 @@ from rightsizer.report.json_encoder import encode_finding, plain
 def encode_profile(profile: Profile) -> JsonObject:
     """Encode one file, with the keys of docs/profiles.md."""
     return {
-        **asdict(replace(profile, devices=(), host_steps=())),
+        **plain_fields(replace(profile, devices=(), host_steps=())),
         "start": _seconds(profile.start),
         "devices": [_device(each) for each in profile.devices],
         "host_steps": [
@@ -46,7 +46,7 @@ def encode_profile(profile: Profile) -> JsonObject:
 
 
 def _device(found: DeviceProfile) -> JsonObject:
-    document = asdict(replace(found, time=None, steps=(), steps_time=None, timeline=None))
+    document = plain_fields(replace(found, time=None, steps=(), steps_time=None, timeline=None))
     del document["start"]
     return {
         **document.pop("device"),
@@ -55,7 +55,7 @@ def _device(found: DeviceProfile) -> JsonObject:
         "steps_time": _time(found.steps_time),
         "roof": _roof(found),
         **_board(found),
-        # Not by `asdict`, which copies each number.
+        # Not by `plain_fields`, which copies each number.
         "timeline": None
         if found.timeline is None
         else {each: getattr(found.timeline, each) for each in found.timeline.__struct_fields__},
@@ -97,7 +97,7 @@ def _roof(found: DeviceProfile) -> JsonObject | None:
 
 
 def _time(time: TimeUse | None) -> JsonObject | None:
-    return None if time is None else {**asdict(time), "idle_seconds": time.idle_seconds}
+    return None if time is None else {**plain_fields(time), "idle_seconds": time.idle_seconds}
 
 
 def encode_joined_device(found: JoinedDevice) -> JsonObject:
@@ -112,7 +112,7 @@ def encode_joined_device(found: JoinedDevice) -> JsonObject:
         "end": _seconds(found.end),
         "unmatched": found.unmatched or None,
         "telemetry": None if found.telemetry is None else _telemetry(found.telemetry),
-        "comparisons": [asdict(each) for each in found.comparisons],
+        "comparisons": [plain_fields(each) for each in found.comparisons],
     }
 
 
@@ -165,7 +165,7 @@ def encode_profile_answer(
         "workloads": [
             _workload(*each) for each in zip(found, against or none, joins or none, strict=True)
         ],
-        "broken": [asdict(each) for each in broken],
+        "broken": [plain_fields(each) for each in broken],
     }
 
 
@@ -190,7 +190,7 @@ def _workload(
             "workload": before.name,
             "warnings": list(differences(before.profiles, found.profiles)),
             "changes": [
-                {**asdict(each), "ratio": each.ratio}
+                {**plain_fields(each), "ratio": each.ratio}
                 for each in profile_changes(before.profiles, found.profiles)
             ],
             **_kernel_changes(kernel_changes(before.profiles, found.profiles)),
@@ -200,7 +200,7 @@ def _workload(
 
 def _kernel_changes(found: KernelChanges) -> JsonObject:
     families, kernels = (
-        [{**asdict(each), "ratio": each.ratio} for each in changes]
+        [{**plain_fields(each), "ratio": each.ratio} for each in changes]
         for changes in (found.families, found.kernels)
     )
     for each in families:
