@@ -100,7 +100,7 @@ class BatchEvaluation(Struct, frozen=True):
     """Open incidents."""
     suppressed: Callable[[Iterable[Judgement]], tuple[Judgement, ...]] = _not_suppressed
     """Marks judgements that policies exclude from becoming advice."""
-    owners: Mapping[str, WorkloadOwner] = field(default_factory=dict)
+    owners: Mapping[str, WorkloadOwner] = {}
     """Owners of all workloads that held a device, by key."""
     lookback: Nanoseconds = 0
     """Span over which usage is summed, and of the main fleet view."""
