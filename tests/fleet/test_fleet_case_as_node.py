@@ -131,7 +131,9 @@ def test_the_node_and_the_fleet_say_the_same(life: Life, step: Nanoseconds) -> N
 
     node = verdicts(
         judge_all(
-            lambda span: [each.on(unread(each)) for each in life.accounts.snapshot(NOW).cases(span)]
+            lambda span: [
+                replace(case, node=unread(case)) for case in life.accounts.snapshot(NOW).cases(span)
+            ]
         )
     )
     fleet = verdicts(judge_all(fleet_cases(life, step).cases))

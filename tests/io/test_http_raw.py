@@ -109,7 +109,7 @@ def test_threads_have_a_connection_each() -> None:
             thread.join()
         http.close()
 
-    assert results == [Response(200, 1)] * 3
+    assert results == [Response(200, 1, size_bytes=1)] * 3
 
 
 def test_a_certificate_that_is_not_there_is_reported(tmp_path: Path) -> None:

@@ -8,10 +8,12 @@ import threading
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import pytest
 
+import rightsizer
 from agent_process import eventually
-from rightsizer.io.program import Ending, Limits, Run, own_module, run_program
+from rightsizer.io.program import Ending, Limits, Run, run_program
 from rightsizer.model.errors import HistoryError
 
 LIMITS: Final = Limits(20.0, threading.Event(), lambda: None)
@@ -27,13 +29,25 @@ def note(pid):
 run_program(("touch", "made"), Path.cwd(), Limits(20.0, threading.Event(), lambda: None), note=note)
 """
 
+_IN_A_BUNDLE = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from rightsizer.io.program import own_module
+command = own_module("rightsizer")
+os.execv(command[0], [*command, "version"])
+"""
+
 
 def test_own_module_runs_where_the_interpreter_does_not_find_it(tmp_path: Path) -> None:
     """Packages bring their own libraries; another module of that name is not used."""
     (tmp_path / "rightsizer.py").write_text("raise SystemExit(3)", encoding="utf-8")
-    _, *words = own_module("rightsizer")
+    bundle = tmp_path / "bundle"
+    bundle.mkdir()
+    for module in (rightsizer, msgspec):
+        folder = Path(module.__path__[0])
+        (bundle / folder.name).symlink_to(folder)
     run = subprocess.run(
-        [sys._base_executable, *words, "version"],  # type: ignore[attr-defined] - not of a virtual environment.
+        [sys._base_executable, "-I", "-c", _IN_A_BUNDLE, str(bundle)],  # type: ignore[attr-defined] - not of a virtual environment.
         cwd=tmp_path,
         env={"PYTHONPATH": str(tmp_path)},
         capture_output=True,

@@ -15,7 +15,7 @@ from rightsizer.fleet.cache.measures import BlockColumns, CachedBlocks
 from rightsizer.fleet.cache.span_sums import LikeSubjects
 from rightsizer.fleet.cache.summed_day import SummedDay
 from rightsizer.model.block import Blocks
-from rightsizer.model.histogram import Distribution
+from rightsizer.model.histogram import Distribution, Histogram
 from rightsizer.model.lazy import LazyMapping
 from rightsizer.model.state import Condition, Observation, State, Tier
 from rightsizer.model.units import Nanoseconds
@@ -58,6 +58,10 @@ class LazyDistribution:
     def items(self) -> ItemsView[int, float]:
         """As in `Distribution`."""
         return self._distribution.items()
+
+    def __reduce__(self) -> tuple[type[Histogram], tuple[dict[int, float]]]:
+        """Pickle the weights, in place of what computes them."""
+        return Histogram, (dict(self.items()),)
 
 
 class CachedWindow(Window, frozen=True, dict=True):
