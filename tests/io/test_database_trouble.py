@@ -5,8 +5,11 @@ import fcntl
 import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 import threading
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -169,6 +172,56 @@ def test_file_system_without_locks_is_waited_for_with_the_remedy(
         assert notes(waiting) == ["before", "after"]
 
 
+_HOLDER: Final = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1])
+connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+connection.execute("INSERT INTO note (text) VALUES ('of the holder')")
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def locks_taken(path: Path) -> Iterator[None]:
+    """A process that keeps all of SQLite's locks, as a lock service without its table does."""
+    command = [sys.executable, "-c", _HOLDER, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        try:
+            yield
+        finally:
+            holder.kill()
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_file_whose_locks_stay_taken_is_read_and_waited_for(
+    tmp_path: Path, *, is_killed: bool
+) -> None:
+    """Where an agent was killed, its log is read, too; what could not be locked is not changed."""
+    path = tmp_path / "history.db"
+    source = tmp_path / "source" / "history.db"
+    with closing(Database(source, MIGRATIONS)) as database:
+        write(database, "before")
+        if is_killed:
+            for file in source.parent.glob("history.db*"):
+                shutil.copy(file, tmp_path)
+    if not is_killed:
+        shutil.copy(source, path)
+    with locks_taken(path):
+        with pytest.raises(HistoryError, match=r"`fuser .*history\.db'`.* set history\.path"):
+            Database(path, MIGRATIONS)
+        waiting = Database(path, MIGRATIONS, waits_for_disk=True)
+        assert notes(waiting) == ["before"]
+        assert waiting.disk_trouble == "database is locked"
+        with pytest.raises(HistoryError, match=waiting.disk_trouble):
+            write(waiting, "too early")
+    with closing(waiting):
+        write(waiting, "after")
+        assert notes(waiting) == ["before", "after"]
+
+
 def test_a_file_that_a_failing_disk_cannot_read_is_left_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,9 +236,9 @@ def test_a_file_that_a_failing_disk_cannot_read_is_left_as_it_is(
         raise error
 
     with monkeypatch.context() as disk:
-        for name in ("_connect", "_copy_with_log"):
-            disk.setattr(Database, name, failing)
-        disk.setattr(database_module, "_connect_read_only", failing)
+        disk.setattr(Database, "_connect", failing)
+        for name in ("_connect_read_only", "_connect_without_locks"):
+            disk.setattr(database_module, name, failing)
         waiting = Database(path, MIGRATIONS, waits_for_disk=True)
     with closing(waiting):
         assert notes(waiting) == []

@@ -50,7 +50,13 @@ _LOCK_CODES: Final = frozenset(
     }
 )
 """Extended codes of the same; the last where no memory can be shared by a file."""
-_DISK_CODES: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PROTOCOL})
+_TAKEN_CODES: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+"""Primary codes of locks that stay taken. SQLite says so, too, of ENOLCK and of an exhausted table."""
+_DISK_CODES: Final = _TAKEN_CODES | {
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_PROTOCOL,
+}
 _PRIMARY: Final = 0xFF
 """Mask of the primary result code in an extended one."""
 _KEPT_ASIDE: Final = 3
@@ -80,14 +86,17 @@ def _reason_of(error: Exception) -> str:
     return (getattr(error, "strerror", None) or str(error)).lower()
 
 
-def _disk_remedy(error: Exception, setting: str) -> str:
+def _disk_remedy(error: Exception, path: Path, setting: str) -> str:
     """What an operator can do about an error of the disk."""
     code = getattr(error, "errno", None)
+    no_locks = (
+        "its file system has no working locks (NFS without its lock service, a full "
+        f"table of locks): set {setting} to a local disk, or start rpc.statd on client and server"
+    )
     if code in _LOCK_ERRORS or getattr(error, "sqlite_errorcode", 0) in _LOCK_CODES:
-        return (
-            f"its file system has no working locks (NFS without its lock service): set {setting} "
-            "to a local disk, or start rpc.statd on client and server"
-        )
+        return no_locks
+    if getattr(error, "sqlite_errorcode", 0) & _PRIMARY in _TAKEN_CODES:
+        return f"stop what has it open (`fuser '{path}'` names it); if there is nothing, {no_locks}"
     if code == errno.EROFS or getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY:
         return (
             f"its file system is read-only: mount a writable volume there, name it in "
@@ -237,7 +246,7 @@ class Database:
                 self._note_disk(error)
                 return self._open_unwritten()
             remedy = (
-                _disk_remedy(error, self._called.setting)
+                _disk_remedy(error, self.path, self._called.setting)
                 if _is_of_disk(error)
                 else f"make the folder writable for this user or set {self._called.setting}"
             )
@@ -248,7 +257,7 @@ class Database:
 
     def _note_disk(self, error: Exception) -> None:
         self.disk_trouble = _reason_of(error)
-        self.disk_remedy = _disk_remedy(error, self._called.setting)
+        self.disk_remedy = _disk_remedy(error, self.path, self._called.setting)
 
     def _open_unwritten(self) -> sqlite3.Connection:
         """Open what is in the file until it can be written.
@@ -257,23 +266,16 @@ class Database:
         """
         if is_there(self.path) and self.path.stat().st_size:
             with contextlib.suppress(HistoryError):
-                found = self._open_read_only()
+                found = self._open_read_only(busy_seconds=0.0)
                 # Where the log's index is only read, no other connection could write it, either.
                 return found if os.access(self.path, os.W_OK) else self._migrated_copy(found)
             with contextlib.suppress(*DATABASE_ERRORS):
-                return self._copy_with_log()
+                return self._migrated_copy(_connect_without_locks(self.path))
             self._is_unread = True
             self.disk_trouble = f"{self.disk_trouble}; it cannot be read, either, until a restart"
         empty = self._open_in_memory()
         empty.execute("PRAGMA query_only = ON")
         return empty
-
-    def _copy_with_log(self) -> sqlite3.Connection:
-        """Copy of the file and the log of a killed process, whose index needs room on the disk."""
-        connection = sqlite3.connect(self.path, check_same_thread=False)
-        with _closed_on_error(connection):
-            connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # Keeps the index in memory.
-            return self._migrated_copy(connection)
 
     def _open_in_memory(self) -> sqlite3.Connection:
         connection = sqlite3.connect(":memory:", check_same_thread=False)
@@ -286,7 +288,7 @@ class Database:
             return
         before = self._connection
         try:
-            self._connection = self._open()
+            self._connection = self._open(busy_seconds=0.0)
         except (OSError, HistoryError, *DATABASE_ERRORS) as error:
             self._note_disk(error)
         else:
@@ -299,22 +301,23 @@ class Database:
             self._owner.release()
             self._owner = None
 
-    def _open(self) -> sqlite3.Connection:
+    def _open(self, busy_seconds: float = _BUSY_SECONDS) -> sqlite3.Connection:
         private_folder(self.path.parent)
         self._own()
         is_new = not self.path.exists()
         try:
-            connection = self._connect()
+            connection = self._connect(busy_seconds)
         except DATABASE_ERRORS as error:
             # SQLITE_ERROR while opening also means a corrupt file, since only fixed statements run.
             is_refused = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_ERROR
             if not (is_refused or is_broken(error)):
                 raise
             self._put_aside(str(error))
-            connection = self._connect()
+            connection = self._connect(busy_seconds)
             is_new = True
         with _closed_on_error(connection):
             self._migrate(connection)
+            connection.execute(f"PRAGMA busy_timeout = {_BUSY_SECONDS * 1000:.0f}")
             self._file = ConnectedFile(self.path)
         self._unused_changes = connection.total_changes if is_new else None
         return connection
@@ -419,9 +422,9 @@ class Database:
             )
         return int(version)
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self, busy_seconds: float) -> sqlite3.Connection:
         private_file(self.path)
-        connection = sqlite3.connect(self.path, check_same_thread=False, timeout=_BUSY_SECONDS)
+        connection = sqlite3.connect(self.path, check_same_thread=False, timeout=busy_seconds)
         connection.text_factory = text_of
         with _closed_on_error(connection):
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
@@ -434,14 +437,14 @@ class Database:
                 raise UnsoundDatabase(verdict)
         return connection
 
-    def _open_read_only(self) -> sqlite3.Connection:
+    def _open_read_only(self, busy_seconds: float = _BUSY_SECONDS) -> sqlite3.Connection:
         try:
             if not is_there(self.path):
                 raise HistoryError(
                     f"{self._name} does not exist; run the {self._called.writer} first, or name "
                     "another file"
                 )
-            connection = _connect_read_only(self.path)
+            connection = _connect_read_only(self.path, busy_seconds)
             with _closed_on_error(connection):
                 if self._version(connection) == len(self._migrations):
                     return connection
@@ -487,23 +490,32 @@ def _moved(path: Path, target: Path) -> bool:
     return True
 
 
-def _connect_read_only(path: Path) -> sqlite3.Connection:
+def _connect_read_only(path: Path, busy_seconds: float) -> sqlite3.Connection:
     try:
-        return _connect_in_mode(path, "mode=ro")
+        return _connect_in_mode(path, "mode=ro", busy_seconds)
     except sqlite3.OperationalError:
         log = Path(f"{path}-wal")
         if log.exists() and log.stat().st_size:
             raise
         # Reading the index of a log writes to the directory. Without anything in a log no process
         # is writing, and the file can be read as immutable.
-        return _connect_in_mode(path, "mode=ro&immutable=1")
+        return _connect_in_mode(path, "mode=ro&immutable=1", busy_seconds)
 
 
-def _connect_in_mode(path: Path, mode: str) -> sqlite3.Connection:
+def _connect_without_locks(path: Path) -> sqlite3.Connection:
+    """Read where no lock can be taken, or a killed process's log needs an index without room."""
+    # Exclusive: SQLite then keeps the index of a log in memory.
+    return _connect_in_mode(path, "mode=ro&vfs=unix-none", 0.0, "EXCLUSIVE")
+
+
+def _connect_in_mode(
+    path: Path, mode: str, busy_seconds: float, locking: str = "NORMAL"
+) -> sqlite3.Connection:
     uri = f"{path.resolve().as_uri()}?{mode}"
-    connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
+    connection = sqlite3.connect(uri, uri=True, check_same_thread=False, timeout=busy_seconds)
     connection.text_factory = text_of
     with _closed_on_error(connection):
+        connection.execute(f"PRAGMA locking_mode = {locking}")
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     return connection
 
