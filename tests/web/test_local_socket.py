@@ -321,6 +321,23 @@ def test_a_deleted_socket_comes_back(tmp_path: Path, stack: ExitStack) -> None:
     assert not path.exists()
 
 
+def test_socket_that_could_not_be_made_at_the_start_comes_later(
+    tmp_path: Path, stack: ExitStack
+) -> None:
+    """Once its folder is there, logged."""
+    path = tmp_path / "later" / "api.sock"
+    with capture_logs() as logs:
+        server = served(path, stack)
+        path.parent.mkdir()
+        eventually(path.exists)
+        eventually(lambda: len(logs) == 2)
+    assert [line["event"] for line in logs] == ["local_socket_unavailable", "local_socket_renewed"]
+    assert logs[1]["reason"] == "it could not be made before"
+    assert ask(path, "/api/v1/echo", "POST", b"yes")[0] == 200
+    server.stop()
+    assert not path.exists()
+
+
 def test_a_socket_that_another_process_made_by_now_is_left_to_it(
     tmp_path: Path, stack: ExitStack
 ) -> None:

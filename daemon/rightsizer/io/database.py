@@ -51,7 +51,7 @@ _LOCK_CODES: Final = frozenset(
 )
 """Extended codes of the same; the last where no memory can be shared by a file."""
 _TAKEN_CODES: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
-"""Primary codes of locks that stay taken. SQLite says so, too, of ENOLCK and of an exhausted table."""
+"""Primary codes of locks that stay taken. So SQLite calls ENOLCK and a full table, too."""
 _DISK_CODES: Final = _TAKEN_CODES | {
     sqlite3.SQLITE_FULL,
     sqlite3.SQLITE_IOERR,

@@ -96,7 +96,9 @@ class WebListener(ThreadingTCPServer):
 
     def _poll(self) -> select.poll:
         waiting = select.poll()
-        waiting.register(self.socket, select.POLLIN)
+        # One that does not listen yet would wake it at once.
+        if self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            waiting.register(self.socket, select.POLLIN)
         waiting.register(self._stopped, select.POLLIN)
         return waiting
 

@@ -32,11 +32,21 @@ class LocalSocket:
         self._bound: os.stat_result | None = None
         self._trouble: str | None = None
 
+    def start(self) -> socket.socket:
+        """Listen; if that is prevented, return a socket that accepts nothing until `renew` does."""
+        try:
+            return self.listen()
+        except RightsizerError as error:
+            self._trouble = str(error)
+            _log.warning("local_socket_unavailable", error=self._trouble)
+            return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+
     def renew(self) -> socket.socket | None:
-        """Listen again if the file was deleted or replaced; what prevents that is logged once."""
+        """Listen if the file is missing or was replaced; what prevents that is logged once."""
         if self._is_there():
             self._trouble = None
             return None
+        reason = "it could not be made before" if self._bound is None else "its file was deleted"
         try:
             renewed = self.listen()
         except RightsizerError as error:
@@ -44,7 +54,7 @@ class LocalSocket:
                 self._trouble = str(error)
                 _log.warning("local_socket_lost", error=self._trouble)
             return None
-        _log.warning("local_socket_renewed", path=str(self.path), reason="its file was deleted")
+        _log.warning("local_socket_renewed", path=str(self.path), reason=reason)
         return renewed
 
     def listen(self) -> socket.socket:

@@ -10,12 +10,8 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from msgspec import Struct
-from msgspec.structs import replace
-
 from rightsizer.exposition.exposition import MetricsExposition
-from rightsizer.io.log import logger
-from rightsizer.model.errors import RightsizerError
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.report import BlocksOf, PastOf, Report
 from rightsizer.model.units import Nanoseconds
 from rightsizer.report.facts import RateOf, no_rate
@@ -53,7 +49,8 @@ class Reloadable(Protocol):
         """
 
 
-class WebAccess(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class WebAccess:
     """Access to the server over TCP."""
 
     authenticator: Authenticator | None = None
@@ -101,8 +98,6 @@ _LOCAL_CONNECTIONS: Final = 12
 _RESERVED: Final = 2
 """Threads for answers over TCP from the start: a scrape beside one that takes long."""
 _OPEN: Final = WebAccess()
-
-_log: Final = logger("web")
 
 
 class WebServer:
@@ -188,17 +183,12 @@ class WebServer:
             for each in (*bound, *self._sockets)
         ]
         if self._local is not None:
-            try:
-                own = self._local.listen()
-            except RightsizerError as error:
-                # Sampling and scrapes work without it.
-                _log.warning("local_socket_unavailable", error=str(error))
-            else:
-                listener = WebListener(
-                    own, self._router.answer, self._local_threads, self._settings
-                )
-                listener.renew = self._local.renew
-                self._listeners.append(listener)
+            # Sampling and scrapes work without it.
+            listener = WebListener(
+                self._local.start(), self._router.answer, self._local_threads, self._settings
+            )
+            listener.renew = self._local.renew
+            self._listeners.append(listener)
         self._threads.start()
         self._local_threads.start()
         for listener in self._listeners:
