@@ -10,7 +10,7 @@ from typing import Final
 from benchmarks.reliability.fault import Fault, Group
 from benchmarks.reliability.listener import Talk, drip, status
 from benchmarks.reliability.node import Node
-from benchmarks.reliability.server_faults import beside, soon
+from benchmarks.reliability.server_faults import beside, speaking
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.simulator.node import SimulatedNode
 from rightsizer.simulator.scenario_reader import load_scenario
@@ -31,7 +31,7 @@ def _fault(name: str, talk_on: Callable[[Node], Talk]) -> Fault:
     return Fault(
         Group.DCGM,
         f"dcgm-exporter {name}",
-        config=soon()["dcgm-exporter"],
+        config=speaking()["dcgm-exporter"],
         prepare=lambda node: beside(talk_on(node))(node),
         is_at_start=True,
         lasts=True,

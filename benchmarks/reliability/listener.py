@@ -13,8 +13,14 @@ GARBAGE: Final = b"\x00\xff\x13\x37" * 4096
 _PATIENCE_SECONDS: Final = 20.0
 
 
-def listen(talk: Talk, path: Path | None = None) -> socket.socket:
-    """Listen on a free port, or on a path; each request is answered by `talk`."""
+def _ignore() -> None:
+    """Nobody wants to know."""
+
+
+def listen(
+    talk: Talk, path: Path | None = None, met: Callable[[], None] = _ignore
+) -> socket.socket:
+    """Listen on a free port, or on a path; each request is answered by `talk`, after `met`."""
     if path is None:
         server = socket.create_server(("127.0.0.1", 0))
     else:
@@ -32,6 +38,7 @@ def listen(talk: Talk, path: Path | None = None) -> socket.socket:
         with suppress(OSError), connection:
             connection.settimeout(_PATIENCE_SECONDS)
             connection.recv(65536)
+            met()
             talk(connection)
 
     threading.Thread(target=serve, daemon=True).start()

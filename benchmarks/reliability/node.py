@@ -71,6 +71,8 @@ class Node:
     open_log: "Callable[[Node], BinaryIO] | None" = None
     """Opens what stands in place of the log file."""
     has_tls: bool = False
+    is_unmet: bool = False
+    """Whether the fault's server waits for a first connection still."""
     held: list[Any] = field(default_factory=list)
     """Sockets, servers and processes of the fault, closed when it is lifted."""
     _process: "subprocess.Popen[bytes] | ForkedCommand | None" = None

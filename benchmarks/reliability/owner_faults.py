@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from benchmarks.reliability.fault import BEGIN_SECONDS, Fault, Group
 from benchmarks.reliability.host_node import on_host
@@ -22,6 +22,7 @@ from benchmarks.reliability.listener import (
     talk_without_end,
 )
 from benchmarks.reliability.node import Node
+from benchmarks.reliability.server_faults import meeting
 
 _HELD_GPU: Final = 2
 _SIMULATED_PID: Final = 4203
@@ -31,6 +32,7 @@ _CGROUPS: Final = Path("/sys/fs/cgroup")
 _HIERARCHIES: Final = ("systemd", "pids", "devices", "memory", "unified")
 """Where a process is moved."""
 _USER: Final = "user.slice/user-1000.slice/user@1000.service"
+_TOPS: Final = ("user.slice", "slurm", "slurm_4242")
 _CONTAINER: Final = "0123456789abcdef" * 4
 _POD: Final = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod4242aaaa_1111_2222_3333_444455556666.slice"
 _LOSS: Final = (
@@ -85,7 +87,8 @@ class Holder:
     """A real process in a real control group that its user owns, below slices of root."""
 
     process: "subprocess.Popen[bytes]"
-    folders: list[Path]
+    places: list[Path]
+    """Its groups, one a hierarchy."""
 
     @classmethod
     def start(cls, path: str, user: int) -> "Holder":
@@ -93,33 +96,67 @@ class Holder:
         process = subprocess.Popen(
             ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "sleep", "120"]
         )
-        holder = cls(process, [])
-        roots = [_CGROUPS / name for name in _HIERARCHIES if (_CGROUPS / name).is_dir()]
-        for root in roots or [_CGROUPS]:
+        holder = cls(process, [root / path for root in _roots()])
+        for root, place in zip(_roots(), holder.places, strict=True):
             with suppress(OSError):
-                holder._move(root, path, user)
+                _make(root, place, user)
+                (place / "cgroup.procs").write_text(str(process.pid), "ascii")
         return holder
 
-    def _move(self, root: Path, path: str, user: int) -> None:
-        folder = root
-        for part in path.split("/"):
-            folder /= part
-            if not folder.exists():
-                folder.mkdir()
-                self.folders.append(folder)
-                # Slices stay root's, as systemd makes them.
-                if folder.suffix != ".slice":
-                    os.chown(folder, user, user)
-        (folder / "cgroup.procs").write_text(str(self.process.pid), "ascii")
-
     def close(self) -> None:
-        """End it, and remove what was made; another row may still use the upper folders."""
+        """End it, and remove its groups; the last row that uses the upper folders removes them."""
         self.process.kill()
         self.process.wait()
         time.sleep(0.1)
-        for folder in reversed(self.folders):
+        for root, place in zip(_roots(), self.places, strict=True):
             with suppress(OSError):
-                folder.rmdir()
+                _remove(root, place)
+
+
+def _roots() -> list[Path]:
+    hierarchies = [_CGROUPS / name for name in _HIERARCHIES if (_CGROUPS / name).is_dir()]
+    return hierarchies or [_CGROUPS]
+
+
+def _make(root: Path, place: Path, user: int) -> None:
+    """Make the folders that are missing, again where another row has removed one meanwhile."""
+    while not place.is_dir():
+        folder = next(each for each in _upwards(root, place) if each.parent.is_dir())
+        with suppress(FileExistsError, FileNotFoundError):
+            folder.mkdir()
+            # Slices stay root's, as systemd makes them.
+            if folder.suffix != ".slice":
+                os.chown(folder, user, user)
+
+
+def _remove(root: Path, place: Path) -> None:
+    """Remove the folders that are empty, without those of the machine.
+
+    Raises:
+        OSError: another row still uses one.
+    """
+    for folder in _upwards(root, place):
+        if folder not in _OF_MACHINE:
+            folder.rmdir()
+
+
+def _upwards(root: Path, place: Path) -> Iterator[Path]:
+    folder = place
+    while folder != root:
+        yield folder
+        folder = folder.parent
+
+
+_OF_MACHINE: Final = frozenset(
+    folder for root in _roots() for part in _TOPS for folder in root.glob(f"{part}/**")
+)
+"""Groups that were there before the first row; the folders of all rows are below these."""
+
+
+def kubelet_config(timeout: str) -> dict[str, Any]:
+    """Configuration that asks a kubelet."""
+    owners = {"kubelet_socket": "kubelet.sock", "interval": "5s", "timeout": timeout}
+    return {"sources": {"owners": owners, "simulated": {}, "nvml": {}}}
 
 
 def _kubelet() -> Iterator[Fault]:
@@ -132,12 +169,11 @@ def _kubelet() -> Iterator[Fault]:
         "names 5,000 pods": _with_pods(5000),
         "answers 30 MB": _with_pods(100_000),
     }
-    owners = {"kubelet_socket": "kubelet.sock", "interval": "5s", "timeout": "1s"}
     for way, begin in ways.items():
         yield Fault(
             Group.OWNERS,
             f"the kubelet {way}",
-            config={"sources": {"owners": owners, "simulated": {}, "nvml": {}}},
+            config=kubelet_config(timeout="1s"),
             prepare=_beside_kubelet(begin),
             is_at_start=True,
             lasts=True,
@@ -155,7 +191,12 @@ def _beside_kubelet(begin: Callable[[Node], None] | None) -> Callable[[Node], No
 
 
 def _talking(talk: Talk) -> Callable[[Node], None]:
-    return lambda node: node.held.append(listen(talk, node.folder / "kubelet.sock"))
+    return lambda node: node.held.append(
+        listen(talk, node.folder / "kubelet.sock", meeting(node)),
+    )
+
+
+BESIDE_SILENT_KUBELET: Final = _beside_kubelet(_talking(say_nothing))
 
 
 def _with_pods(count: int) -> Callable[[Node], None]:

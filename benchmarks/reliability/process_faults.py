@@ -14,12 +14,20 @@ from agent_process import run_rightsizer
 from benchmarks.reliability import shim
 from benchmarks.reliability.fault import BEGIN_SECONDS, Fault, Group
 from benchmarks.reliability.node import GPUS, Node
-from benchmarks.reliability.server_faults import beside_silent, soon
+from benchmarks.reliability.owner_faults import BESIDE_SILENT_KUBELET, kubelet_config
+from benchmarks.reliability.server_faults import (
+    BROKEN_MEMORY,
+    beside_silent,
+    seconds_until_spoken,
+    speaking,
+)
 
 _ALL: Final = tuple(range(GPUS))
 _RESTART_PAUSE_SECONDS: Final = 0.5
 _ENDS_AFTER_SECONDS: Final = 4.0
 """From a fault to SIGTERM."""
+_PATIENT: Final = {"timeout": "60s", "tries": 1}
+"""Longer than an end may take."""
 
 
 def process_faults() -> Iterator[Fault]:
@@ -43,6 +51,7 @@ def process_faults() -> Iterator[Fault]:
         Fault(group, "its local socket is deleted", plant=lambda node: node.api_socket.unlink()),
         Fault(group, "its local socket is replaced by a file", plant=_file_for_socket, lift=lambda node: node.api_socket.unlink()),
         Fault(group, "its local socket is moved away", plant=_move_socket),
+        Fault(group, "its local socket has no folder until it runs", config={"path": {"api_socket": "later/agent.sock"}}, plant=lambda node: (node.folder / "later").mkdir()),
         Fault(group, "its local socket may not be used", plant=lambda node: node.api_socket.chmod(0), lift=lambda node: node.api_socket.chmod(0o660)),
         Fault(group, "its files' owner is another user", plant=_give_away),
     )  # fmt: skip
@@ -92,19 +101,26 @@ def _hanging_ends() -> Iterator[Fault]:
     yield Fault(group, "SIGTERM while another program locks the history", plant=_lock, lasts=True, seconds=seconds)  # fmt: skip
     yield Fault(group, "SIGTERM while 200 clients are silent", plant=_silent_clients, lasts=True, seconds=seconds)  # fmt: skip
     yield Fault(group, "SIGTERM while answers are not read", plant=_unread_answers, lasts=True, seconds=seconds)  # fmt: skip
-    for server, config in soon().items():
+    for server, config in speaking(_PATIENT).items():
         yield Fault(
             group,
             f"SIGTERM while {server} says nothing",
-            scenario=(
-                "{kind: ecc, gpus: [3], after: 0s, uncorrected: 1, rows_uncorrectable: 1, pending: true}",
-            ),
+            scenario=BROKEN_MEMORY,
             config=config,
             prepare=beside_silent,
             is_at_start=True,
             lasts=True,
-            seconds=14.0,
+            seconds=seconds_until_spoken(server),
         )
+    yield Fault(
+        group,
+        "SIGTERM while the kubelet says nothing",
+        config=kubelet_config(timeout="60s"),
+        prepare=BESIDE_SILENT_KUBELET,
+        is_at_start=True,
+        lasts=True,
+        seconds=14.0,
+    )
     yield Fault(
         group,
         "SIGTERM while an action does not end",

@@ -20,7 +20,8 @@ from benchmarks.reliability.node import Node
 
 _NEXT: Final = "http://127.0.0.1:NEXT"
 _IMPATIENT: Final = {"timeout": "2s", "tries": 1}
-_SECONDS: Final = 20.0
+_DELIVERY_SECONDS: Final = 75.0
+"""Recommendations are delivered each minute."""
 BROKEN_MEMORY: Final = (
     "{kind: ecc, gpus: [3], after: 0s, uncorrected: 1, rows_uncorrectable: 1, pending: true}",
 )
@@ -48,11 +49,11 @@ _OF_ENGINES: Final = (
 """Ways of a serving engine; it is read by the same client as dcgm-exporter."""
 
 
-def soon() -> dict[str, dict[str, Any]]:
-    """Configurations that speak to each server within seconds."""
+def speaking(http: Mapping[str, Any] = _IMPATIENT) -> dict[str, dict[str, Any]]:
+    """Configurations that speak to each server, to the first two each minute."""
     return {
-        "Grafana": {"grafana": {"url": _NEXT, "http": _IMPATIENT}},
-        "a webhook": {"webhooks": [{"url": _NEXT, "http": _IMPATIENT}]},
+        "Grafana": {"grafana": {"url": _NEXT, "http": http}},
+        "a webhook": {"webhooks": [{"url": _NEXT, "http": http}]},
         "dcgm-exporter": {"sources": {**_SIMULATED, "dcgm": {"url": f"{_NEXT}/metrics", "interval": "1s", "timeout": "900ms"}}},
         "a serving engine": {"sources": {**_SIMULATED, "serving": {"endpoints": [{"url": f"{_NEXT}/metrics"}], "interval": "1s", "timeout": "900ms"}}},
     }  # fmt: skip
@@ -66,7 +67,7 @@ _SIMULATED: Final = {
 
 def server_faults() -> Iterator[Fault]:
     """Each server in each way."""
-    for server, config in soon().items():
+    for server, config in speaking().items():
         for way, talk in _TALKS.items():
             if server == "a serving engine" and way not in _OF_ENGINES:
                 continue
@@ -78,15 +79,30 @@ def server_faults() -> Iterator[Fault]:
                 prepare=beside(talk),
                 is_at_start=True,
                 lasts=True,
-                seconds=_SECONDS if server in ("Grafana", "a webhook") else 12.0,
+                seconds=seconds_until_spoken(server),
             )
+
+
+def seconds_until_spoken(server: str) -> float:
+    """Time after which the agent has spoken to a server."""
+    return _DELIVERY_SECONDS if server in ("Grafana", "a webhook") else 12.0
+
+
+def meeting(node: Node) -> Callable[[], None]:
+    """Expect a connection to the fault's server; returns what notes it."""
+    node.is_unmet = True
+
+    def met() -> None:
+        node.is_unmet = False
+
+    return met
 
 
 def beside(talk: Talk | None) -> Callable[[Node], None]:
     """Start a server; its port replaces NEXT in the configuration."""
 
     def prepare(node: Node) -> None:
-        server = listen(talk or say_nothing)
+        server = listen(say_nothing) if talk is None else listen(talk, met=meeting(node))
         port = server.getsockname()[1]
         if talk is None:
             server.close()

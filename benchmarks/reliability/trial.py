@@ -203,7 +203,7 @@ def _outcome(fault: Fault, node: Node, observation: Observation) -> Outcome:
         peak_mebibytes=observation.peak_mebibytes,
         ended_seconds=observation.ended_seconds,
         exit_status=node.exit_status,
-        was_planted=was_struck(node),
+        was_planted=was_struck(node) and not node.is_unmet,
         devices=_devices(answered),
         refusal=observation.refusal,
     )

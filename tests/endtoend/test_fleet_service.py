@@ -2,10 +2,11 @@
 
 import json
 import signal
+import socket
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 from urllib.error import HTTPError
@@ -16,6 +17,7 @@ import pytest
 from advice_history import keep_advice
 from agent_process import RIGHTSIZER, eventually, run_rightsizer
 from fleet_loopback import LoopbackStore, loopback_store
+from slow_sync import SlowSync
 
 GPUS: Final = 16
 ENDS_SECONDS: Final = 10.0
@@ -74,10 +76,10 @@ def config(store: LoopbackStore, tmp_path: Path) -> Path:
 
 
 @contextmanager
-def serving(config: Path) -> Iterator[Service]:
+def serving(config: Path, prefix: Sequence[str] = ()) -> Iterator[Service]:
     """A service that is always stopped afterwards."""
     log = config.with_suffix(".log")
-    command = [*RIGHTSIZER, "fleet", "--serve", "--config.file", str(config)]
+    command = [*prefix, *RIGHTSIZER, "fleet", "--serve", "--config.file", str(config)]
     with log.open("wb") as sink:
         process = subprocess.Popen(
             [*command, "--web.listen-address", "127.0.0.1:0"], stdout=sink, stderr=sink
@@ -142,6 +144,44 @@ def test_it_ends_at_once_in_the_middle_of_a_look(store: LoopbackStore, config: P
         assert service.end() == 0
         assert service.events("fleet_stopped")[0]["is_looking"] is True
         eventually(lambda: not [each for each in readers if Path(f"/proc/{each}").exists()])
+
+
+def test_a_disk_that_hangs_does_not_keep_a_service(config: Path) -> None:
+    """The ledger that a decision waits to write is given up, and the log says so."""
+    slow_sync = SlowSync.built_in(config.parent)
+    advice_id = keep_advice(config.with_name("fleet-advice.db"), time.time_ns())
+    with serving(config, slow_sync.prefix) as service:
+        eventually(lambda: service.get("/-/ready")[0] == 200, 30.0)
+        slow_sync.begin()
+        claim = [*RIGHTSIZER, "claim", "--fleet", advice_id, "--config.file", str(config)]
+        with subprocess.Popen(claim, stderr=subprocess.DEVNULL):
+            eventually(lambda: slow_sync.is_hit, 30.0)
+            assert service.end() == 0
+        (event,) = service.events("shutdown_abandoned")
+        assert event["part"] == "ledger"
+
+
+@pytest.mark.soak  # The first delivery comes after a minute.
+@pytest.mark.parametrize(
+    "section",
+    [
+        "grafana: {url: SILENT, http: {timeout: 60s}}\n",
+        "webhooks: [{url: SILENT, http: {timeout: 60s}}]\n",
+    ],
+)
+def test_a_silent_server_does_not_keep_a_service(config: Path, section: str) -> None:
+    """It ends while a recommendation waits for its answer."""
+    keep_advice(config.with_name("fleet-advice.db"), time.time_ns(), is_pending=True)
+    with ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        server.settimeout(120)
+        silent = f"http://127.0.0.1:{server.getsockname()[1]}"
+        config.write_text(config.read_text() + section.replace("SILENT", silent))
+        service = stack.enter_context(serving(config))
+        connection, _ = server.accept()
+        with connection:
+            assert service.end() == 0
+        assert service.events("fleet_stopped")
 
 
 def test_a_store_that_is_away_ends_nothing(config: Path) -> None:

@@ -17,15 +17,20 @@ from rightsizer.model.window import Window
 __all__ = ["keep_advice", "saved_advice"]
 
 
-def keep_advice(path: Path, now: Nanoseconds = NOW, **facts: Any) -> str:
-    """Open one recommendation in the ledger of a history that ends then; return its id."""
+def keep_advice(
+    path: Path, now: Nanoseconds = NOW, *, is_pending: bool = False, **facts: Any
+) -> str:
+    """Open one recommendation in the ledger of a history that ends then; return its id.
+
+    With `is_pending` it has not been delivered yet.
+    """
     storage = Storage(str(path))
     if storage.history is None or storage.history.extent() is None:
         window = Window("GPU-0", now - HOUR, now, {State.PRODUCTIVE: HOUR})
         storage.save_windows([window], (), [DeviceRecord(gpu(0), None, now)])
     ledger = Ledger()
     (opened,) = ledger.update([judgement(**facts)], now)
-    storage.save_ledger(ledger)
+    storage.save_ledger(ledger, [opened] if is_pending else ())
     storage.close()
     return opened.advice.id
 

@@ -11,6 +11,7 @@ from msgspec.structs import asdict, replace
 from rightsizer.actions.approvals import Approval, Approvals
 from rightsizer.actions.audit_log import AuditLog
 from rightsizer.actions.encoder import ActionState
+from rightsizer.actions.holders import change_of, holders_of
 from rightsizer.actions.proposals import (
     ActionConditions,
     ActionProposal,
@@ -30,7 +31,7 @@ from rightsizer.model.errors import RightsizerError
 from rightsizer.model.metric_family import series_key
 from rightsizer.model.report import Report
 from rightsizer.model.units import Nanoseconds
-from rightsizer.model.workload import Workload, merge_workloads
+from rightsizer.model.workload import ProcessGeneration, Workload, merge_workloads
 
 _SILENT: Final = (ActionVerdict.DUE, ActionVerdict.NOT_OPTED_IN, ActionVerdict.DONE_BEFORE)
 """Verdicts recorded elsewhere, or not worth recording."""
@@ -47,6 +48,8 @@ class ActionContext(Struct, frozen=True):
     """Time of each claim, by advice id."""
     claim: Callable[[str, str, str], object]
     """Claims advice with actor and reason, so that before and after are compared."""
+    still_runs: Callable[[ProcessGeneration], bool] = lambda _: True
+    """Whether a process runs still, in its control groups; called from the action's thread."""
 
 
 class ActionController:
@@ -138,7 +141,7 @@ class ActionController:
         self._write_refusals(found, records)
         due = next((each for each in found if each.verdict is ActionVerdict.DUE), None)
         if due is not None and not self._runner.is_busy:
-            self._do(due, here, standing)
+            self._do(due, report, standing)
 
     def _approved_of(self, record: ActionRecord, standing: Mapping[str, Approval]) -> ActionRecord:
         """Add the approver to an entry that was proposed for approval and approved since."""
@@ -168,7 +171,7 @@ class ActionController:
         )
 
     def _do(
-        self, due: ActionProposal, here: Mapping[str, Workload], standing: Mapping[str, Approval]
+        self, due: ActionProposal, report: Report | None, standing: Mapping[str, Approval]
     ) -> None:
         settings = self._actions[due.action]
         advice = due.advice
@@ -186,12 +189,22 @@ class ActionController:
         def done(ended: ActionResult) -> None:
             self._done(record, ended, settings)
 
-        workload = here.get(advice.finding.workload or "")
-        self._runner.start(ActionOrder(record.id, settings, advice, workload, actor), note, done)
+        devices = advice.finding.devices
+        before = holders_of(report, devices)
+
+        def change() -> str:
+            now = holders_of(self._context.report(), devices)
+            return change_of(before, now, self._context.still_runs)
+
+        workload = _holders(report).get(advice.finding.workload or "")
+        order = ActionOrder(record.id, settings, advice, workload, actor, change)
+        self._runner.start(order, note, done)
 
     def _done(self, record: ActionRecord, ended: ActionResult, settings: ActionSettings) -> None:
         """Record the end of an action; runs in the thread that executed it."""
         now = self._clock.wall_time()
+        if ended.outcome is ActionOutcome.REFUSED:
+            record = replace(record, verdict=ActionVerdict.CHANGED)
         self._audit.ended(replace(record, **asdict(ended), ended=now))
         if settings.mode is ActionMode.AUTOMATIC and ended.outcome is ActionOutcome.DONE:
             try:

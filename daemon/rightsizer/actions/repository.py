@@ -61,6 +61,8 @@ class ActionVerdict(StrEnum):
     ABSENT = "absent"
     UNPROVEN = "unproven"
     """The owner of the workload may be a pretended one."""
+    CHANGED = "changed"
+    """The holders of its devices are others than those that were judged."""
     UNFIT = "unfit"
     """Placeholders of the action cannot be filled in."""
     DONE_BEFORE = "done_before"

@@ -4,9 +4,7 @@ import platform
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
-
-from msgspec import Struct
+from typing import Final, Self
 
 from rightsizer.actions.repository import ActionOutcome
 from rightsizer.actions.settings import ActionSettings, arguments
@@ -17,6 +15,8 @@ from rightsizer.io.log import logger
 from rightsizer.io.program import Ending, Limits, run_program
 from rightsizer.io.worker import TaskThread
 from rightsizer.model.advice import Advice
+from rightsizer.model.errors import RightsizerError
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import seconds
 from rightsizer.model.workload import Workload
 from rightsizer.notify.webhook.client import post_once
@@ -33,7 +33,12 @@ _OUTCOMES: Final = {
 }
 
 
-class ActionOrder(Struct, frozen=True):
+def _no_change() -> str:
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class ActionOrder:
     """Facts of an action, independent of how it is executed."""
 
     id: str
@@ -43,6 +48,8 @@ class ActionOrder(Struct, frozen=True):
     workload: Workload | None
     """Holder of the devices; `None` if they are free."""
     actor: str
+    change: Callable[[], str] = _no_change
+    """Called immediately before it runs: returns why it must not, or an empty text."""
 
     @property
     def placeholders(self) -> dict[str, str]:
@@ -72,7 +79,8 @@ class ActionOrder(Struct, frozen=True):
         }
 
 
-class ActionResult(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class ActionResult:
     """Result from a program or a receiver."""
 
     outcome: ActionOutcome
@@ -80,6 +88,11 @@ class ActionResult(Struct, frozen=True):
     """Error in our own words."""
     status: int | None = None
     said: str = ""
+
+    @classmethod
+    def refused(cls, why: str) -> Self:
+        """It did not run, since what it is for has changed."""
+        return cls(ActionOutcome.REFUSED, why)
 
 
 def post(
@@ -133,9 +146,20 @@ class ActionRunner(TaskThread):
 
     def _do(self, order: ActionOrder, note: Callable[[int], None]) -> ActionResult:
         if not order.settings.command:
-            return post(order, self._stop.wait)
+            change = order.change()
+            return ActionResult.refused(change) if change else post(order, self._stop.wait)
         words = arguments(order.settings.command, order.placeholders)
         limits = Limits(order.settings.timeout, self._stop, lambda: None)
-        run = run_program(words, Path("/"), limits, note=note)
+        change = ""
+
+        def look(pid: int) -> None:
+            nonlocal change
+            note(pid)
+            if change := order.change():
+                raise RightsizerError(change)
+
+        run = run_program(words, Path("/"), limits, note=look)
+        if change:
+            return ActionResult.refused(change)
         usual = ActionOutcome.DONE if run.status == 0 else ActionOutcome.FAILED
         return ActionResult(_OUTCOMES.get(run.ending, usual), run.detail, run.status, run.said)

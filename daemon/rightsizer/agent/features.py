@@ -14,6 +14,7 @@ from rightsizer.advice.service import AdviceService, Recommender
 from rightsizer.agent.settings import Settings
 from rightsizer.broker.feature import closed_routes, place_route
 from rightsizer.host.files import boot_id
+from rightsizer.host.process_table import ProcessTable
 from rightsizer.io.clock import Clock
 from rightsizer.io.database import Database
 from rightsizer.io.jobs import Job
@@ -150,6 +151,7 @@ def _action_controller(context: FeatureContext) -> ActionController | None:
     clock = context.clock
     repository = ActionRepository(context.database)
     boot = boot_id(settings.path.procfs)
+    processes = ProcessTable(settings.path.procfs)
     return ActionController(
         actions_here(settings.actions, settings.node.pool),
         settings.acting,
@@ -158,6 +160,7 @@ def _action_controller(context: FeatureContext) -> ActionController | None:
             lambda: advice.advice,
             lambda: advice.claims,
             lambda advice_id, actor, why: advice.act(advice_id, AdviceState.CLAIMED, actor, why),
+            lambda process: processes.generation(process.pid) == process,
         ),
         ActionRunner(),
         AuditLog(repository, settings.acting.audit_file, clock, boot),

@@ -25,7 +25,8 @@ from rightsizer.io.clock import Clock, SystemClock
 from rightsizer.io.jobs import Job, Jobs
 from rightsizer.io.log import configure, logger
 from rightsizer.io.log_queue import drain_standard_error
-from rightsizer.io.systemd import Notifier, stop_on_signals
+from rightsizer.io.shutdown import ended_by_signals
+from rightsizer.io.systemd import Notifier
 from rightsizer.io.thread import DaemonThread
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.errors import RightsizerError
@@ -76,6 +77,8 @@ class FleetService:
             lambda event, message: self._log.warning(event, message=message),
             self._stopping.wait,
         )
+        self.part = "start"
+        """What runs on the thread that serves and closes."""
         self.trouble: str | None = None
         """Why the last look failed."""
         self._found: FleetAnswer | None = None
@@ -159,6 +162,7 @@ class FleetService:
             self._jobs.run(_LOOK)
             self._refresh()
 
+        self.part = "service"
         with ExitStack() as running:
             running.callback(self.server.stop)
             self.server.start()
@@ -175,8 +179,10 @@ class FleetService:
                 self._jobs.supervise()
                 self._refresh()
                 self._turned = self._clock.time()
+        self.part = "ledger"
 
     def _log_stopping(self) -> None:
+        self.part = "jobs and server"
         self._stopping.set()
         self._notifier.stopping()
         self._log.info("fleet_stopped", is_looking=self.is_looking)
@@ -264,14 +270,16 @@ def serve_fleet(
     remedy = "restart it to read its files again; what it read is kept"
     warn = logger("fleet").warning
     signal.signal(signal.SIGHUP, lambda *_: warn("reload_unsupported", message=remedy))
+    service: FleetService | None = None
     with (
+        ended_by_signals(lambda: "start" if service is None else service.part) as stop,
         FleetJudge(settings, clock, parts=parts) as judge,
         closing(opened_ledger(judge.ledger_path)) as storage,
     ):
         service = FleetService(settings, judge, storage, clock, notifier, config_file=config_file)
         for sentence in loss_of(storage):
             warn("ledger_lost", message=sentence)
-        service.run(stop_on_signals())
+        service.run(stop)
         if service.is_looking:
             # State is saved; processes still reading or judging exit with this one.
             sys.stdout.flush()

@@ -11,9 +11,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct
-
 from rightsizer.host.files import read_file
+from rightsizer.model.frozen import dataclass
+from rightsizer.model.workload import ProcessGeneration
 
 _STATE = 0
 _PARENT = 1
@@ -42,7 +42,8 @@ class Unseen(Enum):
     """The read failed, e.g. because this process has no free file descriptor."""
 
 
-class ProcessRow(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class ProcessRow:
     """Process at one moment."""
 
     pid: int
@@ -118,6 +119,13 @@ class ProcessTable:
         """Start of a process; `None` if it has ended or is invisible."""
         row = self.row(pid)
         return None if row is None else row.started_ticks
+
+    def generation(self, pid: int) -> ProcessGeneration | None:
+        """Process that has a pid now, in its control groups; `None` if it has ended."""
+        row = self.row(pid)
+        if row is None or not row.is_alive:
+            return None
+        return ProcessGeneration(pid, row.started_ticks, self.control_groups(pid))
 
     def ancestors(self, row: ProcessRow) -> Iterator[ProcessRow]:
         """Processes above one, nearest first, without init; pids reused meanwhile end no loop."""

@@ -51,11 +51,11 @@ def ended_by_signals(hanging: Callable[[], str]) -> Iterator[threading.Event]:
 
 def _abandon(part: str) -> None:
     """End the process at once: what was not written yet is lost, as at a power cut."""
-    logger("agent").error(
+    logger("shutdown").error(
         "shutdown_abandoned",
         part=part,
         seconds=_END_SECONDS,
-        remedy="check the disk, and what the agent speaks to: the part did not end in time",
+        remedy="check the disk, and what this speaks to: the part did not end in time",
     )
     drain_standard_error()
     # The interpreter's own end would wait for what hangs.

@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final
 
-from msgspec import Struct
-from msgspec.structs import replace
+from rightsizer.model.frozen import dataclass, replace
 
 # Kubernetes generates names without vowels, and without digits that resemble letters.
 _MADE_UP: Final = "[bcdfghjklmnpqrstvwxz2456789]"
@@ -57,7 +56,8 @@ class Allocator(StrEnum):
 NOT_PROVEN: Final = "nothing on this node proves whose it is"
 
 
-class Workload(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Workload:
     """Holder of devices, with a key that outlives its processes and pods."""
 
     key: str
@@ -76,13 +76,27 @@ class Workload(Struct, frozen=True):
     """Why its owner may be a pretended one, so that nothing is done to it; empty if proven."""
 
 
-class Holding(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class ProcessGeneration:
+    """Process in its control groups, told apart from a later one with the same pid."""
+
+    pid: int
+    started_ticks: int
+    """Since boot."""
+    control_groups: str
+    """One hierarchy a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
     """Workload's share of a device; the shares of one device add up to at most 1."""
 
     workload: Workload
     share_ratio: float
     has_process: bool = True
     """Whether it has a process on the device; an allocation may be unused."""
+    processes: tuple[ProcessGeneration, ...] = ()
+    """Its processes on the device; empty where the host's processes are not seen."""
 
 
 def merge_workloads(workloads: Iterable[Workload]) -> tuple[Workload, ...]:
@@ -107,7 +121,8 @@ def _merged(first: Workload, workload: Workload) -> Workload:
     return replace(first, pod=pod, container=container, step=step, unproven=unproven)
 
 
-class PodOwner(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class PodOwner:
     """Controller that recreates pods."""
 
     name: str

@@ -1,14 +1,13 @@
 """Shares of a device among the workloads that run on it or were allocated it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
-from msgspec.structs import replace
-
 from rightsizer.model.device import Device
 from rightsizer.model.reading import Process
-from rightsizer.model.workload import Holding, Workload, merge_workloads
+from rightsizer.model.workload import Holding, ProcessGeneration, Workload, merge_workloads
 from rightsizer.owners.collector import SERVER, OwnerCollector
 from rightsizer.owners.device_keys import keys_of
 from rightsizer.owners.registry import owner_of
@@ -57,8 +56,19 @@ OwnedProcesses = Sequence[tuple[Process, Workload | None]]
 """Processes with their workloads, if known."""
 
 
+GenerationOf = Callable[[int], ProcessGeneration | None]
+"""Returns the process that has a pid now."""
+
+
+def _unseen(_: int) -> None:
+    """No process is seen."""
+
+
 def holdings_on(
-    device: Device, pairs: OwnedProcesses | None, allocations: Allocations = _NOTHING_GIVEN
+    device: Device,
+    pairs: OwnedProcesses | None,
+    allocations: Allocations = _NOTHING_GIVEN,
+    generation_of: GenerationOf = _unseen,
 ) -> tuple[Holding, ...]:
     """Workloads that run on a device, and those it is allocated to without running there.
 
@@ -75,7 +85,7 @@ def holdings_on(
     )
     parts = _parts([process for process, _ in pairs])
     running = match_allocations([workload for _, workload in pairs], given)
-    held = _held(running, parts)
+    held = _held(running, parts, [generation_of(process.pid) for process, _ in pairs])
     keys = {holding.workload.key for holding in held}
     unseen = merge_workloads(workload for workload in given if workload.key not in keys)
     strangers = [part for workload, part in zip(running, parts, strict=True) if workload is None]
@@ -101,10 +111,25 @@ def _parts(processes: Sequence[Process]) -> list[float]:
     return [(weight or 0) / total for weight in weights]
 
 
-def _held(running: Sequence[Workload | None], parts: Sequence[float]) -> list[Holding]:
+def _held(
+    running: Sequence[Workload | None],
+    parts: Sequence[float],
+    generations: Sequence[ProcessGeneration | None],
+) -> list[Holding]:
     shares: dict[str, float] = {}
-    for workload, part in zip(running, parts, strict=True):
-        if workload is not None:
-            shares[workload.key] = shares.get(workload.key, 0.0) + part
+    processes: dict[str, list[ProcessGeneration]] = {}
+    for workload, part, generation in zip(running, parts, generations, strict=True):
+        if workload is None:
+            continue
+        shares[workload.key] = shares.get(workload.key, 0.0) + part
+        if generation is not None:
+            processes.setdefault(workload.key, []).append(generation)
     workloads = merge_workloads(workload for workload in running if workload is not None)
-    return [Holding(workload, min(1.0, shares[workload.key])) for workload in workloads]
+    return [
+        Holding(
+            workload,
+            min(1.0, shares[workload.key]),
+            processes=tuple(processes.get(workload.key, ())),
+        )
+        for workload in workloads
+    ]

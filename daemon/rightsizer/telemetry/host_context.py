@@ -19,7 +19,7 @@ from rightsizer.model.reading import Process, count_computing
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.model.topology import FabricPort, Topology
-from rightsizer.model.workload import Holding
+from rightsizer.model.workload import Holding, ProcessGeneration
 from rightsizer.owners.collector import WorkloadResolver
 from rightsizer.owners.holdings import holdings_on, workloads_on
 
@@ -85,7 +85,10 @@ class NodeHostProbe:
         }
         allocations = self._owners.allocations()
         found = (
-            (device.uuid, holdings_on(device, owned.get(device.uuid), allocations))
+            (
+                device.uuid,
+                holdings_on(device, owned.get(device.uuid), allocations, self._generation_of),
+            )
             for device in query.devices
         )
         holdings = {uuid: held for uuid, held in found if held}
@@ -105,6 +108,9 @@ class NodeHostProbe:
     def close(self) -> None:
         """Stop what the owners started."""
         self._owners.close()
+
+    def _generation_of(self, pid: int) -> ProcessGeneration | None:
+        return None if self._processes is None else self._processes.generation(pid)
 
     def _signals_near(
         self, device: Device, query: HostQuery, topology: Topology | None
