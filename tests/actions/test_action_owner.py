@@ -6,16 +6,17 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from msgspec.structs import replace
 
 from action_node import LLAMA, ActionNode, DurableRepository, action, action_node, noting
 from nvml_driver import FakeDriver, FakeGpu, reading
 from pretended_owner import JOB, POD, USER, hierarchies, made_group, pretended_owner, process_in
 from rightsizer.actions.repository import ActionOutcome, ActionVerdict
 from rightsizer.actions.settings import ActionMode, ActionWebhookSettings
+from rightsizer.host.process_table import ProcessTable
 from rightsizer.io.clock import FastClock
 from rightsizer.model.advice import AdviceState
-from rightsizer.model.workload import Workload
+from rightsizer.model.frozen import replace
+from rightsizer.model.workload import Holding, Workload
 from webhook_server import webhook_server
 
 GPU: Final = "GPU-0"
@@ -73,7 +74,8 @@ def test_job_of_slurmd_is_acted_on(tmp_path: Path, hierarchy: str) -> None:
     with ExitStack() as stack:
         folder = stack.enter_context(made_group(mount_of(hierarchy), name))
         pid = stack.enter_context(process_in(folder))
-        (workload,) = holders_of(pid)
+        ((workload, processes),) = ((each.workload, each.processes) for each in held_by(pid))
+        assert processes == (ProcessTable("/proc").generation(pid),)
     assert (workload.key, workload.unproven) == ("slurm:4242", "")
     assert acted(workload, tmp_path / "notes") is True
     assert (tmp_path / "notes").read_text() == "['4242']\n"
@@ -109,9 +111,14 @@ def acting(holders: list[Workload]) -> Iterator[ActionNode]:
 
 def holders_of(pid: int) -> tuple[Workload, ...]:
     """Workloads on a GPU that the driver says a process is on, by this machine's files."""
+    return tuple(holding.workload for holding in held_by(pid))
+
+
+def held_by(pid: int) -> tuple[Holding, ...]:
+    """The same, with the processes."""
     driver = FakeDriver(FakeGpu(GPU, processes={pid: 1 << 30}))
     with reading(driver, FastClock(0), Path("/")) as source:
-        return tuple(holding.workload for holding in source.read().holdings[GPU])
+        return source.read().holdings[GPU]
 
 
 def acted(workload: Workload, file: Path, **facts: Any) -> bool:

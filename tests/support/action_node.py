@@ -20,11 +20,12 @@ from rightsizer.actions.repository import ActionOutcome, ActionRecord, ActionRep
 from rightsizer.actions.runner import ActionRunner
 from rightsizer.actions.settings import ActionLimits, ActionMode, ActionSettings, ActionsSettings
 from rightsizer.advice.storage import Storage
+from rightsizer.host.process_table import ProcessTable
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import Reason
 from rightsizer.model.report import AgentReport
 from rightsizer.model.units import Nanoseconds
-from rightsizer.model.workload import Holding, Workload
+from rightsizer.model.workload import Holding, ProcessGeneration, Workload
 from rightsizer.web.message import SocketPeer
 
 __all__ = [
@@ -83,6 +84,8 @@ class ActionNode:
         self.advice: list[Advice] = []
         self.claims: dict[str, Nanoseconds] = {}
         self.controllers: list[ActionController] = []
+        self.processes: dict[int, tuple[ProcessGeneration, ...]] = {}
+        """Of holders on their GPUs, by index."""
         self.hold()
 
     def hold(self) -> None:
@@ -95,7 +98,7 @@ class ActionNode:
             seen,
             wall_time=self.clock.wall_time(),
             holdings={
-                device.uuid: (Holding(held, 1.0),)
+                device.uuid: (Holding(held, 1.0, processes=self.processes.get(device.index, ())),)
                 for device, held in zip(devices, self.holders, strict=True)
             },
         )
@@ -151,8 +154,13 @@ class ActionNode:
         approvers: tuple[str, ...] = (),
     ) -> ActionController:
         """A controller as constructed at the agent's start."""
+        table = ProcessTable("/proc")
         context = ActionContext(
-            self.accounting.latest, lambda: self.advice, lambda: self.claims, self._claim
+            self.accounting.latest,
+            lambda: self.advice,
+            lambda: self.claims,
+            self._claim,
+            lambda process: table.generation(process.pid) == process,
         )
         self.audit = AuditLog(self.repository, str(journal or ""), self.clock, boot)
         acting = ActionsSettings(approvers=approvers, limits=limits)

@@ -16,6 +16,7 @@ import pynvml
 from nvml_gpus import FakeGpu, FakeInstance
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.host.collector import ProcHostCollector
+from rightsizer.host.process_cache import CachedProcessTable
 from rightsizer.io.clock import Clock, FastClock
 from rightsizer.model.units import nanoseconds
 from rightsizer.owners.resolver import OwnerResolver
@@ -119,15 +120,18 @@ def reading(
     """A live source over the driver, with the host files under `root`."""
     root = root or Path("/nowhere")
     sysfs = root / "sys"
-    host = ProcHostCollector(root / "proc", root / "cgroup", clock, sysfs=sysfs)
-    owners = OwnerResolver.on_host(root / "proc", sysfs=sysfs)
+    processes = CachedProcessTable(root / "proc", clock.time)
+    host = ProcHostCollector(
+        root / "proc", root / "cgroup", clock, sysfs=sysfs, processes=processes
+    )
+    owners = OwnerResolver.on_host(root / "proc", sysfs=sysfs, processes=processes)
     with installed(driver):
         source = LiveSource(
             clock=clock,
             interval=nanoseconds(1),
             settings=patient_settings(**settings),
             catalogue=built_in(),
-            host_context=HostContextCollector(NodeHostProbe(host, owners, sysfs)),
+            host_context=HostContextCollector(NodeHostProbe(host, owners, sysfs, processes)),
             sysfs=sysfs,
             root=root,
             secondary=neighbors,
