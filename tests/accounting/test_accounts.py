@@ -19,9 +19,11 @@ from readings import (
     snapshot,
     workload,
 )
+from rightsizer.accounting.device_codec import decode_device, encode_device
 from rightsizer.accounting.service import CURRENT_WINDOW, DAY_WINDOW, WEEK_WINDOW, NodeAccounts
 from rightsizer.accounting.window_codec import decode_window, encode_window
 from rightsizer.model.device import Device, MigInstance
+from rightsizer.model.reading import Reading
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Resource, State
 from rightsizer.model.workload import Allocator, Holding, Workload
@@ -29,6 +31,7 @@ from rightsizer.model.workload import Allocator, Holding, Workload
 GPU = gpu()
 JOB = workload("job")
 NEXT = workload("next")
+UP = Signal.NVLINK_LINKS_UP
 
 
 def live(
@@ -47,6 +50,22 @@ def live(
 def ticks(start: int, end: int, step: int = 10) -> list[int]:
     """Times in steps of one second."""
     return list(range(start, end + 1, step))
+
+
+def test_most_nvlinks_up_outlast_a_restart() -> None:
+    """The reference for links that are down on all GPUs; older records have the last reading."""
+    before = NodeAccounts()
+    for second, up in enumerate((17.0, 18.0, 0.0)):
+        before.post(snapshot(second, [GPU], {GPU: {UP: up}}))
+    (record,) = before.device_records()
+    older = replace(record, nvlinks_up=0.0, reading=Reading("GPU-0", 0, {UP: 16.0}))
+    for known, most in ((decode_device(encode_device(record)), 18.0), (older, 16.0)):
+        after = NodeAccounts()
+        after.restore_record(known)
+        after.post(snapshot(9, [GPU], {GPU: {UP: 0.0}}))
+        (case,) = after.snapshot(EPOCH + 9 * SECOND).cases(0)
+        assert case.node is not None
+        assert case.node.nvlinks_up == {GPU.uuid: most}
 
 
 def test_accounts_of_a_device_agree() -> None:

@@ -122,6 +122,19 @@ def test_links_that_are_down_are_reported_by_the_neighbors() -> None:
     assert not RULE.judge(around(working(), everywhere, others=(gpu(1),))).is_actionable
 
 
+def test_links_that_are_down_on_all_gpus_are_reported_by_their_past() -> None:
+    """A dead NVSwitch takes those of each GPU; what never had more is as it was built."""
+    down = {Signal.NVLINK_LINKS_UP: 0.0}
+    judged = around(working(), {"GPU-0": down, "GPU-1": down}, others=(gpu(1),))
+    assert not RULE.judge(judged).is_actionable
+    assert judged.node is not None
+    past = {"GPU-0": 18.0, "GPU-1": 18.0}
+    found = RULE.judge(replace(judged, node=replace(judged.node, nvlinks_up=past)))
+    assert "18 of 18 NVLinks are down: it had 18 up" in found.summary
+    assert found.severity is Severity.HIGH
+    assert found.confidence == pytest.approx(0.9)
+
+
 def test_links_that_were_trained_again_count() -> None:
     """Each time traffic stopped."""
     judged = around(working())

@@ -56,6 +56,22 @@ def test_dead_fabric_manager_is_one_finding_of_its_domain() -> None:
     assert len(texts) == len(set(texts))
 
 
+def test_dead_nvswitch_is_one_finding_of_the_node() -> None:
+    """No link is up on any GPU, so that only their past tells, and no link tells a domain."""
+    down = {index: {Signal.NVLINK_LINKS_UP: 0.0} for index in EIGHT}
+    past = {f"GPU-{index}": 18.0 for index in EIGHT}
+    placements = replace(machine(), links=())
+    cases = [
+        replace(each, node=replace(each.node, nvlinks_up=past))
+        for each in node(down, topology=placements)
+        if each.node is not None
+    ]
+    (event,) = run(Ledger(), cases)
+    assert event.advice.finding.devices == uuids(*EIGHT)
+    assert event.advice.finding.summary.startswith("Node (8 of 8 GPUs): ")
+    assert event.advice.finding.summary.count("18 of 18 NVLinks are down") == 1
+
+
 def test_dead_switch_is_one_finding_of_the_gpus_below_it() -> None:
     """The nearest bridge above both is named; a switch with healthy GPUs is none."""
     (event,) = run(Ledger(), node(xids={2: BUS, 3: BUS}))

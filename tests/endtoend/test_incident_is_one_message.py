@@ -47,6 +47,10 @@ FAULTS: Final = {
     "power brake": (f"{{kind: throttle, {ALL}, reason: power_brake}}", "ThermalThrottled"),
     "driver that hangs": (f"{{kind: hang, {ALL}}}", "HardwareUnhealthy"),
     "driver that is unloaded": ("{kind: unload, after: 90m, for: 12h}", "HardwareUnhealthy"),
+    "dead NVSwitch": (
+        f"{{kind: nvlink, {ALL}, links: {list(range(18))}, down: true}}",
+        "HardwareUnhealthy",
+    ),
     "fabric": (f"{{kind: xid, {ALL}, code: 74}}", "HardwareUnhealthy"),
 }
 

@@ -160,9 +160,9 @@ def test_pretended_owner_is_a_real_process_in_a_group_of_its_user() -> None:
 
         assert f"/{path}" in (process / "cgroup").read_text("ascii")
         assert process.stat().st_uid == 1000
-        handed = [folder for folder in holder.folders if folder.suffix != ".slice"]
-        assert handed
-        assert {folder.stat().st_uid for folder in handed} == {1000}
+        for place in holder.places:
+            assert {folder.stat().st_uid for folder in (place, *place.parents[:4])} == {1000}
+    assert not any(place.exists() for place in holder.places)
 
 
 @needs_compiler

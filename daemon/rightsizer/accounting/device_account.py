@@ -207,6 +207,8 @@ class DeviceAccount:
         self._distributions = distributions
         self.reset_totals()
         self.last: Entry | None = None
+        self.nvlinks_up = 0.0
+        """Most NVLinks that were ever seen up."""
         self.tenancy = Tenancy(nanoseconds(settings.holder_gap_seconds))
 
     def reset_totals(self) -> None:

@@ -10,6 +10,7 @@ from rightsizer.io.codec import convert, plain_fields
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.reading import Reading
+from rightsizer.model.signal import Signal
 from rightsizer.model.topology import Topology
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Holding, Workload
@@ -29,8 +30,16 @@ class DeviceRecord(Struct, frozen=True):
     holdings: tuple[Holding, ...] = ()
     topology: Topology | None = None
     """Topology of the node, stored with one of its devices."""
+    nvlinks_up: float = 0.0
+    """Most NVLinks that were ever seen up."""
     is_forgotten: bool = False
     """Whether an operator said that it is gone; its windows are kept."""
+
+    @property
+    def most_nvlinks_up(self) -> float:
+        """The same, where an earlier version has stored nothing but the last reading."""
+        last = None if self.reading is None else self.reading.get(Signal.NVLINK_LINKS_UP)
+        return max(self.nvlinks_up, last or 0.0)
 
     @property
     def is_of_recording(self) -> bool:

@@ -38,6 +38,7 @@ from rightsizer.model.window import Entry, Provisioning, Window
 DAY_WINDOW: Final = "24h"
 WEEK_WINDOW: Final = "7d"
 CURRENT_WINDOW: Final = "current"
+_LINKS_UP: Final = Signal.NVLINK_LINKS_UP  # Each access to a member of an enum costs.
 _ABSENT_KEPT: Final = 64
 """Maximum accounts of absent devices; MIG reconfiguration creates new uuids each time."""
 
@@ -95,6 +96,10 @@ class NodeAccounts:
                 self.device(device.uuid)
         # Keep the last readings of silent devices that are still present.
         before = {uuid: each for uuid, each in self._node.readings.items() if uuid in self._devices}
+        for uuid, reading in snapshot.readings.items():
+            if up := reading.values.get(_LINKS_UP):
+                account = self.device(uuid)
+                account.nvlinks_up = max(account.nvlinks_up, up)
         self._node = Node(
             devices=snapshot.devices,
             readings=before | dict(snapshot.readings),
@@ -102,6 +107,7 @@ class NodeAccounts:
             down=snapshot.down,
             holdings=snapshot.holdings,
             topology=snapshot.topology,
+            nvlinks_up={uuid: self.device(uuid).nvlinks_up for uuid in self._devices},
         )
         entries = self._builder.post(snapshot)
         for entry in entries:
@@ -151,6 +157,7 @@ class NodeAccounts:
         self._devices.setdefault(known.device.uuid, known.device)
         account = self.device(known.device.uuid)
         account.tenancy.restore(known.holder, known.holder_since)
+        account.nvlinks_up = max(account.nvlinks_up, known.most_nvlinks_up)
         self._builder.restore_power(known.device.uuid, known.power)
         if known.holder is not None:
             self._workloads.restore_workload(known.holder)
@@ -160,7 +167,8 @@ class NodeAccounts:
         found: list[DeviceRecord] = []
         node = self._node
         for uuid, device in self._devices.items():
-            tenancy = self.device(uuid).tenancy
+            account = self.device(uuid)
+            tenancy = account.tenancy
             power = self._builder.learned_power(uuid)
             known = DeviceRecord(
                 device,
@@ -171,6 +179,7 @@ class NodeAccounts:
                 xids=node.xids.get(uuid),
                 holdings=node.holdings.get(uuid, ()),
                 topology=None if found else node.topology,
+                nvlinks_up=account.nvlinks_up,
             )
             found.append(known)
         return tuple(found)
@@ -183,6 +192,7 @@ class NodeAccounts:
             xids={each.device.uuid: each.xids for each in records if each.xids},
             holdings={each.device.uuid: each.holdings for each in records if each.holdings},
             topology=next((each.topology for each in records if each.topology), None),
+            nvlinks_up={each.device.uuid: each.most_nvlinks_up for each in records},
         )
 
     def drain_closed(self) -> list[Window]:

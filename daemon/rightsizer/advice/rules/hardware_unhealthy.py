@@ -159,24 +159,41 @@ def link_faults(board: InspectedBoard, settings: HardwareFaultSettings) -> Itera
 
 
 def _down(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterator[HardwareFault]:
-    """Compare with GPUs of the same model: boards without bridges have unconnected links."""
-    own = board.status.device
+    """Compare with GPUs of the same model, and with the GPU before: all may be down alike.
+
+    How many links a board has says nothing: those of boards without bridges lead nowhere.
+    """
+    device = board.status.device
     get = board.status.reading.get
     links = get(Signal.NVLINK_LINKS)
     up = get(Signal.NVLINK_LINKS_UP)
     readings = (
         board.node.readings.get(each.uuid)
         for each in board.node.devices
-        if each.uuid != own.uuid and each.mig is None and each.name == own.name
+        if each.uuid != device.uuid and each.mig is None and each.name == device.name
     )
-    known = (reading.get(Signal.NVLINK_LINKS_UP) for reading in readings if reading is not None)
-    most = max((value for value in known if value is not None), default=None)
-    if links is None or up is None or most is None or up >= most:
+    peers = (reading.get(Signal.NVLINK_LINKS_UP) for reading in readings if reading is not None)
+    elsewhere = max((value for value in peers if value is not None), default=0.0)
+    before = board.node.nvlinks_up.get(device.uuid, 0.0)
+    expected = max(elsewhere, before)
+    if links is None or up is None or up >= expected:
         return
     numbers = [link.number for link in board.status.reading.nvlinks if not link.is_up]
-    named = f" ({', '.join(map(str, numbers))})" if numbers else ""
-    evidence = {"nvlink_links": links, "nvlink_links_up": up, "nvlink_links_up_elsewhere": most}
-    yield _fault("nvlinks_down", evidence, settings.momentary_ratio, down=most - up, named=named)
+    evidence = {
+        "nvlink_links": links,
+        "nvlink_links_up": up,
+        "nvlink_links_up_elsewhere": elsewhere,
+        "nvlink_links_up_before": before,
+    }
+    yield _fault(
+        "nvlinks_down",
+        evidence,
+        settings.momentary_ratio,
+        down=expected - up,
+        named=f" ({', '.join(map(str, numbers))})" if numbers else "",
+        where="other GPUs of its kind have" if elsewhere == expected else "it had",
+        expected=expected,
+    )
 
 
 def _silence(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterator[HardwareFault]:
