@@ -11,6 +11,7 @@ import pytest
 from alertmanager_server import amtool
 from dashboard_files import BOARDS
 from prometheus_server import promtool
+from rightsizer.advice.rules.hardware_unhealthy import SHARED_XIDS
 from rightsizer.io.yaml import load_yaml
 from rightsizer.model.driver_codes import CRITICAL_XIDS
 from rightsizer.model.finding import Reason
@@ -212,10 +213,16 @@ def test_no_rule_reads_hours_of_scrapes() -> None:
 
 
 def test_critical_xids_are_those_of_advice() -> None:
-    """The alert and the rule HardwareUnhealthy share the list of critical Xids."""
-    (alert,) = (each for each in ALERTS if each["alert"] == "RightsizerGpuXidCritical")
-    spoken = re.findall(r'xid=~"([0-9|]+)"', alert["expr"])
-    assert [{int(code) for code in codes.split("|")} for codes in spoken] == [CRITICAL_XIDS] * 2
+    """The alerts and the rule HardwareUnhealthy share the lists of critical and shared Xids."""
+    shared = set(SHARED_XIDS)
+    named = {
+        "RightsizerGpuXidCritical": [CRITICAL_XIDS, CRITICAL_XIDS, shared, shared],
+        "RightsizerNodeXidCritical": [shared, shared],
+    }
+    for alert in ALERTS:
+        spoken = re.findall(r'xid=~"([0-9|]+)"', alert["expr"])
+        found = [{int(code) for code in codes.split("|")} for codes in spoken]
+        assert found == named.get(alert["alert"], []), alert["alert"]
 
 
 @pytest.mark.prometheus

@@ -216,7 +216,7 @@ _REMEDIES: Final = {
     _NVLINK: "diagnose_links",
     _REMAPPING_FAILED: "replace_board",
 }
-_SHARED_XIDS: Final = {
+SHARED_XIDS: Final = {
     62: (SharedPart.NODE,),
     _NVLINK: (SharedPart.NVLINK, SharedPart.NODE),
     _OFF_THE_BUS: (SharedPart.PCIE, SharedPart.NODE),
@@ -271,7 +271,7 @@ def _xids(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterator[Ha
             _REMEDIES.get(code, "reset_gpu"),
             SURE if is_last else settings.unclear_time_ratio,
             {f"xid_{code}": times},
-            _SHARED_XIDS.get(code, ()),
+            SHARED_XIDS.get(code, ()),
         )
 
 
