@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from action_node import LLAMA, ActionNode, DurableRepository, action, action_node, noting
 from nvml_driver import FakeDriver, FakeGpu, reading
@@ -15,7 +16,6 @@ from rightsizer.actions.settings import ActionMode, ActionWebhookSettings
 from rightsizer.host.process_table import ProcessTable
 from rightsizer.io.clock import FastClock
 from rightsizer.model.advice import AdviceState
-from rightsizer.model.frozen import replace
 from rightsizer.model.workload import Holding, Workload
 from webhook_server import webhook_server
 

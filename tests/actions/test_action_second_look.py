@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from action_node import LLAMA, ActionNode, action, action_node, noting
 from readings import workload
@@ -13,7 +14,6 @@ from rightsizer.actions.repository import ActionOutcome, ActionVerdict
 from rightsizer.actions.runner import ActionRunner
 from rightsizer.actions.settings import ActionWebhookSettings
 from rightsizer.host.process_table import ProcessTable
-from rightsizer.model.frozen import replace
 from webhook_server import webhook_server
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Self
 
+from msgspec import Struct
+
 from rightsizer.actions.repository import ActionOutcome
 from rightsizer.actions.settings import ActionSettings, arguments
 from rightsizer.io.codec import JsonObject
@@ -16,7 +18,6 @@ from rightsizer.io.program import Ending, Limits, run_program
 from rightsizer.io.worker import TaskThread
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import RightsizerError
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import seconds
 from rightsizer.model.workload import Workload
 from rightsizer.notify.webhook.client import post_once
@@ -37,8 +38,7 @@ def _no_change() -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True)
-class ActionOrder:
+class ActionOrder(Struct, frozen=True):
     """Facts of an action, independent of how it is executed."""
 
     id: str
@@ -79,8 +79,7 @@ class ActionOrder:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class ActionResult:
+class ActionResult(Struct, frozen=True):
     """Result from a program or a receiver."""
 
     outcome: ActionOutcome

@@ -11,8 +11,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from rightsizer.host.files import read_file
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.workload import ProcessGeneration
 
 _STATE = 0
@@ -42,8 +43,7 @@ class Unseen(Enum):
     """The read failed, e.g. because this process has no free file descriptor."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessRow:
+class ProcessRow(Struct, frozen=True):
     """Process at one moment."""
 
     pid: int

@@ -261,7 +261,7 @@ class Node(Struct, frozen=True):
     holdings: Mapping[str, tuple[Holding, ...]] = {}
     """Holders by uuid."""
     topology: Topology | None = None
-    nvlinks_up: Mapping[str, float] = field(default_factory=dict)
+    nvlinks_up: Mapping[str, float] = {}
     """Most NVLinks that were ever seen up, by uuid."""
     cases: "tuple[Case, ...]" = ()
     """All workloads of the node over the same span, this one included; their `node` is `None`."""

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final
 
-from rightsizer.model.frozen import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 # Kubernetes generates names without vowels, and without digits that resemble letters.
 _MADE_UP: Final = "[bcdfghjklmnpqrstvwxz2456789]"
@@ -56,8 +57,7 @@ class Allocator(StrEnum):
 NOT_PROVEN: Final = "nothing on this node proves whose it is"
 
 
-@dataclass(frozen=True, slots=True)
-class Workload:
+class Workload(Struct, frozen=True):
     """Holder of devices, with a key that outlives its processes and pods."""
 
     key: str
@@ -76,8 +76,7 @@ class Workload:
     """Why its owner may be a pretended one, so that nothing is done to it; empty if proven."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessGeneration:
+class ProcessGeneration(Struct, frozen=True):
     """Process in its control groups, told apart from a later one with the same pid."""
 
     pid: int
@@ -87,8 +86,7 @@ class ProcessGeneration:
     """One hierarchy a line."""
 
 
-@dataclass(frozen=True, slots=True)
-class Holding:
+class Holding(Struct, frozen=True):
     """Workload's share of a device; the shares of one device add up to at most 1."""
 
     workload: Workload
@@ -121,8 +119,7 @@ def _merged(first: Workload, workload: Workload) -> Workload:
     return replace(first, pod=pod, container=container, step=step, unproven=unproven)
 
 
-@dataclass(frozen=True, slots=True)
-class PodOwner:
+class PodOwner(Struct, frozen=True):
     """Controller that recreates pods."""
 
     name: str

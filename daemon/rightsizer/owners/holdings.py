@@ -1,9 +1,10 @@
 """Shares of a device among the workloads that run on it or were allocated it."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
+
+from msgspec.structs import replace
 
 from rightsizer.model.device import Device
 from rightsizer.model.reading import Process

@@ -10,8 +10,10 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from rightsizer.exposition.exposition import MetricsExposition
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.report import BlocksOf, PastOf, Report
 from rightsizer.model.units import Nanoseconds
 from rightsizer.report.facts import RateOf, no_rate
@@ -49,8 +51,7 @@ class Reloadable(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class WebAccess:
+class WebAccess(Struct, frozen=True):
     """Access to the server over TCP."""
 
     authenticator: Authenticator | None = None
