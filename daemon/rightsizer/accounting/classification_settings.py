@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 from msgspec import Struct
 
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.units import MIB
 
 _STATES: Final = "docs/definitions.md, states"
@@ -97,37 +97,37 @@ class ClassificationSettings(Struct, frozen=True):
     """
 
     active_ratio: float = 0.01
-    active_sm_ratio: float = 0.005
-    active_traffic_ratio: float = 0.05
-    empty_memory_ratio: float = 0.01
-    empty_memory_bytes: float = 512 * MIB
-    context_memory_bytes: float = 64 * MIB
+    active_sm_ratio: Annotated[float, CONSTANT] = 0.005
+    active_traffic_ratio: Annotated[float, CONSTANT] = 0.05
+    empty_memory_ratio: Annotated[float, CONSTANT] = 0.01
+    empty_memory_bytes: Annotated[float, CONSTANT] = 512 * MIB
+    context_memory_bytes: Annotated[float, CONSTANT] = 64 * MIB
     idle_power_ratio: float = 0.5
-    stall_busy_ratio: float = 0.8
-    stall_power_ratio: float = 0.25
-    stall_engine_ratio: float = 0.05
-    stall_link_ratio: float = 0.2
-    stall_pipe_ratio: float = 0.02
-    stall_dram_ratio: float = 0.05
-    stall_busy_alone_ratio: float = 0.98
-    stall_memory_controller_ratio: float = 0.05
-    stall_copy_controller_ratio: float = 0.015
-    link_ratio: float = 0.6
-    link_pipe_ratio: float = 0.3
-    dram_ratio: float = 0.65
-    dram_alone_ratio: float = 0.5
-    pipe_ratio: float = 0.5
-    launch_busy_ratio: float = 0.5
-    launch_sm_ratio: float = 0.25
-    launch_coverage_ratio: float = 0.4
-    sparse_launch_busy_ratio: float = 0.05
-    sparse_launch_coverage_ratio: float = 0.2
-    sparse_launch_cpu_ratio: float = 0.9
-    gap_busy_ratio: float = 0.7
-    io_pressure_ratio: float = 0.2
-    cpu_pressure_ratio: float = 0.2
-    cpu_ratio: float = 0.9
-    second_cause_score: Annotated[float, Spec(unit="ratio")] = 0.25
+    stall_busy_ratio: Annotated[float, CONSTANT] = 0.8
+    stall_power_ratio: Annotated[float, CONSTANT] = 0.25
+    stall_engine_ratio: Annotated[float, CONSTANT] = 0.05
+    stall_link_ratio: Annotated[float, CONSTANT] = 0.2
+    stall_pipe_ratio: Annotated[float, CONSTANT] = 0.02
+    stall_dram_ratio: Annotated[float, CONSTANT] = 0.05
+    stall_busy_alone_ratio: Annotated[float, CONSTANT] = 0.98
+    stall_memory_controller_ratio: Annotated[float, CONSTANT] = 0.05
+    stall_copy_controller_ratio: Annotated[float, CONSTANT] = 0.015
+    link_ratio: Annotated[float, CONSTANT] = 0.6
+    link_pipe_ratio: Annotated[float, CONSTANT] = 0.3
+    dram_ratio: Annotated[float, CONSTANT] = 0.65
+    dram_alone_ratio: Annotated[float, CONSTANT] = 0.5
+    pipe_ratio: Annotated[float, CONSTANT] = 0.5
+    launch_busy_ratio: Annotated[float, CONSTANT] = 0.5
+    launch_sm_ratio: Annotated[float, CONSTANT] = 0.25
+    launch_coverage_ratio: Annotated[float, CONSTANT] = 0.4
+    sparse_launch_busy_ratio: Annotated[float, CONSTANT] = 0.05
+    sparse_launch_coverage_ratio: Annotated[float, CONSTANT] = 0.2
+    sparse_launch_cpu_ratio: Annotated[float, CONSTANT] = 0.9
+    gap_busy_ratio: Annotated[float, CONSTANT] = 0.7
+    io_pressure_ratio: Annotated[float, CONSTANT] = 0.2
+    cpu_pressure_ratio: Annotated[float, CONSTANT] = 0.2
+    cpu_ratio: Annotated[float, CONSTANT] = 0.9
+    second_cause_score: Annotated[float, Spec(unit="ratio"), CONSTANT] = 0.25
 
 
 class SignalSettings(Struct, frozen=True):
@@ -214,15 +214,15 @@ class ConditionSettings(Struct, frozen=True):
         no_tensor_ratio: Tensor activity below which the tensor cores count as unused.
     """
 
-    throttle_busy_ratio: float = 0.5
-    throttle_clock_ratio: float = 0.9
-    load_busy_ratio: float = 0.1
+    throttle_busy_ratio: Annotated[float, CONSTANT] = 0.5
+    throttle_clock_ratio: Annotated[float, CONSTANT] = 0.9
+    load_busy_ratio: Annotated[float, CONSTANT] = 0.1
     near_out_of_memory_ratio: float = 0.95
-    no_tensor_sm_ratio: Annotated[float, Spec(source=_SOURCES)] = 0.5
-    no_tensor_fp32_ratio: Annotated[float, Spec(source=_SOURCES)] = 0.2
-    no_tensor_ratio: Annotated[float, Spec(source=_SOURCES)] = 0.02
-    placement: NumaPlacementSettings = NumaPlacementSettings()
-    network: NetworkSettings = NetworkSettings()
+    no_tensor_sm_ratio: Annotated[float, Spec(source=_SOURCES), CONSTANT] = 0.5
+    no_tensor_fp32_ratio: Annotated[float, Spec(source=_SOURCES), CONSTANT] = 0.2
+    no_tensor_ratio: Annotated[float, Spec(source=_SOURCES), CONSTANT] = 0.02
+    placement: Annotated[NumaPlacementSettings, CONSTANT] = NumaPlacementSettings()
+    network: Annotated[NetworkSettings, CONSTANT] = NetworkSettings()
 
 
 class UsageSettings(Struct, frozen=True):

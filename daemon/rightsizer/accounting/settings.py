@@ -10,7 +10,7 @@ from rightsizer.accounting.classification_settings import (
     SignalSettings,
     UsageSettings,
 )
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 
 MAXIMUM_BYTES: Final = 256 * 2**20
 """Default size limit of a history."""
@@ -142,14 +142,14 @@ class PressureSettings(Struct, frozen=True):
             Source: a block of five minutes, in which risk is counted too
     """
 
-    requests_waiting: Annotated[float, Spec(within=(1, None))] = 1.0
+    requests_waiting: Annotated[float, Spec(within=(1, None)), CONSTANT] = 1.0
     kv_cache_ratio: Annotated[float, Spec(source=_PROVISIONING)] = 0.9
-    preemption_hold_seconds: float = 60.0
+    preemption_hold_seconds: Annotated[float, CONSTANT] = 60.0
     time_to_first_token_maximum_seconds: float | None = None
     time_per_output_token_maximum_seconds: float | None = None
     request_latency_maximum_seconds: float | None = None
     memory_xids: tuple[int, ...] = ()
-    memory_xid_hold_seconds: float = 300.0
+    memory_xid_hold_seconds: Annotated[float, CONSTANT] = 300.0
 
 
 class EntrySettings(Struct, frozen=True):
@@ -160,18 +160,18 @@ class EntrySettings(Struct, frozen=True):
         gap_intervals: Usual intervals without a reading that count as a gap.
     """
 
-    gap_minimum_seconds: Annotated[float, Spec(source=_STATES)] = 5.0
-    gap_intervals: Annotated[float, Spec(within=(1, None), source=_STATES)] = 3.0
-    signals: SignalSettings = SignalSettings()
-    power: PowerSettings = PowerSettings()
+    gap_minimum_seconds: Annotated[float, Spec(source=_STATES), CONSTANT] = 5.0
+    gap_intervals: Annotated[float, Spec(within=(1, None), source=_STATES), CONSTANT] = 3.0
+    signals: Annotated[SignalSettings, CONSTANT] = SignalSettings()
+    power: Annotated[PowerSettings, CONSTANT] = PowerSettings()
     classify: ClassificationSettings = ClassificationSettings()
     conditions: ConditionSettings = ConditionSettings()
-    link: PcieLinkSettings = PcieLinkSettings()
-    imbalance: ImbalanceSettings = ImbalanceSettings()
-    usage: UsageSettings = UsageSettings()
-    energy: EnergySettings = EnergySettings()
+    link: Annotated[PcieLinkSettings, CONSTANT] = PcieLinkSettings()
+    imbalance: Annotated[ImbalanceSettings, CONSTANT] = ImbalanceSettings()
+    usage: Annotated[UsageSettings, CONSTANT] = UsageSettings()
+    energy: Annotated[EnergySettings, CONSTANT] = EnergySettings()
     pressure: PressureSettings = PressureSettings()
-    cycles: LoadCycleSettings = LoadCycleSettings()
+    cycles: Annotated[LoadCycleSettings, CONSTANT] = LoadCycleSettings()
 
 
 class ProvisioningSettings(Struct, frozen=True):
@@ -194,13 +194,13 @@ class ProvisioningSettings(Struct, frozen=True):
     """
 
     demand_quantile_ratio: Annotated[float, Spec(within=(0.5, 1), source=_PROVISIONING)] = 0.99
-    minimum_active_seconds: Annotated[float, Spec(source=_PROVISIONING)] = 600.0
+    minimum_active_seconds: Annotated[float, Spec(source=_PROVISIONING), CONSTANT] = 600.0
     margin_ratio: Annotated[float, Spec(within=(0, 2), source=_PROVISIONING)] = 0.15
     memory_margin_ratio: Annotated[float, Spec(within=(0, 2), source=_PROVISIONING)] = 0.10
-    underprovisioned_ratio: Annotated[float, Spec(source=_PROVISIONING)] = 0.05
-    preallocated_ratio: float = 0.6
-    preallocated_quantile_ratio: Annotated[float, Spec(within=(0, 0.5))] = 0.05
-    preallocated_spread_ratio: float = 0.02
+    underprovisioned_ratio: Annotated[float, Spec(source=_PROVISIONING), CONSTANT] = 0.05
+    preallocated_ratio: Annotated[float, CONSTANT] = 0.6
+    preallocated_quantile_ratio: Annotated[float, Spec(within=(0, 0.5)), CONSTANT] = 0.05
+    preallocated_spread_ratio: Annotated[float, CONSTANT] = 0.02
 
 
 class ShapeSettings(Struct, frozen=True):
@@ -262,10 +262,10 @@ class AccountingSettings(Struct, frozen=True):
 
     holder_gap_seconds: Annotated[float, Spec(within=(0, 86400))] = 600.0
     books: EntrySettings = EntrySettings()
-    decay: DecaySettings = DecaySettings()
+    decay: Annotated[DecaySettings, CONSTANT] = DecaySettings()
     provisioning: ProvisioningSettings = ProvisioningSettings()
     workloads: WorkloadAccountSettings = WorkloadAccountSettings()
-    past: LoadPatternSettings = LoadPatternSettings()
+    past: Annotated[LoadPatternSettings, CONSTANT] = LoadPatternSettings()
 
 
 class HistorySettings(Struct, frozen=True):

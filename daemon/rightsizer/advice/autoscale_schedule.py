@@ -11,7 +11,7 @@ from msgspec import Struct
 from rightsizer.advice.replica_load import ReplicaLoad
 from rightsizer.model.block import BLOCK_SPAN
 from rightsizer.model.finding import Instruction
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.units import HOUR, HOUR_SECONDS, Nanoseconds, nanoseconds, seconds
 from rightsizer.model.workload import Workload
 from rightsizer.owners.registry import owner_of
@@ -40,8 +40,8 @@ class ScalingSettings(Struct, frozen=True):
     """
 
     margin_ratio: Annotated[float, Spec(within=(0, 5))] = 0.35
-    spare_ratio: float = 0.05
-    lookback_seconds: Annotated[float, Spec(within=(300, 86400))] = 1800.0
+    spare_ratio: Annotated[float, CONSTANT] = 0.05
+    lookback_seconds: Annotated[float, Spec(within=(300, 86400)), CONSTANT] = 1800.0
     lag_seconds: Annotated[float, Spec(within=(300, 3600))] = 300.0
 
 

@@ -7,7 +7,7 @@ from msgspec import Struct, field
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue, built_in
 from rightsizer.catalogue.prices import Prices
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.sizing.cost import Billing, HourlyCost, hourly_costs
 from rightsizer.sizing.place import GpuPlace
 from rightsizer.sizing.settings import MemorySettings
@@ -30,7 +30,7 @@ class MarketSettings(Struct, frozen=True):
     boards: tuple[str, ...] = ()
     billing: Billing = Billing.ON_DEMAND
     minimum_confidence_ratio: float = 0.5
-    most_options: Annotated[int, Spec(within=(1, 20))] = 3
+    most_options: Annotated[int, Spec(within=(1, 20)), CONSTANT] = 3
     tolerated_slowdown_ratio: Annotated[float, Spec(within=(1.0, 100.0))] = 1.5
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from msgspec import Struct
 
@@ -21,6 +21,7 @@ from rightsizer.advice.verdict import (
 from rightsizer.model.block import BLOCK_SPAN
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Case, Finding, Reason, Risk, Savings
+from rightsizer.model.settings import CONSTANT
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Cause, Condition, Observation, Resource, State, Tier
 from rightsizer.model.units import Nanoseconds, format_duration, percent_text, seconds
@@ -226,8 +227,8 @@ class BottleneckSettings(RuleSettings, frozen=True):
             Source: a tenth of a GPU is less than a fix costs
     """
 
-    minimum_active_seconds: float = 600.0
-    lost_ratio: float = 0.1
+    minimum_active_seconds: Annotated[float, CONSTANT] = 600.0
+    lost_ratio: Annotated[float, CONSTANT] = 0.1
     conduct: OpeningPolicy = OpeningPolicy.slow()
 
 

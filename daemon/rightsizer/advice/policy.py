@@ -13,7 +13,7 @@ from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Exclusion, Judgement, Rule
 from rightsizer.advice.settings import LedgerSettings
 from rightsizer.model.finding import Case
-from rightsizer.model.settings import Spec, declared_fields, settings_class
+from rightsizer.model.settings import CONSTANT, Spec, declared_fields, settings_class
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Allocator, Workload, WorkloadClass
@@ -225,9 +225,11 @@ class RecommenderSettings(Struct, frozen=True):
     """
 
     interval: Annotated[float, Spec(unit="seconds", within=(10.0, 86400.0))] = 600.0
-    readings_per_run: Annotated[int, Spec(within=(1, 1000))] = 6
-    longest_interval: Annotated[float, Spec(unit="seconds", within=(10.0, 86400.0))] = 1800.0
-    jitter: Annotated[float, Spec(unit="seconds", within=(0.0, 3600.0))] = 30.0
+    readings_per_run: Annotated[int, Spec(within=(1, 1000)), CONSTANT] = 6
+    longest_interval: Annotated[float, Spec(unit="seconds", within=(10.0, 86400.0)), CONSTANT] = (
+        1800.0
+    )
+    jitter: Annotated[float, Spec(unit="seconds", within=(0.0, 3600.0)), CONSTANT] = 30.0
     rules: RuleTree = RuleTree()
     market: MarketSettings = MarketSettings()
     ledger: LedgerSettings = LedgerSettings()

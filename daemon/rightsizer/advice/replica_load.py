@@ -12,7 +12,7 @@ from msgspec import Struct
 from rightsizer.advice.verdict import sizing_factors
 from rightsizer.model.block import BLOCK_SPAN, Measure, Series
 from rightsizer.model.finding import Case
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.state import Resource
 from rightsizer.model.units import DAY_SECONDS, Nanoseconds, seconds
 from rightsizer.model.workload import deployment_of
@@ -37,9 +37,9 @@ class ReplicaSettings(Struct, frozen=True):
             Source: one five minutes in twenty; ranks of one model have none
     """
 
-    busy_ratio: float = 0.01
-    light_ratio: Annotated[float, Spec(within=(0.01, 0.9))] = 0.25
-    apart_ratio: float = 0.05
+    busy_ratio: Annotated[float, CONSTANT] = 0.01
+    light_ratio: Annotated[float, Spec(within=(0.01, 0.9)), CONSTANT] = 0.25
+    apart_ratio: Annotated[float, CONSTANT] = 0.05
 
 
 class ReplicaLoad(Struct, frozen=True):

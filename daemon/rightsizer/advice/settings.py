@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Struct
 
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 
 
 class TrackRecordSettings(Struct, frozen=True):
@@ -20,8 +20,8 @@ class TrackRecordSettings(Struct, frozen=True):
 
     raises_floors: bool = True
     least_precision_ratio: float = 0.7
-    least_answers: Annotated[int, Spec(within=(1, 100_000))] = 20
-    highest_floor_ratio: float = 0.95
+    least_answers: Annotated[int, Spec(within=(1, 100_000)), CONSTANT] = 20
+    highest_floor_ratio: Annotated[float, CONSTANT] = 0.95
 
 
 class VerificationSettings(Struct, frozen=True):
@@ -43,12 +43,12 @@ class VerificationSettings(Struct, frozen=True):
     """
 
     span_seconds: Annotated[float, Spec(within=(600, None))] = 7 * 86400.0
-    long_spans: Annotated[float, Spec(within=(1, 1000))] = 12.0
-    least_savings_ratio: float = 0.5
-    tolerated_harm_ratio: Annotated[float, Spec(within=(0, None))] = 0.1
-    noticeable_harm_ratio: float = 0.01
+    long_spans: Annotated[float, Spec(within=(1, 1000)), CONSTANT] = 12.0
+    least_savings_ratio: Annotated[float, CONSTANT] = 0.5
+    tolerated_harm_ratio: Annotated[float, Spec(within=(0, None)), CONSTANT] = 0.1
+    noticeable_harm_ratio: Annotated[float, CONSTANT] = 0.01
 
-    most_peers: Annotated[int, Spec(within=(1, 10_000))] = 30
+    most_peers: Annotated[int, Spec(within=(1, 10_000)), CONSTANT] = 30
 
     def span_for(self, long_seconds: float) -> float:
         """Time to compare in seconds, for a rule with the given long span."""
@@ -77,12 +77,12 @@ class LedgerSettings(Struct, frozen=True):
             Source: eight GPUs with a dozen recommendations a day for a month, at most 10 MB
     """
 
-    gone_after_seconds: float = 3600.0
+    gone_after_seconds: Annotated[float, CONSTANT] = 3600.0
     dismissed_seconds: float = 30 * 86400.0
     snoozed_seconds: float = 7 * 86400.0
     rested_seconds: float = 7 * 86400.0
-    regressed_within_seconds: float = 30 * 86400.0
-    closed_kept_seconds: float = 30 * 86400.0
-    most_records: Annotated[int, Spec(within=(10, 100_000))] = 2000
+    regressed_within_seconds: Annotated[float, CONSTANT] = 30 * 86400.0
+    closed_kept_seconds: Annotated[float, CONSTANT] = 30 * 86400.0
+    most_records: Annotated[int, Spec(within=(10, 100_000)), CONSTANT] = 2000
     verification: VerificationSettings = VerificationSettings()
     track_record: TrackRecordSettings = TrackRecordSettings()

@@ -16,7 +16,7 @@ from rightsizer.catalogue.board import Board, MigProfile
 from rightsizer.model.block import Measure, Series
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Instruction, Option, Risk
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.state import Resource
 from rightsizer.model.units import GIB
 from rightsizer.model.workload import WorkloadClass
@@ -49,10 +49,10 @@ class ColocationSettings(Struct, frozen=True):
             Source: a starting point: a quarter of an hour a day
     """
 
-    memory_ratio: Annotated[float, Spec(within=(0.1, 1))] = 0.9
-    minimum_aligned_blocks: Annotated[int, Spec(within=(20, 8640))] = 288
-    busy_ratio: float = 0.01
-    alternating_ratio: float = 0.02
+    memory_ratio: Annotated[float, Spec(within=(0.1, 1)), CONSTANT] = 0.9
+    minimum_aligned_blocks: Annotated[int, Spec(within=(20, 8640)), CONSTANT] = 288
+    busy_ratio: Annotated[float, CONSTANT] = 0.01
+    alternating_ratio: Annotated[float, CONSTANT] = 0.02
 
 
 class WorkloadPair(Struct, frozen=True):

@@ -12,7 +12,7 @@ from rightsizer.broker.settings import BrokerSettings, GpuPlacementSettings
 from rightsizer.catalogue.settings import CatalogueSettings, PriceSettings
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.log_settings import LogSettings
-from rightsizer.model.settings import LIVE, Spec
+from rightsizer.model.settings import CONSTANT, LIVE, Spec
 from rightsizer.notify.grafana.settings import GrafanaSettings
 from rightsizer.notify.webhook.settings import WebhookSettings
 from rightsizer.profiler.settings import ProfileSettings
@@ -37,8 +37,8 @@ class LabelSettings(Struct, frozen=True):
 
     file: str = ""
     interval: Annotated[float, Spec(unit="seconds", within=(10.0, 3600.0))] = 60.0
-    settled: Annotated[float, Spec(unit="seconds", within=(0.0, 86400.0))] = 600.0
-    expiry: Annotated[float, Spec(unit="seconds", within=(120.0, 7 * 86400.0))] = 3600.0
+    settled: Annotated[float, Spec(unit="seconds", within=(0.0, 86400.0)), CONSTANT] = 600.0
+    expiry: Annotated[float, Spec(unit="seconds", within=(120.0, 7 * 86400.0)), CONSTANT] = 3600.0
 
 
 class Settings(Struct, frozen=True):

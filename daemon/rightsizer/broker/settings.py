@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from rightsizer.broker.lease import LeaseOwner
 from rightsizer.host.settings import PathSettings
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.units import DAY_SECONDS
 from rightsizer.sizing.gpu_sets import LinkScores
 from rightsizer.telemetry.settings import SamplingSettings
@@ -36,8 +36,8 @@ class FreeSettings(Struct, frozen=True):
             Source: advice/rules/sharing: half a GPU is what another workload can use
     """
 
-    empty_memory_bytes: float = 512 * 1024.0**2
-    empty_memory_ratio: float = 0.01
+    empty_memory_bytes: Annotated[float, CONSTANT] = 512 * 1024.0**2
+    empty_memory_ratio: Annotated[float, CONSTANT] = 0.01
     shared_memory_reserve_bytes: float = 1024.0**3
     shared_compute_ratio: float = 0.5
     shared_bandwidth_ratio: float = 0.5
@@ -79,8 +79,8 @@ class GpuPlacementSettings(Struct, frozen=True):
     """Placement: which GPUs are free, and which set of them is best."""
 
     free: FreeSettings = FreeSettings()
-    scoring: ScoringSettings = ScoringSettings()
-    search: SearchSettings = SearchSettings()
+    scoring: Annotated[ScoringSettings, CONSTANT] = ScoringSettings()
+    search: Annotated[SearchSettings, CONSTANT] = SearchSettings()
 
 
 class BrokerSettings(Struct, frozen=True):
@@ -164,7 +164,7 @@ class BrokerSettings(Struct, frozen=True):
     users: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     tell_webhooks: bool = False
-    processes_maximum: Annotated[int, Spec(within=(10, 100_000))] = 1000
+    processes_maximum: Annotated[int, Spec(within=(10, 100_000)), CONSTANT] = 1000
     maximum_tickets: Annotated[int, Spec(within=(1, 100_000))] = 1000
     maximum_tickets_per_user: Annotated[int, Spec(within=(1, 100_000))] = 200
     maximum_leases_per_user: Annotated[int, Spec(within=(1, 4096))] = 64
@@ -176,20 +176,24 @@ class BrokerSettings(Struct, frozen=True):
         7 * DAY_SECONDS
     )
     fair_share_weight: Annotated[float, Spec(within=(0.0, 1.0))] = 1.0
-    aging_seconds: Annotated[float, Spec(within=(60.0, 366 * DAY_SECONDS))] = DAY_SECONDS / 4
+    aging_seconds: Annotated[float, Spec(within=(60.0, 366 * DAY_SECONDS)), CONSTANT] = (
+        DAY_SECONDS / 4
+    )
     lowest_priority: Annotated[int, Spec(within=(-1000, 0))] = -10
     highest_priority: Annotated[int, Spec(within=(0, 1000))] = 0
     operator_priority: Annotated[int, Spec(within=(0, 1000))] = 10
     operators: tuple[str, ...] = ("root",)
     operator_groups: tuple[str, ...] = ()
     backfill: bool = True
-    backfill_depth: Annotated[int, Spec(within=(1, 100_000))] = 100
-    unknown_patience_seconds: Annotated[float, Spec(within=(0.0, 30 * DAY_SECONDS))] = 3600.0
-    settling_seconds: Annotated[float, Spec(within=(0.0, 7 * DAY_SECONDS))] = 600.0
+    backfill_depth: Annotated[int, Spec(within=(1, 100_000)), CONSTANT] = 100
+    unknown_patience_seconds: Annotated[float, Spec(within=(0.0, 30 * DAY_SECONDS)), CONSTANT] = (
+        3600.0
+    )
+    settling_seconds: Annotated[float, Spec(within=(0.0, 7 * DAY_SECONDS)), CONSTANT] = 600.0
     start_grace_seconds: Annotated[float, Spec(within=(0.0, 3600.0))] = 0.0
     idle_grace_seconds: Annotated[float, Spec(within=(60.0, 30 * DAY_SECONDS))] = 3600.0
     over_memory_grace_seconds: Annotated[float, Spec(within=(0.0, DAY_SECONDS))] = 300.0
-    lost_grace_seconds: Annotated[float, Spec(within=(0.0, 3600.0))] = 10.0
+    lost_grace_seconds: Annotated[float, Spec(within=(0.0, 3600.0)), CONSTANT] = 10.0
     replacement_hold_seconds: Annotated[float, Spec(within=(0.0, DAY_SECONDS))] = 900.0
     maximum_reservations_per_user: Annotated[int, Spec(within=(0, 1000))] = 0
     longest_reservation_seconds: Annotated[float, Spec(within=(60.0, 366 * DAY_SECONDS))] = (

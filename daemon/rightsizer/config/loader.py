@@ -9,7 +9,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rightsizer.config.row import escaped_line, spell_path
-from rightsizer.config.shape import Group, Nullable, Scalar, Shape, ShapeEntry, shape_of
+from rightsizer.config.shape import (
+    Group,
+    Many,
+    Named,
+    Nullable,
+    Scalar,
+    Shape,
+    ShapeEntry,
+    shape_of,
+)
 from rightsizer.config.validator import Fault, explain, validate
 from rightsizer.io.files import file_bytes
 from rightsizer.io.near import near_words
@@ -174,15 +183,17 @@ def _load(
     texts: Sequence[tuple[str, str]],
     environ: Mapping[str, str],
     others: Collection[str],
+    constants: Path | None = None,
 ) -> tuple[_Settings, SettingOrigins]:
     """Merge named texts, later ones over earlier ones, and load settings with their origins."""
     shape = shape_of(root)
-    gone = {variable_of(path): path for path in DROPPED}
+    gone = {variable_of(path): remedy for path, remedy in _passed_over(shape)}
     known = {name: value for name, value in environ.items() if name not in gone}
     said, override_faults = overrides(shape, known, others)
     faults = [escaped_line(fault) for fault in override_faults]
     try:
         document = merge_documents([load_yaml(text, name) for name, text in texts])
+        experiment = [] if constants is None else [load_yaml(_text(constants), str(constants))]
     except YamlError as error:
         # If the file is unreadable, only the variables can be validated.
         answer = validate(shape, overridden({}, said))
@@ -193,7 +204,10 @@ def _load(
         raise ConfigurationError("\n".join(faults)) from None
     for name in gone.keys() & environ.keys():
         _warn(name, gone[name])
-    data = _without_dropped(document)
+    document = _without_constants(shape, _without_dropped(document))
+    if experiment:
+        document = merge_documents([document, *experiment])
+    data = document.data
     if others and isinstance(data, dict):
         # A file without other sections means all defaults.
         data = {key: value for key, value in data.items() if key not in others} or None
@@ -234,9 +248,7 @@ def load_with_origins(
     remedy: str = _REMEDY,
 ) -> tuple[_Settings, SettingOrigins]:
     """Like `load_file`, with the origin of each setting."""
-    first = (str(path), _text(path, remedy))
-    rest = ((str(each), _text(each, remedy)) for each in drop_ins(path))
-    return _load(root, [first, *rest], environ, others)
+    return _load(root, _texts(path, remedy), environ, others)
 
 
 def drop_ins(path: Path) -> tuple[Path, ...]:
@@ -259,7 +271,12 @@ def drop_ins(path: Path) -> tuple[Path, ...]:
     return tuple(each for each in found if each.suffix == ".yaml" and not each.name.startswith("."))
 
 
-def _text(path: Path, remedy: str) -> str:
+def _texts(path: Path, remedy: str = _REMEDY) -> Sequence[tuple[str, str]]:
+    """Names and texts of a file and its drop-ins."""
+    return [(str(file), _text(file, remedy)) for file in (path, *drop_ins(path))]
+
+
+def _text(path: Path, remedy: str = _REMEDY) -> str:
     try:
         raw = file_bytes(path)
     except OSError as error:
@@ -281,30 +298,92 @@ def _text(path: Path, remedy: str) -> str:
         raise ConfigurationError(f"{path}:{line}:1: is not UTF-8; save it as UTF-8") from None
 
 
-def _without_dropped(document: Document) -> Any:
-    """Remove the keys dropped in this release from a document's data, each with a warning."""
-    data = document.data
-    for path in DROPPED:
+def _passed_over(shape: Group) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the paths of keys that are no settings any more, each with what to do."""
+    for path, remedy in DROPPED.items():
+        yield path, _dropped(path, remedy)
+    yield from _constants(shape, ())
+
+
+def _constants(group: Group, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    for constant in group.constants:
+        yield (*path, constant.key), _constant(constant, (*path, constant.key))
+    for entry in group.entries:
+        if isinstance(entry.shape, Group):
+            yield from _constants(entry.shape, (*path, entry.key))
+
+
+def _dropped(path: tuple[str | int, ...], remedy: str) -> str:
+    return (
+        f"{spell_path(path)}: this release has no such key and passes it over, the next one will "
+        f"refuse it; {remedy}"
+    )
+
+
+def _constant(constant: ShapeEntry, path: tuple[str | int, ...]) -> str:
+    return (
+        f"{spell_path(path)}: is passed over; it is a constant of {constant.settings.__module__} "
+        "now, which '--constants FILE' overrides for experiments"
+    )
+
+
+def _without_dropped(document: Document) -> Document:
+    """Remove the keys dropped in this release, each with a warning."""
+    for path, remedy in DROPPED.items():
         if path in document.places:
-            _warn(document.where(path), path)
-            data = _without_path(data, path)
-    return data
+            _warn(document.where(path), _dropped(path, remedy))
+            document = replace(document, data=_without_path(document.data, path))
+    return document
 
 
-def _without_path(data: Any, path: tuple[str, ...]) -> Any:
+def _without_constants(shape: Group, document: Document) -> Document:
+    """Remove constants, which releases before had as settings, each with a warning."""
+    for path, constant in _named_constants(shape, document.data, ()):
+        _warn(document.where(path), _constant(constant, path))
+        document = replace(document, data=_without_path(document.data, path))
+    return document
+
+
+def _named_constants(
+    shape: Shape, data: Any, path: tuple[str | int, ...]
+) -> Iterator[tuple[tuple[str | int, ...], ShapeEntry]]:
+    """Yield the constants that stand in a document."""
+    match shape:
+        case Nullable(inner):
+            yield from _named_constants(inner, data, path)
+        case Many(item) if isinstance(data, list):
+            for place, value in enumerate(data):
+                yield from _named_constants(item, value, (*path, place))
+        case Named(inner) if isinstance(data, dict):
+            for key, value in data.items():
+                yield from _named_constants(inner, value, (*path, key))
+        case Group() if isinstance(data, dict):
+            for key in data.keys() & shape.by_key.keys():
+                entry = shape.by_key[key]
+                if entry.is_constant:
+                    yield (*path, key), entry
+                else:
+                    yield from _named_constants(entry.shape, data[key], (*path, key))
+        case _:
+            return
+
+
+def _without_path(data: Any, path: tuple[str | int, ...]) -> Any:
     key, *rest = path
+    if isinstance(data, list):
+        return [
+            _without_path(value, tuple(rest)) if place == key else value
+            for place, value in enumerate(data)
+        ]
     if not isinstance(data, dict) or key not in data:
         return data
     below = {key: _without_path(data[key], tuple(rest))} if rest else {}
     return {name: value for name, value in data.items() if name != key} | below
 
 
-def _warn(where: str, path: tuple[str, ...]) -> None:
+def _warn(where: str, message: str) -> None:
     """Write a line to standard error, since logging is configured by the settings being loaded."""
-    sys.stderr.write(
-        f"warning: {where}: {spell_path(path)}: this release has no such key and passes it over, "
-        f"the next one will refuse it; {DROPPED[path]}\n"
-    )
+    sys.stderr.write(f"warning: {where}: {message}\n")
 
 
 def _lines(
@@ -330,17 +409,22 @@ def _variable(fault: Fault, said: Iterable[Override]) -> Override | None:
 
 
 def load_sections(
-    root: type[_Settings], path: Path | None, environ: Mapping[str, str] = _NOTHING
+    root: type[_Settings],
+    path: Path | None,
+    environ: Mapping[str, str] = _NOTHING,
+    constants: Path | None = None,
 ) -> _Settings:
     """Load some sections; the file's other sections are ignored.
 
-    Without a file every setting has its default; variables in `environ` override the file.
+    Without a file every setting has its default; variables in `environ` override the file, and
+    the file `constants` overrides constants of models.
 
     Raises:
         ConfigurationError: the file cannot be read, or a section has faults.
     """
     others = SECTIONS - {key_in_file(each, None) for each in cast(Any, root).__struct_fields__}
-    return load_file(root, path, environ, others) if path else load(root, "", "", environ, others)
+    texts = [("", "")] if path is None else _texts(path)
+    return _load(root, texts, environ, others, constants)[0]
 
 
 def live_update(in_force: _Settings, wanted: _Settings) -> tuple[_Settings, tuple[str, ...]]:

@@ -72,6 +72,8 @@ class ShapeEntry(Struct, frozen=True):
     """Class of the field."""
     is_live: bool = False
     """Whether a reload applies it; the keys of a group may override this."""
+    is_constant: bool = False
+    """Whether only `--constants` overrides it."""
 
     @property
     def is_required(self) -> bool:
@@ -84,17 +86,20 @@ class Group(Struct, frozen=True, dict=True):
 
     type: type
     entries: tuple[ShapeEntry, ...]
+    """Settings."""
+    constants: tuple[ShapeEntry, ...] = ()
 
     @cached_property
     def by_key(self) -> Mapping[str, ShapeEntry]:
-        """Entries by key in the file."""
-        return {entry.key: entry for entry in self.entries}
+        """Settings and constants by key in a file."""
+        return {entry.key: entry for entry in (*self.entries, *self.constants)}
 
     def default(self) -> Any:
         """Group with all defaults, or `NODEFAULT` if a key is required."""
-        if any(entry.is_required for entry in self.entries):
+        fields = self.by_key.values()
+        if any(field.is_required for field in fields):
             return NODEFAULT
-        return self.type(**{entry.name: entry.default for entry in self.entries})
+        return self.type(**{field.name: field.default for field in fields})
 
 
 Shape: TypeAlias = Scalar | Nullable | Many | Named | Group
@@ -109,8 +114,10 @@ def shape_of(settings: type, defaults: Any = None, *, live: bool = False) -> Gro
     Raises:
         TypeError: a field has a type unsupported in a configuration file, or a duplicate key.
     """
-    group = Group(settings, tuple(_entries(settings, defaults, live)))
-    if len(group.by_key) < len(group.entries):
+    entries = tuple(_entries(settings, defaults, live))
+    constants = tuple(entry for entry in entries if entry.is_constant)
+    group = Group(settings, tuple(entry for entry in entries if not entry.is_constant), constants)
+    if len(group.by_key) < len(entries):
         raise TypeError(f"{settings.__name__}: two fields have the same key")
     return group
 
@@ -131,7 +138,12 @@ def _entries(settings: type, defaults: Any, live: bool) -> Iterator[ShapeEntry]:
             default=default,
             settings=settings,
             is_live=is_entry_live,
+            is_constant=bool(declared.spec.is_constant) or _has_only_constants(shape),
         )
+
+
+def _has_only_constants(shape: Shape) -> bool:
+    return isinstance(shape, Group) and bool(shape.constants) and not shape.entries
 
 
 def _shape(hint: Any, bounds: Bounds | None, default: Any, live: bool) -> Shape:  # noqa: FBT001 - passed on.

@@ -121,8 +121,8 @@ class _Validator:
             if self._is_key(key, path) and key not in group.by_key:
                 self._fault((*path, key), FaultKind.UNKNOWN_KEY, value[key])
         before = len(self.faults)
-        entries = group.entries
-        values = {each.name: self._entry(each, value, (*path, each.key)) for each in entries}
+        fields = group.by_key.values()
+        values = {field.name: self._entry(field, value, (*path, field.key)) for field in fields}
         if len(self.faults) > before:
             return NODEFAULT
         try:
@@ -237,7 +237,7 @@ def _value_of(shape: Shape) -> Shape:
 
 
 def _unknown_key(key: str, around: Shape, value: object) -> str:
-    known = list(around.by_key) if isinstance(around, Group) else []
+    known = [entry.key for entry in around.entries] if isinstance(around, Group) else []
     above, _, below = key.rpartition(".")
     if above and isinstance(around, Group) and _has_key(around, key.split(".")):
         above = "".join(f"{each}: {{" for each in above.split("."))
@@ -251,7 +251,7 @@ def _unknown_key(key: str, around: Shape, value: object) -> str:
         f"{each}.{found}"
         for each in known
         if isinstance(around, Group) and isinstance(inner := _shape_at(around, (each,)), Group)
-        for found in near_words(key.lower(), inner.by_key, 1, _SURE)
+        for found in near_words(key.lower(), [entry.key for entry in inner.entries], 1, _SURE)
     ]
     if nearest or inside:
         return f"unknown key; did you mean '{(nearest or inside)[0]}'?"

@@ -31,6 +31,7 @@ _Settings = TypeVar("_Settings")
 _CONFIG: Final = """
 --config.file FILE: configuration file (default: rightsizer.yaml in /etc/rightsizer if readable;
   fleet.yaml for the fleet). Environment variables like RIGHTSIZER_LOG__LEVEL override it
+--constants FILE: override constants of models, in the form of the configuration, for experiments
 """
 _MICROSECOND: Final = 1000
 _LAST_SECOND: Final = 2**33
@@ -39,7 +40,7 @@ _LAST_SECOND: Final = 2**33
 
 def add_config_flag(parser: argparse.ArgumentParser, usual: Path = CONFIGURATION) -> None:
     """Add the flag of the configuration file."""
-    add_flags(parser.add_argument, _CONFIG, config_file=Path)
+    add_flags(parser.add_argument, _CONFIG, config_file=Path, constants=Path)
     parser.set_defaults(usual_config_file=usual)
 
 
@@ -64,7 +65,7 @@ def settings_of(arguments: argparse.Namespace, root: type[_Settings]) -> _Settin
     # Imported on use: not needed if the socket is given.
     from rightsizer.config.loader import load_sections  # noqa: PLC0415
 
-    return load_sections(root, config_file_of(arguments), os.environ)
+    return load_sections(root, config_file_of(arguments), os.environ, arguments.constants)
 
 
 def with_values(settings: _Settings, values: Mapping[str, object]) -> _Settings:

@@ -8,7 +8,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from rightsizer.model.metric_family import COLLECTORS, DEFAULT_COLLECTORS, Collector, Level
-from rightsizer.model.settings import Spec, settings_class
+from rightsizer.model.settings import CONSTANT, Spec, settings_class
 
 
 class DcgmLabels(StrEnum):
@@ -57,7 +57,7 @@ class MetricsSettings(Struct, frozen=True):
     advice_limit: Annotated[int, Spec(within=(0, 10_000))] = 500
     level: Level = Level.STANDARD
     details: bool = False
-    gzip_level: Annotated[int, Spec(within=(1, 9))] = 3
+    gzip_level: Annotated[int, Spec(within=(1, 9)), CONSTANT] = 3
     dcgm: bool = False
     dcgm_labels: DcgmLabels = DcgmLabels.CURRENT
     collectors: CollectorSwitches = field(default_factory=CollectorSwitches)

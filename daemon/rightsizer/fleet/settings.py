@@ -19,7 +19,7 @@ from rightsizer.catalogue.settings import CatalogueSettings, PriceSettings
 from rightsizer.fleet.rules import FLEET_RULES
 from rightsizer.io.files import private_folder
 from rightsizer.io.log_settings import LogSettings
-from rightsizer.model.settings import Spec, settings_class
+from rightsizer.model.settings import CONSTANT, Spec, settings_class
 from rightsizer.model.units import DAY_SECONDS
 from rightsizer.notify.grafana.settings import GrafanaSettings
 from rightsizer.notify.webhook.settings import WebhookSettings
@@ -41,10 +41,10 @@ class AgentSourceSettings(Struct, frozen=True):
             Source: increase needs two samples in a range of five minutes, and one may be missing
     """
 
-    clock_skew_seconds: Annotated[float, Spec(within=(1.0, 3600.0))] = 60.0
-    stale_seconds: Annotated[float, Spec(within=(10.0, 86400.0))] = 300.0
+    clock_skew_seconds: Annotated[float, Spec(within=(1.0, 3600.0)), CONSTANT] = 60.0
+    stale_seconds: Annotated[float, Spec(within=(10.0, 86400.0)), CONSTANT] = 300.0
     sizing_days: Annotated[float, Spec(within=(1.0, 90.0))] = 7.0
-    fine_resolution_seconds: Annotated[float, Spec(within=(1.0, 300.0))] = 120.0
+    fine_resolution_seconds: Annotated[float, Spec(within=(1.0, 300.0)), CONSTANT] = 120.0
 
 
 class DemandSettings(Struct, frozen=True):
@@ -56,7 +56,7 @@ class DemandSettings(Struct, frozen=True):
             Source: its P99 is then the P90 of the peaks; single spikes are ignored
     """
 
-    peak_share_ratio: Annotated[float, Spec(within=(0.001, 1))] = 0.1
+    peak_share_ratio: Annotated[float, Spec(within=(0.001, 1)), CONSTANT] = 0.1
 
 
 class StoreSettings(Struct, frozen=True):
@@ -98,10 +98,10 @@ class StoreSettings(Struct, frozen=True):
     concurrency: Annotated[int, Spec(within=(1, 64))] = 4
     series_maximum: Annotated[int, Spec(within=(50, 100_000))] = 2000
     response_maximum_bytes: Annotated[int, Spec(within=(2**20, None))] = 64 * 2**20
-    tries: Annotated[int, Spec(within=(1, 20))] = 4
-    patience_seconds: Annotated[float, Spec(within=(0.0, 86400.0))] = 600.0
-    backoff_seconds: Annotated[float, Spec(within=(0.0, 60.0))] = 1.0
-    retry_after_maximum_seconds: Annotated[float, Spec(within=(0.0, 600.0))] = 60.0
+    tries: Annotated[int, Spec(within=(1, 20)), CONSTANT] = 4
+    patience_seconds: Annotated[float, Spec(within=(0.0, 86400.0)), CONSTANT] = 600.0
+    backoff_seconds: Annotated[float, Spec(within=(0.0, 60.0)), CONSTANT] = 1.0
+    retry_after_maximum_seconds: Annotated[float, Spec(within=(0.0, 600.0)), CONSTANT] = 60.0
 
 
 _OF_RULES: Final = [(rule.name, type(rule.settings)) for rule in FLEET_RULES]
@@ -223,14 +223,14 @@ class FleetSettings(Struct, frozen=True):
     fine_seconds: Annotated[float, Spec(within=(0.0, DAY_SECONDS))] = 6 * 3600.0
     agents: AgentSourceSettings = AgentSourceSettings()
     rules: FleetRuleTree = FleetRuleTree()
-    demands: DemandSettings = DemandSettings()
-    late_seconds: Annotated[float, Spec(within=(0.0, DAY_SECONDS))] = 900.0
+    demands: Annotated[DemandSettings, CONSTANT] = DemandSettings()
+    late_seconds: Annotated[float, Spec(within=(0.0, DAY_SECONDS)), CONSTANT] = 900.0
     absent_seconds: Annotated[float, Spec(within=(300.0, DAY_SECONDS))] = 3600.0
     workers: Annotated[int, Spec(within=(0, 64))] = 0
     path: str = ""
     api_socket: str = "/run/rightsizer-fleet/api.sock"
     exported_maximum: Annotated[int, Spec(within=(1, 10_000))] = 200
-    most_records: Annotated[int, Spec(within=(10, 100_000))] = 20_000
+    most_records: Annotated[int, Spec(within=(10, 100_000)), CONSTANT] = 20_000
     interval_seconds: Annotated[float, Spec(within=(60.0, DAY_SECONDS))] = 3600.0
 
     def __post_init__(self) -> None:

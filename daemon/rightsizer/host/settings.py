@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Struct
 
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 
 
 class HostSettings(Struct, frozen=True):
@@ -28,13 +28,15 @@ class HostSettings(Struct, frozen=True):
             memory.
     """
 
-    shortest_seconds: Annotated[float, Spec(within=(0.0, 60.0))] = 0.2
-    recheck_interval_seconds: Annotated[float, Spec(within=(0.0, 3600.0))] = 10.0
-    forget_after_seconds: Annotated[float, Spec(within=(1.0, 3600.0))] = 60.0
-    memory_placement_interval_seconds: Annotated[float, Spec(within=(1.0, 86400.0))] = 60.0
-    numa_maps_processes_maximum: Annotated[int, Spec(within=(0, 1000))] = 2
-    numa_maps_deadline_seconds: Annotated[float, Spec(within=(0.001, 10.0))] = 0.01
-    numa_maps_resident_maximum_bytes: Annotated[int, Spec(within=(0, 2**50))] = 32 * 2**30
+    shortest_seconds: Annotated[float, Spec(within=(0.0, 60.0)), CONSTANT] = 0.2
+    recheck_interval_seconds: Annotated[float, Spec(within=(0.0, 3600.0)), CONSTANT] = 10.0
+    forget_after_seconds: Annotated[float, Spec(within=(1.0, 3600.0)), CONSTANT] = 60.0
+    memory_placement_interval_seconds: Annotated[float, Spec(within=(1.0, 86400.0)), CONSTANT] = (
+        60.0
+    )
+    numa_maps_processes_maximum: Annotated[int, Spec(within=(0, 1000)), CONSTANT] = 2
+    numa_maps_deadline_seconds: Annotated[float, Spec(within=(0.001, 10.0)), CONSTANT] = 0.01
+    numa_maps_resident_maximum_bytes: Annotated[int, Spec(within=(0, 2**50)), CONSTANT] = 32 * 2**30
 
 
 class PathSettings(Struct, frozen=True):

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 
 
 class HttpSettings(Struct, frozen=True):
@@ -26,10 +26,10 @@ class HttpSettings(Struct, frozen=True):
     """
 
     timeout_seconds: Annotated[float, Spec(within=(0.1, 60.0))] = 5.0
-    tries: Annotated[int, Spec(within=(1, 10))] = 3
-    backoff_seconds: Annotated[float, Spec(within=(0.0, 30.0))] = 0.5
-    retry_after_maximum_seconds: Annotated[float, Spec(within=(0.0, 300.0))] = 10.0
-    response_maximum_bytes: Annotated[int, Spec(within=(1024, None))] = 8 * 2**20
+    tries: Annotated[int, Spec(within=(1, 10)), CONSTANT] = 3
+    backoff_seconds: Annotated[float, Spec(within=(0.0, 30.0)), CONSTANT] = 0.5
+    retry_after_maximum_seconds: Annotated[float, Spec(within=(0.0, 300.0)), CONSTANT] = 10.0
+    response_maximum_bytes: Annotated[int, Spec(within=(1024, None)), CONSTANT] = 8 * 2**20
     ca_file: str = ""
 
 

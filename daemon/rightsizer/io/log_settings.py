@@ -5,7 +5,7 @@ from typing import Annotated
 
 from msgspec import Struct
 
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 
 
 class LogFormat(StrEnum):
@@ -41,4 +41,6 @@ class LogSettings(Struct, frozen=True):
 
     format: LogFormat = LogFormat.AUTO
     level: Annotated[LogLevel, Spec(is_live=True)] = LogLevel.INFO
-    repeat_interval: Annotated[float, Spec(unit="seconds", within=(0, 86400), is_live=True)] = 300.0
+    repeat_interval: Annotated[
+        float, Spec(unit="seconds", within=(0, 86400), is_live=True), CONSTANT
+    ] = 300.0

@@ -37,6 +37,8 @@ class Spec(Struct, frozen=True, kw_only=True):
         help: Effect of the field, in one sentence.
         source: Origin of the default: a paper, a document, a data file.
         is_live: Whether a reload applies it; by default inherited from its group.
+        is_constant: Whether it is a fact of a model and no operator's choice: it is in no
+            configuration and no documentation, and `--constants` overrides it for experiments.
     """
 
     unit: str | None = None
@@ -44,10 +46,14 @@ class Spec(Struct, frozen=True, kw_only=True):
     help: str | None = None
     source: str | None = None
     is_live: bool | None = None
+    is_constant: bool | None = None
 
 
 LIVE: Final = Spec(is_live=True)
 """Of a group of settings that a reload applies without a restart."""
+
+CONSTANT: Final = Spec(is_constant=True)
+"""Of a fact of a model, such as a threshold fitted on traces, or of a group of such facts."""
 
 
 class Bounds(Struct, frozen=True):

@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 from msgspec import Struct
 
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 
 SOURCE_NAMES: Final = ("slurm", "kubernetes", "container", "user", "session")
 """In order of precedence: the first that knows a process names its workload.
@@ -76,7 +76,7 @@ class OwnerSettings(Struct, frozen=True):
         "srun",
         "slurmstepd",
     )
-    launcher_confidence_ratio: float = 0.95
+    launcher_confidence_ratio: Annotated[float, CONSTANT] = 0.95
     process_managers: tuple[str, ...] = (
         "tmux*",
         "screen",
@@ -126,14 +126,14 @@ class OwnerSettings(Struct, frozen=True):
         "nvidia-cuda-mps",
         "nv-hostengine",
     )
-    parent_confidence_ratio: float = 0.85
+    parent_confidence_ratio: Annotated[float, CONSTANT] = 0.85
     interval_seconds: Annotated[float, Spec(within=(1.0, 3600.0))] = 30.0
-    floor_seconds: Annotated[float, Spec(within=(1.0, 3600.0))] = 5.0
-    hold_seconds: Annotated[float, Spec(within=(1.0, 86400.0))] = 600.0
+    floor_seconds: Annotated[float, Spec(within=(1.0, 3600.0)), CONSTANT] = 5.0
+    hold_seconds: Annotated[float, Spec(within=(1.0, 86400.0)), CONSTANT] = 600.0
     timeout_seconds: Annotated[float, Spec(within=(0.1, 60.0))] = 3.0
-    first_wait_seconds: Annotated[float, Spec(within=(0.0, 10.0))] = 0.5
-    answer_maximum_bytes: Annotated[int, Spec(within=(65536, 2**28))] = 16 * 2**20
-    time_to_live_seconds: Annotated[float, Spec(within=(1.0, 3600.0))] = 30.0
+    first_wait_seconds: Annotated[float, Spec(within=(0.0, 10.0)), CONSTANT] = 0.5
+    answer_maximum_bytes: Annotated[int, Spec(within=(65536, 2**28)), CONSTANT] = 16 * 2**20
+    time_to_live_seconds: Annotated[float, Spec(within=(1.0, 3600.0)), CONSTANT] = 30.0
     workloads_maximum: Annotated[int, Spec(within=(1.0, 10000.0))] = 200
 
     def __post_init__(self) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from msgspec import Struct
 
-from rightsizer.model.settings import Spec, settings_class
+from rightsizer.model.settings import CONSTANT, Spec, settings_class
 from rightsizer.profiler.capture.settings import CaptureKind, CaptureSettings, DropFolderSettings
 from rightsizer.profiles.limits import FileLimits, ReadLimits, TimeSettings
 
@@ -317,9 +317,9 @@ class ProfileSettings(Struct, frozen=True):
     """
 
     limits: FileLimits = FileLimits()
-    time: TimeSettings = TimeSettings()
-    rules: ProfileRuleTree = ProfileRuleTree()
-    comparison: ProfileComparisonSettings = ProfileComparisonSettings()
+    time: Annotated[TimeSettings, CONSTANT] = TimeSettings()
+    rules: Annotated[ProfileRuleTree, CONSTANT] = ProfileRuleTree()
+    comparison: Annotated[ProfileComparisonSettings, CONSTANT] = ProfileComparisonSettings()
     valid_for: Annotated[float, Spec(unit="seconds", within=(3600.0, 366 * 86400.0))] = 14 * 86400.0
     kept_maximum: Annotated[int, Spec(within=(1, 10_000))] = 64
     drop_folder: Annotated[DropFolderSettings, Spec(is_live=False)] = DropFolderSettings()

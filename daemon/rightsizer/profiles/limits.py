@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Struct
 
 from rightsizer.model.errors import ProfileError
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 
 
 class TimeSettings(Struct, frozen=True):
@@ -62,16 +62,16 @@ class FileLimits(Struct, frozen=True):
     """
 
     unpacked_maximum_bytes: Annotated[int, Spec(within=(2**20, None))] = 16 * 2**30
-    expansion_maximum_ratio: Annotated[float, Spec(unit="", within=(1.0, None))] = 1000.0
-    event_maximum_bytes: Annotated[int, Spec(within=(2**10, None))] = 4 * 2**20
+    expansion_maximum_ratio: Annotated[float, Spec(unit="", within=(1.0, None)), CONSTANT] = 1000.0
+    event_maximum_bytes: Annotated[int, Spec(within=(2**10, None)), CONSTANT] = 4 * 2**20
     events_maximum: Annotated[int, Spec(within=(1000, None))] = 50_000_000
-    faulty_events_maximum: Annotated[int, Spec(within=(0, None))] = 1000
-    kernel_names_maximum: Annotated[int, Spec(within=(100, None))] = 20_000
-    frames_maximum: Annotated[int, Spec(within=(0, None))] = 2000
-    name_maximum_characters: Annotated[int, Spec(within=(64, None))] = 2000
+    faulty_events_maximum: Annotated[int, Spec(within=(0, None)), CONSTANT] = 1000
+    kernel_names_maximum: Annotated[int, Spec(within=(100, None)), CONSTANT] = 20_000
+    frames_maximum: Annotated[int, Spec(within=(0, None)), CONSTANT] = 2000
+    name_maximum_characters: Annotated[int, Spec(within=(64, None)), CONSTANT] = 2000
     files_maximum: Annotated[int, Spec(within=(1, None))] = 2000
-    devices_maximum: Annotated[int, Spec(within=(1, None))] = 1024
-    steps_maximum: Annotated[int, Spec(within=(1, None))] = 100_000
+    devices_maximum: Annotated[int, Spec(within=(1, None)), CONSTANT] = 1024
+    steps_maximum: Annotated[int, Spec(within=(1, None)), CONSTANT] = 100_000
     export_maximum_seconds: Annotated[float, Spec(within=(1.0, None))] = 600.0
 
 

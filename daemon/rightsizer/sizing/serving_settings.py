@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 from msgspec import Struct
 
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 
 _Factor = Annotated[float, Spec(within=(1.0, None))]
 _Part = Annotated[float, Spec(within=(0.01, 1.0))]
@@ -164,28 +164,28 @@ class ServingModelSettings(Struct, frozen=True):
             Source: max_num_seqs, max_running_requests, max_batch_size
     """
 
-    layer_seconds: float = 30e-6
-    step_seconds: float = 1e-3
-    unpacking_layer_seconds: float = 40e-6
-    adapter_layer_seconds: float = 62e-6
-    encoder_decoder_ratio: _Part = 0.45
-    request_layer_seconds: float = 0.25e-6
-    indexer_layer_seconds: float = 85e-6
-    expert_layer_seconds: Annotated[float, Spec(source=_EXPERTS)] = 40e-6
-    expert_prompt_layer_seconds: float = 0.45e-3
-    expert_compute_ratio: Annotated[_Part, Spec(source=_EXPERTS)] = 0.65
-    unpacked_expert_compute_ratio: _Part = 0.31
-    shared_expert_compute_ratio: Annotated[float, Spec(within=(0.01, 3.0))] = 1.2
-    expert_passes: Annotated[_Amount, Spec(source=_EXPERTS)] = 4.2
-    expert_choice_ratio: _Part = 0.65
-    other_vendor_experts_ratio: _Part = 0.69
-    expert_imbalance_ratio: Annotated[float, Spec(within=(1.0, 10.0))] = 1.8
+    layer_seconds: Annotated[float, CONSTANT] = 30e-6
+    step_seconds: Annotated[float, CONSTANT] = 1e-3
+    unpacking_layer_seconds: Annotated[float, CONSTANT] = 40e-6
+    adapter_layer_seconds: Annotated[float, CONSTANT] = 62e-6
+    encoder_decoder_ratio: Annotated[_Part, CONSTANT] = 0.45
+    request_layer_seconds: Annotated[float, CONSTANT] = 0.25e-6
+    indexer_layer_seconds: Annotated[float, CONSTANT] = 85e-6
+    expert_layer_seconds: Annotated[float, Spec(source=_EXPERTS), CONSTANT] = 40e-6
+    expert_prompt_layer_seconds: Annotated[float, CONSTANT] = 0.45e-3
+    expert_compute_ratio: Annotated[_Part, Spec(source=_EXPERTS), CONSTANT] = 0.65
+    unpacked_expert_compute_ratio: Annotated[_Part, CONSTANT] = 0.31
+    shared_expert_compute_ratio: Annotated[float, Spec(within=(0.01, 3.0)), CONSTANT] = 1.2
+    expert_passes: Annotated[_Amount, Spec(source=_EXPERTS), CONSTANT] = 4.2
+    expert_choice_ratio: Annotated[_Part, CONSTANT] = 0.65
+    other_vendor_experts_ratio: Annotated[_Part, CONSTANT] = 0.69
+    expert_imbalance_ratio: Annotated[float, Spec(within=(1.0, 10.0)), CONSTANT] = 1.8
     network_bytes_per_second: Annotated[float, Spec(within=(1e8, None))] = 50e9
-    attention_compute_ratio: _Part = 0.65
-    bunching_ratio: _Amount = 0.85
-    burstiness: _Amount = 4.0
-    token_acceptance_ratio: Annotated[float, Spec(within=(0.0, 0.99))] = 0.75
+    attention_compute_ratio: Annotated[_Part, CONSTANT] = 0.65
+    bunching_ratio: Annotated[_Amount, CONSTANT] = 0.85
+    burstiness: Annotated[_Amount, CONSTANT] = 4.0
+    token_acceptance_ratio: Annotated[float, Spec(within=(0.0, 0.99)), CONSTANT] = 0.75
     latency_headroom_ratio: Annotated[float, Spec(within=(0.0, 0.9))] = 0.1
     chunk_tokens: Annotated[int | None, Spec(within=(1, None))] = None
     requests_maximum: Annotated[int | None, Spec(within=(1, None))] = None
-    errors: ServingErrorSettings = ServingErrorSettings()
+    errors: Annotated[ServingErrorSettings, CONSTANT] = ServingErrorSettings()

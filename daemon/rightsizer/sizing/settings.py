@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Struct
 
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.units import GIB, MIB
 from rightsizer.sizing.serving_settings import ServingModelSettings
 from rightsizer.sizing.training_settings import TrainingSettings
@@ -53,21 +53,21 @@ class MemorySettings(Struct, frozen=True):
             Source: published peaks of torchtune
     """
 
-    context_bytes: float = 307.0 * MIB
-    driver_reserved_bytes: float = 410.0 * MIB
-    communication_pair_bytes: float = 342.0 * MIB
-    communication_group_bytes: float = 392.0 * MIB
-    graph_bytes: float = 154.0 * _KIB
-    graph_batch_maximum: Annotated[int, Spec(within=(0, None))] = 512
-    batched_tokens: _Count = 8192
-    sampled_rows: _Count = 256
-    fragmentation_ratio: float = 0.05
-    convolution_workspace_bytes: float = 1.0 * GIB
+    context_bytes: Annotated[float, CONSTANT] = 307.0 * MIB
+    driver_reserved_bytes: Annotated[float, CONSTANT] = 410.0 * MIB
+    communication_pair_bytes: Annotated[float, CONSTANT] = 342.0 * MIB
+    communication_group_bytes: Annotated[float, CONSTANT] = 392.0 * MIB
+    graph_bytes: Annotated[float, CONSTANT] = 154.0 * _KIB
+    graph_batch_maximum: Annotated[int, Spec(within=(0, None)), CONSTANT] = 512
+    batched_tokens: Annotated[_Count, CONSTANT] = 8192
+    sampled_rows: Annotated[_Count, CONSTANT] = 256
+    fragmentation_ratio: Annotated[float, CONSTANT] = 0.05
+    convolution_workspace_bytes: Annotated[float, CONSTANT] = 1.0 * GIB
     inference_headroom_ratio: Annotated[float, Spec(within=(0, 0.9))] = 0.1
     training_headroom_ratio: Annotated[float, Spec(within=(0, 0.9))] = 0.05
-    headroom_minimum_bytes: float = 1.0 * GIB
-    several_gpus_error_factor: _Factor = 1.4
-    unpacked_error_factor: _Factor = 1.2
+    headroom_minimum_bytes: Annotated[float, CONSTANT] = 1.0 * GIB
+    several_gpus_error_factor: Annotated[_Factor, CONSTANT] = 1.4
+    unpacked_error_factor: Annotated[_Factor, CONSTANT] = 1.2
 
 
 class SampleSettings(Struct, frozen=True):
@@ -150,10 +150,10 @@ class CostSettings(Struct, frozen=True):
     """
 
     carbon_grams_per_kilowatt_hour: Annotated[float | None, Spec(within=(0.0, 3000.0))] = None
-    serving_power_ratio: float = 0.6
-    training_power_ratio: float = 0.85
-    power_error_factor: _Factor = 1.3
-    hours_per_month: Annotated[float, Spec(within=(1.0, 744.0))] = 730.0
+    serving_power_ratio: Annotated[float, CONSTANT] = 0.6
+    training_power_ratio: Annotated[float, CONSTANT] = 0.85
+    power_error_factor: Annotated[_Factor, CONSTANT] = 1.3
+    hours_per_month: Annotated[float, Spec(within=(1.0, 744.0)), CONSTANT] = 730.0
 
 
 class PlanSettings(Struct, frozen=True):
@@ -170,9 +170,9 @@ class PlanSettings(Struct, frozen=True):
     """
 
     gpu_maximum: _Count = 512
-    layouts_per_gpu: _Count = 3
+    layouts_per_gpu: Annotated[_Count, CONSTANT] = 3
     alternatives: Annotated[int, Spec(within=(0, None))] = 3
-    growth_candidates: _Count = 5
+    growth_candidates: Annotated[_Count, CONSTANT] = 5
     switch_saving_ratio: float = 0.1
 
 
@@ -182,6 +182,6 @@ class SizingSettings(Struct, frozen=True):
     plan: PlanSettings = PlanSettings()
     memory: MemorySettings = MemorySettings()
     serving: ServingModelSettings = ServingModelSettings()
-    samples: SampleSettings = SampleSettings()
+    samples: Annotated[SampleSettings, CONSTANT] = SampleSettings()
     training: TrainingSettings = TrainingSettings()
     cost: CostSettings = CostSettings()

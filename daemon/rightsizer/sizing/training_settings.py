@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 from msgspec import Struct
 
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.sizing.collectives import SERVER_GPUS
 
 _Count = Annotated[int, Spec(within=(1, None))]
@@ -83,29 +83,29 @@ class TrainingSettings(Struct, frozen=True):
             nanotron, alike
     """
 
-    linear_ratio: Annotated[_Part, Spec(source=_FITTED)] = 0.87
-    hopper_ratio: _Part = 0.82
-    attention_ratio: Annotated[float, Spec(within=(0.01, None), source=_FITTED)] = 0.56
-    element_traffic: Annotated[_Amount, Spec(source=_FITTED)] = 280.0
-    fused_traffic_ratio: float = 0.25
-    host_bytes_per_second: Annotated[float, Spec(within=(1e8, None))] = 25e9
-    recompute_ratio: Annotated[float, Spec(source=_FITTED)] = 0.18
-    fused_recompute_ratio: float = 0.33
-    selective_ratio: float = 0.04
-    score_traffic: _Amount = 32.0
-    chunk_layers: _Factor = 2.0
-    exposed_ratio: Annotated[float, Spec(source=_FITTED)] = 0.53
+    linear_ratio: Annotated[_Part, Spec(source=_FITTED), CONSTANT] = 0.87
+    hopper_ratio: Annotated[_Part, CONSTANT] = 0.82
+    attention_ratio: Annotated[float, Spec(within=(0.01, None), source=_FITTED), CONSTANT] = 0.56
+    element_traffic: Annotated[_Amount, Spec(source=_FITTED), CONSTANT] = 280.0
+    fused_traffic_ratio: Annotated[float, CONSTANT] = 0.25
+    host_bytes_per_second: Annotated[float, Spec(within=(1e8, None)), CONSTANT] = 25e9
+    recompute_ratio: Annotated[float, Spec(source=_FITTED), CONSTANT] = 0.18
+    fused_recompute_ratio: Annotated[float, CONSTANT] = 0.33
+    selective_ratio: Annotated[float, CONSTANT] = 0.04
+    score_traffic: Annotated[_Amount, CONSTANT] = 32.0
+    chunk_layers: Annotated[_Factor, CONSTANT] = 2.0
+    exposed_ratio: Annotated[float, Spec(source=_FITTED), CONSTANT] = 0.53
     node_gpus: _Count = SERVER_GPUS
     network_bytes_per_second: Annotated[float, Spec(within=(1e8, None))] = 50e9
-    expert_ratio: _Part = 0.45
-    layer_seconds: float = 8e-4
-    adapter_seconds: float = 5.5e-4
-    unpacking_traffic: _Amount = 8.0
-    known_error_factor: _Factor = 1.17
-    error_factor: _Factor = 1.4
-    assumed_board_factor: _Factor = 1.4
-    slow_link_factor: _Factor = 1.4
-    early_board_factor: _Factor = 2.5
-    convolution_factor: _Factor = 2.0
-    mixture_factor: _Factor = 1.7
-    unnamed_framework_factor: _Factor = 1.5
+    expert_ratio: Annotated[_Part, CONSTANT] = 0.45
+    layer_seconds: Annotated[float, CONSTANT] = 8e-4
+    adapter_seconds: Annotated[float, CONSTANT] = 5.5e-4
+    unpacking_traffic: Annotated[_Amount, CONSTANT] = 8.0
+    known_error_factor: Annotated[_Factor, CONSTANT] = 1.17
+    error_factor: Annotated[_Factor, CONSTANT] = 1.4
+    assumed_board_factor: Annotated[_Factor, CONSTANT] = 1.4
+    slow_link_factor: Annotated[_Factor, CONSTANT] = 1.4
+    early_board_factor: Annotated[_Factor, CONSTANT] = 2.5
+    convolution_factor: Annotated[_Factor, CONSTANT] = 2.0
+    mixture_factor: Annotated[_Factor, CONSTANT] = 1.7
+    unnamed_framework_factor: Annotated[_Factor, CONSTANT] = 1.5

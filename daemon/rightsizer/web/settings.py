@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from rightsizer.exposition.settings import MetricsSettings
 from rightsizer.model.errors import UsageError
-from rightsizer.model.settings import LIVE, Spec
+from rightsizer.model.settings import CONSTANT, LIVE, Spec
 
 
 class PasswordSettings(Struct, frozen=True):
@@ -128,14 +128,14 @@ class WebSettings(Struct, frozen=True):
     connections_maximum: Annotated[int, Spec(within=(2, 1024))] = 24
     request_timeout_seconds: Annotated[float, Spec(within=(0.1, 300.0))] = 10.0
     keep_alive_seconds: Annotated[float, Spec(within=(1.0, 3600.0))] = 90.0
-    body_limit_bytes: Annotated[int, Spec(within=(0, 1_048_576))] = 65536
-    head_limit_bytes: Annotated[int, Spec(within=(16384, 1_048_576))] = 65536
+    body_limit_bytes: Annotated[int, Spec(within=(0, 1_048_576)), CONSTANT] = 65536
+    head_limit_bytes: Annotated[int, Spec(within=(16384, 1_048_576)), CONSTANT] = 65536
     page_refresh_seconds: Annotated[float, Spec(within=(0.0, 3600.0))] = 60.0
     page_poll_seconds: Annotated[float, Spec(within=(1.0, 3600.0))] = 5.0
     plan_form: bool = False
     plan_timeout_seconds: Annotated[float, Spec(within=(1.0, 300.0))] = 20.0
-    fit: FitSettings = FitSettings()
-    passwords: PasswordSettings = PasswordSettings()
+    fit: Annotated[FitSettings, CONSTANT] = FitSettings()
+    passwords: Annotated[PasswordSettings, CONSTANT] = PasswordSettings()
 
 
 class WebTree(Struct, frozen=True):

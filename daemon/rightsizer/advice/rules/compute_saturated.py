@@ -13,7 +13,7 @@ from rightsizer.advice.observation import WITH_POWER, observe
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import TOO_SMALL, CaseSubject
 from rightsizer.model.finding import Action, Finding, Reason
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Resource
 from rightsizer.model.units import Nanoseconds, percent_text
@@ -37,7 +37,7 @@ class ComputeSaturatedSettings(RuleSettings, frozen=True):
     """
 
     on_ratio: Annotated[float, Spec(within=(0.001, 1))] = 0.05
-    saturated_ratio: float = 0.5
+    saturated_ratio: Annotated[float, CONSTANT] = 0.5
     conduct: OpeningPolicy = OpeningPolicy()
 
 

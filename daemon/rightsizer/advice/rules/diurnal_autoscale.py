@@ -22,7 +22,7 @@ from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject, release_savings
 from rightsizer.model.block import BLOCK_SPAN
 from rightsizer.model.finding import Action, Finding, Option, Reason
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.units import format_duration, percent_text, seconds
 from rightsizer.model.workload import WorkloadClass
 
@@ -51,12 +51,12 @@ class DiurnalAutoscaleSettings(RuleSettings, frozen=True):
     """
 
     on_ratio: Annotated[float, Spec(within=(0.01, 1))] = 0.15
-    minimum_known_seconds: Annotated[float, Spec(within=(3600, None))] = 72000.0
-    most_short_ratio: float = 0.02
-    quiet_ratio: float = 0.5
-    quiet_seconds: Annotated[float, Spec(within=(3600, None))] = 14400.0
-    seen_once_ratio: float = 0.6
-    minimum_days: Annotated[float, Spec(unit="days", within=(1, 30))] = 2.0
+    minimum_known_seconds: Annotated[float, Spec(within=(3600, None)), CONSTANT] = 72000.0
+    most_short_ratio: Annotated[float, CONSTANT] = 0.02
+    quiet_ratio: Annotated[float, CONSTANT] = 0.5
+    quiet_seconds: Annotated[float, Spec(within=(3600, None)), CONSTANT] = 14400.0
+    seen_once_ratio: Annotated[float, CONSTANT] = 0.6
+    minimum_days: Annotated[float, Spec(unit="days", within=(1, 30)), CONSTANT] = 2.0
     replicas: ReplicaSettings = ReplicaSettings()
     scaling: ScalingSettings = ScalingSettings()
     conduct: OpeningPolicy = OpeningPolicy.sizing(72000.0)

@@ -14,7 +14,7 @@ from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.block import Measure
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason, Risk, Savings
 from rightsizer.model.pattern import Trend
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.units import GIB, Nanoseconds, nanoseconds, percent_text
 from rightsizer.model.workload import WorkloadClass
 
@@ -42,10 +42,10 @@ class ExhaustionForecastSettings(RuleSettings, frozen=True):
     """
 
     on_ratio: Annotated[float, Spec(within=(0.3, 1))] = 1.0
-    minimum_known_seconds: Annotated[float, Spec(within=(86400, None))] = 7 * 86400.0
+    minimum_known_seconds: Annotated[float, Spec(within=(86400, None)), CONSTANT] = 7 * 86400.0
     horizon_days: Annotated[float, Spec(unit="days", within=(1, 365))] = 30.0
-    most_busy_ratio: Annotated[float, Spec(within=(0.1, 1))] = 0.7
-    least_growth_ratio: Annotated[float, Spec(within=(0, 1))] = 0.05
+    most_busy_ratio: Annotated[float, Spec(within=(0.1, 1)), CONSTANT] = 0.7
+    least_growth_ratio: Annotated[float, Spec(within=(0, 1)), CONSTANT] = 0.05
     conduct: OpeningPolicy = OpeningPolicy.sizing()
 
 

@@ -23,7 +23,7 @@ from rightsizer.advice.verdict import CaseSubject, direct_factors, names_of, rel
 from rightsizer.model.block import Measure, Series
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Option, Reason
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.state import Resource
 from rightsizer.model.units import DAY_SECONDS, format_duration
 from rightsizer.model.workload import WorkloadClass
@@ -54,13 +54,13 @@ class GpuCountSettings(RuleSettings, frozen=True):
     """
 
     on_ratio: Annotated[float, Spec(within=(0.01, 1))] = 0.05
-    minimum_known_seconds: Annotated[float, Spec(within=(3600, None))] = DAY_SECONDS
-    unused_ratio: Annotated[float, Spec(within=(0, 0.5))] = 0.01
-    context_bytes: float = 2.0**30
-    minimum_days: Annotated[float, Spec(unit="days", within=(1, 30))] = 2.0
-    uncovered_ratio: float = 0.7
-    rest_quantile_ratio: Annotated[float, Spec(within=(0, 0.5))] = 0.05
-    replicas: ReplicaSettings = ReplicaSettings()
+    minimum_known_seconds: Annotated[float, Spec(within=(3600, None)), CONSTANT] = DAY_SECONDS
+    unused_ratio: Annotated[float, Spec(within=(0, 0.5)), CONSTANT] = 0.01
+    context_bytes: Annotated[float, CONSTANT] = 2.0**30
+    minimum_days: Annotated[float, Spec(unit="days", within=(1, 30)), CONSTANT] = 2.0
+    uncovered_ratio: Annotated[float, CONSTANT] = 0.7
+    rest_quantile_ratio: Annotated[float, Spec(within=(0, 0.5)), CONSTANT] = 0.05
+    replicas: Annotated[ReplicaSettings, CONSTANT] = ReplicaSettings()
     scaling: ScalingSettings = ScalingSettings()
     conduct: OpeningPolicy = OpeningPolicy.sizing(DAY_SECONDS)
 

@@ -26,7 +26,7 @@ from rightsizer.model.finding import (
     SharedPart,
 )
 from rightsizer.model.reading import Reading
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Down
 from rightsizer.model.state import State
@@ -62,9 +62,9 @@ class HardwareFaultSettings(Struct, frozen=True):
     retired_pages_maximum: Annotated[int, Spec(within=(1, 64))] = 60
     nvlink_errors_maximum: Annotated[int, Spec(within=(1, None))] = 1000
     pcie_replays_maximum: Annotated[int, Spec(within=(1, None))] = 1000
-    momentary_ratio: float = 0.9
+    momentary_ratio: Annotated[float, CONSTANT] = 0.9
     silent_seconds: Annotated[float, Spec(within=(60, None))] = 300.0
-    unclear_time_ratio: float = 0.6
+    unclear_time_ratio: Annotated[float, CONSTANT] = 0.6
 
 
 class InspectedBoard(Struct, frozen=True):
@@ -308,7 +308,7 @@ class HardwareUnhealthySettings(RuleSettings, frozen=True):
     """
 
     on_ratio: Annotated[float, Spec(within=(0.001, 1))] = 0.01
-    minimum_known_seconds: float = 0.0
+    minimum_known_seconds: Annotated[float, CONSTANT] = 0.0
     trouble: HardwareFaultSettings = HardwareFaultSettings()
     conduct: OpeningPolicy = OpeningPolicy(minimum_known_seconds=0.0)
 

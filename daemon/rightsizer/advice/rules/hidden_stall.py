@@ -14,7 +14,7 @@ from rightsizer.advice.rules.rank_imbalance import follow_up, straggler_group
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.finding import Action, Case, Finding, Reason
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import State
 
@@ -32,7 +32,7 @@ class HiddenStallSettings(RuleSettings, frozen=True):
     """
 
     on_ratio: Annotated[float, Spec(within=(0.01, 1))] = 0.3
-    unseen_traffic_ratio: Annotated[float, Spec(within=(0.01, 1))] = 0.85
+    unseen_traffic_ratio: Annotated[float, Spec(within=(0.01, 1)), CONSTANT] = 0.85
     conduct: OpeningPolicy = OpeningPolicy()
 
 

@@ -12,7 +12,7 @@ from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject, direct_factors, opposite_factors, release_savings
 from rightsizer.model.block import Measure
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Option, Reason, Risk
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import IDLE_STATES, Resource, State
 from rightsizer.model.units import (
@@ -67,7 +67,7 @@ class IdleSettings(RuleSettings, frozen=True):
     """
 
     on_ratio: Annotated[float, Spec(within=(0.5, 1))] = 0.99
-    certain_ratio: Annotated[float, Spec(within=(0.1, 0.99))] = 0.9
+    certain_ratio: Annotated[float, Spec(within=(0.1, 0.99)), CONSTANT] = 0.9
     notebook_seconds: Annotated[float, _patience("a notebook", "docs/definitions.md, conduct")] = (
         3600.0
     )
@@ -84,13 +84,13 @@ class IdleSettings(RuleSettings, frozen=True):
             "docs/definitions.md, sources: 90 to 120 min of waiting",
         ),
     ] = 7200.0
-    usual_ratio: float = 0.25
-    minimum_days: Annotated[float, Spec(unit="days", within=(1, 30))] = 2.0
-    busy_ratio: float = 0.01
-    resume_seconds: Annotated[float, Spec(within=(300, None))] = 1800.0
-    mistake_seconds: Annotated[float, Spec(within=(0, None))] = 900.0
-    resume_exponent: Annotated[float, Spec(within=(0.1, 10))] = 1.2
-    borrowed_gaps: Annotated[float, Spec(within=(1, 1000))] = 20.0
+    usual_ratio: Annotated[float, CONSTANT] = 0.25
+    minimum_days: Annotated[float, Spec(unit="days", within=(1, 30)), CONSTANT] = 2.0
+    busy_ratio: Annotated[float, CONSTANT] = 0.01
+    resume_seconds: Annotated[float, Spec(within=(300, None)), CONSTANT] = 1800.0
+    mistake_seconds: Annotated[float, Spec(within=(0, None)), CONSTANT] = 900.0
+    resume_exponent: Annotated[float, Spec(within=(0.1, 10)), CONSTANT] = 1.2
+    borrowed_gaps: Annotated[float, Spec(within=(1, 1000)), CONSTANT] = 20.0
 
 
 def judge(subject: CaseSubject, settings: IdleSettings) -> Finding:

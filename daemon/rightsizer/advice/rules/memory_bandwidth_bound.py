@@ -3,13 +3,14 @@
 Applies only to services: a batch job at that limit is well used.
 """
 
-from typing import Final
+from typing import Annotated, Final
 
 from rightsizer.advice.instructions import instructions
 from rightsizer.advice.observation import observe
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.finding import Action, Finding, FindingKind, Reason, Risk, Savings
+from rightsizer.model.settings import CONSTANT
 from rightsizer.model.state import Resource, State, Tier
 from rightsizer.model.workload import WorkloadClass
 
@@ -29,8 +30,8 @@ class MemoryBandwidthBoundSettings(RuleSettings, frozen=True):
             Source: docs/definitions.md, provisioning
     """
 
-    compute_ratio: float = 0.5
-    pressed_ratio: float = 0.05
+    compute_ratio: Annotated[float, CONSTANT] = 0.5
+    pressed_ratio: Annotated[float, CONSTANT] = 0.05
     conduct: OpeningPolicy = OpeningPolicy.slow()
 
 

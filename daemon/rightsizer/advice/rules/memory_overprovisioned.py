@@ -10,7 +10,7 @@ from rightsizer.advice.board_status import is_shared
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, SizeRuleSettings
 from rightsizer.advice.verdict import CaseSubject, sizing_factors
 from rightsizer.model.finding import Action, Finding, Reason, Savings
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.state import Resource
 from rightsizer.model.units import format_duration, percent_text
 from rightsizer.model.workload import WorkloadClass
@@ -32,7 +32,7 @@ class MemoryOverprovisionedSettings(SizeRuleSettings, frozen=True):
     """
 
     unused_ratio: Annotated[float, Spec(within=(0.05, 1))] = 0.5
-    slowest_ratio: Annotated[float, Spec(within=(1, 2))] = 1.1
+    slowest_ratio: Annotated[float, Spec(within=(1, 2)), CONSTANT] = 1.1
     conduct: OpeningPolicy = OpeningPolicy.sizing()
 
 

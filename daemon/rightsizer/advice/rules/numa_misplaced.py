@@ -8,7 +8,7 @@ from rightsizer.advice.observation import in_condition, observe
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.finding import Action, Case, Finding, Reason, Risk
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition
 from rightsizer.owners.owner import NumaHome
@@ -27,7 +27,7 @@ class NumaMisplacedSettings(RuleSettings, frozen=True):
     """
 
     on_ratio: Annotated[float, Spec(within=(0.001, 1))] = 0.3
-    lost_ratio: float = 0.1
+    lost_ratio: Annotated[float, CONSTANT] = 0.1
     conduct: OpeningPolicy = OpeningPolicy()
 
 

@@ -13,7 +13,7 @@ from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject, direct_factors, names_of
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Node, Option, Reason, Risk
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.state import Resource
 from rightsizer.model.topology import GpuLink, LinkKind, Topology
 from rightsizer.model.workload import WorkloadClass
@@ -112,9 +112,9 @@ class NvlinkAbsentSettings(RuleSettings, frozen=True):
     """
 
     on_ratio: Annotated[float, Spec(within=(0.001, 1))] = 0.1
-    gain_ratio: Annotated[float, Spec(within=(0.01, 100))] = 0.5
-    attribution_ratio: float = 0.8
-    class_only_ratio: float = 0.65
+    gain_ratio: Annotated[float, Spec(within=(0.01, 100)), CONSTANT] = 0.5
+    attribution_ratio: Annotated[float, CONSTANT] = 0.8
+    class_only_ratio: Annotated[float, CONSTANT] = 0.65
     conduct: OpeningPolicy = OpeningPolicy()
 
 

@@ -1,6 +1,6 @@
 """Rule: GPUs that wait for their PCIe link, and whether that link is degraded."""
 
-from typing import Final
+from typing import Annotated, Final
 
 from rightsizer.advice.board_status import metrics_of
 from rightsizer.advice.instructions import instruction, nvidia_smi_id, trace_kernels
@@ -8,6 +8,7 @@ from rightsizer.advice.observation import Bottleneck, BottleneckSettings, active
 from rightsizer.advice.rules.rule import Rule
 from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.finding import Action, Finding, Instruction, Reason
+from rightsizer.model.settings import CONSTANT
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition, Resource, State
 from rightsizer.model.workload import WorkloadClass
@@ -23,7 +24,7 @@ class PcieBoundSettings(BottleneckSettings, frozen=True):
             Source: as for throttling: a tenth of the time
     """
 
-    degraded_ratio: float = 0.1
+    degraded_ratio: Annotated[float, CONSTANT] = 0.1
 
 
 _TRAFFIC: Final = (Signal.PCIE_RECEIVE_BYTES_PER_SECOND, Signal.PCIE_TRANSMIT_BYTES_PER_SECOND)

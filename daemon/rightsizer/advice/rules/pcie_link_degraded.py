@@ -21,7 +21,7 @@ from rightsizer.model.finding import (
     Risk,
     SharedPart,
 )
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import IDLE_STATES, Condition
 from rightsizer.model.topology import Bridge, Placement, link_bytes_per_second
@@ -133,7 +133,7 @@ class PcieLinkDegradedSettings(RuleSettings, frozen=True):
             Source: docs/definitions.md, conditions: a generation is believed after a minute
     """
 
-    minimum_active_seconds: Annotated[float, Spec(within=(1, None))] = 60.0
+    minimum_active_seconds: Annotated[float, Spec(within=(1, None)), CONSTANT] = 60.0
     conduct: OpeningPolicy = OpeningPolicy()
 
 

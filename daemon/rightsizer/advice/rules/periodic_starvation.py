@@ -8,7 +8,7 @@ from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject, release_savings
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Reason
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.state import Observation
 from rightsizer.model.units import format_duration, percent_text
 from rightsizer.model.window import Window
@@ -25,7 +25,7 @@ class PeriodicStarvationSettings(RuleSettings, frozen=True):
             Source: docs/definitions.md, states: above it nothing waits for the host
     """
 
-    busy_ratio: Annotated[float, Spec(within=(0, 1))] = 0.7
+    busy_ratio: Annotated[float, Spec(within=(0, 1)), CONSTANT] = 0.7
     conduct: OpeningPolicy = OpeningPolicy.slow()
 
 

@@ -16,7 +16,7 @@ from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Option, Reason, Risk, Savings
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.state import Cause, Resource, State, Tier
 from rightsizer.model.units import DAY_SECONDS, HOURS_PER_MONTH, seconds
 from rightsizer.model.window import Window
@@ -79,8 +79,8 @@ class PowerSavingSettings(Struct, frozen=True):
             memory-bound inference (factryze.ai, power capping)
     """
 
-    cap_ratio: Annotated[float, Spec(within=(0.3, 0.99))] = 0.8
-    time_ratio_high: Annotated[float, Spec(unit="ratio", within=(1, 2))] = 1.1
+    cap_ratio: Annotated[float, Spec(within=(0.3, 0.99)), CONSTANT] = 0.8
+    time_ratio_high: Annotated[float, Spec(unit="ratio", within=(1, 2)), CONSTANT] = 1.1
 
 
 class PowerSaving(Struct, frozen=True):
@@ -138,10 +138,10 @@ class PowerCapSettings(RuleSettings, frozen=True):
     """
 
     on_ratio: Annotated[float, Spec(within=(0.001, 1))] = 0.8
-    minimum_known_seconds: float = 3600.0
-    low_pipe_ratio: LowPipeRatio = LOW_PIPE_RATIO
+    minimum_known_seconds: Annotated[float, CONSTANT] = 3600.0
+    low_pipe_ratio: Annotated[LowPipeRatio, CONSTANT] = LOW_PIPE_RATIO
     minimum_saving_ratio: float = 0.03
-    saving: PowerSavingSettings = PowerSavingSettings()
+    saving: Annotated[PowerSavingSettings, CONSTANT] = PowerSavingSettings()
     conduct: OpeningPolicy = OpeningPolicy(
         long_seconds=DAY_SECONDS,
         short_seconds=DAY_SECONDS / 4,

@@ -31,7 +31,7 @@ from rightsizer.model.finding import (
     Risk,
     SharedPart,
 )
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Cause, Condition
 from rightsizer.model.units import percent_text, seconds
@@ -58,11 +58,11 @@ class PowerThrottledSettings(RuleSettings, frozen=True):
     """
 
     on_ratio: Annotated[float, Spec(within=(0.001, 1))] = 0.1
-    minimum_active_seconds: float = 300.0
-    capped_ratio: Annotated[float, Spec(within=(0.1, 1))] = 0.98
-    assumed_capped_ratio: Annotated[float, Spec(within=(0.1, 1))] = 0.9
-    clock_free_maximum_ratio: float = 0.5
-    low_pipe_ratio: LowPipeRatio = LOW_PIPE_RATIO
+    minimum_active_seconds: Annotated[float, CONSTANT] = 300.0
+    capped_ratio: Annotated[float, Spec(within=(0.1, 1)), CONSTANT] = 0.98
+    assumed_capped_ratio: Annotated[float, Spec(within=(0.1, 1)), CONSTANT] = 0.9
+    clock_free_maximum_ratio: Annotated[float, CONSTANT] = 0.5
+    low_pipe_ratio: Annotated[LowPipeRatio, CONSTANT] = LOW_PIPE_RATIO
     # The limit stays until set again, while the load above it fluctuates.
     conduct: OpeningPolicy = OpeningPolicy(short_seconds=1800.0)
 

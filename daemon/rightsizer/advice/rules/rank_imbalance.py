@@ -18,7 +18,7 @@ from rightsizer.advice.verdict import CaseSubject, finding_id, names_of, release
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.state import IDLE_STATES, Condition, Observation, State
 from rightsizer.model.units import seconds
 from rightsizer.model.window import Window
@@ -147,8 +147,8 @@ class RankImbalanceSettings(RuleSettings, frozen=True):
     """
 
     on_ratio: Annotated[float, Spec(within=(0.001, 1))] = 0.3
-    stalled_ratio: Annotated[float, Spec(within=(0.01, 1))] = 0.2
-    spread_ratio: Annotated[float, Spec(within=(0.01, 1))] = 0.1
+    stalled_ratio: Annotated[float, Spec(within=(0.01, 1)), CONSTANT] = 0.2
+    spread_ratio: Annotated[float, Spec(within=(0.01, 1)), CONSTANT] = 0.1
     conduct: OpeningPolicy = OpeningPolicy()
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from rightsizer.advice.market import Market
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.finding import Case, Finding, Reason
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.model.workload import Workload
 
@@ -34,10 +34,10 @@ class OpeningPolicy(Struct, frozen=True):
     """
 
     long_seconds: Annotated[float, Spec(within=(600, None))] = 3600.0
-    short_seconds: Annotated[float, Spec(within=(300, None))] = 600.0
-    minimum_known_seconds: float = 3000.0
+    short_seconds: Annotated[float, Spec(within=(300, None)), CONSTANT] = 600.0
+    minimum_known_seconds: Annotated[float, CONSTANT] = 3000.0
     minimum_confidence_ratio: float = 0.5
-    close_ratio: float = 0.6
+    close_ratio: Annotated[float, CONSTANT] = 0.6
     close_after_seconds: float = 1800.0
 
     @classmethod
@@ -62,7 +62,7 @@ class RuleSettings(Struct, frozen=True):
     """
 
     on_ratio: Annotated[float, Spec(within=(0.001, 1))] = 0.5
-    minimum_known_seconds: float = 60.0
+    minimum_known_seconds: Annotated[float, CONSTANT] = 60.0
 
 
 class SizeRuleSettings(RuleSettings, frozen=True):
@@ -74,7 +74,7 @@ class SizeRuleSettings(RuleSettings, frozen=True):
     """
 
     on_ratio: Annotated[float, Spec(within=(0.05, 1))] = 0.5
-    minimum_known_seconds: float = 600.0
+    minimum_known_seconds: Annotated[float, CONSTANT] = 600.0
 
 
 SettingsT = TypeVar("SettingsT", bound=RuleSettings)

@@ -20,7 +20,7 @@ from rightsizer.advice.sharing_options import (
 )
 from rightsizer.advice.verdict import CaseSubject, sizing_factors
 from rightsizer.model.finding import Action, Finding, Option, Reason, Risk, Savings
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.units import format_duration, percent_text
 from rightsizer.model.workload import WorkloadClass
 
@@ -46,7 +46,7 @@ class SharingSettings(SizeRuleSettings, frozen=True):
     """
 
     most_partners: Annotated[int, Spec(within=(1, 20))] = 3
-    colocation: ColocationSettings = ColocationSettings()
+    colocation: Annotated[ColocationSettings, CONSTANT] = ColocationSettings()
     conduct: OpeningPolicy = OpeningPolicy.sizing()
 
 

@@ -10,7 +10,7 @@ from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Reason
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import State
 from rightsizer.model.workload import WorkloadClass
@@ -29,8 +29,8 @@ class StorageBoundSettings(BottleneckSettings, frozen=True):
             Source: a loader that is too slow is so all the time
     """
 
-    working_ratio: float = 0.7
-    bursts_ratio: Annotated[float, Spec(within=(0, 0.5))] = 0.2
+    working_ratio: Annotated[float, CONSTANT] = 0.7
+    bursts_ratio: Annotated[float, Spec(within=(0, 0.5)), CONSTANT] = 0.2
 
 
 def judge(subject: CaseSubject, settings: StorageBoundSettings) -> Finding:

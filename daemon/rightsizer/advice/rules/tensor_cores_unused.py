@@ -1,6 +1,6 @@
 """Rule: GPUs that multiply in single precision while their tensor cores are idle."""
 
-from typing import Final
+from typing import Annotated, Final
 
 from rightsizer.advice.board_status import abstain_unobserved
 from rightsizer.advice.instructions import instructions
@@ -8,6 +8,7 @@ from rightsizer.advice.observation import abstain_inactive, active_share, observ
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.finding import Action, Finding, Reason, Risk
+from rightsizer.model.settings import CONSTANT
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition, Tier
 
@@ -24,7 +25,7 @@ class TensorCoresUnusedSettings(RuleSettings, frozen=True):
             Source: docs/definitions.md, provisioning; jobs below ten minutes are start-up
     """
 
-    minimum_active_seconds: float = 600.0
+    minimum_active_seconds: Annotated[float, CONSTANT] = 600.0
     conduct: OpeningPolicy = OpeningPolicy.slow()
 
 

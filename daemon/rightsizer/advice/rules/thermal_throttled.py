@@ -18,7 +18,7 @@ from rightsizer.model.finding import (
     Risk,
     SharedPart,
 )
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition
 
@@ -40,7 +40,7 @@ class ThermalThrottledSettings(RuleSettings, frozen=True):
     """
 
     on_ratio: Annotated[float, Spec(within=(0.001, 1))] = 0.1
-    hot_room_celsius: Annotated[float, Spec(unit="celsius", within=(0, 60))] = 5.0
+    hot_room_celsius: Annotated[float, Spec(unit="celsius", within=(0, 60)), CONSTANT] = 5.0
     conduct: OpeningPolicy = OpeningPolicy()
 
 

@@ -18,7 +18,7 @@ from rightsizer.advice.verdict import (
     opposite_factors,
 )
 from rightsizer.model.finding import Action, Case, Finding, Option, Reason, Risk
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.state import Resource
 from rightsizer.model.units import percent_text
 from rightsizer.model.workload import WorkloadClass
@@ -38,8 +38,8 @@ class UnderprovisionedSettings(RuleSettings, frozen=True):
     """
 
     on_ratio: Annotated[float, Spec(within=(0.001, 1))] = 0.05
-    minimum_known_seconds: float = 600.0
-    more_ratio: Annotated[float, Spec(within=(0.01, 4))] = 0.25
+    minimum_known_seconds: Annotated[float, CONSTANT] = 600.0
+    more_ratio: Annotated[float, Spec(within=(0.01, 4)), CONSTANT] = 0.25
     conduct: OpeningPolicy = OpeningPolicy(long_seconds=6 * 3600.0, short_seconds=1800.0)
 
 

@@ -16,7 +16,7 @@ from rightsizer.accounting.settings import TrendSettings
 from rightsizer.fleet.model import FleetPool, HourlySeries
 from rightsizer.model.block import BLOCK_SPAN, Series
 from rightsizer.model.pattern import Trend
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.units import HOUR_SECONDS, NANOSECONDS_PER_SECOND
 
 HOUR: Final = 3600 * NANOSECONDS_PER_SECOND
@@ -128,8 +128,8 @@ class GrowthSettings(Struct, frozen=True):
     """
 
     horizon_days: Annotated[float, Spec(unit="days", within=(1, 365))] = 30.0
-    least_growth_ratio: float = 0.05
-    trend: TrendSettings = TrendSettings()
+    least_growth_ratio: Annotated[float, CONSTANT] = 0.05
+    trend: Annotated[TrendSettings, CONSTANT] = TrendSettings()
 
 
 class PoolGrowth(Struct, frozen=True):

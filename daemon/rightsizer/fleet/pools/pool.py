@@ -14,7 +14,7 @@ from rightsizer.fleet.model import FleetPool, FleetView, FleetWorkload, HourlySe
 from rightsizer.fleet.pools.hourly import HOUR, covers_cycle, known_ratio, known_values, mean_of
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Case, Finding, Reason, Savings
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.state import State
 from rightsizer.model.units import DAY_SECONDS, HOUR_SECONDS, format_duration, percent_text
 from rightsizer.model.window import Window
@@ -38,8 +38,10 @@ class PoolRuleSettings(RuleSettings, frozen=True):
             Source: assumed; a day a week may be missing
     """
 
-    minimum_known_seconds: Annotated[float, Spec(within=(DAY_SECONDS, None))] = 6 * DAY_SECONDS
-    minimum_coverage_ratio: Annotated[float, Spec(within=(0.1, 1))] = 0.8
+    minimum_known_seconds: Annotated[float, Spec(within=(DAY_SECONDS, None)), CONSTANT] = (
+        6 * DAY_SECONDS
+    )
+    minimum_coverage_ratio: Annotated[float, Spec(within=(0.1, 1)), CONSTANT] = 0.8
 
 
 class PoolSubject(CaseSubject, frozen=True):

@@ -16,7 +16,7 @@ from rightsizer.fleet.pools.pool import MOST_DEVICES, PoolSubject, pool_key
 from rightsizer.fleet.rules.rule import PRESENT, FleetRule, FleetVerdict, node_key
 from rightsizer.io.terminal import counted
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason, Risk
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.state import State
 from rightsizer.model.units import (
     HOUR_SECONDS,
@@ -70,9 +70,11 @@ class DisappearanceSettings(RuleSettings, frozen=True):
     """
 
     on_ratio: Annotated[float, Spec(within=(0.001, 1))] = 0.01
-    minimum_known_seconds: float = 0.0
+    minimum_known_seconds: Annotated[float, CONSTANT] = 0.0
     silent_seconds: Annotated[float, Spec(within=(600, None))] = 2 * HOUR_SECONDS
-    unprofiled_seconds: Annotated[float, Spec(within=(HOUR_SECONDS, None))] = 6 * HOUR_SECONDS
+    unprofiled_seconds: Annotated[float, Spec(within=(HOUR_SECONDS, None)), CONSTANT] = (
+        6 * HOUR_SECONDS
+    )
     conduct: OpeningPolicy = PRESENT
 
 

@@ -19,7 +19,7 @@ from rightsizer.fleet.rules.rule import PRESENT, FleetRule, FleetVerdict, node_k
 from rightsizer.io.terminal import counted
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Option, Reason, Risk
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.state import State
 from rightsizer.model.units import (
     DAY_SECONDS,
@@ -54,7 +54,7 @@ class EmptyGpusSettings(RuleSettings, frozen=True):
     """
 
     on_ratio: Annotated[float, Spec(within=(0.001, 1))] = 0.01
-    minimum_known_seconds: float = 0.0
+    minimum_known_seconds: Annotated[float, CONSTANT] = 0.0
     empty_seconds: Annotated[float, Spec(within=(HOUR_SECONDS, None))] = DAY_SECONDS
     conduct: OpeningPolicy = PRESENT
 

@@ -16,7 +16,7 @@ from rightsizer.fleet.pools.reclaim import Defragmentation, is_fragmented, resid
 from rightsizer.fleet.rules.rule import pool_rule
 from rightsizer.io.terminal import counted
 from rightsizer.model.finding import Action, Finding, Instruction, Option, Reason, Risk, Savings
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.units import DAY_SECONDS, HOUR_SECONDS
 from rightsizer.model.workload import WorkloadClass
 from rightsizer.owners.registry import scheduler_of
@@ -38,9 +38,11 @@ class FragmentationSettings(RuleSettings, frozen=True):
     """
 
     on_ratio: Annotated[float, Spec(within=(0.05, 1))] = 0.3
-    minimum_known_seconds: Annotated[float, Spec(within=(HOUR_SECONDS, None))] = 3 * HOUR_SECONDS
-    spare_ratio: Annotated[float, Spec(within=(0.01, 1))] = 0.1
-    spare: SpareSettings = SpareSettings()
+    minimum_known_seconds: Annotated[float, Spec(within=(HOUR_SECONDS, None)), CONSTANT] = (
+        3 * HOUR_SECONDS
+    )
+    spare_ratio: Annotated[float, Spec(within=(0.01, 1)), CONSTANT] = 0.1
+    spare: Annotated[SpareSettings, CONSTANT] = SpareSettings()
     conduct: OpeningPolicy = OpeningPolicy(
         long_seconds=DAY_SECONDS,
         short_seconds=6 * HOUR_SECONDS,

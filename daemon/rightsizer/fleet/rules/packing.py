@@ -20,7 +20,7 @@ from rightsizer.fleet.rules.rule import (
 )
 from rightsizer.io.terminal import counted
 from rightsizer.model.finding import Action, Finding, Option, Reason, Risk
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.workload import WorkloadClass
 
 NAME: Final = "packing"
@@ -49,8 +49,8 @@ class PackingSettings(PoolRuleSettings, frozen=True):
     """
 
     on_ratio: Annotated[float, Spec(within=(0.01, 1))] = 0.25
-    busy_ratio: float = 0.01
-    alternating_ratio: float = 0.02
+    busy_ratio: Annotated[float, CONSTANT] = 0.01
+    alternating_ratio: Annotated[float, CONSTANT] = 0.02
     limits: PackingLimits = PackingLimits()
     conduct: OpeningPolicy = WEEKLY
 

@@ -26,7 +26,7 @@ from rightsizer.fleet.pools.reclaim import follow_the_load
 from rightsizer.fleet.rules.rule import WEEKLY, pool_rule
 from rightsizer.model.block import BLOCK_SPAN
 from rightsizer.model.finding import Action, Finding, Option, Reason
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.units import DAY_SECONDS, percent_text
 
 NAME: Final = "pool_autoscale"
@@ -85,9 +85,11 @@ class PoolAutoscaleSettings(PoolRuleSettings, frozen=True):
     """
 
     on_ratio: Annotated[float, Spec(within=(0.01, 1))] = 0.15
-    most_short_ratio: float = 0.02
+    most_short_ratio: Annotated[float, CONSTANT] = 0.02
     # Nodes start more slowly than replicas, and a spare one costs more.
-    scaling: ScalingSettings = ScalingSettings(margin_ratio=0.1, lag_seconds=900.0)
+    scaling: Annotated[ScalingSettings, CONSTANT] = ScalingSettings(
+        margin_ratio=0.1, lag_seconds=900.0
+    )
     conduct: OpeningPolicy = WEEKLY
 
 

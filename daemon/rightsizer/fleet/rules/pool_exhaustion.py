@@ -11,7 +11,7 @@ from rightsizer.fleet.pools.hourly import GrowthSettings, growth_of
 from rightsizer.fleet.pools.pool import PoolSubject, waiting_gpus
 from rightsizer.fleet.rules.rule import WEEKLY, pool_rule
 from rightsizer.model.finding import Action, Finding, Instruction, Reason, Risk, Savings
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.units import DAY_SECONDS, percent_text
 
 NAME: Final = "pool_exhaustion"
@@ -29,7 +29,9 @@ class PoolExhaustionSettings(RuleSettings, frozen=True):
     """
 
     on_ratio: Annotated[float, Spec(within=(0.3, 1))] = 1.0
-    minimum_known_seconds: Annotated[float, Spec(within=(DAY_SECONDS, None))] = 6 * DAY_SECONDS
+    minimum_known_seconds: Annotated[float, Spec(within=(DAY_SECONDS, None)), CONSTANT] = (
+        6 * DAY_SECONDS
+    )
     growth: GrowthSettings = GrowthSettings()
     conduct: OpeningPolicy = WEEKLY
 

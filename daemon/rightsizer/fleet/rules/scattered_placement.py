@@ -13,7 +13,7 @@ from rightsizer.advice.verdict import CaseSubject, direct_factors
 from rightsizer.fleet.model import FleetPool, FleetView, FleetWorkload
 from rightsizer.fleet.rules.rule import FleetRule, FleetVerdict
 from rightsizer.model.finding import Action, Finding, Option, Reason, Risk, Savings
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.workload import WorkloadClass
 from rightsizer.owners.registry import scheduler_of
 
@@ -31,7 +31,7 @@ class ScatteredPlacementSettings(RuleSettings, frozen=True):
     """
 
     on_ratio: Annotated[float, Spec(within=(0.01, 1))] = 0.3
-    exchange_ratio: float = 0.65
+    exchange_ratio: Annotated[float, CONSTANT] = 0.65
     conduct: OpeningPolicy = OpeningPolicy(
         long_seconds=86400.0, short_seconds=21600.0, minimum_known_seconds=3600.0
     )

@@ -13,7 +13,7 @@ from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings
 from rightsizer.fleet.pools.pool import MOST_DEVICES, PoolSubject
 from rightsizer.fleet.rules.rule import least_certain, pool_rule
 from rightsizer.model.finding import Action, Finding, Instruction, Reason, Risk, Savings
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 
 NAME: Final = "stragglers"
 _COMPARE: Final = """\
@@ -34,7 +34,7 @@ class StragglersSettings(RuleSettings, frozen=True):
     """
 
     on_ratio: Annotated[float, Spec(within=(0.001, 1))] = 0.3
-    minimum_jobs: Annotated[int, Spec(within=(2, 100))] = 2
+    minimum_jobs: Annotated[int, Spec(within=(2, 100)), CONSTANT] = 2
     conduct: OpeningPolicy = OpeningPolicy(
         long_seconds=86400.0,
         short_seconds=21600.0,

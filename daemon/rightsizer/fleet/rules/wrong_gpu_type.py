@@ -22,7 +22,7 @@ from rightsizer.fleet.rules.rule import (
     FleetVerdict,
 )
 from rightsizer.model.finding import Action, Finding, Option, Reason, Risk, Savings
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.workload import WorkloadClass
 from rightsizer.owners.registry import scheduler_of
 
@@ -39,8 +39,8 @@ class WrongGpuTypeSettings(PoolRuleSettings, frozen=True):
     """
 
     on_ratio: Annotated[float, Spec(within=(0.05, 1))] = 0.5
-    spare: SpareSettings = SpareSettings()
-    growth: GrowthSettings = GrowthSettings()
+    spare: Annotated[SpareSettings, CONSTANT] = SpareSettings()
+    growth: Annotated[GrowthSettings, CONSTANT] = GrowthSettings()
     conduct: OpeningPolicy = WEEKLY
 
 

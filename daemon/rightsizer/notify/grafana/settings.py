@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from rightsizer.io.http_settings import HttpSettings, ServerSettings, read_token_file
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.units import DAY_SECONDS
 
 CREDENTIAL_NAME = "grafana-token"
@@ -35,11 +35,11 @@ class GrafanaSettings(ServerSettings, frozen=True):
     """
 
     cluster: str = ""
-    restore_seconds: Annotated[float, Spec(within=(60.0, DAY_SECONDS))] = 3600.0
+    restore_seconds: Annotated[float, Spec(within=(60.0, DAY_SECONDS)), CONSTANT] = 3600.0
     annotations_per_run: Annotated[int, Spec(within=(1, 500))] = 20
     annotations_per_day: Annotated[int, Spec(within=(1, 100_000))] = 500
-    pause_seconds: Annotated[float, Spec(within=(1.0, DAY_SECONDS))] = 300.0
-    outbox_maximum: Annotated[int, Spec(within=(1, 100_000))] = 1000
+    pause_seconds: Annotated[float, Spec(within=(1.0, DAY_SECONDS)), CONSTANT] = 300.0
+    outbox_maximum: Annotated[int, Spec(within=(1, 100_000)), CONSTANT] = 1000
     http: HttpSettings = HttpSettings()
 
 

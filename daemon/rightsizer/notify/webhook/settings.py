@@ -12,7 +12,7 @@ from msgspec import Struct
 from rightsizer.io.http_settings import HttpSettings, checked_url, read_token_file
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Reason, Severity
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.units import DAY_SECONDS
 
 
@@ -65,9 +65,9 @@ class WebhookSettings(Struct, frozen=True):
     send_resolved: bool = True
     instance: str = ""
     external_url: str = ""
-    resend_seconds: Annotated[float, Spec(within=(1.0, 3600.0))] = 60.0
-    outbox_maximum: Annotated[int, Spec(within=(1, 100_000))] = 1000
-    pause_seconds: Annotated[float, Spec(within=(1.0, DAY_SECONDS))] = 300.0
+    resend_seconds: Annotated[float, Spec(within=(1.0, 3600.0)), CONSTANT] = 60.0
+    outbox_maximum: Annotated[int, Spec(within=(1, 100_000)), CONSTANT] = 1000
+    pause_seconds: Annotated[float, Spec(within=(1.0, DAY_SECONDS)), CONSTANT] = 300.0
     http: HttpSettings = HttpSettings()
 
     def __post_init__(self) -> None:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from rightsizer.config.spelling import is_asked_for, unknown_placeholders
 from rightsizer.io.http_settings import HttpSettings, ServerSettings
 from rightsizer.model.finding import Reason
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 
 PLACEHOLDERS: Final[Mapping[str, str]] = {
     "pid": "a process of the workload on the GPU",
@@ -56,13 +56,13 @@ class CaptureTimingSettings(Struct, frozen=True):
         Reason.HIDDEN_STALL,
     )
     minimum_confidence_ratio: float = 0.5
-    maximum_confidence_ratio: float = 1.0
-    minimum_age_seconds: Annotated[float, Spec(within=(0.0, 86400.0))] = 600.0
-    steady_seconds: Annotated[float, Spec(within=(60.0, 3600.0))] = 300.0
-    unsteadiness_maximum_ratio: float = 0.25
-    minimum_active_ratio: float = 0.5
+    maximum_confidence_ratio: Annotated[float, CONSTANT] = 1.0
+    minimum_age_seconds: Annotated[float, Spec(within=(0.0, 86400.0)), CONSTANT] = 600.0
+    steady_seconds: Annotated[float, Spec(within=(60.0, 3600.0)), CONSTANT] = 300.0
+    unsteadiness_maximum_ratio: Annotated[float, CONSTANT] = 0.25
+    minimum_active_ratio: Annotated[float, CONSTANT] = 0.5
     cool_down_seconds: Annotated[float, Spec(within=(600.0, 366 * 86400.0))] = 86400.0
-    retry_after_seconds: Annotated[float, Spec(within=(600.0, 366 * 86400.0))] = 3600.0
+    retry_after_seconds: Annotated[float, Spec(within=(600.0, 366 * 86400.0)), CONSTANT] = 3600.0
     maximum_a_day: Annotated[int, Spec(within=(1, 1000))] = 4
 
     def __post_init__(self) -> None:
@@ -116,7 +116,7 @@ class CaptureStorageSettings(Struct, frozen=True):
 
     quota_bytes: Annotated[int, Spec(within=(2**20, None))] = 4 * 2**30
     kept_for: Annotated[float, Spec(unit="seconds", within=(3600.0, 366 * 86400.0))] = 30 * 86400.0
-    minimum_free_ratio: float = 0.1
+    minimum_free_ratio: Annotated[float, CONSTANT] = 0.1
 
 
 class CaptureSettings(Struct, frozen=True):
@@ -139,8 +139,8 @@ class CaptureSettings(Struct, frozen=True):
     kind: CaptureKind = CaptureKind.NONE
     seconds: Annotated[float, Spec(unit="seconds", within=(0.1, 600.0))] = 5.0
     timeout: Annotated[float, Spec(unit="seconds", within=(1.0, 3600.0))] = 120.0
-    margin: Annotated[float, Spec(unit="seconds", within=(0.0, 600.0))] = 15.0
-    landing: Annotated[float, Spec(unit="seconds", within=(60.0, 86400.0))] = 900.0
+    margin: Annotated[float, Spec(unit="seconds", within=(0.0, 600.0)), CONSTANT] = 15.0
+    landing: Annotated[float, Spec(unit="seconds", within=(60.0, 86400.0)), CONSTANT] = 900.0
     timing: CaptureTimingSettings = CaptureTimingSettings()
     command: Annotated[
         tuple[str, ...],
@@ -191,7 +191,7 @@ class DropFolderSettings(Struct, frozen=True):
 
     path: str = ""
     interval: Annotated[float, Spec(unit="seconds", within=(5.0, 3600.0))] = 60.0
-    files_maximum: Annotated[int, Spec(within=(1, 100_000))] = 1000
+    files_maximum: Annotated[int, Spec(within=(1, 100_000)), CONSTANT] = 1000
     read_timeout: Annotated[float, Spec(unit="seconds", within=(1.0, 3600.0))] = 120.0
     read_memory_bytes: Annotated[int, Spec(within=(128 * 2**20, None))] = 512 * 2**20
 

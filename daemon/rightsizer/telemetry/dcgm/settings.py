@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from rightsizer.io.http_settings import HttpSettings, checked_url
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 
 _OUR_PATH = "/metrics/dcgm"
 
@@ -39,7 +39,7 @@ class DcgmSettings(Struct, frozen=True):
     timeout_seconds: Annotated[float, Spec(within=(0.1, 60.0))] = 5.0
     longest_age_seconds: Annotated[float, Spec(within=(1.0, 3600.0))] = 60.0
     lost_retention_seconds: Annotated[float, Spec(within=(0.0, 2592000.0))] = 86400.0
-    response_maximum_bytes: Annotated[int, Spec(within=(1024, None))] = 8 * 2**20
+    response_maximum_bytes: Annotated[int, Spec(within=(1024, None)), CONSTANT] = 8 * 2**20
     token_file: str = ""
     ca_file: str = ""
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Struct
 
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 
 
 class LiveSettings(Struct, frozen=True):
@@ -53,20 +53,20 @@ class LiveSettings(Struct, frozen=True):
     """
 
     deadline_seconds: Annotated[float, Spec(within=(0.01, 60.0))] = 0.8
-    in_turn_seconds: Annotated[float, Spec(within=(0.001, 10.0))] = 0.02
-    hung_after_seconds: Annotated[float, Spec(within=(0.01, 3600.0))] = 3.0
-    first_look_patience_seconds: Annotated[float, Spec(within=(0.01, 3600.0))] = 0.4
+    in_turn_seconds: Annotated[float, Spec(within=(0.001, 10.0)), CONSTANT] = 0.02
+    hung_after_seconds: Annotated[float, Spec(within=(0.01, 3600.0)), CONSTANT] = 3.0
+    first_look_patience_seconds: Annotated[float, Spec(within=(0.01, 3600.0)), CONSTANT] = 0.4
     slow_interval_seconds: Annotated[float, Spec(within=(1.0, 3600.0))] = 10.0
     enumeration_interval_seconds: Annotated[float, Spec(within=(1.0, 86400.0))] = 60.0
-    retry_first_seconds: Annotated[float, Spec(within=(0.1, 3600.0))] = 1.0
-    retry_longest_seconds: Annotated[float, Spec(within=(0.1, 86400.0))] = 60.0
-    unknown_errors_before_reopening: Annotated[int, Spec(within=(1, 1000))] = 3
-    abandon_after_seconds: Annotated[float, Spec(within=(0.01, 86400.0))] = 30.0
-    abandoned_threads_maximum: Annotated[int, Spec(within=(0, 100))] = 2
+    retry_first_seconds: Annotated[float, Spec(within=(0.1, 3600.0)), CONSTANT] = 1.0
+    retry_longest_seconds: Annotated[float, Spec(within=(0.1, 86400.0)), CONSTANT] = 60.0
+    unknown_errors_before_reopening: Annotated[int, Spec(within=(1, 1000)), CONSTANT] = 3
+    abandon_after_seconds: Annotated[float, Spec(within=(0.01, 86400.0)), CONSTANT] = 30.0
+    abandoned_threads_maximum: Annotated[int, Spec(within=(0, 100)), CONSTANT] = 2
     lost_retention_seconds: Annotated[float, Spec(within=(0.0, 2592000.0))] = 86400.0
-    settling_seconds: Annotated[float, Spec(within=(0.0, 600.0))] = 3.0
-    plausible_limit_ratio: Annotated[float, Spec(within=(1, None))] = 3.0
-    gpm_shortest_seconds: Annotated[float, Spec(within=(0.0, 60.0))] = 0.1
-    gpm_overshoot_ratio: float = 0.05
-    suspect_busy_ratio: Annotated[float, Spec(within=(0.01, 1.0))] = 0.5
+    settling_seconds: Annotated[float, Spec(within=(0.0, 600.0)), CONSTANT] = 3.0
+    plausible_limit_ratio: Annotated[float, Spec(within=(1, None)), CONSTANT] = 3.0
+    gpm_shortest_seconds: Annotated[float, Spec(within=(0.0, 60.0)), CONSTANT] = 0.1
+    gpm_overshoot_ratio: Annotated[float, CONSTANT] = 0.05
+    suspect_busy_ratio: Annotated[float, Spec(within=(0.01, 1.0)), CONSTANT] = 0.5
     disabled_collectors: tuple[str, ...] = ("pcie_throughput",)

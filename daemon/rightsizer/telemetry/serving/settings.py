@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from rightsizer.io.http_settings import checked_url
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 
 _USUAL_PATH: Final = "/metrics"
 _PLAIN: Final = re.compile("[!-~]+")
@@ -98,8 +98,8 @@ class ServingTelemetrySettings(Struct, frozen=True):
     endpoints: tuple[ServingEndpoint, ...] = ()
     interval_seconds: Annotated[float, Spec(within=(1.0, 300.0))] = 5.0
     timeout_seconds: Annotated[float, Spec(within=(0.1, 60.0))] = 2.0
-    hold_intervals: Annotated[float, Spec(within=(1.0, 10.0))] = 2.0
-    page_maximum_bytes: Annotated[int, Spec(within=(1024, None))] = 8 * 2**20
+    hold_intervals: Annotated[float, Spec(within=(1.0, 10.0)), CONSTANT] = 2.0
+    page_maximum_bytes: Annotated[int, Spec(within=(1024, None)), CONSTANT] = 8 * 2**20
 
     def __post_init__(self) -> None:
         counts = Counter(endpoint.name for endpoint in self.endpoints)
