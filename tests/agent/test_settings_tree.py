@@ -49,16 +49,17 @@ def test_the_rules_run_with_what_the_operator_set() -> None:
     assert [rule.settings for rule in rules[1:]] == [rule.settings for rule in RULES[1:]]
 
 
-def test_rules_over_profiles_run_with_what_the_operator_set() -> None:
-    """Each has its settings under its name, and readers their limits."""
-    text = """
+def test_rules_over_profiles_run_with_other_constants(tmp_path: Path) -> None:
+    """Each has its own under its name, and readers their limits."""
+    constants = tmp_path / "constants.yaml"
+    constants.write_text("""
     profiles:
       limits: {unpacked_maximum: 1GiB}
       time: {adjacent_maximum_nanoseconds: 50}
       rules: {profile_pcie_bound: {on_ratio: 0.2, steady: {kernels_minimum: 10}}}
       valid_for: 7d
-    """
-    settings = load(Settings, text, "test.yaml").profiles
+    """)
+    settings = load_sections(Settings, None, constants=constants).profiles
     changed = {each.name: each.settings for each in settings.judges}
 
     assert list(ProfileRuleTree.__struct_fields__) == [rule.name for rule in PROFILE_RULES]

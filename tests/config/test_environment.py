@@ -1,10 +1,12 @@
 """Settings from environment variables: accepted forms, and error messages."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.config.loader import DROPPED, load, variable_of
+from rightsizer.config.loader import DROPPED, load, load_sections, variable_of
 from rightsizer.config.shape import Group, shape_of
 from rightsizer.model.errors import ConfigurationError
 from sample_settings import Color, Job, Policy, Settings, Store
@@ -65,6 +67,39 @@ def test_dropped_keys_are_passed_over_with_a_warning_each(
     ]
     monkeypatch.undo()
     assert faults(text)[0].startswith("sample.yaml:3:3: store.cache: unknown key")
+
+
+def test_a_constant_in_a_configuration_is_passed_over_with_a_warning(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Releases before had it as a setting; the line says where it lives now."""
+    text = "job: {efficiency_ratio: 0.5, workers: 3}\nnight_job: {efficiency_ratio: 0.4}\n"
+    found = loaded(text, RIGHTSIZER_JOB__EFFICIENCY_RATIO="0.7")
+
+    assert found == loaded("job: {workers: 3}")
+    words = (
+        "is passed over; it is a constant of sample_settings now, which '--constants FILE' "
+        "overrides for experiments"
+    )
+    assert sorted(capsys.readouterr().err.splitlines()) == [
+        f"warning: RIGHTSIZER_JOB__EFFICIENCY_RATIO: job.efficiency_ratio: {words}",
+        f"warning: sample.yaml:1:7: job.efficiency_ratio: {words}",
+        f"warning: sample.yaml:2:13: night_job.efficiency_ratio: {words}",
+    ]
+
+
+def test_constants_are_overridden_by_a_file_of_their_own(tmp_path: Path) -> None:
+    """It goes before the configuration; its faults are told with their places."""
+    file = tmp_path / "sample.yaml"
+    file.write_text("job: {workers: 3}\n", encoding="utf-8")
+    constants = tmp_path / "constants.yaml"
+    constants.write_text("job: {efficiency_ratio: 0.6}\n", encoding="utf-8")
+
+    found = load_sections(Settings, file, constants=constants)
+    assert (found.job.efficiency_ratio, found.job.workers) == (0.6, 3)
+    constants.write_text("job:\n  efficiency_ratio: 2\n", encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=f"{constants}:2:21: .*between 0 and 1"):
+        load_sections(Settings, file, constants=constants)
 
 
 def test_a_variable_goes_before_the_file_and_leaves_its_neighbors() -> None:

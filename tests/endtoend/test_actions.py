@@ -31,8 +31,6 @@ workloads:
 
 def config(folder: Path, mode: str) -> str:
     """Advice after ten minutes, compared ten minutes after its claim."""
-    conduct = {"long": "10m", "short": "5m", "minimum_known": "5m"}
-    rule = {"minimum_known": "2m", "minimum_active": "1m", "conduct": conduct}
     script = "import sys; open(sys.argv[1], 'a').write(' '.join(sys.argv[2:]) + chr(10))"
     argv = [sys.executable, "-IS", "-c", script, str(folder / "done"), "{workload}", "{reason}"]
     return json.dumps(
@@ -45,8 +43,8 @@ def config(folder: Path, mode: str) -> str:
             "recommender": {
                 "interval": "60s",
                 "jitter": "0s",
-                "rules": {"host_bound": rule},
-                "ledger": {"verification": {"span": "10m", "long_spans": 1}},
+                "rules": {"host_bound": {"conduct": {"long": "10m"}}},
+                "ledger": {"verification": {"span": "10m"}},
             },
             "actions": [
                 {
@@ -63,11 +61,23 @@ def config(folder: Path, mode: str) -> str:
     )
 
 
+def constants() -> str:
+    """What lets a rule judge after minutes."""
+    rule = {
+        "minimum_known": "2m",
+        "minimum_active": "1m",
+        "conduct": {"short": "5m", "minimum_known": "5m"},
+    }
+    ledger = {"verification": {"long_spans": 1}}
+    return json.dumps({"recommender": {"rules": {"host_bound": rule}, "ledger": ledger}})
+
+
 @contextmanager
 def acting_agent(folder: Path, mode: str, second: int) -> Iterator[AgentProcess]:
     """An agent at high speed, from a second of the day on."""
     (folder / "scenario.yaml").write_text(SCENARIO)
     (folder / "settings.json").write_text(config(folder, mode))
+    (folder / "constants.json").write_text(constants())
     program = (
         sys.executable,
         str(SUPPORT / "captured_node.py"),

@@ -33,8 +33,7 @@ workloads:
 
 def config(folder: Path, behavior: str) -> str:
     """Advice after ten minutes, and a capture of its workload."""
-    conduct = {"long": "10m", "short": "5m", "minimum_known": "5m"}
-    rule = {"minimum_known": "2m", "minimum_active": "1m", "conduct": conduct}
+    rule = {"conduct": {"long": "10m"}}
     argv = ["{folder}", "{pid}", "{seconds}", behavior]
     return json.dumps(
         {
@@ -49,8 +48,6 @@ def config(folder: Path, behavior: str) -> str:
                 "capture": {
                     "kind": "command",
                     "seconds": "0.5s",
-                    "landing": "1d",
-                    "timing": {"retry_after": "1d"},
                     "command": [
                         sys.executable,
                         str(SUPPORT / "capture_recorder.py"),
@@ -62,12 +59,26 @@ def config(folder: Path, behavior: str) -> str:
     )
 
 
+def constants() -> str:
+    """What lets a rule judge after minutes, and a capture wait at high speed."""
+    rule = {
+        "minimum_known": "2m",
+        "minimum_active": "1m",
+        "conduct": {"short": "5m", "minimum_known": "5m"},
+    }
+    capture = {"landing": "1d", "timing": {"retry_after": "1d"}}
+    return json.dumps(
+        {"recommender": {"rules": {"host_bound": rule}}, "profiles": {"capture": capture}}
+    )
+
+
 @contextmanager
 def starved_agent(folder: Path, behavior: str = "well", second: int = 0) -> Iterator[AgentProcess]:
     """An agent at high speed, from a second of the day on."""
     (folder / "scenario.yaml").write_text(SCENARIO)
     (folder / "drop").mkdir(exist_ok=True)
     (folder / "settings.json").write_text(config(folder, behavior))
+    (folder / "constants.json").write_text(constants())
     program = (
         sys.executable,
         str(SUPPORT / "captured_node.py"),

@@ -16,8 +16,9 @@ from agent_process import RIGHTSIZER, AgentProcess, agent_process, eventually
 SOURCE: Final = Path(__file__).with_name("changing_nvml.c")
 CONFIG: Final = """
 sampling: {interval: 200ms}
-sources: {nvml: {enumeration_interval: 1s, retry_first: 100ms, retry_longest: 1s}}
+sources: {nvml: {enumeration_interval: 1s}}
 """
+CONSTANTS: Final = "sources: {nvml: {retry_first: 100ms, retry_longest: 1s}}"
 PROCESS: Final = f"process 0 {os.getpid()} 2e9"
 
 
@@ -79,8 +80,11 @@ def node(folder: Path, library: Path, *lines: str) -> Iterator[Node]:
     answers = folder / "answers"
     change(answers, *lines)
     driver = f"LD_LIBRARY_PATH={library}", f"CHANGING_NVML={answers}"
-    flags = ("--web.listen-address", "127.0.0.1:0", "--history.path", "")
+    flags: tuple[str, ...] = ("--web.listen-address", "127.0.0.1:0", "--history.path", "")
     command = ("env", *driver, *RIGHTSIZER, "agent")
+    constants = folder / "constants.yaml"
+    constants.write_text(CONSTANTS)
+    flags += ("--constants", str(constants))
     with agent_process(folder, *flags, command=command, config=CONFIG) as agent:
         found = Node(agent, answers)
         eventually(lambda: agent.metric("rightsizer_samples_total") >= 5)

@@ -43,11 +43,15 @@ def has_nvml() -> bool:
 @pytest.mark.skipif(has_nvml(), reason="this machine has the NVIDIA driver's library")
 def test_without_the_library_it_stays_up_and_says_so_once(tmp_path: Path) -> None:
     """Healthy, not ready, with the reason, and still counting its attempts."""
+    constants = tmp_path / "constants.yaml"
+    constants.write_text("sources: {nvml: {retry_first: 200ms}}")
     flags = ("--web.listen-address", "127.0.0.1:0", "--history.path", "")
     with agent_process(
         tmp_path,
         *flags,
-        config="sampling: {interval: 200ms}\nsources: {nvml: {retry_first: 200ms}}",
+        "--constants",
+        str(constants),
+        config="sampling: {interval: 200ms}",
     ) as agent:
         eventually(lambda: agent.metric("rightsizer_samples_total") >= 10)
         healthy = agent.get("/-/healthy")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rightsizer.agent.service import serve
 from rightsizer.agent.settings import Settings
-from rightsizer.config.loader import load_file
+from rightsizer.config.loader import load_sections
 from rightsizer.io.clock import FastClock
 from rightsizer.model.units import nanoseconds
 from rightsizer.simulator.source import DEFAULT_START
@@ -17,7 +17,8 @@ from rightsizer.simulator.source import DEFAULT_START
 def main(config: str, speed: str, second: str) -> None:
     """Run until a signal ends it."""
     clock = FastClock(DEFAULT_START + nanoseconds(float(second)), float(speed))
-    serve(load_file(Settings, Path(config)), clock)
+    file = Path(config)
+    serve(load_sections(Settings, file, constants=file.with_name("constants.json")), clock)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Struct
 
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 
 
 class Color(StrEnum):
@@ -28,6 +28,7 @@ class Job(Struct, frozen=True):
     share: Annotated[float, Spec(help="Share of the time.", unit="ratio")] = 0.5
     workers: Annotated[int, Spec(help="How many at once.", within=(1, None))] = 2
     enabled: Annotated[bool, Spec(help="Whether it runs.")] = True
+    efficiency_ratio: Annotated[float, Spec(help="What is left of a peak."), CONSTANT] = 0.8
 
 
 class Store(Struct, frozen=True):

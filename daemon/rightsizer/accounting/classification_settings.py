@@ -96,13 +96,13 @@ class ClassificationSettings(Struct, frozen=True):
             Source: half a match
     """
 
-    active_ratio: float = 0.01
+    active_ratio: Annotated[float, CONSTANT] = 0.01
     active_sm_ratio: Annotated[float, CONSTANT] = 0.005
     active_traffic_ratio: Annotated[float, CONSTANT] = 0.05
     empty_memory_ratio: Annotated[float, CONSTANT] = 0.01
     empty_memory_bytes: Annotated[float, CONSTANT] = 512 * MIB
     context_memory_bytes: Annotated[float, CONSTANT] = 64 * MIB
-    idle_power_ratio: float = 0.5
+    idle_power_ratio: Annotated[float, CONSTANT] = 0.5
     stall_busy_ratio: Annotated[float, CONSTANT] = 0.8
     stall_power_ratio: Annotated[float, CONSTANT] = 0.25
     stall_engine_ratio: Annotated[float, CONSTANT] = 0.05
@@ -217,7 +217,7 @@ class ConditionSettings(Struct, frozen=True):
     throttle_busy_ratio: Annotated[float, CONSTANT] = 0.5
     throttle_clock_ratio: Annotated[float, CONSTANT] = 0.9
     load_busy_ratio: Annotated[float, CONSTANT] = 0.1
-    near_out_of_memory_ratio: float = 0.95
+    near_out_of_memory_ratio: Annotated[float, CONSTANT] = 0.95
     no_tensor_sm_ratio: Annotated[float, Spec(source=_SOURCES), CONSTANT] = 0.5
     no_tensor_fp32_ratio: Annotated[float, Spec(source=_SOURCES), CONSTANT] = 0.2
     no_tensor_ratio: Annotated[float, Spec(source=_SOURCES), CONSTANT] = 0.02

@@ -193,7 +193,9 @@ class ProvisioningSettings(Struct, frozen=True):
             Source: a bin of the histogram either way
     """
 
-    demand_quantile_ratio: Annotated[float, Spec(within=(0.5, 1), source=_PROVISIONING)] = 0.99
+    demand_quantile_ratio: Annotated[
+        float, Spec(within=(0.5, 1), source=_PROVISIONING), CONSTANT
+    ] = 0.99
     minimum_active_seconds: Annotated[float, Spec(source=_PROVISIONING), CONSTANT] = 600.0
     margin_ratio: Annotated[float, Spec(within=(0, 2), source=_PROVISIONING)] = 0.15
     memory_margin_ratio: Annotated[float, Spec(within=(0, 2), source=_PROVISIONING)] = 0.10
@@ -260,7 +262,7 @@ class AccountingSettings(Struct, frozen=True):
             Source: longer than a restart of a service
     """
 
-    holder_gap_seconds: Annotated[float, Spec(within=(0, 86400))] = 600.0
+    holder_gap_seconds: Annotated[float, Spec(within=(0, 86400)), CONSTANT] = 600.0
     books: EntrySettings = EntrySettings()
     decay: Annotated[DecaySettings, CONSTANT] = DecaySettings()
     provisioning: ProvisioningSettings = ProvisioningSettings()

@@ -11,7 +11,7 @@ from rightsizer.advice.policy import PolicyMatch
 from rightsizer.config.spelling import filled, names_in, unknown_placeholders
 from rightsizer.io.http_settings import ServerSettings
 from rightsizer.model.finding import Reason, Risk
-from rightsizer.model.settings import Spec
+from rightsizer.model.settings import CONSTANT, Spec
 
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9_-]*[a-z0-9])?")
 _LONGEST_NAME: Final = 40
@@ -64,8 +64,10 @@ class ActionLimits(Struct, frozen=True):
     pause_seconds: Annotated[float, Spec(within=(0.0, 86400.0))] = 300.0
     at_most_per_day: Annotated[int, Spec(within=(1, 1000))] = 4
     suspended_above_ratio: float = 0.34
-    minimum_results: Annotated[int, Spec(within=(1, 100))] = 2
-    results_within_seconds: Annotated[float, Spec(within=(86400.0, 366 * 86400.0))] = 30 * 86400.0
+    minimum_results: Annotated[int, Spec(within=(1, 100)), CONSTANT] = 2
+    results_within_seconds: Annotated[float, Spec(within=(86400.0, 366 * 86400.0)), CONSTANT] = (
+        30 * 86400.0
+    )
 
 
 def arguments(words: Sequence[str], values: Mapping[str, str]) -> tuple[str, ...]:

@@ -29,9 +29,9 @@ class MarketSettings(Struct, frozen=True):
 
     boards: tuple[str, ...] = ()
     billing: Billing = Billing.ON_DEMAND
-    minimum_confidence_ratio: float = 0.5
+    minimum_confidence_ratio: Annotated[float, CONSTANT] = 0.5
     most_options: Annotated[int, Spec(within=(1, 20)), CONSTANT] = 3
-    tolerated_slowdown_ratio: Annotated[float, Spec(within=(1.0, 100.0))] = 1.5
+    tolerated_slowdown_ratio: Annotated[float, Spec(within=(1.0, 100.0)), CONSTANT] = 1.5
 
 
 class Market(Struct, frozen=True):

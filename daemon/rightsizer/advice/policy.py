@@ -229,7 +229,7 @@ class RecommenderSettings(Struct, frozen=True):
     longest_interval: Annotated[float, Spec(unit="seconds", within=(10.0, 86400.0)), CONSTANT] = (
         1800.0
     )
-    jitter: Annotated[float, Spec(unit="seconds", within=(0.0, 3600.0)), CONSTANT] = 30.0
+    jitter: Annotated[float, Spec(unit="seconds", within=(0.0, 3600.0))] = 30.0
     rules: RuleTree = RuleTree()
     market: MarketSettings = MarketSettings()
     ledger: LedgerSettings = LedgerSettings()

@@ -164,7 +164,7 @@ class BrokerSettings(Struct, frozen=True):
     users: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     tell_webhooks: bool = False
-    processes_maximum: Annotated[int, Spec(within=(10, 100_000)), CONSTANT] = 1000
+    processes_maximum: Annotated[int, Spec(within=(10, 100_000))] = 1000
     maximum_tickets: Annotated[int, Spec(within=(1, 100_000))] = 1000
     maximum_tickets_per_user: Annotated[int, Spec(within=(1, 100_000))] = 200
     maximum_leases_per_user: Annotated[int, Spec(within=(1, 4096))] = 64
@@ -193,7 +193,7 @@ class BrokerSettings(Struct, frozen=True):
     start_grace_seconds: Annotated[float, Spec(within=(0.0, 3600.0))] = 0.0
     idle_grace_seconds: Annotated[float, Spec(within=(60.0, 30 * DAY_SECONDS))] = 3600.0
     over_memory_grace_seconds: Annotated[float, Spec(within=(0.0, DAY_SECONDS))] = 300.0
-    lost_grace_seconds: Annotated[float, Spec(within=(0.0, 3600.0)), CONSTANT] = 10.0
+    lost_grace_seconds: Annotated[float, Spec(within=(0.0, 3600.0))] = 10.0
     replacement_hold_seconds: Annotated[float, Spec(within=(0.0, DAY_SECONDS))] = 900.0
     maximum_reservations_per_user: Annotated[int, Spec(within=(0, 1000))] = 0
     longest_reservation_seconds: Annotated[float, Spec(within=(60.0, 366 * DAY_SECONDS))] = (

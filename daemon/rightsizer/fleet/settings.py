@@ -43,7 +43,7 @@ class AgentSourceSettings(Struct, frozen=True):
 
     clock_skew_seconds: Annotated[float, Spec(within=(1.0, 3600.0)), CONSTANT] = 60.0
     stale_seconds: Annotated[float, Spec(within=(10.0, 86400.0)), CONSTANT] = 300.0
-    sizing_days: Annotated[float, Spec(within=(1.0, 90.0))] = 7.0
+    sizing_days: Annotated[float, Spec(within=(1.0, 90.0)), CONSTANT] = 7.0
     fine_resolution_seconds: Annotated[float, Spec(within=(1.0, 300.0)), CONSTANT] = 120.0
 
 
@@ -96,11 +96,11 @@ class StoreSettings(Struct, frozen=True):
     key_file: str = ""
     timeout_seconds: Annotated[float, Spec(within=(1.0, 600.0))] = 60.0
     concurrency: Annotated[int, Spec(within=(1, 64))] = 4
-    series_maximum: Annotated[int, Spec(within=(50, 100_000))] = 2000
+    series_maximum: Annotated[int, Spec(within=(50, 100_000)), CONSTANT] = 2000
     response_maximum_bytes: Annotated[int, Spec(within=(2**20, None))] = 64 * 2**20
-    tries: Annotated[int, Spec(within=(1, 20)), CONSTANT] = 4
-    patience_seconds: Annotated[float, Spec(within=(0.0, 86400.0)), CONSTANT] = 600.0
-    backoff_seconds: Annotated[float, Spec(within=(0.0, 60.0)), CONSTANT] = 1.0
+    tries: Annotated[int, Spec(within=(1, 20))] = 4
+    patience_seconds: Annotated[float, Spec(within=(0.0, 86400.0))] = 600.0
+    backoff_seconds: Annotated[float, Spec(within=(0.0, 60.0))] = 1.0
     retry_after_maximum_seconds: Annotated[float, Spec(within=(0.0, 600.0)), CONSTANT] = 60.0
 
 
@@ -219,7 +219,7 @@ class FleetSettings(Struct, frozen=True):
     )
     team_labels: tuple[str, ...] = ("label_team", "label_app_kubernetes_io_part_of", "account")
     sources: tuple[str, ...] = ()
-    samples_maximum: Annotated[int, Spec(within=(100_000, None))] = 20_000_000
+    samples_maximum: Annotated[int, Spec(within=(100_000, None)), CONSTANT] = 20_000_000
     fine_seconds: Annotated[float, Spec(within=(0.0, DAY_SECONDS))] = 6 * 3600.0
     agents: AgentSourceSettings = AgentSourceSettings()
     rules: FleetRuleTree = FleetRuleTree()

@@ -26,7 +26,7 @@ class HttpSettings(Struct, frozen=True):
     """
 
     timeout_seconds: Annotated[float, Spec(within=(0.1, 60.0))] = 5.0
-    tries: Annotated[int, Spec(within=(1, 10)), CONSTANT] = 3
+    tries: Annotated[int, Spec(within=(1, 10))] = 3
     backoff_seconds: Annotated[float, Spec(within=(0.0, 30.0)), CONSTANT] = 0.5
     retry_after_maximum_seconds: Annotated[float, Spec(within=(0.0, 300.0)), CONSTANT] = 10.0
     response_maximum_bytes: Annotated[int, Spec(within=(1024, None)), CONSTANT] = 8 * 2**20

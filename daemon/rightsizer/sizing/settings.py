@@ -54,7 +54,7 @@ class MemorySettings(Struct, frozen=True):
     """
 
     context_bytes: Annotated[float, CONSTANT] = 307.0 * MIB
-    driver_reserved_bytes: Annotated[float, CONSTANT] = 410.0 * MIB
+    driver_reserved_bytes: float = 410.0 * MIB
     communication_pair_bytes: Annotated[float, CONSTANT] = 342.0 * MIB
     communication_group_bytes: Annotated[float, CONSTANT] = 392.0 * MIB
     graph_bytes: Annotated[float, CONSTANT] = 154.0 * _KIB
@@ -173,7 +173,7 @@ class PlanSettings(Struct, frozen=True):
     layouts_per_gpu: Annotated[_Count, CONSTANT] = 3
     alternatives: Annotated[int, Spec(within=(0, None))] = 3
     growth_candidates: Annotated[_Count, CONSTANT] = 5
-    switch_saving_ratio: float = 0.1
+    switch_saving_ratio: Annotated[float, CONSTANT] = 0.1
 
 
 class SizingSettings(Struct, frozen=True):

@@ -59,9 +59,9 @@ class HardwareFaultSettings(Struct, frozen=True):
     """
 
     xid_recent_seconds: Annotated[float, Spec(within=(600, None))] = 86400.0
-    retired_pages_maximum: Annotated[int, Spec(within=(1, 64))] = 60
-    nvlink_errors_maximum: Annotated[int, Spec(within=(1, None))] = 1000
-    pcie_replays_maximum: Annotated[int, Spec(within=(1, None))] = 1000
+    retired_pages_maximum: Annotated[int, Spec(within=(1, 64)), CONSTANT] = 60
+    nvlink_errors_maximum: Annotated[int, Spec(within=(1, None)), CONSTANT] = 1000
+    pcie_replays_maximum: Annotated[int, Spec(within=(1, None)), CONSTANT] = 1000
     momentary_ratio: Annotated[float, CONSTANT] = 0.9
     silent_seconds: Annotated[float, Spec(within=(60, None))] = 300.0
     unclear_time_ratio: Annotated[float, CONSTANT] = 0.6

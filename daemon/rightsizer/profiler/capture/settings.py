@@ -116,7 +116,7 @@ class CaptureStorageSettings(Struct, frozen=True):
 
     quota_bytes: Annotated[int, Spec(within=(2**20, None))] = 4 * 2**30
     kept_for: Annotated[float, Spec(unit="seconds", within=(3600.0, 366 * 86400.0))] = 30 * 86400.0
-    minimum_free_ratio: Annotated[float, CONSTANT] = 0.1
+    minimum_free_ratio: float = 0.1
 
 
 class CaptureSettings(Struct, frozen=True):

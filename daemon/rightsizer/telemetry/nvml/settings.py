@@ -54,14 +54,14 @@ class LiveSettings(Struct, frozen=True):
 
     deadline_seconds: Annotated[float, Spec(within=(0.01, 60.0))] = 0.8
     in_turn_seconds: Annotated[float, Spec(within=(0.001, 10.0)), CONSTANT] = 0.02
-    hung_after_seconds: Annotated[float, Spec(within=(0.01, 3600.0)), CONSTANT] = 3.0
+    hung_after_seconds: Annotated[float, Spec(within=(0.01, 3600.0))] = 3.0
     first_look_patience_seconds: Annotated[float, Spec(within=(0.01, 3600.0)), CONSTANT] = 0.4
     slow_interval_seconds: Annotated[float, Spec(within=(1.0, 3600.0))] = 10.0
     enumeration_interval_seconds: Annotated[float, Spec(within=(1.0, 86400.0))] = 60.0
     retry_first_seconds: Annotated[float, Spec(within=(0.1, 3600.0)), CONSTANT] = 1.0
     retry_longest_seconds: Annotated[float, Spec(within=(0.1, 86400.0)), CONSTANT] = 60.0
     unknown_errors_before_reopening: Annotated[int, Spec(within=(1, 1000)), CONSTANT] = 3
-    abandon_after_seconds: Annotated[float, Spec(within=(0.01, 86400.0)), CONSTANT] = 30.0
+    abandon_after_seconds: Annotated[float, Spec(within=(0.01, 86400.0))] = 30.0
     abandoned_threads_maximum: Annotated[int, Spec(within=(0, 100)), CONSTANT] = 2
     lost_retention_seconds: Annotated[float, Spec(within=(0.0, 2592000.0))] = 86400.0
     settling_seconds: Annotated[float, Spec(within=(0.0, 600.0)), CONSTANT] = 3.0
