@@ -44,7 +44,7 @@ def test_the_json_is_as_it_was(tmp_path: Path, capsys: Captured, golden: GoldenF
     """With the keys documented in docs/profiles.md; few moments keep it readable."""
     settings = tmp_path / "settings.yaml"
     settings.write_text("profiles: {time: {timeline_moments: 10}}\n")
-    (workload,) = _answer(capsys, loader_bound_trace(tmp_path), "--config.file", settings)
+    (workload,) = _answer(capsys, loader_bound_trace(tmp_path), "--constants", settings)
 
     golden("profile.json", json.dumps(workload, indent=1) + "\n")
 

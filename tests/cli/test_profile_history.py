@@ -160,10 +160,10 @@ def test_an_operators_settings_judge(tmp_path: Path, capsys: Captured) -> None:
     assert "profile_launch_bound" not in rules[1]
 
 
-def test_an_operators_time_settings_divide_the_idle_time(tmp_path: Path, capsys: Captured) -> None:
-    """Kernels 20 ns apart count as consecutive unless the setting is smaller."""
-    config = tmp_path / "rightsizer.yaml"
-    config.write_text("profiles: {time: {adjacent_maximum_nanoseconds: 10}}", "utf-8")
+def test_a_constant_divides_the_idle_time(tmp_path: Path, capsys: Captured) -> None:
+    """Kernels 20 ns apart count as consecutive unless the constant is smaller."""
+    constants = tmp_path / "constants.yaml"
+    constants.write_text("profiles: {time: {adjacent_maximum_nanoseconds: 10}}", "utf-8")
     near = KinetoTrace(deviceProperties=[{"id": 0, "name": "NVIDIA A100"}])
     for number, start in enumerate((100.0, 110.02), 1):
         near.launch(number, 10.0 * number, 3.0)
@@ -172,7 +172,7 @@ def test_an_operators_time_settings_divide_the_idle_time(tmp_path: Path, capsys:
 
     waits = [
         answer(capsys, path, *more)["profiles"][0]["devices"][0]["time"]["kernel_wait_seconds"]
-        for more in ((), ("--config.file", config))
+        for more in ((), ("--constants", constants))
     ]
     assert waits == [pytest.approx(20e-9), 0.0]
 

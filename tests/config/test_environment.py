@@ -98,7 +98,7 @@ def test_constants_are_overridden_by_a_file_of_their_own(tmp_path: Path) -> None
     found = load_sections(Settings, file, constants=constants)
     assert (found.job.efficiency_ratio, found.job.workers) == (0.6, 3)
     constants.write_text("job:\n  efficiency_ratio: 2\n", encoding="utf-8")
-    with pytest.raises(ConfigurationError, match=f"{constants}:2:21: .*between 0 and 1"):
+    with pytest.raises(ConfigurationError, match=f"{constants}:2:3: .*between 0 and 1"):
         load_sections(Settings, file, constants=constants)
 
 

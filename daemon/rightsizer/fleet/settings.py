@@ -219,7 +219,7 @@ class FleetSettings(Struct, frozen=True):
     )
     team_labels: tuple[str, ...] = ("label_team", "label_app_kubernetes_io_part_of", "account")
     sources: tuple[str, ...] = ()
-    samples_maximum: Annotated[int, Spec(within=(100_000, None)), CONSTANT] = 20_000_000
+    samples_maximum: Annotated[int, Spec(within=(100_000, None))] = 20_000_000
     fine_seconds: Annotated[float, Spec(within=(0.0, DAY_SECONDS))] = 6 * 3600.0
     agents: AgentSourceSettings = AgentSourceSettings()
     rules: FleetRuleTree = FleetRuleTree()

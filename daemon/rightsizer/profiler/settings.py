@@ -29,10 +29,10 @@ class ProfileSteadySettings(Struct, frozen=True):
             Source: their order is the same, their lengths are not; its queue may hide a part
     """
 
-    kernels_minimum: Annotated[int, Spec(within=(1, None))] = 50
-    launch_maximum_seconds: float = 0.001
-    matched_minimum_ratio: float = 0.5
-    unseen_ratio: float = 0.7
+    kernels_minimum: Annotated[int, Spec(within=(1, None)), CONSTANT] = 50
+    launch_maximum_seconds: Annotated[float, CONSTANT] = 0.001
+    matched_minimum_ratio: Annotated[float, CONSTANT] = 0.5
+    unseen_ratio: Annotated[float, CONSTANT] = 0.7
 
 
 class ProfileLaunchBoundSettings(Struct, frozen=True):
@@ -57,12 +57,12 @@ class ProfileLaunchBoundSettings(Struct, frozen=True):
     """
 
     on_ratio: float = 0.3
-    kernel_maximum_seconds: float = 20e-6
-    removed_low_ratio: float = 0.5
-    own_launch_minimum_ratio: float = 0.5
-    dispatch_on_ratio: float = 0.5
-    outlier_minimum_ratio: float = 0.5
-    steady: ProfileSteadySettings = ProfileSteadySettings()
+    kernel_maximum_seconds: Annotated[float, CONSTANT] = 20e-6
+    removed_low_ratio: Annotated[float, CONSTANT] = 0.5
+    own_launch_minimum_ratio: Annotated[float, CONSTANT] = 0.5
+    dispatch_on_ratio: Annotated[float, CONSTANT] = 0.5
+    outlier_minimum_ratio: Annotated[float, CONSTANT] = 0.5
+    steady: Annotated[ProfileSteadySettings, CONSTANT] = ProfileSteadySettings()
 
 
 class ProfileHostBoundSettings(Struct, frozen=True):
@@ -97,17 +97,17 @@ class ProfileHostBoundSettings(Struct, frozen=True):
             Source: the greater part: what happened once is no rate
     """
 
-    loader_on_ratio: float = 0.2
+    loader_on_ratio: Annotated[float, CONSTANT] = 0.2
     on_ratio: float = 0.3
-    kernel_maximum_seconds: float = 20e-6
-    own_launch_minimum_ratio: float = 0.5
-    synchronization_on_ratio: float = 0.1
-    synchronization_removed_low_ratio: float = 0.2
-    held_minimum_ratio: float = 0.1
-    read_backs_per_step_minimum: Annotated[float, Spec(unit="", within=(0.5, None))] = 1.0
-    removed_low_ratio: float = 0.5
-    outlier_minimum_ratio: float = 0.5
-    steady: ProfileSteadySettings = ProfileSteadySettings()
+    kernel_maximum_seconds: Annotated[float, CONSTANT] = 20e-6
+    own_launch_minimum_ratio: Annotated[float, CONSTANT] = 0.5
+    synchronization_on_ratio: Annotated[float, CONSTANT] = 0.1
+    synchronization_removed_low_ratio: Annotated[float, CONSTANT] = 0.2
+    held_minimum_ratio: Annotated[float, CONSTANT] = 0.1
+    read_backs_per_step_minimum: Annotated[float, Spec(unit="", within=(0.5, None)), CONSTANT] = 1.0
+    removed_low_ratio: Annotated[float, CONSTANT] = 0.5
+    outlier_minimum_ratio: Annotated[float, CONSTANT] = 0.5
+    steady: Annotated[ProfileSteadySettings, CONSTANT] = ProfileSteadySettings()
 
 
 class ProfilePcieBoundSettings(Struct, frozen=True):
@@ -122,8 +122,8 @@ class ProfilePcieBoundSettings(Struct, frozen=True):
     """
 
     on_ratio: float = 0.1
-    removed_low_ratio: float = 0.3
-    steady: ProfileSteadySettings = ProfileSteadySettings()
+    removed_low_ratio: Annotated[float, CONSTANT] = 0.3
+    steady: Annotated[ProfileSteadySettings, CONSTANT] = ProfileSteadySettings()
 
 
 class ProfileCommunicationBoundSettings(Struct, frozen=True):
@@ -137,8 +137,8 @@ class ProfileCommunicationBoundSettings(Struct, frozen=True):
     """
 
     on_ratio: float = 0.1
-    removed_low_ratio: float = 0.2
-    steady: ProfileSteadySettings = ProfileSteadySettings()
+    removed_low_ratio: Annotated[float, CONSTANT] = 0.2
+    steady: Annotated[ProfileSteadySettings, CONSTANT] = ProfileSteadySettings()
 
 
 class ProfileStorageBoundSettings(Struct, frozen=True):
@@ -152,8 +152,8 @@ class ProfileStorageBoundSettings(Struct, frozen=True):
     """
 
     on_ratio: float = 0.05
-    removed_low_ratio: float = 0.5
-    steady: ProfileSteadySettings = ProfileSteadySettings()
+    removed_low_ratio: Annotated[float, CONSTANT] = 0.5
+    steady: Annotated[ProfileSteadySettings, CONSTANT] = ProfileSteadySettings()
 
 
 class ProfileTensorCoresUnusedSettings(Struct, frozen=True):
@@ -169,9 +169,9 @@ class ProfileTensorCoresUnusedSettings(Struct, frozen=True):
     """
 
     on_ratio: float = 0.1
-    speedup_low_ratio: Annotated[float, Spec(unit="", within=(1.0, 100.0))] = 1.5
-    speedup_high_ratio: Annotated[float, Spec(unit="", within=(1.0, 100.0))] = 8.0
-    steady: ProfileSteadySettings = ProfileSteadySettings()
+    speedup_low_ratio: Annotated[float, Spec(unit="", within=(1.0, 100.0)), CONSTANT] = 1.5
+    speedup_high_ratio: Annotated[float, Spec(unit="", within=(1.0, 100.0)), CONSTANT] = 8.0
+    steady: Annotated[ProfileSteadySettings, CONSTANT] = ProfileSteadySettings()
 
 
 class ProfileKernelsUnfusedSettings(Struct, frozen=True):
@@ -188,9 +188,9 @@ class ProfileKernelsUnfusedSettings(Struct, frozen=True):
     """
 
     on_ratio: float = 0.2
-    removed_low_ratio: float = 0.3
-    removed_high_ratio: float = 0.8
-    steady: ProfileSteadySettings = ProfileSteadySettings()
+    removed_low_ratio: Annotated[float, CONSTANT] = 0.3
+    removed_high_ratio: Annotated[float, CONSTANT] = 0.8
+    steady: Annotated[ProfileSteadySettings, CONSTANT] = ProfileSteadySettings()
 
 
 class ProfileKernelInefficientSettings(Struct, frozen=True):
@@ -218,12 +218,12 @@ class ProfileKernelInefficientSettings(Struct, frozen=True):
     """
 
     on_ratio: float = 0.1
-    bound_minimum_ratio: float = 0.6
-    excess_sectors_minimum_ratio: float = 0.25
-    occupancy_maximum_ratio: float = 0.5
-    tail_minimum_ratio: float = 0.2
-    stall_minimum_ratio: float = 0.33
-    threads_maximum: Annotated[float, Spec(unit="threads", within=(1.0, 32.0))] = 24.0
+    bound_minimum_ratio: Annotated[float, CONSTANT] = 0.6
+    excess_sectors_minimum_ratio: Annotated[float, CONSTANT] = 0.25
+    occupancy_maximum_ratio: Annotated[float, CONSTANT] = 0.5
+    tail_minimum_ratio: Annotated[float, CONSTANT] = 0.2
+    stall_minimum_ratio: Annotated[float, CONSTANT] = 0.33
+    threads_maximum: Annotated[float, Spec(unit="threads", within=(1.0, 32.0)), CONSTANT] = 24.0
 
 
 class ProfileDependencyBoundSettings(Struct, frozen=True):
@@ -238,8 +238,8 @@ class ProfileDependencyBoundSettings(Struct, frozen=True):
     """
 
     on_ratio: float = 0.3
-    matched_minimum_ratio: float = 0.95
-    steady: ProfileSteadySettings = ProfileSteadySettings()
+    matched_minimum_ratio: Annotated[float, CONSTANT] = 0.95
+    steady: Annotated[ProfileSteadySettings, CONSTANT] = ProfileSteadySettings()
 
 
 class ProfileRankImbalanceSettings(Struct, frozen=True):
@@ -253,7 +253,7 @@ class ProfileRankImbalanceSettings(Struct, frozen=True):
     """
 
     on_ratio: float = 0.05
-    same_rank_ratio: float = 0.5
+    same_rank_ratio: Annotated[float, CONSTANT] = 0.5
 
 
 THRESHOLDS: Final[tuple[tuple[str, type[Any]], ...]] = (
@@ -318,7 +318,7 @@ class ProfileSettings(Struct, frozen=True):
 
     limits: FileLimits = FileLimits()
     time: Annotated[TimeSettings, CONSTANT] = TimeSettings()
-    rules: Annotated[ProfileRuleTree, CONSTANT] = ProfileRuleTree()
+    rules: ProfileRuleTree = ProfileRuleTree()
     comparison: Annotated[ProfileComparisonSettings, CONSTANT] = ProfileComparisonSettings()
     valid_for: Annotated[float, Spec(unit="seconds", within=(3600.0, 366 * 86400.0))] = 14 * 86400.0
     kept_maximum: Annotated[int, Spec(within=(1, 10_000))] = 64
