@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, Self
@@ -28,7 +29,9 @@ from fleet_command import configured
 from fleet_loopback import loopback_store
 from measured import machine, table
 from profile_examples import launch_bound_trace
+from rightsizer.cli.config import WholeSettings
 from rightsizer.cli.main import COMMANDS
+from rightsizer.config.shape import Group, Many, Named, Nullable, Scalar, Shape, shape_of
 
 ROOT: Final = Path(__file__).parents[1]
 PACKAGE: Final = ROOT / "daemon" / "rightsizer"
@@ -72,7 +75,7 @@ class Size(Struct, frozen=True):
     packed_assignments: int = 0
     starred_items: int = 0
     settings: int = 0
-    """Calls of `setting`."""
+    """Keys of configuration files, each counted once where it is declared first."""
 
     @classmethod
     def of(cls, tree: ast.Module) -> Self:
@@ -82,7 +85,6 @@ class Size(Struct, frozen=True):
             sum(1 for _ in working_statements(tree)),
             sum(1 for _ in packed_assignments(tree)),
             sum(1 for _ in starred_items(tree)),
-            sum(_is_setting(node) for node in ast.walk(tree)),
         )
 
     def __add__(self, other: Self) -> Self:
@@ -94,12 +96,6 @@ class Size(Struct, frozen=True):
     def row(self, name: str) -> tuple[str, ...]:
         """Cells of a table."""
         return (name, *(f"{getattr(self, each):,}" for each in self.__struct_fields__))
-
-
-def _is_setting(node: ast.AST) -> bool:
-    return (
-        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "setting"
-    )
 
 
 class Loaded(Struct, frozen=True):
@@ -118,7 +114,41 @@ def sizes(package: Path) -> Mapping[str, Size]:
         path = file.relative_to(package)
         name = path.parts[0] if len(path.parts) > 1 else path.stem
         parts[name] = parts.get(name, Size()) + Size.of(tree_of(file))
+    for name, count in settings_by_package().items():
+        parts[name] += Size(settings=count)
     return parts
+
+
+def settings_by_package() -> Mapping[str, int]:
+    """Count the settings of all configuration files; classes made from others are those others."""
+    declared = {
+        (_declaring(group.type, entry.name), entry.name)
+        for group in _groups(shape_of(WholeSettings))
+        for entry in group.entries
+        if not isinstance(entry.shape, Group)
+    }
+    classes = {settings.__name__: settings for settings, _ in declared}
+    return Counter(
+        classes[settings].__module__.split(".")[1]
+        for settings, _ in {(settings.__name__, name) for settings, name in declared}
+    )
+
+
+def _declaring(settings: type, name: str) -> type:
+    bases = [base for base in settings.__mro__ if issubclass(base, Struct) and base is not Struct]
+    return next(base for base in reversed(bases) if name in base.__struct_fields__)
+
+
+def _groups(shape: Shape) -> Iterator[Group]:
+    match shape:
+        case Group():
+            yield shape
+            for entry in shape.entries:
+                yield from _groups(entry.shape)
+        case Nullable(inner=value) | Many(item=value) | Named(value=value):
+            yield from _groups(value)
+        case Scalar():
+            return
 
 
 def runs(folder: Path) -> Iterator[tuple[str, Loaded]]:
