@@ -87,12 +87,13 @@ def test_link_counts_by_its_busier_direction() -> None:
         ({BUSY: 0.5, Signal.DRAM_ACTIVE: 0.9}, 1.0),
         ({BUSY: 0.5, Signal.MEMORY_USED: 0.9}, 0.5),
         ({BUSY: 1.0, TENSOR: 0.2, Signal.SM_WORK: 0.9}, 0.25),
+        ({BUSY: 0.1, Signal.ENCODER: 0.7, Signal.DECODER: 0.2}, 0.7),
     ],
 )
 def test_used_is_the_largest_part_of_what_is_achievable(
     signals: dict[Signal, float], expected: float
 ) -> None:
-    """Work, bandwidth and links count; memory merely held and waiting SMs do not."""
+    """Work, bandwidth, links and media engines count; held memory and waiting SMs do not."""
     assert used(signals).used_ratio == pytest.approx(expected)
 
 
@@ -152,6 +153,19 @@ def test_throttling_takes_what_the_clock_lost(
     assert waste(State.PRODUCTIVE, THROTTLED, used_ratio, clock) == pytest.approx(expected)
     stalled = waste(State.HIDDEN_STALL, THROTTLED, used_ratio, clock)
     assert stalled == ({} if used_ratio == 1.0 else {Cause.STALLED: 1 - used_ratio})
+
+
+@pytest.mark.parametrize(
+    ("busy", "expected"),
+    [
+        (0.9, {Cause.LAUNCH: 0.1, Cause.HEADROOM: 0.83}),
+        (0.05, {Cause.LAUNCH: 0.93}),
+        (1.0, {Cause.HEADROOM: 0.93}),
+    ],
+)
+def test_launches_cost_the_time_without_a_kernel(busy: float, expected: dict[Cause, float]) -> None:
+    """What a small kernel leaves of the GPU is headroom, as of any other kernel."""
+    assert waste(State.LAUNCH_BOUND, NOBODY, 0.07, 1.0, busy) == pytest.approx(expected)
 
 
 def test_unknown_time_is_not_wasted() -> None:

@@ -44,16 +44,33 @@ def test_gpu_that_was_never_used_is_too_many() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        steady(0.0, memory_bytes=2 * GIBIBYTE),
         steady(0.02, memory_bytes=0.5 * GIBIBYTE),
-        steady(0.0),
         lambda number: busy(0.5 if number == 700 else 0.0, memory_bytes=0.5 * GIBIBYTE),
     ],
-    ids=["buffers", "some work", "memory unread", "worked once"],
+    ids=["some work", "worked once"],
 )
 def test_idle_rank_is_not_taken_away(other: Course) -> None:
-    """A rank that holds more than a context, or ever worked, is part of the job."""
+    """A rank that ever worked is part of the job."""
     assert not RULE.judge(case_of([WORKING, other], DAYS, JOB)).is_actionable
+
+
+@pytest.mark.parametrize(
+    "held", [steady(0.0, memory_bytes=60 * GIBIBYTE), steady(0.0)], ids=["preallocated", "unread"]
+)
+def test_held_memory_is_no_use(held: Course) -> None:
+    """Frameworks allocate most of every GPU that they see."""
+    found = RULE.judge(case_of([WORKING, held], DAYS, JOB))
+    assert found.culprits == ("GPU-1",)
+
+
+def test_a_gpu_that_serves_others_by_its_links_is_used() -> None:
+    """Its memory may be a cache of theirs, which no kernel of its own reads."""
+    windows = [
+        window({State.PRODUCTIVE: 24.0 * DAYS}, {Resource.NVLINK: {traffic: 24.0 * DAYS}})
+        for traffic in (0.0, 0.2)
+    ]
+    lent = case_of([WORKING, UNUSED], DAYS, JOB, windows=windows)
+    assert not RULE.judge(lent).is_actionable
 
 
 def test_less_than_a_day_is_no_verdict() -> None:

@@ -231,6 +231,43 @@ def test_savings_are_what_its_own_history_was_idle() -> None:
     assert 0.3 * 730 < low < 0.5 * 730 < high < 0.7 * 730
 
 
+def test_what_is_idle_for_good_is_worth_all_that_it_costs() -> None:
+    """Days of work before do not make an idle GPU cheaper."""
+
+    def gone(number: int) -> dict[Measure, float]:
+        return busy(0.5 if number < 10 * 288 else 0.0)
+
+    found = RULE.judge(case_of([gone], 14, JOB, windows=[window({HELD: 2.0})]))
+    assert found.savings.gpus_low == found.savings.gpus_high == 1.0
+    assert "usual_hour" not in found.evidence
+
+
+@pytest.mark.parametrize(
+    ("course", "ending"),
+    [
+        (at_hours(9, 18, 0.4), "18:00 UTC; usually resumes at 09:00 UTC."),
+        (lambda number: busy(0.5 if number % 72 < 36 else 0.0), "usually resumes at 00:00 UTC."),
+    ],
+    ids=["by day", "every six hours"],
+)
+def test_habits_are_told(course: Course, ending: str) -> None:
+    """A notebook of every day, and a job every six hours; the savings are of its idle hours."""
+    found = RULE.judge(case_of([course], 6, JOB, windows=[window({HELD: 2.0})]))
+    assert found.summary.endswith(ending)
+    assert found.savings.gpus_low is not None
+    assert found.savings.gpus_low < 1.0
+
+
+def test_a_hole_of_the_telemetry_does_not_make_idleness_young() -> None:
+    """Five minutes without scrapes, in six idle days."""
+
+    def holed(number: int) -> dict[Measure, float] | None:
+        return None if number == 5 * 288 else busy(0.5 if number < 288 else 0.0)
+
+    found = RULE.judge(case_of([holed], 7, JOB, windows=[window({HELD: 2.0})]))
+    assert found.evidence["idle_since"] == "2026-01-25T00:00:00Z"
+
+
 def test_device_without_memory_reading_is_not_called_held() -> None:
     """A log without memory and processes cannot tell; with memory it can."""
     unread = window({HELD: 2})

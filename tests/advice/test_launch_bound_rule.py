@@ -6,7 +6,7 @@ from cases import case, window
 from readings import workload
 from rightsizer.advice.rules.launch_bound import RULE
 from rightsizer.model.finding import Action, FindingKind, Reason
-from rightsizer.model.state import Cause, State, Tier
+from rightsizer.model.state import Resource, State, Tier
 from rightsizer.model.workload import WorkloadClass
 
 JOB = workload()
@@ -16,7 +16,7 @@ BUSY = State.PRODUCTIVE
 
 def test_small_kernels_are_inefficient() -> None:
     """The remedy is to launch many at once."""
-    small = window({LAUNCH: 6}, waste_seconds={Cause.LAUNCH: 5.4 * 3600})
+    small = window({LAUNCH: 6}, {Resource.COMPUTE: {0.1: 6}})
     found = RULE.judge(case([small], JOB))
     assert found.kind is FindingKind.INEFFICIENT
     assert found.reasons == (Reason.LAUNCH_BOUND,)
@@ -26,7 +26,7 @@ def test_small_kernels_are_inefficient() -> None:
         "activity; "
         "they leave most SMs idle."
     )
-    assert (found.savings.gpus_low, found.savings.gpus_high) == (0.0, 0.9)
+    assert (found.savings.gpus_low, found.savings.gpus_high) == (0.0, pytest.approx(0.9))
     assert any('mode="reduce-overhead"' in each.text for each in found.instructions)
 
 
@@ -53,8 +53,8 @@ def test_no_savings_at_low_confidence() -> None:
 
 
 def test_minor_launch_wait_is_no_finding() -> None:
-    """Bound by launches, but nine tenths of each second are used."""
-    used = window({LAUNCH: 6}, waste_seconds={Cause.LAUNCH: 0.05 * 6 * 3600})
+    """Bound by launches, but nine tenths of the SMs are used."""
+    used = window({LAUNCH: 6}, {Resource.COMPUTE: {0.95: 6}})
     found = RULE.judge(case([used], JOB))
     assert not found.is_actionable
     assert "that costs 5% of all time on GPU 0, too little to matter" in found.summary

@@ -9,7 +9,14 @@ from rightsizer.advice.rules.idle import release_instructions
 from rightsizer.model.finding import Node
 from rightsizer.model.reading import Process, Reading
 from rightsizer.model.state import State
-from rightsizer.model.workload import Allocator, Holding, Workload, WorkloadClass, WorkloadKind
+from rightsizer.model.workload import (
+    Allocator,
+    Holding,
+    PodController,
+    Workload,
+    WorkloadClass,
+    WorkloadKind,
+)
 
 IDLE = window({State.IDLE_HELD: 2.0})
 
@@ -27,14 +34,6 @@ UNKNOWN = WorkloadClass.UNKNOWN
 @pytest.mark.parametrize(
     ("workload", "command"),
     [
-        (
-            held(K8S, "chat", SERVING, namespace="web"),
-            "kubectl -n web scale deployment/chat --replicas=0",
-        ),
-        (
-            held(K8S, "train", WorkloadClass.BATCH, namespace="lab"),
-            "kubectl -n lab delete job train",
-        ),
         (held(WorkloadKind.SLURM, "4711", WorkloadClass.BATCH), "scancel 4711"),
         (held(WorkloadKind.SLURM, "12_3", WorkloadClass.BATCH), "scancel 12_3"),
         (held(WorkloadKind.SLURM, "12+1", WorkloadClass.BATCH), "scancel 12+1"),
@@ -49,25 +48,66 @@ def test_owner_decides_on_the_command(workload: Workload, command: str) -> None:
     assert (found.text, found.language) == (command, "sh")
 
 
-def test_what_made_a_pod_is_looked_up_before_it_is_deleted() -> None:
+@pytest.mark.parametrize(
+    ("workload", "command"),
+    [
+        (
+            held(K8S, "chat", SERVING, namespace="web"),
+            "kubectl -n web scale deployment/chat --replicas=0",
+        ),
+        (
+            held(K8S, "train", WorkloadClass.BATCH, namespace="lab"),
+            "kubectl -n lab delete job/train",
+        ),
+    ],
+)
+def test_what_is_only_guessed_is_looked_up_before_it_is_changed(
+    workload: Workload, command: str
+) -> None:
+    """An operator that made the object would undo the change."""
+    (found,) = release_instructions(case([IDLE], workload))
+    _, look, change = found.text.splitlines()
+    assert look.endswith(" | grep . ||")
+    assert ".metadata.ownerReferences" in look
+    assert change.strip() == command
+
+
+def test_a_pod_that_something_may_make_again_is_not_deleted() -> None:
     """Its name does not tell, and a StatefulSet or a Job would make it again."""
     pod = held(K8S, "ana", WorkloadClass.NOTEBOOK, namespace="lab", pod="ana-0")
     (found,) = release_instructions(case([IDLE], pod))
-    assert found.text.splitlines()[1:] == [
-        "kubectl -n lab get pod ana-0 -o jsonpath='{.metadata.ownerReferences[*].kind}'",
-        "kubectl -n lab delete pod ana-0",
-    ]
+    assert "delete" not in found.text.splitlines()[-1]
+    assert found.text.splitlines()[-1].startswith("kubectl -n lab get pod ana-0 -o jsonpath=")
 
 
-def test_a_cron_job_is_suspended_and_its_run_deleted() -> None:
-    """The run's job has another name, and the next hour would start another."""
+def test_a_cron_job_is_suspended_and_all_its_jobs_deleted() -> None:
+    """Their names are not its own, and the next hour would start another."""
     facts = {"namespace": "quality", "pod": "nightly-29384720-x5k2m"}
     cron = held(K8S, "nightly", WorkloadClass.BATCH, **facts)
     (found,) = release_instructions(case([IDLE], cron))
-    assert found.text == (
-        """kubectl -n quality patch cronjob nightly -p '{"spec":{"suspend":true}}'\n"""
-        "kubectl -n quality delete job nightly-29384720 --ignore-not-found"
+    suspend, delete = found.text.splitlines()
+    assert suspend == (
+        """kubectl -n quality patch cronjob/nightly -p '{"spec":{"suspend":true}}'"""
     )
+    assert '.metadata.ownerReferences[0].name=="nightly"' in delete
+    assert delete.endswith("| xargs -r kubectl -n quality delete")
+
+
+def test_all_who_share_an_idle_gpu_are_named_together() -> None:
+    """The GPU is free once the last of them has gone."""
+    pods = [
+        replace(
+            held(K8S, name, UNKNOWN, namespace="lab", pod=name),
+            controller=PodController("Pod", name),
+        )
+        for name in ("ana", "bo")
+    ]
+    node = Node(holdings={"GPU-0": tuple(Holding(each, 0.5) for each in pods)})
+    found = release_instructions(replace(case([IDLE], pods[0]), node=node))
+    assert [each.text for each in found] == [
+        "kubectl -n lab delete pod/ana",
+        "kubectl -n lab delete pod/bo",
+    ]
 
 
 def test_processes_of_a_user_are_named() -> None:

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from block_cases import blocks_of, busy
-from rightsizer.advice.resumption import IdleGap, ResumptionModel, idle_gaps
+from block_cases import blocks_of, busy, start_of
+from cases import NOW
+from rightsizer.advice.resumption import IdleGap, ResumptionModel, idle_gaps, usual_hour
 from rightsizer.model.block import Measure
 
 PRIOR: Final = ResumptionModel.of_prior(1.2, 20.0)
@@ -63,11 +64,11 @@ def test_upper_bound_holds_in_nine_cases_of_ten() -> None:
 
 
 def test_gaps_are_distinguished_from_blocks() -> None:
-    """Whole five-minute blocks with almost no use; a telemetry hole ends the known past."""
-    idle = {1, 2, 3, 6, 7, 10, 11}
+    """Whole five-minute blocks with almost no use; a long telemetry hole ends the known past."""
+    idle = {1, 2, 3, 6, 7, 11}
 
     def course(number: int) -> dict[Measure, float] | None:
-        if number in {8, 9}:
+        if number in {8, 9, 10}:
             return None
         return busy(0.001 if number in idle else 0.5)
 
@@ -75,8 +76,32 @@ def test_gaps_are_distinguished_from_blocks() -> None:
     assert [(gap.seconds, gap.has_ended) for gap in found] == [
         (900.0, True),
         (600.0, False),
-        (600.0, False),
+        (300.0, False),
     ]
+    assert found[-1].start == start_of(11, 12)
+
+
+def test_a_short_hole_does_not_end_a_gap() -> None:
+    """Idle on both sides, and no longer than the idle time before; its own time is not counted."""
+
+    def course(number: int) -> dict[Measure, float] | None:
+        return None if number in {5, 6} else busy(0.5 if number < 2 else 0.001)
+
+    (found,) = idle_gaps(blocks_of(course, 12 / 288).series(Measure.BUSY), 0.01)
+    assert (found.seconds, found.start) == (8 * 300.0, start_of(2, 12))
+
+
+@pytest.mark.parametrize(("idle_from", "hour"), [(18, 9), (12, None)])
+def test_a_usual_hour_is_one_that_was_not_missed(idle_from: int, hour: int | None) -> None:
+    """On the last day it was idle from a usual hour on: the habit is broken."""
+
+    def course(number: int) -> dict[Measure, float]:
+        day, hours = divmod(number // 12, 24)
+        return busy(0.5 if 9 <= hours < (idle_from if day == 4 else 18) else 0.0)
+
+    series = blocks_of(course, 5).series(Measure.BUSY)
+    (*_, gap) = idle_gaps(series, 0.01)
+    assert usual_hour(series, 0.01, gap.start, NOW) == hour
 
 
 @given(
@@ -97,11 +122,11 @@ def test_longer_wait_never_makes_work_less_likely(
 
 
 def test_readings_further_apart_than_blocks_are_long_leave_no_holes() -> None:
-    """At one reading an hour, three idle hours are one gap; a night without readings is a hole."""
+    """At one reading an hour, four idle hours are one gap; a night without readings is a hole."""
 
     def course(number: int) -> dict[Measure, float] | None:
         hour, minutes = divmod(number, 12)
-        if minutes or hour in {6, 7, 8}:
+        if minutes or hour in {6, 7, 8, 9, 10}:
             return None
         return busy(0.5 if hour == 1 else 0.001)
 
@@ -109,5 +134,5 @@ def test_readings_further_apart_than_blocks_are_long_leave_no_holes() -> None:
     assert [(gap.seconds / 3600.0, gap.has_ended) for gap in found] == [
         (1.0, True),
         (4.0, False),
-        (3.0, False),
+        (1.0, False),
     ]

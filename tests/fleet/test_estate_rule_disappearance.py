@@ -20,8 +20,17 @@ from rightsizer.io.clock import FastClock
 from rightsizer.model.finding import Action, Finding, Reason
 from rightsizer.model.workload import WorkloadKind
 
-NODES: Final = ("node-0", "node-1", "node-2", "node-3")
-"""Node that Kubernetes no longer lists."""
+NODES: Final = (
+    "node-0",
+    "node-1",
+    "node-2",
+    "node-3",  # Kubernetes no longer lists it.
+    "node-4",  # It is ready, and offers as many GPUs as before.
+    "node-5",  # It offers one GPU less.
+    "node-6",  # It offers as many as before, and one is not exported any more.
+    "node-7",  # Kubernetes is not there, and another target answers.
+    "node-8",  # One GPU is gone after an Xid, though it is still offered.
+)
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +51,28 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
     device(5, Phase(0, 4, BUSY), Phase(4, 24, EMPTY))  # It idles, and is still read.
     device(6, Phase(0, 6, BUSY))
     device(7, Phase(0, 6, BUSY))
-    for node in NODES[:3]:
+    for number in (8, 9, 14, 15):
+        device(number, Phase(0, 6, BUSY))
+    for number in (10, 12, 16):
+        device(number, Phase(0, 24, BUSY))
+        device(number + 1, Phase(0, 6, BUSY))
+    fallen = {"UUID": gpu(17), "Hostname": "node-8", "gpu": "1"}
+    past.series("DCGM_FI_DEV_XID_ERRORS", fallen, 0, 0, 5)
+    past.series("DCGM_FI_DEV_XID_ERRORS", fallen, 79, 5, 6)
+    past.series("DCGM_FI_DEV_XID_ERRORS", fallen | {"UUID": gpu(16), "gpu": "0"}, 0)
+    for node in (*NODES[:3], *NODES[4:]):
         past.series("kube_node_labels", {"node": node}, 1)
+    ready = {"condition": "Ready", "status": "true"}
+    past.series("kube_node_status_condition", {"node": "node-4", **ready}, 1)
+    for node in ("node-4", "node-6", "node-8"):
+        offer = {"node": node, "resource": "nvidia_com_gpu"}
+        past.series("kube_node_status_allocatable", offer, 2)
+        past.series("kube_node_status_capacity", offer, 2)
+    shrunk = {"node": "node-5", "resource": "nvidia_com_gpu"}
+    past.series("kube_node_status_capacity", shrunk, 2)
+    past.series("kube_node_status_allocatable", shrunk, 2, 0, 6)
+    past.series("kube_node_status_allocatable", shrunk, 1, 6, 24)
+    past.series("up", {"job": "node", "instance": "node-7:9100"}, 1)
     path = str(Path(tmp_path_factory.mktemp("fleet")) / "fleet.db")
     with prometheus_server(scrape_config(), past=past.text()) as server:
         fleet = FleetSettings(
@@ -59,8 +88,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
 @pytest.mark.prometheus
 def test_device_that_disappeared_from_a_store_is_named(found: dict[str, dict[str, Any]]) -> None:
     """Covers a node that Kubernetes still lists, one of its GPUs, and an exporter's profiling."""
-    pool_name = f"pool/{'H100-SXM5-80GB'}"
-    assert found.keys() == {"node/node-0", "node/node-1", pool_name}
+    pool_name = "pool/H100-SXM5-80GB"
     gone, silent, fields = (found[key] for key in ("node/node-0", "node/node-1", pool_name))
     assert gone["reasons"] == ["HardwareUnhealthy"]
     assert gone["culprits"] == [gpu(1)]
@@ -71,6 +99,47 @@ def test_device_that_disappeared_from_a_store_is_named(found: dict[str, dict[str
     assert sorted(silent["culprits"]) == [gpu(2), gpu(3)]
     assert "profiling is lost on 1 GPU (node-2 for 12 h)" in fields["summary"]
     assert fields["culprits"] == [gpu(4)]
+
+
+@pytest.mark.prometheus
+@pytest.mark.parametrize(
+    ("node", "said"),
+    [
+        ("node-4", "no exporter of GPUs for 18 h, while it is up by Kubernetes; its 2 GPUs"),
+        ("node-7", "no exporter of GPUs for 18 h, while it is up by its other targets; its 2 GPUs"),
+        ("node-6", "not exported any more: GPU 1 for 18 h"),
+    ],
+)
+def test_a_silent_exporter_is_a_finding_about_the_exporter(
+    found: dict[str, dict[str, Any]], node: str, said: str
+) -> None:
+    """The node lives, and offers what it did."""
+    finding = found[f"node/{node}"]
+    assert finding["reasons"] == ["TelemetryLost"]
+    assert said in finding["summary"]
+    assert "exporter" in finding["instructions"][0]["title"]
+
+
+@pytest.mark.prometheus
+@pytest.mark.parametrize(
+    ("node", "said"), [("node-5", "the node offers fewer"), ("node-8", "after Xid 79")]
+)
+def test_hardware_is_blamed_with_a_second_witness(
+    found: dict[str, dict[str, Any]], node: str, said: str
+) -> None:
+    """Silence alone does not show that a GPU failed."""
+    finding = found[f"node/{node}"]
+    assert finding["reasons"] == ["HardwareUnhealthy"]
+    assert said in finding["summary"]
+
+
+def test_most_gpus_of_a_node_do_not_fail_at_once() -> None:
+    """Where nothing tells what the node offers, those still seen are the witness."""
+    few, most = (
+        judged(*(lost("p-0", 8 + at, 48.0) for at in range(count)))["node/p-0"] for count in (2, 9)
+    )
+    assert few.reasons == (Reason.HARDWARE_UNHEALTHY,)
+    assert most.reasons == (Reason.TELEMETRY_LOST,)
 
 
 def lost(node: str, at: int, hours: float, **facts: Any) -> LostDevice:

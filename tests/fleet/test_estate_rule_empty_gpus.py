@@ -68,6 +68,18 @@ def test_gpu_empty_for_an_hour_is_no_finding() -> None:
     assert not judged(node(1), waiting)["pool/p"].is_actionable
 
 
+def test_waiting_work_takes_what_it_needs_of_empty_gpus() -> None:
+    """Of nodes that others use first, and each part on one node; the rest is told."""
+    empty = node(0, count=3) | node(1) | node(2)
+    waits = WaitingWork("ml/next", "p", 2.0, gpus_each=2.0)
+    found = judged(empty, (waits,))
+    assert found.keys() == {"node/p-1", "node/p-2", "pool/p"}
+    assert "p: 1 GPUs of 1 node" in found["pool/p"].summary
+    found = judged(empty, (replace(waits, gpus=12.0, gpus_each=4.0),))
+    assert found.keys() == {"pool/p"}
+    assert found["pool/p"].evidence["gpus_by_node"].keys() == {"p-0", "p-2"}  # type: ignore[attr-defined]
+
+
 def test_many_empty_nodes_are_one_line() -> None:
     """A list of twelve would be one of a hundred in a larger pool."""
     found = judged({uuid: hours for at in range(12) for uuid, hours in node(at).items()}, nodes=12)

@@ -60,20 +60,23 @@ def test_a_little_room_is_no_waste() -> None:
     assert found.summary == "busy: 27 of its 32 GPUs were held at once."
 
 
-def test_work_that_waits_needs_what_is_there() -> None:
-    """A pool is never oversized while work waits for it."""
-    one = pool("spare", restless(8, 16))
-    assert not judged(view([one], waiting=[WaitingWork("ml/next", "spare", 2.0)])).is_actionable
-    assert judged(view([one], waiting=[WaitingWork("ml/next", "other", 2.0)])).is_actionable
+def test_work_that_waits_takes_what_it_needs() -> None:
+    """The rest is not needed; what waits for another pool takes nothing."""
+    roomy = pool("spare", restless(8, 16), nodes=5)
+    kept = [
+        judged(view([roomy], waiting=[WaitingWork("ml/next", name, 20.0)])).evidence["keep"]
+        for name in ("other", "spare")
+    ]
+    assert kept == [18, 33]
 
 
 def test_work_that_names_no_pool_waits_for_those_that_have_no_room() -> None:
     """Such work could already run in a pool that has a whole node free."""
     anywhere = WaitingWork("ml/next", "", 8.0)
     roomy = pool("spare", restless(8, 16))
-    assert judged(view([roomy], waiting=[anywhere])).is_actionable
     thin = pool("spare", restless(8, 16), free=dict.fromkeys(roomy.size_by_node, 4))
-    assert not judged(view([thin], waiting=[anywhere])).is_actionable
+    found = [judged(view([one], waiting=[anywhere])).evidence for one in (roomy, thin)]
+    assert ["waiting_gpus" in each for each in found] == [False, True]
 
 
 def test_growing_pool_is_not_reduced() -> None:

@@ -80,6 +80,34 @@ def test_project_alone_divides_no_cluster(labels: dict[str, str]) -> None:
     assert [(each.name, each.matchers) for each in clusters] == [("", "")]
 
 
+def east(region: str) -> Labels:
+    """External labels of a Prometheus, on all that it scrapes."""
+    return {"cluster": "prod", "region": region}
+
+
+def test_clusters_of_one_name_in_two_regions_are_two() -> None:
+    """Each has schedulers of its own; jobs and pods of one name are different ones."""
+    regions = [east("eu"), east("us")]
+    clusters, _ = LabeledStore([(each, 0) for each in regions], regions).clusters()
+    assert [(each.name, each.matchers) for each in clusters] == [
+        ("eu/prod", 'region="eu",cluster="prod"'),
+        ("us/prod", 'region="us",cluster="prod"'),
+    ]
+
+
+@pytest.mark.parametrize("schedulers", [[], [{"cluster": "prod"}], [east("eu")]])
+def test_a_region_that_schedulers_do_not_tell_divides_no_cluster(schedulers: list[Labels]) -> None:
+    """A cluster may stretch over several, by a label of its nodes."""
+    store = LabeledStore([(east("eu"), 0), (east("us"), 0)], schedulers)
+    assert store.clusters()[0] == (Cluster("prod"),)
+
+
+def test_several_labels_may_be_set() -> None:
+    """The last is the cluster's name within the others."""
+    store = LabeledStore([({"team_dc": each, "name": "prod"}, 0) for each in ("a", "b")])
+    assert [each.name for each in store.clusters("team_dc, name")[0]] == ["a/prod", "b/prod"]
+
+
 def test_label_that_is_set_counts_alone() -> None:
     """Whatever else series have."""
     store = LabeledStore([(prod("us-central1"), 0), (prod("europe-west4"), 0)])

@@ -32,7 +32,9 @@ def row(number: int, name: str, last: int = 287, share: float = 1.0) -> HoldingR
 
 def nodes(given: Sequence[Case], rows: Callable[[str], Sequence[HoldingRow]]) -> Mapping[str, Node]:
     """Nodes of cases, by their keys."""
-    return NodeNeighbors(given, DEVICES, rows).nodes({each.key: each for each in given})
+    workloads = {each.key: each.workload for each in given if each.workload is not None}
+    neighbors = NodeNeighbors(given, DEVICES, rows, workloads)
+    return neighbors.nodes({each.key: each for each in given})
 
 
 def test_neighbors_are_those_of_the_same_node() -> None:

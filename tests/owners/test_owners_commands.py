@@ -4,9 +4,16 @@ import shlex
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from rightsizer.model.finding import Action
-from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind, workload_of_pod
+from rightsizer.model.workload import (
+    PodController,
+    Workload,
+    WorkloadClass,
+    WorkloadKind,
+    workload_of_pod,
+)
 from rightsizer.owners.owner import Owner
 from rightsizer.owners.registry import owner_of, scheduler_of, schedulers_of
 
@@ -84,7 +91,8 @@ def test_names_are_quoted_for_a_shell() -> None:
     (more,), (none,) = owner_of(K8S).add_replicas(ODD, "3"), owner_of(K8S).release(ODD)
 
     for found, count in ((more, "3"), (none, "0")):
-        assert shlex.split(found.text) == [
+        command = found.text.splitlines()[-1]
+        assert shlex.split(command) == [
             "kubectl",
             "-n",
             "a b",
@@ -94,8 +102,41 @@ def test_names_are_quoted_for_a_shell() -> None:
         ]
 
 
-def test_a_revision_is_scaled_by_its_deployment() -> None:
-    """A service of Knative has no replicas of its own."""
-    pod = "chat-00042-deployment-6b7f7c9c8d-x7k2p"
-    (found,) = owner_of(K8S).add_replicas(workload_of_pod("ml", pod), "3")
-    assert found.text == "kubectl -n ml scale deployment/chat-00042-deployment --replicas=3"
+def test_a_name_within_quotes_cannot_end_them() -> None:
+    """Names come from labels of a store; no object has such a one."""
+    cron = PodController("CronJob", "a'; rm -rf / '")
+    (found,) = owner_of(K8S).release(replace(ODD, controller=cron))
+    suspend, delete = found.text.splitlines()
+    assert shlex.split(suspend)[4] == "cronjob/a'; rm -rf / '"
+    assert "rm" not in shlex.split(delete)
+
+
+def test_a_revision_is_not_scaled() -> None:
+    """Knative would set the replicas of its Deployment again."""
+    workload = workload_of_pod("ml", "chat-00042-deployment-6b7f7c9c8d-x7k2p")
+    owner = owner_of(K8S)
+    assert owner.add_replicas(workload, "3") == ()
+    assert owner.scale_by_hour(workload, (), ()) == ()
+    (found,) = owner.release(workload)
+    assert "patch services.serving.knative.dev/chat " in found.text
+
+
+@pytest.mark.parametrize(
+    ("controller", "target"),
+    [
+        (PodController("StatefulSet", "llm"), ["kind: StatefulSet", "name: llm"]),
+        (
+            PodController("Rollout", "llm"),
+            ["apiVersion: argoproj.io/v1alpha1", "kind: Rollout", "name: llm"],
+        ),
+        (PodController("RayCluster", "llm"), []),
+    ],
+)
+def test_what_has_replicas_is_scaled(controller: PodController, target: list[str]) -> None:
+    """An autoscaler names the object that makes the pods, whatever its kind."""
+    workload = replace(ODD, controller=controller)
+    found = owner_of(K8S).scale_by_hour(workload, (), ())
+    lines = [line.strip() for each in found for line in each.text.splitlines()]
+    place = lines.index("scaleTargetRef:") if lines else 0
+    assert lines[place + 1 : place + 1 + len(target)] == target
+    assert bool(owner_of(K8S).add_replicas(workload, "2")) is bool(target)

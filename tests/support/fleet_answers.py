@@ -47,7 +47,9 @@ _USES: Final = {
     UseKey("", "ml", "serve", _KIND, "NO-SUCH-BOARD"): UseSum(
         held=336.0, used=168.0, wasted=84.0, is_measured=False, workloads={"label"}
     ),
-    UseKey("", "", "batch", FREE, L4): UseSum(held=8064.0, wasted=8064.0, joules=3.6e6 * 500),
+    UseKey("", "", "batch", FREE, L4): UseSum(
+        held=8064.0, wasted=8064.0, free=8064.0, joules=3.6e6 * 500
+    ),
 }
 
 

@@ -181,7 +181,7 @@ class EntryBuilder:
             saturated=used.saturated if known else frozenset(),
             pressed=pressed if known else frozenset(),
             used_ratio=used.used_ratio if known else None,
-            waste=waste(match.state, present, used.used_ratio, evidence.clock_ratio),
+            waste=waste(match.state, present, used.used_ratio, evidence.clock_ratio, evidence.busy),
             energy_joules=None if energy is None else energy.joules,
             energy_source=None if energy is None else energy.source,
             cycle=state.cycles.update(duration, evidence.busy if known else None),

@@ -274,22 +274,29 @@ def usage(
 
 
 def waste(
-    state: State, conditions: frozenset[Condition], used_ratio: float | None, clock: float
+    state: State,
+    conditions: frozenset[Condition],
+    used_ratio: float | None,
+    clock: float,
+    busy: float | None = None,
 ) -> dict[Cause, float]:
     """Unused share of an interval by cause; adds up to 1 with the used share.
 
-    Empty if the state or the usage is unknown.
+    Empty if the state or the usage is unknown. Launches cost the time without a kernel; what a
+    small kernel leaves of the GPU is headroom.
     """
     if used_ratio is None or state is _State.UNKNOWN:
         return {}
     if (unused := 1.0 - used_ratio) <= 0.0:
         return {}
-    if state in _CAUSES:
-        return {_CAUSES[state]: unused}
-    if conditions.isdisjoint(THROTTLES):
-        return {_Cause.HEADROOM: unused}
-    throttled = min(unused, 1.0 - clock)
-    parts = {_Cause.THROTTLED: throttled, _Cause.HEADROOM: unused - throttled}
+    if state is _State.LAUNCH_BOUND and busy is not None:
+        lost = min(unused, 1.0 - busy)
+        parts = {_Cause.LAUNCH: lost, _Cause.HEADROOM: unused - lost}
+    elif state in _CAUSES:
+        parts = {_CAUSES[state]: unused}
+    else:
+        throttled = 0.0 if conditions.isdisjoint(THROTTLES) else min(unused, 1.0 - clock)
+        parts = {_Cause.THROTTLED: throttled, _Cause.HEADROOM: unused - throttled}
     return {cause: part for cause, part in parts.items() if part > 0.0}
 
 
@@ -321,4 +328,6 @@ def _used(
         achieved.append(share / device.achievable_bandwidth_ratio)
     links = [shares[link] for link in (_Resource.PCIE, _Resource.NVLINK) if link in shares]
     achieved += [share / settings.link_achievable_ratio for share in links]
+    if (share := shares.get(_Resource.MEDIA)) is not None:
+        achieved.append(share)
     return min(1.0, max(achieved)) if achieved else None

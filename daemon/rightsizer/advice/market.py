@@ -3,10 +3,11 @@
 from typing import Annotated
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue, built_in
-from rightsizer.catalogue.prices import Prices
+from rightsizer.catalogue.prices import Prices, built_in_instances
 from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.sizing.cost import Billing, HourlyCost, hourly_costs
 from rightsizer.sizing.place import GpuPlace
@@ -44,6 +45,19 @@ class Market(Struct, frozen=True):
     memory_settings: MemorySettings = MemorySettings()
     """Reserved memory of boards, as in plans."""
 
+    offered: frozenset[str] | None = None
+    """Keys of the boards that can be had; `None` for all."""
+
+    def near(self, provider: str) -> "Market":
+        """Same market at the prices of one cloud, with what it rents out beside what is offered."""
+        if not provider:
+            return self
+        prices = None if self.prices is None else self.prices.near(provider)
+        offered = self.offered
+        if offered is not None:
+            offered |= {each.board for each in built_in_instances() if each.provider == provider}
+        return replace(self, prices=prices, offered=offered)
+
     def board(self, key: str | None) -> Board | None:
         """Board by key, or `None` if unknown."""
         return self.catalogue.boards.get(key or "")
@@ -63,13 +77,16 @@ class Market(Struct, frozen=True):
         """Alternatives to a board from the same vendor.
 
         Includes GeForce boards, whose license excludes data centers, only if named in the settings.
+        Boards that are named there can be had.
         """
         named = self.settings.boards
+        offered = None if named else self.offered
         return tuple(
             other
             for other in self.catalogue.boards.values()
             if other.key != board.key
             and other.vendor == board.vendor
+            and (offered is None or other.key in offered)
             and (
                 other.key in named if named else not any("GeForce" in name for name in other.names)
             )

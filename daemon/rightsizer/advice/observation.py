@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rightsizer.advice.board_status import metrics_of
 from rightsizer.advice.market import Market
@@ -44,9 +45,10 @@ def lost_share(window: Window, state: State) -> float:
     """Share of the known time lost to a limit.
 
     All of a limited second counts if its usage is unknown. Accounting treats a saturated link as
-    well used, so PCIe counts the compute that waits for it instead.
+    well used, and what a small kernel leaves as headroom, so PCIe and launches count the compute
+    that waits for them instead.
     """
-    if state is State.PCIE_BOUND:
+    if state in {State.PCIE_BOUND, State.LAUNCH_BOUND}:
         # Median over the active time; 0 if unknown.
         used = window.compute_at_least.quantile(_MEDIAN)
         if used is None and Resource.COMPUTE in window.demands:
@@ -90,6 +92,13 @@ def hypotheses(case: Case) -> dict[str, float]:
     return unattributed | named
 
 
+def attribution(case: Case, state: State) -> float:
+    """Share that one limit has of all that the workload lost to limits; 1 without a loss."""
+    losses = dict(_losses(case))
+    whole = sum(losses.values())
+    return losses[state] / whole if whole > 0.0 else 1.0
+
+
 def strongest(case: Case) -> State | None:
     """Limit that the workload lost most time to, or `None`."""
     state, lost = _losses(case)[0]
@@ -129,6 +138,11 @@ class TimeShare(Struct, frozen=True):
     def gpus(self) -> float:
         """Observed time in GPUs."""
         return sum(self.shares[each.uuid] * each.capacity_ratio for each in self.devices)
+
+    def attributed(self, state: State) -> "TimeShare":
+        """Lower the confidence by what other limits may explain as well."""
+        factors = {**self.factors, "attribution": attribution(self.subject.case, state)}
+        return replace(self, factors=factors)
 
     def find_problem(
         self, ending: str, *, evidence: Mapping[str, object] = _NOTHING, **parts: Any
@@ -284,7 +298,7 @@ class Bottleneck(Struct, frozen=True):
         if (most := max(lost[device.uuid] for device in seen.devices)) < settings.lost_ratio:
             cost = f"{percent_text(most)} of all time on {names_of(seen.devices)}"
             return seen.find_nothing(f"; that costs {cost}, too little to matter")
-        return seen
+        return seen.attributed(self.state)
 
     def find_problem(
         self, seen: TimeShare, ending: str, *, reasons: tuple[Reason, ...] = (), **parts: Any

@@ -5,6 +5,7 @@ length. The exponent is learned from observed gaps, with a conjugate Gamma prior
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable
 from itertools import pairwise
 from typing import Final, Self
@@ -12,10 +13,11 @@ from typing import Final, Self
 from msgspec import Struct
 
 from rightsizer.model.block import BLOCK_SPAN, Series
-from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.units import HOUR, Nanoseconds, seconds
 
 LEAST_SECONDS: Final = 1800.0
 """Shorter gaps are pauses of work, without information about longer ones."""
+DAY_HOURS: Final = 24
 _NORMAL_90: Final = 1.2816
 """90 % quantile of the normal distribution."""
 
@@ -32,13 +34,17 @@ class IdleGap(Struct, frozen=True):
 def idle_gaps(series: Series, busy_ratio: float) -> tuple[IdleGap, ...]:
     """Sequences of five-minute blocks below a busy ratio, oldest first.
 
-    A hole in the telemetry, wider than the median step between blocks, ends a gap as unobserved.
-    With readings less frequent than blocks, each block counts for the median step.
+    A hole in the telemetry, wider than the median step between blocks, ends a gap as unobserved,
+    unless it is idle on both sides and the hole is no longer than the idle time before: then only
+    the hole's own time is not counted. With readings less frequent than blocks, each block counts
+    for the median step.
     """
     steps = [later - number for number, later in pairwise(series.numbers)]
     usual = max(1, sorted(steps)[len(steps) // 2]) if steps else 1
     found: list[IdleGap] = []
-    blocks = start = 0
+    blocks = 0
+    start = 0
+    missing = 0
 
     def end(*, has_ended: bool) -> None:
         if blocks:
@@ -46,17 +52,50 @@ def idle_gaps(series: Series, busy_ratio: float) -> tuple[IdleGap, ...]:
             found.append(IdleGap(length, has_ended, start=start * BLOCK_SPAN))
 
     for number, mean, step in zip(series.numbers, series.means, [*steps, usual], strict=False):
-        if mean < busy_ratio:
+        is_idle = mean < busy_ratio
+        if missing and not (is_idle and missing <= blocks):
+            end(has_ended=False)
+            blocks = 0
+        missing = max(0, step - usual)
+        if is_idle:
             start = start if blocks else number
             blocks = blocks + min(step, usual)
         else:
             end(has_ended=True)
             blocks = 0
-        if step > usual:
-            end(has_ended=False)
-            blocks = 0
     end(has_ended=False)
     return tuple(found)
+
+
+_USUAL_RATIO: Final = 0.6
+"""Share of days with work at an hour from which it is usual: five days a week are .71."""
+_USUAL_DAYS: Final = 3
+"""Days on which an hour was observed from which it can be usual."""
+
+
+def usual_hour(
+    series: Series, busy_ratio: float, idle_since: Nanoseconds, now: Nanoseconds
+) -> int | None:
+    """Hour of the day (UTC) at which work usually resumes, after an idle time.
+
+    `None` without such an hour, or if one of them has passed without work: the habit is broken.
+    """
+    known = defaultdict[int, set[int]](set)
+    worked = defaultdict[int, set[int]](set)
+    for number, mean in zip(series.numbers, series.means, strict=True):
+        day, hour = divmod(number * BLOCK_SPAN // HOUR, DAY_HOURS)
+        known[hour].add(day)
+        if mean >= busy_ratio:
+            worked[hour].add(day)
+    usual = {
+        hour
+        for hour, days in known.items()
+        if len(days) >= _USUAL_DAYS and len(worked[hour]) >= _USUAL_RATIO * len(days)
+    }
+    idle_hours = range(-(-idle_since // HOUR), now // HOUR)
+    if not usual or any(hour % DAY_HOURS in usual for hour in idle_hours):
+        return None
+    return min(usual, key=lambda hour: (hour - now // HOUR) % DAY_HOURS)
 
 
 class ResumptionModel(Struct, frozen=True):

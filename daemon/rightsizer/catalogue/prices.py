@@ -209,6 +209,18 @@ class Prices(Struct, frozen=True):
             )
         return replace(self, by_board=own)
 
+    def near(self, provider: str) -> "Prices":
+        """Copy with the list prices of one cloud for the boards that it lists.
+
+        Prices that the operator stated remain.
+        """
+        own = {
+            key: replace(price, on_demand=price.by_provider[provider], clouds=(provider,))
+            for key, price in self.by_board.items()
+            if provider in price.by_provider and not price.is_stated
+        }
+        return replace(self, by_board={**self.by_board, **own}) if own else self
+
     def terms_of(self, key: str) -> OnPremises:
         """Ownership assumptions for a board, with its own node power factor if known."""
         price = self.of(key)

@@ -98,7 +98,17 @@ def _keep(
 
 _ROWS: Final = ("sources", "clusters", "pools", "findings", "advice", "node_advice", "waiting")
 _KEYS: Final = {*_ROWS, "waiting_work", "teams", "usage", "verdicts", "use", "notes", "time"}
-_HOURS: Final = tuple(f"{kind}_gpu_hours" for kind in ("held", "unknown", "used", "wasted"))
+_HOURS: Final[tuple[str, ...]] = (
+    "held_gpu_hours",
+    "unknown_gpu_hours",
+    "used_gpu_hours",
+    "wasted_gpu_hours",
+    "headroom_gpu_hours",
+    "idle_gpu_hours",
+    "stalled_gpu_hours",
+    "lost_gpu_hours",
+    "free_gpu_hours",
+)
 
 
 def read_answers(paths: Sequence[Path]) -> list[_JsonObject]:
@@ -185,7 +195,7 @@ def merged(answers: Sequence[_JsonObject], names: Sequence[str]) -> _JsonObject:
             chain.from_iterable(each["waiting_work"] for each in answers),
             key=lambda row: -(row["waiting_seconds"] or 0.0),
         ),
-        "teams": _use_rows([document["teams"] for document in answers], "team"),
+        "teams": _use_rows([document["teams"] for document in answers], "team", "wasted_gpu_hours"),
         "usage": {"total": _summed([document["usage"]["total"] for document in answers])}
         | {
             name: _use_rows([document["usage"][name] for document in answers], "name")
@@ -227,21 +237,23 @@ def _verdicts(tables: Iterable[Mapping[str, Any]]) -> _JsonObject:
     return dict(sorted(found.items()))
 
 
-def _use_rows(tables: Iterable[Iterable[_JsonObject]], name: str) -> list[_JsonObject]:
+def _use_rows(
+    tables: Iterable[Iterable[_JsonObject]], name: str, size: str = "held_gpu_hours"
+) -> list[_JsonObject]:
     """Return rows of hours by cluster and name, ordered as in a single answer."""
     groups: dict[tuple[str, str], list[_JsonObject]] = {}
     for row in chain.from_iterable(tables):
         groups.setdefault((row["cluster"], row[name]), []).append(row)
     return sorted(
         map(_summed, groups.values()),
-        key=lambda row: use_rank(row["cluster"], row[name], row["held_gpu_hours"]),
+        key=lambda row: use_rank(row["cluster"], row[name], row[size]),
     )
 
 
 def _summed(rows: Sequence[_JsonObject]) -> _JsonObject:
     """Sum rows; a value unknown in one of them is unknown in the sum."""
     # Rows without hours are ignored: they know neither energy nor price.
-    telling = [row for row in rows if any(row[hours] for hours in _HOURS)] or [*rows]
+    telling = [row for row in rows if any(row.get(hours) for hours in _HOURS)] or [*rows]
     found = {
         name: sum(row[name] for row in rows) for name in ("workloads", *_HOURS) if name in rows[0]
     }

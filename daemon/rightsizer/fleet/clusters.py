@@ -13,7 +13,7 @@ from rightsizer.fleet.model import Cluster, DeviceHolding, FleetDay, FleetInvent
 from rightsizer.fleet.prometheus.selector import quoted
 from rightsizer.fleet.source import MetricStore
 from rightsizer.fleet.sources.dcgm_exporter.probe import presence_spellings
-from rightsizer.fleet.sources.series import divided, one_of, over_time
+from rightsizer.fleet.sources.series import divided, first_label, one_of, over_time
 from rightsizer.model.dcgm_fields import UUID_LABELS
 from rightsizer.model.units import Nanoseconds
 
@@ -29,6 +29,8 @@ _TENANT: Final = "__tenant_id__"
 """Mimir's label if `fleet.store.tenant` names several; each has clusters of its own."""
 _PROJECT, _LOCATION = _GOOGLE = ("project_id", "location")
 """Labels of Google's collectors: a cluster's name is unique in a project's location alone."""
+_OUTER: Final = ("region", "datacenter", "site", "environment", "env", "account_id")
+"""External labels that tell clusters of one name apart, if schedulers' series differ by them."""
 _DEVICES: Final = (
     f"{{{one_of('__name__', ('rightsizer_device_up', *presence_spellings()))}}}",
     "last_over_time(uuid:rightsizer_device_info:last5m[10m])",
@@ -44,17 +46,24 @@ _Place = tuple[tuple[str, str], ...]
 """Labels of a cluster with their values, without empty ones."""
 
 
+def label_names(setting: str) -> list[str]:
+    """Return the names of labels in a setting, separated by commas."""
+    return [name.strip() for name in setting.split(",") if name.strip()]
+
+
 def clusters_in(
     store: MetricStore, label: str, now: Nanoseconds, lookback: Nanoseconds
 ) -> tuple[tuple[Cluster, ...], tuple[str, ...]]:
     """Return the clusters of all GPUs in the lookback, and warnings; unnamed if no label tells.
 
-    `label` distinguishes them; if empty, the first usual one that a series has.
+    `label` distinguishes them, or several together; if empty, the first usual one that a series
+    has, with others that tell clusters of one name apart.
 
     Raises:
         StoreError: the store does not answer.
     """
-    labels = (label,) if label else (*_GOOGLE, *CLUSTER_LABELS)
+    given = label_names(label)
+    labels = given or (*_GOOGLE, *_OUTER, *CLUSTER_LABELS)
     by = ", ".join(dict.fromkeys((_TENANT, *labels)))
     devices, schedulers = (
         " or ".join(f"group by ({by}) ({each})" for each in some)
@@ -64,25 +73,18 @@ def clusters_in(
     over = over_time(devices, start, now, _EVERY)
     seen = divided(store, over, UUID_LABELS)
     of_schedulers = [series.labels for series in store.instant(schedulers, now)]
-    known = tuple(dict.fromkeys((_TENANT, *labels)))
     all_labels = (*(each.labels for each in seen), *of_schedulers)
-    # Of other collectors, a pod has a project or a location within its cluster.
-    is_google = any(
-        all(map(each.get, _GOOGLE)) and any(map(each.get, CLUSTER_LABELS)) for each in all_labels
-    )
-    left_out = () if label or is_google else _GOOGLE
-    used = [
-        name
-        for name in known
-        if name not in left_out and any(each.get(name) for each in all_labels)
-    ]
+    around = given[:-1] if given else _around(all_labels, of_schedulers)
+    own = given[-1:] if given else CLUSTER_LABELS
+    known = tuple(dict.fromkeys((_TENANT, *around, *own)))
+    used = [name for name in known if any(each.get(name) for each in all_labels)]
     last: dict[_Place, Nanoseconds] = {}
     for series in seen:
-        place = _place(series.labels, used)
+        place = _place(series.labels, used, around)
         last[place] = max(series.span[1], last.get(place, 0))
     # A device belongs to the first cluster that has it: those that have ended come last.
     places = sorted(last, key=lambda place: (-last[place], place))
-    others = {_place(each, used) for each in of_schedulers} - set(places)
+    others = {_place(each, used, around) for each in of_schedulers} - set(places)
     names = _names((*places, *others))
     if len(places) <= 1 and len({names[each] for each in names if each}) <= 1:
         # One cluster; some of its series may lack the label, or have another.
@@ -115,15 +117,37 @@ def _left_out(
         )
 
 
-def _place(labels: Mapping[str, str], used: Sequence[str]) -> _Place:
-    """Return the tenant, project and location, and the first cluster label."""
+def _around(
+    all_labels: Sequence[Mapping[str, str]], of_schedulers: Sequence[Mapping[str, str]]
+) -> Sequence[str]:
+    """Return the labels that belong to a cluster's name beside its own.
+
+    Of other collectors than Google's, a pod has a project or a location within its cluster. Other
+    labels are external only if all series have them, and the schedulers of one name differ.
+    """
+    if any(
+        all(map(each.get, _GOOGLE)) and any(map(each.get, CLUSTER_LABELS)) for each in all_labels
+    ):
+        return _GOOGLE
+    found = []
+    for name in _OUTER:
+        values = defaultdict[str, set[str]](set)
+        for each in of_schedulers:
+            values[first_label(each, CLUSTER_LABELS)].add(each.get(name, ""))
+        differs = any(len(some) > 1 for some in values.values())
+        if differs and all(each.get(name) for each in all_labels):
+            found.append(name)
+    return found
+
+
+def _place(labels: Mapping[str, str], used: Sequence[str], around: Sequence[str]) -> _Place:
+    """Return the tenant, the labels around, and the first cluster label."""
     found = [(name, labels[name]) for name in used if labels.get(name)]
-    around = [each for each in found if each[0] == _TENANT]
-    google = _GOOGLE if {*used}.issuperset(_GOOGLE) else ()
-    named = [each for each in found if each[0] not in (_TENANT, *google)]
-    if named and all(map(labels.get, google)):
-        around += [each for each in found if each[0] in google]
-    return (*around, *named[:1])
+    outer = [each for each in found if each[0] == _TENANT]
+    named = [each for each in found if each[0] not in (_TENANT, *around)]
+    if named and all(map(labels.get, around)):
+        outer += [each for each in found if each[0] in around]
+    return (*outer, *named[:1])
 
 
 def _names(places: Collection[_Place]) -> dict[_Place, str]:

@@ -19,6 +19,7 @@ from rightsizer.fleet.source import FleetSource, MetricStore, SourceReport
 from rightsizer.fleet.sources.agent.source import AgentSource
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
 from rightsizer.fleet.sources.kubernetes import KubernetesState, LookbackSpan
+from rightsizer.fleet.sources.node_witnesses import with_witnesses
 from rightsizer.fleet.sources.series import last_seen
 from rightsizer.fleet.sources.serving import ServingMetrics
 from rightsizer.fleet.sources.slurm import SlurmState
@@ -84,7 +85,7 @@ class CompositeSource:
                 waiting = found.waiting
                 found = each.enrich(store, found, time, lookback)
                 found = found if time == now else replace(found, waiting=waiting)
-        return found
+        return with_witnesses(store, found, now, lookback)
 
     def readers(self, reports: Sequence[SourceReport]) -> list[tuple[FleetSource, SourceReport]]:
         """Pair the sources with their reports."""

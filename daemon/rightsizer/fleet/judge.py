@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from rightsizer.advice.engine import without_conflicts
 from rightsizer.advice.incident import open_incidents
+from rightsizer.advice.market import Market
 from rightsizer.advice.rules.idle import RULE as IDLE
 from rightsizer.advice.rules.rule import Judgement
 from rightsizer.advice.service import RecommenderResult, configured_market, configured_rules
@@ -368,6 +369,7 @@ class FleetJudge:
             path=self._cache.database.path,
             rules=self._rules,
             tuned=policies.with_thresholds,
+            market=self._market_of(context),
             settings=self._case_settings,
             open_now=open_now,
             incidents=open_incidents(advice),
@@ -381,6 +383,11 @@ class FleetJudge:
         verdicts = evaluate_batches(evaluation, request, pool, progress)
         verdicts.judgements = list(map(_worth_advice, verdicts.judgements))
         return verdicts
+
+    def _market_of(self, context: FleetContext) -> Market:
+        """Return the market of boards that pools have; clouds add what they rent out."""
+        boards = (each.device.board for each in context.inventory.devices.values())
+        return replace(self._market, offered=frozenset(filter(None, boards)))
 
     def _add_fleet_rules(
         self,

@@ -38,6 +38,26 @@ class Cluster(Struct, frozen=True):
         return f"{self.prefix}/{name}" if self.prefix and name else name
 
 
+class CloudPlace(Struct, frozen=True):
+    """Where a node is rented; empty as far as its labels do not tell."""
+
+    provider: str = ""
+    """As in the price list: `aws`, `azure`, `gcp`."""
+    region: str = ""
+    instance_type: str = ""
+
+
+class NodeWitness(Struct, frozen=True):
+    """What other exporters say of a node whose GPUs are not seen any more."""
+
+    is_up: bool | None
+    """Whether the node lives; `None` if nothing tells."""
+    source: str
+    """Who says so."""
+    has_shrunk: bool | None = None
+    """Whether it offers fewer GPUs than before; `None` if nothing tells."""
+
+
 class FleetDevice(Struct, frozen=True):
     """A GPU or MIG instance with its location."""
 
@@ -65,6 +85,9 @@ class FleetDevice(Struct, frozen=True):
     """Scheduler that allocates its node, according to the scheduler's exporter."""
     is_awaited: bool = False
     """Whether it is gone, but not its exporter's target."""
+    cloud: CloudPlace = CloudPlace()
+    witness: NodeWitness | None = None
+    """What others say of its node, if it is gone."""
 
 
 class DeviceHolding(Struct, frozen=True):
@@ -214,6 +237,12 @@ class FleetPool(Struct, frozen=True):
     def gpus(self) -> float:
         """Capacity of its devices, MIG instances by their share."""
         return sum(each.device.capacity_ratio for each in self.devices)
+
+    @property
+    def provider(self) -> str:
+        """Cloud of its nodes; empty if unknown, or if they are of several."""
+        providers = {each.cloud.provider for each in self.devices}
+        return providers.pop() if len(providers) == 1 else ""
 
     @property
     def size(self) -> int:

@@ -11,7 +11,7 @@ from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.lookup import find_advice
 from rightsizer.advice.service import AdviceService, EventSink, RecommenderResult
 from rightsizer.advice.storage import Storage
-from rightsizer.fleet.clusters import CLUSTER_LABELS
+from rightsizer.fleet.clusters import CLUSTER_LABELS, label_names
 from rightsizer.fleet.context import store_of
 from rightsizer.fleet.encoder import FleetAnswer
 from rightsizer.fleet.judge import FleetJudge
@@ -163,5 +163,5 @@ def dcgm_rules(settings: FleetSettings, now: Nanoseconds) -> str:
             metrics = metrics_in(store, now)
         if not recorded_series(metrics):
             raise StoreError(f"the store at {settings.store.url} has no metrics of dcgm-exporter")
-    labels = (*CLUSTER_LABELS, settings.cluster_label, *matched.names)
-    return rules_text(metrics, dict.fromkeys(filter(None, labels)))
+    labels = (*CLUSTER_LABELS, *label_names(settings.cluster_label), *matched.names)
+    return rules_text(metrics, dict.fromkeys(labels))

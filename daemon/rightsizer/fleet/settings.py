@@ -161,8 +161,9 @@ class FleetSettings(Struct, frozen=True):
         lookback_seconds: Length of the history to read.
             Source: docs/definitions.md, conduct: sizing rests on 14 days
         matchers: Label matchers added to every query, such as `cluster="paris"`.
-        cluster_label: Label that distinguishes the clusters of a store; empty for the first found
-            of `cluster`, `k8s_cluster`, `cluster_name`, `k8s_cluster_name`, `kubernetes_cluster`.
+        cluster_label: Label that distinguishes the clusters of a store, or several together, such
+            as `region,cluster`; empty for the first found of `cluster`, `k8s_cluster`,
+            `cluster_name`, `k8s_cluster_name`, `kubernetes_cluster`.
         shard: Part of the clusters by name, such as `3/16`, or of the nodes, such as `node:3/16`,
             counted from 0 or 1. Each has its own cache and ledger; parts of the nodes are for
             `rightsizer fleet merge`.

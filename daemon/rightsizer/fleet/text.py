@@ -184,6 +184,7 @@ def fleet_text(answer: Mapping[str, Any], top: int = _MOST_PIECES) -> str:
         *_clusters(answer["clusters"]),
         *_pools(answer["pools"]),
         *_waiting(answer["waiting_work"]),
+        *_bill(answer["usage"]["total"]),
         *_used("team", answer["teams"]),
         *_used("kind", kinds),
         *_advice(answer["advice"], top),
@@ -213,6 +214,30 @@ def _pools(pools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield from _table(header, rows, ("pool", "board"))
 
 
+_PARTS: Final = {
+    "used": "used",
+    "headroom": "left over by work",
+    "idle": "held idle",
+    "stalled": "stalled",
+    "lost": "lost otherwise",
+    "unknown": "unknown",
+    "free": "free",
+}
+"""Parts of the hours of all GPUs, each hour in one, and their names."""
+
+
+def _bill(total: Mapping[str, Any]) -> Iterator[str]:
+    hours = {part: total[f"{part}_gpu_hours"] for part in _PARTS}
+    if whole := sum(hours.values()):
+        parts = (
+            f"{percent_text(hours[part] / whole)} {name}"
+            for part, name in _PARTS.items()
+            if hours[part]
+        )
+        yield from wrapped(f"Of {whole:,.1f} GPU-hours: {', '.join(parts)}.", 0)
+        yield ""
+
+
 def _used(name: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     header = (name, "workloads", "GPU-hours", "used", "wasted", "kWh", "dollars", "wasted $")
     is_several = len({row["cluster"] for row in rows}) > 1
@@ -224,9 +249,16 @@ def _used(name: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             _figure(row["kilowatt_hours"]),
             *(_figure((row[key] or {}).get("value"), 0) for key in ("dollars", "wasted_dollars")),
         )
-        for row in rows
+        for row in _shown(rows)
     ]
-    yield from _table(header, lines, (name,))
+    yield from _table(header, lines, (name,), len(rows))
+
+
+def _shown(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """Return the first rows, with the one that holds most among them."""
+    first = rows[:_MOST_ROWS]
+    largest = max(rows, key=lambda row: row["held_gpu_hours"], default=None)
+    return first if largest is None or largest in first else [*first[:-1], largest]
 
 
 def used_by(row: Mapping[str, Any], *, is_several: bool) -> str:
@@ -236,13 +268,18 @@ def used_by(row: Mapping[str, Any], *, is_several: bool) -> str:
 
 
 def _table(
-    header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[str]
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    left: Sequence[str],
+    count: int | None = None,
 ) -> Iterator[str]:
+    """Yield the first rows; `count` is the number of all, if only some are given."""
     if not rows:
         return
     yield from aligned(header, rows[:_MOST_ROWS], left)
-    if len(rows) > _MOST_ROWS:
-        yield f"and {counted(len(rows) - _MOST_ROWS, header[0])} more; --json has all"
+    more = (len(rows) if count is None else count) - _MOST_ROWS
+    if more > 0:
+        yield f"and {counted(more, header[0])} more; --json has all"
     yield ""
 
 

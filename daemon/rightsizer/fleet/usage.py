@@ -13,11 +13,17 @@ from msgspec import Struct
 from rightsizer.advice.market import Market
 from rightsizer.fleet.cache.day_cache import HoldingRow, by_first_day
 from rightsizer.fleet.cache.day_frame import IDLE_EMPTY_STATE, ColumnKind
+from rightsizer.fleet.cache.grid import DAY
 from rightsizer.fleet.cache.subject_days import SubjectDays
 from rightsizer.fleet.cache.summed_day import SummedDay
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.model.state import Cause
-from rightsizer.model.units import HOUR_SECONDS, JOULES_PER_KILOWATT_HOUR, Nanoseconds
+from rightsizer.model.units import (
+    HOUR_SECONDS,
+    JOULES_PER_KILOWATT_HOUR,
+    Nanoseconds,
+    seconds,
+)
 from rightsizer.sizing.cost import HourlyCost
 from rightsizer.sizing.estimate import EstimateInterval
 
@@ -46,6 +52,8 @@ class UseKey(NamedTuple):
     kind: str
     """Of the workloads, else `FREE` or `UNKNOWN`."""
     board: str | None
+    provider: str = ""
+    """Cloud that the GPUs are rented from; empty if unknown."""
 
 
 @dataclass(slots=True)
@@ -59,6 +67,13 @@ class UseSum:
     used: float = 0.0
     wasted: float = 0.0
     """Excludes headroom: what an active GPU has left is not wasted."""
+    idle: float = 0.0
+    """Lost while held and idle."""
+    stalled: float = 0.0
+    lost: float = 0.0
+    """Lost to other causes: host, storage, PCIe, launches, throttling."""
+    free: float = 0.0
+    """Hours without a holder."""
     joules: float = 0.0
     is_measured: bool = True
     """Whether the energy of all hours is known."""
@@ -70,6 +85,10 @@ class UseSum:
         self.unknown += other.unknown
         self.used += other.used
         self.wasted += other.wasted
+        self.idle += other.idle
+        self.stalled += other.stalled
+        self.lost += other.lost
+        self.free += other.free
         self.joules += other.joules
         self.is_measured &= other.is_measured or not other.held
         self.workloads |= other.workloads
@@ -99,21 +118,60 @@ def uses_of(
 ) -> Uses:
     """Return the hours of a device over a span, by holder.
 
-    Workloads that share an interval divide it.
+    Workloads that share an interval divide it. Time in which nothing was exported is unknown time
+    of the workload that held the device before and after it.
     """
+    rows = tuple(rows)
     by_day = by_first_day(rows)
     found: Uses = {}
     hours = device.device.capacity_ratio / HOUR_SECONDS
+
+    def add(holder: str, use: UseSum) -> None:
+        owner = _NOBODY.get(holder) or owners.get(holder, _NOBODY[_UNNAMED])
+        if holder not in _NOBODY:
+            use.workloads = {holder}
+        key = UseKey(
+            device.cluster,
+            owner.team,
+            device.pool,
+            owner.kind,
+            device.device.board,
+            device.cloud.provider,
+        )
+        found.setdefault(key, UseSum()).add(use)
+
+    # The uuids of instances come and go with the division of their GPU.
+    is_whole = device.device.mig is None and not device.device.has_mig_instances
+    for holder, silent in _silent(days, rows, span) if is_whole else ():
+        add(holder, UseSum(unknown=silent * hours))
     for day in days.days:
         for first, last, shares in _stretches(day, by_day.get(day.frame.grid.day, ()), span):
             for holder, use in _divided(day, first, last, shares, hours).items():
-                owner = _NOBODY.get(holder) or owners.get(holder, _NOBODY[_UNNAMED])
-                if holder not in _NOBODY:
-                    use.workloads = {holder}
-                board = device.device.board
-                key = UseKey(device.cluster, owner.team, device.pool, owner.kind, board)
-                found.setdefault(key, UseSum()).add(use)
+                add(holder, use)
     return found
+
+
+_LONGEST_SILENCE: Final[Nanoseconds] = DAY
+"""Beyond a day, the machine may have been off."""
+
+
+def _silent(
+    days: SubjectDays, rows: Sequence[HoldingRow], span: tuple[Nanoseconds, Nanoseconds]
+) -> Iterator[tuple[str, float]]:
+    """Yield seconds without any series of a device between two sightings of one holder."""
+    start, end = span
+    last: dict[str, HoldingRow] = {}
+    for row in sorted(rows, key=lambda each: (each.start, each.end)):
+        before = last.get(row.workload)
+        if before is None or row.end > before.end:
+            last[row.workload] = row
+        left = start if before is None else max(start, before.end)
+        again = min(end, row.start)
+        if before is not None and left < again <= left + _LONGEST_SILENCE:
+            silent = seconds(again - left) - days.present_in(left, again)
+            others = sum(each.start < again and each.end > left for each in rows)
+            if silent > 0.0 and not others:
+                yield row.workload, silent * min(before.share_ratio, row.share_ratio)
 
 
 def _stretches(
@@ -135,8 +193,12 @@ def _stretches(
 
 _USED: Final = ColumnKind.USED.column("seconds")
 _ENERGY: Final = ColumnKind.ENERGY.column("joules")
-_CAUSES: Final = tuple(
-    ColumnKind.WASTE.column(cause) for cause in sorted(Cause) if cause is not Cause.HEADROOM
+_IDLE: Final = ColumnKind.WASTE.column(Cause.IDLE)
+_STALLED: Final = ColumnKind.WASTE.column(Cause.STALLED)
+_OTHERS: Final = tuple(
+    ColumnKind.WASTE.column(cause)
+    for cause in sorted(Cause)
+    if cause not in {Cause.HEADROOM, Cause.IDLE, Cause.STALLED}
 )
 
 
@@ -152,21 +214,30 @@ def _divided(
     held = {key: share / max(1.0, given) for key, share in shares.items()}
     rest = max(0.0, 1.0 - sum(held.values()))
     free = min(rest * known, day.sum_over(IDLE_EMPTY_STATE, first, last))
-    seconds = {key: share * known for key, share in held.items()}
-    seconds |= {_UNNAMED: rest * known - free, _FREE_TIME: free}
-    wasted = sum(day.sum_over(cause, first, last) for cause in _CAUSES)
+    times = {key: share * known for key, share in held.items()}
+    times |= {_UNNAMED: rest * known - free, _FREE_TIME: free}
+    idle = max(0.0, day.sum_over(_IDLE, first, last) - free)
+    stalled = day.sum_over(_STALLED, first, last)
+    lost = sum(day.sum_over(cause, first, last) for cause in _OTHERS)
     busy = known - free
+    # Sums of rounded figures may exceed the time by a little.
+    fitting = busy / max(busy, used + idle + stalled + lost) if busy > 0 else 0.0
     found = {}
-    for key, time in seconds.items():
-        part = time / busy if busy > 0 and key != _FREE_TIME else 0.0
-        lost = min(wasted, free) if key == _FREE_TIME else part * max(0.0, wasted - free)
+    for key, time in times.items():
+        is_free = key == _FREE_TIME
+        part = fitting * hours * time / busy if busy > 0 and not is_free else 0.0
+        free_time = time * hours if is_free else 0.0
         found[key] = UseSum(
             held=time * hours,
             unknown=silent
             * (held.get(key, 0.0) if key in held else rest * (key == _UNNAMED))
             * hours,
-            used=part * used * hours,
-            wasted=lost * hours,
+            used=part * used,
+            wasted=free_time + part * (idle + stalled + lost),
+            idle=part * idle,
+            stalled=part * stalled,
+            lost=part * lost,
+            free=free_time,
             joules=joules * time / known if known > 0 else 0.0,
             is_measured=joules > 0.0 or not time,
         )
@@ -185,6 +256,13 @@ class UseRow(Struct, frozen=True):
     """Hours with unknown state."""
     used_gpu_hours: float
     wasted_gpu_hours: float
+    headroom_gpu_hours: float
+    """Left by active GPUs; with the following and the used hours, these are the hours held."""
+    idle_gpu_hours: float
+    stalled_gpu_hours: float
+    lost_gpu_hours: float
+    """To other causes."""
+    free_gpu_hours: float
     kilowatt_hours: float | None
     """At the GPUs; `None` if that of some GPU was not measured."""
     dollars: EstimateInterval | None
@@ -199,7 +277,7 @@ class FleetUsage(Struct, frozen=True):
 
     total: UseRow
     teams: tuple[UseRow, ...] = ()
-    """By team and cluster, largest holder first; an empty name means unknown."""
+    """By team and cluster, most wasteful first; an empty name means unknown."""
     pools: tuple[UseRow, ...] = ()
     clusters: tuple[UseRow, ...] = ()
     kinds: tuple[UseRow, ...] = ()
@@ -209,33 +287,42 @@ class FleetUsage(Struct, frozen=True):
 def usage_of(uses: Mapping[UseKey, UseSum], market: Market) -> FleetUsage:
     """Return the tables of a fleet's hours."""
 
-    def rows(name: Callable[[UseKey], tuple[str, str]]) -> tuple[UseRow, ...]:
+    def rows(
+        name: Callable[[UseKey], tuple[str, str]], size: Callable[[UseRow], float] = _held
+    ) -> tuple[UseRow, ...]:
         groups = defaultdict[tuple[str, str], Uses](dict)
         for key in sorted(uses, key=str):
             groups[name(key)][key] = uses[key]
         found = [_row(*names, group, market) for names, group in groups.items()]
-        found.sort(key=lambda row: use_rank(row.cluster, row.name, row.held_gpu_hours))
+        found.sort(key=lambda row: use_rank(row.cluster, row.name, size(row)))
         return tuple(found)
 
     return FleetUsage(
         total=_row("", "", uses, market),
-        teams=rows(lambda key: (key.cluster, FREE_NAME if key.kind == FREE else key.team)),
+        teams=rows(
+            lambda key: (key.cluster, FREE_NAME if key.kind == FREE else key.team),
+            lambda row: row.wasted_gpu_hours,
+        ),
         pools=rows(lambda key: (key.cluster, key.pool)),
         clusters=rows(lambda key: (key.cluster, key.cluster)),
         kinds=rows(lambda key: ("", key.kind)),
     )
 
 
-def use_rank(cluster: str, name: str, held_gpu_hours: float) -> tuple[str, bool, float, str]:
-    """Sort key of rows: by cluster, largest first, unheld time last."""
-    return cluster, name in {FREE, FREE_NAME}, -held_gpu_hours, name
+def _held(row: UseRow) -> float:
+    return row.held_gpu_hours
+
+
+def use_rank(cluster: str, name: str, gpu_hours: float) -> tuple[str, bool, float, str]:
+    """Sort key of rows: by cluster, most hours first, unheld time last."""
+    return cluster, name in {FREE, FREE_NAME}, -gpu_hours, name
 
 
 def _row(cluster: str, name: str, uses: Mapping[UseKey, UseSum], market: Market) -> UseRow:
     whole = UseSum()
     for each in uses.values():
         whole.add(each)
-    costs = [market.cost(market.board(key.board)) for key in uses]
+    costs = [market.near(key.provider).cost(market.board(key.board)) for key in uses]
     is_measured = whole.is_measured and whole.held
     return UseRow(
         name=name,
@@ -245,6 +332,14 @@ def _row(cluster: str, name: str, uses: Mapping[UseKey, UseSum], market: Market)
         unknown_gpu_hours=whole.unknown,
         used_gpu_hours=whole.used,
         wasted_gpu_hours=whole.wasted,
+        headroom_gpu_hours=max(
+            0.0,
+            whole.held - whole.used - whole.idle - whole.stalled - whole.lost - whole.free,
+        ),
+        idle_gpu_hours=whole.idle,
+        stalled_gpu_hours=whole.stalled,
+        lost_gpu_hours=whole.lost,
+        free_gpu_hours=whole.free,
         kilowatt_hours=whole.joules / JOULES_PER_KILOWATT_HOUR if is_measured else None,
         dollars=_dollars(costs, [use.held for use in uses.values()]),
         wasted_dollars=_dollars(costs, [use.wasted for use in uses.values()]),

@@ -57,6 +57,16 @@ class Allocator(StrEnum):
 NOT_PROVEN: Final = "nothing on this node proves whose it is"
 
 
+class PodController(Struct, frozen=True):
+    """Topmost known object of those that make a pod again."""
+
+    kind: str
+    """As in an owner reference; `Pod` for a pod that nothing makes again."""
+    name: str
+    is_last: bool = True
+    """Whether nothing is above it; else what is above it is not known."""
+
+
 class Workload(Struct, frozen=True):
     """Holder of devices, with a key that outlives its processes and pods."""
 
@@ -74,6 +84,8 @@ class Workload(Struct, frozen=True):
     """Certainty that its devices belong to one workload; below 1 if inferred."""
     unproven: str = NOT_PROVEN
     """Why its owner may be a pretended one, so that nothing is done to it; empty if proven."""
+    controller: PodController | None = None
+    """What makes its pods; `None` if only their names suggest it."""
 
 
 class ProcessGeneration(Struct, frozen=True):
@@ -113,10 +125,18 @@ def _merged(first: Workload, workload: Workload) -> Workload:
     container = first.container if first.container == workload.container else ""
     step = first.step if first.step == workload.step else ""
     unproven = first.unproven or workload.unproven
-    details = pod, container, step, unproven
-    if details == (first.pod, first.container, first.step, first.unproven):
+    controller = first.controller if first.controller == workload.controller else None
+    details = pod, container, step, unproven, controller
+    if details == (first.pod, first.container, first.step, first.unproven, first.controller):
         return first
-    return replace(first, pod=pod, container=container, step=step, unproven=unproven)
+    return replace(
+        first,
+        pod=pod,
+        container=container,
+        step=step,
+        unproven=unproven,
+        controller=controller,
+    )
 
 
 class PodOwner(Struct, frozen=True):
@@ -124,6 +144,8 @@ class PodOwner(Struct, frozen=True):
 
     name: str
     workload_class: WorkloadClass = WorkloadClass.UNKNOWN
+    controller: PodController | None = None
+    """What to change; `None` if only the pod's name suggests it."""
 
 
 def cron_run_of(pod: str) -> str:

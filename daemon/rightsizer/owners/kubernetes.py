@@ -18,11 +18,12 @@ from rightsizer.host.trusted_groups import (
     other_writer,
     why_not_of_root,
 )
-from rightsizer.model.workload import Workload, WorkloadKind, cron_run_of, workload_of_pod
+from rightsizer.model.workload import Workload, WorkloadKind, workload_of_pod
 from rightsizer.owners.background_fetcher import BackgroundFetcher
 from rightsizer.owners.collector import SchedulerCollector
 from rightsizer.owners.device_keys import MinorOf, dra_device_key, kubelet_device_key
 from rightsizer.owners.owner import HEX_DIGIT, Instructions, Owner, Scheduler, manifest
+from rightsizer.owners.pod_controllers import controller_of, release, scaled_object_of
 from rightsizer.owners.pod_resources import ContainerDevices, list_pods
 from rightsizer.owners.settings import OwnerSettings
 from rightsizer.owners.workload_limits import Allocations, LimitedAllocations, limited_allocations
@@ -141,7 +142,13 @@ class _ReplicaOwner(Owner):
         where = f'{{namespace="{workload.namespace}"}}' if workload.namespace else ""
         spec = _QUEUE_SPEC.format(where=where).splitlines()
         notes = ("Put the address of your Prometheus into serverAddress.",)
-        return manifest("Scale by the requests that wait", _scaled_object(workload, spec, notes))
+        target = self.scale_target(workload)
+        text = _scaled_object(workload, spec, notes, target)
+        return manifest("Scale by the requests that wait", text) if target else ()
+
+    def scale_target(self, workload: Workload) -> tuple[str, ...]:
+        """Lines that refer to what has replicas; empty if nothing is known to have any."""
+        return "kind: Deployment", f"name: {workload.name}"
 
 
 class KubernetesOwner(_ReplicaOwner, Scheduler):
@@ -163,17 +170,39 @@ class KubernetesOwner(_ReplicaOwner, Scheduler):
         return bool(given.pod) and not running.pod
 
     def release(self, workload: Workload) -> Instructions:
-        """Suspend the CronJob first if one created the job, since it would create it again."""
-        run = cron_run_of(workload.pod)
-        if run:
-            return self._instructions("release cron job", workload=workload, run=shlex.quote(run))
-        return super().release(workload)
+        """Change the object that would make the pods again."""
+        return release(workload)
+
+    def request_gpus(self, workload: Workload, count: int) -> Instructions:
+        """Run fewer replicas of a service; else request fewer GPUs."""
+        kind = controller_of(workload).kind
+        return self._instructions("request_gpus", workload.workload_class, count=count, kind=kind)
+
+    def add_replicas(self, workload: Workload, count: str) -> Instructions:
+        """Scale the object that has replicas, if one makes the pods."""
+        scaled = scaled_object_of(workload)
+        if scaled is None:
+            return ()
+        controller, kind = scaled
+        name = shlex.quote(f"{kind.resource}/{controller.name}")
+        return self._instructions("add_replicas", workload=workload, count=count, object=name)
 
     def scale_by_hour(
         self, workload: Workload, spec: Sequence[str], notes: Sequence[str]
     ) -> Instructions:
         """ScaledObject of KEDA."""
-        return manifest("Scale by the hour with KEDA", _scaled_object(workload, spec, notes))
+        target = self.scale_target(workload)
+        text = _scaled_object(workload, spec, notes, target)
+        return manifest("Scale by the hour with KEDA", text) if target else ()
+
+    def scale_target(self, workload: Workload) -> tuple[str, ...]:
+        """Lines that refer to the object that makes the pods, if it has replicas."""
+        if (scaled := scaled_object_of(workload)) is None:
+            return ()
+        controller, kind = scaled
+        lines = f"kind: {controller.kind}", f"name: {controller.name}"
+        is_usual = kind.api_version == "apps/v1"
+        return lines if is_usual else (f"apiVersion: {kind.api_version}", *lines)
 
 
 class SimulatedOwner(_ReplicaOwner):
@@ -182,21 +211,18 @@ class SimulatedOwner(_ReplicaOwner):
     kinds = (WorkloadKind.SIMULATED,)
 
 
-def _scaled_object(workload: Workload, spec: Sequence[str], notes: Sequence[str]) -> str:
-    """KEDA manifest that scales the Deployment with the workload's name."""
-    lines = [
-        *(f"# {each}" for each in notes),
-        "apiVersion: keda.sh/v1alpha1",
-        "kind: ScaledObject",
-        "metadata:",
-        f"  name: {workload.name}",
-        *([f"  namespace: {workload.namespace}"] if workload.namespace else []),
-        "spec:",
-        "  scaleTargetRef:",
-        "    kind: Deployment",
-        f"    name: {workload.name}",
-        *(f"  {each}" for each in spec),
-    ]
+def _scaled_object(
+    workload: Workload, spec: Sequence[str], notes: Sequence[str], target: Sequence[str]
+) -> str:
+    """KEDA manifest that scales an object."""
+    lines = [f"# {note}" for note in notes]
+    lines += ["apiVersion: keda.sh/v1alpha1", "kind: ScaledObject", "metadata:"]
+    lines.append(f"  name: {workload.name}")
+    if workload.namespace:
+        lines.append(f"  namespace: {workload.namespace}")
+    lines += ["spec:", "  scaleTargetRef:"]
+    lines += [f"    {line}" for line in target]
+    lines += [f"  {line}" for line in spec]
     return "\n".join(lines) + "\n"
 
 

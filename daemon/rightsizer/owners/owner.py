@@ -10,7 +10,7 @@ from msgspec import Struct
 from rightsizer.io.yaml import load_beside
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Instruction
-from rightsizer.model.workload import Workload, WorkloadKind, deployment_of
+from rightsizer.model.workload import Workload, WorkloadKind
 
 HEX_DIGIT: Final = "[0-9a-f]"
 
@@ -143,8 +143,6 @@ class Owner:
             "name": workload.name,
             "pod": workload.pod or workload.name,
             "container": workload.container or workload.name,
-            # A pod's name identifies no other controller than a Deployment.
-            "deployment": f"deployment/{deployment_of(workload.pod) or workload.name}",
         }
         quoted = {fact: shlex.quote(name) for fact, name in names.items()}
         is_number = _JOB_NUMBER.fullmatch(workload.name) is not None

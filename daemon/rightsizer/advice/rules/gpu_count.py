@@ -26,6 +26,7 @@ from rightsizer.model.finding import Action, Case, Finding, Option, Reason
 from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.state import Resource
 from rightsizer.model.units import DAY_SECONDS, format_duration
+from rightsizer.model.window import Provisioning
 from rightsizer.model.workload import WorkloadClass
 from rightsizer.owners.registry import owner_of
 
@@ -43,8 +44,6 @@ class GpuCountSettings(RuleSettings, frozen=True):
             Source: a day has every hour of a daily load
         unused_ratio: Utilization that an unused GPU never exceeds.
             Source: docs/definitions.md, sources: idle below 1%
-        context_bytes: Maximum memory in use of an unused GPU: that of a context.
-            Source: a CUDA context takes 0.3 to 0.6 GiB; the buffers of a collective more than 1 GiB
         minimum_days: Days of history required to judge the number of replicas.
             Source: docs/definitions.md, conduct: not before the history covers the load's cycle
         uncovered_ratio: Confidence in the number of replicas until every hour of a week was seen.
@@ -56,7 +55,6 @@ class GpuCountSettings(RuleSettings, frozen=True):
     on_ratio: Annotated[float, Spec(within=(0.01, 1))] = 0.05
     minimum_known_seconds: Annotated[float, Spec(within=(3600, None)), CONSTANT] = DAY_SECONDS
     unused_ratio: Annotated[float, Spec(within=(0, 0.5)), CONSTANT] = 0.01
-    context_bytes: Annotated[float, CONSTANT] = 2.0**30
     minimum_days: Annotated[float, Spec(unit="days", within=(1, 30)), CONSTANT] = 2.0
     uncovered_ratio: Annotated[float, CONSTANT] = 0.7
     rest_quantile_ratio: Annotated[float, Spec(within=(0, 0.5)), CONSTANT] = 0.05
@@ -78,24 +76,11 @@ def judge(subject: CaseSubject, settings: GpuCountSettings) -> Finding:
         return subject.abstain(why, Reason.INSUFFICIENT_DATA)
     if any(each.is_underprovisioned for each in case.provisioning):
         return subject.find_nothing("Under pressure, so not too many.")
-    # No reading shows work, or memory beyond a context; unread memory counts as used.
-    memory = {
-        window.uuid: window.blocks.series(Measure.MEMORY_BYTES)
-        for window in case.windows
-        if _peak(busy[window.uuid]) <= settings.unused_ratio
-    }
-    media = {
-        device.uuid
-        for device, fit in zip(case.devices, case.provisioning, strict=True)
-        if Resource.MEDIA in fit.resources
-    }
+    # Memory that is merely held is no use: frameworks allocate it on every GPU they see.
     unused = tuple(
         device
-        for device in case.devices
-        if device.uuid in memory
-        and device.uuid not in media
-        and len(memory[device.uuid].peaks) == len(busy[device.uuid].peaks)
-        and _peak(memory[device.uuid]) <= settings.context_bytes
+        for device, fit in zip(case.devices, case.provisioning, strict=True)
+        if _peak(busy[device.uuid]) <= settings.unused_ratio and not _has_traffic(fit)
     )
     if not unused or not settings.on_ratio * count <= len(unused) < count:
         return _replicas(subject, settings)
@@ -111,10 +96,21 @@ def judge(subject: CaseSubject, settings: GpuCountSettings) -> Finding:
         {
             "unused": uuids,
             "busy_peak_ratio": {uuid: _peak(busy[uuid]) for uuid in uuids},
-            "memory_peak_bytes": {uuid: _peak(memory[uuid]) for uuid in uuids},
+            "memory_peak_bytes": {
+                window.uuid: window.blocks.series(Measure.MEMORY_BYTES).peak
+                for window in case.windows
+                if window.uuid in uuids
+            },
         },
         unused,
     )
+
+
+def _has_traffic(fit: Provisioning) -> bool:
+    """Whether a device serves others without a kernel: by its links, or by media engines."""
+    links = (fit.resources.get(link) for link in (Resource.NVLINK, Resource.PCIE))
+    used = any(link is not None and (link.need or 0.0) > _NOISE_RATIO for link in links)
+    return used or Resource.MEDIA in fit.resources
 
 
 def _peak(series: Series) -> float:

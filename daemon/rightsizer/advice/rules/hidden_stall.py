@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from rightsizer.advice.instructions import instructions
 from rightsizer.advice.observation import WITH_POWER, hypotheses, lost_gpus, observe, saved_at_most
-from rightsizer.advice.rules.rank_imbalance import follow_up, straggler_group
+from rightsizer.advice.rules.rank_imbalance import follow_up, is_awaited, straggler_group
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.finding import Action, Case, Finding, Reason
@@ -51,7 +51,12 @@ def judge(subject: CaseSubject, settings: HiddenStallSettings) -> Finding:
     )
     if isinstance(seen, Finding):
         return seen
-    waited_for = [device for device in case.devices if device not in seen.devices]
+    seen = seen.attributed(State.HIDDEN_STALL)
+    waited_for = [
+        device
+        for device in case.devices
+        if device not in seen.devices and is_awaited(device.uuid, seen.shares)
+    ]
     ending = ""
     if not _sees_kernels(case):
         factors = {**seen.factors, "traffic": settings.unseen_traffic_ratio}

@@ -6,7 +6,13 @@ from typing import Annotated, Final
 from msgspec import Struct
 
 from rightsizer.advice.instructions import instruction, instructions
-from rightsizer.advice.resumption import IdleGap, ResumptionModel, idle_gaps
+from rightsizer.advice.resumption import (
+    DAY_HOURS,
+    IdleGap,
+    ResumptionModel,
+    idle_gaps,
+    usual_hour,
+)
 from rightsizer.advice.risk import risk_under, upper_bound
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject, direct_factors, opposite_factors, release_savings
@@ -27,7 +33,6 @@ from rightsizer.model.workload import Workload, WorkloadClass
 from rightsizer.owners.owner import shell
 from rightsizer.owners.registry import owner_of
 
-_DAY_HOURS: Final = 24
 _LEVEL: Final = 0.9
 _MOST_OTHERS: Final = 16
 """Number of other workloads whose history is used."""
@@ -126,7 +131,9 @@ def judge(subject: CaseSubject, settings: IdleSettings) -> Finding:
     is_serving = case.workload_class is WorkloadClass.SERVING
     action = Action.SCALE_TO_ZERO if is_serving else Action.RELEASE
     give_back = "scale to zero while no requests come" if is_serving else "give back"
-    savings = release_savings(case, subject.market, *_idle_parts(case, share, settings))
+    # An idle GPU costs all of its price, unless work will come back to it.
+    parts = (1.0, 1.0) if soon.usual_hour is None else _idle_parts(case, share, settings)
+    savings = release_savings(case, subject.market, *parts)
     reason, what = _reason(case)
     # A share of 100% adds nothing to a start time.
     is_whole = bool(soon.since) and f"{share:.0%}" == "100%"
@@ -138,7 +145,7 @@ def judge(subject: CaseSubject, settings: IdleSettings) -> Finding:
     return subject.find_problem(
         reasons=(reason,),
         action=action,
-        summary=f"{subject.name}: {what}{details}.",
+        summary=f"{subject.name}: {what}{details}{soon.habit}.",
         factors=factors,
         risk=risk,
         evidence=evidence,
@@ -224,7 +231,7 @@ def _is_usual(case: Case, settings: IdleSettings) -> bool:
     busiest = max(mean or 0.0 for mean in means)
     first = min(window.start // HOUR for window in case.windows)
     last = max((window.end - 1) // HOUR for window in case.windows)
-    usual = [means[hour % _DAY_HOURS] for hour in range(first, min(last, first + _DAY_HOURS) + 1)]
+    usual = [means[hour % DAY_HOURS] for hour in range(first, min(last, first + DAY_HOURS) + 1)]
     return all(mean is not None and mean <= settings.usual_ratio * busiest for mean in usual)
 
 
@@ -234,6 +241,14 @@ class _IdleOutlook(Struct, frozen=True):
     since: str
     """Start of the idle time for a summary; empty if not observed."""
     evidence: dict[str, object]
+    usual_hour: int | None
+    """Hour of the day at which it usually resumes; `None` without such a habit."""
+
+    @property
+    def habit(self) -> str:
+        """Usual time of resuming for a summary; empty without one."""
+        hour = self.usual_hour
+        return "" if hour is None else f"; usually resumes at {hour:02d}:00 UTC"
 
     def is_costly(self, settings: IdleSettings) -> bool:
         """Whether a mistaken release costs more than a release saves, on average."""
@@ -242,16 +257,19 @@ class _IdleOutlook(Struct, frozen=True):
 
 
 def _outlook(case: Case, settings: IdleSettings) -> _IdleOutlook:
-    gaps = _gaps(case, settings)
+    limit = settings.busy_ratio * len(case.devices)
+    series = case.remembered.series(Measure.BUSY)
+    gaps = idle_gaps(series, limit)
     within = settings.resume_seconds
     running = gaps[-1] if gaps and not gaps[-1].has_ended else None
     model = resumption_of(case, gaps[:-1] if running else gaps, settings)
     # With known blocks, the last of them not idle, it was working just now.
-    is_remembered = len(case.remembered.series(Measure.BUSY).numbers) > 0
+    is_remembered = len(series.numbers) > 0
     idle = running.seconds if running else 0.0 if is_remembered else case.known_seconds
     probability = model.probability(idle, within)
     bound = model.upper_bound(idle, within)
     since = ""
+    hour = None
     evidence: dict[str, object] = {
         "resume_ratio": round(probability, 4),
         "resume_upper_bound_ratio": round(bound, 4),
@@ -262,7 +280,10 @@ def _outlook(case: Case, settings: IdleSettings) -> _IdleOutlook:
         moment = datetime.fromtimestamp(seconds(running.start), UTC)
         evidence["idle_since"] = moment.strftime("%Y-%m-%dT%H:%M:%SZ")
         since = f", since {utc_text(seconds(running.start))}"
-    return _IdleOutlook(probability, risk_under(bound), since, evidence)
+        end = max(window.end for window in case.windows)
+        hour = usual_hour(series, limit, running.start, end)
+        evidence |= {} if hour is None else {"usual_hour": hour}
+    return _IdleOutlook(probability, risk_under(bound), since, evidence, hour)
 
 
 def resumption_of(case: Case, gaps: tuple[IdleGap, ...], settings: IdleSettings) -> ResumptionModel:
@@ -318,8 +339,17 @@ def release_instructions(case: Case, *, is_held: bool = True) -> tuple[Instructi
         return tuple(instruction("find_holder", device.board_uuid) for device in case.devices)
     if workload is None:
         return instructions("return_empty")
-    found = owner_of(workload.kind).release(workload)
     uuids = [device.uuid for device in case.devices]
+    holders = {workload.key: workload}
+    holdings = node.holdings if node else {}
+    for uuid in uuids:
+        for each in holdings.get(uuid, ()):
+            holders.setdefault(each.workload.key, each.workload)
+    found = tuple(
+        instruction
+        for holder in holders.values()
+        for instruction in owner_of(holder.kind).release(holder)
+    )
     if found or node is None:
         return found
     if any(len(node.holdings.get(uuid, ())) != 1 for uuid in uuids):

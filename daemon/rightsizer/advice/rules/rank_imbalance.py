@@ -59,12 +59,13 @@ def straggler_of(case: Case, stalled_ratio: float, spread_ratio: float) -> Strag
     windows = {window.uuid: window for window in case.windows}
     stalls = {uuid: each.share(State.HIDDEN_STALL) for uuid, each in windows.items()}
     spinning = [uuid for uuid, share in stalls.items() if share >= stalled_ratio]
+    awaited = [uuid for uuid in stalls if uuid not in spinning and is_awaited(uuid, stalls)]
     working = {
         uuid: round(max(0.0, busy_ratio(window) - stalls[uuid]), 4)
         for uuid, window in windows.items()
     }
-    if spinning and len(spinning) < len(windows):
-        stragglers = tuple(device for device in case.devices if device.uuid not in spinning)
+    if spinning and awaited:
+        stragglers = tuple(device for device in case.devices if device.uuid in awaited)
         longest = _AT_REST * max(stalls.values())
         at_rest = all(windows[each.uuid].share(*IDLE_STATES) >= longest for each in stragglers)
         return Straggler(Deviation.ABSENT if at_rest else Deviation.AWAITED, stragglers, working)
@@ -72,6 +73,17 @@ def straggler_of(case: Case, stalled_ratio: float, spread_ratio: float) -> Strag
         if (found := _by_level(case.devices, levels, spread_ratio)) is not None:
             return found
     return Straggler(Deviation.UNCLEAR, (), working)
+
+
+_MOSTLY: Final = 0.5
+
+
+def is_awaited(uuid: str, stalls: Mapping[str, float]) -> bool:
+    """Whether a GPU is at work in most of the time in which the others spin.
+
+    `stalls` are the shares of time that each GPU spins.
+    """
+    return stalls[uuid] < _MOSTLY * max(stalls.values())
 
 
 def busy_ratio(window: Window) -> float:

@@ -202,6 +202,12 @@ class SubjectDays:
         """Return the known seconds of a span."""
         return sum(day.known_over(first, last) for day, first, last in self._in(start, end))
 
+    def present_in(self, start: Nanoseconds, end: Nanoseconds) -> float:
+        """Return the seconds of a span in which it was present, with known state or not."""
+        return sum(
+            day.like.present_over(first, last)[day.row] for day, first, last in self._in(start, end)
+        )
+
     def window(
         self, subject: str, start: Nanoseconds, end: Nanoseconds, *, is_shared: bool = False
     ) -> Window:

@@ -31,7 +31,14 @@ from rightsizer.fleet.cache.grid import DAY, FINE_STEP
 from rightsizer.fleet.cache.subject_days import SubjectDays
 from rightsizer.fleet.cache.summed_day import SummedDay
 from rightsizer.fleet.cases.history import SubjectHistory
-from rightsizer.fleet.cases.occupancy import NodeNeighbors, Occupancy, Place, held_since, place_of
+from rightsizer.fleet.cases.occupancy import (
+    NodeNeighbors,
+    Occupancy,
+    Place,
+    held_since,
+    node_of,
+    place_of,
+)
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.finding import Case, Node
@@ -104,7 +111,7 @@ class FleetCases:
         self._rows: defaultdict[str, list[HoldingRow]] = defaultdict(list)
         for row in rows:
             self._rows[row.uuid].append(row)
-        self._workloads = {key: request.workloads.get(key) for key in ever}
+        self._workloads = request.workloads
         self._places: defaultdict[Place, list[FleetDevice]] = defaultdict(list)
         for each in self.devices.values():
             self._places[place_of(each)].append(each)
@@ -120,7 +127,7 @@ class FleetCases:
         for key, uuids in present.items():
             self._add(key, uuids, together.get(key))
         residents = (self._case(key, 0) for key in self._held)
-        self._neighbors = NodeNeighbors(residents, self.devices, self.rows)
+        self._neighbors = NodeNeighbors(residents, self.devices, self.rows, self._workloads)
 
     def cases(self, span: Nanoseconds | None) -> tuple[Case, ...]:
         """Return the cases over the latest span; `None` for everything."""
@@ -143,7 +150,7 @@ class FleetCases:
         boards = {each.device.board_uuid: each for each in there} | {
             each.device.uuid: each for each in there
         }
-        node = node or Node(devices=case.devices)
+        node = node or node_of([case], self.rows, self._workloads)
         own = [self.devices[each.uuid] for each in case.devices]
         holdings = {
             each.device.uuid: (Holding(replace(case.workload, pod=each.pod), held.share_ratio),)
@@ -326,11 +333,13 @@ def _part(request: BatchRequest, keys: Sequence[str]) -> BatchRequest:
     present = {key: occupancy.present[key] for key in keys}
     ever = {key: occupancy.ever[key] for key in keys if key in occupancy.ever}
     uuids = sorted({uuid for found in present.values() for uuid in found})
+    sharers = {uuid: occupancy.sharers[uuid] for uuid in uuids if uuid in occupancy.sharers}
+    named = dict.fromkeys(chain(keys, *sharers.values()))
     return replace(
         request,
-        occupancy=Occupancy(present, ever),
+        occupancy=Occupancy(present, ever, sharers),
         devices={uuid: request.devices[uuid] for uuid in uuids},
-        workloads={key: request.workloads[key] for key in keys if key in request.workloads},
+        workloads={key: request.workloads[key] for key in named if key in request.workloads},
     )
 
 

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from rightsizer.advice.engine import Failed, Tuned, judge_all, reraise
 from rightsizer.advice.incident import watched_places, with_incidents
+from rightsizer.advice.market import Market
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Judgement, Rule
 from rightsizer.fleet.cache.day_cache import DayCache
@@ -27,7 +28,7 @@ from rightsizer.fleet.process_pool import ProcessPool
 from rightsizer.fleet.rules.rule import FleetRule
 from rightsizer.fleet.usage import WorkloadOwner
 from rightsizer.model.advice import Advice
-from rightsizer.model.finding import FindingKind, Reason
+from rightsizer.model.finding import Case, FindingKind, Reason
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
 
 
@@ -93,6 +94,8 @@ class BatchEvaluation(Struct, frozen=True):
     """Path of the day cache."""
     rules: Sequence[Rule[Any]] = RULES
     tuned: Tuned = _as_configured
+    market: Market = Market()
+    """Boards that can be had anywhere, at usual prices."""
     settings: CaseSettings = CaseSettings()
     open_now: AbstractSet[tuple[str, str]] = frozenset()
     """Key and rule of open advice."""
@@ -124,14 +127,21 @@ class BatchEvaluation(Struct, frozen=True):
         def failed(rule: str, key: str, error: Exception) -> None:
             found.faults.append(RuleFault(rule, key, f"{type(error).__name__}: {error}"))
 
+        local = cache(self.market.near)
+
+        def tuned(rule: Rule[Any], case: Case) -> Rule[Any]:
+            providers = {request.devices[each.uuid].cloud.provider for each in case.devices}
+            provider = providers.pop() if len(providers) == 1 else ""
+            return self.tuned(rule, case).in_market(local(provider))
+
         open_now = self.open_now | watched_places(self.incidents, cases(0))
-        judgements = judge_all(cases, self.rules, open_now, self.tuned, failed)
+        judgements = judge_all(cases, self.rules, open_now, tuned, failed)
         found.tallies.update(map(VerdictKind.of, judgements))
         judgements = with_incidents(
             self.suppressed(judgements),
             self.rules,
             lambda rule: cases(nanoseconds(rule.conduct().long_seconds)),
-            self.tuned,
+            tuned,
             self.incidents,
             failed,
             lambda device: place_of(request.devices[device.uuid]),

@@ -24,6 +24,8 @@ class Occupancy(Struct, frozen=True):
     """Present devices by key; a device without a holder has a key of its own."""
     ever: Mapping[str, tuple[HoldingRow, ...]] = {}
     """By workload, everything it held."""
+    sharers: Mapping[str, tuple[str, ...]] = {}
+    """Workloads that were last seen with a device at the same time, by uuid, if several."""
 
     def devices_of(self, key: str) -> tuple[str, ...]:
         """Return all devices of a case, former ones included."""
@@ -40,11 +42,16 @@ def occupancy_of(
     """
     latest: dict[str, HoldingRow] = {}
     ever: dict[str, list[HoldingRow]] = {}
+    together: dict[str, list[HoldingRow]] = {}
     for row in rows:
         ever.setdefault(row.workload, []).append(row)
         known = latest.get(row.uuid)
         if known is None or (row.end, row.share_ratio) > (known.end, known.share_ratio):
             latest[row.uuid] = row
+        others = together.get(row.uuid, [])
+        if not others or row.end >= others[0].end:
+            same = others if others and row.end == others[0].end else []
+            together[row.uuid] = [*same, row]
     present: dict[str, list[str]] = {}
     for uuid in uuids:
         held = latest.get(uuid)
@@ -53,6 +60,11 @@ def occupancy_of(
     return Occupancy(
         {key: tuple(found) for key, found in present.items()},
         {key: tuple(found) for key, found in ever.items()},
+        {
+            uuid: tuple(row.workload for row in found)
+            for uuid, found in together.items()
+            if len(found) > 1
+        },
     )
 
 
@@ -102,6 +114,7 @@ class NodeNeighbors:
         residents: Iterable[Case],
         devices: Mapping[str, FleetDevice],
         rows: Callable[[str], Sequence[HoldingRow]],
+        workloads: Mapping[str, Workload],
     ) -> None:
         self._places: dict[str, Place] = {}
         by_place: defaultdict[Place, list[Case]] = defaultdict(list)
@@ -112,7 +125,7 @@ class NodeNeighbors:
                 if each.workload is not None:
                     by_place[self._places[each.key]].append(each)
         self._nodes = {
-            place: (_node(found, rows), [each.key for each in found])
+            place: (node_of(found, rows, workloads), [each.key for each in found])
             for place, found in by_place.items()
         }
 
@@ -125,8 +138,12 @@ class NodeNeighbors:
         return {key: nodes[place] for key, place in self._places.items() if place in nodes}
 
 
-def _node(residents: Sequence[Case], rows: Callable[[str], Sequence[HoldingRow]]) -> Node:
-    workloads = {each.key: each.workload for each in residents if each.workload is not None}
+def node_of(
+    residents: Iterable[Case],
+    rows: Callable[[str], Sequence[HoldingRow]],
+    workloads: Mapping[str, Workload],
+) -> Node:
+    """Return the devices of some cases with all their last holders."""
     devices = tuple(device for each in residents for device in each.devices)
     holdings: dict[str, tuple[Holding, ...]] = {}
     for device in devices:
@@ -141,5 +158,5 @@ def _node(residents: Sequence[Case], rows: Callable[[str], Sequence[HoldingRow]]
 
 
 def _named(key: str) -> Workload:
-    """Return a workload that shares a device of another, and has no case of its own."""
+    """Return a workload of which nothing is known but its key."""
     return Workload(key, WorkloadKind.OTHER, re.split("[:/]", key)[-1])

@@ -94,8 +94,11 @@ class SpareCapacity(Struct, frozen=True):
     """Whole nodes among those, emptiest first."""
 
 
-def spare_of(pool: FleetPool, settings: SpareSettings) -> SpareCapacity:
-    """Return the capacity that was never needed; none if the need is unknown."""
+def spare_of(pool: FleetPool, settings: SpareSettings, waiting_gpus: float = 0.0) -> SpareCapacity:
+    """Return the capacity that was never needed, nor is for work that waits.
+
+    None if the need is unknown.
+    """
     size = pool.size
     known = known_values(pool.held_peak)
     if not known:
@@ -103,7 +106,8 @@ def spare_of(pool: FleetPool, settings: SpareSettings) -> SpareCapacity:
     held = {node: each - pool.free_by_node.get(node, 0) for node, each in pool.size_by_node.items()}
     held_now = sum(max(0, each) for each in held.values())
     needed = math.ceil(round(max(known), _PLACES))
-    keep = min(size, math.ceil(round(max(known) * (1 + settings.margin_ratio), _PLACES)))
+    most = max(*known, held_now + waiting_gpus if waiting_gpus else 0.0)
+    keep = min(size, math.ceil(round(most * (1 + settings.margin_ratio), _PLACES)))
     keep = max(keep, min(size, held_now))
     # Nodes with the least work to move, free for longest.
     free = {node: mean_of(pool.node_free.get(node)) or 0.0 for node in held}

@@ -68,7 +68,8 @@ class PoolSubject(CaseSubject, frozen=True):
         known = len(known_values(peak)) * HOUR_SECONDS
         covers = covers_cycle(peak)
         ratio = known_ratio(peak)
-        return cls(rule, case, market, view, pool, known, ratio, covers)
+        local = market.near(pool.provider)
+        return cls(rule, case, local, view, pool, known, ratio, covers)
 
     @property
     def name(self) -> str:
@@ -227,12 +228,28 @@ def may_wait_for(view: FleetView, pool: FleetPool) -> float:
     Pools with room for a part of it now are excluded, since it would be running there, as are pools
     whose nodes are smaller than a part.
     """
+    return sum(each.gpus for each in _may_wait(view, pool))
+
+
+def waiting_parts(view: FleetView, pool: FleetPool) -> list[float]:
+    """Return the GPUs that each part of such work needs on one node, largest first."""
+    parts: list[float] = []
+    for each in _may_wait(view, pool):
+        part = part_of(each, pool)
+        parts += [part] * math.ceil(each.gpus / part) if part > 0 else []
+    return sorted(parts, reverse=True)
+
+
+def _may_wait(view: FleetView, pool: FleetPool) -> list[WaitingWork]:
     most_free = max(pool.free_by_node.values(), default=0)
-    return waiting_gpus(view, pool) + sum(
-        each.gpus
-        for each in view.waiting
-        if not each.pool and _could_hold(pool, each) and most_free < part_of(each, pool)
-    )
+    return [
+        *waiting_for(view, pool),
+        *(
+            each
+            for each in view.waiting
+            if not each.pool and _could_hold(pool, each) and most_free < part_of(each, pool)
+        ),
+    ]
 
 
 def part_of(waiting: WaitingWork, pool: FleetPool) -> float:

@@ -2,6 +2,10 @@
 
 These appear in no other figure. Nodes removed by a scheduler are not missed: where a scheduler
 lists the nodes of a cluster, only listed nodes count, and targets that are still scraped.
+
+Silence is a finding about the exporter; hardware is blamed only with a second witness: a critical
+Xid, fewer GPUs offered by the node, or most of its GPUs still seen where nothing tells what it
+offers.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +19,7 @@ from rightsizer.fleet.model import FleetDevice, FleetPool, FleetView, LostDevice
 from rightsizer.fleet.pools.pool import MOST_DEVICES, PoolSubject, pool_key
 from rightsizer.fleet.rules.rule import PRESENT, FleetRule, FleetVerdict, node_key
 from rightsizer.io.terminal import counted
+from rightsizer.model.driver_codes import CRITICAL_XIDS
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason, Risk
 from rightsizer.model.settings import CONSTANT, Spec
 from rightsizer.model.state import State
@@ -42,6 +47,12 @@ _SEE_NODE: Final = """\
 ping -c 3 {node}
 kubectl get node {node} -o wide || scontrol show node {node}
 kubectl get pods -A -o wide --field-selector spec.nodeName={node} | grep -E 'dcgm|rightsizer'
+"""
+_SEE_EXPORTER: Final = """\
+kubectl get pods -A -o wide --field-selector spec.nodeName={node} | grep -E 'dcgm|rightsizer'
+# On {node}:
+nvidia-smi -L
+systemctl status nvidia-dcgm nvidia-dcgm-exporter rightsizer --no-pager
 """
 _SEE_GPU: Final = """\
 # On {node}:
@@ -154,20 +165,28 @@ def _is_replaced(view: FleetView, lost: LostDevice) -> bool:
 
 def _silent_nodes(view: FleetView, silent: Sequence[LostDevice]) -> list[_Loss]:
     """Return one loss per node, or per pool if many of its nodes are silent."""
+    living = [each for each in silent if _is_up(each.device)]
+    others = [each for each in silent if not _is_up(each.device)]
     found = []
-    for (cluster, pool), of_pool in groupby(_by_place(silent), key=lambda each: each[0][:2]):
-        several = list(of_pool)
-        if len(several) > _MOST_NODES:
-            names = [place.node for place, _ in several]
-            what = f"{len(names)} nodes of {pool} ({first_names(names, _MOST_NAMED)})"
-            lost = [each for _, group in several for each in group]
-            found.append(_silence(view, f"nodes/{pool}", what, names, lost))
-        else:
-            found += [
-                _silence(view, node_key(cluster, node), f"{node} of {pool}", [node], lost)
-                for (*_, node), lost in several
-            ]
+    for together, lost_devices in (("nodes", others), ("exporters", living)):
+        places = _by_place(lost_devices)
+        for (cluster, pool), of_pool in groupby(places, key=lambda each: each[0][:2]):
+            several = list(of_pool)
+            if len(several) > _MOST_NODES:
+                names = [place.node for place, _ in several]
+                what = f"{len(names)} nodes of {pool} ({first_names(names, _MOST_NAMED)})"
+                lost = [each for _, group in several for each in group]
+                found.append(_silence(view, f"{together}/{pool}", what, names, lost))
+            else:
+                found += [
+                    _silence(view, node_key(cluster, node), f"{node} of {pool}", [node], lost)
+                    for (*_, node), lost in several
+                ]
     return found
+
+
+def _is_up(device: FleetDevice) -> bool:
+    return device.witness is not None and device.witness.is_up is True
 
 
 def _silence(
@@ -177,13 +196,23 @@ def _silence(
     count = counted(len(lost), "GPU")
     is_listed = any(_is_listed(each.device) for each in lost)
     beside = "" if is_listed else ", unless it was given back"
+    silent = f"silent for {_age(view, since)}{beside}"
+    title = "See whether {node} is up"
+    commands = _SEE_NODE
+    witness = lost[0].device.witness
+    if witness is not None and _is_up(lost[0].device):
+        is_listed = True
+        silent = f"no exporter of GPUs for {_age(view, since)}, while it is up by {witness.source}"
+        title = "See what happened to the exporter of {node}"
+        commands = _SEE_EXPORTER
+    elif witness is not None and witness.is_up is False:
+        silent = f"silent for {_age(view, since)}, and down by {witness.source}"
     return _Loss(
         key,
         lost,
-        f"{what}: silent for {_age(view, since)}{beside}; its {count} were seen last at "
-        f"{utc_text(seconds(since))}.",
+        f"{what}: {silent}; its {count} were seen last at {utc_text(seconds(since))}.",
         [
-            Instruction(f"See whether {node} is up", _SEE_NODE.format(node=node), "sh")
+            Instruction(title.format(node=node), commands.format(node=node), "sh")
             for node in nodes[:_MOST_NAMED]
         ],
         _LISTED if is_listed else _UNLISTED,
@@ -196,15 +225,42 @@ def _gone(view: FleetView, place: _Place, lost: Sequence[LostDevice], left: int)
         + (f" (held by {each.holder} then)" if each.holder else "")
         for each in lost
     )
+    there = f"its other {counted(left, 'GPU')} {'is' if left == 1 else 'are'} there"
+    key = node_key(place.cluster, place.node)
+    witness = _second_witness(lost, left)
+    if not witness:
+        commands = _SEE_EXPORTER.format(node=place.node)
+        return _Loss(
+            key,
+            lost,
+            f"{place.node} of {place.pool}: not exported any more: {named}; {there}, and nothing "
+            "else says that the hardware failed.",
+            [Instruction(f"See what the exporter of {place.node} reads", commands, "sh")],
+        )
     return _Loss(
-        node_key(place.cluster, place.node),
+        key,
         lost,
-        f"{place.node} of {place.pool}: gone: {named}; its other {counted(left, 'GPU')} "
-        f"{'is' if left == 1 else 'are'} there.",
+        f"{place.node} of {place.pool}: gone: {named}; {there}{witness.rstrip()}.",
         [Instruction(f"See what {place.node} has left", _SEE_GPU.format(node=place.node), "sh")],
         reason=Reason.HARDWARE_UNHEALTHY,
         action=Action.RESEAT_OR_DRAIN,
     )
+
+
+_NEIGHBORS: Final = " "
+"""Witness that needs no words: the summary counts the GPUs that are there."""
+
+
+def _second_witness(lost: Sequence[LostDevice], left: int) -> str:
+    """Return what beside the silence says that hardware failed; empty without anything."""
+    logs = [each.device.xids for each in lost if each.device.xids is not None]
+    codes = sorted({code for log in logs for code in log.counts if code in CRITICAL_XIDS})
+    if codes:
+        return f", after Xid {', '.join(map(str, codes))}"
+    witness = lost[0].device.witness
+    if witness is not None and witness.has_shrunk is not None:
+        return ", and the node offers fewer" if witness.has_shrunk else ""
+    return _NEIGHBORS if len(lost) <= left else ""
 
 
 def _profiling(

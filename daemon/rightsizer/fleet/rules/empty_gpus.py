@@ -13,7 +13,13 @@ from msgspec.structs import replace
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings
 from rightsizer.fleet.model import FleetPool, FleetView
-from rightsizer.fleet.pools.pool import MOST_DEVICES, PoolSubject, may_wait_for, pool_key
+from rightsizer.fleet.pools.pool import (
+    MOST_DEVICES,
+    PoolSubject,
+    may_wait_for,
+    pool_key,
+    waiting_parts,
+)
 from rightsizer.fleet.pools.reclaim import take_out
 from rightsizer.fleet.rules.rule import PRESENT, FleetRule, FleetVerdict, node_key
 from rightsizer.io.terminal import counted
@@ -83,10 +89,10 @@ def _pool(
     view: FleetView, pool: FleetPool, settings: EmptyGpusSettings, market: Market
 ) -> list[FleetVerdict]:
     subject = PoolSubject.of(NAME, view, pool, market)
-    nodes = _nodes(view, pool, settings)
+    nodes = _without(_nodes(view, pool, settings), waiting_parts(view, pool))
     key = pool_key(pool.name)
     gpus = sum(each.gpus for each in nodes)
-    if waiting := may_wait_for(view, pool):
+    if not gpus and (waiting := may_wait_for(view, pool)):
         why = f"Work waits for {waiting:g} GPUs of {pool.name}, which will take what is empty."
         return [FleetVerdict(key, subject.find_nothing(why))]
     if not gpus or gpus < settings.on_ratio * subject.size:
@@ -111,6 +117,25 @@ def _nodes(view: FleetView, pool: FleetPool, settings: EmptyGpusSettings) -> lis
             node = _Node(each.node, pool.size_by_node.get(each.node, 0))
             found.setdefault(each.node, node).empty.append((each.device, since))
     return [found[name] for name in sorted(found)]
+
+
+def _without(nodes: Sequence[_Node], parts: Iterable[float]) -> list[_Node]:
+    """Return what is left of empty GPUs once waiting work has its parts, each on one node.
+
+    Nodes that others use are filled first, the fullest before others.
+    """
+    left = list(nodes)
+    for part in parts:
+        fitting = [node for node in left if node.gpus >= part * _WHOLE]
+        if fitting:
+            node = min(fitting, key=lambda node: (node.is_empty, node.gpus, node.name))
+            kept = list(node.empty)
+            taken = 0.0
+            while taken < part * _WHOLE:
+                device, _ = kept.pop()
+                taken += device.capacity_ratio
+            left[left.index(node)] = replace(node, empty=kept)
+    return [node for node in left if node.empty]
 
 
 def _returned(subject: PoolSubject, key: str, nodes: Sequence[_Node]) -> FleetVerdict:

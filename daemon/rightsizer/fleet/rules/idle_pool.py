@@ -1,7 +1,7 @@
 """Rule: pools with GPUs that were never needed: how many can be released, and which nodes.
 
-Abstains until every hour of a week was observed, and while work waits for the pool or its usage
-grows to its size. Diurnal load is left to the rule `pool_autoscale`.
+Abstains until every hour of a week was observed, and while its usage grows to its size. Work that
+waits for the pool takes what it needs first. Diurnal load is left to the rule `pool_autoscale`.
 """
 
 from typing import Annotated, Final
@@ -47,13 +47,13 @@ def judge(subject: PoolSubject, settings: IdlePoolSettings) -> Finding:
     pool = subject.pool
     size = subject.size
     waiting = may_wait_for(subject.view, pool)
-    if (early := subject.early(settings, waiting, ", so it is not too large.")) is not None:
-        return early
+    if (too_little := subject.too_little(settings)) is not None:
+        return too_little
     if is_filling(pool, settings.growth):
         return subject.find_nothing(
             f"{pool.name}: what is held grows, and all of it will be within the horizon."
         )
-    spare = spare_of(pool, settings.spare)
+    spare = spare_of(pool, settings.spare, waiting)
     evidence: dict[str, object] = {
         "gpus": size,
         "held_most": spare.needed,
@@ -61,6 +61,8 @@ def judge(subject: PoolSubject, settings: IdlePoolSettings) -> Finding:
         "margin_ratio": settings.spare.margin_ratio,
         "spare_nodes": list(spare.nodes),
     }
+    if waiting:
+        evidence["waiting_gpus"] = waiting
     if not spare.gpus or spare.gpus / size < settings.on_ratio:
         summary = f"{pool.name}: {spare.needed} of its {size} GPUs were held at once."
         return subject.find_nothing(summary, subject.factors(0.0), evidence)

@@ -65,8 +65,10 @@ def judge(
     room = _spare(view, settings, market)
     wanted: list[_Wanted] = []
     verdicts: dict[str, Finding] = {}
+    providers = {pool.name: pool.provider for pool in view.pools}
     for each in sorted(view.workloads, key=lambda each: each.case.key):
-        subject = CaseSubject(NAME, each.case, market)
+        local = market.near(providers.get(each.pool, ""))
+        subject = CaseSubject(NAME, each.case, local)
         # Other boards of which a pool has enough for all of the workload's GPUs.
         own = {device.board for device in each.case.devices}
         needed = each.gpus
@@ -77,7 +79,7 @@ def judge(
         if sized.is_actionable:
             # Cheaper boards that fit its need, best first.
             of_fleet = replace(market.settings, boards=boards, most_options=_MOST_BOARDS)
-            found = smaller_boards(each.case, replace(market, settings=of_fleet))
+            found = smaller_boards(each.case, replace(local, settings=of_fleet))
             options = tuple(one for one in found if one.risk is not Risk.HIGH)
         if options:
             wanted.append(_Wanted(each, subject, sized, options))

@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rightsizer.catalogue.prices import built_in_instances
 from rightsizer.fleet.cache.grid import COARSE_STEP
-from rightsizer.fleet.model import FleetInventory, WaitingWork
+from rightsizer.fleet.model import CloudPlace, FleetInventory, WaitingWork
 from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import MetricStore, SourceReport
@@ -19,6 +20,7 @@ from rightsizer.fleet.sources.series import first_label, names_of, names_of_node
 from rightsizer.model.errors import StoreLimitError
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.model.workload import (
+    PodController,
     PodOwner,
     Workload,
     WorkloadClass,
@@ -27,6 +29,7 @@ from rightsizer.model.workload import (
     lasting_name,
     owner_of_pod,
 )
+from rightsizer.owners.pod_controllers import CONTROLLER_KINDS
 
 POD_LABELS: Final = ("exported_pod", "pod")
 """Without honorLabels, `pod` is that of kube-state-metrics itself."""
@@ -98,25 +101,24 @@ def _labels_over(
     return [series.labels for series in found]
 
 
-_BATCH: Final = re.compile(r".*Job|JobSet|SparkApplication|TaskRun|Workflow")
+_BATCH: Final = re.compile(r".*Job")
 """Each training operator has a kind of job of its own."""
-_SERVING: Final = ("CloneSet", "Deployment", "DeploymentConfig", "Rollout")
-_CLASSES: Final = {
-    **dict.fromkeys(_SERVING, WorkloadClass.SERVING),
-    "Notebook": WorkloadClass.NOTEBOOK,
-}
 _NAMED_LIKE_ITS_PODS: Final = frozenset({"", "<none>", "Node", "StatefulSet"})
 """Pods of a stateful set keep their names, and `llama-2` is no replica of `llama`."""
+_NO_OWNER: Final = frozenset({"", "<none>"})
 _OWNER: Final = ("owner_kind", "owner_name", "owner_is_controller")
-_MADE: Final = (
-    ("ReplicaSet", "kube_replicaset_owner", ("replicaset",)),
-    ("ReplicationController", "kube_replicationcontroller_owner", ("replicationcontroller",)),
-    ("Job", "kube_job_owner", ("job_name",)),
-    ("Pod", "kube_pod_owner", POD_LABELS),
+_NAME_LABELS: Final[Mapping[str, tuple[str, Sequence[str]]]] = {
+    "Job": ("kube_job_owner", ("job_name",)),
+    "Pod": ("kube_pod_owner", POD_LABELS),
     # Of a LeaderWorkerSet, the set of a group's workers is named like their leader's pod.
-    ("StatefulSet", "kube_pod_owner", POD_LABELS),
-)
-"""Owners that are owned themselves, as Spark's driver is: kind, metric, and labels of the name."""
+    "StatefulSet": ("kube_pod_owner", POD_LABELS),
+}
+"""Metric of the owner, and labels of the name, by kind where they do not follow from the kind."""
+_LONGEST_CHAIN: Final = 6
+"""Pod, ReplicaSet, Deployment, and revision, configuration and service of Knative."""
+
+ObjectName = tuple[str, str]
+"""Kind and name within a namespace."""
 
 
 def workload_key(pod: Pod, owner: PodOwner) -> str:
@@ -136,48 +138,150 @@ class PodOwners:
         """Return the owners of the pods that were present in a span."""
         wanted = set(pods)
         if unknown := wanted - self._known.keys():
-            names = {pod.name for pod in unknown}
-            series = object_labels(store, "kube_pod_owner", (POD_LABELS, names), _OWNER, span)
-            # The controller comes last, so it wins.
-            series.sort(key=lambda labels: labels.get("owner_is_controller", ""))
-            controllers = {Pod.of(labels): _controller_in(labels) for labels in series}
-            above: dict[tuple[str, tuple[str, str]], tuple[str, str]] = {}
-            for kind, metric, by in _MADE:
-                made = {name for of_kind, name in controllers.values() if of_kind == kind}
-                for labels in object_labels(store, metric, (by, made), _OWNER, span):
-                    key = namespace_in(labels), (kind, first_label(labels, by))
-                    above[key] = _controller_in(labels)
-            for pod in unknown:
-                controller = controllers.get(pod)
-                top = above.get((pod.namespace, controller)) if controller else None
-                self._known[pod] = _owner(pod, controller, top)
+            chains = _chains(store, unknown, span)
+            labeled = _labeled(store, (pod for pod in unknown if not chains[pod].is_whole), span)
+            for pod, chain in chains.items():
+                self._known[pod] = _owner(pod, chain, labeled.get(pod))
         return {pod: self._known[pod] for pod in wanted}
 
 
-def _controller_in(labels: Mapping[str, str]) -> tuple[str, str]:
-    return labels.get("owner_kind", ""), labels.get("owner_name", "")
+class _OwnerChain(NamedTuple):
+    """Objects above a pod, nearest first."""
+
+    objects: tuple[ObjectName, ...]
+    is_whole: bool
+    """Whether nothing is above the last, or the pod without any."""
 
 
-def _owner(pod: Pod, controller: tuple[str, str] | None, top: tuple[str, str] | None) -> PodOwner:
+def _chains(
+    store: MetricStore, pods: AbstractSet[Pod], span: LookbackSpan
+) -> dict[Pod, _OwnerChain]:
+    """Follow the owners of pods as far as the store tells them."""
+    owners: dict[tuple[str, ObjectName], ObjectName] = {}
+    due = {(pod.namespace, ("Pod", pod.name)) for pod in pods}
+    asked = set[tuple[str, ObjectName]]()
+    for _ in range(_LONGEST_CHAIN):
+        asked |= due
+        names: defaultdict[str, set[str]] = defaultdict(set)
+        for _, (kind, name) in due:
+            names[kind].add(name)
+        for kind, some in sorted(names.items()):
+            owners |= _owners_of(store, kind, some, span)
+        above = {(one[0], owners[one]) for one in due if one in owners}
+        due = {one for one in above - asked if one[1][0] not in _NO_OWNER}
+        if not due:
+            break
+    return {pod: _chain(pod, owners) for pod in pods}
+
+
+def _owners_of(
+    store: MetricStore, kind: str, names: Collection[str], span: LookbackSpan
+) -> dict[tuple[str, ObjectName], ObjectName]:
+    """Return what owns some objects of a kind, by namespace and object."""
+    if not kind.isidentifier():
+        return {}
+    usual = f"kube_{kind.lower()}_owner", (kind.lower(),)
+    metric, by = _NAME_LABELS.get(kind, usual)
+    series = object_labels(store, metric, (by, names), _OWNER, span)
+    # The controller comes last, so it wins.
+    series.sort(key=lambda labels: labels.get("owner_is_controller", ""))
+    return {
+        (namespace_in(labels), (kind, first_label(labels, by))): (
+            labels.get("owner_kind", ""),
+            labels.get("owner_name", ""),
+        )
+        for labels in series
+    }
+
+
+def _chain(pod: Pod, owners: Mapping[tuple[str, ObjectName], ObjectName]) -> _OwnerChain:
+    objects: list[ObjectName] = []
+    last: ObjectName = ("Pod", pod.name)
+    while len(objects) < _LONGEST_CHAIN:
+        above = owners.get((pod.namespace, last))
+        if above is None:
+            return _OwnerChain(tuple(objects), is_whole=False)
+        if above[0] in _NO_OWNER:
+            # That no pod has a set's name does not tell what owns the set.
+            return _OwnerChain(tuple(objects), is_whole=last[0] != "StatefulSet")
+        objects.append(above)
+        last = above
+    return _OwnerChain(tuple(objects), is_whole=False)
+
+
+_LABELS_BY_KIND: Final = {
+    kind: [f"label_{re.sub(r'[^a-zA-Z0-9]', '_', label)}" for label in row.labels]
+    for kind, row in CONTROLLER_KINDS.items()
+    if row.labels
+}
+
+
+def _labeled(
+    store: MetricStore, pods: Iterable[Pod], span: LookbackSpan
+) -> dict[Pod, PodController]:
+    """Return what made pods by the labels that operators give them, the topmost object."""
+    wanted = {*pods}
+    names = POD_LABELS, {pod.name for pod in wanted}
+    by = sorted(set(chain.from_iterable(_LABELS_BY_KIND.values())))
+    found: dict[Pod, PodController] = {}
+    for labels in object_labels(store, "kube_pod_labels", names, by, span):
+        pod = Pod.of(labels)
+        for kind, (name_label, *kind_labels) in _LABELS_BY_KIND.items():
+            name = labels.get(name_label)
+            if name and pod in wanted and all(labels.get(label) == kind for label in kind_labels):
+                is_last = not CONTROLLER_KINDS[kind].may_be_owned
+                found.setdefault(pod, PodController(kind, name, is_last))
+    return found
+
+
+def _owner(pod: Pod, above: _OwnerChain, labeled: PodController | None) -> PodOwner:
+    """Return the owner of a pod: a name that its successors share, and what to change."""
     guessed = owner_of_pod(pod.name)
-    if controller is None:
-        return guessed
+    controller = labeled or _controller(pod, above)
+    name, workload_class = _lasting(pod, above, guessed)
+    of_labels = CONTROLLER_KINDS[labeled.kind].workload_class if labeled else None
+    return PodOwner(name, of_labels or workload_class, controller)
+
+
+def _controller(pod: Pod, above: _OwnerChain) -> PodController | None:
+    """Return the last object of a chain; `None` if nothing is told."""
+    if not above.objects:
+        return PodController("Pod", pod.name) if above.is_whole else None
+    kind, name = above.objects[-1]
+    row = CONTROLLER_KINDS.get(kind)
+    is_last = above.is_whole or (row is not None and not row.may_be_owned)
+    return PodController(kind, name, is_last)
+
+
+def _lasting(pod: Pod, above: _OwnerChain, guessed: PodOwner) -> tuple[str, WorkloadClass]:
+    """Return the name that a pod shares with its successors, and its class."""
+    if not above.objects:
+        name = pod.name if above.is_whole else guessed.name
+        return name, guessed.workload_class
+    controller, *higher = above.objects
+    top = higher[0] if higher else None
     if controller[0] in _NAMED_LIKE_ITS_PODS:
-        return PodOwner(controller[1] if top else pod.name, guessed.workload_class)
+        return controller[1] if top else pod.name, guessed.workload_class
     has_owner = top is not None and top[0] not in _NAMED_LIKE_ITS_PODS
-    if not has_owner and controller[0] == "ReplicaSet":
+    if not has_owner and controller[0] == "ReplicaSet" and not above.is_whole:
         # Without kube_replicaset_owner, its name has the Deployment's and a hash.
-        deployment = "" if top else lasting_name(controller[1].rpartition("-")[0])
-        return PodOwner(deployment, WorkloadClass.SERVING) if deployment else guessed
-    if top is None and cron_run_of(pod.name):
-        return guessed  # Without kube_job_owner, each run would be a workload of its own.
+        deployment = lasting_name(controller[1].rpartition("-")[0])
+        if deployment:
+            return deployment, WorkloadClass.SERVING
+        return guessed.name, guessed.workload_class
+    if top is None and not above.is_whole and cron_run_of(pod.name):
+        # Without kube_job_owner, each run would be a workload of its own.
+        return guessed.name, guessed.workload_class
     kind, name = top if top is not None and has_owner else controller
     known = _class_of(kind) or _class_of(controller[0])
-    return PodOwner(lasting_name(name), known or guessed.workload_class)
+    return lasting_name(name), known or guessed.workload_class
 
 
 def _class_of(kind: str) -> WorkloadClass | None:
-    return WorkloadClass.BATCH if _BATCH.fullmatch(kind) else _CLASSES.get(kind)
+    row = CONTROLLER_KINDS.get(kind)
+    if row is not None:
+        return row.workload_class
+    return WorkloadClass.BATCH if _BATCH.fullmatch(kind) else None
 
 
 _POD: Final = ", ".join((*POD_LABELS, *NAMESPACE_LABELS))
@@ -347,14 +451,15 @@ class KubernetesState:
         devices = dict(inventory.devices)
         boards = {each.device.board_uuid: {*names_of_node(each.node)} for each in devices.values()}
         gpus = Counter(chain.from_iterable(boards.values()))
-        present, pools = self._pools(store, gpus.keys(), LookbackSpan(now, lookback))
+        present, pools, clouds = self._pools(store, gpus.keys(), LookbackSpan(now, lookback))
         for uuid, device in inventory.devices.items():
             names = names_of_node(device.node)
             pool = next(filter(None, map(pools.get, names)), device.pool)
             # A node that its scheduler has let go is missed by no one.
             is_listed = not present.isdisjoint(names)
             scheduler = WorkloadKind.KUBERNETES if is_listed else device.scheduler
-            devices[uuid] = replace(device, pool=pool, scheduler=scheduler)
+            cloud = next((clouds[name] for name in names if name in clouds), device.cloud)
+            devices[uuid] = replace(device, pool=pool, scheduler=scheduler, cloud=cloud)
         teams = {**self._teams(store, inventory.workloads.values(), now), **inventory.teams}
         # Node selector labels of pods that name a pool, as spelled by kube-state-metrics.
         selectors = tuple(
@@ -364,15 +469,35 @@ class KubernetesState:
         )
         waiting = waiting_pods(store, self._owners, selectors, gpus, now)
         return replace(
-            inventory, devices=devices, teams=teams, waiting=(*inventory.waiting, *waiting)
+            inventory,
+            devices=devices,
+            workloads=self._with_controllers(store, inventory.workloads, now),
+            teams=teams,
+            waiting=(*inventory.waiting, *waiting),
         )
+
+    def _with_controllers(
+        self, store: MetricStore, workloads: Mapping[str, Workload], now: Nanoseconds
+    ) -> Mapping[str, Workload]:
+        """Add what makes the pods of workloads that agents named."""
+        pods = {
+            key: Pod(each.namespace, each.pod)
+            for key, each in workloads.items()
+            if each.pod and each.controller is None
+        }
+        owners = self._owners.of(store, pods.values(), LookbackSpan(now, COARSE_STEP))
+        found = {
+            key: replace(workloads[key], controller=owners[pod].controller)
+            for key, pod in pods.items()
+        }
+        return {**workloads, **found}
 
     def _pools(
         self, store: MetricStore, nodes: AbstractSet[str], span: LookbackSpan
-    ) -> tuple[frozenset[str], Mapping[str, str]]:
-        """Return the present nodes, and pools by node, of `nodes` also those that are gone."""
+    ) -> tuple[frozenset[str], Mapping[str, str], Mapping[str, CloudPlace]]:
+        """Return the present nodes, and pools and clouds by node, of `nodes` also those gone."""
         labels = self._settings.pool_labels
-        by = ", ".join((*NODE_LABELS, *labels))
+        by = ", ".join(dict.fromkeys((*NODE_LABELS, *labels, *_REGIONS, *_INSTANCE_TYPES)))
         query = f"group by ({by}) (kube_node_labels)"
         found = [series.labels for series in store.instant(query, span.end)]
         names = (names_of_node(first_label(each, NODE_LABELS)) for each in found)
@@ -382,7 +507,9 @@ class KubernetesState:
         # Of two series of a node, the one with a label comes last, so it wins.
         found.sort(key=lambda each: first_label(each, labels))
         pools = {first_label(each, NODE_LABELS): first_label(each, labels) for each in found}
-        return present, {names_of_node(node)[-1]: pool for node, pool in pools.items()} | pools
+        clouds = _clouds(store, found, span.end)
+        short = {names_of_node(node)[-1]: pool for node, pool in pools.items()}
+        return present, short | pools, clouds
 
     def _teams(
         self, store: MetricStore, workloads: Iterable[Workload], now: Nanoseconds
@@ -410,6 +537,42 @@ class KubernetesState:
             for found in object_labels(store, "kube_pod_labels", names, labels, span)
             if (pod := Pod.of(found)) in keys and (team := first_label(found, labels))
         }
+
+
+_REGIONS: Final = (
+    "label_topology_kubernetes_io_region",
+    "label_failure_domain_beta_kubernetes_io_region",
+)
+_INSTANCE_TYPES: Final = (
+    "label_node_kubernetes_io_instance_type",
+    "label_beta_kubernetes_io_instance_type",
+)
+_PROVIDERS: Final = {"aws": "aws", "azure": "azure", "gce": "gcp", "ocid1.": "oci", "oci": "oci"}
+"""Names in the price list, by the start of a node's provider id."""
+
+
+def _clouds(
+    store: MetricStore, nodes: Iterable[Mapping[str, str]], now: Nanoseconds
+) -> dict[str, CloudPlace]:
+    """Return where nodes are rented, by their labels, their provider ids and instance types."""
+    by = ", ".join((*NODE_LABELS, "provider_id"))
+    infos = store.instant(f'group by ({by}) (kube_node_info{{provider_id!=""}})', now)
+    ids = {
+        first_label(each.labels, NODE_LABELS): each.labels.get("provider_id", "") for each in infos
+    }
+    sellers = {each.name: each.provider for each in built_in_instances()}
+    labels = {first_label(each, NODE_LABELS): each for each in nodes}
+    found: dict[str, CloudPlace] = {}
+    for node in ids.keys() | labels.keys():
+        start = ids.get(node, "")
+        by_id = (name for prefix, name in _PROVIDERS.items() if start.startswith(prefix))
+        instance_type = first_label(labels.get(node, {}), _INSTANCE_TYPES)
+        provider = next(by_id, "") or sellers.get(instance_type, "")
+        region = first_label(labels.get(node, {}), _REGIONS)
+        place = CloudPlace(provider, region, instance_type)
+        if place != CloudPlace():
+            found |= dict.fromkeys(names_of_node(node), place)
+    return found
 
 
 def namespace_key(namespace: str) -> str:

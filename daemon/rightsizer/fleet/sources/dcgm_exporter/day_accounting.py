@@ -119,7 +119,8 @@ def accounted_days(
     columns.add(ColumnKind.USED, "seconds", use.used_ratio * length)
     columns.add(ColumnKind.USED, "joules", use.used_ratio * drawn)
     throttles = np.any([held[each] for each in THROTTLES if each in held], axis=0)
-    for cause, ratio in _waste(states, use.used_ratio, throttles, clock).items():
+    busy = signals[Signal.GPU_BUSY]
+    for cause, ratio in _waste(states, use.used_ratio, throttles, clock, busy).items():
         for kind, amount in ((ColumnKind.WASTE, length), (ColumnKind.WASTE_JOULES, drawn)):
             taken = zero_where_unknown(ratio * amount)
             columns.add(kind, cause, taken, np.asarray((taken > 0).any(axis=1)))
@@ -319,17 +320,21 @@ def _visible(
 
 
 def _waste(
-    states: StateColumns, used: Floats, is_throttled: Floats, clock: Floats
+    states: StateColumns, used: Floats, is_throttled: Floats, clock: Floats, busy: Floats
 ) -> dict[Cause, Floats]:
     unused = np.maximum(0.0, 1.0 - used)
     found = defaultdict[Cause, Floats](lambda: np.zeros(()))
     rest = states.is_known
+    without_kernel = np.fmin(unused, 1.0 - busy)
     for state, cause in _CAUSES.items():
-        found[cause] = found[cause] + np.where(states.states[state], unused, 0.0)
-        rest = rest & ~states.states[state]
+        lost = without_kernel if cause is Cause.LAUNCH else unused
+        found[cause] = found[cause] + np.where(states.states[state], lost, 0.0)
+        if cause is not Cause.LAUNCH:
+            rest = rest & ~states.states[state]
     throttled = np.where(rest & is_throttled, np.minimum(unused, 1.0 - clock), 0.0)
-    found[Cause.THROTTLED] = throttled
-    found[Cause.HEADROOM] = np.where(rest, unused - throttled, 0.0)
+    found[Cause.THROTTLED] = np.where(states.states[State.LAUNCH_BOUND], 0.0, throttled)
+    spent = found[Cause.THROTTLED] + found[Cause.LAUNCH]
+    found[Cause.HEADROOM] = np.where(rest, unused - spent, 0.0)
     return found
 
 

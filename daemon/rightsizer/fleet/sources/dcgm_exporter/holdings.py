@@ -87,7 +87,13 @@ def workloads_of(
         owner = owned[pod]
         key = workload_key(pod, owner)
         kind = owner.workload_class
-        found[holder] = replace(holder, key=key, name=owner.name, workload_class=kind)
+        found[holder] = replace(
+            holder,
+            key=key,
+            name=owner.name,
+            workload_class=kind,
+            controller=owner.controller,
+        )
     return found
 
 

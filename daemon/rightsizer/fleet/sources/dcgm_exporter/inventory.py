@@ -1,7 +1,7 @@
 """Devices and holders within the lookback, completed by the catalogue."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, product, takewhile
 from typing import Any, Final
 
@@ -38,7 +38,7 @@ from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import CRITICAL_XIDS, XidLog
 from rightsizer.model.reading import Missing, plausible
 from rightsizer.model.signal import Signal
-from rightsizer.model.units import Nanoseconds, convert
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, convert
 from rightsizer.model.workload import Workload
 
 Figures = Mapping[str, Mapping[str, float]]
@@ -115,7 +115,8 @@ def read_inventory(
             labels_of[entity.device] = entity, {**former, **one.labels}
             last[entity.device] = one.span[1]
     readings = _readings(store, report, span.end)
-    xids = _xids(store, report, span)
+    gone = [uuid for uuid, at in last.items() if at < span.end]
+    xids = _last_xids(store, report, gone, span) | _xids(store, report, span)
     divided = _divided(seen)
     awaited = _awaited(store, labels_of, last, span.end)
     devices: dict[str, FleetDevice] = {}
@@ -269,6 +270,24 @@ def _xids(store: MetricStore, report: SourceReport, span: LookbackSpan) -> dict[
                 label = next(each for each in UUID_LABELS if series.labels.get(each))
                 log = _xid_log(store, selector(metric, {label: series.labels[label]}), code, span)
             found[entity.device] = log
+    return found
+
+
+def _last_xids(
+    store: MetricStore, report: SourceReport, gone: Sequence[str], span: LookbackSpan
+) -> dict[str, XidLog]:
+    """Return the last critical Xid of GPUs that are not seen any more."""
+    past = f"[{span.length // NANOSECONDS_PER_SECOND}s]"
+    found: dict[str, XidLog] = {}
+    for metric in dcgm.spelled(dcgm.XID, report.metrics):
+        for some in shares_of(gone):
+            parts = (selector(metric, {label: some}) for label in UUID_LABELS)
+            over = " or ".join(f"last_over_time({part}{past})" for part in parts)
+            for series in store.instant(f"max by ({_DEVICE}) ({over})", span.end):
+                entity = dcgm.device_of(series.labels)
+                code = int(series.value)
+                if entity is not None and code in CRITICAL_XIDS:
+                    found[entity.device] = XidLog({code: 1}, code)
     return found
 
 

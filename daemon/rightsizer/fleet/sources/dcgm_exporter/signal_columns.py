@@ -176,7 +176,8 @@ def uses(signals: SignalColumns, facts: DeviceFacts, settings: UsageSettings) ->
     work = np.where(np.isnan(at_least), at_most, at_least)
     links = np.fmax(shares[Resource.PCIE], shares[Resource.NVLINK])
     traffic = shares[Resource.MEMORY_BANDWIDTH] / facts.achievable_bandwidth_ratio
-    used = np.fmax.reduce([work, traffic, links / settings.link_achievable_ratio])
+    media = shares[Resource.MEDIA]
+    used = np.fmax.reduce([work, traffic, links / settings.link_achievable_ratio, media])
     return UseColumns(shares, at_least, work, np.minimum(1.0, used))
 
 
