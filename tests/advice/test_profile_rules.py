@@ -16,7 +16,6 @@ from rightsizer.model.profile import (
     TimeUse,
 )
 from rightsizer.profiler.rules import (
-    PROFILE_RULES,
     host_bound,
     launch_bound,
     pcie_bound,
@@ -24,6 +23,7 @@ from rightsizer.profiler.rules import (
     storage_bound,
     tensor_cores_unused,
 )
+from rightsizer.profiler.rules.registry import PROFILE_RULES
 
 WAITS = time_use(kernel=0.2, host=0.8)
 SHORT = kernel("tiny", count=40_000, seconds=0.2)

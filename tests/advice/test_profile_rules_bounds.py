@@ -12,7 +12,8 @@ from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.finding import Finding
 from rightsizer.model.profile import Profile, SpanKind
 from rightsizer.profiler.profiled_run import profiled_run
-from rightsizer.profiler.rules import PROFILE_RULES, host_bound, launch_bound, storage_bound
+from rightsizer.profiler.rules import host_bound, launch_bound, storage_bound
+from rightsizer.profiler.rules.registry import PROFILE_RULES
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.registry import open_profile
 

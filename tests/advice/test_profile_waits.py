@@ -12,13 +12,13 @@ from rightsizer.model.profile import CollectiveUse, HostMemory, LaunchUse, Profi
 from rightsizer.profiler.figures import lost_text, older_text
 from rightsizer.profiler.profile_encoder import encode_profile
 from rightsizer.profiler.rules import (
-    PROFILE_RULES,
     communication_bound,
     dependency_bound,
     host_bound,
     launch_bound,
     pcie_bound,
 )
+from rightsizer.profiler.rules.registry import PROFILE_RULES
 from rightsizer.profiles.limits import ReadLimits
 from rightsizer.profiles.registry import open_profile
 

@@ -13,7 +13,7 @@ import pytest
 from rightsizer.advice.rules import RULES
 from rightsizer.fleet.rules import FLEET_RULES
 from rightsizer.model.finding import Action, FindingKind, Reason
-from rightsizer.profiler.rules import PROFILE_RULES
+from rightsizer.profiler.rules.registry import PROFILE_RULES
 from rules_document import filled, profile_tables, tables
 
 DOCS: Final = Path(__file__).parents[2] / "docs"

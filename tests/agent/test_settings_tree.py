@@ -17,7 +17,7 @@ from rightsizer.agent.settings import Settings
 from rightsizer.cli.config import WholeSettings
 from rightsizer.config.loader import SECTIONS, load, load_file, load_sections
 from rightsizer.model.workload import Allocator, WorkloadClass
-from rightsizer.profiler.rules import PROFILE_RULES
+from rightsizer.profiler.rules.registry import PROFILE_RULES
 from rightsizer.profiler.settings import ProfileRuleTree, ProfileSettings
 from settings_documents import example, schema
 

@@ -13,7 +13,7 @@ from rightsizer.config.spelling import plain
 from rightsizer.fleet.rules.rule import FleetRule
 from rightsizer.model.units import format_duration
 from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
-from rightsizer.profiler.rules import PROFILE_RULES
+from rightsizer.profiler.rules.registry import PROFILE_RULES
 from rightsizer.profiler.rules.rule import ProfileRule
 
 OVERVIEW: Final = "overview"

@@ -341,6 +341,6 @@ class ProfileSettings(Struct, frozen=True):
     @property
     def judges(self) -> tuple[ProfileRule[Any], ...]:
         """Rules over profiles with an operator's settings; imported on use."""
-        from rightsizer.profiler.rules import PROFILE_RULES  # noqa: PLC0415 - said above.
+        from rightsizer.profiler.rules.registry import PROFILE_RULES  # noqa: PLC0415 - said above.
 
         return tuple(rule.with_settings(getattr(self.rules, rule.name)) for rule in PROFILE_RULES)

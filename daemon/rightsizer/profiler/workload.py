@@ -8,7 +8,7 @@ from msgspec import Struct
 from rightsizer.model.finding import Finding
 from rightsizer.model.profile import Profile
 from rightsizer.profiler.member import source_of
-from rightsizer.profiler.rules import PROFILE_RULES
+from rightsizer.profiler.rules.registry import PROFILE_RULES
 from rightsizer.profiler.rules.rule import ProfileRule
 
 
