@@ -24,7 +24,6 @@ _FAILURES: Final = (
     ("locks of the history stay taken (EAGAIN)", "lock", _HISTORY, errno.EAGAIN),
     ("no file can be opened: the process has too many (EMFILE)", "open", "*", errno.EMFILE),
     ("no file can be opened: the machine has too many (ENFILE)", "open", "*", errno.ENFILE),
-    ("no thread can be started (EAGAIN)", "thread", "*", errno.EAGAIN),
 )  # fmt: skip
 """Errors of all calls of a kind; each from the start too, where an agent starts on it."""
 _STARTABLE: Final = frozenset({"write", "fsync", "lock"})
@@ -46,6 +45,7 @@ _MOMENTS: Final = (
     ("answers leave 100 bytes at a time", "send * 1 0 short 100"),
     ("requests are reset (ECONNRESET)", f"recv * 1 20 errno {errno.ECONNRESET}"),
 )  # fmt: skip
+_SILENT_CLIENTS: Final = 8
 _REFUSED_OPENS: Final = (
     ("the history is deleted and cannot be made anew (EACCES)", errno.EACCES),
     ("the history is deleted and cannot be made anew (EROFS)", errno.EROFS),
@@ -60,6 +60,13 @@ def call_faults() -> Iterator[Fault]:
         yield struck(Group.CALLS, name, rule)
         if function in _STARTABLE:
             yield struck_at_start(Group.CALLS, name + _AT_START, rule)
+    yield Fault(
+        Group.CALLS,
+        "no thread can be started (EAGAIN)",
+        prepare=shim.load,
+        plant=_refuse_threads,
+        lift=shim.spare,
+    )
     for name, rule in _MOMENTS:
         yield struck(Group.CALLS, name, rule)
     for name, number in _REFUSED_OPENS:
@@ -78,6 +85,13 @@ def struck(group: Group, name: str, *rules: str, seconds: float = LENGTH_SECONDS
         lift=shim.spare,
         seconds=seconds,
     )
+
+
+def _refuse_threads(node: Node) -> None:
+    """Clients that say nothing, since each takes one of the threads that are there."""
+    shim.strike(f"thread * 1 0 errno {errno.EAGAIN}")(node)
+    for _ in range(_SILENT_CLIENTS):
+        node.connect()
 
 
 def _deleted(name: str, rule: str) -> Fault:

@@ -94,7 +94,9 @@ class Holder:
     def start(cls, path: str, user: int) -> "Holder":
         """Start it, and move it into the group in all hierarchies."""
         process = subprocess.Popen(
-            ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "sleep", "120"]
+            ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "sleep", "120"],
+            # The user may not read the shim.
+            env={**os.environ, "LD_PRELOAD": ""},
         )
         holder = cls(process, [root / path for root in _roots()])
         for root, place in zip(_roots(), holder.places, strict=True):
