@@ -1,15 +1,15 @@
 """The table of instructions, against the rules that name its entries."""
 
-import re
 from pathlib import Path
 
 import pytest
 
 from rightsizer.advice import instructions
+from rightsizer.advice.rules import hardware_unhealthy
+from rightsizer.io.yaml import load_beside
 
 _PACKAGE = Path(instructions.__file__).parent
-_TABLE = (_PACKAGE / "instructions.toml").read_text(encoding="utf-8")
-NAMES = re.findall(r"^\[(\w+)\]$", _TABLE, re.MULTILINE)
+NAMES = tuple(load_beside(instructions.__file__, "instructions.yaml"))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -20,9 +20,11 @@ def test_instruction_of_the_table_is_complete_and_used(name: str) -> None:
     assert "\n" not in found.title
     assert found.text.strip()
     assert "{uuid}" not in found.text
-    files = (*_PACKAGE.rglob("*.py"), _PACKAGE / "hardware_faults.toml")
-    sources = (file.read_text(encoding="utf-8") for file in files)
-    assert any(f'"{name}"' in source for source in sources)
+    sources = (file.read_text(encoding="utf-8") for file in _PACKAGE.rglob("*.py"))
+    faults = load_beside(hardware_unhealthy.__file__, "hardware_faults.yaml").values()
+    assert any(f'"{name}"' in source for source in sources) or any(
+        fault["remedy"] == name for fault in faults
+    )
 
 
 def test_instruction_about_a_gpu_names_it() -> None:

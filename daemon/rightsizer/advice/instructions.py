@@ -1,11 +1,13 @@
-"""Instructions of recommendations: texts from the tables in this folder, owners' commands."""
+"""Instructions of recommendations: texts of `instructions.yaml`, owners' commands."""
 
-import tomllib
-from collections.abc import Sequence
-from importlib import resources
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from msgspec.structs import replace
 
 from rightsizer.advice.board_status import placement_of
+from rightsizer.io.codec import convert
+from rightsizer.io.yaml import load_beside
 from rightsizer.model.device import BY_ADDRESS, BY_INDEX, Device
 from rightsizer.model.finding import Case, Instruction
 from rightsizer.model.topology import cpu_list
@@ -13,16 +15,9 @@ from rightsizer.model.workload import WorkloadKind
 from rightsizer.owners.owner import NumaHome, shell
 from rightsizer.owners.registry import owner_of, schedulers_of
 
-
-def read_table(file: str) -> dict[str, dict[str, Any]]:
-    """Read a table of texts in this folder, by name, as a module is imported.
-
-    Later an upgrade may have replaced it.
-    """
-    return tomllib.loads((resources.files(__package__) / file).read_text("utf-8"))
-
-
-_INSTRUCTIONS: Final = read_table("instructions.toml")
+_INSTRUCTIONS: Final[Mapping[str, Instruction]] = convert(
+    load_beside(__file__, "instructions.yaml"), dict[str, Instruction]
+)
 
 
 def instruction(name: str, uuid: str = "") -> Instruction:
@@ -31,8 +26,8 @@ def instruction(name: str, uuid: str = "") -> Instruction:
     Raises:
         KeyError: no such instruction.
     """
-    row = _INSTRUCTIONS[name]
-    return Instruction(**row | {"text": row["text"].replace("{uuid}", nvidia_smi_id(uuid))})
+    found = _INSTRUCTIONS[name]
+    return replace(found, text=found.text.replace("{uuid}", nvidia_smi_id(uuid)))
 
 
 def nvidia_smi_id(uuid: str) -> str:

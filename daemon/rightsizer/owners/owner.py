@@ -3,10 +3,12 @@
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from rightsizer.io.codec import convert
 from rightsizer.io.yaml import load_beside
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Instruction
@@ -42,7 +44,9 @@ def manifest(title: str, text: str) -> Instructions:
     return (Instruction(title, text, "yaml"),)
 
 
-_TEXTS: Final[Mapping[str, Any]] = load_beside(__file__, "instructions.yaml")
+_TEXTS: Final[Mapping[str, Mapping[str, Instructions]]] = convert(
+    load_beside(__file__, "instructions.yaml"), dict[str, dict[str, Instructions]]
+)
 
 
 class Owner:
@@ -125,16 +129,16 @@ class Owner:
         """Instructions of a key, or of its variant."""
         own = _TEXTS.get(self.texts, {})
         default = _TEXTS["default"]
-        found = own.get(f"{what} {variant}") or own.get(what) or default.get(what, ())
+        templates = own.get(f"{what} {variant}") or own.get(what) or default.get(what, ())
         if workload is not None:
             facts |= self._facts_of(workload)
         return tuple(
-            Instruction(
-                each["title"].format_map(facts),
-                each["text"].format_map(facts),
-                each.get("language", "text"),
+            replace(
+                template,
+                title=template.title.format_map(facts),
+                text=template.text.format_map(facts),
             )
-            for each in found
+            for template in templates
         )
 
     def _facts_of(self, workload: Workload) -> dict[str, str]:

@@ -10,9 +10,11 @@ from typing import Annotated, Final
 from msgspec import Struct
 
 from rightsizer.advice.board_status import BoardStatus, board_status_of, metrics_of
-from rightsizer.advice.instructions import drain_instructions, instruction, read_table
+from rightsizer.advice.instructions import drain_instructions, instruction
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, RuleSettings
 from rightsizer.advice.verdict import CaseSubject, names_of
+from rightsizer.io.codec import convert
+from rightsizer.io.yaml import load_beside
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import CRITICAL_XIDS, XID_MEANINGS
 from rightsizer.model.finding import (
@@ -88,14 +90,26 @@ class HardwareFault(Struct, frozen=True):
     means: str
     severity: Severity
     remedy: str
-    """Name of the instruction in `instructions.toml`."""
+    """Name of the instruction in `instructions.yaml`."""
     certainty: float = SURE
     evidence: Mapping[str, object] = {}
     shared_by: tuple[SharedPart, ...] = ()
     """Parts of the node, larger than a GPU, that may be the cause."""
 
 
-_FAULTS: Final = read_table("hardware_faults.toml")
+class HardwareFaultText(Struct, frozen=True):
+    """What a hardware fault is called and how it is repaired; evidence stands in braces."""
+
+    what: str
+    means: str
+    severity: Severity
+    remedy: str
+    shared_by: tuple[SharedPart, ...] = ()
+
+
+_FAULTS: Final[Mapping[str, HardwareFaultText]] = convert(
+    load_beside(__file__, "hardware_faults.yaml"), dict[str, HardwareFaultText]
+)
 
 
 def _fault(
@@ -106,16 +120,16 @@ def _fault(
     severity: str = "",
     **words: object,
 ) -> HardwareFault:
-    """Fault by name from `hardware_faults.toml`, its texts filled with evidence and words."""
-    row = _FAULTS[name]
+    """Fault by name from `hardware_faults.yaml`, its texts filled with evidence and words."""
+    text = _FAULTS[name]
     return HardwareFault(
-        row["what"].format(**evidence, **words),
-        row["means"].format(**evidence, **words),
-        Severity(severity or row["severity"]),
-        remedy or row["remedy"],
+        text.what.format(**evidence, **words),
+        text.means.format(**evidence, **words),
+        Severity(severity or text.severity),
+        remedy or text.remedy,
         certainty,
         evidence,
-        tuple(map(SharedPart, row.get("shared_by", ()))),
+        text.shared_by,
     )
 
 
