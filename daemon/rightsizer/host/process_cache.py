@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from rightsizer.host.process_table import ProcessRow, ProcessTable, Unseen
+from rightsizer.host.process_table import ProcessRow, ProcessTable
 from rightsizer.model.units import Nanoseconds, nanoseconds
 
 ROWS_A_PASS: Final = 64
@@ -56,14 +56,14 @@ class CachedProcessTable(ProcessTable):
         self._processes = dict(islice(kept, ROWS_A_PASS, None))
         self._pass += 1
 
-    def find(self, pid: int) -> ProcessRow | Unseen:
-        """Process by pid, or the reason why it cannot be seen, which is not cached."""
+    def row(self, pid: int) -> ProcessRow | None:
+        """Process by pid; `None`, which is not cached, if it has ended or is invisible."""
         process = self._processes.get(pid)
         if process is not None:
             process.last_pass = self._pass
             return process.row
-        row = super().find(pid)
-        if isinstance(row, ProcessRow):
+        row = super().row(pid)
+        if row is not None:
             self._processes[pid] = _CachedProcess(row, self._now(), self._pass)
         return row
 

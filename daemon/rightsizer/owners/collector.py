@@ -1,6 +1,6 @@
 """Collectors of owners: workloads of processes, allocated devices, and their servers."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from rightsizer.model.snapshot import CollectorOutcome
@@ -17,6 +17,10 @@ class OwnerCollector(Protocol):
 
     def workload_of(self, pid: int) -> Workload | None:
         """Workload that a process belongs to; `None` if unknown."""
+
+    def workloads_of(self, pids: Iterable[int]) -> list[Workload | None]:
+        """Workload of each process."""
+        return [self.workload_of(pid) for pid in pids]
 
     def allocations(self) -> Allocations:
         """Devices allocated by a scheduler, used or not; empty without a scheduler."""

@@ -100,8 +100,9 @@ def holdings_on(
 
 def workloads_on(processes: Sequence[Process], owners: OwnerCollector) -> OwnedProcesses:
     """Return each process with its workload, without servers of all GPUs, which hold none."""
-    found = ((process, owners.workload_of(process.pid)) for process in processes)
-    return [(process, workload) for process, workload in found if workload is not SERVER]
+    workloads = owners.workloads_of([process.pid for process in processes])
+    pairs = zip(processes, workloads, strict=True)
+    return [(process, workload) for process, workload in pairs if workload is not SERVER]
 
 
 def _parts(processes: Sequence[Process]) -> list[float]:

@@ -1,7 +1,7 @@
 """Resolver of a process's workload through the collectors of all owners."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, Self
@@ -10,7 +10,7 @@ from rightsizer.host.cache import RefreshingCache
 from rightsizer.host.process_table import ProcessTable
 from rightsizer.host.trusted_groups import WriterOf, other_writer
 from rightsizer.model.snapshot import CollectorOutcome
-from rightsizer.model.units import nanoseconds
+from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.model.workload import Workload
 from rightsizer.owners.collector import SERVER, NodeCollector
 from rightsizer.owners.registry import collectors_on
@@ -82,13 +82,22 @@ class OwnerResolver:
 
     def workload_of(self, pid: int) -> Workload | None:
         """Workload by the first source that knows the process, or `SERVER`."""
+        (workload,) = self.workloads_of((pid,))
+        return workload
+
+    def workloads_of(self, pids: Iterable[int]) -> list[Workload | None]:
+        """Workload of each process, by the present answers of all sources."""
         if not self._shows_our_pids:
-            return None
+            return [None for _ in pids]
+        generation = sum(source.generation() for source in self._sources)
+        now = nanoseconds(self._now())
+        return [self._workload_of(pid, generation, now) for pid in pids]
+
+    def _workload_of(self, pid: int, generation: int, now: Nanoseconds) -> Workload | None:
         row = None if self._processes is None else self._processes.row(pid)
         started, name = (None, "") if row is None else (row.started_ticks, row.name)
         groups = "" if self._processes is None else self._processes.control_groups(pid)
-        key = pid, started, groups, sum(source.generation() for source in self._sources)
-        now = nanoseconds(self._now())
+        key = pid, started, groups, generation
         workload = self._known.get(key, now, lambda: self._look_up(pid, name))
         if workload is None or workload is SERVER:
             return workload
