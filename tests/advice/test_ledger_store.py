@@ -1,6 +1,7 @@
 """Storage of the ledger across restarts."""
 
 import json
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -201,6 +202,26 @@ def test_only_what_changed_is_written(database: Database) -> None:
     store.save([records[0], replace(records[1], key="other"), records[2]])
     found = LedgerRepository(database).load()
     assert [record.key for record in found] == ["other", "c"]
+
+
+def test_texts_are_not_kept(database: Database) -> None:
+    """Those of a ledger take more memory than the ledger itself."""
+    store = LedgerRepository(database)
+    records = [
+        AdviceRecord(Advice(finding(id=str(number)), AdviceState.ACTIVE, NOW, NOW), "key")
+        for number in range(100)
+    ]
+    store.save(records[:1])
+    tracemalloc.start()
+    try:
+        store.encode(records)
+        encoded_bytes, _ = tracemalloc.get_traced_memory()
+        store.save(records)
+        store.encode(records)
+        kept_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept_bytes < encoded_bytes / 2
 
 
 def test_trial_survives_with_its_figures_from_before(database: Database) -> None:

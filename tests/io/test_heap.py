@@ -1,5 +1,7 @@
 """Settings of the C library's heap, and pages given back."""
 
+import gc
+import weakref
 from types import SimpleNamespace
 
 from rightsizer.io.heap import keep_compact, trim
@@ -43,3 +45,16 @@ def test_free_pages_are_returned_where_the_c_library_can() -> None:
     assert trim(SimpleNamespace(malloc_trim=lambda pad: asked.append(pad) or 1))
     assert asked == [0]
     assert not trim(SimpleNamespace())
+
+
+def test_garbage_is_collected_before_pages_are_returned() -> None:
+    """Whatever its age: pages that hold old reference cycles are not free."""
+    library = _Library(1)
+    cycle: list[object] = [library]
+    cycle.append(cycle)
+    survivor = weakref.ref(library)
+    gc.collect()
+    del cycle, library
+    survivors = list[object]()
+    trim(SimpleNamespace(malloc_trim=lambda _: survivors.append(survivor())))
+    assert survivors == [None]

@@ -71,10 +71,11 @@ class WindowRing:
         self._summed = summed
         self.grain = grain
         self._most = 2 * kept // grain
-        # As columns: there are over a thousand, and objects would double the memory.
+        # As columns: there are over a thousand, and objects would double the memory. A deque would
+        # take more than most workloads have.
         self._slots = array("q")
-        self._forms: deque[bytes] = deque()
-        self._sum = WindowBuilder(uuid, keeps_blocks=False)
+        self._forms: list[bytes] = []
+        self._sum = self._new_sum()
         self._end: Nanoseconds = 0
         self._left = 0  # Number of the oldest windows that have already left the sum.
 
@@ -83,7 +84,7 @@ class WindowRing:
         self._slots.append(slot)
         self._forms.append(deduplicate(encode_window(replace(window, blocks=Blocks()))))
         self._end = window.end
-        if self._summed:
+        if self._sum is not None:
             self._sum.merge(window)
         self.expire(window.end)
 
@@ -93,7 +94,7 @@ class WindowRing:
 
     def total(self) -> Window:
         """Sum of the windows within the summed span."""
-        if self._left == len(self._slots):
+        if self._sum is None or self._left == len(self._slots):
             return Window(self._uuid, 0, 0)
         first = decode_window(self._uuid, self._forms[self._left])
         return replace(self._sum.window(), start=first.start, end=max(first.end, self._end))
@@ -104,18 +105,21 @@ class WindowRing:
             _is_over(self._slots[self._left], now, self._summed)
             or len(self._slots) - self._left > self._most
         ):
-            if self._summed:
+            if self._sum is not None:
                 self._sum.subtract(decode_window(self._uuid, self._forms[self._left]))
             self._left += 1
         if self._left == len(self._slots):
             # Discard accumulated rounding errors.
-            self._sum = WindowBuilder(self._uuid, keeps_blocks=False)
+            self._sum = self._new_sum()
         while self._left and (
             _is_over(self._slots[0], now, self._kept) or len(self._slots) > self._most
         ):
             self._slots.pop(0)
-            self._forms.popleft()
+            self._forms.pop(0)
             self._left -= 1
+
+    def _new_sum(self) -> WindowBuilder | None:
+        return WindowBuilder(self._uuid, keeps_blocks=False) if self._summed else None
 
 
 def _is_over(slot: Nanoseconds, now: Nanoseconds, span: Nanoseconds) -> bool:

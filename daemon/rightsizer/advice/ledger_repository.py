@@ -49,14 +49,16 @@ class LedgerRepository:
         self._database = database
         self._foreign: frozenset[str] = frozenset()
         """Ids of rows that only a newer version can decode."""
-        self._written: dict[str, str] = {}
-        """Last written rows, since most do not change between runs."""
+        self._written: dict[str, AdviceRecord] = {}
+        """Last written records, since most do not change between runs."""
         self._encoded: dict[int, tuple[object, str]] = {}
-        """Encoded values by object id, which is unique while the value is kept here."""
+        """Values encoded ahead by object id, which is unique while the value is kept here."""
 
     def encode(self, values: Iterable[AdviceRecord | AdviceEvent]) -> None:
         """Encode ahead what is saved next, the slow part; callable from any thread."""
-        self._encoded = {id(each): (each, self._text(each)) for each in values}
+        self._encoded = {
+            id(value): (value, _text(value)) for value in values if not self._is_written(value)
+        }
 
     def save(
         self,
@@ -69,25 +71,29 @@ class LedgerRepository:
         Raises:
             HistoryError: the transaction failed; the old rows remain.
         """
-        rows = {record.advice.id: self._text(record) for record in records}
+        found = {record.advice.id: record for record in records}
         counts = [(f"{tally.rule}/{tally.reason}", _text(tally)) for tally in tallies]
+        pending = tuple(pending)
         events = list(enumerate(map(self._text, pending)))
         with self._database.transaction() as connection:
             present = {row[0] for row in connection.execute("SELECT id FROM advice")}
-            gone = present - rows.keys() - self._foreign
+            gone = present - found.keys() - self._foreign
             connection.executemany("DELETE FROM advice WHERE id = ?", [(each,) for each in gone])
             connection.executemany(
                 "INSERT OR REPLACE INTO advice VALUES (?, ?)",
                 [
-                    (each, text)
-                    for each, text in rows.items()
-                    if each not in present or self._written.get(each) != text
+                    (advice_id, self._text(record))
+                    for advice_id, record in found.items()
+                    if advice_id not in present or not self._is_written(record)
                 ],
             )
             connection.executemany("INSERT OR REPLACE INTO advice_tally VALUES (?, ?)", counts)
             connection.execute("DELETE FROM advice_event")
             connection.executemany("INSERT INTO advice_event VALUES (?, ?)", events)
-        self._written = rows
+        self._written = found
+        # The texts take more memory than what they encode.
+        for value in (*found.values(), *pending):
+            self._encoded.pop(id(value), None)
 
     def load(self) -> list[AdviceRecord]:
         """Load the records; skip undecodable rows."""
@@ -110,9 +116,11 @@ class LedgerRepository:
             connection.execute("DELETE FROM advice_event")
 
     def _text(self, value: AdviceRecord | AdviceEvent) -> str:
-        if (known := self._encoded.get(id(value))) is None or known[0] is not value:
-            known = self._encoded[id(value)] = value, _text(value)
-        return known[1]
+        encoded, text = self._encoded.get(id(value), (None, ""))
+        return text if encoded is value else _text(value)
+
+    def _is_written(self, value: AdviceRecord | AdviceEvent) -> bool:
+        return self._written.get(value.advice.id) is value
 
     def _read(self, query: str, kind: type[_Value]) -> list[_Value]:
         found = (_read_row(text, kind) for (text,) in self._database.rows(query))

@@ -431,7 +431,7 @@ class Database:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute(f"PRAGMA synchronous = {'FULL' if self._is_durable else 'NORMAL'}")
             connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
-            connection.execute("PRAGMA cache_size = -2048")
+            connection.execute("PRAGMA cache_size = -512")
             (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
             if verdict != "ok":
                 raise UnsoundDatabase(verdict)
