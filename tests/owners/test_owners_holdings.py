@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from rightsizer.model.device import Device
 from rightsizer.model.reading import Process
 from rightsizer.model.workload import Workload, WorkloadKind
+from rightsizer.owners.collector import OwnerCollector
 from rightsizer.owners.holdings import holdings_on, workloads_on
 
 GPU = Device("GPU-0", 0)
@@ -33,7 +34,7 @@ def job(name: str) -> Workload:
     return Workload(f"slurm:{name}", WorkloadKind.SLURM, name)
 
 
-class Table:
+class Table(OwnerCollector):
     """Owners by a table."""
 
     def __init__(self, table: Mapping[int, Workload]) -> None:

@@ -23,6 +23,7 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome, Snapshot
 from rightsizer.model.topology import Placement, Topology
 from rightsizer.model.workload import Holding, Workload, WorkloadKind
+from rightsizer.owners.collector import WorkloadResolver
 from rightsizer.owners.resolver import OwnerResolver
 from rightsizer.owners.settings import OwnerSettings
 from rightsizer.owners.workload_limits import Allocations
@@ -284,7 +285,7 @@ def test_neighbor_that_raises_is_a_collector_that_failed() -> None:
     assert snapshot.collectors["Raising"] == CollectorOutcome(False, 0.0, "ValueError('no')")
 
 
-class Scheduler:
+class Scheduler(WorkloadResolver):
     """Owners of a node whose scheduler has allocated GPU-1, without processes."""
 
     def __init__(self) -> None:
