@@ -23,7 +23,7 @@ from prometheus_client.utils import floatToGoString
 from prometheus_server import binary
 from publish_reports import full_report, node_report
 from rightsizer.exposition.exposition import MetricsExposition
-from rightsizer.exposition.families import BUCKET_EDGES, Families, number_text
+from rightsizer.exposition.families import BUCKET_EDGES, Families, SeriesCache, number_text
 from rightsizer.exposition.process_metrics import process_families
 from rightsizer.exposition.settings import MetricsSettings
 from rightsizer.model.driver_codes import XidLog
@@ -352,3 +352,16 @@ def test_histograms_are_monotone_and_whole(observations: list[tuple[float, int]]
     assert buckets == sorted(buckets)
     assert buckets[-1] == count == histogram.total // NANOSECONDS_PER_SECOND
     assert all(bucket == int(bucket) for bucket in buckets)
+
+
+def test_series_of_what_is_gone_are_dropped() -> None:
+    """Owners and recommendations come and go; what stays is formatted once."""
+    cache = SeriesCache()
+    kept = set[int]()
+    for number in range(100):
+        families = Families(cache=cache)
+        families.add("rightsizer_advice_confidence_ratio", 1.0, f"id-{number}")
+        families.add("rightsizer_device_up", 1.0, "GPU-1")
+        kept.add(id(cache.groups["rightsizer_device_up", ("GPU-1",)]))
+    assert len(cache.groups) < 20
+    assert len(kept) == 1

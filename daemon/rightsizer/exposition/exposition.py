@@ -9,10 +9,16 @@ from types import SimpleNamespace
 from typing import Final
 
 from rightsizer.exposition.dcgm import DCGM_CONTENT_TYPE, DcgmLabelEncoder, dcgm_page, node_name
-from rightsizer.exposition.families import SampleFamily, open_metrics_text, prometheus_text
+from rightsizer.exposition.families import (
+    Families,
+    SampleFamily,
+    SeriesCache,
+    open_metrics_text,
+    prometheus_text,
+)
 from rightsizer.exposition.negotiation import ExpositionFormat, Rendering, accepts_gzip, format_for
 from rightsizer.exposition.process_metrics import process_families
-from rightsizer.exposition.report_collector import report_families
+from rightsizer.exposition.report_collector import add_report
 from rightsizer.exposition.settings import MetricsSettings
 from rightsizer.model.errors import UsageError
 from rightsizer.model.metric_family import Collector
@@ -95,6 +101,7 @@ class MetricsExposition:
         self._dcgm_source = dcgm_source
         self._hostname = hostname or node_name()
         self._lock = threading.Lock()
+        self._series = SeriesCache()
         self.change_settings(settings or MetricsSettings())
 
     def change_settings(self, settings: MetricsSettings) -> None:
@@ -175,14 +182,10 @@ class MetricsExposition:
     def _families(self) -> list[SampleFamily]:
         generation = self._generation
         if generation.families is None:
-            found = report_families(
-                generation.report,
-                generation.fresh,
-                self._settings.advice_limit,
-                self._enabled,
-                self._settings.level,
-            )
-            generation.families = list(found)
+            families = Families(self._enabled, self._settings.level, self._series)
+            limit = self._settings.advice_limit
+            add_report(families, generation.report, generation.fresh, limit)
+            generation.families = list(families)
             if Collector.PROCESS in self._enabled:
                 generation.families += process_families()
         return generation.families

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from typing import Final
@@ -18,8 +18,8 @@ _WHOLE_DIGITS: Final = 6
 """Digits from which on Go writes an exponent."""
 _EXPONENT_FROM: Final = 10.0**_WHOLE_DIGITS
 _NAME_END: Final = re.compile("[{ ]")
-_SERIES_KEPT: Final = 32768
-"""Twice the series of the largest supported node; the least recently used are evicted."""
+_RENDERINGS_KEPT: Final = 16
+"""Renderings for which an unused series is cached at least. Source: four minutes of scrapes."""
 
 
 def number_text(value: float) -> str:
@@ -61,12 +61,6 @@ class MetricSeries:
         return line
 
 
-@lru_cache(maxsize=_SERIES_KEPT)
-def _series_of(name: str, values: tuple[str, ...]) -> MetricSeries:
-    """Return the only series of a metric of the table with these label values."""
-    return MetricSeries(name, METRICS[name].labels, values)
-
-
 def escaped(value: str) -> str:
     """Escape a label's value for use between quotes."""
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
@@ -78,8 +72,6 @@ They include the classifier's thresholds, and 0, which separates idle from nearl
 
 _EDGE_PERCENTS: Final = tuple(round(100 * edge) for edge in BUCKET_EDGES)
 _EDGE_TEXTS: Final = (*map(number_text, BUCKET_EDGES), "+Inf")
-_GROUPS_KEPT: Final = 1024
-
 
 _TEXT_SUFFIXES: Final = {"counter": "_total", "info": "_info"}
 _TEXT_TYPES: Final = {"info": "gauge"}
@@ -129,6 +121,30 @@ class SampleFamily:
         return SampleFamily(self.head, chosen)
 
 
+class SeriesCache:
+    """Series that recent renderings used, in groups; the others' workloads and advice are gone."""
+
+    def __init__(self) -> None:
+        self._renderings = 0
+        self.groups: dict[tuple[object, ...], tuple[MetricSeries, ...]] = {}
+        self._former_groups = self.groups
+
+    def begin_rendering(self) -> None:
+        """Drop what none of the last renderings used."""
+        self._renderings += 1
+        if self._renderings % _RENDERINGS_KEPT == 0:
+            self._former_groups = self.groups
+            self.groups = {}
+
+    def add(
+        self, key: tuple[object, ...], make: Callable[[], tuple[MetricSeries, ...]]
+    ) -> tuple[MetricSeries, ...]:
+        """Add a group that is not in `groups`, made if former renderings did not use it, either."""
+        group = self._former_groups.get(key) or make()
+        self.groups[key] = group
+        return group
+
+
 class Families:
     """Collects samples by metric; only metrics of the table can be added.
 
@@ -137,8 +153,14 @@ class Families:
     """
 
     def __init__(
-        self, collectors: Collection[Collector] = frozenset(Collector), level: Level = Level.FULL
+        self,
+        collectors: Collection[Collector] = frozenset(Collector),
+        level: Level = Level.FULL,
+        cache: SeriesCache | None = None,
     ) -> None:
+        self._cache = cache or SeriesCache()
+        self._cache.begin_rendering()
+        self._groups = self._cache.groups
         self._collectors = collectors
         self.exported = _exported(frozenset(collectors), level)
         """Names of the metrics that are not left out."""
@@ -154,7 +176,9 @@ class Families:
         """Add a series with label values in the table's order; nothing for `None`."""
         lines = self._lines[name]
         if value is not None and lines is not None:
-            lines.append(_series_of(name, labels).line(value))
+            key = name, labels
+            group = self._groups.get(key) or self._cache.add(key, lambda: _single(name, labels))
+            lines.append(group[0].line(value))
 
     def add_info(self, name: str, *labels: str) -> None:
         """Add a series of an info metric."""
@@ -165,7 +189,9 @@ class Families:
     ) -> None:
         """Add a series for each value of the last label, after the values of the others."""
         if (lines := self._lines[name]) is not None:
-            lines += map(MetricSeries.line, _series_by(name, labels, last_values), values)
+            key = name, labels, last_values
+            group = self._groups.get(key) or self._cache.add(key, lambda: _series_by(*key))
+            lines += map(MetricSeries.line, group, values)
 
     def add_histogram(
         self, name: str, histogram: Histogram, sum_seconds: float, *labels: str
@@ -179,7 +205,11 @@ class Families:
         # Ratios end at 1, so the last edge has counted everything.
         total = counts[-1]
         values = (*counts, total, total, sum_seconds)
-        lines += map(MetricSeries.line, _histogram_series(name, labels), values)
+        key = name, labels, _EDGE_TEXTS
+        group = self._groups.get(key) or self._cache.add(
+            key, lambda: _histogram_series(name, labels)
+        )
+        lines += map(MetricSeries.line, group, values)
 
     def __iter__(self) -> Iterator[SampleFamily]:
         for name, lines in self._lines.items():
@@ -197,14 +227,17 @@ def _exported(collectors: frozenset[Collector], level: Level) -> frozenset[str]:
     )
 
 
-@lru_cache(maxsize=_GROUPS_KEPT)
+def _single(name: str, values: tuple[str, ...]) -> tuple[MetricSeries, ...]:
+    return (MetricSeries(name, METRICS[name].labels, values),)
+
+
 def _series_by(
     name: str, values: tuple[str, ...], last_values: tuple[str, ...]
 ) -> tuple[MetricSeries, ...]:
-    return tuple(_series_of(name, (*values, last)) for last in last_values)
+    labels = METRICS[name].labels
+    return tuple(MetricSeries(name, labels, (*values, last)) for last in last_values)
 
 
-@lru_cache(maxsize=_GROUPS_KEPT)
 def _histogram_series(name: str, values: tuple[str, ...]) -> tuple[MetricSeries, ...]:
     labels = METRICS[name].labels
     buckets = (

@@ -1,7 +1,7 @@
 """Collector of the families of a report: agent, node, devices, advice."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from rightsizer import __version__
@@ -10,7 +10,7 @@ from rightsizer.exposition.families import Families
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Risk
 from rightsizer.model.metric import METRICS
-from rightsizer.model.metric_family import DEFAULT_COLLECTORS, Collector, Level, MetricKind, Origin
+from rightsizer.model.metric_family import MetricKind, Origin
 from rightsizer.model.report import AgentReport, DeviceReport, JobReport, NodeReport, Report
 from rightsizer.model.units import Nanoseconds, seconds
 
@@ -173,26 +173,20 @@ def _add_piece(families: Families, piece: Advice) -> None:
         families.add(f"rightsizer_advice_{name}", value, finding.id)
 
 
-def report_families(
-    report: Report | None,
-    fresh: frozenset[str],
-    advice_limit: int,
-    collectors: Collection[Collector] = DEFAULT_COLLECTORS,
-    level: Level = Level.FULL,
-) -> Families:
-    """Return the families of a report with the fresh uuids; before the first, build info only.
+def add_report(
+    families: Families, report: Report | None, fresh: frozenset[str], advice_limit: int
+) -> None:
+    """Add a report with the fresh uuids; before the first, build info only.
 
     A device that leaves the report leaves the exposition, too, unlike with direct
     instrumentation.
     """
-    families = Families(collectors, level)
     if report is None:
         families.add_info("rightsizer_build_info", __version__, "")
-        return families
+        return
     _add_workloads(families, report.devices)
     _add_node(families, report.node)
     for device in report.devices:
         add_device(families, device, is_fresh=device.device.uuid in fresh)
     _add_advice(families, report.advice, advice_limit)
     _add_agent(families, report.agent)
-    return families
