@@ -33,12 +33,17 @@ class HostCollector(Protocol):
         """Signals of the whole node."""
 
     def owner(self, pids: Sequence[int], near: Placement | None = None) -> Mapping[Signal, float]:
-        """Signals of the processes, of their control groups and of their placement.
+        """Signals of the processes' control groups and of their placement.
 
         Args:
             pids: Processes that hold one GPU.
             near: Placement of that GPU; without it, CPU and memory locality are omitted.
         """
+
+    def processes(self, pids: Sequence[int]) -> Mapping[Signal, float]:
+        """CPU time of the busiest of the processes that hold one GPU."""
+        del pids
+        return {}
 
     def ports(self) -> tuple[FabricPort, ...]:
         """InfiniBand and RoCE ports, by name; empty without a fabric."""
@@ -90,20 +95,19 @@ class ProcHostCollector(HostCollector):
         return self._node.read(self._whole_disks(now), now)
 
     def owner(self, pids: Sequence[int], near: Placement | None = None) -> Mapping[Signal, float]:
-        """Signals of the processes, their control groups and namespaces since their last read."""
+        """Signals of the processes' control groups and namespaces since their last read."""
         now = self._clock.time()
         places = self._locator.of(pids, now)
         if not places:
             return {}
         online = self._online.get(None, now, lambda: online_cpus(self._sysfs))
-        groups = self._owners.read(
+        signals = self._owners.read(
             places,
             disks=self._whole_disks(now),
             online=online,
             host_network=self._locator.host_network(now),
             now=now,
         )
-        signals = {**groups, **self._locator.busiest(places, now)}
         if near is None:
             return signals
         nodes = self._numa_nodes.get(None, now, lambda: nodes_with_cpus(self._sysfs))
@@ -112,6 +116,10 @@ class ProcHostCollector(HostCollector):
             **affinity(places, near, online),
             **self._locality.memory(places, near, nodes, now),
         }
+
+    def processes(self, pids: Sequence[int]) -> Mapping[Signal, float]:
+        """CPU time of the busiest of the processes since their last read."""
+        return self._locator.busiest(pids, self._clock.time())
 
     def ports(self) -> tuple[FabricPort, ...]:
         """InfiniBand and RoCE ports, by name."""

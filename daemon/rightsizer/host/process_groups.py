@@ -61,8 +61,15 @@ class _CpuUsage:
         return self._rate
 
 
+_INTERVALS_HELD: Final = 3
+"""Intervals for which CPUs and namespace of a process are cached.
+
+Source: as long as its owner. Its control groups, which change more often, are part of the key.
+"""
+
+
 class ProcessLocator:
-    """Cache of process locations, looked up again when a pid is reused."""
+    """Cache of process locations, looked up again when a pid is reused or a process is moved."""
 
     def __init__(
         self,
@@ -77,7 +84,9 @@ class ProcessLocator:
         interval = nanoseconds(settings.recheck_interval_seconds)
         forget_after = nanoseconds(settings.forget_after_seconds)
         self._shortest = nanoseconds(settings.shortest_seconds)
-        self._known = RefreshingCache[tuple[int, int], ProcessLocation](interval, forget_after)
+        self._known = RefreshingCache[tuple[int, int, str], ProcessLocation](
+            _INTERVALS_HELD * interval, forget_after
+        )
         self._usages = ExpiringCache[tuple[int, int], _CpuUsage](forget_after)
         self._host_network = RefreshingCache[None, int | None](interval, forget_after)
 
@@ -88,22 +97,22 @@ class ProcessLocator:
         places = (self._of(pid, now) for pid in dict.fromkeys(pids))
         return tuple(place for place in places if place is not None)
 
-    def busiest(
-        self, places: Iterable[ProcessLocation], now: Nanoseconds
-    ) -> Mapping[Signal, float]:
+    def busiest(self, pids: Iterable[int], now: Nanoseconds) -> Mapping[Signal, float]:
         """CPU time of the process that uses the most, of one CPU, and at most 1."""
-        rates = [rate for place in places if (rate := self._cpu(place, now)) is not None]
+        if not self._table.shows_our_pids:
+            return {}
+        rates = [rate for pid in pids if (rate := self._cpu(pid, now)) is not None]
         return {Signal.PROCESS_CPU: min(1.0, max(rates))} if rates else {}
 
     def host_network(self, now: Nanoseconds) -> int | None:
         """Network namespace of the host's first process; `None` if procfs hides it."""
         return self._host_network.get(None, now, lambda: self._network(1))
 
-    def _cpu(self, place: ProcessLocation, now: Nanoseconds) -> float | None:
-        row = self._table.row(place.pid)
-        if row is None or row.started_ticks != place.started_ticks:
+    def _cpu(self, pid: int, now: Nanoseconds) -> float | None:
+        row = self._table.row(pid)
+        if row is None:
             return None
-        key = place.pid, place.started_ticks
+        key = pid, row.started_ticks
         usage = self._usages.get(key, now, lambda: _CpuUsage(self._shortest))
         return usage.update(row, now)
 
@@ -111,20 +120,20 @@ class ProcessLocator:
         row = self._table.row(pid)
         if row is None:
             return None
-        started = row.started_ticks
-        return self._known.get((pid, started), now, lambda: self._place(pid, started))
+        key = pid, row.started_ticks, self._table.control_groups(pid)
+        return self._known.get(key, now, lambda: self._place(*key))
 
     def _network(self, pid: int) -> int | None:
         # The link `ns/net` is restricted to tracers; the interface list is readable for everyone,
         # and exists once per namespace.
         return inode_of(f"{self._procfs}/{pid}/net/dev")
 
-    def _place(self, pid: int, started: int) -> ProcessLocation:
+    def _place(self, pid: int, started: int, groups: str) -> ProcessLocation:
         folder = f"{self._procfs}/{pid}"
         return ProcessLocation(
             pid=pid,
             started_ticks=started,
-            membership=self._hierarchies.membership(self._table.control_groups(pid)),
+            membership=self._hierarchies.membership(groups),
             cpus=_cpus(read_file(f"{folder}/status") or ""),
             network=self._network(pid),
         )

@@ -121,7 +121,7 @@ class NodeHostProbe:
         nearest = self._host.device(near)
         if not pids:
             return nearest
-        return {**nearest, **self._host.owner(pids, near)}
+        return {**nearest, **self._host.owner(pids, near), **self._host.processes(pids)}
 
     def _read_topology(self, query: HostQuery) -> Topology | None:
         if self._sysfs is None:
