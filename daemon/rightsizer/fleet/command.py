@@ -56,7 +56,11 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     add_flags(parser.add_mutually_exclusive_group().add_argument, _HELP["modes"])
     add_flags(parser.add_argument, _HELP["selection"], top=whole_number, since=duration)
     add_flags(
-        parser.add_argument, _HELP["answer"], html=Path, web_listen_address={"action": "append"}
+        parser.add_argument,
+        _HELP["answer"],
+        html=Path,
+        commands=Path,
+        web_listen_address={"action": "append"},
     )
     add_config_flag(parser, CONFIGURATION.with_name(FLEET_FILE))
 
@@ -132,7 +136,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _show(arguments: argparse.Namespace, whole: dict[str, Any]) -> None:
-    from rightsizer.fleet.answers import selected
+    from rightsizer.fleet.advice_groups import commands_text
+    from rightsizer.fleet.answers import opened, selected
     from rightsizer.fleet.page import fleet_document
     from rightsizer.fleet.text import fleet_text
 
@@ -147,6 +152,9 @@ def _show(arguments: argparse.Namespace, whole: dict[str, Any]) -> None:
     if arguments.html is not None:
         with whole_file(arguments.html, "page") as file:
             file.write(fleet_document(document).encode())
+    if arguments.commands is not None:
+        with whole_file(arguments.commands, "commands") as file:
+            file.write(commands_text(opened(document["advice"])).encode())
     answer(arguments, document, text)
 
 
@@ -186,7 +194,7 @@ _REFUSED: Final[dict[str, tuple[str, ...]]] = {
         "explain",
         "save",
     ),
-    "a shard of the nodes": ("serve", "explain", "save", "html", "all", *_SELECTED),
+    "a shard of the nodes": ("serve", "explain", "save", "html", "commands", "all", *_SELECTED),
     "rules": (
         "shard",
         "lookback",
@@ -196,13 +204,14 @@ _REFUSED: Final[dict[str, tuple[str, ...]]] = {
         "explain",
         "save",
         "html",
+        "commands",
         "all",
         "json",
         *_SELECTED,
     ),
-    "--serve": ("save", "html", "at", "all", "json", *_SELECTED),
-    "--dry-run": ("save", "html", "all", *_SELECTED),
-    "--explain": ("save", "html", "all", *_SELECTED),
+    "--serve": ("save", "html", "commands", "at", "all", "json", *_SELECTED),
+    "--dry-run": ("save", "html", "commands", "all", *_SELECTED),
+    "--explain": ("save", "html", "commands", "all", *_SELECTED),
 }
 """Flags without effect, by action."""
 

@@ -5,6 +5,7 @@ from itertools import chain, groupby
 from typing import Any, Final
 
 from rightsizer.console.advice import advice_lines, heading
+from rightsizer.fleet.advice_groups import AdviceGroup, groups_of
 from rightsizer.fleet.answers import opened
 from rightsizer.fleet.pools.placement import gpus_text
 from rightsizer.io.terminal import aligned, counted, wrapped
@@ -114,14 +115,31 @@ def _advice(advice: Sequence[Mapping[str, Any]], top: int) -> Iterator[str]:
     still_open = opened(advice)
     if still_open:
         yield from heading(still_open, "by savings, then by severity")
-    for each in still_open[:top]:
-        yield from advice_lines(each, _action(each["action"]), each["key"] or "")
-    if len(still_open) > top:
-        yield f"  and {len(still_open) - top} more; --top shows more, --json has all"
+    groups = groups_of(still_open)
+    for group in groups[:top]:
+        if len(group.pieces) > 1:
+            yield from _group(group)
+        else:
+            (each,) = group.pieces
+            yield from advice_lines(each, _action(each["action"]), each["key"] or "")
+    if more := sum(len(group.pieces) for group in groups[top:]):
+        yield f"  and {more} more; --top shows more, --json has all"
     if still_open:
         yield ""
     is_or_are = counted(len(still_open), "recommendation is", "recommendations are")
     yield f"{is_or_are} open."
+
+
+def _group(group: AdviceGroup) -> Iterator[str]:
+    yield from wrapped(group.title, 2)
+    keys = [str(piece["key"] or piece["workload"]) for piece in group.pieces]
+    ids = first_names([piece["id"] for piece in group.pieces], _MOST_IDS)
+    yield from wrapped(f"{first_names(keys, _MOST_NAMED)} ({ids})", 4)
+    commands = group.commands
+    if len(commands) == 1:
+        yield from (f"    {line}" for line in commands[0].splitlines())
+    elif commands:
+        yield from wrapped(f"{len(commands)} commands; --commands FILE writes them", 4)
 
 
 def _node_advice(
