@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from rightsizer.advice.market import Market
 from rightsizer.fleet.cache.day_cache import HoldingRow, by_first_day
-from rightsizer.fleet.cache.day_frame import IDLE_EMPTY_STATE, ColumnKind
+from rightsizer.fleet.cache.day_frame import DARK_ENERGY, IDLE_EMPTY_STATE, ColumnKind
 from rightsizer.fleet.cache.grid import DAY
 from rightsizer.fleet.cache.subject_days import SubjectDays
 from rightsizer.fleet.cache.summed_day import SummedDay
@@ -210,6 +210,7 @@ def _divided(
     silent = max(0.0, day.like.present_over(first, last)[day.row] - known)
     used = day.sum_over(_USED, first, last)
     joules = day.sum_over(_ENERGY, first, last)
+    dark_joules = day.sum_over(DARK_ENERGY, first, last)
     given = sum(shares.values())
     held = {key: share / max(1.0, given) for key, share in shares.items()}
     rest = max(0.0, 1.0 - sum(held.values()))
@@ -227,18 +228,17 @@ def _divided(
         is_free = key == _FREE_TIME
         part = fitting * hours * time / busy if busy > 0 and not is_free else 0.0
         free_time = time * hours if is_free else 0.0
+        dark = held.get(key, rest if key == _UNNAMED else 0.0)
         found[key] = UseSum(
             held=time * hours,
-            unknown=silent
-            * (held.get(key, 0.0) if key in held else rest * (key == _UNNAMED))
-            * hours,
+            unknown=silent * dark * hours,
             used=part * used,
             wasted=free_time + part * (idle + stalled + lost),
             idle=part * idle,
             stalled=part * stalled,
             lost=part * lost,
             free=free_time,
-            joules=joules * time / known if known > 0 else 0.0,
+            joules=(joules * time / known if known > 0 else 0.0) + dark_joules * dark,
             is_measured=joules > 0.0 or not time,
         )
     return {key: use for key, use in found.items() if use.held > 0 or use.unknown > 0}

@@ -65,6 +65,8 @@ def kind_of(column: str) -> ColumnKind:
 DEVICES: Final = ColumnKind.COUNT.column("devices")
 """Devices of a workload; a device has one."""
 UNKNOWN_STATE: Final = ColumnKind.STATE.column(State.UNKNOWN)
+DARK_ENERGY: Final = ColumnKind.ENERGY.column("dark_joules")
+"""Of time with unknown state."""
 IDLE_EMPTY_STATE: Final = ColumnKind.STATE.column(State.IDLE_EMPTY)
 _LAST: Final = {ColumnKind.MEAN: 1, ColumnKind.PEAK: 2}
 _LAYOUTS_KEPT: Final = 256

@@ -14,6 +14,7 @@ from rightsizer.accounting.power import EnergyMeter, LearnedPower, PowerRange
 from rightsizer.accounting.settings import EntrySettings
 from rightsizer.accounting.signals import power_ratio as power_share
 from rightsizer.fleet.cache.day_frame import (
+    DARK_ENERGY,
     UNKNOWN_STATE,
     ColumnKind,
     DayFrame,
@@ -116,6 +117,9 @@ def accounted_days(
     _add_limits(columns, use, signals, is_full, is_read, grid, settings)
     drawn = _energy(signals, read, watched, settings) * (length / seconds(grid.step))
     columns.add(ColumnKind.ENERGY, "joules", drawn)
+    is_dark = is_read & ~states.is_known & (drawn > 0.0)
+    if is_dark.any():
+        columns.found[DARK_ENERGY] = np.where(is_dark, drawn, np.nan).astype(np.float32)
     columns.add(ColumnKind.USED, "seconds", use.used_ratio * length)
     columns.add(ColumnKind.USED, "joules", use.used_ratio * drawn)
     throttles = np.any([held[each] for each in THROTTLES if each in held], axis=0)
@@ -241,6 +245,8 @@ def _energy(
     """Return the energy of each interval, by the counter where it is plausible."""
     length, (low, high) = seconds(watched.grid.step), _TORN
     drawn = signals[Signal.POWER_WATTS] * length
+    if read.part_watts is not None:
+        drawn = np.where(np.isnan(drawn), read.part_watts * length, drawn)
     if read.energy_joules is None:
         return drawn
     counted = read.energy_joules

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from operator import itemgetter
 from typing import Self
 
@@ -204,8 +205,47 @@ def presences(
     return {uuid: one for uuid, one in found.items() if np.any(list(one.counts.values()))}
 
 
+def _without_lapses(
+    counts: Mapping[Workload | None, Floats], step: Nanoseconds
+) -> dict[Workload | None, Floats]:
+    """Give a pod the samples without a holder between two of its own, up to an hour apart.
+
+    A pod has its devices for life, while exporters lose its labels for a while
+    (dcgm-exporter#428).
+    """
+    found = dict(counts)
+    unnamed = found.get(None)
+    others = [holder for holder in counts if holder is not None]
+    if unnamed is None:
+        return found
+    for holder in others:
+        lapsed = _between(counts[holder], step)
+        for other in others:
+            if other != holder:
+                lapsed &= counts[other] == 0
+        found[holder] = np.where(lapsed, counts[holder] + unnamed, counts[holder])
+        unnamed = np.where(lapsed, 0.0, unnamed)
+    return {**found, None: unnamed}
+
+
+def _between(column: Floats, step: Nanoseconds) -> Floats:
+    """Return the intervals between sightings that are at most an hour apart."""
+    found = np.zeros(len(column), bool)
+    is_joined = False
+    for before, after in pairwise(np.flatnonzero(column).tolist()):
+        is_near = (after - before - 1) * step <= COARSE_STEP
+        # Of the first sighting, what is unnamed may be the time before.
+        found[before + (not is_joined) : after] = is_near
+        if is_joined and not is_near:
+            found[before] = False
+        is_joined = is_near
+    return found
+
+
 def held_runs(
-    presence: ExporterPresence, workloads: Mapping[Workload, Workload]
+    presence: ExporterPresence,
+    workloads: Mapping[Workload, Workload],
+    step: Nanoseconds = COARSE_STEP,
 ) -> tuple[DeviceHolding, ...]:
     """Return each workload's share of the device, as runs of intervals with the same share.
 
@@ -216,6 +256,8 @@ def held_runs(
     if presence.has_own_series:
         own = counts.pop(None)
         counts[None] = np.maximum(0.0, own - np.max(list(counts.values()), axis=0))
+    else:
+        counts = _without_lapses(counts, step)
     total: Floats = sum(counts.values(), np.zeros(()))
     shares: dict[str, Floats] = {}
     known: dict[str, tuple[int, Workload]] = {}

@@ -280,7 +280,10 @@ def probe(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> Source
         warnings=tuple(_warnings(store, series, metrics, now)),
     )
     labels = ("exported_pod", "pod", "pod_name", "hpc_job")
-    is_held = bool(number_of(store, f"count({_having(labels, series)})", now, UUID_LABELS))
+    held = f"count({_having(labels, series)})"
+    is_held = bool(number_of(store, held, now, UUID_LABELS))
+    if not is_held:  # Some exporters lose the labels for a while.
+        is_held = bool(divided(store, over_time(held, now - lookback, now, _HOUR), UUID_LABELS))
     cannot = [*_cannot(report, is_held=is_held, has_throttling=has_throttling)]
     if work := [name for field in _WORK for name in spelled(field, metrics)]:
         working = f"group by ({_DEVICE}) ({{{one_of('__name__', work)}}})"

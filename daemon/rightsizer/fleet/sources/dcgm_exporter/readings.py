@@ -30,6 +30,7 @@ from rightsizer.fleet.sources.dcgm_exporter.interval_queries import (
 )
 from rightsizer.fleet.sources.series import placed, runs_of, together
 from rightsizer.model.dcgm_fields import EXPORTER, DcgmField
+from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import ClockEvent
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition
@@ -217,6 +218,8 @@ class DeviceReadings:
     reasons: ThrottleReasons | None = None
     violations: dict[Condition, Floats] = field(default_factory=dict)
     """Share of each interval in which a limit reduced the clocks."""
+    part_watts: Floats | None = None
+    """What instances have of the power of their GPU, for energy alone."""
 
     def counted_once(self, series_at_once: Floats) -> Self:
         """Return the readings with increases of counters that several series repeat divided."""
@@ -274,3 +277,28 @@ def read_devices(
         reasons,
         {condition: gain / length for condition, gain in gained if gain is not None},
     )
+
+
+def part_watts(
+    queries: DayQueries, metrics: AbstractSet[str], parts: Mapping[int, Device], rows: int
+) -> Floats:
+    """Return what MIG instances draw, by row: their part of the power of their whole GPU.
+
+    Exporters repeat the GPU's power for each of its instances (dcgm-exporter#317).
+    """
+    found = np.full((rows, queries.grid.count), np.nan)
+    by_board: dict[str, Floats] = {}
+    for wanted in dcgm.MEASURED:
+        names = dcgm.spelled(wanted, metrics)
+        if wanted.signal is not Signal.POWER_WATTS or not names:
+            continue
+        answer = queries.read(MEAN, names)
+        columns = plausible_values(placed(answer, queries.grid), wanted, wanted.signal)
+        for series, column in zip(answer, columns, strict=True):
+            if (entity := dcgm.device_of(series.labels)) is not None:
+                board = entity.whole or entity.device
+                by_board[board] = np.fmax(column, by_board.get(board, np.nan))
+    for row, device in parts.items():
+        if device.board_uuid in by_board:
+            found[row] = by_board[device.board_uuid] * device.capacity_ratio
+    return found

@@ -27,7 +27,12 @@ from rightsizer.fleet.sources.dcgm_exporter.holdings import (
 )
 from rightsizer.fleet.sources.dcgm_exporter.interval_queries import COUNTED
 from rightsizer.fleet.sources.dcgm_exporter.inventory import read_inventory
-from rightsizer.fleet.sources.dcgm_exporter.readings import DayQueries, DeviceReadings, read_devices
+from rightsizer.fleet.sources.dcgm_exporter.readings import (
+    DayQueries,
+    DeviceReadings,
+    part_watts,
+    read_devices,
+)
 from rightsizer.fleet.sources.dcgm_exporter.recording_rules import with_recorded
 from rightsizer.fleet.sources.kubernetes import LookbackSpan, Pod, PodOwners
 from rightsizer.fleet.sources.series import divided, one_of, over_time, together
@@ -166,12 +171,15 @@ class DcgmExporterSource(Struct, frozen=True):
         found = [present[uuid] for uuid in rows]
         read = read_devices(queries, report.metrics, rows)
         read = read.counted_once(np.array([each.series_at_once() for each in found]))
+        parts = {rows[each.uuid]: each for each in chosen if each.mig is not None}
+        if parts:
+            read.part_watts = part_watts(queries, report.metrics, parts, len(rows))
         workloads = self._workloads(store, grid, present, read, rows)
         known = np.array([each.known_seconds(grid, resolution) for each in found])
         if report.time is not None:  # The last interval may have just begun.
             past = np.clip((report.time - grid.start) / grid.step - np.arange(grid.count), 0, 1)
             known = np.minimum(known, past * seconds(grid.step))
-        holdings = [held_runs(each, workloads) for each in found]
+        holdings = [held_runs(each, workloads, grid.step) for each in found]
         watched = WatchedDevices(chosen, holdings, known, grid)
         frames = zip(rows, accounted_days(watched, read, self.books), strict=True)
         is_read = read.is_read
