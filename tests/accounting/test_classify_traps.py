@@ -89,11 +89,16 @@ def test_busy_without_work_on_each_tier(
 
 def test_woken_gpu_is_unknown() -> None:
     """An L40S without persistence first reads 100% and 145 W, with no process and 0 MiB."""
-    woken = {BUSY: 1.0, POWER: 0.35, Signal.PROCESS_COUNT: 0.0, Signal.MEMORY_USED_BYTES: 0.0}
+    woken = {
+        BUSY: 1.0,
+        Signal.POWER_WATTS: 145.0,
+        Signal.PROCESS_COUNT: 0.0,
+        Signal.MEMORY_USED_BYTES: 0.0,
+    }
     assert judge(woken).state is State.UNKNOWN
     del woken[Signal.PROCESS_COUNT]
     assert judge(woken).state is State.UNKNOWN
-    ratio = {BUSY: 1.0, POWER: 0.35, Signal.MEMORY_USED: 0.0}
+    ratio = {BUSY: 1.0, Signal.POWER_WATTS: 145.0, Signal.MEMORY_USED: 0.0}
     assert judge(ratio).state is State.UNKNOWN
     # A log of only utilization and memory may have read the memory just before.
     assert judge({BUSY: 1.0, Signal.MEMORY_USED: 0.0}).state is State.PRODUCTIVE

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from readings import GIBIBYTE, gpu, reading
 from rightsizer.accounting.classification_settings import SignalSettings
-from rightsizer.accounting.power import PowerLevels
 from rightsizer.accounting.signals import (
     clock_ratio,
     derive_signals,
@@ -34,7 +33,7 @@ DEAD = {
 def derived(
     values: dict[Signal, float],
     host: dict[Signal, float] | None = None,
-    draws: PowerLevels | None = None,
+    idle_watts: float | None = 70.0,
     **facts: Any,
 ) -> dict[Signal, float]:
     """The signals of a reading of a device with an idle draw of 70 W."""
@@ -43,7 +42,7 @@ def derived(
         reading(device, 0, values),
         device,
         host or {},
-        draws or PowerLevels(70.0, 650.0),
+        idle_watts,
         SignalSettings(),
     )
 
@@ -97,7 +96,7 @@ def test_capacity_that_nobody_knows_leaves_the_ratio_out() -> None:
             Signal.PCIE_RECEIVE_BYTES_PER_SECOND: 1e9,
             Signal.NVLINK_RECEIVE_BYTES_PER_SECOND: 1e9,
         },
-        draws=PowerLevels(None, None),
+        idle_watts=None,
         memory_total_bytes=None,
         pcie_generation_maximum=None,
         nvlink_bytes_per_second=None,
@@ -107,14 +106,11 @@ def test_capacity_that_nobody_knows_leaves_the_ratio_out() -> None:
     )
 
 
-def test_highest_draw_stands_in_for_an_unknown_limit() -> None:
-    """A log without a limit is scaled by its own draw; a single draw is no range."""
-    values = {Signal.POWER_WATTS: 360.0}
-    assert derived(values, power_limit_watts=None)[Signal.POWER] == 0.5
-    for lowest in (360.0, 325.1):
-        flat = derived(values, draws=PowerLevels(lowest, 650.0), power_limit_watts=None)
-        assert Signal.POWER not in flat, "a range that narrow is noise"
-    assert Signal.POWER in derived(values, draws=PowerLevels(325.0, 650.0), power_limit_watts=None)
+def test_power_without_a_limit_is_no_ratio() -> None:
+    """The highest draw is no limit: of GPUs that only spin, it is the draw of spinning."""
+    signals = derived({Signal.GPU_BUSY: 1.0, Signal.POWER_WATTS: 360.0}, power_limit_watts=None)
+    assert Signal.POWER not in signals
+    assert tier_of(signals) is Tier.BASIC
 
 
 def test_host_speaks_where_the_reading_does_not() -> None:
@@ -164,7 +160,7 @@ def test_dead_counters_stay_dead_until_one_moves() -> None:
     for change, is_dead in (({}, True), ({Signal.DRAM_ACTIVE: 0.01}, False)):
         values = reading(device, 0, light | change)
         signals = derive_signals(
-            values, device, {}, PowerLevels(70.0, 650.0), SignalSettings(), counters_were_dead=True
+            values, device, {}, 70.0, SignalSettings(), counters_were_dead=True
         )
         assert has_dead_counters(values, signals) == is_dead
         assert (tier_of(signals) is Tier.POWER) == is_dead

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from rightsizer.accounting.entry_builder import EntryBuilder
-from rightsizer.accounting.power import LearnedPower, PowerLevels, PowerRange
+from rightsizer.accounting.power import LearnedPower, PowerRange
 from rightsizer.accounting.settings import EntrySettings
 from rightsizer.accounting.signals import derive_signals, highest, layout_of, usage
 from rightsizer.accounting.window_builder import entry_measures, measures_of
@@ -143,11 +143,11 @@ def accounted_intervals(
     entries.post(snapshot(wall_time=grid.start, time=grid.start, readings=begin))
 
     @cache
-    def draws(uuid: str) -> PowerLevels:
+    def idle_watts(uuid: str) -> float | None:
         known = PowerRange(settings.power)
         if (learned := entries.learned_power(uuid)) is not None:
             known.restore(learned)
-        return known.draws(by_uuid[uuid].power_limit_watts)
+        return known.idle_watts(by_uuid[uuid].power_limit_watts)
 
     for place in range(grid.count):
         end = grid.start + (place + 1) * grid.step
@@ -163,17 +163,17 @@ def accounted_intervals(
             uuid = entry.uuid
             if entry.end == end and uuid in readings:
                 most = Reading(uuid, end, days[uuid].most_at(place))
-                peaks = _peak_measures(most, entry, by_uuid[uuid], draws(uuid), settings)
+                peaks = _peak_measures(most, entry, by_uuid[uuid], idle_watts(uuid), settings)
                 media = highest(most.values, *MEDIA_ENGINES) or 0.0
                 yield uuid, place, entry, peaks, media
 
 
 def _peak_measures(
-    most: Reading, entry: Entry, device: Device, draws: PowerLevels, settings: EntrySettings
+    most: Reading, entry: Entry, device: Device, idle_watts: float | None, settings: EntrySettings
 ) -> Mapping[Measure, float]:
     were_dead = Signal.SM_ACTIVE in most.values and Signal.SM_ACTIVE not in entry.signals
     signals = derive_signals(
-        most, device, {}, draws, settings.signals, counters_were_dead=were_dead
+        most, device, {}, idle_watts, settings.signals, counters_were_dead=were_dead
     )
     used = usage(signals, layout_of(signals), device, settings.usage)
     return measures_of(signals, used.shares, used.compute_at_least)

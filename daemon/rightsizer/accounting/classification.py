@@ -351,7 +351,9 @@ def _is_waking(evidence: StateEvidence, settings: ClassificationSettings) -> boo
     used = evidence.memory_used_bytes
     processes = evidence.signals.get(_Signal.PROCESS_COUNT)
     # Logs of only utilization and memory may sample the two at different times.
-    is_unattended = processes == 0 or (processes is None and _Signal.POWER in evidence.signals)
+    is_unattended = processes == 0 or (
+        processes is None and _Signal.POWER_WATTS in evidence.signals
+    )
     return (
         is_unattended
         and used is not None

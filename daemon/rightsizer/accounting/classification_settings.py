@@ -138,14 +138,10 @@ class SignalSettings(Struct, frozen=True):
             Source: dcgm-exporter#662
         suspect_power_ratio: Power from which such counters are dead; below it a stall is possible.
             Source: docs/definitions.md, states: the power of a hidden stall
-        stand_in_limit_ratio: Highest observed power, relative to idle power, from which it replaces
-            an unknown limit.
-            Source: limits are 4 to 15 times the idle draw; less than twice of it is noise
     """
 
     suspect_busy_ratio: float = 0.5
     suspect_power_ratio: float = 0.25
-    stand_in_limit_ratio: Annotated[float, Spec(within=(1, None))] = 2.0
 
 
 class NetworkSettings(Struct, frozen=True):

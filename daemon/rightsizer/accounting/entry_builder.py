@@ -227,9 +227,10 @@ class EntryBuilder:
         power = self._power_range(device.uuid)
         if (watts := reading.get(_Signal.POWER_WATTS)) is not None:
             power.observe(watts)
-        draws = power.draws(device.power_limit_watts or reading.get(_Signal.POWER_LIMIT_WATTS))
+        limit = device.power_limit_watts or reading.get(_Signal.POWER_LIMIT_WATTS)
+        idle_watts = power.idle_watts(limit)
         state = self._state(device.uuid)
-        read = (reading.values, device, snapshot.host, draws, state.has_dead_counters)
+        read = (reading.values, device, snapshot.host, idle_watts, state.has_dead_counters)
         # Readings repeat, especially of idle devices: reuse the evidence.
         if state.read is not None and state.read[0] == read:
             return state.read[1]
@@ -237,7 +238,7 @@ class EntryBuilder:
             reading,
             device,
             snapshot.host,
-            draws,
+            idle_watts,
             self._settings.signals,
             counters_were_dead=state.has_dead_counters,
         )

@@ -14,14 +14,6 @@ _State = members(State)
 _EnergySource = members(EnergySource)
 
 
-class PowerLevels(NamedTuple):
-    """Known power range of a device."""
-
-    idle_watts: float | None = None
-    highest_watts: float | None = None
-    """Substitute for an unknown limit."""
-
-
 class LearnedPower(Struct, frozen=True):
     """Power range of a device as stored in the history, so that it survives a restart."""
 
@@ -73,13 +65,13 @@ class PowerRange:
         if learned.idle_watts is not None:
             self._remember(learned.idle_watts, nanoseconds(learned.empty_seconds))
 
-    def draws(self, default_limit_watts: float | None) -> PowerLevels:
-        """Power range, with fallbacks for the idle power."""
-        if (idle := self._learned_idle_watts()) is None and self._lowest is not None:
-            idle = self._lowest
-            if default_limit_watts is not None:
-                idle = min(idle, self._settings.idle_limit_ratio * default_limit_watts)
-        return PowerLevels(idle, self._highest)
+    def idle_watts(self, default_limit_watts: float | None) -> float | None:
+        """Idle power; before it is learned, the lowest draw or a part of the limit."""
+        if (idle := self._learned_idle_watts()) is not None or self._lowest is None:
+            return idle
+        if default_limit_watts is None:
+            return self._lowest
+        return min(self._lowest, self._settings.idle_limit_ratio * default_limit_watts)
 
     def _remember(self, watts: float, duration: Nanoseconds) -> None:
         key = round(watts)

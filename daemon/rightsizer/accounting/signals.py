@@ -6,7 +6,6 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from rightsizer.accounting.classification_settings import SignalSettings, UsageSettings
-from rightsizer.accounting.power import PowerLevels
 from rightsizer.model.device import Device
 from rightsizer.model.members import members
 from rightsizer.model.reading import Reading
@@ -84,7 +83,7 @@ def derive_signals(  # noqa: PLR0913 - everything that bears on what was read.
     reading: Reading,
     device: Device,
     host: Mapping[Signal, float],
-    draws: PowerLevels,
+    idle_watts: float | None,
     settings: SignalSettings,
     *,
     counters_were_dead: bool = False,
@@ -105,7 +104,7 @@ def derive_signals(  # noqa: PLR0913 - everything that bears on what was read.
     total = signals.get(_Signal.MEMORY_TOTAL_BYTES) or device.memory_total_bytes
     if (used := signals.get(_Signal.MEMORY_USED_BYTES)) is not None and total:
         signals.setdefault(_Signal.MEMORY_USED, _ratio(used / total))
-    _derive_power(signals, device, draws, settings)
+    _derive_power(signals, device, idle_watts)
     layout = layout_of(reading.values)
     if layout.has_traffic:
         _derive_links(signals, device)
@@ -160,26 +159,21 @@ def _ratio(value: float) -> float:
     return 1.0 if value > 1.0 else max(0.0, value)
 
 
-def _derive_power(
-    signals: dict[Signal, float], device: Device, draws: PowerLevels, settings: SignalSettings
-) -> None:
+def _derive_power(signals: dict[Signal, float], device: Device, idle_watts: float | None) -> None:
     limit = signals.get(_Signal.POWER_LIMIT_WATTS) or device.power_limit_watts
-    ratio = power_ratio(signals.get(_Signal.POWER_WATTS), limit, draws, settings)
+    ratio = power_ratio(signals.get(_Signal.POWER_WATTS), limit, idle_watts)
     if ratio is not None:
         signals.setdefault(_Signal.POWER, ratio)
 
 
-def power_ratio(
-    watts: float | None, limit: float | None, draws: PowerLevels, settings: SignalSettings
-) -> float | None:
-    """Power between idle and limit as a ratio; `None` if unknown."""
-    idle_watts = draws.idle_watts
-    if watts is None or idle_watts is None:
+def power_ratio(watts: float | None, limit: float | None, idle_watts: float | None) -> float | None:
+    """Power between idle and limit as a ratio; `None` if unknown.
+
+    The highest draw is no limit: of seven GPUs that only spin, it is the draw of spinning.
+    """
+    if watts is None or idle_watts is None or not limit or limit <= idle_watts:
         return None
-    if not limit:
-        highest_watts = draws.highest_watts or 0.0
-        limit = highest_watts if highest_watts >= settings.stand_in_limit_ratio * idle_watts else 0
-    return _ratio((watts - idle_watts) / (limit - idle_watts)) if limit > idle_watts else None
+    return _ratio((watts - idle_watts) / (limit - idle_watts))
 
 
 def _derive_links(signals: dict[Signal, float], device: Device) -> None:

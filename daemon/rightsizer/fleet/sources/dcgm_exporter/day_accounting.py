@@ -150,10 +150,10 @@ def _signals(
     }
     signals, upper = (derived(each, facts, is_read.shape) for each in (means, most))
     rests = is_empty(signals, facts, settings.classify)
-    idle, first_idle, highest = _idle_watts(signals, read, watched, rests, settings)
+    idle, first_idle = _idle_watts(signals, read, watched, rests, settings)
     for found, watts in ((signals, idle), (upper, first_idle)):
         draws = found[Signal.POWER_WATTS]
-        found[Signal.POWER] = power_ratio(draws, watts, highest, facts, settings.signals)
+        found[Signal.POWER] = power_ratio(draws, watts, facts)
     drop(signals, dead_counters(signals, settings.signals, is_read, never), facts)
     were_dead = ~np.isnan(upper[Signal.SM_ACTIVE]) & np.isnan(signals[Signal.SM_ACTIVE])
     drop(upper, dead_counters(upper, settings.signals, never, were_dead), facts)
@@ -207,11 +207,10 @@ def _idle_watts(
     watched: WatchedDevices,
     rests: Floats,
     settings: EntrySettings,
-) -> tuple[Floats, Floats, Floats]:
-    """Return idle draws by interval, those after the first known one, and the highest draws."""
+) -> tuple[Floats, Floats]:
+    """Return idle draws by interval, and those after the first known one."""
     rows, count = rests.shape
     found = np.full((rows, count + 1), np.nan)
-    highest = np.full((rows, 1), np.nan)
     columns = (each.get(Signal.POWER_WATTS) for each in (read.means, read.peaks))
     drawn = np.concatenate([each for each in columns if each is not None] or [rests[:, :0]], axis=1)
     watts = signals[Signal.POWER_WATTS]
@@ -223,20 +222,19 @@ def _idle_watts(
         learned = LearnedPower(float(seen.min()), float(seen.max()))
         known = PowerRange(settings.power)
         since = 0
-        highest[row] = learned.highest_watts
         known.restore(learned)
-        draws = known.draws(device.power_limit_watts)
+        idle = known.idle_watts(device.power_limit_watts)
         for place in np.flatnonzero(rests[row] & ~np.isnan(watts[row])).tolist():
             draw = float(watts[row, place])
-            share = power_share(draw, device.power_limit_watts, draws, settings.signals)
+            share = power_share(draw, device.power_limit_watts, idle)
             if share is None or share < limit:
                 known.account(draw, State.IDLE_EMPTY, watched.grid.step)
-                found[row, since : place + 1] = draws.idle_watts
+                found[row, since : place + 1] = idle
                 since = place + 1
-                draws = known.draws(device.power_limit_watts)
-        found[row, since:] = draws.idle_watts
+                idle = known.idle_watts(device.power_limit_watts)
+        found[row, since:] = idle
     first = np.argmax(watched.known_seconds > 0.0, axis=1) + 1
-    return found[:, :-1], found[np.arange(rows), first][:, None], highest
+    return found[:, :-1], found[np.arange(rows), first][:, None]
 
 
 def _energy(

@@ -66,12 +66,9 @@ def _facts(values: Iterable[float | None]) -> Floats:
     return np.array([[value or np.nan] for value in values], float).reshape(-1, 1)
 
 
-def power_ratio(
-    watts: Floats, idle: Floats, highest: Floats, facts: DeviceFacts, settings: SignalSettings
-) -> Floats:
-    """Return draws as ratios of the range from idle to the limit, or to the highest draw."""
-    stand_in = np.where(highest >= settings.stand_in_limit_ratio * idle, highest, np.nan)
-    limit = np.where(np.isnan(facts.power_limit_watts), stand_in, facts.power_limit_watts)
+def power_ratio(watts: Floats, idle: Floats, facts: DeviceFacts) -> Floats:
+    """Return draws as ratios of the range from idle to the limit."""
+    limit = facts.power_limit_watts
     return _ratio(watts - idle, np.where(limit > idle, limit - idle, np.nan))
 
 
