@@ -174,13 +174,17 @@ def test_memory_of_a_node_or_container_is_not_the_gpus(
     assert played.readings("index:0")[-1].values == {Signal.GPU_BUSY: 0.9}
 
 
-@pytest.mark.parametrize("heading", ["time,power", "timestamp,gpu0_power"])
-def test_power_alone_is_refused_with_the_reason(
-    replay: Replays, write: Writes, heading: str
-) -> None:
+def test_power_of_anything_alone_is_refused_with_the_reason(replay: Replays, write: Writes) -> None:
     """It was suggested to read it as utilization."""
     with pytest.raises(RecordingError, match="it tells power_watts of GPUs, but not how busy"):
-        replay(write(f"{heading}\n{_lines(f'{TENS}{{at}},60.5')}"))
+        replay(write(f"time,power\n{_lines(f'{TENS}{{at}},60.5')}"))
+
+
+@pytest.mark.parametrize("heading", ["timestamp,gpu0_power", "timestamp,gpu_power_w"])
+def test_power_of_a_gpu_alone_is_read(replay: Replays, write: Writes, heading: str) -> None:
+    """No state follows from it, but energy."""
+    played = replay(write(f"{heading}\n{_lines(f'{TENS}{{at}},60.5')}"))
+    assert played.values("index:0", Signal.POWER_WATTS) == [60.5] * 3
 
 
 def test_utilization_of_gaudi(replay: Replays, write: Writes) -> None:

@@ -180,7 +180,7 @@ class RunningTotals:
                     found = self._distributions[signal] = Histogram()
                 found.add(value, duration)
                 sums[signal] = sums.get(signal, 0.0) + value * length
-        if entry.used_ratio is not None and entry.energy_source is not None:
+        if entry.energy_source is not None:
             known = self._energy_joules.get(entry.energy_source, 0.0)
             self._energy_joules[entry.energy_source] = known + (entry.energy_joules or 0.0)
 

@@ -119,6 +119,8 @@ class WindowBuilder(EntrySums):
         state = entry.state
         duration = end - start
         self._widen(start, end)
+        # Drawn and paid for, whatever it was for.
+        self._energy_joules += entry.energy_joules or 0.0
         if state is _State.UNKNOWN:
             if entry.unknown_reason is not None:
                 self._unknown_reasons[entry.unknown_reason] += duration
@@ -130,7 +132,6 @@ class WindowBuilder(EntrySums):
             self._saturated[resource] += duration
         for resource in entry.pressed:
             self._pressed[resource] += duration
-        self._energy_joules += entry.energy_joules or 0.0
         if entry.cycle is not None:
             self._cycles += 1.0
             self._cycle_seconds += entry.cycle.length_seconds

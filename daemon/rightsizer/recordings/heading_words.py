@@ -123,6 +123,11 @@ def names_host(text: str) -> bool:
     return not _OF_HOSTS.isdisjoint(words) and " ".join(words) not in NODES
 
 
+def names_gpu(text: str) -> bool:
+    """Whether a heading has a word of GPUs."""
+    return not _OF_GPUS.isdisjoint(words_of(text))
+
+
 def heading_of(text: str, *, is_of_host: bool = False, has_devices: bool = False) -> Heading | None:
     """Interpret a heading, or the name of a metric; `None` unless it is about a GPU.
 

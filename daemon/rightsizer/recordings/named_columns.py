@@ -17,6 +17,7 @@ from rightsizer.recordings.heading_words import (
     UUIDS,
     Heading,
     field_names,
+    names_gpu,
     place_of,
     read_headings,
     time_places,
@@ -58,12 +59,18 @@ def _of_named_devices(
 
 
 def has_named_columns(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> bool:
-    """Whether there are a time and the utilization of a GPU, or columns of a known program."""
+    """Whether there are a time and the load of a GPU, or columns of a known program.
+
+    Power alone tells no state, but energy; it may be that of a host unless a GPU is named.
+    """
     if not time_places(headings):
         return False
+    has_devices = place_of(headings, DEVICES | UUIDS) is not None
     found = read_headings(with_units_of_cells(headings, rows)).items()
     return any(
-        each.signal in _BUSY or (each.is_exact and column_name(headings[at]) not in SIGNAL_COLUMNS)
+        each.signal in _BUSY
+        or (each.signal is Signal.POWER_WATTS and (has_devices or names_gpu(headings[at])))
+        or (each.is_exact and column_name(headings[at]) not in SIGNAL_COLUMNS)
         for at, each in found
     )
 
