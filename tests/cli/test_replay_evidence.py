@@ -69,3 +69,72 @@ def test_energy_of_a_log_of_power_alone_counts(tmp_path: Path, capsys: Captured)
     (device,) = replayed(log, capsys)[0]["devices"]
     assert device["states"] == {"unknown": 1800.0}
     assert device["energy_joules"] == pytest.approx(180_000.0)
+
+
+def test_impossible_cells_are_dropped_and_the_unit_stays(tmp_path: Path, capsys: Captured) -> None:
+    """A counter that went backwards gives terawatts; the others are no milliwatts for that."""
+    rows = [f"0,0,512,24576,{'3689342859416.5' if count % 30 == 9 else 52}" for count in range(121)]
+    heading = "timestamp,gpu_index,util_pct,memory_used_mb,memory_total_mb,power_w"
+    answer, warnings = replayed(write_log(tmp_path / "log.csv", heading, rows), capsys)
+    (device,) = answer["devices"]
+    assert device["energy_joules"] == pytest.approx(52.0 * 30 * 116)
+    assert "impossible value in 'power_w': '3689342859416.5', the first of 4" in warnings
+
+
+def test_few_values_above_the_board_are_dropped(tmp_path: Path, capsys: Captured) -> None:
+    """Of most it is another quantity, which is told."""
+    heading = "timestamp,gpu_index,gpu_name,util_pct,power_w"
+    name = "NVIDIA H100 80GB HBM3"
+    rows = [f"0,{name},100,{3000 if count % 20 == 9 else 600}" for count in range(41)]
+    answer, warnings = replayed(write_log(tmp_path / "log.csv", heading, rows), capsys)
+    assert answer["devices"][0]["energy_joules"] == pytest.approx(600.0 * 30 * 38)
+    assert "has up to 3,000 W, its board 700: 2 impossible values are dropped" in warnings
+
+
+def test_utilization_above_all_of_a_gpu_is_named(tmp_path: Path, capsys: Captured) -> None:
+    """Neither clamped nor an unreadable cell."""
+    heading = "timestamp,job,gpu_util_pct"
+    log = write_log(tmp_path / "log.csv", heading, ["1,396"] * 9)
+    answer, warnings = replayed(log, capsys)
+    assert answer["devices"][0]["states"].keys() == {"unknown"}
+    assert "more than one GPU can have (a sum over several?) in 'gpu_util_pct': '396'" in warnings
+
+
+def test_fault_in_place_of_values_is_told_of_its_gpu(tmp_path: Path, capsys: Captured) -> None:
+    """With its text; GPU 1 is the one whose handle is lost, and is not read to its last line."""
+    lines = ["timestamp, index, utilization.gpu [%], memory.used [MiB]"]
+    for count in range(60):
+        time = f"2025/01/13 16:{count:02}:00.000"
+        lines.append(f"{time}, 0, 98 %, 9000 MiB")
+        if count < 20:
+            lines.append(f"{time}, 1, 98 %, 9000 MiB")
+        elif count < 22:
+            slot = "GPU0000:1B:00.0"
+            lines.append(f"Unable to determine the device handle for {slot}: Unknown Error")
+        lines.append(f"{time}, 2, [Unknown Error], [GPU requires reset]")
+    log = tmp_path / "log.csv"
+    log.write_text("\n".join(lines) + "\n")
+    answer, warnings = replayed(log, capsys)
+    states = [device["states"] for device in answer["devices"]]
+    assert states[0] == {"productive": 59 * 60.0}
+    assert states[1] == {"productive": 19 * 60.0, "unknown": 40 * 60.0}
+    assert states[2] == {"unknown": 59 * 60.0}
+    assert "GPU 1 is lost from 2025-01-13 16:19:00 UTC on" in warnings
+    assert "GPU 2 reports 'GPU requires reset' in place of values, 60 times" in warnings
+
+
+def test_error_in_a_table_is_told_of_its_gpu(tmp_path: Path, capsys: Captured) -> None:
+    """Also where it stands for a fan, of which nothing is read."""
+    rule = "+-----+"
+    table = [
+        "Fri Apr 24 09:00:00 2026",
+        rule,
+        "| NVIDIA-SMI 570.133.20   Driver Version: 570.133.20   CUDA Version: 12.8 |",
+        "|  14  NVIDIA RTX 4000 Ada Gene...  On  |   00000000:CC:00.0 Off |         Off |",
+        "|ERR!   68C    P2     99W /  130W |  1MiB /  20475MiB |     93%   Default |",
+        rule,
+    ]
+    log = tmp_path / "log.txt"
+    later = [line.replace("09:00:00", "09:00:30") for line in table]
+    log.write_text("\n".join([*table, *later]) + "\n")
+    assert "GPU 14 reports 'ERR!' in place of values, 2 times" in replayed(log, capsys)[1]

@@ -107,6 +107,16 @@ def scaled(number: float, factor: float) -> float:
     return number * factor if factor >= 1 else number / round(1 / factor)
 
 
+def impossibility(signal: Signal, value: float) -> str:
+    """Return why no device has a value, or an empty text."""
+    low, high = signal.bounds
+    if low <= value <= high:
+        return ""
+    if signal.unit is Unit.RATIO and value > high:
+        return "more than one GPU can have (a sum over several?)"
+    return "impossible value"
+
+
 def plausible(signal: Signal, value: float) -> float | Missing:
     """Return the value, or why it is implausible."""
     low, high = signal.bounds

@@ -46,11 +46,12 @@ _MILLIWATTS_FROM: Final = 5000
 _MIB_FROM: Final = 512
 """Maximum from which memory must be in MiB: no board has as many GiB; below, it is ambiguous."""
 _SMALLER: Final = {
-    "GiB": (_MIB_FROM, "MiB"),
-    "MiB": (_BYTES_FROM, "bytes"),
-    "W": (_MILLIWATTS_FROM, "mW"),
+    "GiB": (_MIB_FROM, "MiB", range(1, _MIB_FROM << 10)),
+    "MiB": (_BYTES_FROM, "bytes", range(_BYTES_FROM, _MIB_FROM << 30)),
+    "W": (_MILLIWATTS_FROM, "mW", range(1000, _MILLIWATTS_FROM * 1000)),
 }
-"""From which number on a stated unit is impossible, and the one that it is then."""
+"""From which number on a stated unit is impossible, the smaller unit, and numbers that are possible
+in it."""
 _DECIMAL: Final = {"GiB": ("GB", 0.002), "MiB": ("MB", 0.0005)}
 """Decimal units that share a word with others, and the tolerance for the size of a board: narrower
 than what ECC takes, wider than what rounding does."""
@@ -270,6 +271,8 @@ class UnitSample:
         self._stated: Counter[str] = Counter()
         self._impossible: Counter[str] = Counter()
         """Numbers of each stated unit, and those that no board has."""
+        self._smaller: Counter[str] = Counter()
+        """Those that are possible in the smaller unit."""
         self._has_all = has_all
         """Whether no other rows follow."""
 
@@ -287,14 +290,20 @@ class UnitSample:
         if number % 1.0:
             self._fractions.add(signal)
         self._stated[unit] += number > 0.0
-        self._impossible[unit] += number >= _SMALLER.get(unit, (math.inf, ""))[0]
+        if unit in _SMALLER and number > 0.0:
+            limit, _, possible = _SMALLER[unit]
+            self._impossible[unit] += number >= limit
+            self._smaller[unit] += possible.start <= number < possible.stop
         return number
 
     def unit_of(self, heading: Heading) -> str | None:
         """Return the unit of a heading; `None` if it, or that of later values, is ambiguous."""
         if (unit := heading.unit) is not None:
             # Scripts head nvidia-smi's mebibytes by GB, and NVML's milliwatts by W.
-            is_wrong = self._impossible[unit] > max(1, _ERRATIC_RATIO * self._stated[unit])
+            wrong = self._impossible[unit]
+            is_wrong = wrong > max(1, _ERRATIC_RATIO * self._stated[unit]) and (
+                self._smaller[unit] > self._stated[unit] - wrong
+            )
             return _SMALLER[unit][1] if is_wrong else self._of_size(unit, unit)
         signal = heading.signal
         most = self._most.get((heading.signal, ""), 0.0)

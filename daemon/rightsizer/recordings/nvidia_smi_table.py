@@ -27,6 +27,7 @@ _PROCESS: Final = re.compile(
     r"\| +(?P<index>\d+) +(?:(?:N/A|\d+) +(?:N/A|\d+) +)?(?P<pid>\d+) +(?P<kind>[CGM+]+) +"
     r"(?P<name>\S.*?) +(?P<size>\d+|N/A)(?:MiB)? +\|"
 )
+_ERROR: Final = "ERR!"
 _CELLS: Final = 3
 """Of each line: state, memory, use."""
 _INSTANCES: Final = "| MIG devices:"
@@ -56,6 +57,8 @@ class _Table:
             if len(cells) > _CELLS:
                 time = times.next(self._device) if self._time is None else self._time
                 values = TABLE_COLUMNS.read(_cells(*cells[1 : _CELLS + 1]), number, self._notes)
+                if _ERROR in cells[1]:
+                    self._notes.fault(self._device, _ERROR, number)
                 self.devices[self._device] = RecordingRow(
                     time, self._device, *values, self._notes.file
                 )

@@ -32,6 +32,10 @@ MESSAGE: Final = re.compile(
     r"|.*nvidia-smi.*not recognized"
 )
 """Output of nvidia-smi, or of a shell without it, in place of readings."""
+_LOST: Final = re.compile(
+    r"Unable to determine the device handle for (?:gpu )?(?:GPU)?\W*(?P<slot>[\dA-F:.]+)",
+    re.IGNORECASE,
+)
 SUMMED: Final = -1
 """Rank of sums over processes, below any other stream."""
 
@@ -127,6 +131,10 @@ class RecordingNotes:
     remarks: list[str] = field(default_factory=list)
     tallies: dict[str, tuple[int, int, str]] = field(default_factory=dict)
     """Number of skipped items by kind, with line and text of the first."""
+    faults: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    """Number of errors in place of values by device and text, with the line of the first."""
+    lost: set[str] = field(default_factory=set)
+    """PCI slots of GPUs whose handle nvidia-smi could not get."""
 
     def learn(self, device: str, facts: DeviceDescription) -> None:
         """Add facts of a device."""
@@ -152,11 +160,18 @@ class RecordingNotes:
         count, line, example = self.tallies.get(what, (0, line, example))
         self.tallies[what] = count + 1, line, example
 
+    def fault(self, device: str, text: str, line: int) -> None:
+        """Count an error in place of a device's values."""
+        count, line = self.faults.get((device, text), (0, line))
+        self.faults[device, text] = count + 1, line
+
     def skip(self, number: int, line: str) -> None:
         """Count a line with an unexpected number of cells."""
         if line.strip():
             what = "line of another length" if line.endswith("\n") else "torn last line"
             what = "error of nvidia-smi" if MESSAGE.match(line) else what
+            if lost := _LOST.match(line):
+                self.lost.add(lost["slot"].upper())
             self.count(what, number, line.strip())
 
     @property

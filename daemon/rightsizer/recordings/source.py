@@ -3,18 +3,18 @@
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from math import isnan
 from pathlib import Path
 from typing import Final
 
 from msgspec.structs import replace
 
 from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.io.terminal import counted
 from rightsizer.model.device import Device
 from rightsizer.model.errors import RecordingError, UsageError
 from rightsizer.model.reading import Missing, Reading
 from rightsizer.model.signal import Signal
-from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.snapshot import Down, Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds, utc_text
 from rightsizer.model.workload import Holding
 from rightsizer.recordings.dcgmi_dmon import DCGMI_DMON
@@ -27,6 +27,7 @@ from rightsizer.recordings.nvidia_smi import NVIDIA_SMI_LOG, NVIDIA_SMI_PROCESSE
 from rightsizer.recordings.nvidia_smi_dmon import NVIDIA_SMI_DMON
 from rightsizer.recordings.nvidia_smi_report import NVIDIA_SMI_REPORT
 from rightsizer.recordings.nvidia_smi_table import NVIDIA_SMI_TABLE
+from rightsizer.recordings.plausibility import BoardLimits
 from rightsizer.recordings.records import (
     CSV_RECORDS,
     JSON_RECORDS,
@@ -38,7 +39,6 @@ from rightsizer.recordings.row import SUMMED, RecordingNotes, RecordingRow
 from rightsizer.recordings.row_file import RowFile, merge_rows
 from rightsizer.recordings.signal_csv import SIGNAL_CSV
 from rightsizer.recordings.survey import (
-    Load,
     LoadSeries,
     RecordingSurvey,
     survey_files,
@@ -77,10 +77,9 @@ _HOLD_INTERVALS: Final = 2.0
 _POLL_GAP: Final[Nanoseconds] = NANOSECONDS_PER_SECOND // 2
 """Closer readings of several devices belong to one poll, unless this exceeds half the recording's
 interval: nvidia-smi takes a few milliseconds per device, and 22 ms without persistence."""
-_EXCESS_RATIO: Final = 1.5
-"""Multiple of a board's limit from which a value is no peak, but a sum or in another unit.
-
-Source: assumed."""
+_GONE_INTERVALS: Final = 3
+"""Intervals without a reading after which a device is gone."""
+_LOST: Final = Down(Missing.LOST, "nvidia-smi could not determine its handle")
 _SHOWN_EVERY: Final = 1 << 6
 _ASSUMED_INTERVAL: Final = NANOSECONDS_PER_SECOND
 _ASSUMED: Final = "no device was read twice; an interval of one second is assumed"
@@ -221,9 +220,13 @@ def open_recording(  # noqa: PLR0913 - facts stated by the user.
             notes = [file.notes for file in files]
             loads = found.loads.series(interval or _ASSUMED_INTERVAL)
             held = _jobs(jobs, found, devices, loads)
-            rows = merge_rows([file.rows() for file in files])
-            snapshots = _snapshots(rows, found, devices, held)
-            remarks = [*_losses(found, devices), *_excesses(loads, devices, catalogue)]
+            limits = BoardLimits(devices, catalogue, found.loads.maxima)
+            limits.judge(merge_rows([file.rows() for file in files]))
+            rows = limits.plausible(merge_rows([file.rows() for file in files]))
+            gone = {} if interval is None else _gone(found, devices, notes, interval)
+            snapshots = _snapshots(rows, found, devices, held, gone)
+            faults = _faults(notes, devices)
+            remarks = [*_losses({**found.loads.lost, **gone}, devices), *faults, *limits.remarks]
         return RecordedSource(
             devices,
             interval or _ASSUMED_INTERVAL,
@@ -247,33 +250,37 @@ def _warnings(
         yield f"--devices {stated.count}: {devices} devices are in the recording"
 
 
-def _losses(found: RecordingSurvey, devices: Iterable[Device]) -> Iterator[str]:
+def _gone(
+    found: RecordingSurvey,
+    devices: Iterable[Device],
+    notes: Iterable[RecordingNotes],
+    interval: Nanoseconds,
+) -> dict[str, Nanoseconds]:
+    """Return last times of devices that end before others, where nvidia-smi has lost a handle."""
+    slots = {slot.lstrip("0:") for each in notes for slot in each.lost}
+    return {
+        device.uuid: end
+        for device in devices
+        if slots
+        and (end := found.ends.get(device.uuid, found.end)) < found.end - _GONE_INTERVALS * interval
+        and (not device.pci_bus_id or device.pci_bus_id.upper().lstrip("0:") in slots)
+    }
+
+
+def _faults(notes: Iterable[RecordingNotes], devices: Iterable[Device]) -> Iterator[str]:
+    titles = {device.uuid: device.title for device in devices}
+    for each in notes:
+        for (device, text), (count, line) in each.faults.items():
+            yield (
+                f"{each.file}:{line}: {titles.get(device, device)} reports '{text}' in place of "
+                f"values, {counted(count, 'time')}: it may need a reset"
+            )
+
+
+def _losses(lost: Mapping[str, Nanoseconds], devices: Iterable[Device]) -> Iterator[str]:
     for device in devices:
-        if (time := found.loads.lost.get(device.uuid)) is not None:
+        if (time := lost.get(device.uuid)) is not None:
             yield f"{device.title} is lost from {utc_text(seconds(time), '%H:%M:%S')} on"
-
-
-def _excesses(
-    loads: Mapping[str, LoadSeries], devices: Iterable[Device], catalogue: Catalogue
-) -> Iterator[str]:
-    """Yield a warning for each device that draws or holds more than its board, or any, can."""
-    boards = catalogue.boards.values()
-    most_watts = max(board.power_limit_watts for board in boards)
-    most_bytes = max(board.memory_bytes for board in boards)
-    for device in devices:
-        if (series := loads.get(device.uuid)) is None:
-            continue
-        for load, own, largest, unit in (
-            (Load.WATTS, device.power_limit_watts, most_watts, "W"),
-            (Load.MEMORY, device.memory_total_bytes, most_bytes, "bytes"),
-        ):
-            limit, whose = (own, "its board") if own else (largest, "the largest known board")
-            most = max((each for each in series.values[load] if not isnan(each)), default=0.0)
-            if most > _EXCESS_RATIO * limit:
-                yield (
-                    f"{device.title} has up to {most:,.0f} {unit}, {whose} {limit:,.0f}: if "
-                    "these are sums over GPUs, or in another unit, record each GPU, or its unit"
-                )
 
 
 def _jobs(
@@ -336,6 +343,7 @@ def _snapshots(
     found: RecordingSurvey,
     devices: tuple[Device, ...],
     jobs: RecordedJobs,
+    gone: Mapping[str, Nanoseconds],
 ) -> Generator[Snapshot, None, None]:
     """Yield a snapshot per poll, in time order.
 
@@ -357,6 +365,7 @@ def _snapshots(
             devices=devices,
             readings={device: held.reading(device, rows) for device, rows in poll.items()},
             holdings=jobs.holdings_at(last, held.holdings),
+            down={device: _LOST for device, end in gone.items() if end < last},
         )
 
     for row in rows:

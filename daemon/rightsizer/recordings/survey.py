@@ -84,6 +84,8 @@ class LoadSeriesBuilder:
         """Whether any row names a holder."""
         self.lost: dict[str, Nanoseconds] = {}
         """Time at which a device was first reported lost."""
+        self.maxima: dict[tuple[str, Signal], float] = {}
+        """Largest value of each device's signal, of those with loads."""
 
     def add(self, row: RecordingRow) -> None:
         """Add a row."""
@@ -95,20 +97,20 @@ class LoadSeriesBuilder:
             self.lost.setdefault(row.device, row.time)
         if row.processes:
             self._add_processes(row.device, row.processes, row.time)
-        moment = (row.time - self.start) // self._step
-        while moment >= _MOST_MOMENTS:
-            self._widen()
-            moment //= 2
+        place = self._moment(row.time - self.start) * _WIDTH
         sums = self._sums.setdefault(row.device, array("d"))
         values = row.values
-        place = moment * _WIDTH
+        maxima = self.maxima
         if place >= len(sums):
             sums.extend([0.0] * (place + _WIDTH - len(sums)))
         for _, signals in _SIGNALS:
             for signal in signals:
                 if signal in values:
                     sums[place] += 1.0
-                    sums[place + 1] += values[signal]
+                    value = values[signal]
+                    sums[place + 1] += value
+                    if value > maxima.get((row.device, signal), 0.0):
+                        maxima[row.device, signal] = value
                     break
             place += 2
 
@@ -123,6 +125,13 @@ class LoadSeriesBuilder:
             )
             for device, sums in self._sums.items()
         }
+
+    def _moment(self, elapsed: Nanoseconds) -> int:
+        moment = elapsed // self._step
+        while moment >= _MOST_MOMENTS:
+            self._widen()
+            moment //= 2
+        return moment
 
     def _add_processes(self, device: str, processes: Iterable[Process], time: Nanoseconds) -> None:
         known = self._processes.setdefault(device, {})
@@ -192,6 +201,8 @@ class RecordingSurvey(Struct, frozen=True):
     end: Nanoseconds = 0
     """Time of the last reading."""
     loads: LoadSeriesBuilder = field(default_factory=LoadSeriesBuilder)
+    ends: Mapping[str, Nanoseconds] = {}
+    """Time of the last reading of each device."""
 
 
 class _OutOfOrderError(Exception):
@@ -267,6 +278,7 @@ def _surveyed(files: Sequence[RowFile], progress: Progress) -> RecordingSurvey:
         start=loads.start or 0,
         end=max(seen.values()),
         loads=loads,
+        ends=seen,
     )
 
 

@@ -9,7 +9,7 @@ from string import digits
 from typing import Final
 
 from rightsizer.model.errors import RecordingError
-from rightsizer.model.reading import Missing, plausible, scaled
+from rightsizer.model.reading import Missing, impossibility, plausible, scaled
 from rightsizer.model.signal import Signal
 from rightsizer.model.table import table_rows
 from rightsizer.model.units import Unit, convert
@@ -21,6 +21,7 @@ _REASONS: Final = {
 }
 _COLUMNS_SHOWN: Final = 12
 _REMEMBERED: Final = 4096
+_NOTED: Final = frozenset({Missing.INVALID, Missing.FAILED})
 # Three digits after the comma may be a thousands group.
 _DECIMAL_COMMA: Final = re.compile(r"[+-]?\d+,(?!\d{3}$)\d+")
 
@@ -87,7 +88,18 @@ class CellColumn(dict[str, float | Missing]):
         value = self[cell] = self._convert(cell)
         return value
 
+    def fault(self, cell: str) -> str:
+        """Return what is wrong with a cell without a plausible value."""
+        number = self._number(cell)
+        why = impossibility(self.signal, number) if isinstance(number, float) else ""
+        return f"{why or 'unreadable cell'} in '{self.name}'"
+
     def _convert(self, cell: str) -> float | Missing:
+        number = self._number(cell)
+        return plausible(self.signal, number) if isinstance(number, float) else number
+
+    def _number(self, cell: str) -> float | Missing:
+        """Return the number of a cell in the base unit."""
         text, _, unit = cell.strip().partition(" ")
         try:
             number = float(text)
@@ -104,7 +116,7 @@ class CellColumn(dict[str, float | Missing]):
             return Missing.NO_SAMPLE  # As pandas and Prometheus write it.
         if (factor := self._factors[unit]) is None:
             return Missing.INVALID
-        return plausible(self.signal, scaled(number, factor))
+        return scaled(number, factor)
 
 
 def cells_at(places: Sequence[int]) -> Callable[[Sequence[str]], tuple[str, ...]]:
@@ -124,9 +136,9 @@ class CellTable:
         self._has_rivals = len(set(self._signals)) < len(self.columns)
 
     def read(
-        self, cells: Sequence[str], line: int, notes: RecordingNotes
+        self, cells: Sequence[str], line: int, notes: RecordingNotes, device: str = ""
     ) -> tuple[dict[Signal, float], dict[Signal, Missing]]:
-        """Return the values of a row, and reasons for missing ones."""
+        """Return the values of a row, and reasons for missing ones; note faults of the device."""
         of_row = self._cells(cells)
         found = [*map(getitem, self.columns, of_row)]
         values: dict[Signal, float] = {}
@@ -137,22 +149,25 @@ class CellTable:
             else:
                 missing[signal] = value
         if missing:
-            if Missing.INVALID in found:
-                self._count_unreadable(of_row, found, line, notes)
+            if not _NOTED.isdisjoint(found):
+                self._note(of_row, found, line, notes, device)
             if self._has_rivals:
                 missing = {signal: why for signal, why in missing.items() if signal not in values}
         return values, missing
 
-    def _count_unreadable(
+    def _note(
         self,
         cells: Sequence[str],
         found: Sequence[float | Missing],
         line: int,
         notes: RecordingNotes,
+        device: str,
     ) -> None:
         for column, cell, value in zip(self.columns, cells, found, strict=True):
             if value is Missing.INVALID:
-                notes.count(f"unreadable cell in '{column.name}'", line, cell.strip())
+                notes.count(column.fault(cell), line, cell.strip())
+            elif value is Missing.FAILED and device:
+                notes.fault(device, cell.strip(" []"), line)
 
 
 def signal_table(

@@ -105,7 +105,7 @@ class TableLayout:
                 if _has_cells(table, cells):
                     self._notes.count("row without a device", line)
                 continue
-            values, missing = table.read(cells, line, self._notes)
+            values, missing = table.read(cells, line, self._notes, key)
             yield RecordingRow(time, key, values, missing, self._file, holdings=holdings)
 
     def _ordered(self, time: Nanoseconds, cells: Sequence[str], line: int) -> str:

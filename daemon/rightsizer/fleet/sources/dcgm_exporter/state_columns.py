@@ -203,7 +203,7 @@ def classified(
 def _is_waking(signals: SignalColumns, settings: ClassificationSettings) -> Floats:
     """Return where a GPU that just woke up reads busy without any work."""
     return (
-        ~np.isnan(signals[Signal.POWER])
+        ~np.isnan(signals[Signal.POWER_WATTS])
         & (signals[Signal.MEMORY_USED_BYTES] < settings.context_memory_bytes)
         & ~(signals[Signal.SM_ACTIVE] >= settings.active_sm_ratio)
         & ~(signals.highest(*PIPES) >= settings.active_ratio)
