@@ -138,3 +138,69 @@ def test_error_in_a_table_is_told_of_its_gpu(tmp_path: Path, capsys: Captured) -
     later = [line.replace("09:00:00", "09:00:30") for line in table]
     log.write_text("\n".join([*table, *later]) + "\n")
     assert "GPU 14 reports 'ERR!' in place of values, 2 times" in replayed(log, capsys)[1]
+
+
+def test_device_is_the_column_that_separates_a_poll(tmp_path: Path, capsys: Captured) -> None:
+    """An index that never changes is none, whatever its name."""
+    lines = [
+        f"{START + timedelta(seconds=30 * count):%Y-%m-%dT%H:%M:%SZ},0,{gpu},{100 * gpu}"
+        for count in range(20)
+        for gpu in range(2)
+    ]
+    log = tmp_path / "log.csv"
+    log.write_text("\n".join(["timestamp,index,gpu,util_pct", *lines]) + "\n")
+    answer, warnings = replayed(log, capsys)
+    assert [[*device["states"]] for device in answer["devices"]] == [["idle_held"], ["productive"]]
+    assert "GPUs are told apart by 'gpu', not 'index'" in warnings
+
+
+def test_names_that_change_order_separate_devices(tmp_path: Path, capsys: Captured) -> None:
+    """Without a column of devices their order is no evidence, and a column of names is."""
+    lines = [
+        f"{START + timedelta(seconds=30 * count):%Y-%m-%dT%H:%M:%SZ},{name},{busy}"
+        for count in range(20)
+        for name, busy in (("train", 100), ("rest", 0))[:: 1 if count % 3 else -1]
+    ]
+    log = tmp_path / "log.csv"
+    log.write_text("\n".join(["timestamp,container,gpu_util_pct", *lines]) + "\n")
+    answer, warnings = replayed(log, capsys)
+    states = {device["uuid"]: [*device["states"]] for device in answer["devices"]}
+    assert states == {"train": ["productive"], "rest": ["idle_held"]}
+    assert "GPUs are told apart by 'container'" in warnings
+
+
+def test_duration_that_goes_up_and_down_is_no_clock(tmp_path: Path, capsys: Captured) -> None:
+    """Another column is, or the log has none."""
+    rows = [f"{count * 7 % 5},{1767571200 + 30 * count},100" for count in range(20)]
+    log = tmp_path / "log.csv"
+    log.write_text("\n".join(["runtime,captured,gpu_util_pct", *rows]) + "\n")
+    answer, warnings = replayed(log, capsys)
+    assert answer["devices"][0]["states"] == {"productive": 570.0}
+    assert "its clock is 'captured': 'runtime' goes up and down" in warnings
+    log.write_text("\n".join(["runtime,gpu_util_pct", *(row[:2] + "100" for row in rows)]) + "\n")
+    assert main(["replay", str(log)]) == 1
+    assert "'runtime' goes up and down and is no clock" in capsys.readouterr().err
+
+
+def test_first_row_of_a_headless_log_is_no_heading(tmp_path: Path, capsys: Captured) -> None:
+    """Also one with a GPU's index beside a percentage."""
+    log = tmp_path / "log.csv"
+    rows = [
+        f"2025/01/13 16:{count:02}:00.000, {gpu}, {gpu} %" for count in range(9) for gpu in (1, 0)
+    ]
+    log.write_text("\n".join(rows) + "\n")
+    assert main(["replay", str(log)]) == 1
+    assert "--fields" in capsys.readouterr().err
+
+
+def test_days_above_twelve_order_those_below(tmp_path: Path, capsys: Captured) -> None:
+    """Also in a log of nvidia-smi, and where a half of the day is told."""
+    times = [START + timedelta(hours=6 * count - 24 * 15) for count in range(60)]
+    for written in ("%d/%m/%Y %H:%M:%S", "%d/%m/%Y %I:%M:%S %p"):
+        lines = [f"{time.strftime(written)}, 0, 100 %, 9000 MiB" for time in times]
+        log = tmp_path / "log.csv"
+        heading = "timestamp, index, utilization.gpu [%], memory.used [MiB]"
+        log.write_text("\n".join([heading, *lines]) + "\n")
+        answer = replayed(log, capsys)[0]
+        assert answer["interval_seconds"] == 6 * 3600
+        assert answer["span"]["end"] == times[-1].timestamp()

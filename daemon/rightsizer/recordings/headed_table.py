@@ -15,10 +15,12 @@ from rightsizer.model.epoch import EPOCH_UNITS, parse_epoch
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import DAY, Nanoseconds, Unit, convert
+from rightsizer.recordings.column_choice import is_ordered
 from rightsizer.recordings.heading_words import (
     EPOCH,
     UNITS,
     Heading,
+    clock_places,
     read_headings,
     time_places,
     words_of,
@@ -28,6 +30,7 @@ from rightsizer.recordings.text_file import TextFile, delimiter_of, split_csv_li
 from rightsizer.recordings.timestamps import (
     DayAndMonth,
     DayTimes,
+    is_timestamp,
     leading_time,
     page_time,
     parse_time_of_day,
@@ -37,6 +40,7 @@ from rightsizer.recordings.timestamps import (
 
 SAMPLED_ROWS: Final = 10_000
 """Rows by which missing units are inferred."""
+_MICROSECONDS: Final = 1_000_000
 _ROWS_WITH_UNITS: Final = 100
 """Rows whose cells may have units that the headings lack."""
 _BYTES_FROM: Final = 2**20
@@ -222,13 +226,33 @@ class TimeColumns:
         self._notes = notes
         self._stated = stated
         self._days = DayTimes(notes, "write dates too")
-        self.places = time_places(headings) if stated is None else stated[:1]
+        self.places = self._chosen(sample) if stated is None else stated[:1]
         # What counts from 0 on tells its unit by the heading alone.
         self._heading = headings[self.places[0]] if self.places else ""
         words = words_of(self._heading)
         self._unit = EPOCH_UNITS.get(words[-1]) if words else None
         self._sample = sample
         self._dates = DayAndMonth(map(self.text, sample) if self.places else ())
+
+    def _chosen(self, sample: Sequence[Sequence[str]]) -> Sequence[int]:
+        """Return the first of the clocks that go on; fail if the only one counts up and down."""
+        clocks = clock_places(self._headings)
+        for places in clocks if sample else ():
+            texts = [" ".join(cells[at].strip() for at in places) for cells in sample]
+            # Dates may be out of order; numbers that are have another meaning.
+            if is_timestamp(texts[0]) or is_ordered(_counts(texts)):
+                if places != clocks[0]:
+                    self._notes.remark(
+                        f"its clock is '{self._headings[places[0]]}': "
+                        f"'{self._headings[clocks[0][0]]}' goes up and down"
+                    )
+                return places
+        if clocks and sample:
+            raise RecordingError(
+                f"{self._notes.file}: '{self._headings[clocks[0][0]]}' goes up and down and is no "
+                "clock; add a column timestamp"
+            )
+        return clocks[0] if clocks else []
 
     def again(self, notes: RecordingNotes) -> "TimeColumns":
         """Return the same columns for another pass."""
@@ -243,10 +267,10 @@ class TimeColumns:
     def parse(self, cells: Sequence[str]) -> Nanoseconds:
         """Return the time of a row; raise `ValueError` for an invalid one."""
         text = self.text(cells)
-        if self._stated is not None:
-            return self._stated[1](text)
         if (dated := self._dates.parse(text)) is not None:
             return dated
+        if self._stated is not None:
+            return self._stated[1](text)
         with contextlib.suppress(ValueError):
             time = parse_timestamp(text) if self._unit is None else parse_epoch(text, self._unit)
             if time < DAY and words_of(self._heading) == [EPOCH]:
@@ -260,6 +284,15 @@ class TimeColumns:
         with contextlib.suppress(ValueError):
             return self._days.of(parse_time_of_day(text))
         return parse_timestamp(text)
+
+
+def _counts(texts: Iterable[str]) -> list[int]:
+    """Return the numbers of a column that may be a clock."""
+    counts: list[int] = []
+    for text in texts:
+        with contextlib.suppress(ValueError):
+            counts.append(round(float(text) * _MICROSECONDS))
+    return counts
 
 
 class UnitSample:

@@ -87,6 +87,8 @@ _OF_ROWS: Final = frozenset(
     {Signal.POWER_WATTS, Signal.POWER_LIMIT_WATTS, Signal.TEMPERATURE_CELSIUS}
 )
 """Signals that are of a row's GPU beside columns of the host."""
+_QUANTITY: Final = re.compile(r"[+-]?\d[\d.,]* ?(?:%|°?[A-Za-z]+)?")
+PIDS: Final = frozenset({"pid", "process id", "gpu pid"})
 _SOME_GPU: Final = '{gpu="0"}'
 
 
@@ -224,7 +226,9 @@ def read_headings(headings: Sequence[str]) -> dict[int, Heading]:
     """
     is_of_host = any(names_host(text) for text in headings)
     has_devices = place_of(headings, DEVICES | UUIDS) is not None
-    texts = _without_run(headings)
+    # A cell of a row, as in a log without headings, names nothing.
+    named = ["" if _QUANTITY.fullmatch(text.strip()) else text for text in headings]
+    texts = _without_run(named)
     if not (is_of_host or has_devices):
         texts = _with_numbered_gpus(texts)
     found: dict[tuple[str | None, Signal, int], tuple[int, Heading]] = {}
@@ -270,6 +274,11 @@ def _with_numbered_gpus(headings: Sequence[str]) -> Sequence[str]:
     return found
 
 
+def places_of(headings: Sequence[str], names: AbstractSet[str]) -> list[int]:
+    """Return the positions of all headings with one of the names."""
+    return [at for at, text in enumerate(headings) if " ".join(words_of(text)) in names]
+
+
 def place_of(headings: Sequence[str], names: AbstractSet[str]) -> int | None:
     """Return the position of the first heading with one of the names, or `None`."""
     return next((at for at, text in enumerate(headings) if " ".join(words_of(text)) in names), None)
@@ -277,16 +286,22 @@ def place_of(headings: Sequence[str], names: AbstractSet[str]) -> int | None:
 
 def time_places(headings: Sequence[str]) -> Sequence[int]:
     """Return the positions of the time, or of date and time of day; empty without one."""
+    return next(iter(clock_places(headings)), [])
+
+
+def clock_places(headings: Sequence[str]) -> list[Sequence[int]]:
+    """Return the positions of each clock, or of date and time of day, by preference."""
     apart = [at for name in ("date", "time") if (at := place_of(headings, {name})) is not None]
     if len(apart) > 1:
-        return apart
-    places = (
-        [at for at, text in enumerate(headings) if is_time(text, words)]
+        return [apart]
+    places = dict.fromkeys(
+        at
         for words in (_TIMES, _ELAPSED, _STAMPED)
+        for at, text in enumerate(headings)
+        if is_time(text, words)
     )
-    found = next(filter(None, places), [])
     # A training counts its epochs, too.
-    return sorted(found, key=lambda at: words_of(headings[at]) == [EPOCH])[:1]
+    return [[at] for at in sorted(places, key=lambda at: words_of(headings[at]) == [EPOCH])]
 
 
 def is_time(heading: str, telling: AbstractSet[str] = _TIMES) -> bool:

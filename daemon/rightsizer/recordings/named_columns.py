@@ -1,9 +1,11 @@
 """Layout of tables whose headings name content and GPU of each column, in words or as series."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from rightsizer.model.signal import Signal
+from rightsizer.recordings.column_choice import device_place
 from rightsizer.recordings.headed_table import (
     SAMPLED_ROWS,
     HeadedTable,
@@ -14,11 +16,13 @@ from rightsizer.recordings.heading_words import (
     DEVICES,
     NAMES,
     NODES,
+    PIDS,
     UUIDS,
     Heading,
     field_names,
     names_gpu,
     place_of,
+    places_of,
     read_headings,
     time_places,
     unread_headings,
@@ -82,12 +86,37 @@ def named_columns(
     headings = table.headings
     uuid, device, node, board = (place_of(headings, of) for of in (UUIDS, DEVICES, NODES, NAMES))
     read = read_headings(with_units_of_cells(headings, sample))
+    if uuid is None and not any(each.device for each in read.values()):
+        device = _device_place(headings, sample, {*read, node, board}, notes)
     if uuid is None and device is None:
         read = _of_named_devices(read, headings, notes)
     of_rows = _column_sample(sample, read, device if uuid is None else uuid)
     found = _with_units(read, table, of_rows, notes)
     _remark_words(found, table, notes)
     return LayoutColumns(found, uuid, device, node, board)
+
+
+def _device_place(
+    headings: Sequence[str],
+    sample: Sequence[Sequence[str]],
+    others: AbstractSet[int | None],
+    notes: RecordingNotes,
+) -> int | None:
+    """Return the column that separates devices, and remark on one that is not named for it."""
+    times = time_places(headings)
+    candidates = places_of(headings, DEVICES)
+    # Names of processes separate the rows of a GPU.
+    is_of_processes = place_of(headings, PIDS) is not None
+    at = device_place(
+        candidates,
+        {*times, *others, *(range(len(headings)) if is_of_processes else ())},
+        lambda cells: " ".join(cells[at] for at in times),
+        sample,
+    )
+    if at is not None and at not in candidates[:1]:
+        runner_up = f", not '{headings[candidates[0]]}'" if candidates else ""
+        notes.remark(f"GPUs are told apart by '{headings[at]}'{runner_up}")
+    return at
 
 
 def _with_units(

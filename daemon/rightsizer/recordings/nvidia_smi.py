@@ -50,7 +50,7 @@ from rightsizer.recordings.text_file import (
     delimiter_of,
     split_csv_line,
 )
-from rightsizer.recordings.timestamps import leading_time, parse_timestamp
+from rightsizer.recordings.timestamps import has_open_order, leading_time, parse_timestamp
 from rightsizer.telemetry.device_description import DeviceDescription, mig_profile
 
 _DATA_START: Final = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(\.\d+)?\s*,")
@@ -181,8 +181,9 @@ class _QueryLogLayout:
             learn=self._learned,
         )
         stated = (at["timestamp"], parse_timestamp) if "timestamp" in at else None
-        self.times = TimeColumns(self.headings, notes, stated)
         table = HeadedTable(text, self.headings, self._rows_below)
+        sample = table.sample() if has_open_order(text.head) else ()
+        self.times = TimeColumns(self.headings, notes, stated, sample)
         self._layout = TableLayout(table, columns, self.times, notes)
 
     def _rows_below(self, notes: RecordingNotes) -> Iterator[NumberedRow]:

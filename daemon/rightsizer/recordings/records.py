@@ -21,7 +21,7 @@ from rightsizer.recordings.headed_table import (
     heading_line,
     untimed_headings,
 )
-from rightsizer.recordings.heading_words import heading_of, place_of, time_places
+from rightsizer.recordings.heading_words import PIDS, heading_of, place_of, time_places
 from rightsizer.recordings.json_records import (
     PROCESSES,
     Record,
@@ -55,7 +55,6 @@ from rightsizer.recordings.timestamps import (
     seconds_text,
 )
 
-_PIDS: Final = {"pid", "process id", "gpu pid"}
 _OF_PROCESSES: Final = (Signal.GPU_BUSY, Signal.MEMORY_USED_BYTES)
 """Signals of which each process has a part."""
 _SAMPLED: Final = 1000
@@ -91,7 +90,7 @@ def _table_rows(table: HeadedTable, notes: RecordingNotes) -> Iterator[Recording
         yield from long_rows(table, columns, sample, notes)
         return
     named = named_columns(table, sample, notes)
-    if place_of(table.headings, _PIDS) is not None:
+    if place_of(table.headings, PIDS) is not None:
         yield from _process_rows(table, sample, named, notes)
         return
     times = TimeColumns(table.headings, notes, sample=sample)

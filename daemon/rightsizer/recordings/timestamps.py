@@ -2,9 +2,10 @@
 
 import contextlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final
 
 from rightsizer.model.epoch import parse_epoch, storable
@@ -29,9 +30,13 @@ _FORMATS: Final = (
 order of day and month is ambiguous."""
 _COMPACT: Final = re.compile(r"(\d{4})(\d\d)(\d\d)[-_T ](\d\d):?(\d\d):?(\d\d(?:\.\d+)?)Z?")
 _DAY_AND_MONTH: Final = re.compile(
-    r"(\d\d?)[/-](\d\d?)[/-](\d{4})[ T,]+(\d\d?)((?::\d\d){1,2}[\d.]*)"
+    r"(\d\d?)[/-](\d\d?)[/-](\d{4})[ T,]+(\d\d?)((?::\d\d){1,2}[\d.]*)(?: ?([AP]M))?"
 )
-"""In either order, with 24 hours."""
+"""In either order."""
+_HALF_DAY_HOURS: Final = 12
+_STEADIER: Final = 4
+"""Ratio of the longest steps in either order from which the shorter ones tell it: to read days as
+months makes steps of a month."""
 _MONTHS: Final = 12
 _EPOCH: Final = re.compile(r"[\d.]+(?:[eE]\+?\d+)?")
 _ZONE: Final = re.compile(r" [A-Z]{3,4}\b")
@@ -66,22 +71,45 @@ def parse_timestamp(text: str) -> Nanoseconds:
 
 
 class DayAndMonth:
-    """Order of day and month, if one of the numbers in the dates of a file tells it."""
+    """Order of day and month, if the dates of a file tell it: by a day above 12, or their steps."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        found = [date.groups() for date in map(_DAY_AND_MONTH.fullmatch, texts) if date]
-        days = [any(int(each[at]) > _MONTHS for each in found) for at in (0, 1)]
-        self._day = days.index(True) if sum(days) == 1 else None
+        found = [date for date in map(_DAY_AND_MONTH.fullmatch, texts) if date]
+        days = [any(int(date[at]) > _MONTHS for date in found) for at in (1, 2)]
+        self._day: int | None = None
+        if sum(days) == 1:
+            self._day = days.index(True)
+        elif found and not any(days):
+            self._day = _steadier(found)
 
     def parse(self, text: str) -> Nanoseconds | None:
-        """Return the time of a date with 24 hours; `None` for others, and an unknown order."""
+        """Return the time of a date; `None` for others, and an unknown order."""
         if self._day is None or (found := _DAY_AND_MONTH.fullmatch(text)) is None:
             return None
-        month = found[2 - self._day]
-        day = found[1 + self._day]
-        year = found[3]
-        hour = found[4]
-        return parse_calendar(f"{year}-{month:0>2}-{day:0>2} {hour:0>2}{found[5]}")
+        return _date_in_order(found, self._day)
+
+
+def _date_in_order(date: re.Match[str], day: int) -> Nanoseconds:
+    """Return the time of a date, given the place of its day, 0 or 1."""
+    hour = int(date[4])
+    if date[6]:
+        hour = hour % _HALF_DAY_HOURS + _HALF_DAY_HOURS * (date[6] == "PM")
+    return parse_calendar(f"{date[3]}-{date[2 - day]:0>2}-{date[1 + day]:0>2} {hour:02}{date[5]}")
+
+
+def _steadier(dates: Sequence[re.Match[str]]) -> int | None:
+    """Return the place of the day for which dates follow each other more closely, or `None`."""
+    longest = []
+    for day in (0, 1):
+        times = [_date_in_order(date, day) for date in dates]
+        longest.append(max((abs(b - a) for a, b in pairwise(times)), default=0))
+    steady = longest.index(min(longest))
+    return steady if max(longest) > _STEADIER * min(longest) else None
+
+
+def has_open_order(lines: Iterable[str]) -> bool:
+    """Whether any of the lines has a date whose day may be before or after its month."""
+    return any(map(_DAY_AND_MONTH.search, lines))
 
 
 def is_timestamp(text: str) -> bool:
