@@ -53,11 +53,11 @@ def test_accounted_time_includes_what_is_unknown() -> None:
 
 
 def test_energy_is_reported_by_how_it_was_measured() -> None:
-    """Used and wasted joules sum to both ways together; energy of a gap is in neither."""
+    """Used and wasted joules sum to those of known time; the energy of unknown time counts."""
     counted = replace(STALL, energy_joules=250.0, energy_source=EnergySource.COUNTER)
     lost = replace(GAP, energy_joules=9000.0, energy_source=EnergySource.POWER)
     totals = totals_of([STALL, counted, lost, counted]).totals()
-    assert totals.energy_joules == {EnergySource.POWER: 1000.0, EnergySource.COUNTER: 500.0}
+    assert totals.energy_joules == {EnergySource.POWER: 10_000.0, EnergySource.COUNTER: 500.0}
     assert totals.used_joules + sum(totals.waste_joules.values()) == 1500.0
 
 

@@ -37,7 +37,7 @@ class Totals(Struct, frozen=True):
     signal_seconds: Mapping[Signal, float] = {}
     """Exact integral of each signal over time; a distribution only has bins."""
     energy_joules: Mapping[EnergySource, float] = {}
-    """Over known time, by source; used plus wasted joules equal the total."""
+    """By source, over known and unknown time; used plus wasted joules are those of known time."""
 
 
 class StripCell(Struct, frozen=True):

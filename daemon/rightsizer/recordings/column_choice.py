@@ -31,7 +31,7 @@ def is_ordered(times: Sequence[int]) -> bool:
 
 def device_place(
     candidates: Sequence[int],
-    others: Container[int],
+    others: Container[int | None],
     time: Callable[[Sequence[str]], str],
     rows: Rows,
 ) -> int | None:

@@ -21,6 +21,7 @@ from rightsizer.recordings.heading_words import (
     UNITS,
     Heading,
     clock_places,
+    is_time,
     read_headings,
     time_places,
     words_of,
@@ -247,7 +248,7 @@ class TimeColumns:
                         f"'{self._headings[clocks[0][0]]}' goes up and down"
                     )
                 return places
-        if clocks and sample:
+        if clocks and sample and not is_time(self._headings[clocks[0][0]]):
             raise RecordingError(
                 f"{self._notes.file}: '{self._headings[clocks[0][0]]}' goes up and down and is no "
                 "clock; add a column timestamp"

@@ -1,7 +1,6 @@
 """Layout of tables whose headings name content and GPU of each column, in words or as series."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from typing import Final
 
 from rightsizer.model.signal import Signal
@@ -87,7 +86,7 @@ def named_columns(
     uuid, device, node, board = (place_of(headings, of) for of in (UUIDS, DEVICES, NODES, NAMES))
     read = read_headings(with_units_of_cells(headings, sample))
     if uuid is None and not any(each.device for each in read.values()):
-        device = _device_place(headings, sample, {*read, node, board}, notes)
+        device = _device_place(headings, sample, frozenset({*read, node, board}), notes)
     if uuid is None and device is None:
         read = _of_named_devices(read, headings, notes)
     of_rows = _column_sample(sample, read, device if uuid is None else uuid)
@@ -99,7 +98,7 @@ def named_columns(
 def _device_place(
     headings: Sequence[str],
     sample: Sequence[Sequence[str]],
-    others: AbstractSet[int | None],
+    others: frozenset[int | None],
     notes: RecordingNotes,
 ) -> int | None:
     """Return the column that separates devices, and remark on one that is not named for it."""
@@ -109,7 +108,7 @@ def _device_place(
     is_of_processes = place_of(headings, PIDS) is not None
     at = device_place(
         candidates,
-        {*times, *others, *(range(len(headings)) if is_of_processes else ())},
+        range(len(headings)) if is_of_processes else others.union(times),
         lambda cells: " ".join(cells[at] for at in times),
         sample,
     )

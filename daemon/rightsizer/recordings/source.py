@@ -199,8 +199,7 @@ def open_recording(  # noqa: PLR0913 - facts stated by the user.
     column_map = None if columns is None else load_column_map(columns)
     with ExitStack() as opened:
         texts = _opened_texts(paths, stated, fields, opened)
-        formats = [format_of(text, column_map) for text in texts]
-        _check_patterns(column_map, texts)
+        formats = _formats(texts, column_map)
         if all(known is NATIVE for known in formats):
             native = NativeFiles(texts, given)
             devices, interval = native.survey(progress)
@@ -210,9 +209,7 @@ def open_recording(  # noqa: PLR0913 - facts stated by the user.
             snapshots = _with_jobs(native.snapshots(), held)
             remarks = []
         else:
-            files = [*map(RowFile, texts, formats)]
-            for file in files:
-                opened.callback(file.close)
+            files = [opened.enter_context(closing(file)) for file in map(RowFile, texts, formats)]
             found = survey_files(files, progress)
             devices = build_devices(found.facts, catalogue, board)
             interval = found.interval
@@ -223,10 +220,9 @@ def open_recording(  # noqa: PLR0913 - facts stated by the user.
             limits = BoardLimits(devices, catalogue, found.loads.maxima)
             limits.judge(merge_rows([file.rows() for file in files]))
             rows = limits.plausible(merge_rows([file.rows() for file in files]))
-            gone = {} if interval is None else _gone(found, devices, notes, interval)
+            gone = _gone(found, devices, notes)
             snapshots = _snapshots(rows, found, devices, held, gone)
-            faults = _faults(notes, devices)
-            remarks = [*_losses({**found.loads.lost, **gone}, devices), *faults, *limits.remarks]
+            remarks = [*_faults(found.loads.lost | gone, notes, devices), *limits.remarks]
         return RecordedSource(
             devices,
             interval or _ASSUMED_INTERVAL,
@@ -251,36 +247,33 @@ def _warnings(
 
 
 def _gone(
-    found: RecordingSurvey,
-    devices: Iterable[Device],
-    notes: Iterable[RecordingNotes],
-    interval: Nanoseconds,
+    found: RecordingSurvey, devices: Iterable[Device], notes: Iterable[RecordingNotes]
 ) -> dict[str, Nanoseconds]:
     """Return last times of devices that end before others, where nvidia-smi has lost a handle."""
     slots = {slot.lstrip("0:") for each in notes for slot in each.lost}
+    latest = found.end - _GONE_INTERVALS * (found.interval or _ASSUMED_INTERVAL)
     return {
         device.uuid: end
         for device in devices
         if slots
-        and (end := found.ends.get(device.uuid, found.end)) < found.end - _GONE_INTERVALS * interval
+        and (end := found.ends.get(device.uuid, found.end)) < latest
         and (not device.pci_bus_id or device.pci_bus_id.upper().lstrip("0:") in slots)
     }
 
 
-def _faults(notes: Iterable[RecordingNotes], devices: Iterable[Device]) -> Iterator[str]:
-    titles = {device.uuid: device.title for device in devices}
-    for each in notes:
-        for (device, text), (count, line) in each.faults.items():
-            yield (
-                f"{each.file}:{line}: {titles.get(device, device)} reports '{text}' in place of "
-                f"values, {counted(count, 'time')}: it may need a reset"
-            )
-
-
-def _losses(lost: Mapping[str, Nanoseconds], devices: Iterable[Device]) -> Iterator[str]:
+def _faults(
+    lost: Mapping[str, Nanoseconds], notes: Iterable[RecordingNotes], devices: Iterable[Device]
+) -> Iterator[str]:
     for device in devices:
         if (time := lost.get(device.uuid)) is not None:
             yield f"{device.title} is lost from {utc_text(seconds(time), '%H:%M:%S')} on"
+    titles = {device.uuid: device.title for device in devices}
+    for each in notes:
+        for (uuid, text), (count, line) in each.faults.items():
+            yield (
+                f"{each.file}:{line}: {titles.get(uuid, uuid)} reports '{text}' in place of "
+                f"values, {counted(count, 'time')}: it may need a reset"
+            )
 
 
 def _jobs(
@@ -328,7 +321,8 @@ def _opened_texts(
     ]
 
 
-def _check_patterns(column_map: ColumnMap | None, texts: Sequence[TextFile]) -> None:
+def _formats(texts: Sequence[TextFile], column_map: ColumnMap | None) -> Sequence[RecordingFormat]:
+    formats = [format_of(text, column_map) for text in texts]
     if column_map and all(column_map.columns_of(text.path) is None for text in texts):
         patterns = ", ".join(column_map.files)
         names = ", ".join(text.path.name for text in texts)
@@ -336,6 +330,7 @@ def _check_patterns(column_map: ColumnMap | None, texts: Sequence[TextFile]) -> 
             f"{column_map.name}: none of its patterns ({patterns}) fits {names}; "
             "change the patterns under 'files'"
         )
+    return formats
 
 
 def _snapshots(
