@@ -204,3 +204,44 @@ def test_days_above_twelve_order_those_below(tmp_path: Path, capsys: Captured) -
         answer = replayed(log, capsys)[0]
         assert answer["interval_seconds"] == 6 * 3600
         assert answer["span"]["end"] == times[-1].timestamp()
+
+
+@pytest.mark.parametrize(
+    ("line", "tool"),
+    [
+        ("RAM 2448/7772MB (lfb 9x4MB) SWAP 0/3886MB CPU [5%@102] GR3D_FREQ 12%", "Jetson"),
+        ("GPU  Temp   AvgPwr  SCLK    MCLK     Fan   Perf  PwrCap  VRAM%  GPU%", "AMD"),
+        ("Freq MHz      IRQ RC6     Power W     IMC MiB/s             RCS", "Intel"),
+        ("| GPU ID | XPUM_STATS_GPU_UTILIZATION | 12 |", "Intel"),
+    ],
+)
+def test_tool_of_another_kind_of_gpu_is_named(
+    tmp_path: Path, capsys: Captured, line: str, tool: str
+) -> None:
+    """No flag would read it, and none is told."""
+    log = tmp_path / "log.txt"
+    log.write_text(f"{line}\n" * 3)
+    assert main(["replay", str(log)]) == 1
+    error = capsys.readouterr().err
+    assert f"({tool})" in error
+    assert "--fields" not in error
+
+
+@pytest.mark.parametrize(
+    "values", [["0.002", "0.004", "0.006", "0.008"], [f"{10 + at}" for at in range(12)]]
+)
+def test_what_only_grows_or_is_a_fraction_is_not_suggested(
+    tmp_path: Path, capsys: Captured, values: list[float]
+) -> None:
+    """Kilograms of CO2 were to be read as utilization."""
+    log = write_log(tmp_path / "log.csv", "timestamp,project,emissions", [f"a,{x}" for x in values])
+    assert main(["replay", str(log)]) == 1
+    assert "--fields timestamp" not in capsys.readouterr().err
+
+
+def test_flags_that_are_suggested_read_the_log(tmp_path: Path, capsys: Captured) -> None:
+    """The command of the error is run as printed."""
+    log = write_log(tmp_path / "log.csv", "timestamp,board,share", [f"a,{x}" for x in (5, 97, 96)])
+    assert main(["replay", str(log)]) == 1
+    command = capsys.readouterr().err.partition("use 'rightsizer ")[2].partition("'")[0]
+    assert main(command.split()) == 0

@@ -1,6 +1,7 @@
 """Layout of tables whose headings name content and GPU of each column, in words or as series."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from rightsizer.model.signal import Signal
@@ -137,11 +138,19 @@ def _with_units(
         title = table.headings[at]
         ending = "_pct" if heading.signal is Signal.GPU_BUSY else "_mib"
         stated = ",".join([*table.headings[:at], f"{title}{ending}", *table.headings[at + 1 :]])
+        is_tried = table.is_csv and _is_read(stated, table, {heading.signal})
         notes.remark(
             f"the unit of '{title}' is not known, it is left out; {_ADD_UNIT}"
-            + (f", or state it with --fields '{stated}'" if table.is_csv else "")
+            + (f", or state it with --fields '{stated}'" if is_tried else "")
         )
     return found
+
+
+def _is_read(fields: str, table: HeadedTable, signals: AbstractSet[Signal]) -> bool:
+    """Whether all columns of a table have these names, and signals are read by them."""
+    names = fields.split(",")
+    read = read_headings(names) if len(names) == len(table.headings) else {}
+    return signals <= {heading.signal for heading in read.values() if heading.unit}
 
 
 def _remark_words(read: Mapping[int, Heading], table: HeadedTable, notes: RecordingNotes) -> None:
@@ -156,6 +165,8 @@ def _remark_words(read: Mapping[int, Heading], table: HeadedTable, notes: Record
     notes.remark(f"columns are read by their names: {', '.join(texts.values())}; {remedy}")
     if unread := unread_headings(table.headings, read):
         fields = field_names(table.headings, unread) if table.is_csv else ""
+        if not _is_read(fields, table, {Signal.MEMORY_USED_BYTES}):
+            fields = ""
         notes.remark(
             f"left out: {', '.join(map(repr, unread))}"
             + (f"; if it is used memory, say so: --fields '{fields}'" if fields else "")

@@ -1,8 +1,11 @@
 """Source of a recording's snapshots, with detection of its format."""
 
+import contextlib
+import tempfile
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -49,7 +52,7 @@ from rightsizer.recordings.text_file import (
     TextFile,
     no_progress,
 )
-from rightsizer.recordings.unknown_format import unknown_format
+from rightsizer.recordings.unknown_format import check_tool, unknown_format
 from rightsizer.recordings.unnamed_devices import NOTHING_STATED, StatedDevices
 from rightsizer.telemetry.device_description import build_devices
 
@@ -97,10 +100,28 @@ def format_of(text: TextFile, column_map: ColumnMap | None = None) -> RecordingF
             "see them with 'rightsizer report --history.path HISTORY', of the history that it was "
             "made from, or replay the recording itself"
         )
+    check_tool(text)
     for known in FORMATS:
         if known.recognizes(text.head):
             return known
-    raise unknown_format(text, None if column_map is None else column_map.name)
+    map_name = None if column_map is None else column_map.name
+    raise unknown_format(text, map_name, partial(_is_read, text.head))
+
+
+def _is_read(head: Sequence[str], fields: str, device: str | None) -> bool:
+    """Whether the first lines of a file are read with these fields, of this only GPU."""
+    with tempfile.NamedTemporaryFile("w", prefix="rightsizer-") as file:
+        file.write("".join(f"{line}\n" for line in head))
+        file.flush()
+        stated = StatedDevices(None, device)
+        with (
+            contextlib.suppress(RecordingError),
+            closing(TextFile(Path(file.name), stated=stated, fields=fields)) as text,
+        ):
+            known = next((each for each in FORMATS if each.recognizes(text.head)), None)
+            rows = () if known is None else known.rows(text, RecordingNotes(text.name))
+            return any(Signal.GPU_BUSY in row.values for row in rows)
+    return False
 
 
 class _DeviceState:

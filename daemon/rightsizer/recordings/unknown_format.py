@@ -1,7 +1,8 @@
 """Error for a file in no known format, with the command that reads it."""
 
 import re
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
+from itertools import pairwise
 from shlex import quote
 from typing import Final
 
@@ -27,12 +28,39 @@ _NUMBER: Final = re.compile(r"-?\d+(?:[.,]\d+)? ?%?")
 _PERCENT: Final = re.compile(r"(?:100|\d{1,2})(?:[.,]\d+)? ?%?")
 _DIGITS: Final = re.compile(r"\d+")
 _GPU: Final = re.compile(r"gpu\W{0,3}(\d+)", re.IGNORECASE)
+_OTHER_TOOLS: Final = {
+    "tegrastats (Jetson)": re.compile(r"\bRAM \d+/\d+MB.*\b(?:GR3D_FREQ|EMC_FREQ|SWAP)\b"),
+    "rocm-smi or amd-smi (AMD)": re.compile(
+        r"ROCm System Management Interface|\bSCLK\b.*\bMCLK\b|AMD-SMI|\bGFX_CLK\b|\bGFX_CLOCK\b"
+    ),
+    "intel_gpu_top (Intel)": re.compile(r"\bRC6\b.*\bRCS\b|\"rc6\"|Render/3D/0"),
+    "xpu-smi (Intel)": re.compile(r"XPUM_STATS|\bTile (?:ID|Id)\b|\bIntel\(R\) Data Center GPU\b"),
+}
+"""By what only their output has."""
+_FEWEST_ROWS: Final = 9
+"""Rows from which numbers that only grow are a counter."""
 _MOST_UNKNOWN: Final = 3
 """Columns of numbers under headings: of more, none is the likely one."""
 
 
-def unknown_format(text: TextFile, column_map: str | None = None) -> RecordingError:
-    """Return the error for a file; `column_map` is the name of a map that has no pattern for it."""
+def check_tool(text: TextFile) -> None:
+    """Fail for the output of a tool for other GPUs."""
+    start = "\n".join(text.head)
+    for tool, known in _OTHER_TOOLS.items():
+        if known.search(start):
+            raise RecordingError(
+                f"{text.name}:1: is the output of {tool}, which is not read: write a CSV with the "
+                f"columns {_COLUMNS}"
+            )
+
+
+def unknown_format(
+    text: TextFile, column_map: str | None, is_read: Callable[[str, str | None], bool]
+) -> RecordingError:
+    """Return the error for a file; `column_map` is the name of a map that has no pattern for it.
+
+    `is_read` tries fields, and the index of the only GPU, on the first lines.
+    """
     first = text.head[0]
     if MESSAGE.match(first):
         return RecordingError(
@@ -53,10 +81,15 @@ def unknown_format(text: TextFile, column_map: str | None = None) -> RecordingEr
             else f"write it as CSV: (echo timestamp,gpu_index,util_pct; jq -r '{of_kind} | @csv' "
             f"{quote(text.name)}) > gpu.csv"
         )
-    elif (is_table := _is_table(text.head)) and (fields := stated_fields(text.head)):
+    elif (
+        (is_table := _is_table(text.head))
+        and (fields := stated_fields(text.head))
+        and is_read(fields, device := None if "gpu" in fields else "0")
+    ):
+        flags = f"--fields {fields}" + ("" if device is None else f" --device {device}")
         remedy = (
             "where what it names util_pct is utilization in percent, use "
-            f"'rightsizer replay {quote(text.name)} {fields}'; other columns are util_ratio, "
+            f"'rightsizer replay {quote(text.name)} {flags}'; other columns are util_ratio, "
             "memory_used_mib and power_w, of several GPUs in a row gpu0_util_pct; "
             "--columns MAP.yaml takes any"
         )
@@ -99,7 +132,7 @@ def _is_table(head: Sequence[str]) -> bool:
 
 
 def stated_fields(head: Sequence[str]) -> str:
-    """Return `--fields` and `--device` for a CSV without GPU metrics in its headings.
+    """Return `--fields` for a CSV without GPU metrics in its headings.
 
     A time and the number beside it that may be in percent, the last of several, or all of these
     whose headings differ in their digits alone; empty where no line has both, and for a table of
@@ -120,7 +153,7 @@ def stated_fields(head: Sequence[str]) -> str:
         for at, cell in enumerate(first)
         if at not in (time_at, device_at, *read) and _NUMBER.fullmatch(cell)
     ]
-    shares = [at for at in numbers if all(_PERCENT.fullmatch(row[at]) for row in rows)]
+    shares = [at for at in numbers if _may_be_percent([row[at] for row in rows])]
     gpus = [_gpu_number(titles[at]) for at in shares]
     stems = {_DIGITS.sub("", titles[at]) for at in shares}
     is_told = any(each.signal is Signal.GPU_BUSY for each in read.values())
@@ -139,8 +172,16 @@ def stated_fields(head: Sequence[str]) -> str:
             device_at = _telling_column(rows, time_at, names)
         names |= {} if device_at is None else {device_at: "gpu_index"}
     names[time_at] = "timestamp"
-    stated = ",".join(names.get(at, "x") for at in range(len(first)))
-    return f"--fields {stated}" + ("" if "gpu" in stated else " --device 0")
+    return ",".join(names.get(at, "x") for at in range(len(first)))
+
+
+def _may_be_percent(cells: Sequence[str]) -> bool:
+    """Whether numbers may be utilization in percent: no ratio, and nothing that only grows."""
+    if not all(map(_PERCENT.fullmatch, cells)):
+        return False
+    values = [float(cell.rstrip("% ").replace(",", ".")) for cell in cells]
+    grows = len(values) > _FEWEST_ROWS and all(b > a for a, b in pairwise(values))
+    return not grows and (max(values) > 1.0 or not any(value % 1.0 for value in values))
 
 
 def _telling_column(
