@@ -291,7 +291,8 @@ def test_the_form_has_every_key_of_the_design(tmp_path: Path) -> None:
     document = json.loads(json.dumps(encode_replay(replayed(log))))
     (device,), (advice,) = document["devices"], document["advice"]
 
-    assert set(document) == {"interval_seconds", "span", "devices", "findings", "advice"}
+    keys = {"interval_seconds", "span", "evidence", "devices", "findings", "advice"}
+    assert set(document) == keys
     assert set(device) >= FORM_KEYS
     assert device["seconds"] == 3 * HOUR
     assert device["states"] == {"idle_held": 3 * HOUR}

@@ -245,3 +245,22 @@ def test_flags_that_are_suggested_read_the_log(tmp_path: Path, capsys: Captured)
     assert main(["replay", str(log)]) == 1
     command = capsys.readouterr().err.partition("use 'rightsizer ")[2].partition("'")[0]
     assert main(command.split()) == 0
+
+
+def test_evidence_tells_what_an_answer_rests_on(tmp_path: Path, capsys: Captured) -> None:
+    """All of it as JSON; as text the three that matter."""
+    rows = [f"0,{'wat' if count == 9 else 0},0,60" for count in range(41)]
+    heading = "timestamp,gpu_index,util_pct,memory_used_mib,power_w"
+    log = write_log(tmp_path / "log.csv", heading, rows)
+    answer, _ = replayed(log, capsys, "--board", "H100-SXM5-80GB")
+    evidence = {item["kind"]: item for item in answer["evidence"]}
+    assert evidence.keys() == {"assumed", "dropped", "learned", "read"}
+    assert evidence["dropped"]["count"] == 1
+    assert "'wat'" in evidence["dropped"]["reason"]
+    assert "idle power 60 W" in evidence["learned"]["subject"]
+    limit = next(item for item in answer["evidence"] if "power_limit_watts" in item["subject"])
+    assert limit["kind"] == "assumed"
+    assert "the power tier" in limit["effect"]
+    assert main(["replay", str(log), "--board", "H100-SXM5-80GB"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(line.startswith(("assumed: ", "dropped: ")) for line in lines) == 3

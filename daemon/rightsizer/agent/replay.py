@@ -2,7 +2,8 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rightsizer.accounting.accounts_snapshot import allocator_of
+from rightsizer.accounting.device_codec import DeviceRecord
 from rightsizer.accounting.history import HistoryRepository
 from rightsizer.accounting.provisioning import provision
 from rightsizer.accounting.service import NodeAccounts
@@ -20,10 +22,13 @@ from rightsizer.advice.settings import LedgerSettings
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.settings import Settings
 from rightsizer.io.clock import SystemClock
+from rightsizer.io.codec import plain_fields
 from rightsizer.io.files import Ownership
+from rightsizer.io.terminal import counted
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind
 from rightsizer.model.device import Device
 from rightsizer.model.errors import HistoryError
+from rightsizer.model.evidence import Evidence, EvidenceKind
 from rightsizer.model.finding import Finding
 from rightsizer.model.report import Totals
 from rightsizer.model.signal import Signal
@@ -38,6 +43,11 @@ _STATED_BY: Final = {
     "memory_total_bytes": Signal.MEMORY_TOTAL_BYTES,
     "power_limit_watts": Signal.POWER_LIMIT_WATTS,
     "sm_clock_maximum_hertz": Signal.SM_CLOCK_MAXIMUM_HERTZ,
+}
+_RESTS_ON: Final = {
+    "memory_total_bytes": "whether a GPU is empty, and its need of memory",
+    "power_limit_watts": "the power tier: stalls, and effective utilization",
+    "sm_clock_maximum_hertz": "throttling, and stalls at a low clock",
 }
 _HOLDERS: Final = {Signal.MEMORY_USED_BYTES, Signal.MEMORY_USED, Signal.PROCESS_COUNT}
 _NO_TIME: Final = Window("", 0, 0)
@@ -69,6 +79,8 @@ class Replay(Struct, frozen=True):
     """Advice that the ledger would have opened, including what has closed since."""
     interval: Nanoseconds = 0
     """Time between readings."""
+    evidence: tuple[Evidence, ...] = ()
+    """What the result rests on."""
 
     @property
     def span(self) -> tuple[Nanoseconds, Nanoseconds]:
@@ -97,10 +109,12 @@ def replay(
     *,
     sinks: Sequence[Callable[[Entry], None]] = (),
     into: Storage | None = None,
+    evidence: Iterable[Evidence] = (),
 ) -> Replay:
     """Account for a whole recording; pass each entry in time order to `sinks`.
 
-    `into` stores the windows, and the advice as an agent would have left it.
+    `into` stores the windows, and the advice as an agent would have left it; `evidence` is that of
+    reading the source.
     """
     history = None if into is None else _history(into)
     run = _ReplayRun(settings)
@@ -116,7 +130,7 @@ def replay(
         run.recommend(snapshot.wall_time, snapshot.interval)
     if history is not None:
         history.save(run.accounts.open_windows(), run.accounts.device_records())
-    result = run.result()
+    result = run.result(evidence)
     if into is not None:
         into.save_ledger(run.ledger, run.pending_events())
     return result
@@ -167,19 +181,25 @@ class _ReplayRun:
         latest = {event.advice.id: event for event in self._opened}
         return tuple(event for event in latest.values() if event.advice.id in still_open)
 
-    def result(self) -> Replay:
+    def result(self, evidence: Iterable[Evidence]) -> Replay:
         """Return the result after the last snapshot; the end of the recording is always judged."""
         if self._due != self._now + self._interval:
             self._judge(self._now)
+        devices = tuple(
+            self._summary(device)
+            for device in self.accounts.devices
+            if not device.has_mig_instances
+        )
+        records = {record.device.uuid: record for record in self.accounts.device_records()}
+        judged = (
+            item for each in devices for item in _evidence(each, records.get(each.device.uuid))
+        )
         return Replay(
-            devices=tuple(
-                self._summary(device)
-                for device in self.accounts.devices
-                if not device.has_mig_instances
-            ),
+            devices=devices,
             findings=self._recommender.over_all(self._now),
             advice=self.ledger.advice(),
             interval=self._reading_interval,
+            evidence=(*evidence, *_assumed(devices), *judged),
         )
 
     def _summary(self, device: Device) -> DeviceSummary:
@@ -193,6 +213,30 @@ class _ReplayRun:
         has_holder = account.tenancy.holder is not None
         caveats = tuple(_caveats(device, window, signals, has_holder=has_holder))
         return DeviceSummary(device, window, totals, fit, assumed, caveats)
+
+
+def _assumed(devices: Iterable[DeviceSummary]) -> Iterator[Evidence]:
+    """Yield capacities that are those of the catalogue's boards."""
+    counts = Counter((name, each.device.board) for each in devices for name in each.assumed)
+    for (name, board), count in counts.items():
+        subject = f"{name} of {counted(count, 'GPU')}"
+        reason = f"that of {board or 'the board'} in the catalogue"
+        yield Evidence(EvidenceKind.ASSUMED, subject, reason, count, _RESTS_ON.get(name, ""))
+
+
+def _evidence(summary: DeviceSummary, record: DeviceRecord | None) -> Iterator[Evidence]:
+    """Yield what the account of a device rests on."""
+    device = summary.device
+    for caveat in summary.caveats:
+        yield Evidence(EvidenceKind.ASSUMED, device.title, effect=caveat)
+    power = None if record is None else record.power
+    if power is not None and power.idle_watts is not None:
+        reason = f"drawn in {power.empty_seconds:.0f} empty seconds"
+        subject = f"{device.title}: idle power {power.idle_watts:.0f} W"
+        yield Evidence(EvidenceKind.LEARNED, subject, reason)
+    signals = ", ".join(sorted(summary.totals.distributions))
+    count = len(summary.totals.distributions)
+    yield Evidence(EvidenceKind.READ, f"{device.title}: {signals or 'nothing'}", count=count)
 
 
 def _caveats(
@@ -215,6 +259,7 @@ def encode_replay(result: Replay) -> dict[str, Any]:
     return {
         "interval_seconds": seconds(result.interval),
         "span": {"start": start, "end": end, "coverage_ratio": result.coverage_ratio},
+        "evidence": [plain_fields(each) for each in result.evidence],
         "devices": [_encode_device(summary) for summary in result.devices],
         "findings": [encode_finding(finding) for finding in result.findings],
         "advice": [encode_advice(advice) for advice in result.advice],

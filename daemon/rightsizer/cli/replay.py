@@ -22,6 +22,7 @@ from rightsizer.io.log_settings import LogLevel
 from rightsizer.io.terminal import counted
 from rightsizer.model.device import BY_INDEX
 from rightsizer.model.errors import HistoryError, UsageError
+from rightsizer.model.evidence import EvidenceKind, weightiest
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, format_duration, percent_text, seconds
 from rightsizer.recordings.source import open_recording
@@ -34,6 +35,7 @@ _HELP: Final = help_of(__file__)
 _ALLOCATIONS_BETWEEN_COLLECTIONS: Final = 100_000
 """Readings and cases hold no cycles: the interpreter's 700 is reached every few polls in vain."""
 _STATES_SHOWN = 4
+_EVIDENCE_SHOWN: Final = 3
 _SPARSE: Final = 10 * NANOSECONDS_PER_SECOND
 """Utilization covers at most a second; sparser readings stand for more."""
 
@@ -50,6 +52,16 @@ def replay_text(result: Replay) -> str:
     if result.interval >= _SPARSE:
         length = format_duration(seconds(result.interval))
         lines.append(f"One reading every {length}: shorter pauses and peaks are seen by chance.")
+    # Caveats stand below their device.
+    told = {caveat for summary in result.devices for caveat in summary.caveats}
+    weighty = [
+        each
+        for each in result.evidence
+        if each.kind in (EvidenceKind.ASSUMED, EvidenceKind.DROPPED)
+        and each.effect
+        and each.effect not in told
+    ]
+    lines.extend(each.text for each in weightiest(weighty, _EVIDENCE_SHOWN))
     lines.append("")
     # What is true of the end of a recording need not be of all of it, and is advised all the same.
     known = {finding.id for finding in found}
@@ -139,7 +151,7 @@ def _run(arguments: argparse.Namespace) -> int:
         history = arguments.into
         sinks = [stack.enter_context(Timeline.open(file)).write] if file is not None else []
         into = None if history is None else stack.enter_context(filled_history(history))
-        result = replay(source, settings, sinks=sinks, into=into)
+        result = replay(source, settings, sinks=sinks, into=into, evidence=source.evidence)
         warnings = source.warnings
     for warning in warnings:
         print(f"rightsizer: warning: {warning}", file=sys.stderr)

@@ -13,6 +13,7 @@ from msgspec import Struct
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.epoch import EPOCH_UNITS, parse_epoch
 from rightsizer.model.errors import RecordingError
+from rightsizer.model.evidence import EvidenceKind
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import DAY, Nanoseconds, Unit, convert
 from rightsizer.recordings.column_choice import is_ordered
@@ -245,7 +246,8 @@ class TimeColumns:
                 if places != clocks[0]:
                     self._notes.remark(
                         f"its clock is '{self._headings[places[0]]}': "
-                        f"'{self._headings[clocks[0][0]]}' goes up and down"
+                        f"'{self._headings[clocks[0][0]]}' goes up and down",
+                        EvidenceKind.READ,
                     )
                 return places
         if clocks and sample and not is_time(self._headings[clocks[0][0]]):

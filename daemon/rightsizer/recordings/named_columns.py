@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
+from rightsizer.model.evidence import EvidenceKind
 from rightsizer.model.signal import Signal
 from rightsizer.recordings.column_choice import device_place
 from rightsizer.recordings.headed_table import (
@@ -115,7 +116,7 @@ def _device_place(
     )
     if at is not None and at not in candidates[:1]:
         runner_up = f", not '{headings[candidates[0]]}'" if candidates else ""
-        notes.remark(f"GPUs are told apart by '{headings[at]}'{runner_up}")
+        notes.remark(f"GPUs are told apart by '{headings[at]}'{runner_up}", EvidenceKind.READ)
     return at
 
 
@@ -162,7 +163,8 @@ def _remark_words(read: Mapping[int, Heading], table: HeadedTable, notes: Record
     if not texts:
         return
     remedy = _REMEDY if table.is_csv else _REMEDY_OF_JSON
-    notes.remark(f"columns are read by their names: {', '.join(texts.values())}; {remedy}")
+    read_as = f"columns are read by their names: {', '.join(texts.values())}; {remedy}"
+    notes.remark(read_as, EvidenceKind.READ)
     if unread := unread_headings(table.headings, read):
         fields = field_names(table.headings, unread) if table.is_csv else ""
         if not _is_read(fields, table, {Signal.MEMORY_USED_BYTES}):

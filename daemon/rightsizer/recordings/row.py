@@ -6,12 +6,14 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from rightsizer.model.device import BY_INDEX
+from rightsizer.model.evidence import Evidence, EvidenceKind
 from rightsizer.model.reading import Missing, Process, ProcessKind, count_computing
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Holding
 from rightsizer.telemetry.device_description import DeviceDescription
 
+_NOT_COUNTED: Final = "these readings are not accounted for"
 _NOTHING: Final[Mapping[Signal, Missing]] = {}
 _SERVERS: Final = frozenset(
     {
@@ -128,7 +130,7 @@ class RecordingNotes:
 
     file: str
     facts: dict[str, DeviceDescription] = field(default_factory=dict)
-    remarks: list[str] = field(default_factory=list)
+    remarks: dict[str, EvidenceKind] = field(default_factory=dict)
     tallies: dict[str, tuple[int, int, str]] = field(default_factory=dict)
     """Number of skipped items by kind, with line and text of the first."""
     faults: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
@@ -150,10 +152,9 @@ class RecordingNotes:
         self.of(key).index = index
         return key
 
-    def remark(self, text: str) -> None:
+    def remark(self, text: str, kind: EvidenceKind = EvidenceKind.ASSUMED) -> None:
         """Add a remark once."""
-        if text not in self.remarks:
-            self.remarks.append(text)
+        self.remarks.setdefault(text, kind)
 
     def count(self, what: str, line: int, example: str = "") -> None:
         """Count a skipped item; line and text of the first are kept."""
@@ -173,6 +174,16 @@ class RecordingNotes:
             if lost := _LOST.match(line):
                 self.lost.add(lost["slot"].upper())
             self.count(what, number, line.strip())
+
+    @property
+    def evidence(self) -> Iterator[Evidence]:
+        """All remarks and skipped items."""
+        for remark, kind in self.remarks.items():
+            yield Evidence(kind, remark)
+        for what, (count, line, example) in self.tallies.items():
+            yield Evidence(
+                EvidenceKind.DROPPED, what, f"line {line}: '{example[:60]}'", count, _NOT_COUNTED
+            )
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.io.terminal import counted
 from rightsizer.model.device import Device
 from rightsizer.model.errors import RecordingError, UsageError
+from rightsizer.model.evidence import Evidence, EvidenceKind
 from rightsizer.model.reading import Missing, Reading
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Down, Snapshot
@@ -42,7 +43,6 @@ from rightsizer.recordings.row import SUMMED, RecordingNotes, RecordingRow
 from rightsizer.recordings.row_file import RowFile, merge_rows
 from rightsizer.recordings.signal_csv import SIGNAL_CSV
 from rightsizer.recordings.survey import (
-    LoadSeries,
     RecordingSurvey,
     survey_files,
 )
@@ -177,6 +177,8 @@ class RecordedSource:
     interval: Nanoseconds
     warnings: tuple[str, ...]
     """Skipped items and assumptions, with place and count."""
+    evidence: tuple[Evidence, ...]
+    """The same as a record."""
     snapshots: Generator[Snapshot, None, None]
     files: ExitStack
     """Closes files and deletes temporary ones."""
@@ -236,8 +238,7 @@ def open_recording(  # noqa: PLR0913 - facts stated by the user.
             interval = found.interval
             end = found.end
             notes = [file.notes for file in files]
-            loads = found.loads.series(interval or _ASSUMED_INTERVAL)
-            held = _jobs(jobs, found, devices, loads)
+            held = _jobs(jobs, found, devices)
             limits = BoardLimits(devices, catalogue, found.loads.maxima)
             limits.judge(merge_rows([file.rows() for file in files]))
             rows = limits.plausible(merge_rows([file.rows() for file in files]))
@@ -248,6 +249,7 @@ def open_recording(  # noqa: PLR0913 - facts stated by the user.
             devices,
             interval or _ASSUMED_INTERVAL,
             (*_warnings(notes, interval, stated, len(devices)), *remarks, *held.remarks()),
+            _evidence(notes, remarks, held),
             _shown(snapshots, end, progress),
             opened.pop_all(),
         )
@@ -265,6 +267,16 @@ def _warnings(
         yield _ASSUMED
     if stated.count is not None and stated.count != devices:
         yield f"--devices {stated.count}: {devices} devices are in the recording"
+
+
+def _evidence(
+    notes: Iterable[RecordingNotes], remarks: Iterable[str], jobs: RecordedJobs
+) -> tuple[Evidence, ...]:
+    return (
+        *(item for each in notes for item in each.evidence),
+        *(Evidence(EvidenceKind.DROPPED, remark) for remark in remarks),
+        *(Evidence(EvidenceKind.LEARNED, remark) for remark in jobs.remarks()),
+    )
 
 
 def _gone(
@@ -301,12 +313,12 @@ def _jobs(
     stated: Sequence[str],
     found: RecordingSurvey,
     devices: Sequence[Device],
-    loads: Mapping[str, LoadSeries],
 ) -> RecordedJobs:
     if stated:
         return RecordedJobs(stated_jobs(stated, devices))
     if found.loads.has_owners:
         return RecordedJobs(())
+    loads = found.loads.series(found.interval or _ASSUMED_INTERVAL)
     return RecordedJobs(inferred_jobs(loads, devices))
 
 
