@@ -134,12 +134,14 @@ def test_utilization_alone_is_the_basic_tier(looked: SourceResult) -> None:
 
 
 def test_an_instance_without_profiling_is_not_known(looked: SourceResult) -> None:
-    """Its utilization is not exported, and the card's power is not its own."""
+    """Its utilization is not exported; of the card's power it has a part."""
     name = f"{gpu(SLICED)}/gi3"
     found = looked[1].devices[name].device
     assert found.mig is not None
     assert found.mig.compute_share == pytest.approx(1 / 7)
-    assert [*looked[2].frames[name].columns] == ["state:unknown"]
+    columns = [*looked[2].frames[name].columns]
+    assert [column for column in columns if column.startswith("state:")] == ["state:unknown"]
+    assert set(columns) <= {"state:unknown", "energy:dark_joules"}
 
 
 def test_reasons_tell_throttling(looked: SourceResult) -> None:

@@ -67,7 +67,8 @@ def test_the_score_counts_what_is_missed_and_what_is_false(document: dict[str, A
         each for each in worse["advice"] if each["key"] == "paris/kubernetes:people/sandbox"
     )
     worse["advice"].remove(taken)
-    assert [str(case) for case in score(worse).missed if case not in whole.missed][-1:] == [
+    before = set(map(str, whole.missed))
+    assert [name for name in map(str, score(worse).missed) if name not in before] == [
         "a pod that holds its GPU and never works, in paris"
     ]
     well = next(gpu for gpu in planted_gpus() if gpu.plant.what == "training as it should be")
