@@ -264,3 +264,26 @@ def test_evidence_tells_what_an_answer_rests_on(tmp_path: Path, capsys: Captured
     assert main(["replay", str(log), "--board", "H100-SXM5-80GB"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert sum(line.startswith(("assumed: ", "dropped: ")) for line in lines) == 3
+
+
+def test_process_of_a_table_holds_a_gpu_without_its_memory(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    """A board that shares the host's memory tells none of its own."""
+    rule = "+-----+"
+    table = [
+        "Wed Jan 28 09:00:00 2026",
+        rule,
+        "| NVIDIA-SMI 580.126.09   Driver Version: 580.126.09   CUDA Version: 13.0 |",
+        "|   0  NVIDIA GB10        On  |   0000000F:01:00.0 Off |       N/A |",
+        "| N/A   36C    P8    3W /  N/A  | Not Supported  |    0%      Default |",
+        rule,
+        "|    0   N/A  N/A     4711      C   python3      61440MiB |",
+        rule,
+    ]
+    log = tmp_path / "log.txt"
+    later = [line.replace("09:00:00", "09:00:30") for line in table]
+    log.write_text("\n".join([*table, *later]) + "\n")
+    (device,) = replayed(log, capsys)[0]["devices"]
+    assert device["states"].keys() == {"idle_held"}
+    assert device["caveats"] == []

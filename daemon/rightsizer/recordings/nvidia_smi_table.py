@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from rightsizer.model.reading import Process
+from rightsizer.model.reading import Process, count_computing
+from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds
 from rightsizer.recordings.nvidia_smi_columns import signal_columns
 from rightsizer.recordings.row import RecordingNotes, RecordingRow, recorded_process
@@ -80,7 +81,13 @@ class _Table:
         """Yield the rows of the table's GPUs."""
         for device, row in self.devices.items():
             # In a container no process is listed, though there may be some.
-            yield row._replace(processes=tuple(self._processes.get(device, ())) or None)
+            processes = tuple(self._processes.get(device, ()))
+            if not processes:
+                yield row
+                continue
+            count = float(count_computing(processes))
+            values = {**row.values, Signal.PROCESS_COUNT: count}
+            yield row._replace(values=values, processes=processes)
 
 
 def _cells(state: str, memory: str, use: str) -> tuple[str, ...]:
