@@ -315,18 +315,14 @@ def test_a_configuration_file_holds_them(tmp_path: Path) -> None:
     file = tmp_path / "rightsizer.yaml"
     file.write_text(
         "webhooks:\n  - url: https://am.example.org\n    format: alertmanager\n"
-        "    reasons: [IdleHeld]\n    minimum_severity: high\n    resend: 30s\n"
+        "    reasons: [IdleHeld]\n    minimum_severity: high\n"
     )
     (found,) = load_file(Tree, file).webhooks
     file.write_text("webhooks:\n  - format: json\n")
     with pytest.raises(ConfigurationError, match=r"rightsizer.yaml:2.*url or url_file"):
         load_file(Tree, file)
 
-    assert (found.format, found.reasons, found.resend_seconds) == (
-        WebhookFormat.ALERTMANAGER,
-        (Reason.IDLE_HELD,),
-        30.0,
-    )
+    assert (found.format, found.reasons) == (WebhookFormat.ALERTMANAGER, (Reason.IDLE_HELD,))
     assert schema(Tree)["properties"]["webhooks"]["type"] == ["array", "null"]
 
 

@@ -137,9 +137,7 @@ class ForgetRoute:
         listed = self._listed(uuid)
         if listed is not None and listed.down is None:
             raise RefusedError(f"{listed.device.title} ({uuid}) is up{_ONLY_GONE}")
-        if listed is not None:
-            self._forget_device(uuid)
-            self._wait(uuid)
+        self._forget_listed(uuid)
         if not self._forget_accounts(uuid) and listed is None:
             raise unknown_device(uuid)
         actor = {} if request.peer is None else {"uid": request.peer.uid, "pid": request.peer.pid}
@@ -151,10 +149,12 @@ class ForgetRoute:
         devices = report.devices if report is not None else ()
         return next((each for each in devices if each.device.uuid == uuid), None)
 
-    def _wait(self, uuid: str) -> None:
+    def _forget_listed(self, uuid: str) -> None:
+        """Ask until the device is not listed: the driver may offer it until the next look."""
         deadline = time.monotonic() + self._patience_seconds
         never = threading.Event()
         while (listed := self._listed(uuid)) is not None:
+            self._forget_device(uuid)
             if time.monotonic() >= deadline:
                 why = "" if listed.down is None else f" ({listed.down.detail})"
                 raise RefusedError(
