@@ -358,12 +358,13 @@ def _named_constants(
             for key, value in data.items():
                 yield from _named_constants(inner, value, (*path, key))
         case Group() if isinstance(data, dict):
-            for key in data.keys() & shape.by_key.keys():
-                entry = shape.by_key[key]
+            for key, value in data.items():
+                if (entry := shape.by_key.get(key)) is None:
+                    continue
                 if entry.is_constant:
                     yield (*path, key), entry
                 else:
-                    yield from _named_constants(entry.shape, data[key], (*path, key))
+                    yield from _named_constants(entry.shape, value, (*path, key))
         case _:
             return
 

@@ -3,10 +3,11 @@
 import re
 import shlex
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
+from rightsizer.io.codec import convert
 from rightsizer.io.yaml import load_beside
 from rightsizer.model.finding import Instruction
 from rightsizer.model.workload import (
@@ -27,7 +28,7 @@ class ControllerKind(Struct, frozen=True):
     title: str
     api_version: str = "apps/v1"
     """Of what has replicas."""
-    workload_class: WorkloadClass | None = None
+    workload_class: WorkloadClass | None = field(default=None, name="class")
     has_replicas: bool = False
     """Whether its number of pods can be set."""
     may_be_owned: bool = False
@@ -40,16 +41,9 @@ class ControllerKind(Struct, frozen=True):
     """What to do without a command."""
 
 
-def _kind(row: Mapping[str, Any]) -> ControllerKind:
-    facts = {name: value for name, value in row.items() if name not in {"class", "labels"}}
-    workload_class = WorkloadClass(row["class"]) if "class" in row else None
-    labels = tuple(row.get("labels", ()))
-    return ControllerKind(workload_class=workload_class, labels=labels, **facts)
-
-
-CONTROLLER_KINDS: Final[Mapping[str, ControllerKind]] = {
-    kind: _kind(row) for kind, row in load_beside(__file__, "pod_controllers.yaml").items()
-}
+CONTROLLER_KINDS: Final[Mapping[str, ControllerKind]] = convert(
+    load_beside(__file__, "pod_controllers.yaml"), dict[str, ControllerKind]
+)
 """By the kind of an owner reference, topmost first among those that label their pods."""
 POD: Final = "Pod"
 
