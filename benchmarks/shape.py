@@ -31,7 +31,7 @@ from measured import machine, table
 from profile_examples import launch_bound_trace
 from rightsizer.cli.config import WholeSettings
 from rightsizer.cli.main import COMMANDS
-from rightsizer.config.shape import Group, Many, Named, Nullable, Scalar, Shape, shape_of
+from rightsizer.config.shape import Group, Many, Named, Nullable, Parsed, Scalar, Shape, shape_of
 
 ROOT: Final = Path(__file__).parents[1]
 PACKAGE: Final = ROOT / "daemon" / "rightsizer"
@@ -145,7 +145,7 @@ def _groups(shape: Shape) -> Iterator[Group]:
             yield shape
             for entry in shape.entries:
                 yield from _groups(entry.shape)
-        case Nullable(inner=value) | Many(item=value) | Named(value=value):
+        case Nullable(inner=value) | Parsed(inner=value) | Many(item=value) | Named(value=value):
             yield from _groups(value)
         case Scalar():
             return

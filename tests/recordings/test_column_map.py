@@ -69,13 +69,13 @@ def test_a_home_made_log(replay: Replays, write: Writes) -> None:
 
 
 FAULTS = """\
-map.yaml:1:19: time.unit: 'hours' is not known; known: s, ms, us, ns, iso
+map.yaml:1:19: time.unit: must be one of s, ms, us, ns, iso (got 'hours')
 map.yaml:2:1: devise: unknown key; did you mean 'device'?
 map.yaml:5:13: files.*.csv.value.signal: 'gpu_bussy' is not known; did you mean 'gpu_busy'?
 map.yaml:6:31: files.*.csv.other.unit: 'gpu_busy' is not measured in bytes; its unit is ratio; \
 name the unit that the column is in
 map.yaml:7:31: files.*.csv.third.unit: 'furlongs' is not a unit; 'gpu_busy' is in ratio
-map.yaml:8:5: files.*.csv.fourth.unit: is missing; name it"""
+map.yaml:8:5: files.*.csv.fourth.unit: is required (text)"""
 
 
 def test_all_faults_are_reported_at_once(write: Writes) -> None:
@@ -99,8 +99,8 @@ def test_all_faults_are_reported_at_once(write: Writes) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "map.yaml:1:1: time.column: is missing; name it"),
-        ("- a\n", "map.yaml:1:1: must be a mapping of keys to values"),
+        ("", "map.yaml:1:1: time: is required (mapping)"),
+        ("- a\n", "map.yaml:1:1: must be a mapping (got a list)"),
         ("time: {column: t, unit: s}\ndevice: d\nfiles: {}\n", "files: names no file; add a patt"),
         ("time: {column: t, unit: s}\ndevice: d\nfiles: {'*': 3}\n", "files.*: must be a"),
         ("time: 5\ndevice: d\nfiles: {'*': {a: {signal: cpu, unit: '%'}}}\n", "time: must be"),
@@ -148,3 +148,11 @@ def test_a_file_that_no_pattern_fits_is_read_by_its_format(replay: Replays, writ
     other = write("timestamp,device,power_watts\n1,a,300\n", "other.csv")
     [reading] = replay(mine, other, columns=write(MAP, "map.yaml")).readings("a")
     assert reading.values == {Signal.GPU_BUSY: 0.5, Signal.POWER_WATTS: 300.0}
+
+
+def test_a_heading_that_is_a_number_is_read_as_its_text(write: Writes) -> None:
+    """YAML reads it as a number, and a file without headings numbers its columns."""
+    text = "time: {column: 0, unit: s}\ndevice: 1\nfiles: {'*': {2: {signal: cpu, unit: '%'}}}\n"
+    column_map = load_column_map(write(text, "map.yaml"))
+    assert (column_map.time_column, column_map.device_column) == ("0", "1")
+    assert list(column_map.files["*"]) == ["2"]

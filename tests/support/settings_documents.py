@@ -12,6 +12,7 @@ from rightsizer.config.shape import (
     Many,
     Named,
     Nullable,
+    Parsed,
     Scalar,
     Shape,
     ShapeEntry,
@@ -64,7 +65,7 @@ def example(root: type, schema: str = "rightsizer.schema.json") -> str:
 def _limits(shape: Shape) -> str:
     """The bounds of what stands there, in words."""
     match shape:
-        case Nullable(inner) | Many(inner) | Named(inner):
+        case Nullable(inner) | Many(inner) | Named(inner) | Parsed(inner):
             return _limits(inner)
         case Scalar():
             return limits(shape)
@@ -83,7 +84,7 @@ def help_of(shape: Shape) -> str:
     match shape:
         case Group():
             return _summary(shape.type)
-        case Nullable(inner) | Many(inner) | Named(inner):
+        case Nullable(inner) | Many(inner) | Named(inner) | Parsed(inner):
             return help_of(inner)
         case Scalar():
             return ""
@@ -362,6 +363,8 @@ def _schema(shape: Shape) -> dict[str, Any]:
             return _scalar(shape)
         case Nullable(inner):
             return {"anyOf": [_schema(inner), {"type": "null"}]}
+        case Parsed():
+            return {}  # What it may be rewritten from, no type says.
         case Many(item):
             return {"type": "array", "items": _schema(item)}
         case Named(value):

@@ -223,6 +223,19 @@ def _load(
     return cast(_Settings, answer), origins
 
 
+def read_document(kind: type[_Settings], document: Document) -> _Settings:
+    """Read a document that is no configuration file into its value class.
+
+    Raises:
+        ConfigurationError: all faults, one per line, in order of their places.
+    """
+    shape = shape_of(kind)
+    answer = validate(shape, {} if document.data is None else document.data)
+    if isinstance(answer, list):
+        raise ConfigurationError("\n".join(_lines(answer, document, (), shape)))
+    return cast(_Settings, answer)
+
+
 def load_file(
     root: type[_Settings],
     path: Path,

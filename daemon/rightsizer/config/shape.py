@@ -4,14 +4,14 @@ Used by the validator, the schema, the example and the reference.
 """
 
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Final, TypeAlias, Union, get_args, get_origin
 
 from msgspec import NODEFAULT, Struct
 
-from rightsizer.model.settings import Bounds, declared_fields, key_in_file
+from rightsizer.model.settings import Bounds, bounds_by, declared_fields, split_hint
 from rightsizer.model.units import Unit
 
 _SCALARS: Final = (bool, int, float, str)
@@ -59,6 +59,14 @@ class Named(Struct, frozen=True):
     value: "Shape"
 
 
+class Parsed(Struct, frozen=True):
+    """Value that is rewritten before it is read, since a document may write it otherwise."""
+
+    inner: "Shape"
+    parse: Callable[[Any], Any]
+    """Raises `ValueError` with the remedy."""
+
+
 class ShapeEntry(Struct, frozen=True):
     """One key of a group."""
 
@@ -102,7 +110,7 @@ class Group(Struct, frozen=True, dict=True):
         return self.type(**{field.name: field.default for field in fields})
 
 
-Shape: TypeAlias = Scalar | Nullable | Many | Named | Group
+Shape: TypeAlias = Scalar | Nullable | Many | Named | Parsed | Group
 
 
 def shape_of(settings: type, defaults: Any = None, *, live: bool = False) -> Group:
@@ -127,14 +135,15 @@ def _entries(settings: type, defaults: Any, live: bool) -> Iterator[ShapeEntry]:
         default = declared.default if defaults is None else getattr(defaults, declared.name)
         bounds = None if declared.is_group else declared.bounds
         is_entry_live = live if declared.spec.is_live is None else declared.spec.is_live
+        parse = declared.spec.parse
         try:
             shape = _shape(declared.hint, bounds, default, is_entry_live)
         except TypeError as error:
             raise TypeError(f"{settings.__name__}.{declared.name}: {error}") from None
         yield ShapeEntry(
-            key=key_in_file(declared.name, bounds),
+            key=declared.key,
             name=declared.name,
-            shape=shape,
+            shape=shape if parse is None else Parsed(shape, parse),
             default=default,
             settings=settings,
             is_live=is_entry_live,
@@ -147,6 +156,11 @@ def _has_only_constants(shape: Shape) -> bool:
 
 
 def _shape(hint: Any, bounds: Bounds | None, default: Any, live: bool) -> Shape:  # noqa: FBT001 - passed on.
+    hint, spec = split_hint(hint)
+    if spec.parse is not None:
+        return Parsed(_shape(hint, bounds_by(spec, ""), default, live), spec.parse)
+    if spec.within is not None or spec.unit is not None:
+        bounds = bounds_by(spec, "")
     origin = get_origin(hint)
     arguments = get_args(hint)
     if origin in (Union, types.UnionType) and len(arguments) == 2 and type(None) in arguments:  # noqa: PLR2004 - a value or `None`.

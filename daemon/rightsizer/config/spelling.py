@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
-from rightsizer.config.shape import Group, Many, Named, Nullable, Scalar, Shape
+from rightsizer.config.shape import Group, Many, Named, Nullable, Parsed, Scalar, Shape
 from rightsizer.model.units import Unit, convert, parse_duration
 
 _NUMBER_AND_UNIT: Final = re.compile(r"(\d+(?:\.\d+)?) ?([A-Za-z]+)")
@@ -95,6 +95,8 @@ def plain(value: Any, shape: Shape) -> Any:
             return {name: plain(element, inner) for name, element in value.items()}
         case Nullable(inner):
             return None if value is None else plain(value, inner)
+        case Parsed(inner):
+            return plain(value, inner)
         case Scalar():
             return spell(value, shape)
 

@@ -11,13 +11,15 @@ from typing import Any, Final
 
 from msgspec import NODEFAULT, Struct
 
-from rightsizer.config.shape import Group, Many, Named, Nullable, Scalar, Shape, ShapeEntry
+from rightsizer.config.shape import Group, Many, Named, Nullable, Parsed, Scalar, Shape, ShapeEntry
 from rightsizer.config.spelling import parse_seconds, parse_size, show, spell
 from rightsizer.io.near import near_words
 
 _Path = tuple[str | int, ...]
 _SURE: Final = 0.85
 """Minimum similarity to a key of a nested section for a suggestion."""
+_LISTED: Final = 20
+"""Choices beyond which the one that was meant is named alone."""
 _OF_A_SHELL: Final = ("~/", "$HOME/", "${HOME}/")
 _SWITCHES: Final = dict.fromkeys(("true", "yes", "on", "1"), "true") | dict.fromkeys(
     ("false", "no", "off", "0"), "false"
@@ -65,6 +67,12 @@ class _Validator:
                 return self._scalar(shape, value, path)
             case Nullable(inner):
                 return None if value is None else self.read(inner, value, path)
+            case Parsed(inner, parse):
+                try:
+                    plain = parse(value)
+                except ValueError as error:
+                    return self._fault(path, FaultKind.TEXT, value, str(error))
+                return self.read(inner, plain, path)
             case Many(item):
                 if not isinstance(value, list):
                     return self._fault(path, FaultKind.TYPE, value)
@@ -156,6 +164,8 @@ def kind(shape: Shape) -> str:
             return "mapping"
         case Nullable(inner):
             return f"{kind(inner)} or null"
+        case Parsed(inner):
+            return kind(inner)
         case Many(item):
             return f"list of {_plural(item)}"
         case Named(value):
@@ -207,8 +217,10 @@ def explain(fault: Fault, root: Group) -> str:
         return "a key must be text; put it in quotes"
     shape = _shape_at(root, fault.path)
     if isinstance(shape, Scalar) and fault.kind is FaultKind.CHOICE:
-        text = f"must be one of {', '.join(shape.choices)} (got {show(fault.value)})"
         nearest = near_words(str(fault.value).lower(), shape.choices)
+        if nearest and len(shape.choices) > _LISTED:
+            return f"{show(fault.value)} is not known; did you mean '{nearest[0]}'?"
+        text = f"must be one of {', '.join(shape.choices)} (got {show(fault.value)})"
         return f"{text}; did you mean '{nearest[0]}'?" if nearest else text
     if isinstance(shape, Scalar) and fault.kind is FaultKind.BOUNDS:
         given = spell(fault.value, shape)
@@ -233,7 +245,9 @@ def _shape_at(root: Shape, path: Iterable[str | int]) -> Shape:
 
 
 def _value_of(shape: Shape) -> Shape:
-    return shape.inner if isinstance(shape, Nullable) else shape
+    while isinstance(shape, Nullable | Parsed):
+        shape = shape.inner
+    return shape
 
 
 def _unknown_key(key: str, around: Shape, value: object) -> str:

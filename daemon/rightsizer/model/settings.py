@@ -6,7 +6,7 @@ other place in the program holds a number that an operator may want to change.
 
 import inspect
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Final, get_args, get_origin
 
@@ -39,6 +39,8 @@ class Spec(Struct, frozen=True, kw_only=True):
         is_live: Whether a reload applies it; by default inherited from its group.
         is_constant: Whether it is a fact of a model and no operator's choice: it is in no
             configuration and no documentation, and `--constants` overrides it for experiments.
+        parse: Rewrites what a document may have in its place, such as `70B` for a number or a
+            number for a mapping; its `ValueError` is the fault, with the remedy.
     """
 
     unit: str | None = None
@@ -47,6 +49,7 @@ class Spec(Struct, frozen=True, kw_only=True):
     source: str | None = None
     is_live: bool | None = None
     is_constant: bool | None = None
+    parse: Callable[[Any], Any] | None = None
 
 
 LIVE: Final = Spec(is_live=True)
@@ -80,6 +83,8 @@ class DeclaredField(Struct, frozen=True):
     default: Any
     """`msgspec.NODEFAULT` if required."""
     spec: Spec
+    document_name: str = ""
+    """Its key, if `msgspec.field(name=...)` gives one that Python does not allow."""
 
     @property
     def is_group(self) -> bool:
@@ -89,11 +94,23 @@ class DeclaredField(Struct, frozen=True):
     @property
     def bounds(self) -> Bounds:
         """Unit and limits, by its `Spec` or else by its name."""
-        unit = self.spec.unit
-        if unit is None:
-            unit = next((unit for unit in _WITHIN if self.name.endswith(f"_{unit}")), "")
-        minimum, maximum = self.spec.within or _WITHIN.get(unit, _ANY)
-        return Bounds(unit, _whole(minimum), _whole(maximum))
+        return bounds_by(self.spec, self.name)
+
+    @property
+    def key(self) -> str:
+        """Its key in a file."""
+        if self.document_name not in ("", self.name):
+            return self.document_name
+        return key_in_file(self.name, None if self.is_group else self.bounds)
+
+
+def bounds_by(spec: Spec, name: str) -> Bounds:
+    """Unit and limits by a specification, or else by the name of what it specifies."""
+    unit = spec.unit
+    if unit is None:
+        unit = next((unit for unit in _WITHIN if name.endswith(f"_{unit}")), "")
+    minimum, maximum = spec.within or _WITHIN.get(unit, _ANY)
+    return Bounds(unit, _whole(minimum), _whole(maximum))
 
 
 def _whole(limit: float | None) -> float | None:
@@ -104,15 +121,19 @@ def _whole(limit: float | None) -> float | None:
 def declared_fields(settings: type) -> Iterator[DeclaredField]:
     """Fields of a settings class, in order."""
     for field in fields(settings):
-        hint = field.type
-        spec = Spec()
-        if get_origin(hint) is Annotated:
-            hint, *annotations = get_args(hint)
-            spec = _merged(annotation for annotation in annotations if isinstance(annotation, Spec))
+        hint, spec = split_hint(field.type)
         default = field.default
         if field.default_factory is not NODEFAULT:
             default = field.default_factory()
-        yield DeclaredField(field.name, hint, default, spec)
+        yield DeclaredField(field.name, hint, default, spec, field.encode_name)
+
+
+def split_hint(hint: Any) -> tuple[Any, Spec]:
+    """Type without annotations, and the specification in them."""
+    if get_origin(hint) is not Annotated:
+        return hint, Spec()
+    kind, *annotations = get_args(hint)
+    return kind, _merged(each for each in annotations if isinstance(each, Spec))
 
 
 def _merged(specs: Iterable[Spec]) -> Spec:

@@ -1,18 +1,19 @@
 """Any CSV through a column map in YAML."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Annotated, TypeAlias
 
 from msgspec import Struct
 
-from rightsizer.config.row import Faults, Row
-from rightsizer.io.near import hint
+from rightsizer.config.loader import read_document
 from rightsizer.io.yaml import YamlError, load_yaml
 from rightsizer.model.epoch import EPOCH_UNITS, parse_epoch
 from rightsizer.model.errors import ConfigurationError, RecordingError
+from rightsizer.model.settings import Spec
 from rightsizer.model.signal import Signal, in_unit
 from rightsizer.model.units import convert
 from rightsizer.recordings.headed_table import TimeColumns, csv_table
@@ -23,8 +24,81 @@ from rightsizer.recordings.table_layout import LayoutColumns, layout_rows
 from rightsizer.recordings.text_file import RecordingFormat, TextFile
 from rightsizer.recordings.timestamps import parse_calendar
 
-_TIME_UNITS: Final = (*EPOCH_UNITS, "iso")
-_KEYS: Final = ("time", "device", "workload", "files")
+
+class TimeUnit(StrEnum):
+    """Units of a column of times."""
+
+    SECONDS = "s"
+    MILLISECONDS = "ms"
+    MICROSECONDS = "us"
+    NANOSECONDS = "ns"
+    ISO = "iso"
+
+
+def _heading_text(value: object) -> object:
+    """Return a heading that is a number, such as 3, as its text."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    text = str(value) if is_number else value
+    if text == "":
+        raise ValueError("is not a name; name it")
+    return text
+
+
+def _mapping_of_columns(value: object) -> object:
+    if not value:
+        raise ValueError("names no column; write names below it")
+    if not isinstance(value, Mapping):
+        return value
+    return {_heading_text(name): column for name, column in value.items()}
+
+
+def _mapping_of_files(value: object) -> object:
+    if not value:
+        raise ValueError("names no file; add a pattern like '*.csv*'")
+    return value
+
+
+ColumnName: TypeAlias = Annotated[str, Spec(parse=_heading_text)]
+
+
+class TimeColumn(Struct, frozen=True):
+    """Column of the times."""
+
+    column: ColumnName
+    unit: TimeUnit
+
+
+class MappedColumn(Struct, frozen=True):
+    """Signal of a column, and the unit that it is in."""
+
+    signal: Signal
+    unit: ColumnName
+
+    def __post_init__(self) -> None:
+        _ = self.heading
+
+    @property
+    def heading(self) -> Heading:
+        """Heading that a file would have for it; raises `ValueError` for another unit."""
+        try:
+            return Heading(in_unit(self.signal, convert(self.unit)[0]), self.unit)
+        except KeyError:
+            fault = f"'{self.unit}' is not a unit; '{self.signal}' is in {self.signal.unit}"
+            raise ValueError(f"unit: {fault}") from None
+        except ValueError as error:
+            raise ValueError(f"unit: {error}; name the unit that the column is in") from None
+
+
+ColumnsByName: TypeAlias = Annotated[Mapping[str, MappedColumn], Spec(parse=_mapping_of_columns)]
+
+
+class ColumnMapDocument(Struct, frozen=True):
+    """Column map as it stands in its file."""
+
+    time: TimeColumn
+    files: Annotated[Mapping[str, ColumnsByName], Spec(parse=_mapping_of_files)]
+    device: ColumnName | None = None
+    workload: ColumnName | None = None
 
 
 class ColumnMap(Struct, frozen=True):
@@ -32,7 +106,7 @@ class ColumnMap(Struct, frozen=True):
 
     name: str
     time_column: str
-    time_unit: str
+    time_unit: TimeUnit
     device_column: str | None
     """`None` for a log of one GPU, or of several in constant order."""
     workload_column: str | None
@@ -59,58 +133,18 @@ def load_column_map(path: Path) -> ColumnMap:
         document = load_yaml(text, str(path))
     except YamlError as error:
         raise ConfigurationError(f"{error}; a column map is a YAML file") from None
-    faults = Faults(document)
-    top = Row(document.data, (), faults)
-    top.refuse_unknown(_KEYS)
-    time = top.row("time", ("column", "unit"))
-    files = top.row("files")
-    if not top.values.get("files"):
-        top.fault("files", "names no file; add a pattern like '*.csv*'")
-    found = ColumnMap(
+    mapped = read_document(ColumnMapDocument, document)
+    return ColumnMap(
         name=document.name,
-        time_column=_name(time, "column"),
-        time_unit=_one_of(time, "unit", _TIME_UNITS),
-        device_column=_name(top, "device") if "device" in top.values else None,
-        workload_column=_name(top, "workload") if "workload" in top.values else None,
-        files={str(pattern): dict(_columns(files.row(pattern))) for pattern in files.values},
+        time_column=mapped.time.column,
+        time_unit=mapped.time.unit,
+        device_column=mapped.device,
+        workload_column=mapped.workload,
+        files={
+            pattern: {name: column.heading for name, column in columns.items()}
+            for pattern, columns in mapped.files.items()
+        },
     )
-    faults.refuse()
-    return found
-
-
-def _columns(columns: Row) -> Iterator[tuple[str, Heading]]:
-    if not columns.values:
-        columns.fault("", "names no column; write names below it")
-    for name in columns.values:
-        entry = columns.row(name, ("signal", "unit"))
-        signal = _one_of(entry, "signal", tuple(Signal))
-        unit = _name(entry, "unit")
-        if not signal or not unit:
-            continue
-        try:
-            yield str(name), Heading(in_unit(Signal(signal), convert(unit)[0]), unit)
-        except KeyError:
-            usual = Signal(signal).unit
-            entry.fault("unit", f"'{unit}' is not a unit; '{signal}' is in {usual}")
-        except ValueError as error:
-            entry.fault("unit", f"{error}; name the unit that the column is in")
-
-
-def _name(row: Row, key: str) -> str:
-    """Return a text or number: anything a heading may be."""
-    value = row.values.get(key)
-    if isinstance(value, str | int | float) and str(value):
-        return str(value)
-    row.fault(key, f"{'is missing' if value is None else 'is not a name'}; name it")
-    return ""
-
-
-def _one_of(row: Row, key: str, known: Collection[str]) -> str:
-    value = _name(row, key)
-    if value and value not in known:
-        row.fault(key, f"'{value}' is not known; {hint(value, known)}")
-        return ""
-    return value
 
 
 def mapped_csv(column_map: ColumnMap, columns: Mapping[str, Heading]) -> RecordingFormat:
@@ -129,7 +163,9 @@ def mapped_csv(column_map: ColumnMap, columns: Mapping[str, Heading]) -> Recordi
             )
 
         unit = column_map.time_unit
-        parse = parse_calendar if unit == "iso" else partial(parse_epoch, unit=EPOCH_UNITS[unit])
+        parse: Callable[[str], int] = parse_calendar
+        if unit is not TimeUnit.ISO:
+            parse = partial(parse_epoch, unit=EPOCH_UNITS[unit])
         device = column_map.device_column
         workload = column_map.workload_column
         mapped = LayoutColumns(
