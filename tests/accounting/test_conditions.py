@@ -7,8 +7,9 @@ import pytest
 
 from readings import gpu
 from rightsizer.accounting.classification_settings import ConditionSettings
-from rightsizer.accounting.conditions import CONDITIONS, ConditionInput, conditions
-from rightsizer.accounting.signals import clock_ratio, layout_of
+from rightsizer.accounting.conditions import ConditionInput, conditions
+from rightsizer.accounting.definitions import CONDITIONS
+from rightsizer.accounting.signals import Evidence, clock_ratio
 from rightsizer.model.driver_codes import ClockEvent
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition
@@ -33,13 +34,12 @@ def holding(
     """The conditions of an H100 on PCIe 5 x16 whose link has been observed for long."""
     device = gpu(**facts)
     around = ConditionInput(
-        signals,
+        Evidence(signals, clock_ratio=clock_ratio(signals, device)),
         device,
         allocator,
-        clock_ratio(signals, device),
         link_generation=signals.get(Signal.PCIE_LINK_GENERATION),
     )
-    return set(conditions(around, layout_of(around.signals), ConditionSettings()))
+    return set(conditions(around, ConditionSettings()))
 
 
 @pytest.mark.parametrize(
@@ -102,8 +102,8 @@ def test_generation_is_judged_by_the_highest_of_late() -> None:
     """A link that trains up under load is not degraded because it was read too early."""
     signals = {Signal.PCIE_LINK_GENERATION: 1.0, Signal.GPU_BUSY: 0.9}
     for highest, expected in ((5.0, set()), (None, set()), (4.0, {Condition.PCIE_LINK_DEGRADED})):
-        around = ConditionInput(signals, gpu(), link_generation=highest)
-        assert set(conditions(around, layout_of(around.signals), ConditionSettings())) == expected
+        around = ConditionInput(Evidence(signals), gpu(), link_generation=highest)
+        assert set(conditions(around, ConditionSettings())) == expected
 
 
 def test_slot_is_the_measure_and_guesses_are_none() -> None:
@@ -171,10 +171,10 @@ def test_conditions_beyond_the_device_are_passed_on() -> None:
     assert holding(far) == {Condition.NUMA_MISPLACED}
     full = {Signal.INFINIBAND_RECEIVE: 0.9, Signal.GPU_BUSY: 0.5, Signal.TENSOR_ACTIVE: 0.1}
     assert holding(full) == {Condition.NETWORK_BOUND}
-    unbalanced = ConditionInput({}, gpu(), is_out_of_balance=True)
-    assert conditions(unbalanced, layout_of({}), ConditionSettings()) == {Condition.RANK_IMBALANCE}
+    unbalanced = ConditionInput(Evidence({}), gpu(), is_out_of_balance=True)
+    assert conditions(unbalanced, ConditionSettings()) == {Condition.RANK_IMBALANCE}
 
 
 def test_each_condition_is_reported_in_one_way() -> None:
     """The table has every condition once."""
-    assert sorted(condition for condition, _, _ in CONDITIONS) == sorted(Condition)
+    assert sorted(condition for condition, _ in CONDITIONS) == sorted(Condition)

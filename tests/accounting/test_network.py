@@ -7,9 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.accounting.classification_settings import NetworkSettings
-from rightsizer.accounting.conditions import is_network_bound
+from readings import gpu
+from rightsizer.accounting.classification_settings import ConditionSettings
+from rightsizer.accounting.conditions import ConditionInput, conditions
+from rightsizer.accounting.signals import Evidence
 from rightsizer.model.signal import Signal
+from rightsizer.model.state import Condition
 
 BUSY: Final = Signal.GPU_BUSY
 POWER: Final = Signal.POWER
@@ -20,6 +23,12 @@ TRANSMIT: Final = Signal.INFINIBAND_TRANSMIT
 
 WAITING: Final = {BUSY: 0.98, TENSOR: 0.2, DRAM: 0.2, POWER: 0.4, RECEIVE: 0.9}
 """In a collective with resident kernels, on the profiling tier."""
+
+
+def is_network_bound(signals: dict[Signal, float]) -> bool:
+    """Whether the condition holds."""
+    around = ConditionInput(Evidence(signals), gpu())
+    return Condition.NETWORK_BOUND in conditions(around, ConditionSettings())
 
 
 def below(value: float) -> float:
@@ -60,7 +69,7 @@ def test_full_ports_bind_a_gpu_that_waits(
     expected: bool,  # noqa: FBT001 - a case.
 ) -> None:
     """Both are required: a port at its rate, and a GPU that takes part and does little."""
-    assert is_network_bound(signals, NetworkSettings()) == expected
+    assert is_network_bound(signals) == expected
 
 
 @given(
@@ -68,4 +77,4 @@ def test_full_ports_bind_a_gpu_that_waits(
 )
 def test_without_ports_nothing_is_claimed(signals: dict[Signal, float]) -> None:
     """However much a GPU seems to wait."""
-    assert not is_network_bound(signals, NetworkSettings())
+    assert not is_network_bound(signals)

@@ -6,14 +6,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.accounting.classification_settings import NumaPlacementSettings
-from rightsizer.accounting.conditions import is_numa_misplaced
+from readings import gpu
+from rightsizer.accounting.classification_settings import ConditionSettings
+from rightsizer.accounting.conditions import ConditionInput, conditions
+from rightsizer.accounting.signals import Evidence
 from rightsizer.model.signal import Signal
+from rightsizer.model.state import Condition
 
 MEMORY = Signal.HOST_MEMORY_LOCAL
 CPUS = Signal.CPU_AFFINITY_LOCAL
 RECEIVE = Signal.PCIE_RECEIVE
 TRANSMIT = Signal.PCIE_TRANSMIT
+
+
+def is_numa_misplaced(signals: dict[Signal, float]) -> bool:
+    """Whether the condition holds."""
+    around = ConditionInput(Evidence(signals), gpu())
+    return Condition.NUMA_MISPLACED in conditions(around, ConditionSettings())
 
 
 def below(value: float) -> float:
@@ -48,7 +57,7 @@ def test_far_processes_are_misplaced_once_data_moves(
     expected: bool,  # noqa: FBT001 - a case.
 ) -> None:
     """By memory or by CPUs, together with host traffic."""
-    assert is_numa_misplaced(signals, NumaPlacementSettings()) == expected
+    assert is_numa_misplaced(signals) == expected
 
 
 @given(
@@ -58,5 +67,4 @@ def test_far_processes_are_misplaced_once_data_moves(
 def test_less_knowledge_never_accuses(signals: dict[Signal, float], dropped: Signal) -> None:
     """Without one of its signals a misplacement may be missed, never invented."""
     less = {signal: value for signal, value in signals.items() if signal is not dropped}
-    settings = NumaPlacementSettings()
-    assert is_numa_misplaced(signals, settings) or not is_numa_misplaced(less, settings)
+    assert is_numa_misplaced(signals) or not is_numa_misplaced(less)

@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 from readings import GIBIBYTE, gpu, reading
 from rightsizer.accounting.classification_settings import SignalSettings
 from rightsizer.accounting.signals import (
+    Evidence,
     clock_ratio,
     derive_signals,
     has_dead_counters,
-    highest,
-    memory_work,
     tier_of,
 )
 from rightsizer.model.signal import Signal
@@ -28,6 +27,12 @@ DEAD = {
     Signal.TENSOR_ACTIVE: 0.0,
     Signal.DRAM_ACTIVE: 0.0,
 }
+
+
+def memory_work(signals: dict[Signal, float]) -> float | None:
+    """Of the memory controller at its highest clock."""
+    value: float | None = Evidence(signals).values.get("memory_work")
+    return value
 
 
 def derived(
@@ -140,10 +145,11 @@ def test_memory_controller_works_at_its_clock() -> None:
 
 
 def test_highest_is_the_largest_of_those_that_are_known() -> None:
-    """A missing signal does not count as 0."""
+    """Missing signals do not count; without any there is none."""
     signals = {Signal.PCIE_RECEIVE: 0.2, Signal.PCIE_TRANSMIT: 0.6}
-    assert highest(signals, Signal.PCIE_RECEIVE, Signal.PCIE_TRANSMIT, Signal.OFA) == 0.6
-    assert highest(signals, Signal.OFA) is None
+    values = Evidence(signals).values
+    assert values["pcie"] == 0.6
+    assert "engines" not in values
 
 
 def test_dead_counters_are_not_believed() -> None:

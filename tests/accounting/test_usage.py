@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from readings import gpu
 from rightsizer.accounting.classification_settings import UsageSettings
-from rightsizer.accounting.signals import DeviceUsage, layout_of, usage, waste
+from rightsizer.accounting.signals import DeviceUsage, Evidence, clock_ratio, usage, waste
 from rightsizer.model.signal import PIPES, Signal
 from rightsizer.model.state import Cause, Condition, Resource, State
 from rightsizer.model.units import Unit
@@ -22,7 +22,9 @@ THROTTLED: Final = frozenset({Condition.POWER_THROTTLED})
 
 def used(signals: dict[Signal, float], **facts: Any) -> DeviceUsage:
     """Use of an H100 that reaches 80% of its peaks."""
-    return usage(signals, layout_of(signals), gpu(**facts), UsageSettings())
+    device = gpu(**facts)
+    evidence = Evidence(signals, clock_ratio=clock_ratio(signals, device))
+    return usage(evidence, device, UsageSettings())
 
 
 def test_compute_has_two_bounds_where_counters_are() -> None:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from rightsizer.accounting.entry_builder import EntryBuilder
 from rightsizer.accounting.power import LearnedPower, PowerRange
 from rightsizer.accounting.settings import EntrySettings
-from rightsizer.accounting.signals import derive_signals, highest, layout_of, usage
+from rightsizer.accounting.signals import Evidence, clock_ratio, derive_signals, usage
 from rightsizer.accounting.window_builder import entry_measures, measures_of
 from rightsizer.fleet.cache.day_frame import ColumnKind, Floats
 from rightsizer.fleet.cache.grid import Grid
@@ -164,7 +164,7 @@ def accounted_intervals(
             if entry.end == end and uuid in readings:
                 most = Reading(uuid, end, days[uuid].most_at(place))
                 peaks = _peak_measures(most, entry, by_uuid[uuid], idle_watts(uuid), settings)
-                media = highest(most.values, *MEDIA_ENGINES) or 0.0
+                media = max(most.values.get(each, 0.0) for each in MEDIA_ENGINES)
                 yield uuid, place, entry, peaks, media
 
 
@@ -175,7 +175,8 @@ def _peak_measures(
     signals = derive_signals(
         most, device, {}, idle_watts, settings.signals, counters_were_dead=were_dead
     )
-    used = usage(signals, layout_of(signals), device, settings.usage)
+    evidence = Evidence(signals, clock_ratio=clock_ratio(signals, device))
+    used = usage(evidence, device, settings.usage)
     return measures_of(signals, used.shares, used.compute_at_least)
 
 

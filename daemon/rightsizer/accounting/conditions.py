@@ -4,19 +4,16 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from rightsizer.accounting.classification_settings import (
-    ConditionSettings,
-    NetworkSettings,
-    NumaPlacementSettings,
-)
+from rightsizer.accounting.classification_settings import ConditionSettings
+from rightsizer.accounting.definitions import CONDITIONS
+from rightsizer.accounting.float_interpreter import Values, closed
 from rightsizer.accounting.settings import ImbalanceSettings
-from rightsizer.accounting.signals import LAYOUTS_KEPT, SignalLayout, highest
+from rightsizer.accounting.signals import LAYOUTS_KEPT, Evidence, SignalLayout
 from rightsizer.model.device import Device
-from rightsizer.model.driver_codes import ClockEvent
 from rightsizer.model.members import members
-from rightsizer.model.signal import PIPES, Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.model.workload import Allocator, Holding, WorkloadClass
@@ -172,143 +169,35 @@ class ImbalanceDetector:
         return low == later_low or high == later_high
 
 
-def is_numa_misplaced(signals: Mapping[Signal, float], settings: NumaPlacementSettings) -> bool:
-    """Whether traffic crosses NUMA nodes; `False` if not measured.
-
-    Processes free to run anywhere are not misplaced: the scheduler knows better. They are if
-    most of their memory, or their CPU affinity, is on another node while data moves.
-    """
-    traffic = highest(signals, _Signal.PCIE_RECEIVE, _Signal.PCIE_TRANSMIT)
-    if traffic is None or traffic < settings.traffic_ratio:
-        return False
-    memory = signals.get(_Signal.HOST_MEMORY_LOCAL)
-    cpus = signals.get(_Signal.CPU_AFFINITY_LOCAL)
-    return (memory is not None and memory < settings.memory_local_ratio) or (
-        cpus is not None and cpus < settings.cpu_local_ratio
-    )
-
-
-def is_network_bound(signals: Mapping[Signal, float], settings: NetworkSettings) -> bool:
-    """Whether the nearest InfiniBand or RoCE ports are at their limit while the GPU waits.
-
-    Limited to ports with a known rate; other interfaces do not report their capacity, so nothing
-    is concluded from them.
-    """
-    port = highest(signals, _Signal.INFINIBAND_RECEIVE, _Signal.INFINIBAND_TRANSMIT)
-    if port is None or port < settings.port_ratio:
-        return False
-    if signals.get(_Signal.GPU_BUSY, 0.0) < settings.busy_ratio:
-        return False
-    # By the best signal available: a collective's kernels keep a waiting GPU busy.
-    if (pipes := highest(signals, *PIPES)) is not None:
-        dram = signals.get(_Signal.DRAM_ACTIVE, 0.0)
-        return pipes < settings.pipe_ratio and dram < settings.dram_ratio
-    if (power := signals.get(_Signal.POWER)) is not None:
-        return power < settings.power_ratio
-    return signals[_Signal.GPU_BUSY] < settings.gap_busy_ratio
-
-
 class ConditionInput(NamedTuple):
     """Facts about a device's interval other than its state."""
 
-    signals: Mapping[Signal, float]
+    evidence: Evidence
     device: Device
     allocator: Allocator = Allocator.UNKNOWN
-    clock_ratio: float = 1.0
-    """SM clock over its maximum."""
     link_generation: float | None = None
     """Highest recent generation under load; `None` before sufficient load."""
     is_out_of_balance: bool = False
     """Whether the GPUs of its job do unequal work."""
 
 
-_Test = Callable[[ConditionInput, ConditionSettings], bool]
-
-
-def conditions(
-    around: ConditionInput, layout: SignalLayout, settings: ConditionSettings
-) -> frozenset[Condition]:
+def conditions(around: ConditionInput, settings: ConditionSettings) -> frozenset[Condition]:
     """Conditions that hold; one with missing signals does not."""
-    return frozenset(
-        [condition for condition, holds in _possible(layout) if holds(around, settings)]
-    )
+    values = around.evidence.values
+    device = around.device
+    values["is_preallocated"] = around.allocator is _Allocator.PREALLOCATING
+    values["is_out_of_balance"] = around.is_out_of_balance
+    values["loaded_link_generation"] = around.link_generation
+    values["pcie_generation_stated"] = device.stated("pcie_generation_maximum")
+    values["pcie_width_stated"] = device.stated("pcie_width_maximum")
+    compiled = _compiled(around.evidence.layout, settings)
+    return frozenset([condition for condition, holds in compiled if holds(values)])
 
 
 @lru_cache(maxsize=LAYOUTS_KEPT)
-def _possible(layout: SignalLayout) -> Sequence[tuple[Condition, "_Test"]]:
-    return [(each, test) for each, test, by in CONDITIONS if not by or by & layout.known]
-
-
-def _has_clock_event(signals: Mapping[Signal, float], mask: int) -> bool:
-    reasons = signals.get(_Signal.CLOCK_EVENT_REASONS)
-    return bool(reasons and int(reasons) & mask)
-
-
-def _throttled_by(mask: int) -> _Test:
-    def holds(around: ConditionInput, settings: ConditionSettings) -> bool:
-        signals = around.signals
-        return (
-            _has_clock_event(signals, mask)
-            and signals.get(_Signal.GPU_BUSY, 1.0) >= settings.throttle_busy_ratio
-            and (
-                _Signal.SM_CLOCK_HERTZ not in signals
-                or around.clock_ratio < settings.throttle_clock_ratio
-            )
-        )
-
-    return holds
-
-
-def _link_degraded(around: ConditionInput, settings: ConditionSettings) -> bool:
-    """Compare with the limit of device and slot; the board alone may promise more."""
-    signals = around.signals
-    device = around.device
-    if width_now := signals.get(_Signal.PCIE_LINK_WIDTH):
-        width = device.stated("pcie_width_maximum")
-        if width and width_now < width:
-            return True
-    if not (reached := around.link_generation):
-        return False
-    generation = device.stated("pcie_generation_maximum")
-    is_slow = bool(generation and reached < generation)
-    return is_slow and signals.get(_Signal.GPU_BUSY, 0.0) >= settings.load_busy_ratio
-
-
-def _near_out_of_memory(around: ConditionInput, settings: ConditionSettings) -> bool:
-    used = around.signals.get(_Signal.MEMORY_USED)
-    return (
-        around.allocator is not _Allocator.PREALLOCATING
-        and used is not None
-        and used >= settings.near_out_of_memory_ratio
-    )
-
-
-def _no_tensor_cores(around: ConditionInput, settings: ConditionSettings) -> bool:
-    signals = around.signals
-    tensor = signals.get(_Signal.TENSOR_ACTIVE)
-    return (
-        tensor is not None
-        and tensor < settings.no_tensor_ratio
-        and signals.get(_Signal.SM_ACTIVE, 0.0) >= settings.no_tensor_sm_ratio
-        and signals.get(_Signal.FP32_ACTIVE, 0.0) >= settings.no_tensor_fp32_ratio
-    )
-
-
-# Plain ints: operators of flags create members, for each device and second.
-_SLOWDOWN: Final = int(ClockEvent.HW_SLOWDOWN | ClockEvent.HW_POWER_BRAKE_SLOWDOWN)
-_THERMAL: Final = int(ClockEvent.SW_THERMAL_SLOWDOWN | ClockEvent.HW_THERMAL_SLOWDOWN)
-_REASONS: Final = frozenset({Signal.CLOCK_EVENT_REASONS})
-_PCIE: Final = frozenset({Signal.PCIE_RECEIVE, Signal.PCIE_TRANSMIT})
-_PORTS: Final = frozenset({Signal.INFINIBAND_RECEIVE, Signal.INFINIBAND_TRANSMIT})
-CONDITIONS: Final[tuple[tuple[Condition, _Test, frozenset[Signal]], ...]] = (
-    (Condition.POWER_THROTTLED, _throttled_by(int(ClockEvent.SW_POWER_CAP)), _REASONS),
-    (Condition.THERMAL_THROTTLED, _throttled_by(_THERMAL), _REASONS),
-    (Condition.HARDWARE_SLOWDOWN, lambda of, _: _has_clock_event(of.signals, _SLOWDOWN), _REASONS),
-    (Condition.PCIE_LINK_DEGRADED, _link_degraded, frozenset()),
-    (Condition.NUMA_MISPLACED, lambda of, to: is_numa_misplaced(of.signals, to.placement), _PCIE),
-    (Condition.NEAR_OUT_OF_MEMORY, _near_out_of_memory, frozenset({Signal.MEMORY_USED})),
-    (Condition.NO_TENSOR_CORES, _no_tensor_cores, frozenset({Signal.TENSOR_ACTIVE})),
-    (Condition.RANK_IMBALANCE, lambda of, _: of.is_out_of_balance, frozenset()),
-    (Condition.NETWORK_BOUND, lambda of, to: is_network_bound(of.signals, to.network), _PORTS),
-)
-"""All conditions with their tests and the signals of which at least one must be known."""
+def _compiled(
+    layout: SignalLayout, settings: ConditionSettings
+) -> Sequence[tuple[Condition, Callable[[Values], Any]]]:
+    compiler = layout.compiler(settings)
+    tests = ((condition, compiler.test(claim)) for condition, claim in CONDITIONS)
+    return [(condition, closed(test)) for condition, test in tests if test]

@@ -6,7 +6,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rightsizer.accounting.classification import StateEvidence, StateMatch
+from rightsizer.accounting.classification import StateMatch
+from rightsizer.accounting.definitions import MEMORY_SHORT, USERS_WAIT
+from rightsizer.accounting.float_interpreter import FloatInterpreter, closed
 from rightsizer.accounting.power import EnergyMeter
 from rightsizer.accounting.settings import (
     EntrySettings,
@@ -14,7 +16,7 @@ from rightsizer.accounting.settings import (
     PcieLinkSettings,
     PressureSettings,
 )
-from rightsizer.accounting.signals import DeviceUsage
+from rightsizer.accounting.signals import DeviceUsage, Evidence
 from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.members import members
 from rightsizer.model.signal import Signal
@@ -25,6 +27,18 @@ from rightsizer.model.window import LoadCycle
 _Signal = members(Signal)
 _Resource = members(Resource)
 _Condition = members(Condition)
+
+
+_PRESSURE_NAMES: Final = frozenset(
+    {
+        "has_preempted",
+        "requests_waiting",
+        "kv_cache_used",
+        "is_late",
+        "is_out_of_memory",
+        "is_near_out_of_memory",
+    }
+)
 
 
 class PressureDetector:
@@ -40,6 +54,9 @@ class PressureDetector:
         )
         values = ((signal, getattr(self._settings, name)) for signal, name in promises)
         self._promises = [(signal, value) for signal, value in values if value is not None]
+        compiler = FloatInterpreter(self._settings, _PRESSURE_NAMES)
+        self._do_users_wait = closed(compiler.test(USERS_WAIT))
+        self._is_memory_short = closed(compiler.test(MEMORY_SHORT))
         self._preemptions = _Growth(nanoseconds(self._settings.preemption_hold_seconds))
         self._xids = _Growth(nanoseconds(self._settings.memory_xid_hold_seconds))
 
@@ -58,17 +75,18 @@ class PressureDetector:
         errors = sum(counts.get(code, 0) for code in codes) if xids else None
         is_out_of_memory = self._xids.update(now, errors)
         has_preempted = self._preemptions.update(now, signals.get(_Signal.PREEMPTIONS))
-        has_queue = signals.get(_Signal.REQUESTS_WAITING, 0.0) >= self._settings.requests_waiting
-        is_full = signals.get(_Signal.KV_CACHE_USED, 0.0) >= self._settings.kv_cache_ratio
-        is_late = any(signals.get(signal, 0.0) > promised for signal, promised in self._promises)
-        found: set[Resource] = set()
-        if has_preempted or has_queue or is_full or is_late:
-            found = set(saturated) - {_Resource.MEMORY}
-        is_near = _Condition.NEAR_OUT_OF_MEMORY in conditions
-        # Whatever memory an engine allocated, requests wait for its full cache.
-        if is_out_of_memory or is_near or (has_queue and is_full):
-            found.add(_Resource.MEMORY)
-        return frozenset(found)
+        values = {
+            "has_preempted": has_preempted,
+            "requests_waiting": signals.get(_Signal.REQUESTS_WAITING),
+            "kv_cache_used": signals.get(_Signal.KV_CACHE_USED),
+            "is_late": any(signals.get(signal, 0.0) > most for signal, most in self._promises),
+            "is_out_of_memory": is_out_of_memory,
+            "is_near_out_of_memory": _Condition.NEAR_OUT_OF_MEMORY in conditions,
+        }
+        short = set(saturated) - {_Resource.MEMORY} if self._do_users_wait(values) else set()
+        if self._is_memory_short(values):
+            short.add(_Resource.MEMORY)
+        return frozenset(short)
 
 
 class _Growth:
@@ -225,9 +243,9 @@ class DeviceState:
         self.accounted: Nanoseconds | None = None
         """Monotonic time accounted for so far; `None` before the first reading."""
         self.has_dead_counters = False
-        self.read: tuple[tuple[Any, ...], StateEvidence] | None = None
+        self.read: tuple[tuple[Any, ...], Evidence] | None = None
         """Last inputs that affect the evidence, and the evidence derived from them."""
-        self.judged: tuple[StateEvidence, bool, StateMatch, DeviceUsage] | None = None
+        self.judged: tuple[Evidence, bool, StateMatch, DeviceUsage] | None = None
         """Last evidence with its peer stall flag, and the match and usage derived from it."""
         self.pressure = PressureDetector(settings.pressure)
         self.link = PcieLinkMonitor(settings.link)

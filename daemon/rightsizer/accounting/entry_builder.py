@@ -3,13 +3,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from rightsizer.accounting.classification import StateEvidence, StateMatch, classify, looks_stalled
+from rightsizer.accounting.classification import StateMatch, classify, looks_stalled
 from rightsizer.accounting.conditions import ConditionInput, ImbalanceDetector, conditions, job_of
 from rightsizer.accounting.device_state import DeviceState
 from rightsizer.accounting.power import LearnedPower, PowerRange
 from rightsizer.accounting.settings import EntrySettings
 from rightsizer.accounting.signals import (
     DeviceUsage,
+    Evidence,
     clock_ratio,
     derive_signals,
     has_dead_counters,
@@ -108,7 +109,7 @@ class EntryBuilder:
         self,
         snapshot: Snapshot,
         device: Device,
-        evidence: StateEvidence | None,
+        evidence: Evidence | None,
         longest_gap: Nanoseconds,
     ) -> Iterator[Entry]:
         uuid = device.uuid
@@ -142,7 +143,7 @@ class EntryBuilder:
         device: Device,
         state: DeviceState,
         interval: _Interval,
-        evidence: StateEvidence,
+        evidence: Evidence,
     ) -> Entry:
         uuid = device.uuid
         signals = evidence.signals
@@ -189,7 +190,7 @@ class EntryBuilder:
         )
 
     def _observed(
-        self, state: DeviceState, evidence: StateEvidence, uuid: str, duration: Nanoseconds
+        self, state: DeviceState, evidence: Evidence, uuid: str, duration: Nanoseconds
     ) -> frozenset[Observation]:
         sees_cycles = evidence.busy is not None and state.cycles.resolves(duration)
         return _OBSERVED[sees_cycles, self._imbalance.compares(uuid)]
@@ -200,7 +201,7 @@ class EntryBuilder:
         state: DeviceState,
         holdings: tuple[Holding, ...],
         interval: _Interval,
-        evidence: StateEvidence,
+        evidence: Evidence,
     ) -> frozenset[Condition]:
         settings = self._settings.conditions
         signals = evidence.signals
@@ -216,14 +217,12 @@ class EntryBuilder:
         is_out_of_balance = job is not None and self._imbalance.holds(device.uuid)
         self._imbalance.add(device, job, end, duration, signals)
         allocator = _allocator(holdings)
-        clock = evidence.clock_ratio
         return conditions(
-            ConditionInput(signals, device, allocator, clock, link_generation, is_out_of_balance),
-            evidence.layout,
+            ConditionInput(evidence, device, allocator, link_generation, is_out_of_balance),
             settings,
         )
 
-    def _evidence(self, snapshot: Snapshot, device: Device, reading: Reading) -> StateEvidence:
+    def _evidence(self, snapshot: Snapshot, device: Device, reading: Reading) -> Evidence:
         power = self._power_range(device.uuid)
         if (watts := reading.get(_Signal.POWER_WATTS)) is not None:
             power.observe(watts)
@@ -244,20 +243,21 @@ class EntryBuilder:
         )
         state.has_dead_counters = has_dead_counters(reading, signals)
         total = signals.get(_Signal.MEMORY_TOTAL_BYTES, device.memory_total_bytes)
-        evidence = StateEvidence(signals, total, clock_ratio=clock_ratio(signals, device))
+        evidence = Evidence(signals, total, clock_ratio=clock_ratio(signals, device))
         state.read = read, evidence
         return evidence
 
     def _classification(
-        self, device: Device, state: DeviceState, evidence: StateEvidence
+        self, device: Device, state: DeviceState, evidence: Evidence
     ) -> tuple[StateMatch, DeviceUsage]:
-        if (judged := state.judged) is None or judged[:2] != (evidence, evidence.peer_stalls):
+        peer_stalls = evidence.values["peer_stalls"]
+        if (judged := state.judged) is None or judged[:2] != (evidence, peer_stalls):
             match = classify(evidence, self._settings.classify)
-            used = usage(evidence.signals, evidence.layout, device, self._settings.usage)
-            state.judged = judged = (evidence, evidence.peer_stalls, match, used)
+            used = usage(evidence, device, self._settings.usage)
+            state.judged = judged = (evidence, peer_stalls, match, used)
         return judged[2:]
 
-    def _mark_stalled_peers(self, snapshot: Snapshot, found: Mapping[str, StateEvidence]) -> None:
+    def _mark_stalled_peers(self, snapshot: Snapshot, found: Mapping[str, Evidence]) -> None:
         by_workload: dict[str, set[str]] = {}
         for uuid, evidence in found.items():
             if looks_stalled(evidence, self._settings.classify):
@@ -266,7 +266,7 @@ class EntryBuilder:
         groups = (uuids for uuids in by_workload.values() if len(uuids) > 1)
         stalled = frozenset().union(*groups)
         for uuid, evidence in found.items():
-            evidence.peer_stalls = uuid in stalled
+            evidence.values["peer_stalls"] = uuid in stalled
 
     def _state(self, uuid: str) -> DeviceState:
         if uuid not in self._states:
