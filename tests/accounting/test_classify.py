@@ -37,9 +37,7 @@ def below(value: float) -> float:
 
 def judge(signals: dict[Signal, float], *, peer_stalls: bool = False) -> StateMatch:
     """The verdict under the default thresholds."""
-    return classify(
-        Evidence(signals, TOTAL, peer_stalls=peer_stalls), ClassificationSettings()
-    )
+    return classify(Evidence(signals, TOTAL, peer_stalls=peer_stalls), ClassificationSettings())
 
 
 CASES: Final = [

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from readings import gpu
 from rightsizer.accounting.settings import EntrySettings
-from rightsizer.fleet.cache.day_frame import DARK_ENERGY
 from rightsizer.fleet.cache.grid import COARSE_STEP, FINE_STEP, Grid
 from rightsizer.fleet.model import DeviceHolding
 from rightsizer.fleet.sources.dcgm_exporter.day_accounting import WatchedDevices, accounted_days
@@ -126,8 +125,7 @@ def test_days_are_those_that_the_agent_s_accounting_gives(step: int, seed: int) 
     for device, frame in zip(DEVICES, frames, strict=True):
         columns = frame.columns
         wanted = expected[device.uuid]
-        # The agent does not count the energy of time with unknown state.
-        for name in sorted({*columns, *wanted} - {DARK_ENERGY}):
+        for name in sorted({*columns, *wanted}):
             nothing = np.full(grid.count, math.nan)
             own = np.array(columns.get(name, nothing), float)
             other = np.array(wanted.get(name, nothing), float)

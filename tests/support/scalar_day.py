@@ -44,6 +44,7 @@ _RARE: Final = 0.02
 """Of an interval for which a reason held that explains nothing of it."""
 _MEASURED: Final = {ColumnKind.MEAN, ColumnKind.PEAK, ColumnKind.ENERGY, ColumnKind.USED}
 """Columns that are unknown, not 0, where there is no reading."""
+_ENERGY: Final = ColumnKind.ENERGY.column("joules")
 _THROTTLES: Final = (
     Condition.POWER_THROTTLED,
     Condition.THERMAL_THROTTLED,
@@ -239,10 +240,15 @@ def scalar_days(
     found = {device.uuid: _blank_columns(device, days[device.uuid], grid) for device in devices}
     unknown = {uuid: set(range(grid.count)) for uuid in found}
     for uuid, place, entry, peaks, _ in accounted_intervals(grid, devices, days, settings):
+        columns = found[uuid]
+        if entry.energy_joules is not None:
+            blanks = array("f", [math.nan]) * grid.count
+            length = days[uuid].known_seconds[place]
+            counted = entry.energy_joules * (length / seconds(grid.step))
+            columns.setdefault(_ENERGY, blanks)[place] = counted
         if entry.state is State.UNKNOWN:
             continue
         unknown[uuid].remove(place)
-        columns = found[uuid]
         for kind, name, value in _amounts(entry, days[uuid], place, peaks, grid):
             column = kind.column(name)
             if column not in columns:
@@ -252,8 +258,8 @@ def scalar_days(
                 columns[column] = array("f", [blank]) * grid.count
             columns[column][place] = value
     for uuid, columns in found.items():
-        for values in columns.values():
-            for place in unknown[uuid]:
+        for name, values in columns.items():
+            for place in unknown[uuid] if name != _ENERGY else ():
                 values[place] = math.nan
         lengths = days[uuid].known_seconds
         there = (lengths[place] if place in unknown[uuid] else 0.0 for place in range(grid.count))
@@ -295,7 +301,6 @@ def _amounts(
     joules = None
     if entry.energy_joules is not None:
         joules = entry.energy_joules * (length / seconds(grid.step))
-        yield ColumnKind.ENERGY, "joules", joules
     if entry.used_ratio is not None:
         yield ColumnKind.USED, "seconds", entry.used_ratio * length
         for cause, ratio in entry.waste.items():

@@ -35,7 +35,7 @@ from rightsizer.accounting.expressions import (
 )
 from rightsizer.model.driver_codes import ClockEvent
 from rightsizer.model.signal import MEDIA_ENGINES, PIPES, Signal
-from rightsizer.model.state import Cause, Condition, Resource, State, UnknownReason
+from rightsizer.model.state import Cause, Condition, Resource, State, Tier, UnknownReason
 
 COUNTERS: Final = (Signal.SM_ACTIVE, Signal.DRAM_ACTIVE, *PIPES)
 """Profiling counters."""
@@ -96,6 +96,15 @@ DERIVED: Final[dict[str, Term]] = {
     ),
 }
 """Terms that several rows share, in order of use."""
+
+SM_WORK: Final = Name("sm_active") * Name("clock_ratio")
+TIERS: Final[tuple[tuple[Tier, Claim], ...]] = (
+    (Tier.PROFILING, Known("counters")),
+    (Tier.POWER, Known("gpu_busy") & Known("power")),
+    (Tier.BASIC, Known("gpu_busy")),
+    (Tier.NONE, ALWAYS),
+)
+"""Tier of telemetry, first match."""
 
 HAS_UTILIZATION: Final = Known("counters") | Known("gpu_busy")
 SEES_COMPUTE: Final = Known("gpu_busy") | Known("sm_active")
@@ -217,9 +226,7 @@ AT_REST: Final = (
 """States of a device that is not active."""
 LIMITS: Final = (
     StateRow(State.HIDDEN_STALL, _HIDDEN_STALL),
-    StateRow(
-        State.PCIE_BOUND, at_least("pcie", "link_ratio") & rests("pipes", "link_pipe_ratio")
-    ),
+    StateRow(State.PCIE_BOUND, at_least("pcie", "link_ratio") & rests("pipes", "link_pipe_ratio")),
     StateRow(State.MEMORY_BANDWIDTH_BOUND, _MEMORY_BANDWIDTH),
     StateRow(State.COMPUTE_BOUND, at_least("pipes", "pipe_ratio")),
     # A spinning kernel covers as few SMs; without power the two cannot be told apart.
@@ -308,9 +315,7 @@ USED_COMPUTE: Final[dict[str, Term]] = {
     "compute_at_most": FirstKnown((Name("sm_work"), Name("gpu_busy") * Name("clock_ratio"))),
     "compute": Choice(
         Known("counters"),
-        Choice(
-            Known("compute_at_most"), highest("compute_at_most", "compute_at_least"), UNKNOWN
-        ),
+        Choice(Known("compute_at_most"), highest("compute_at_most", "compute_at_least"), UNKNOWN),
         Name("gpu_busy") * Lowest((_ALL, Name("power") / Setting("working_power_ratio"))),
     ),
     "compute_at_work": FirstKnown((Name("compute_at_least"), Name("compute"))),
@@ -352,9 +357,10 @@ _BY_LIMIT: Final[Losses] = (
     (Cause.THROTTLED, Choice(Flag("is_throttled"), _ALL - Name("clock_ratio"), Constant(0.0))),
     (Cause.HEADROOM, _ALL),
 )
-LOSSES: Final[dict[State, Losses]] = dict.fromkeys(
-    (each for each in State if each is not State.UNKNOWN), _BY_LIMIT
-) | {
+LOSSES: Final[dict[State, Losses]] = {
+    State.PRODUCTIVE: _BY_LIMIT,
+    State.COMPUTE_BOUND: _BY_LIMIT,
+    State.MEMORY_BANDWIDTH_BOUND: _BY_LIMIT,
     State.IDLE_EMPTY: ((Cause.IDLE, _ALL),),
     State.IDLE_HELD: ((Cause.IDLE, _ALL),),
     State.HIDDEN_STALL: ((Cause.STALLED, _ALL),),

@@ -3,16 +3,16 @@
 What a layout of signals does not have is folded away, so that a closure reads what is there.
 """
 
-from collections.abc import Callable, Collection, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import nextafter
 from operator import attrgetter, itemgetter
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from rightsizer.accounting import expressions as e
 
 Values: TypeAlias = Mapping[str, Any]
 """Number of each name, `None` if unknown."""
-Number: TypeAlias = "float | None | Callable[[Values], float | None]"
+Number: TypeAlias = "float | Callable[[Values], float | None] | None"
 """Compiled term: a closure, or a constant where none is needed."""
 Verdict: TypeAlias = "float | Callable[[Values], float]"
 """Compiled claim: its margin, or in tests its truth."""
@@ -68,12 +68,8 @@ class FloatInterpreter:
                 return itemgetter(name) if name in self._names else None
             case e.Clipped(inner):
                 return _applied(_clipped, self.term(inner))
-            case e.Product(left, right):
-                return _applied(_product, self.term(left), self.term(right))
-            case e.Quotient(left, right):
-                return _applied(_quotient, self.term(left), self.term(right))
-            case e.Difference(left, right):
-                return _applied(_difference, self.term(left), self.term(right))
+            case e.Binary(left, right):
+                return _applied(_BINARY[type(term)], self.term(left), self.term(right))
             case e.Highest(terms):
                 return self._extreme(max, terms)
             case e.Lowest(terms):
@@ -104,13 +100,8 @@ class FloatInterpreter:
         match claim:
             case e.Comparison():
                 return self._comparison(claim, _is_above, _is_below)
-            case e.Known(name):
-                is_certain = name in self._certain
-                return is_certain or (_is_known(name) if name in self._names else False)
-            case e.Flag(name):
-                return itemgetter(name) if name in self._names else False
-            case e.HasBits(name, mask):
-                return _has_bits(name, mask) if name in self._names else False
+            case e.Known(name) | e.Flag(name) | e.HasBits(name):
+                return self._of_name(claim, name)
             case e.Not(inner):
                 return _negated(self.test(inner))
             case e.All(claims):
@@ -124,6 +115,16 @@ class FloatInterpreter:
             case e.Stronger(inner, other):
                 return _greater(self.margin(inner), self.margin(other))
         raise TypeError(f"{claim!r} is no claim")
+
+    def _of_name(self, claim: e.Claim, name: str) -> Verdict:
+        if name not in self._names:
+            return False
+        match claim:
+            case e.Known():
+                return name in self._certain or _is_known(name)
+            case e.HasBits(_, mask):
+                return _has_bits(name, mask)
+        return itemgetter(name)
 
     def _extreme(self, choose: Callable[..., float], terms: tuple[e.Term, ...]) -> Number:
         parts = [part for part in map(self.term, terms) if part is not None]
@@ -202,6 +203,13 @@ def _difference(left: float, right: float) -> float:
     return left - right
 
 
+_BINARY: Final[Mapping[type[e.Term], Callable[[float, float], float | None]]] = {
+    e.Product: _product,
+    e.Quotient: _quotient,
+    e.Difference: _difference,
+}
+
+
 def _applied(function: Callable[..., float | None], *parts: Number) -> Number:
     if None in parts:
         return None
@@ -225,7 +233,7 @@ def _applied(function: Callable[..., float | None], *parts: Number) -> Number:
     return of_two
 
 
-def _first_known(parts: list[Number]) -> Number:
+def _first_known(parts: Sequence[Number]) -> Number:
     known = [part for part in parts if part is not None]
     if not known or not callable(known[0]):
         return known[0] if known else None
@@ -241,7 +249,10 @@ def _first_known(parts: list[Number]) -> Number:
     return first_known
 
 
-def _choice(condition: Verdict, then: Any, otherwise: Any) -> Any:
+_Part = TypeVar("_Part", Number, Verdict)
+
+
+def _choice(condition: Verdict, then: _Part, otherwise: _Part) -> _Part:
     if not callable(condition):
         return then if condition else otherwise
     if then == otherwise:
@@ -263,8 +274,7 @@ def _least(parts: list[Verdict]) -> Verdict:
         found = limit
         for margin in margins:
             value = margin(values)
-            if value < found:
-                found = value
+            found = min(found, value)
         return found
 
     return least
@@ -282,8 +292,7 @@ def _most(parts: list[Verdict]) -> Verdict:
         found = limit
         for margin in margins:
             value = margin(values)
-            if value > found:
-                found = value
+            found = max(found, value)
         return found
 
     return most
@@ -297,10 +306,7 @@ def _every(parts: list[Verdict]) -> Verdict:
         return tests[0] if tests else True
 
     def every(values: Values) -> bool:
-        for test in tests:
-            if not test(values):
-                return False
-        return True
+        return all(test(values) for test in tests)
 
     return every
 
@@ -313,10 +319,7 @@ def _some(parts: list[Verdict]) -> Verdict:
         return tests[0] if tests else False
 
     def some(values: Values) -> bool:
-        for test in tests:
-            if test(values):
-                return True
-        return False
+        return any(test(values) for test in tests)
 
     return some
 

@@ -15,6 +15,8 @@ from rightsizer.accounting.definitions import (
     PCIE,
     RATIOS,
     SATURATED,
+    SM_WORK,
+    TIERS,
     USED,
     USED_COMPUTE,
     USED_RATIO,
@@ -30,7 +32,6 @@ from rightsizer.model.topology import link_bytes_per_second
 
 _Signal = members(Signal)
 _State = members(State)
-_Tier = members(Tier)
 
 _COUNTERS: Final = frozenset(COUNTERS)
 
@@ -71,7 +72,8 @@ class SignalLayout:
         """What may be known: signals, facts, derived terms."""
         self._certain: set[str] = set(signals)
         self.derived = self.steps(DERIVED, None)
-        self.tier = self._tier()
+        compiler = self.compiler(None)
+        self.tier = next(tier for tier, claim in TIERS if compiler.test(claim))
 
     def compiler(self, settings: object) -> FloatInterpreter:
         """Compiler of expressions for this layout."""
@@ -88,13 +90,6 @@ class SignalLayout:
             if value is not None and isinstance(term, Highest):
                 self._certain.add(name)
         return found
-
-    def _tier(self) -> Tier:
-        if self.counters:
-            return _Tier.PROFILING
-        if _Signal.GPU_BUSY not in self.known:
-            return _Tier.NONE
-        return _Tier.POWER if _Signal.POWER in self.known else _Tier.BASIC
 
 
 LAYOUTS_KEPT: Final = 256
@@ -125,7 +120,7 @@ class Evidence:
         self.layout = layout = layout_of(signals)
         self.clock_ratio = clock_ratio
         self.busy = signals.get(_Signal.GPU_BUSY)
-        self.values: dict[str, Any] = dict(signals)
+        self.values: dict[Any, Any] = dict(signals)
         self.values["memory_total_bytes"] = memory_total_bytes
         self.values["clock_ratio"] = clock_ratio
         self.values["peer_stalls"] = peer_stalls
@@ -165,8 +160,10 @@ def derive_signals(  # noqa: PLR0913 - everything that bears on what was read.
     counters = layout_of(reading.values).counters
     if counters:
         _drop_dead_counters(signals, counters, settings, were_dead=counters_were_dead)
-    if (active := signals.get(_Signal.SM_ACTIVE)) is not None:
-        signals.setdefault(_Signal.SM_WORK, active * clock_ratio(signals, device))
+    active = signals.get(_Signal.SM_ACTIVE)
+    if active is not None and _Signal.SM_WORK not in signals:
+        clock = clock_ratio(signals, device)
+        signals[_Signal.SM_WORK] = _sm_work({"sm_active": active, "clock_ratio": clock})
     return signals
 
 
@@ -206,6 +203,22 @@ def tier_of(signals: Mapping[Signal, float]) -> Tier:
 _clock_ratio: Final = closed(
     FloatInterpreter(None, ("sm_clock_hertz", "sm_clock_capacity_hertz")).term(CLOCK_RATIO)
 )
+
+
+_sm_work: Final = closed(FloatInterpreter(None, ("sm_active", "clock_ratio")).term(SM_WORK))
+_power_ratio: Final = closed(
+    FloatInterpreter(None, ("power_watts", "power_capacity_watts", "idle_watts")).term(
+        dict(RATIOS)[Signal.POWER]
+    )
+)
+
+
+def power_ratio(watts: float | None, limit: float | None, idle_watts: float | None) -> float | None:
+    """Power between idle and limit as a ratio; `None` if unknown."""
+    ratio: float | None = _power_ratio(
+        {"power_watts": watts, "power_capacity_watts": limit, "idle_watts": idle_watts}
+    )
+    return ratio
 
 
 def clock_ratio(signals: Mapping[Signal, float], device: Device) -> float:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from rightsizer.advice.market import Market
 from rightsizer.fleet.cache.day_cache import HoldingRow, by_first_day
-from rightsizer.fleet.cache.day_frame import DARK_ENERGY, IDLE_EMPTY_STATE, ColumnKind
+from rightsizer.fleet.cache.day_frame import IDLE_EMPTY_STATE, ColumnKind
 from rightsizer.fleet.cache.grid import DAY
 from rightsizer.fleet.cache.subject_days import SubjectDays
 from rightsizer.fleet.cache.summed_day import SummedDay
@@ -210,7 +210,6 @@ def _divided(
     silent = max(0.0, day.like.present_over(first, last)[day.row] - known)
     used = day.sum_over(_USED, first, last)
     joules = day.sum_over(_ENERGY, first, last)
-    dark_joules = day.sum_over(DARK_ENERGY, first, last)
     given = sum(shares.values())
     held = {key: share / max(1.0, given) for key, share in shares.items()}
     rest = max(0.0, 1.0 - sum(held.values()))
@@ -238,7 +237,7 @@ def _divided(
             stalled=part * stalled,
             lost=part * lost,
             free=free_time,
-            joules=(joules * time / known if known > 0 else 0.0) + dark_joules * dark,
+            joules=joules * (time + silent * dark) / (known + silent) if known + silent else 0.0,
             is_measured=joules > 0.0 or not time,
         )
     return {key: use for key, use in found.items() if use.held > 0 or use.unknown > 0}

@@ -39,7 +39,7 @@ class ColumnKind(StrEnum):
     USED = "used"
     """Name `seconds` or `joules`."""
     ENERGY = "energy"
-    """Name `joules`."""
+    """Name `joules`; of all time, whatever the state."""
     MEAN = "mean"
     """Mean of a measure over known time, idle time included: a share of a device, or bytes."""
     PEAK = "peak"
@@ -65,8 +65,6 @@ def kind_of(column: str) -> ColumnKind:
 DEVICES: Final = ColumnKind.COUNT.column("devices")
 """Devices of a workload; a device has one."""
 UNKNOWN_STATE: Final = ColumnKind.STATE.column(State.UNKNOWN)
-DARK_ENERGY: Final = ColumnKind.ENERGY.column("dark_joules")
-"""Of time with unknown state."""
 IDLE_EMPTY_STATE: Final = ColumnKind.STATE.column(State.IDLE_EMPTY)
 _LAST: Final = {ColumnKind.MEAN: 1, ColumnKind.PEAK: 2}
 _LAYOUTS_KEPT: Final = 256

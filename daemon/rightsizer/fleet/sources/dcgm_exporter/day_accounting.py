@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 from msgspec import Struct
 
+from rightsizer.accounting.classification_settings import SignalSettings
+from rightsizer.accounting.definitions import (
+    ACTIVE,
+    CONDITIONS,
+    COUNTERS,
+    DEAD_COUNTERS,
+    HELD,
+    LOOKS_STALLED,
+    MEMORY_SHORT,
+    RATIOS,
+    SATURATED,
+    SEES_COMPUTE,
+    SM_WORK,
+    TIERS,
+    USED,
+    USED_RATIO,
+    USERS_WAIT,
+)
+from rightsizer.accounting.expressions import Name, Term
 from rightsizer.accounting.power import EnergyMeter, LearnedPower, PowerRange
-from rightsizer.accounting.settings import EntrySettings
-from rightsizer.accounting.signals import power_ratio as power_share
+from rightsizer.accounting.settings import EntrySettings, PressureSettings
+from rightsizer.accounting.signals import power_ratio
 from rightsizer.fleet.cache.day_frame import (
-    DARK_ENERGY,
     UNKNOWN_STATE,
     ColumnKind,
     DayFrame,
@@ -25,48 +42,36 @@ from rightsizer.fleet.cache.day_frame import (
 from rightsizer.fleet.cache.grid import Grid
 from rightsizer.fleet.cache.measures import bins_of, histogram_of
 from rightsizer.fleet.model import DeviceHolding
-from rightsizer.fleet.sources.dcgm_exporter.readings import VIOLATIONS, DeviceReadings
-from rightsizer.fleet.sources.dcgm_exporter.signal_columns import (
-    COUNTERS,
+from rightsizer.fleet.sources.dcgm_exporter.column_interpreter import (
+    ColumnInterpreter,
     DeviceFacts,
-    SignalColumns,
-    UseColumns,
-    clock_ratio,
-    dead_counters,
-    derived,
-    drop,
-    power_ratio,
-    saturated,
-    uses,
+    states_of,
+    waste_of,
 )
-from rightsizer.fleet.sources.dcgm_exporter.state_columns import (
-    HolderColumns,
-    StateColumns,
-    classified,
-    conditions_of,
-    is_empty,
-    pressed,
-)
+from rightsizer.fleet.sources.dcgm_exporter.holder_columns import HolderColumns
+from rightsizer.fleet.sources.dcgm_exporter.readings import VIOLATIONS, DeviceReadings
+from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
 from rightsizer.model.histogram import BINS, Histogram
-from rightsizer.model.signal import MEDIA_ENGINES, Signal
-from rightsizer.model.state import THROTTLES, Cause, Condition, Resource, State, Tier
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, seconds
+from rightsizer.model.signal import Signal
+from rightsizer.model.state import THROTTLES, Condition, Resource, State
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, nanoseconds, seconds
 
 _TORN: Final = (0.75, 1.25)
 """Ratio of energy by counter to energy by power, outside of which the counter's series was split
 when a holder came or went. Samples two minutes apart give 0.8 and 1.2 in turn."""
 _RARE: Final = 0.02
 """Share of an interval below which a throttle reason explains nothing."""
+_MEASURED: Final = frozenset(Resource) & frozenset(Measure)
 _TENSOR_SIGNALS: Final = (Signal.SM_ACTIVE, Signal.TENSOR_ACTIVE, Signal.FP32_ACTIVE)
-_CAUSES: Final = {
-    State.IDLE_EMPTY: Cause.IDLE,
-    State.IDLE_HELD: Cause.IDLE,
-    State.HIDDEN_STALL: Cause.STALLED,
-    State.PCIE_BOUND: Cause.PCIE,
-    State.LAUNCH_BOUND: Cause.LAUNCH,
+_JOULES: Final = ColumnKind.ENERGY.column("joules")
+_MEASURES: Final = {
+    Measure.BUSY: Signal.GPU_BUSY,
+    Measure.MEMORY_BYTES: Signal.MEMORY_USED_BYTES,
+    Measure.COMPUTE_AT_LEAST: "compute_at_least",
 }
-"""States with a cause of their own; for others it is throttling, then headroom."""
+_EMPTY: Final = SEES_COMPUTE & ~ACTIVE & ~HELD
+"""Nothing runs and nothing is held, as far as visible without power."""
 
 
 class WatchedDevices(Struct, frozen=True):
@@ -90,96 +95,163 @@ def accounted_days(
     """
     grid = watched.grid
     length = watched.known_seconds
-    facts = DeviceFacts(watched.devices)
     is_read = length > 0.0
     never = np.zeros_like(length, bool)
     holders = HolderColumns(watched.devices, watched.holdings, grid)
-    signals, upper = _signals(watched, read, facts, settings)
-    clock = clock_ratio(signals, facts)
-    states = classified(signals, facts, clock, holders, settings.classify)
-    columns = _Columns(states.is_known, length)
-    for state in (each for each in State if each is not State.UNKNOWN):
-        columns.add_seconds(ColumnKind.STATE, state, states.states.get(state, never), ~never)
-    # Where nothing tells its state, a GPU is there all the same.
-    columns.found[UNKNOWN_STATE] = np.where(is_read & ~states.is_known, length, np.nan)
-    for tier, is_at in _tiers(signals).items():
-        columns.add_seconds(ColumnKind.TIER, tier, is_at, is_at)
-    held = conditions_of(signals, _masks(read, never), clock, holders, settings.conditions)
-    held[Condition.RANK_IMBALANCE] = holders.out_of_balance(
-        signals, states.is_known, grid, settings.imbalance
+    signals, upper = _signals(watched, read, settings)
+    judged = ColumnInterpreter(signals, settings.classify)
+    peers = holders.stalled_peers(np.broadcast_to(judged.holds(LOOKS_STALLED), length.shape))
+    states = states_of(
+        ColumnInterpreter({**signals, "peer_stalls": peers}, settings.classify), length.shape
     )
-    for condition, rows in _visible(read, watched, facts).items():
-        if condition in held:
-            part = _throttled(read, condition) if condition in THROTTLES else 1.0
-            columns.add(ColumnKind.CONDITION, condition, held[condition] * part * length, rows)
-    use = uses(signals, facts, settings.usage)
+    is_known: Floats = np.any(list(states.values()), axis=0)
+    columns = _Columns(is_known, length)
+    for state, is_in in states.items():
+        columns.add_seconds(ColumnKind.STATE, state, is_in, ~never)
+    # Where nothing tells its state, a GPU is there all the same.
+    columns.found[UNKNOWN_STATE] = np.where(is_read & ~is_known, length, np.nan)
+    is_left = ~never
+    for tier, claim in TIERS:
+        is_at = is_left & judged.holds(claim)
+        is_left &= ~is_at
+        columns.add_seconds(ColumnKind.TIER, tier, is_at, is_at)
+    around = signals | {
+        "clock_event_reasons": _masks(read, never),
+        "is_preallocated": holders.is_preallocated,
+        "is_out_of_balance": holders.out_of_balance(judged, is_known, grid, settings.imbalance),
+    }
+    conditions = ColumnInterpreter(around, settings.conditions)
+    held = {condition: conditions.holds(claim) for condition, claim in CONDITIONS}
+    for condition, rows in _visible(read, watched, signals).items():
+        part = _throttled(read, condition) if condition in THROTTLES else 1.0
+        columns.add(ColumnKind.CONDITION, condition, held[condition] * part * length, rows)
+    use = ColumnInterpreter(signals, settings.usage)
     is_full = held[Condition.NEAR_OUT_OF_MEMORY]
     _add_limits(columns, use, signals, is_full, is_read, grid, settings)
     drawn = _energy(signals, read, watched, settings) * (length / seconds(grid.step))
-    columns.add(ColumnKind.ENERGY, "joules", drawn)
-    is_dark = is_read & ~states.is_known & (drawn > 0.0)
-    if is_dark.any():
-        columns.found[DARK_ENERGY] = np.where(is_dark, drawn, np.nan).astype(np.float32)
-    columns.add(ColumnKind.USED, "seconds", use.used_ratio * length)
-    columns.add(ColumnKind.USED, "joules", use.used_ratio * drawn)
-    throttles = np.any([held[each] for each in THROTTLES if each in held], axis=0)
-    busy = signals[Signal.GPU_BUSY]
-    for cause, ratio in _waste(states, use.used_ratio, throttles, clock, busy).items():
+    columns.found[_JOULES] = np.where(is_read, drawn, np.nan)
+    used_ratio = use.term(USED_RATIO)
+    columns.add(ColumnKind.USED, "seconds", used_ratio * length)
+    columns.add(ColumnKind.USED, "joules", used_ratio * drawn)
+    throttles = np.any([held[each] for each in THROTTLES], axis=0)
+    lost = ColumnInterpreter({**signals, "is_throttled": throttles}, None)
+    for cause, ratio in waste_of(lost, states, used_ratio).items():
         for kind, amount in ((ColumnKind.WASTE, length), (ColumnKind.WASTE_JOULES, drawn)):
             taken = zero_where_unknown(ratio * amount)
             columns.add(kind, cause, taken, np.asarray((taken > 0).any(axis=1)))
-    largest = uses(upper, facts, settings.usage).measures(upper)
-    for measure, values in use.measures(signals).items():
+    most = ColumnInterpreter(upper, settings.usage)
+    for measure, term in _measures():
+        values = use.term(term)
         columns.add(ColumnKind.MEAN, measure, values)
-        peaks = np.where(np.isnan(values), np.nan, np.fmax(values, largest[measure]))
+        peaks = np.where(np.isnan(values), np.nan, np.fmax(values, most.term(term)))
         columns.add(ColumnKind.PEAK, measure, peaks)
-    engines = zero_where_unknown(upper.highest(*MEDIA_ENGINES))
-    demands = [*map(_media, engines, np.where(states.is_known, length, 0.0))]
+    engines = np.broadcast_to(zero_where_unknown(most.term("media")), length.shape)
+    demands = [*map(_media, engines, np.where(is_known, length, 0.0))]
     return frames_of(grid, columns.found, demands)
 
 
+def _measures() -> Iterator[tuple[Measure, Term]]:
+    for measure, name in _MEASURES.items():
+        yield measure, Name(name)
+    for resource, term in USED:
+        if resource in _MEASURED:
+            yield Measure(resource), term
+
+
 def _signals(
-    watched: WatchedDevices, read: DeviceReadings, facts: DeviceFacts, settings: EntrySettings
-) -> tuple[SignalColumns, SignalColumns]:
+    watched: WatchedDevices, read: DeviceReadings, settings: EntrySettings
+) -> tuple[dict[str, Floats], dict[str, Floats]]:
+    """Return the mean and the most of each signal and fact by name."""
+    facts = DeviceFacts.of(watched.devices).columns
     is_read = watched.known_seconds > 0.0
     never = np.zeros_like(watched.known_seconds, bool)
-    means = {signal: np.where(is_read, each, np.nan) for signal, each in read.means.items()}
-    most = means | {
-        signal: np.where(is_read, np.fmax(each, means.get(signal, each)), np.nan)
-        for signal, each in read.peaks.items()
-    }
-    signals, upper = (derived(each, facts, is_read.shape) for each in (means, most))
-    rests = is_empty(signals, facts, settings.classify)
-    idle, first_idle = _idle_watts(signals, read, watched, rests, settings)
-    for found, watts in ((signals, idle), (upper, first_idle)):
-        draws = found[Signal.POWER_WATTS]
-        found[Signal.POWER] = power_ratio(draws, watts, facts)
-    drop(signals, dead_counters(signals, settings.signals, is_read, never), facts)
-    were_dead = ~np.isnan(upper[Signal.SM_ACTIVE]) & np.isnan(signals[Signal.SM_ACTIVE])
-    drop(upper, dead_counters(upper, settings.signals, never, were_dead), facts)
+    signals = dict(facts)
+    for signal, mean in read.means.items():
+        signals[signal] = np.where(is_read, mean, np.nan)
+    upper = dict(signals)
+    for signal, peak in read.peaks.items():
+        upper[signal] = np.where(is_read, np.fmax(peak, signals.get(signal, peak)), np.nan)
+    rests = ColumnInterpreter(_with_ratios(signals), settings.classify).holds(_EMPTY)
+    rests = np.broadcast_to(rests, is_read.shape)
+    signals["idle_watts"], upper["idle_watts"] = _idle_watts(
+        read, signals, watched, rests, settings
+    )
+    signals = _with_ratios(signals)
+    upper = _with_ratios(upper)
+    had_counters = ColumnInterpreter(upper, None).term(Signal.SM_ACTIVE)
+    signals = _without_dead_counters(signals, settings.signals, is_read, never)
+    has_counters = ColumnInterpreter(signals, None).term(Signal.SM_ACTIVE)
+    were_dead = ~np.isnan(had_counters) & np.isnan(has_counters)
+    upper = _without_dead_counters(upper, settings.signals, never, were_dead)
     return signals, upper
+
+
+def _with_ratios(signals: Mapping[str, Floats]) -> dict[str, Floats]:
+    over = ColumnInterpreter(signals, None)
+    return {**signals, **{signal: over.term(term) for signal, term in RATIOS}}
+
+
+def _without_dead_counters(
+    signals: Mapping[str, Floats], settings: SignalSettings, is_read: Floats, were_dead: Floats
+) -> dict[str, Floats]:
+    """Drop profiling counters that read 0 though the device works; they stay so until one changes.
+
+    `were_dead` marks counters known to be dead before.
+    """
+    over = ColumnInterpreter(signals, settings)
+    is_at_rest = over.term("counters") == 0.0
+    dead = is_at_rest & (were_dead | over.holds(DEAD_COUNTERS))
+    if dead.any():
+        last = np.zeros(len(dead), bool)
+        for place in range(dead.shape[1]):
+            dead[:, place] |= is_at_rest[:, place] & last
+            last = np.where(is_read[:, place], dead[:, place], last)
+    found = dict(signals)
+    for counter in COUNTERS:
+        if counter in found:
+            found[counter] = np.where(dead, np.nan, found[counter])
+    return found | {Signal.SM_WORK: ColumnInterpreter(found, None).term(SM_WORK)}
 
 
 def _add_limits(  # noqa: PLR0913, PLR0917 - all inputs.
     columns: _Columns,
-    use: UseColumns,
-    signals: SignalColumns,
+    use: ColumnInterpreter,
+    signals: Mapping[str, Floats],
     is_full: Floats,
     is_read: Floats,
     grid: Grid,
     settings: EntrySettings,
 ) -> None:
     """Add seconds at the limit of each resource, and those under pressure."""
-    at_limit = saturated(use, settings.usage)
-    for resource, is_limited in at_limit.items():
-        is_measured = ~np.isnan(use.shares[resource])
+    preempted = _preempted(signals, is_read, grid, settings.pressure)
+    names = {**signals, "has_preempted": preempted, "is_near_out_of_memory": is_full}
+    pressure = ColumnInterpreter(names, settings.pressure)
+    shares = dict(USED)
+    for resource, claim in SATURATED:
+        is_limited = use.holds(claim)
+        is_measured = ~np.isnan(use.term(shares[resource]))
         columns.add_seconds(ColumnKind.SATURATED, resource, is_limited & is_measured, is_measured)
-    short = pressed(signals, at_limit, is_read, grid, settings.pressure)
-    short[Resource.MEMORY] |= is_full
-    is_measured = ~np.isnan(signals[Signal.MEMORY_USED])
-    for resource, is_short in short.items():
-        told = is_short | is_measured if resource is Resource.MEMORY else is_short
+        if resource is Resource.MEMORY:
+            is_short = pressure.holds(MEMORY_SHORT)
+            told = is_short | is_measured
+        else:
+            told = is_short = is_limited & pressure.holds(USERS_WAIT)
         columns.add_seconds(ColumnKind.PRESSED, resource, is_short, told)
+
+
+def _preempted(
+    signals: Mapping[str, Floats], is_read: Floats, grid: Grid, settings: PressureSettings
+) -> Floats:
+    """Return where requests were preempted within the last while."""
+    found = np.zeros_like(is_read)
+    if Signal.PREEMPTIONS not in signals:
+        return found
+    counted = np.where(is_read, signals[Signal.PREEMPTIONS], np.nan)
+    before = np.fmax.accumulate(counted, axis=1)
+    grown = counted[:, 1:] > before[:, :-1]
+    for later in range(nanoseconds(settings.preemption_hold_seconds) // grid.step + 1):
+        found[:, 1 + later :] |= grown[:, : grown.shape[1] - later]
+    return found
 
 
 class _Columns:
@@ -202,8 +274,8 @@ class _Columns:
 
 
 def _idle_watts(
-    signals: SignalColumns,
     read: DeviceReadings,
+    signals: Mapping[str, Floats],
     watched: WatchedDevices,
     rests: Floats,
     settings: EntrySettings,
@@ -213,7 +285,7 @@ def _idle_watts(
     found = np.full((rows, count + 1), np.nan)
     columns = (each.get(Signal.POWER_WATTS) for each in (read.means, read.peaks))
     drawn = np.concatenate([each for each in columns if each is not None] or [rests[:, :0]], axis=1)
-    watts = signals[Signal.POWER_WATTS]
+    watts = signals.get(Signal.POWER_WATTS, np.full(rests.shape, np.nan))
     limit = settings.classify.idle_power_ratio
     for row, device in enumerate(watched.devices):
         seen = drawn[row][drawn[row] > 0.0]
@@ -226,7 +298,7 @@ def _idle_watts(
         idle = known.idle_watts(device.power_limit_watts)
         for place in np.flatnonzero(rests[row] & ~np.isnan(watts[row])).tolist():
             draw = float(watts[row, place])
-            share = power_share(draw, device.power_limit_watts, idle)
+            share = power_ratio(draw, device.power_limit_watts, idle)
             if share is None or share < limit:
                 known.account(draw, State.IDLE_EMPTY, watched.grid.step)
                 found[row, since : place + 1] = idle
@@ -238,11 +310,15 @@ def _idle_watts(
 
 
 def _energy(
-    signals: SignalColumns, read: DeviceReadings, watched: WatchedDevices, settings: EntrySettings
+    signals: Mapping[str, Floats],
+    read: DeviceReadings,
+    watched: WatchedDevices,
+    settings: EntrySettings,
 ) -> Floats:
     """Return the energy of each interval, by the counter where it is plausible."""
     length, (low, high) = seconds(watched.grid.step), _TORN
-    drawn = signals[Signal.POWER_WATTS] * length
+    unknown = np.full_like(watched.known_seconds, np.nan)
+    drawn = signals.get(Signal.POWER_WATTS, unknown) * length
     if read.part_watts is not None:
         drawn = np.where(np.isnan(drawn), read.part_watts * length, drawn)
     if read.energy_joules is None:
@@ -276,17 +352,6 @@ def _energy(
     return found
 
 
-def _tiers(signals: SignalColumns) -> dict[Tier, Floats]:
-    has_counters = ~np.isnan(signals.highest(*COUNTERS))
-    is_busy_known = ~np.isnan(signals[Signal.GPU_BUSY]) & ~has_counters
-    has_power = ~np.isnan(signals[Signal.POWER])
-    return {
-        Tier.PROFILING: has_counters,
-        Tier.POWER: is_busy_known & has_power,
-        Tier.BASIC: is_busy_known & ~has_power,
-    }
-
-
 def _masks(read: DeviceReadings, never: Floats) -> Floats:
     found = never.astype(int)
     if read.reasons is not None:
@@ -305,7 +370,7 @@ def _throttled(read: DeviceReadings, condition: Condition) -> Floats | float:
 
 
 def _visible(
-    read: DeviceReadings, watched: WatchedDevices, facts: DeviceFacts
+    read: DeviceReadings, watched: WatchedDevices, signals: Mapping[str, Floats]
 ) -> dict[Condition, Floats]:
     """Return the devices for which each condition is observable; others are not reported."""
     nothing = np.full_like(watched.known_seconds, np.nan)
@@ -319,26 +384,7 @@ def _visible(
     found[Condition.NO_TENSOR_CORES] = np.all(tensor, axis=0)
     found[Condition.RANK_IMBALANCE] = np.array([bool(held) for held in watched.holdings])
     memory = told(read.means.get(Signal.MEMORY_USED_BYTES))
-    found[Condition.NEAR_OUT_OF_MEMORY] = memory & ~np.isnan(facts.memory_total_bytes[:, 0])
-    return found
-
-
-def _waste(
-    states: StateColumns, used: Floats, is_throttled: Floats, clock: Floats, busy: Floats
-) -> dict[Cause, Floats]:
-    unused = np.maximum(0.0, 1.0 - used)
-    found = defaultdict[Cause, Floats](lambda: np.zeros(()))
-    rest = states.is_known
-    without_kernel = np.fmin(unused, 1.0 - busy)
-    for state, cause in _CAUSES.items():
-        lost = without_kernel if cause is Cause.LAUNCH else unused
-        found[cause] = found[cause] + np.where(states.states[state], lost, 0.0)
-        if cause is not Cause.LAUNCH:
-            rest = rest & ~states.states[state]
-    throttled = np.where(rest & is_throttled, np.minimum(unused, 1.0 - clock), 0.0)
-    found[Cause.THROTTLED] = np.where(states.states[State.LAUNCH_BOUND], 0.0, throttled)
-    spent = found[Cause.THROTTLED] + found[Cause.LAUNCH]
-    found[Cause.HEADROOM] = np.where(rest, unused - spent, 0.0)
+    found[Condition.NEAR_OUT_OF_MEMORY] = memory & ~np.isnan(signals["memory_total_bytes"][:, 0])
     return found
 
 

@@ -1,0 +1,90 @@
+"""Holders of devices by interval: whose peers stall, and whose GPUs do unequal work."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from msgspec.structs import replace
+
+from rightsizer.accounting.conditions import ImbalanceDetector, job_of
+from rightsizer.accounting.settings import ImbalanceSettings
+from rightsizer.fleet.cache.day_frame import Floats
+from rightsizer.fleet.cache.grid import Grid
+from rightsizer.fleet.model import DeviceHolding
+from rightsizer.fleet.sources.dcgm_exporter.column_interpreter import ColumnInterpreter
+from rightsizer.model.device import Device
+from rightsizer.model.signal import Signal
+from rightsizer.model.units import seconds
+from rightsizer.model.workload import Allocator, Holding
+
+_COMPARED: Final = (Signal.GPU_BUSY, Signal.POWER)
+
+
+class HolderColumns:
+    """Holders of devices, by device and interval."""
+
+    def __init__(
+        self, devices: Sequence[Device], holdings: Sequence[Sequence[DeviceHolding]], grid: Grid
+    ) -> None:
+        self._devices = devices
+        shape = len(devices), grid.count
+        counts = np.zeros(shape, int)
+        self.workloads: defaultdict[str, Floats] = defaultdict(lambda: np.zeros(shape, bool))
+        """By key, where each held a part."""
+        self.is_preallocated = np.zeros(shape, bool)
+        """Where a holder allocates its memory at the start."""
+        runs = [
+            (row, slice(run.first, run.last + 1), run)
+            for row, found in enumerate(holdings)
+            for run in found
+        ]
+        for row, inside, run in runs:
+            counts[row, inside] += 1
+            self.workloads[run.workload.key][row, inside] = True
+            if run.workload.allocator is Allocator.PREALLOCATING:
+                self.is_preallocated[row, inside] = True
+        self.jobs: defaultdict[str, Floats] = defaultdict(lambda: np.zeros(shape, bool))
+        """By job, where a device is one of its ranks."""
+        for row, inside, run in runs:
+            if (job := job_of(devices[row], (Holding(run.workload, run.share_ratio),))) is not None:
+                self.jobs[job][row, inside] |= counts[row, inside] == 1
+
+    def stalled_peers(self, looks_stalled: Floats) -> Floats:
+        """Return where another device of the same workload also looks stalled."""
+        found = np.zeros_like(looks_stalled)
+        for held in self.workloads.values() if looks_stalled.any() else ():
+            both = held & looks_stalled
+            found |= both & (both.sum(axis=0) > 1)
+        return found
+
+    def out_of_balance(
+        self, signals: ColumnInterpreter, is_known: Floats, grid: Grid, settings: ImbalanceSettings
+    ) -> Floats:
+        """Return where the GPUs of a job do unequal work, over two intervals at least."""
+        found = np.zeros(is_known.shape, bool)
+        columns = {each: np.broadcast_to(signals.term(each), is_known.shape) for each in _COMPARED}
+        suspects = {}
+        for job, ranks in self.jobs.items():
+            spreads = (
+                np.fmax.reduce(np.where(ranks, column, -np.inf))
+                - np.fmin.reduce(np.where(ranks, column, np.inf))
+                for column in columns.values()
+            )
+            if any((spread >= settings.spread_ratio).any() for spread in spreads):
+                suspects[job] = ranks & is_known
+        longest = max(settings.window_seconds, 2.0 * seconds(grid.step))
+        detector = ImbalanceDetector(replace(settings, window_seconds=longest))
+        for place in range(grid.count) if suspects else ():
+            end = grid.time(place + 1)
+            detector.judge(end)
+            for job, ranks in suspects.items():
+                for row in np.flatnonzero(ranks[:, place]).tolist():
+                    device = self._devices[row]
+                    found[row, place] = detector.holds(device.uuid)
+                    values = {each: float(columns[each][row, place]) for each in _COMPARED}
+                    known = {each: value for each, value in values.items() if value == value}  # noqa: PLR0124 - Not nan.
+                    detector.add(device, job, end, grid.step, known)
+        return found
