@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rightsizer.accounting.classification import StateMatch, classify, looks_stalled
 from rightsizer.accounting.classification_settings import ClassificationSettings
-from rightsizer.accounting.signals import Evidence, tier_of
+from rightsizer.accounting.signals import StateEvidence, tier_of
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import State, Tier
 from rightsizer.model.units import Unit
@@ -37,7 +37,9 @@ def below(value: float) -> float:
 
 def judge(signals: dict[Signal, float], *, peer_stalls: bool = False) -> StateMatch:
     """The verdict under the default thresholds."""
-    return classify(Evidence(signals, TOTAL, peer_stalls=peer_stalls), ClassificationSettings())
+    return classify(
+        StateEvidence(signals, TOTAL, peer_stalls=peer_stalls), ClassificationSettings()
+    )
 
 
 CASES: Final = [
@@ -172,7 +174,7 @@ def test_witness_of_a_stall_is_busy_at_low_power(
     expected: bool,  # noqa: FBT001 - a case.
 ) -> None:
     """The second GPU of the workload must be busy at low power, both of them read."""
-    assert looks_stalled(Evidence(signals), ClassificationSettings()) == expected
+    assert looks_stalled(StateEvidence(signals), ClassificationSettings()) == expected
 
 
 def test_possible_stall_is_productive_with_both_hypotheses() -> None:
@@ -242,10 +244,10 @@ def test_small_device_is_empty_below_half_a_gibibyte() -> None:
     """On a slice of 10 GiB, 1% would be less than the leftovers of a context."""
     signals = QUIET | {Signal.MEMORY_USED: 0.04}
     settings = ClassificationSettings()
-    small = Evidence(signals, 10 * 2.0**30)
+    small = StateEvidence(signals, 10 * 2.0**30)
     assert classify(small, settings).state is State.IDLE_EMPTY
-    assert classify(Evidence(signals, TOTAL), settings).state is State.IDLE_HELD
-    assert classify(Evidence(signals, None), settings).state is State.IDLE_HELD
+    assert classify(StateEvidence(signals, TOTAL), settings).state is State.IDLE_HELD
+    assert classify(StateEvidence(signals, None), settings).state is State.IDLE_HELD
 
 
 @pytest.mark.parametrize(

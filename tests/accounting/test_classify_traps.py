@@ -7,7 +7,7 @@ import pytest
 
 from rightsizer.accounting.classification import StateMatch, classify
 from rightsizer.accounting.classification_settings import ClassificationSettings
-from rightsizer.accounting.signals import Evidence
+from rightsizer.accounting.signals import StateEvidence
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import State, UnknownReason
 
@@ -31,7 +31,7 @@ def below(value: float) -> float:
 
 def judge(signals: dict[Signal, float], *, clock_ratio: float = 1.0) -> StateMatch:
     """The verdict under the default thresholds."""
-    observation = Evidence(signals, TOTAL, clock_ratio=clock_ratio)
+    observation = StateEvidence(signals, TOTAL, clock_ratio=clock_ratio)
     return classify(observation, ClassificationSettings())
 
 

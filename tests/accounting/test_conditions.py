@@ -9,7 +9,7 @@ from readings import gpu
 from rightsizer.accounting.classification_settings import ConditionSettings
 from rightsizer.accounting.conditions import ConditionInput, conditions
 from rightsizer.accounting.definitions import CONDITIONS
-from rightsizer.accounting.signals import Evidence, clock_ratio
+from rightsizer.accounting.signals import StateEvidence, clock_ratio
 from rightsizer.model.driver_codes import ClockEvent
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition
@@ -34,7 +34,7 @@ def holding(
     """The conditions of an H100 on PCIe 5 x16 whose link has been observed for long."""
     device = gpu(**facts)
     around = ConditionInput(
-        Evidence(signals, clock_ratio=clock_ratio(signals, device)),
+        StateEvidence(signals, clock_ratio=clock_ratio(signals, device)),
         device,
         allocator,
         link_generation=signals.get(Signal.PCIE_LINK_GENERATION),
@@ -102,7 +102,7 @@ def test_generation_is_judged_by_the_highest_of_late() -> None:
     """A link that trains up under load is not degraded because it was read too early."""
     signals = {Signal.PCIE_LINK_GENERATION: 1.0, Signal.GPU_BUSY: 0.9}
     for highest, expected in ((5.0, set()), (None, set()), (4.0, {Condition.PCIE_LINK_DEGRADED})):
-        around = ConditionInput(Evidence(signals), gpu(), link_generation=highest)
+        around = ConditionInput(StateEvidence(signals), gpu(), link_generation=highest)
         assert set(conditions(around, ConditionSettings())) == expected
 
 
@@ -171,7 +171,7 @@ def test_conditions_beyond_the_device_are_passed_on() -> None:
     assert holding(far) == {Condition.NUMA_MISPLACED}
     full = {Signal.INFINIBAND_RECEIVE: 0.9, Signal.GPU_BUSY: 0.5, Signal.TENSOR_ACTIVE: 0.1}
     assert holding(full) == {Condition.NETWORK_BOUND}
-    unbalanced = ConditionInput(Evidence({}), gpu(), is_out_of_balance=True)
+    unbalanced = ConditionInput(StateEvidence({}), gpu(), is_out_of_balance=True)
     assert conditions(unbalanced, ConditionSettings()) == {Condition.RANK_IMBALANCE}
 
 

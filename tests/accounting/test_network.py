@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from readings import gpu
 from rightsizer.accounting.classification_settings import ConditionSettings
 from rightsizer.accounting.conditions import ConditionInput, conditions
-from rightsizer.accounting.signals import Evidence
+from rightsizer.accounting.signals import StateEvidence
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition
 
@@ -27,7 +27,7 @@ WAITING: Final = {BUSY: 0.98, TENSOR: 0.2, DRAM: 0.2, POWER: 0.4, RECEIVE: 0.9}
 
 def is_network_bound(signals: dict[Signal, float]) -> bool:
     """Whether the condition holds."""
-    around = ConditionInput(Evidence(signals), gpu())
+    around = ConditionInput(StateEvidence(signals), gpu())
     return Condition.NETWORK_BOUND in conditions(around, ConditionSettings())
 
 

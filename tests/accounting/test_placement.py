@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from readings import gpu
 from rightsizer.accounting.classification_settings import ConditionSettings
 from rightsizer.accounting.conditions import ConditionInput, conditions
-from rightsizer.accounting.signals import Evidence
+from rightsizer.accounting.signals import StateEvidence
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition
 
@@ -21,7 +21,7 @@ TRANSMIT = Signal.PCIE_TRANSMIT
 
 def is_numa_misplaced(signals: dict[Signal, float]) -> bool:
     """Whether the condition holds."""
-    around = ConditionInput(Evidence(signals), gpu())
+    around = ConditionInput(StateEvidence(signals), gpu())
     return Condition.NUMA_MISPLACED in conditions(around, ConditionSettings())
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from readings import GIBIBYTE, gpu, reading
 from rightsizer.accounting.classification_settings import SignalSettings
 from rightsizer.accounting.signals import (
-    Evidence,
+    StateEvidence,
     clock_ratio,
     derive_signals,
     has_dead_counters,
@@ -31,7 +31,7 @@ DEAD = {
 
 def memory_work(signals: dict[Signal, float]) -> float | None:
     """Of the memory controller at its highest clock."""
-    value: float | None = Evidence(signals).values.get("memory_work")
+    value: float | None = StateEvidence(signals).values.get("memory_work")
     return value
 
 
@@ -147,7 +147,7 @@ def test_memory_controller_works_at_its_clock() -> None:
 def test_highest_is_the_largest_of_those_that_are_known() -> None:
     """Missing signals do not count; without any there is none."""
     signals = {Signal.PCIE_RECEIVE: 0.2, Signal.PCIE_TRANSMIT: 0.6}
-    values = Evidence(signals).values
+    values = StateEvidence(signals).values
     assert values["pcie"] == 0.6
     assert "engines" not in values
 

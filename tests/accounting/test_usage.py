@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from readings import gpu
 from rightsizer.accounting.classification_settings import UsageSettings
-from rightsizer.accounting.signals import DeviceUsage, Evidence, clock_ratio, usage, waste
+from rightsizer.accounting.signals import DeviceUsage, StateEvidence, clock_ratio, usage, waste
 from rightsizer.model.signal import PIPES, Signal
 from rightsizer.model.state import Cause, Condition, Resource, State
 from rightsizer.model.units import Unit
@@ -23,7 +23,7 @@ THROTTLED: Final = frozenset({Condition.POWER_THROTTLED})
 def used(signals: dict[Signal, float], **facts: Any) -> DeviceUsage:
     """Use of an H100 that reaches 80% of its peaks."""
     device = gpu(**facts)
-    evidence = Evidence(signals, clock_ratio=clock_ratio(signals, device))
+    evidence = StateEvidence(signals, clock_ratio=clock_ratio(signals, device))
     return usage(evidence, device, UsageSettings())
 
 

@@ -31,7 +31,7 @@ from rightsizer.accounting.definitions import (
 )
 from rightsizer.accounting.float_interpreter import MATCH_MARGIN, FloatInterpreter, closed
 from rightsizer.accounting.settings import PressureSettings
-from rightsizer.accounting.signals import Evidence, usage, waste
+from rightsizer.accounting.signals import StateEvidence, usage, waste
 from rightsizer.fleet.sources.dcgm_exporter.column_interpreter import (
     ColumnInterpreter,
     DeviceFacts,
@@ -75,7 +75,7 @@ OTHERS: Final = {
     Signal.PCIE_LINK_WIDTH: (8.0, 16.0),
     Signal.CLOCK_EVENT_REASONS: (0.0, 4.0, 8.0, 32.0, 64.0, 128.0),
 }
-SHARES: Final = st.one_of(st.sampled_from([0.0, 0.01, 0.02, 0.05, 0.5, 1.0]), st.floats(0.0, 1.0))
+SHARES: Final = st.integers(0, 200).map(lambda part: part / 200)
 _Settings = TypeVar("_Settings", bound=Struct)
 
 
@@ -106,9 +106,11 @@ def columns_of(rows: list[dict[Signal, float]], **names: float) -> dict[str, Any
     return columns | {name: np.full((len(rows), 1), value) for name, value in names.items()}
 
 
-def evidence_of(signals: dict[Signal, float], clock_ratio: float, *, peer_stalls: bool) -> Evidence:
-    """Evidence of a reading."""
-    return Evidence(
+def evidence_of(
+    signals: dict[Signal, float], clock_ratio: float, *, peer_stalls: bool
+) -> StateEvidence:
+    """StateEvidence of a reading."""
+    return StateEvidence(
         signals, gpu().memory_total_bytes, peer_stalls=peer_stalls, clock_ratio=clock_ratio
     )
 

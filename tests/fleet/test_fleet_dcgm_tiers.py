@@ -141,7 +141,7 @@ def test_an_instance_without_profiling_is_not_known(looked: SourceResult) -> Non
     assert found.mig.compute_share == pytest.approx(1 / 7)
     columns = [*looked[2].frames[name].columns]
     assert [column for column in columns if column.startswith("state:")] == ["state:unknown"]
-    assert set(columns) <= {"state:unknown", "energy:dark_joules"}
+    assert set(columns) <= {"state:unknown", "energy:joules"}
 
 
 def test_reasons_tell_throttling(looked: SourceResult) -> None:

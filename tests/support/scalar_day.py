@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from rightsizer.accounting.entry_builder import EntryBuilder
 from rightsizer.accounting.power import LearnedPower, PowerRange
 from rightsizer.accounting.settings import EntrySettings
-from rightsizer.accounting.signals import Evidence, clock_ratio, derive_signals, usage
+from rightsizer.accounting.signals import StateEvidence, clock_ratio, derive_signals, usage
 from rightsizer.accounting.window_builder import entry_measures, measures_of
 from rightsizer.fleet.cache.day_frame import ColumnKind, Floats
 from rightsizer.fleet.cache.grid import Grid
@@ -176,7 +176,7 @@ def _peak_measures(
     signals = derive_signals(
         most, device, {}, idle_watts, settings.signals, counters_were_dead=were_dead
     )
-    evidence = Evidence(signals, clock_ratio=clock_ratio(signals, device))
+    evidence = StateEvidence(signals, clock_ratio=clock_ratio(signals, device))
     used = usage(evidence, device, settings.usage)
     return measures_of(signals, used.shares, used.compute_at_least)
 

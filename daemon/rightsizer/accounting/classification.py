@@ -16,7 +16,7 @@ from rightsizer.accounting.definitions import (
     WAITS,
 )
 from rightsizer.accounting.float_interpreter import MATCH_MARGIN, closed
-from rightsizer.accounting.signals import LAYOUTS_KEPT, Evidence, SignalLayout
+from rightsizer.accounting.signals import LAYOUTS_KEPT, SignalLayout, StateEvidence
 from rightsizer.model.members import members
 from rightsizer.model.state import State, UnknownReason
 
@@ -95,7 +95,7 @@ class _States:
 _states: Final = lru_cache(maxsize=LAYOUTS_KEPT)(_States)
 
 
-def classify(evidence: Evidence, settings: ClassificationSettings) -> StateMatch:
+def classify(evidence: StateEvidence, settings: ClassificationSettings) -> StateMatch:
     """Classify one interval by the table in `docs/definitions.md`, first match."""
     return _states(evidence.layout, settings).match(evidence.values)
 
@@ -105,6 +105,6 @@ def _stalled(layout: SignalLayout, settings: ClassificationSettings) -> Callable
     return closed(layout.compiler(settings).test(LOOKS_STALLED))
 
 
-def looks_stalled(evidence: Evidence, settings: ClassificationSettings) -> bool:
+def looks_stalled(evidence: StateEvidence, settings: ClassificationSettings) -> bool:
     """Whether a device is busy at low power; two such of a workload confirm a hidden stall."""
     return bool(_stalled(evidence.layout, settings)(evidence.values))

@@ -10,7 +10,7 @@ from rightsizer.accounting.classification_settings import ConditionSettings
 from rightsizer.accounting.definitions import CONDITIONS
 from rightsizer.accounting.float_interpreter import Values, closed
 from rightsizer.accounting.settings import ImbalanceSettings
-from rightsizer.accounting.signals import LAYOUTS_KEPT, Evidence, SignalLayout
+from rightsizer.accounting.signals import LAYOUTS_KEPT, SignalLayout, StateEvidence
 from rightsizer.model.device import Device
 from rightsizer.model.members import members
 from rightsizer.model.signal import Signal
@@ -172,7 +172,7 @@ class ImbalanceDetector:
 class ConditionInput(NamedTuple):
     """Facts about a device's interval other than its state."""
 
-    evidence: Evidence
+    evidence: StateEvidence
     device: Device
     allocator: Allocator = Allocator.UNKNOWN
     link_generation: float | None = None

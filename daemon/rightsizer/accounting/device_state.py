@@ -16,7 +16,7 @@ from rightsizer.accounting.settings import (
     PcieLinkSettings,
     PressureSettings,
 )
-from rightsizer.accounting.signals import DeviceUsage, Evidence
+from rightsizer.accounting.signals import DeviceUsage, StateEvidence
 from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.members import members
 from rightsizer.model.signal import Signal
@@ -243,9 +243,9 @@ class DeviceState:
         self.accounted: Nanoseconds | None = None
         """Monotonic time accounted for so far; `None` before the first reading."""
         self.has_dead_counters = False
-        self.read: tuple[tuple[Any, ...], Evidence] | None = None
+        self.read: tuple[tuple[Any, ...], StateEvidence] | None = None
         """Last inputs that affect the evidence, and the evidence derived from them."""
-        self.judged: tuple[Evidence, bool, StateMatch, DeviceUsage] | None = None
+        self.judged: tuple[StateEvidence, bool, StateMatch, DeviceUsage] | None = None
         """Last evidence with its peer stall flag, and the match and usage derived from it."""
         self.pressure = PressureDetector(settings.pressure)
         self.link = PcieLinkMonitor(settings.link)

@@ -10,7 +10,7 @@ from rightsizer.accounting.power import LearnedPower, PowerRange
 from rightsizer.accounting.settings import EntrySettings
 from rightsizer.accounting.signals import (
     DeviceUsage,
-    Evidence,
+    StateEvidence,
     clock_ratio,
     derive_signals,
     has_dead_counters,
@@ -109,7 +109,7 @@ class EntryBuilder:
         self,
         snapshot: Snapshot,
         device: Device,
-        evidence: Evidence | None,
+        evidence: StateEvidence | None,
         longest_gap: Nanoseconds,
     ) -> Iterator[Entry]:
         uuid = device.uuid
@@ -143,7 +143,7 @@ class EntryBuilder:
         device: Device,
         state: DeviceState,
         interval: _Interval,
-        evidence: Evidence,
+        evidence: StateEvidence,
     ) -> Entry:
         uuid = device.uuid
         signals = evidence.signals
@@ -190,7 +190,7 @@ class EntryBuilder:
         )
 
     def _observed(
-        self, state: DeviceState, evidence: Evidence, uuid: str, duration: Nanoseconds
+        self, state: DeviceState, evidence: StateEvidence, uuid: str, duration: Nanoseconds
     ) -> frozenset[Observation]:
         sees_cycles = evidence.busy is not None and state.cycles.resolves(duration)
         return _OBSERVED[sees_cycles, self._imbalance.compares(uuid)]
@@ -201,7 +201,7 @@ class EntryBuilder:
         state: DeviceState,
         holdings: tuple[Holding, ...],
         interval: _Interval,
-        evidence: Evidence,
+        evidence: StateEvidence,
     ) -> frozenset[Condition]:
         settings = self._settings.conditions
         signals = evidence.signals
@@ -222,7 +222,7 @@ class EntryBuilder:
             settings,
         )
 
-    def _evidence(self, snapshot: Snapshot, device: Device, reading: Reading) -> Evidence:
+    def _evidence(self, snapshot: Snapshot, device: Device, reading: Reading) -> StateEvidence:
         power = self._power_range(device.uuid)
         if (watts := reading.get(_Signal.POWER_WATTS)) is not None:
             power.observe(watts)
@@ -243,12 +243,12 @@ class EntryBuilder:
         )
         state.has_dead_counters = has_dead_counters(reading, signals)
         total = signals.get(_Signal.MEMORY_TOTAL_BYTES, device.memory_total_bytes)
-        evidence = Evidence(signals, total, clock_ratio=clock_ratio(signals, device))
+        evidence = StateEvidence(signals, total, clock_ratio=clock_ratio(signals, device))
         state.read = read, evidence
         return evidence
 
     def _classification(
-        self, device: Device, state: DeviceState, evidence: Evidence
+        self, device: Device, state: DeviceState, evidence: StateEvidence
     ) -> tuple[StateMatch, DeviceUsage]:
         peer_stalls = evidence.values["peer_stalls"]
         if (judged := state.judged) is None or judged[:2] != (evidence, peer_stalls):
@@ -257,7 +257,7 @@ class EntryBuilder:
             state.judged = judged = (evidence, peer_stalls, match, used)
         return judged[2:]
 
-    def _mark_stalled_peers(self, snapshot: Snapshot, found: Mapping[str, Evidence]) -> None:
+    def _mark_stalled_peers(self, snapshot: Snapshot, found: Mapping[str, StateEvidence]) -> None:
         by_workload: dict[str, set[str]] = {}
         for uuid, evidence in found.items():
             if looks_stalled(evidence, self._settings.classify):

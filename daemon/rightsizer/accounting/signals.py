@@ -101,7 +101,7 @@ def layout_of(signals: Mapping[Signal, float]) -> SignalLayout:
     return _layout(tuple(signals))
 
 
-class Evidence:
+class StateEvidence:
     """Signals of an interval, and what derives from them, as expressions read them."""
 
     def __init__(
@@ -280,7 +280,7 @@ class _Usage:
 _usage: Final = lru_cache(maxsize=LAYOUTS_KEPT)(_Usage)
 
 
-def usage(evidence: Evidence, device: Device, settings: UsageSettings) -> DeviceUsage:
+def usage(evidence: StateEvidence, device: Device, settings: UsageSettings) -> DeviceUsage:
     """Usage of each measured resource.
 
     Compute has two bounds: the busiest pipe over its achievable share, and the SM activity, both

@@ -171,7 +171,7 @@ class ColumnInterpreter:
     def _comparison_margin(self, claim: e.Comparison) -> Floats:
         value = self.term(claim.term)
         threshold = self.term(claim.threshold)
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             if claim.is_above:
                 inside = np.where(threshold >= 1, 1.0, (value - threshold) / (1.0 - threshold))
                 outside = value / threshold
@@ -196,7 +196,8 @@ def _of_value(claim: e.Claim, value: Floats) -> Floats:
 
 
 def _quotient(left: Floats, right: Floats) -> Floats:
-    return np.asarray(left / np.where(right > 0.0, right, np.nan))
+    with np.errstate(over="ignore"):
+        return np.asarray(left / np.where(right > 0.0, right, np.nan))
 
 
 _BINARY: Final[Mapping[type[e.Term], Callable[[Floats, Floats], Floats]]] = {

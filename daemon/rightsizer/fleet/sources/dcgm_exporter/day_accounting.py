@@ -110,11 +110,7 @@ def accounted_days(
         columns.add_seconds(ColumnKind.STATE, state, is_in, ~never)
     # Where nothing tells its state, a GPU is there all the same.
     columns.found[UNKNOWN_STATE] = np.where(is_read & ~is_known, length, np.nan)
-    is_left = ~never
-    for tier, claim in TIERS:
-        is_at = is_left & judged.holds(claim)
-        is_left &= ~is_at
-        columns.add_seconds(ColumnKind.TIER, tier, is_at, is_at)
+    _add_tiers(columns, judged, ~never)
     around = signals | {
         "clock_event_reasons": _masks(read, never),
         "is_preallocated": holders.is_preallocated,
@@ -140,14 +136,25 @@ def accounted_days(
             taken = zero_where_unknown(ratio * amount)
             columns.add(kind, cause, taken, np.asarray((taken > 0).any(axis=1)))
     most = ColumnInterpreter(upper, settings.usage)
+    _add_measures(columns, use, most)
+    engines = np.broadcast_to(zero_where_unknown(most.term("media")), length.shape)
+    demands = [*map(_media, engines, np.where(is_known, length, 0.0))]
+    return frames_of(grid, columns.found, demands)
+
+
+def _add_tiers(columns: _Columns, judged: ColumnInterpreter, is_left: Floats) -> None:
+    for tier, claim in TIERS:
+        is_at = is_left & judged.holds(claim)
+        is_left = is_left & ~is_at
+        columns.add_seconds(ColumnKind.TIER, tier, is_at, is_at)
+
+
+def _add_measures(columns: _Columns, use: ColumnInterpreter, most: ColumnInterpreter) -> None:
     for measure, term in _measures():
         values = use.term(term)
         columns.add(ColumnKind.MEAN, measure, values)
         peaks = np.where(np.isnan(values), np.nan, np.fmax(values, most.term(term)))
         columns.add(ColumnKind.PEAK, measure, peaks)
-    engines = np.broadcast_to(zero_where_unknown(most.term("media")), length.shape)
-    demands = [*map(_media, engines, np.where(is_known, length, 0.0))]
-    return frames_of(grid, columns.found, demands)
 
 
 def _measures() -> Iterator[tuple[Measure, Term]]:
