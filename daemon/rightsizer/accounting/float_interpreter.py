@@ -274,7 +274,10 @@ def _least(parts: list[Verdict]) -> Verdict:
         found = limit
         for margin in margins:
             value = margin(values)
-            found = min(found, value)
+            if value <= 0.0:
+                return 0.0
+            if value < found:  # noqa: PLR1730 - a call of `min` for each device and second.
+                found = value
         return found
 
     return least
@@ -292,7 +295,8 @@ def _most(parts: list[Verdict]) -> Verdict:
         found = limit
         for margin in margins:
             value = margin(values)
-            found = max(found, value)
+            if value > found:  # noqa: PLR1730 - a call of `max` for each device and second.
+                found = value
         return found
 
     return most
@@ -306,7 +310,10 @@ def _every(parts: list[Verdict]) -> Verdict:
         return tests[0] if tests else True
 
     def every(values: Values) -> bool:
-        return all(test(values) for test in tests)
+        for test in tests:  # noqa: SIM110 - a generator for each device and second.
+            if not test(values):
+                return False
+        return True
 
     return every
 
@@ -319,7 +326,10 @@ def _some(parts: list[Verdict]) -> Verdict:
         return tests[0] if tests else False
 
     def some(values: Values) -> bool:
-        return any(test(values) for test in tests)
+        for test in tests:  # noqa: SIM110 - a generator for each device and second.
+            if test(values):
+                return True
+        return False
 
     return some
 

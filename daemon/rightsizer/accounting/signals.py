@@ -145,21 +145,21 @@ def derive_signals(  # noqa: PLR0913 - everything that bears on what was read.
     is nonzero. Host signals fill in missing ones.
     """
     signals = dict(reading.values)
+    layout = layout_of(signals)
     for signal, value in reading.values.items():
         if not 0.0 <= value <= 1.0 and signal in RATIO_SIGNALS:
             signals[signal] = _ratio(value)
     if host:
         signals.update({each: host[each] for each in HOST_SIGNALS if each in host} | signals)
-    ratios = _ratios(layout_of(reading.values))
+    ratios = _ratios(layout)
     if ratios:
         facts = signals | _capacities(signals, device, idle_watts)
         for signal, term in ratios:
             value = term(facts)
             if value is not None:
                 signals[signal] = value
-    counters = layout_of(reading.values).counters
-    if counters:
-        _drop_dead_counters(signals, counters, settings, were_dead=counters_were_dead)
+    if layout.counters:
+        _drop_dead_counters(signals, layout.counters, settings, were_dead=counters_were_dead)
     active = signals.get(_Signal.SM_ACTIVE)
     if active is not None and _Signal.SM_WORK not in signals:
         clock = clock_ratio(signals, device)
