@@ -21,8 +21,7 @@ from rightsizer.model.block import Measure
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.state import Cause, Condition, Resource, State, Tier
 
-_VERSION: Final = b"\x02"
-"""Since 2 one column has the energy of all time; before, that of unknown time stood apart."""
+_VERSION: Final = b"\x01"
 _SIZES: Final = struct.Struct("<HH")
 """Bytes of the names, and number of distributions after the numbers."""
 _BIN: Final = struct.Struct("<Bf")
