@@ -109,7 +109,7 @@ def columns_of(rows: list[dict[Signal, float]], **names: float) -> dict[str, Any
 def evidence_of(
     signals: dict[Signal, float], clock_ratio: float, *, peer_stalls: bool
 ) -> StateEvidence:
-    """StateEvidence of a reading."""
+    """What the signals of an H100 prove."""
     return StateEvidence(
         signals, gpu().memory_total_bytes, peer_stalls=peer_stalls, clock_ratio=clock_ratio
     )

@@ -1,7 +1,7 @@
 """The definitions of accounting: derived signals, states, conditions, use, waste and pressure.
 
 Each is a row over named signals, facts and settings, read by `float_interpreter` for the agent's
-readings and by the fleet for columns of a store; `docs/definitions.md` is printed from them.
+readings and by the fleet for columns of a store; `docs/definitions.md` explains them.
 """
 
 from typing import Final

@@ -1,8 +1,7 @@
 """Expressions over named signals, facts and settings, in which accounting is defined.
 
 They are data: `float_interpreter` compiles them for one reading, the fleet evaluates them over
-columns, and the documentation prints them. What is not measured is unknown, which is neither at
-least nor below anything.
+columns. What is not measured is unknown, which is neither at least nor below anything.
 """
 
 from __future__ import annotations

@@ -323,7 +323,8 @@ def _energy(
     settings: EntrySettings,
 ) -> Floats:
     """Return the energy of each interval, by the counter where it is plausible."""
-    length, (low, high) = seconds(watched.grid.step), _TORN
+    length = seconds(watched.grid.step)
+    low, high = _TORN
     unknown = np.full_like(watched.known_seconds, np.nan)
     drawn = signals.get(Signal.POWER_WATTS, unknown) * length
     if read.part_watts is not None:
