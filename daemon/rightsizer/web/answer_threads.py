@@ -47,7 +47,15 @@ class AnswerThreads:
             DaemonThread(self._name, self._work_off, task).start()
         except NoThreadError:
             if not self._hand(task, may_wait=True):
-                self.connections.make_room()
+                self.make_room()
+
+    def make_room(self) -> None:
+        """Close a connection whose thread waits for its client, if a task waits for a thread.
+
+        Called whenever either begins to wait: whichever comes second must find the other.
+        """
+        if self._waiting:
+            self.connections.make_room()
 
     def _hand(self, task: Callable[[], None], *, may_wait: bool = False) -> bool:
         """Give a task to a free thread; return whether there is one."""
@@ -75,7 +83,4 @@ class AnswerThreads:
         with self._lock:
             task = self._waiting.popleft() if self._waiting else None
             self._free += is_reserved and task is None
-            is_short = bool(self._waiting)
-        if is_short:
-            self.connections.make_room()
-        return task
+            return task

@@ -16,8 +16,8 @@ _STOP_SECONDS: Final = 2.0
 @dataclass(slots=True)
 class _ConnectionSlot:
     address: str
-    is_served: bool = False
-    """Whether it has a thread."""
+    is_awaited: bool = False
+    """Whether its thread waits for its client."""
     is_working: bool = False
     was_answered: bool = False
 
@@ -62,22 +62,24 @@ class Connections:
             waiting = [
                 connection
                 for connection in self._idle()
-                if self._open[connection].is_served and not _is_readable(connection)
+                if self._open[connection].is_awaited and not _is_readable(connection)
             ]
             if waiting:
                 self._close_least_needed(waiting)
 
-    def record_served(self, connection: socket.socket) -> None:
-        """Record that a connection has a thread from now on."""
+    def record_awaited(self, connection: socket.socket) -> None:
+        """Record that a connection's thread waits for its client, until it works."""
         with self._changed:
             if connection in self._open:
-                self._open[connection].is_served = True
+                self._open[connection].is_awaited = True
 
     def mark(self, connection: socket.socket, *, is_working: bool) -> None:
         """Record that a connection starts or ends work; it becomes the least idle."""
         with self._changed:
             if (slot := self._open.pop(connection, None)) is not None:
                 slot.is_working = is_working
+                # Its answer is not sent yet when the work ends.
+                slot.is_awaited = False
                 self._open[connection] = slot
                 self._changed.notify_all()
 

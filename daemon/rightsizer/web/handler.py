@@ -156,6 +156,7 @@ class Handler(StreamRequestHandler):
             while self._is_open:
                 self._handle_one()
                 self.connection.settimeout(self.server.settings.keep_alive_seconds)
+                self.server.await_client(self.connection)
         except (TimeoutError, ConnectionError):
             pass
 

@@ -133,7 +133,7 @@ class WebListener(ThreadingTCPServer):
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Serve a connection on its own thread, in its turn."""
-        self.connections.record_served(request)
+        self.await_client(request)
         queue = self.queue
         address = client_address[0] if client_address else ""
         if queue is None:
@@ -146,6 +146,11 @@ class WebListener(ThreadingTCPServer):
             self._serve(request, client_address)
             taken = time.thread_time() - started
             queue.leave(address, taken, was_answered=self._answered.value)
+
+    def await_client(self, connection: socket.socket) -> None:
+        """Record that this thread waits for a client; it may be needed for another."""
+        self.connections.record_awaited(connection)
+        self.threads.make_room()
 
     def record_answered(self, connection: socket.socket) -> None:
         """Record that the client of this thread's connection was answered."""
