@@ -104,7 +104,8 @@ def test_all_faults_are_reported_at_once(write: Writes) -> None:
         ("time: {column: t, unit: s}\ndevice: d\nfiles: {}\n", "files: names no file; add a patt"),
         ("time: {column: t, unit: s}\ndevice: d\nfiles: {'*': 3}\n", "files.*: must be a"),
         ("time: 5\ndevice: d\nfiles: {'*': {a: {signal: cpu, unit: '%'}}}\n", "time: must be"),
-        ("time: {column: t, unit: s}\nfiles: {'*': }\n", "files.*: names no column; write names"),
+        ("time: {column: t, unit: s}\nfiles: {'*': {}}\n", "files.*: names no column; write names"),
+        ("time: {column: t, unit: s}\nfiles: {'*': }\n", "files: names no file; add a pattern"),
         ("time: [\n", "a column map is a YAML file"),
     ],
 )

@@ -154,11 +154,11 @@ def test_tls_with_everything_in_the_file(authority: Authority) -> None:
     ("text", "expected"),
     [
         ("tls_servr_config: {}", "web.yml:1:1: tls_servr_config: unknown key; did you mean 'tls"),
-        ("[]", "web.yml:1:1: must be a mapping of keys to values"),
+        ("[]", "web.yml:1:1: must be a mapping; write it like"),
         ("rate_limit:\n  brust: 1", "web.yml:2:3: rate_limit.brust: unknown key; did you mean"),
         ("rate_limit: {interval: often}", "web.yml:1:14: rate_limit.interval: is not a duration"),
         ("rate_limit: {interval: 1s}", "web.yml:1:1: rate_limit.burst: must be 1 or more"),
-        ("rate_limit: {burst: -1}", "web.yml:1:14: rate_limit.burst: must be from 0"),
+        ("rate_limit: {burst: -1}", "web.yml:1:14: rate_limit.burst: must be between 0"),
         ("basic_auth_users:\n  alice: secret", "web.yml:2:3: basic_auth_users.alice: is no bcrypt"),
         ("basic_auth_users:\n  1: x", "web.yml:2:3: basic_auth_users.1: a key must be text"),
         (
@@ -167,7 +167,7 @@ def test_tls_with_everything_in_the_file(authority: Authority) -> None:
         ),
         (
             "http_server_config:\n  headers:\n    Server: mine",
-            "web.yml:3:5: http_server_config.headers.Server: unknown key; known: Content-Sec",
+            "web.yml:3:5: http_server_config.headers.Server: unknown key; known keys: Con",
         ),
         (
             "http_server_config: {headers: {X-Frame-Options: allow}}",
@@ -206,7 +206,7 @@ def test_a_fault_is_reported_with_its_place(tmp_path: Path, text: str, expected:
         (("client_allowed_sans: [a]",), "tls_server_config.client_allowed_sans: needs client_auth"),
         (("min_version: TLS10",), "tls_server_config.min_version: TLS10 is broken"),
         (("min_version: TLS13", "max_version: TLS12"), "tls_server_config.min_version: is above"),
-        (("cipher_suites: [RC4]",), "tls_server_config.cipher_suites: unknown: RC4; choose from"),
+        (("cipher_suites: [RC4]",), "tls_server_config.cipher_suites[0]: must be one of TLS_AES"),
         (("curve_preferences: P-256",), "tls_server_config.curve_preferences: must be a list"),
         (("client_auth: x",), "tls_server_config.client_auth: unknown key; did you mean"),
     ],

@@ -8,7 +8,6 @@ from typing import Any, Final, TypeVar, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rightsizer.config.row import escaped_line, spell_path
 from rightsizer.config.shape import (
     Group,
     Many,
@@ -19,6 +18,7 @@ from rightsizer.config.shape import (
     ShapeEntry,
     shape_of,
 )
+from rightsizer.config.spelling import escaped_line, spell_path
 from rightsizer.config.validator import Fault, explain, validate
 from rightsizer.io.files import file_bytes
 from rightsizer.io.near import near_words
@@ -40,6 +40,7 @@ _STEP: Final = "__"
 _Settings = TypeVar("_Settings")
 _REMEDY: Final = "check the path, or leave the flag out to run with the defaults"
 _NOTHING: Final[Mapping[str, str]] = {}
+_NO_KEYS: Final = Group(Struct, ())
 _NAMES: Final = (
     "accounting acting actions broker catalogue fleet grafana history labels log node path"
     " placement policies prices profiles recommender sampling sizing sources web webhooks"
@@ -223,17 +224,46 @@ def _load(
     return cast(_Settings, answer), origins
 
 
-def read_document(kind: type[_Settings], document: Document) -> _Settings:
+def read_document(
+    kind: type[_Settings],
+    document: Document,
+    *,
+    beside: Iterable[Fault] = (),
+    shows_values: bool = True,
+) -> _Settings:
     """Read a document that is no configuration file into its value class.
+
+    A key without a value counts as absent. `beside` are faults that are found elsewhere.
 
     Raises:
         ConfigurationError: all faults, one per line, in order of their places.
     """
     shape = shape_of(kind)
-    answer = validate(shape, {} if document.data is None else document.data)
-    if isinstance(answer, list):
-        raise ConfigurationError("\n".join(_lines(answer, document, (), shape)))
+    data = _stated(document.data)
+    answer = validate(shape, {} if data is None else data)
+    faults = [*beside, *(answer if isinstance(answer, list) else ())]
+    if faults:
+        raise refusal(document, faults, shape, shows_values=shows_values)
     return cast(_Settings, answer)
+
+
+def refusal(
+    document: Document,
+    faults: Iterable[Fault],
+    shape: Group = _NO_KEYS,
+    *,
+    shows_values: bool = True,
+) -> ConfigurationError:
+    """Error with faults of a document, one per line, in order of their places."""
+    shown = faults if shows_values else [fault.hidden() for fault in faults]
+    return ConfigurationError("\n".join(_lines(shown, document, (), shape)))
+
+
+def _stated(data: Any) -> Any:
+    """Copy without the keys that have no value, such as those with all contents commented out."""
+    if isinstance(data, dict):
+        return {key: _stated(value) for key, value in data.items() if value is not None}
+    return [_stated(value) for value in data] if isinstance(data, list) else data
 
 
 def load_file(

@@ -3,10 +3,11 @@
 For files other than settings: catalogues, plans, the web configuration, scenarios.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from math import inf
 from typing import Any, Final, Self
 
+from rightsizer.config.spelling import escaped_line, spell_path
 from rightsizer.io.near import hint
 from rightsizer.io.yaml import Document
 from rightsizer.model.errors import ConfigurationError
@@ -234,17 +235,6 @@ def shown(value: Any) -> str:
     """Value for a message, truncated if long."""
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
-
-
-def spell_path(path: Iterable[str | int]) -> str:
-    """Spell a path as in the documentation: `policies[0].match.owner`."""
-    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
-    return text.removeprefix(".")
-
-
-def escaped_line(line: str) -> str:
-    """Escape control characters, so that a terminal does not interpret them."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
 
 
 def _plain(number: float) -> str:

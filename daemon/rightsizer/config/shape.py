@@ -7,7 +7,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, Final, TypeAlias, Union, get_args, get_origin
+from typing import Any, Final, TypeAlias, Union, cast, get_args, get_origin
 
 from msgspec import NODEFAULT, Struct
 
@@ -24,6 +24,8 @@ class Scalar(Struct, frozen=True):
     unit: str = ""
     minimum: float | None = None
     maximum: float | None = None
+    words: tuple[str, ...] = ()
+    """Allowed texts, if they are no enumeration of their own."""
 
     @property
     def is_duration(self) -> bool:
@@ -37,8 +39,8 @@ class Scalar(Struct, frozen=True):
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """Allowed words; empty if not an enumeration."""
-        return tuple(map(str, self.type)) if issubclass(self.type, StrEnum) else ()
+        """Allowed words; empty for any."""
+        return tuple(map(str, self.type)) if issubclass(self.type, StrEnum) else self.words
 
 
 class Nullable(Struct, frozen=True):
@@ -57,6 +59,7 @@ class Named(Struct, frozen=True):
     """Mapping with keys chosen by the operator."""
 
     value: "Shape"
+    key: "Shape" = Scalar(str)
 
 
 class Parsed(Struct, frozen=True):
@@ -96,6 +99,11 @@ class Group(Struct, frozen=True, dict=True):
     entries: tuple[ShapeEntry, ...]
     """Settings."""
     constants: tuple[ShapeEntry, ...] = ()
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it is written as a list of its values, in the order of the fields."""
+        return bool(cast(Any, self.type).__struct_config__.array_like)
 
     @cached_property
     def by_key(self) -> Mapping[str, ShapeEntry]:
@@ -159,7 +167,7 @@ def _shape(hint: Any, bounds: Bounds | None, default: Any, live: bool) -> Shape:
     hint, spec = split_hint(hint)
     if spec.parse is not None:
         return Parsed(_shape(hint, bounds_by(spec, ""), default, live), spec.parse)
-    if spec.within is not None or spec.unit is not None:
+    if spec.within is not None or spec.unit is not None or spec.words is not None:
         bounds = bounds_by(spec, "")
     origin = get_origin(hint)
     arguments = get_args(hint)
@@ -168,12 +176,13 @@ def _shape(hint: Any, bounds: Bounds | None, default: Any, live: bool) -> Shape:
         return Nullable(_shape(inner, bounds, default, live))
     if origin is tuple and arguments[1:] == (...,):
         return Many(_shape(arguments[0], bounds, None, live))
-    if origin in (dict, Mapping) and arguments[0] is str:
-        return Named(_shape(arguments[1], bounds, None, live))
+    if origin in (dict, Mapping):
+        key = _shape(arguments[0], None, None, live)
+        return Named(_shape(arguments[1], bounds, None, live), key)
     if isinstance(hint, type) and issubclass(hint, Struct):
         return shape_of(hint, default if isinstance(default, hint) else None, live=live)
     if isinstance(hint, type) and (hint in _SCALARS or issubclass(hint, StrEnum)):
         if bounds is None:
             return Scalar(hint)
-        return Scalar(hint, bounds.unit, bounds.minimum, bounds.maximum)
+        return Scalar(hint, bounds.unit, bounds.minimum, bounds.maximum, bounds.words)
     raise TypeError(f"{hint} cannot stand in a configuration file")

@@ -1,7 +1,7 @@
 """Spelling of values: durations, sizes, ratios, and placeholders in braces."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
@@ -99,6 +99,17 @@ def plain(value: Any, shape: Shape) -> Any:
             return plain(value, inner)
         case Scalar():
             return spell(value, shape)
+
+
+def spell_path(path: Iterable[str | int]) -> str:
+    """Spell a path as in the documentation: `policies[0].match.owner`."""
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return text.removeprefix(".")
+
+
+def escaped_line(line: str) -> str:
+    """Escape control characters, so that a terminal does not interpret them."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
 
 
 def show(value: Any) -> str:

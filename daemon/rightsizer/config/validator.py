@@ -4,12 +4,13 @@ A library for this would add 9 MB or more to an agent that should need less than
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum, auto
 from types import MappingProxyType
 from typing import Any, Final
 
 from msgspec import NODEFAULT, Struct
+from msgspec.structs import replace
 
 from rightsizer.config.shape import Group, Many, Named, Nullable, Parsed, Scalar, Shape, ShapeEntry
 from rightsizer.config.spelling import parse_seconds, parse_size, show, spell
@@ -39,6 +40,16 @@ class FaultKind(StrEnum):
     TEXT = auto()
 
 
+class _Hidden:
+    """In place of a value that no message may show."""
+
+    def __str__(self) -> str:
+        return "..."
+
+
+HIDDEN: Final = _Hidden()
+
+
 class Fault(Struct, frozen=True):
     """One fault."""
 
@@ -46,6 +57,15 @@ class Fault(Struct, frozen=True):
     kind: FaultKind
     value: Any
     message: str = ""
+
+    def hidden(self) -> "Fault":
+        """Fault without its value, which may be a secret; a wrong choice is none."""
+        return self if self.kind is FaultKind.CHOICE else replace(self, value=HIDDEN)
+
+
+def rule_fault(path: tuple[str | int, ...], message: str) -> Fault:
+    """Fault by a rule that no type states."""
+    return Fault(path, FaultKind.TEXT, None, message)
 
 
 def validate(group: Group, data: Any) -> Any | list[Fault]:
@@ -77,12 +97,17 @@ class _Validator:
                 if not isinstance(value, list):
                     return self._fault(path, FaultKind.TYPE, value)
                 return tuple(self.read(item, each, (*path, at)) for at, each in enumerate(value))
-            case Named(inner):
+            case Named(inner, key_shape):
                 if not isinstance(value, dict):
                     return self._fault(path, FaultKind.TYPE, value)
-                keys = [key for key in value if self._is_key(key, path)]
-                found = {key: self.read(inner, value[key], (*path, key)) for key in keys}
-                return MappingProxyType(found)
+                entries = ((self._key(key_shape, key, path), key) for key in value)
+                return MappingProxyType(
+                    {
+                        name: self.read(inner, value[key], (*path, str(key)))
+                        for name, key in entries
+                        if name is not NODEFAULT
+                    }
+                )
             case Group():
                 return self._group(shape, value, path)
 
@@ -123,23 +148,51 @@ class _Validator:
         return number
 
     def _group(self, group: Group, value: Any, path: _Path) -> Any:
-        if not isinstance(value, dict):
-            return self._fault(path, FaultKind.TYPE, value)
-        for key in value:
-            if self._is_key(key, path) and key not in group.by_key:
-                self._fault((*path, key), FaultKind.UNKNOWN_KEY, value[key])
         before = len(self.faults)
-        fields = group.by_key.values()
-        values = {field.name: self._entry(field, value, (*path, field.key)) for field in fields}
+        if group.is_list:
+            values = self._listed(group, value, path)
+        else:
+            values = self._keyed(group, value, path)
         if len(self.faults) > before:
             return NODEFAULT
         try:
             return group.type(**values)
         except ValueError as error:
-            # The message begins with the faulty key.
-            key, _, text = str(error).partition(": ")
-            at, message = ((*path, key), text) if key in group.by_key else (path, str(error))
-            return self._fault(at, FaultKind.TEXT, value, message)
+            for line in str(error).splitlines():
+                self._rule_fault(group, line, value, path)
+            return NODEFAULT
+
+    def _keyed(self, group: Group, value: Any, path: _Path) -> Any:
+        """Read the fields of a mapping."""
+        if not isinstance(value, dict):
+            return self._fault(path, FaultKind.TYPE, value)
+        for key in value:
+            if self._is_key(key, path) and key not in group.by_key:
+                self._fault((*path, key), FaultKind.UNKNOWN_KEY, value[key])
+        fields = group.by_key.values()
+        return {field.name: self._entry(field, value, (*path, field.key)) for field in fields}
+
+    def _listed(self, group: Group, value: Any, path: _Path) -> Any:
+        """Read the fields of a list, of which the last ones may be left out."""
+        needed = sum(entry.is_required for entry in group.entries)
+        if not isinstance(value, list):
+            return self._fault(path, FaultKind.TYPE, value)
+        if not needed <= len(value) <= len(group.entries):
+            message = f"must be {_listed_keys(group)} (got {len(value)} values)"
+            return self._fault(path, FaultKind.TEXT, value, message)
+        pairs = enumerate(zip(group.entries, value, strict=False))
+        return {
+            entry.name: self.read(entry.shape, cell, (*path, at)) for at, (entry, cell) in pairs
+        }
+
+    def _rule_fault(self, group: Group, line: str, value: Any, path: _Path) -> None:
+        """Add a fault of several keys together; its line may begin with the path of one."""
+        place, _, text = line.partition(": ")
+        key, *below = place.split(".")
+        if key in group.by_key:
+            self._fault((*path, key, *below), FaultKind.TEXT, value, text)
+        else:
+            self._fault(path, FaultKind.TEXT, value, line)
 
     def _entry(self, entry: ShapeEntry, values: Mapping[str, Any], path: _Path) -> Any:
         if entry.key not in values:
@@ -151,6 +204,17 @@ class _Validator:
         is_default = is_empty and not entry.is_required
         return entry.default if is_default else self.read(entry.shape, value, path)
 
+    def _key(self, shape: Shape, key: Any, path: _Path) -> Any:
+        """Read a key; what is no choice is an unknown key."""
+        before = len(self.faults)
+        name = self.read(shape, key, (*path, str(key)))
+        for at, fault in enumerate(self.faults[before:], before):
+            is_rule = fault.kind is FaultKind.TEXT
+            is_choice = fault.kind is FaultKind.CHOICE
+            kind = FaultKind.UNKNOWN_KEY if is_choice else FaultKind.KEY_TYPE
+            self.faults[at] = fault if is_rule else Fault(fault.path, kind, None)
+        return name
+
     def _is_key(self, key: Any, path: _Path) -> bool:
         if not isinstance(key, str):
             self._fault((*path, str(key)), FaultKind.KEY_TYPE, key)
@@ -161,7 +225,7 @@ def kind(shape: Shape) -> str:
     """Describe the expected value: `duration`, `list of text`, `one of auto, json`."""
     match shape:
         case Group():
-            return "mapping"
+            return f"list {_listed_keys(shape)}" if shape.is_list else "mapping"
         case Nullable(inner):
             return f"{kind(inner)} or null"
         case Parsed(inner):
@@ -181,6 +245,10 @@ def limits(scalar: Scalar) -> str:
     if low is None or high is None:
         return f"at least {low}" if low is not None else f"at most {high}" if high else ""
     return f"between {low} and {high}"
+
+
+def _listed_keys(group: Group) -> str:
+    return f"[{', '.join(entry.key for entry in group.entries)}]"
 
 
 def _plural(shape: Shape) -> str:
@@ -208,13 +276,15 @@ def _spell_limit(limit: float, scalar: Scalar) -> object:
 
 def explain(fault: Fault, root: Group) -> str:
     """Describe a fault and its remedy."""
-    if fault.kind is FaultKind.UNKNOWN_KEY:
+    if fault.kind is FaultKind.TEXT:
+        return fault.message
+    if fault.kind in (FaultKind.UNKNOWN_KEY, FaultKind.KEY_TYPE):
         around = _shape_at(root, fault.path[:-1])
-        return _unknown_key(str(fault.path[-1]), around, fault.value)
+        if fault.kind is FaultKind.UNKNOWN_KEY:
+            return _unknown_key(str(fault.path[-1]), around, fault.value)
+        return _wrong_key(around)
     if fault.kind is FaultKind.MISSING:
         return f"is required ({kind(_shape_at(root, fault.path))})"
-    if fault.kind is FaultKind.KEY_TYPE:
-        return "a key must be text; put it in quotes"
     shape = _shape_at(root, fault.path)
     if isinstance(shape, Scalar) and fault.kind is FaultKind.CHOICE:
         nearest = near_words(str(fault.value).lower(), shape.choices)
@@ -223,20 +293,34 @@ def explain(fault: Fault, root: Group) -> str:
         text = f"must be one of {', '.join(shape.choices)} (got {show(fault.value)})"
         return f"{text}; did you mean '{nearest[0]}'?" if nearest else text
     if isinstance(shape, Scalar) and fault.kind is FaultKind.BOUNDS:
-        given = spell(fault.value, shape)
-        shown = f"{given:g}" if isinstance(given, float) else show(given)
-        return f"must be {limits(shape)} (got {shown}){_as_ratio(fault.value, shape)}"
-    if fault.kind is FaultKind.TYPE:
-        words = kind(shape)
-        article = "" if words.startswith(("text", "true", "one of")) else "a "
-        return f"must be {article}{words} (got {show(fault.value)}){_remedy(fault, shape)}"
-    return fault.message
+        given = fault.value if fault.value is HIDDEN else spell(fault.value, shape)
+        return f"must be {limits(shape)}{_got(given)}{_as_ratio(fault.value, shape)}"
+    words = kind(shape)
+    article = "" if words.startswith(("text", "true", "one of")) else "a "
+    return f"must be {article}{words}{_got(fault.value)}{_remedy(fault, shape)}"
+
+
+def _got(value: Any) -> str:
+    """Faulty value, for the end of a message; empty if it may be a secret."""
+    if value is HIDDEN:
+        return ""
+    return f" (got {value:g})" if isinstance(value, float) else f" (got {show(value)})"
+
+
+def _wrong_key(around: Shape) -> str:
+    key = _value_of(around.key) if isinstance(around, Named) else Scalar(str)
+    if not isinstance(key, Scalar) or key.type is str:
+        return "a key must be text; put it in quotes"
+    within = limits(key)
+    return f"a key must be a {kind(key)}{within and ', '}{within}"
 
 
 def _shape_at(root: Shape, path: Iterable[str | int]) -> Shape:
     shape = _value_of(root)
     for step in path:
         match shape:
+            case Group(is_list=True) if isinstance(step, int):
+                shape = _value_of(shape.entries[step].shape)
             case Group() if step in shape.by_key:
                 shape = _value_of(shape.by_key[str(step)].shape)
             case Many(inner) | Named(inner):
@@ -251,13 +335,13 @@ def _value_of(shape: Shape) -> Shape:
 
 
 def _unknown_key(key: str, around: Shape, value: object) -> str:
-    known = [entry.key for entry in around.entries] if isinstance(around, Group) else []
+    known = _keys_of(around)
     above, _, below = key.rpartition(".")
     if above and isinstance(around, Group) and _has_key(around, key.split(".")):
         above = "".join(f"{each}: {{" for each in above.split("."))
         text = value if isinstance(value, str) else show(value)
         return f"keys nest; write it like {above}{below}: {text}{'}' * key.count('.')}"
-    nearest = near_words(key.lower(), known)
+    nearest = near_words(key, known) or near_words(key.lower(), known)
     if not nearest and isinstance(value, dict):
         # Indented below a heading that does not exist.
         nearest = [each for each in value if each in known]
@@ -272,6 +356,16 @@ def _unknown_key(key: str, around: Shape, value: object) -> str:
     if isinstance(value, int | float) and isinstance(_shape_at(around, known[:1]), Named):
         return f"unknown key; write it like {known[0]}: {{{key}: {show(value)}}}"
     return f"unknown key; known keys: {', '.join(known) or 'none'}"
+
+
+def _keys_of(shape: Shape) -> Sequence[str]:
+    match shape:
+        case Group(entries=entries):
+            return [entry.key for entry in entries]
+        case Named(key=Scalar(choices=choices)):
+            return choices
+        case _:
+            return ()
 
 
 def _has_key(group: Shape, path: list[str]) -> bool:
@@ -293,7 +387,7 @@ def _remedy(fault: Fault, shape: Shape) -> str:
             return f"; write it like [{_as_mapping(item, fault.value)}]"
         is_text = isinstance(item, Scalar) and item.type is str
         return f"; write it like [{show(str(fault.value) if is_text else fault.value)}]"
-    if isinstance(shape, Group):
+    if isinstance(shape, Group) and not shape.is_list:
         return f"; write it like {_as_mapping(shape, fault.value)}"
     return ""
 

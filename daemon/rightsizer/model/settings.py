@@ -34,6 +34,7 @@ class Spec(Struct, frozen=True, kw_only=True):
             without the unit at the end of their names.
         within: Minimum and maximum, `None` for unlimited; by default ratios are limited to 0..1,
             and seconds and bytes must not be negative.
+        words: The texts that are allowed, where they are no enumeration of their own.
         help: Effect of the field, in one sentence.
         source: Origin of the default: a paper, a document, a data file.
         is_live: Whether a reload applies it; by default inherited from its group.
@@ -45,6 +46,7 @@ class Spec(Struct, frozen=True, kw_only=True):
 
     unit: str | None = None
     within: tuple[float | None, float | None] | None = None
+    words: tuple[str, ...] | None = None
     help: str | None = None
     source: str | None = None
     is_live: bool | None = None
@@ -65,6 +67,7 @@ class Bounds(Struct, frozen=True):
     unit: str
     minimum: float | None
     maximum: float | None
+    words: tuple[str, ...] = ()
 
 
 class Description(Struct, frozen=True):
@@ -110,7 +113,7 @@ def bounds_by(spec: Spec, name: str) -> Bounds:
     if unit is None:
         unit = next((unit for unit in _WITHIN if name.endswith(f"_{unit}")), "")
     minimum, maximum = spec.within or _WITHIN.get(unit, _ANY)
-    return Bounds(unit, _whole(minimum), _whole(maximum))
+    return Bounds(unit, _whole(minimum), _whole(maximum), spec.words or ())
 
 
 def _whole(limit: float | None) -> float | None:

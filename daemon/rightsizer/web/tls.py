@@ -7,20 +7,25 @@ import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 from msgspec import Struct
 
 from rightsizer.io.log import logger
+from rightsizer.model.settings import Spec
 
 VERSIONS: Final[Mapping[str, ssl.TLSVersion]] = {
     "TLS12": ssl.TLSVersion.TLSv1_2,
     "TLS13": ssl.TLSVersion.TLSv1_3,
 }
+_ANYONE: Final = "NoClientCert"
+_REQUIRED: Final = "RequireAndVerifyClientCert"
+_UNVERIFIED: Final = ("RequestClientCert", "RequireAnyClientCert", "RequireClientCert")
+_OLD_VERSIONS: Final = ("TLS10", "TLS11")
 CLIENT_AUTHENTICATION: Final[Mapping[str, ssl.VerifyMode]] = {
-    "NoClientCert": ssl.CERT_NONE,
+    _ANYONE: ssl.CERT_NONE,
     "VerifyClientCertIfGiven": ssl.CERT_OPTIONAL,
-    "RequireAndVerifyClientCert": ssl.CERT_REQUIRED,
+    _REQUIRED: ssl.CERT_REQUIRED,
 }
 CURVES: Final[Mapping[str, str]] = {
     "CurveP256": "prime256v1",
@@ -73,24 +78,88 @@ class Pem(Struct, frozen=True):
     file: Path | None = None
     text: str = ""
 
+    @property
+    def is_given(self) -> bool:
+        """Whether there is any."""
+        return bool(self.file or self.text)
+
     def __repr__(self) -> str:
         # The text may be a private key.
         return f"{type(self).__name__}({self.key!r}, {self.file!r})"
 
 
+def _verified(value: object) -> object:
+    if value in _UNVERIFIED:
+        fault = f"{value} would let in certificates that no authority signed, which is not offered"
+        raise ValueError(f"{fault}; use {_REQUIRED}")
+    return value
+
+
+def _unbroken(value: object) -> object:
+    if value in _OLD_VERSIONS:
+        raise ValueError(f"{value} is broken and is not offered; use TLS12 or TLS13")
+    return value
+
+
+_Version: TypeAlias = Annotated[str, Spec(words=tuple(VERSIONS), parse=_unbroken)]
+_Authentication: TypeAlias = Annotated[
+    str, Spec(words=tuple(CLIENT_AUTHENTICATION), parse=_verified)
+]
+
+
 class TlsPolicy(Struct, frozen=True):
     """TLS requirements of connections; rotated certificates do not change it."""
 
-    certificate: Pem
-    private_key: Pem
-    client_ca: Pem | None = None
-    client_authentication: str = "NoClientCert"
+    cert: str = ""
+    cert_file: str = ""
+    key: str = ""
+    key_file: str = ""
+    client_ca: str = ""
+    client_ca_file: str = ""
+    client_auth_type: _Authentication = _ANYONE
     client_allowed_sans: tuple[str, ...] = ()
-    minimum_version: str = "TLS12"
-    maximum_version: str = "TLS13"
-    cipher_suites: tuple[str, ...] = ()
-    curves: tuple[str, ...] = ()
-    prefers_own_ciphers: bool = True
+    min_version: _Version = "TLS12"
+    max_version: _Version = "TLS13"
+    cipher_suites: Annotated[tuple[str, ...], Spec(words=tuple(CIPHER_SUITES))] = ()
+    curve_preferences: Annotated[tuple[str, ...], Spec(words=tuple(CURVES))] = ()
+    prefer_server_cipher_suites: bool = True
+
+    def __post_init__(self) -> None:
+        if faults := list(self._faults()):
+            raise ValueError("\n".join(faults))
+
+    def __repr__(self) -> str:
+        # Without the private key.
+        return f"{type(self).__name__}({self.cert_file!r})"
+
+    def _faults(self) -> Iterator[str]:
+        """Faults of keys that do not fit together, each after its key."""
+        for pem in self.pems(Path()):
+            name = pem.key.removesuffix("_file")
+            if pem.file and pem.text:
+                yield f"{pem.key}: stands beside {name}; keep one of the two"
+            if not pem.is_given and name != "client_ca":
+                yield f"{name}: TLS needs {name}_file (or {name})"
+        authority = self.pem("client_ca", Path())
+        chosen = self.client_auth_type
+        if authority.is_given and chosen == _ANYONE:
+            yield f"{authority.key}: is of no use without client_auth_type: {_REQUIRED}"
+        if not authority.is_given and chosen != _ANYONE:
+            yield f"client_auth_type: {chosen} needs client_ca_file (or client_ca)"
+        if self.client_allowed_sans and chosen != _REQUIRED:
+            yield f"client_allowed_sans: needs client_auth_type: {_REQUIRED}"
+        if self.min_version > self.max_version:
+            yield "min_version: is above max_version"
+
+    def pem(self, key: str, folder: Path) -> Pem:
+        """Certificates or a key, from a file in a folder or as text."""
+        file = getattr(self, f"{key}_file")
+        text = getattr(self, key)
+        return Pem(f"{key}_file", folder / file, text) if file else Pem(key, text=text)
+
+    def pems(self, folder: Path) -> tuple[Pem, Pem, Pem]:
+        """Certificate, its key, and the authorities of clients."""
+        return self.pem("cert", folder), self.pem("key", folder), self.pem("client_ca", folder)
 
 
 class ServerContext(ssl.SSLContext):
@@ -99,23 +168,26 @@ class ServerContext(ssl.SSLContext):
     policy: TlsPolicy
 
 
-def server_context(policy: TlsPolicy) -> ServerContext:
-    """Build the context of a policy with the present certificates.
+def server_context(policy: TlsPolicy, folder: Path) -> ServerContext:
+    """Build the context of a policy with the present certificates, of files in a folder.
 
     Raises:
         TlsError: a file is unreadable or invalid, or OpenSSL lacks a requested feature.
     """
     context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
     context.policy = policy
-    context.minimum_version = VERSIONS[policy.minimum_version]
-    context.maximum_version = VERSIONS[policy.maximum_version]
+    context.minimum_version = VERSIONS[policy.min_version]
+    context.maximum_version = VERSIONS[policy.max_version]
     context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
-    if not policy.prefers_own_ciphers:
+    if not policy.prefer_server_cipher_suites:
         context.options ^= ssl.OP_CIPHER_SERVER_PREFERENCE
     _choose_ciphers(context, policy.cipher_suites)
-    _choose_curves(context, policy.curves)
-    _load_certificate(context, policy)
-    _load_client_authorities(context, policy)
+    _choose_curves(context, policy.curve_preferences)
+    certificate, key, authorities = policy.pems(folder)
+    _load_certificate(context, certificate, key)
+    if authorities.is_given:
+        context.verify_mode = CLIENT_AUTHENTICATION[policy.client_auth_type]
+        _load_client_authorities(context, authorities)
     # HTTP/2 is not supported; ALPN tells clients that offer it.
     context.set_alpn_protocols(["http/1.1"])
     return context
@@ -149,38 +221,32 @@ def _choose_curves(context: ssl.SSLContext, curves: tuple[str, ...]) -> None:
         ) from None
 
 
-def _load_certificate(context: ssl.SSLContext, policy: TlsPolicy) -> None:
-    certificate = policy.certificate
-    key = policy.private_key
+def _load_certificate(context: ssl.SSLContext, certificate: Pem, key: Pem) -> None:
     with _file_of(certificate) as certificate_file, _file_of(key) as key_file:
         try:
             # Without it, OpenSSL would prompt for a passphrase at a terminal.
             context.load_cert_chain(certificate_file, key_file, password=lambda: b"")
         except OSError as error:
-            raise TlsError(*_why_unfit(error, certificate_file, policy)) from None
+            raise _unfit(error, certificate_file, certificate.key, key.key) from None
 
 
-def _why_unfit(error: OSError, certificate_file: str, policy: TlsPolicy) -> tuple[str, str]:
-    certificate = policy.certificate.key
-    key = policy.private_key.key
+def _unfit(error: OSError, certificate_file: str, certificate: str, key: str) -> TlsError:
     if getattr(error, "reason", "") == "KEY_VALUES_MISMATCH":
-        return key, f"is not the key of the certificate in {certificate}; replace both"
+        return TlsError(key, f"is not the key of the certificate in {certificate}; replace both")
     try:
         ssl.create_default_context(cafile=certificate_file)
     except OSError:
-        return certificate, "holds no certificate in PEM form; it begins with '-----BEGIN CERT'"
-    return key, "holds no unencrypted private key in PEM form; take its passphrase away"
+        fault = "holds no certificate in PEM form; it begins with '-----BEGIN CERT'"
+        return TlsError(certificate, fault)
+    return TlsError(key, "holds no unencrypted private key in PEM form; take its passphrase away")
 
 
-def _load_client_authorities(context: ssl.SSLContext, policy: TlsPolicy) -> None:
-    if policy.client_ca is None:
-        return
-    context.verify_mode = CLIENT_AUTHENTICATION[policy.client_authentication]
-    with _file_of(policy.client_ca) as file:
+def _load_client_authorities(context: ssl.SSLContext, authorities: Pem) -> None:
+    with _file_of(authorities) as file:
         try:
             context.load_verify_locations(file)
         except OSError:
-            raise TlsError(policy.client_ca.key, "holds no certificate in PEM form") from None
+            raise TlsError(authorities.key, "holds no certificate in PEM form") from None
 
 
 @contextmanager

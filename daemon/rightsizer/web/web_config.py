@@ -5,122 +5,20 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from rightsizer.config.row import Faults, Row
+from rightsizer.config.loader import read_document, refusal
+from rightsizer.config.validator import rule_fault
 from rightsizer.io.files import file_bytes
 from rightsizer.io.log import logger
-from rightsizer.io.yaml import YamlError, load_yaml
+from rightsizer.io.yaml import Document, YamlError, load_yaml
 from rightsizer.model.errors import ConfigurationError
+from rightsizer.model.settings import Spec
 from rightsizer.model.units import Nanoseconds, nanoseconds, parse_duration
-from rightsizer.web.tls import (
-    CIPHER_SUITES,
-    CLIENT_AUTHENTICATION,
-    CURVES,
-    VERSIONS,
-    Pem,
-    ServerContext,
-    TlsError,
-    TlsPolicy,
-    server_context,
-)
+from rightsizer.web.tls import ServerContext, TlsError, TlsPolicy, server_context
 
-TLS_KEYS: Final = (
-    "cert",
-    "cert_file",
-    "key",
-    "key_file",
-    "client_ca",
-    "client_ca_file",
-    "client_auth_type",
-    "client_allowed_sans",
-    "min_version",
-    "max_version",
-    "cipher_suites",
-    "curve_preferences",
-    "prefer_server_cipher_suites",
-)
-_REQUIRED: Final = "RequireAndVerifyClientCert"
-_UNVERIFIED: Final = ("RequestClientCert", "RequireAnyClientCert", "RequireClientCert")
-_OLD_VERSIONS: Final = ("TLS10", "TLS11")
-
-
-def tls_policy(section: Row, folder: Path) -> TlsPolicy | None:
-    """Parse the section; `None` if it is empty or has faults."""
-    if not any(key in section for key in TLS_KEYS):
-        return None
-    certificate = _pem(section, "cert", folder)
-    private_key = _pem(section, "key", folder)
-    client_ca = _pem(section, "client_ca", folder)
-    for key, found in (("cert", certificate), ("key", private_key)):
-        if found is None:
-            section.fault(key, f"TLS needs {key}_file (or {key})")
-    authentication = _client_authentication(section, client_ca)
-    sans = section.texts("client_allowed_sans")
-    if sans and authentication != _REQUIRED:
-        section.fault("client_allowed_sans", f"needs client_auth_type: {_REQUIRED}")
-    policy = TlsPolicy(
-        certificate=certificate or Pem("cert"),
-        private_key=private_key or Pem("key"),
-        client_ca=client_ca,
-        client_authentication=authentication,
-        client_allowed_sans=sans,
-        minimum_version=_tls_version(section, "min_version", "TLS12"),
-        maximum_version=_tls_version(section, "max_version", "TLS13"),
-        cipher_suites=_known(section, "cipher_suites", CIPHER_SUITES),
-        curves=_known(section, "curve_preferences", CURVES),
-        prefers_own_ciphers=section.flag("prefer_server_cipher_suites", default=True),
-    )
-    if policy.minimum_version > policy.maximum_version:
-        section.fault("min_version", "is above max_version")
-    return policy if certificate is not None and private_key is not None else None
-
-
-def _pem(section: Row, key: str, folder: Path) -> Pem | None:
-    text = section.text(key)
-    file = section.text(f"{key}_file")
-    if text and file:
-        section.fault(f"{key}_file", f"stands beside {key}; keep one of the two")
-    if file:
-        return Pem(f"{key}_file", file=folder / file)
-    return Pem(key, text=text) if text else None
-
-
-def _client_authentication(section: Row, client_ca: Pem | None) -> str:
-    value = section.text("client_auth_type")
-    if value in _UNVERIFIED:
-        section.fault(
-            "client_auth_type",
-            f"{value} would let in certificates that no authority signed, which is not offered; "
-            f"use {_REQUIRED}",
-        )
-        return "NoClientCert"
-    chosen = section.choice("client_auth_type", tuple(CLIENT_AUTHENTICATION), "NoClientCert")
-    if client_ca is not None and chosen == "NoClientCert":
-        section.fault(client_ca.key, f"is of no use without client_auth_type: {_REQUIRED}")
-    if client_ca is None and chosen != "NoClientCert":
-        section.fault("client_auth_type", f"{chosen} needs client_ca_file (or client_ca)")
-    return chosen
-
-
-def _tls_version(section: Row, key: str, default: str) -> str:
-    if section.text(key) in _OLD_VERSIONS:
-        section.fault(key, f"{section.text(key)} is broken and is not offered; use TLS12 or TLS13")
-        return default
-    return section.choice(key, tuple(VERSIONS), default)
-
-
-def _known(section: Row, key: str, table: Mapping[str, str]) -> tuple[str, ...]:
-    words = section.texts(key)
-    if unknown := [word for word in words if word not in table]:
-        section.fault(key, f"unknown: {', '.join(unknown)}; choose from {', '.join(table)}")
-        return ()
-    return words
-
-
-_SECTIONS: Final = ("tls_server_config", "http_server_config", "basic_auth_users", "rate_limit")
 _HEADERS: Final[Mapping[str, tuple[str, ...]]] = {
     "Content-Security-Policy": (),
     "Strict-Transport-Security": (),
@@ -132,15 +30,76 @@ _HEADERS: Final[Mapping[str, tuple[str, ...]]] = {
 _MOST_REQUESTS: Final = 10**9
 _BCRYPT: Final = re.compile(r"\$2[aby]\$(?:0[4-9]|[12][0-9]|3[01])\$[./A-Za-z0-9]{53}")
 
-_Version = tuple[int, int, int, int] | None
-"""Identity of a file's version; `None` if the file is absent."""
+
+def _seconds(value: object) -> object:
+    try:
+        return 0.0 if value in ("", "0") else parse_duration(str(value))
+    except ValueError:
+        raise ValueError("is not a duration; write it like '100ms'") from None
+
+
+def _bcrypt(value: object) -> object:
+    if isinstance(value, str) and not _BCRYPT.fullmatch(value):
+        raise ValueError("is no bcrypt hash; make one with `htpasswd -nBC 10 NAME`")
+    return value
+
+
+def _user_name(value: object) -> object:
+    if isinstance(value, str) and ":" in value:
+        raise ValueError("a name with a colon cannot be sent; leave the colon out")
+    return value
+
+
+def _one_line(value: object) -> object:
+    if isinstance(value, str) and not (value.isascii() and value.isprintable()):
+        raise ValueError("must be one line of ASCII")
+    return value
+
+
+def _or_nothing(value: object) -> object:
+    return None if value == {} else value
+
+
+class HttpSection(Struct, frozen=True):
+    """Section of HTTP."""
+
+    http2: bool | None = None
+    headers: Mapping[
+        Annotated[str, Spec(words=tuple(_HEADERS))], Annotated[str, Spec(parse=_one_line)]
+    ] = {}
+
+    def __post_init__(self) -> None:
+        for name, value in self.headers.items():
+            if value and _HEADERS[name] and value not in _HEADERS[name]:
+                raise ValueError(f"headers.{name}: must be {' or '.join(_HEADERS[name])}")
 
 
 class RateLimit(Struct, frozen=True):
-    """Limit of one client's requests."""
+    """Limit of one client's requests; none without an interval."""
 
-    interval_seconds: float
-    burst: int
+    interval_seconds: Annotated[float, Spec(unit="", parse=_seconds)] = field(
+        name="interval", default=0.0
+    )
+    burst: Annotated[int, Spec(within=(0, _MOST_REQUESTS))] = 0
+
+    def __post_init__(self) -> None:
+        if self.interval_seconds > 0 and not self.burst:
+            raise ValueError("burst: must be 1 or more, or no request is ever answered")
+
+
+class WebConfigDocument(Struct, frozen=True):
+    """Contents of the file."""
+
+    tls_server_config: Annotated[TlsPolicy | None, Spec(parse=_or_nothing)] = None
+    http_server_config: HttpSection = HttpSection()
+    basic_auth_users: Mapping[
+        Annotated[str, Spec(parse=_user_name)], Annotated[str, Spec(parse=_bcrypt)]
+    ] = {}
+    rate_limit: RateLimit = RateLimit()
+
+
+_Version = tuple[int, int, int, int] | None
+"""Identity of a file's version; `None` if the file is absent."""
 
 
 class WebConfig(Struct, frozen=True):
@@ -202,48 +161,27 @@ class WebConfigReader:
                 f"{self.path}: {error.strerror}; check --web.config.file, or leave it out for "
                 "plain HTTP without users"
             ) from None
-        faults = Faults(document, quotes_values=False)
-        root = Row(document.data, (), faults)
-        root.refuse_unknown(_SECTIONS)
-        config = self._config(root)
-        faults.refuse()
-        return config
-
-    def _config(self, root: Row) -> WebConfig:
-        tls = self._tls(root)
-        http = root.row("http_server_config", ("http2", "headers"))
-        is_http2_wanted = http.flag("http2", default=True)
+        mapped = read_document(WebConfigDocument, document, shows_values=False)
+        http = mapped.http_server_config
         return WebConfig(
-            tls=tls,
-            offers_http2="http2" in http and is_http2_wanted,
-            headers=_headers(http.row("headers", tuple(_HEADERS))),
-            users=_users(root.row("basic_auth_users")),
-            rate_limit=_rate_limit(root.row("rate_limit", ("interval", "burst"))),
+            tls=self._tls(mapped.tls_server_config, document),
+            offers_http2=http.http2 is True,
+            headers={name: text for name, text in http.headers.items() if text},
+            users={name: hashed.encode() for name, hashed in mapped.basic_auth_users.items()},
+            rate_limit=mapped.rate_limit if mapped.rate_limit.interval_seconds > 0 else None,
         )
 
-    def _tls(self, root: Row) -> ServerContext | None:
-        section = root.row("tls_server_config", TLS_KEYS)
-        policy = tls_policy(section, self.path.parent)
+    def _tls(self, policy: TlsPolicy | None, document: Document) -> ServerContext | None:
         if policy is None:
             return None
-        parts = (policy.certificate, policy.private_key, policy.client_ca)
-        files = [part.file for part in parts if part is not None and part.file is not None]
+        folder = self.path.parent
+        files = [pem.file for pem in policy.pems(folder) if pem.file is not None]
         self.versions = self.versions | {file: _version(file) for file in files}
         try:
-            return server_context(policy)
+            return server_context(policy, folder)
         except TlsError as fault:
-            section.fault(fault.key, str(fault))
-            return None
-
-
-def _users(section: Row) -> dict[str, bytes]:
-    users = section.text_by_key()
-    for name, hashed in users.items():
-        if ":" in name:
-            section.fault(name, "a name with a colon cannot be sent; leave the colon out")
-        if not _BCRYPT.fullmatch(hashed):
-            section.fault(name, "is no bcrypt hash; make one with `htpasswd -nBC 10 NAME`")
-    return {name: hashed.encode() for name, hashed in users.items()}
+            path = ("tls_server_config", fault.key)
+            raise refusal(document, [rule_fault(path, str(fault))]) from None
 
 
 def _version(file: Path) -> _Version:
@@ -252,31 +190,6 @@ def _version(file: Path) -> _Version:
     except (OSError, ValueError):  # A path with a NUL is invalid.
         return None
     return found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size
-
-
-def _headers(section: Row) -> dict[str, str]:
-    headers = {name: text for name in _HEADERS if (text := section.text(name))}
-    for name, value in headers.items():
-        if _HEADERS[name] and value not in _HEADERS[name]:
-            section.fault(name, f"must be {' or '.join(_HEADERS[name])}")
-        if not (value.isascii() and value.isprintable()):
-            section.fault(name, "must be one line of ASCII")
-    return headers
-
-
-def _rate_limit(section: Row) -> RateLimit | None:
-    try:
-        interval = section.text("interval") or ""
-        interval_seconds = parse_duration(interval) if interval not in {"", "0"} else 0.0
-    except ValueError:
-        section.fault("interval", "is not a duration; write it like '100ms'")
-        return None
-    burst = section.count("burst", 0, _MOST_REQUESTS) or 0
-    if interval_seconds <= 0:
-        return None
-    if burst == 0:
-        section.fault("burst", "must be 1 or more, or no request is ever answered")
-    return RateLimit(interval_seconds, burst)
 
 
 _log: Final = logger("web")
