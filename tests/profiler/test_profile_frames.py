@@ -99,7 +99,7 @@ def test_times_of_frames_add_up(
         trace.complete(
             "cuda_runtime", "cudaLaunchKernel", start, 2, correlation=number, stream=thread
         )
-        trace.kernel("kernel", start + 5, length, correlation=number)
+        trace.kernel("kernel", start + 5, length, correlation=number, stream=number)
     frames = read(trace, tmp_path_factory.mktemp("trace")).frames
     for place, frame in enumerate(frames):
         inner = [each for each in frames if each.parent == place]

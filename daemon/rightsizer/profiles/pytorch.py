@@ -412,7 +412,10 @@ def _read(path: Path, limits: ReadLimits) -> Profile:
         host_steps=host_steps,
         events=trace.count,
         unread=dict(sum((events.unread, trace.unread, recorder.refused), Counter())),
-        notes=tuple(_notes(trace, events, devices, has_gpu=has_gpu, lacks_steps=lacks_steps)),
+        notes=(
+            *recorder.notes,
+            *_notes(trace, events, devices, has_gpu=has_gpu, lacks_steps=lacks_steps),
+        ),
         is_whole=not trace.fault and events.lost.is_whole,
     )
 

@@ -4,11 +4,12 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import merge
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
 from typing import Any, Final
 
 from msgspec.structs import replace
 
+from rightsizer.io.terminal import counted
 from rightsizer.model.profile import (
     CopyKind,
     DeviceProfile,
@@ -44,6 +45,7 @@ from rightsizer.profiles.time_use import (
     timeline_edges,
 )
 from rightsizer.profiles.timeline import (
+    NO_KERNEL,
     Column,
     CoveredLength,
     Interval,
@@ -64,6 +66,7 @@ _THREAD: Final = 0xFFFFFF
 """Mask of the thread's part in Nsight Systems' ids."""
 _WORTH_NAMING: Final = 0.05
 """Share of a device's span: waits for the host whose frames are searched."""
+_NOTES_PER_DEVICE: Final = 3
 _OTHER_DEVICES: Final = "(other devices)"
 
 
@@ -89,6 +92,21 @@ class _Device:
             name = _OTHER_STREAMS
         return self.streams.setdefault(name, len(self.streams))
 
+    def end_overruns(self) -> Iterator[str]:
+        """End what outlasts its successors, add up the kernels, and yield what was ended."""
+        unordered = {self.streams.get(name, _STREAMS) for name in ("", _OTHER_STREAMS)}
+        overruns = self.line.end_overruns(unordered)
+        self.kernels.add_runs(self.line.runs())
+        rows = self.kernels.numbered()
+        for kernel, (count, time) in sorted(overruns.items(), key=lambda each: -each[1][1]):
+            name = "graphs" if kernel == NO_KERNEL else rows[kernel].name
+            yield (
+                f"{counted(count, 'run')} of {name} on device {self.facts.key} ended after what "
+                "follows on the same stream, which cannot be: each is taken to end where its "
+                f"successor begins, {1000 * seconds(time):,.1f} ms less in all; do not trust its "
+                "times."
+            )
+
     @property
     def is_used(self) -> bool:
         return bool(len(self.line) or len(self.copy_line)) or self.memory.peak is not None
@@ -108,6 +126,8 @@ class Recorder:
         self.stacks = CallStacks(limits)
         """Call stacks of host threads."""
         self.thread_names: dict[int, str] = {}
+        self.notes: list[str] = []
+        """Sentences on events that contradict each other, after the devices were computed."""
         self.refused: Counter[str] = Counter()
         """Rejected events by fault."""
         self.events = 0
@@ -142,11 +162,14 @@ class Recorder:
         row = into.kernels.row(name)
         if is_collective is not None:
             row.is_collective = is_collective
-        row.add(duration)
         if occupancy_ratio is not None:
             row.measure("occupancy_ratio", occupancy_ratio, duration or 1)
         into.line.add_run(
-            span, correlation, is_collective=row.is_collective, stream=into.stream(stream)
+            span,
+            correlation,
+            kernel=row.number,
+            is_collective=row.is_collective,
+            stream=into.stream(stream),
         )
         if frames is not None:
             into.frame_times.add(self._frames.path(frames), duration)
@@ -303,6 +326,7 @@ class Recorder:
         return True
 
     def _profile(self, device: _Device) -> DeviceProfile:
+        self.notes += islice(device.end_overruns(), _NOTES_PER_DEVICE)
         profile = DeviceProfile(
             device=device.facts,
             time=None,

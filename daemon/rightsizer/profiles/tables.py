@@ -1,6 +1,6 @@
 """Tables of kernels, copies, collectives and host spans: counts, times and bandwidth."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 from zlib import crc32
@@ -52,6 +52,8 @@ class KernelRow:
     name: str
     is_collective: bool
     uses_tensor_cores: bool | None
+    number: int
+    """Place in its table."""
     count: int = 0
     total: float = 0
     _shortest: float | None = None
@@ -127,7 +129,19 @@ class KernelTable:
         if len(self._rows) >= self._limits.kernel_names_maximum:
             name = f"(other {'collectives' if collective else 'kernels'})"
             tensor_cores = None
-        return self._rows.setdefault(name, KernelRow(name, collective, tensor_cores))
+        return self._rows.setdefault(
+            name, KernelRow(name, collective, tensor_cores, len(self._rows))
+        )
+
+    def add_runs(self, runs: Iterable[tuple[int, Nanoseconds]]) -> None:
+        """Add runs by numbers of rows."""
+        rows = self.numbered()
+        for number, duration in runs:
+            rows[number].add(duration)
+
+    def numbered(self) -> Sequence[KernelRow]:
+        """Return the rows by their numbers."""
+        return [*self._rows.values()]
 
     def uses(self) -> tuple[KernelUse, ...]:
         """Return the kernels, longest first."""

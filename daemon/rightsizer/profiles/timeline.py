@@ -1,8 +1,9 @@
-"""Timelines in columns, 25 bytes a kernel."""
+"""Timelines in columns, 29 bytes a kernel."""
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from heapq import merge
 from itertools import accumulate, pairwise
 from typing import Final, TypeAlias
@@ -18,6 +19,10 @@ _POINTS: Final = 4096
 """Minimum number of points kept of a memory curve."""
 _NO_CORRELATION: Final = -(2**63)
 """`None` in a column of integers."""
+NO_KERNEL: Final = -1
+"""Number of what is no single kernel, such as a graph."""
+_PROCESS_BITS: Final = 32
+"""Bits of a correlation below those of its process, where several share a device."""
 _LATEST: Final = 2**62
 _COLUMN_BITS: Final = 64
 
@@ -169,6 +174,29 @@ class SpanLine:
         return self._order
 
 
+@dataclass(slots=True)
+class _Follower:
+    """Launch that is followed backward on a stream, and what ran after it."""
+
+    correlation: int
+    start: Nanoseconds = _LATEST
+    end: Nanoseconds = _LATEST
+    """First start and first end of its runs."""
+    next_start: Nanoseconds = _LATEST
+    next_end: Nanoseconds = _LATEST
+    """The same of all later launches."""
+
+    def begin(self, correlation: int) -> None:
+        self.next_start = self.start
+        self.next_end = min(self.end, self.next_end)
+        self.correlation = correlation
+        self.end = _LATEST
+
+    def add(self, start: Nanoseconds, end: Nanoseconds) -> None:
+        self.start = start
+        self.end = min(self.end, end)
+
+
 class KernelLine(SpanLine):
     """Kernels and graphs of a device."""
 
@@ -177,6 +205,7 @@ class KernelLine(SpanLine):
         self._correlations: Column = array("q")
         self._collective = bytearray()
         self._streams = bytearray()
+        self._kernels: Column = array("i")
         self.collectives = 0
 
     def add_run(
@@ -184,11 +213,13 @@ class KernelLine(SpanLine):
         span: Interval,
         correlation: int | None,
         *,
+        kernel: int = NO_KERNEL,
         is_collective: bool = False,
         stream: int = 0,
     ) -> None:
-        """Add a run on a stream, given as a small number."""
+        """Add a run of a kernel on a stream, both given as small numbers."""
         self.add(*span)
+        self._kernels.append(kernel)
         self._correlations.append(_NO_CORRELATION if correlation is None else correlation)
         self._collective.append(is_collective)
         self.collectives += is_collective
@@ -199,6 +230,40 @@ class KernelLine(SpanLine):
         for row in self._rows():
             if self._collective[row] == is_collective:
                 yield self._starts[row], self._ends[row]
+
+    def runs(self) -> Iterator[tuple[int, Nanoseconds]]:
+        """Yield kernel and duration of all runs of kernels."""
+        for kernel, start, end in zip(self._kernels, self._starts, self._ends, strict=True):
+            if kernel != NO_KERNEL:
+                yield kernel, end - start
+
+    def end_overruns(self, unordered: Collection[int]) -> dict[int, tuple[int, Nanoseconds]]:
+        """End runs that outlast their successors where these begin; return counts and times taken.
+
+        Work of a stream is completed in its order, but for the branches of a graph, which have one
+        correlation. `unordered` are the streams of which that is not known.
+        """
+        overruns: dict[int, tuple[int, Nanoseconds]] = {}
+        followed: dict[tuple[int, int], _Follower] = {}
+        for row in reversed(self._rows()):
+            correlation = self._correlations[row]
+            stream = self._streams[row]
+            if correlation == _NO_CORRELATION or stream in unordered:
+                continue
+            key = stream, correlation >> _PROCESS_BITS
+            follower = followed.get(key)
+            if follower is None:
+                follower = followed[key] = _Follower(correlation)
+            elif follower.correlation != correlation:
+                follower.begin(correlation)
+            start = self._starts[row]
+            end = self._ends[row]
+            if end > follower.next_end:
+                self._ends[row] = max(start, follower.next_start)
+                count, time = overruns.get(self._kernels[row], (0, 0))
+                overruns[self._kernels[row]] = count + 1, time + end - self._ends[row]
+            follower.add(start, self._ends[row])
+        return overruns
 
     def of_streams(self) -> Iterator[tuple[int, Nanoseconds, Nanoseconds]]:
         """Yield stream, start and end by start; overlaps on a stream count once."""

@@ -215,7 +215,12 @@ def _profile(database: ExportDatabase, limits: ReadLimits, path: Path) -> Profil
         host_steps=recorder.host_steps(),
         events=recorder.events + unread.total(),
         unread=dict(unread),
-        notes=(*lost.notes, *_notes(database, gpus, devices, lost), *diagnostics),
+        notes=(
+            *recorder.notes,
+            *lost.notes,
+            *_notes(database, gpus, devices, lost),
+            *diagnostics,
+        ),
         is_whole=lost.is_whole,
     )
 
