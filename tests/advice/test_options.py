@@ -37,14 +37,14 @@ def prices(**dollars: float) -> Prices:
         {
             key.replace("_", "-"): Price(
                 key.replace("_", "-"),
-                on_demand=OnDemand(each * 0.9, each, each * 1.1),
+                on_demand=OnDemand(each, each * 0.9, each * 1.1),
                 dates=("2026-08",),
                 sources=("our contract",),
             )
             for key, each in dollars.items()
         },
         usual.on_premises,
-        usual.reserved_discounts,
+        usual.reserved_terms,
     )
 
 

@@ -170,7 +170,7 @@ extra: 1
         (b"boards: [\n", "mine.yaml:2:1: is not well-formed YAML (did not find"),
         (b"boards: {T4: {}, T4: {}}", "mine.yaml:1:18: 'T4' is given twice"),
         (b"boards: \xff", "mine.yaml:1:1: is not UTF-8; save it as UTF-8"),
-        (b"- T4", "mine.yaml:1:1: must be a mapping of keys to values (got ['T4'])"),
+        (b"- T4", "mine.yaml:1:1: must be a mapping (got a list)"),
     ],
 )
 def test_invalid_catalogue_is_refused_with_its_place(

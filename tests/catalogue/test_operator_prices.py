@@ -40,7 +40,7 @@ def test_a_price_takes_the_place_of_all_clouds(tmp_path: Path) -> None:
 
     assert price is not None
     assert price.is_stated
-    assert price.on_demand == OnDemand(2.1, 2.1, 2.1)
+    assert price.on_demand == OnDemand(2.1)
     assert price.spot_dollars_per_hour is None
     assert price.clouds == ()
     assert (price.dates, price.sources) == (("2026-09-01",), (str(file),))
@@ -87,7 +87,7 @@ def test_assumptions_are_the_operators_to_make() -> None:
         "on_premises: {pue_ratio: 1.2, years: [5, 4, 6]}\nreserved: {discounts: {2: 0.45}}"
     )
 
-    assert prices.on_premises.pue_ratio == Assumption(1.2, 1.2, 1.2)
+    assert prices.on_premises.pue_ratio == Assumption(1.2)
     assert prices.on_premises.years == Assumption(5, 4, 6)
     assert prices.on_premises.node_power_factor == built_in_prices().on_premises.node_power_factor
     assert prices.reserved("T4", 2) is not None

@@ -68,13 +68,13 @@ def test_a_commitment_is_a_usual_discount_and_says_so() -> None:
         pytest.approx(0.92 * 0.8),
     )
     assert three.dollars_per_hour < one.dollars_per_hour
-    assert PRICES.reserved_source
+    assert PRICES.reserved_terms.source
 
 
 def test_a_commitment_that_somebody_offers_is_no_assumption() -> None:
     """Even if no price without a commitment is known."""
     offered = Price("X", reserved_dollars_per_hour={1: 1.5})
-    prices = Prices({"X": offered}, PRICES.on_premises, PRICES.reserved_discounts)
+    prices = Prices({"X": offered}, PRICES.on_premises, PRICES.reserved_terms)
 
     assert prices.reserved("X", 1) == Reserved(1.5, 1.5, 1.5, is_assumed=False)
     assert prices.reserved("X", 3) is None
@@ -85,8 +85,8 @@ def test_owning_takes_what_is_usual_within_a_range() -> None:
     figures = plain_fields(PRICES.on_premises)
 
     assert figures.pop("source")
-    assert figures["years"]["value"] == 4
-    assert all(each["low"] < each["value"] < each["high"] for each in figures.values())
+    assert figures["years"][0] == 4
+    assert all(low < usual < high for usual, low, high in figures.values())
     assert PRICES.on_premises.pue_ratio == Assumption(1.4, 1.3, 1.56)
 
 

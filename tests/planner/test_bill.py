@@ -38,7 +38,7 @@ PRICES: Final = replace(
     by_board={
         H100: Price(
             H100,
-            OnDemand(2.0, 3.0, 8.0),
+            OnDemand(3.0, 2.0, 8.0),
             spot_dollars_per_hour=1.0,
             reserved_dollars_per_hour={1: 2.5},
             dates=("2026-08",),

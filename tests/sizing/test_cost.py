@@ -29,7 +29,7 @@ def stated(**facts: object) -> Prices:
     """Prices of the H100 only, on the usual terms."""
     price = Price(H100.key, dates=("2026-08",), sources=("our contract",), **facts)  # type: ignore[arg-type]
     usual = built_in_prices()
-    return Prices({H100.key: price}, usual.on_premises, usual.reserved_discounts)
+    return Prices({H100.key: price}, usual.on_premises, usual.reserved_terms)
 
 
 def cloud(dollars: float) -> HourlyCost:
@@ -39,7 +39,7 @@ def cloud(dollars: float) -> HourlyCost:
 
 def test_every_price_tells_where_and_when_it_is_from() -> None:
     """The interval is that of the clouds."""
-    prices = stated(on_demand=OnDemand(2.0, 3.0, 8.0), spot_dollars_per_hour=1.0)
+    prices = stated(on_demand=OnDemand(3.0, 2.0, 8.0), spot_dollars_per_hour=1.0)
     costs = list(hourly_costs(H100, prices))
     assert [cost.billing for cost in costs] == [
         Billing.ON_DEMAND,

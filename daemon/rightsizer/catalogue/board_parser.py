@@ -1,11 +1,12 @@
-"""Parser of a board's entry in a catalogue file: figures, efficiencies, MIG, assumptions."""
+"""Entry of a board in a catalogue file: figures, efficiencies, MIG, assumptions."""
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from itertools import product
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, TypeAlias
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from rightsizer.catalogue.board import (
@@ -17,185 +18,255 @@ from rightsizer.catalogue.board import (
     OriginKind,
     Precision,
 )
-from rightsizer.config.row import Row, shown
+from rightsizer.model.settings import Spec
 
-_NEEDED: Final = object()
 EFFICIENCIES: Final = ("gemm", "weight_read", "decode_attention")
 """Keys of the efficiency tables."""
-_TEXTS: Final = {
-    "vendor": "NVIDIA",
-    **dict.fromkeys(("form_factor", "memory_type", "source", "notes"), ""),
+FIGURES: Final[Mapping[str, tuple[str, float]]] = {
+    "nominal_memory_bytes": ("memory_gb", 1e9),
+    "memory_bytes": ("memory_mib", 2.0**20),
+    "memory_bandwidth_bytes_per_second": ("memory_bandwidth_gbs", 1e9),
+    "l2_bytes": ("l2_mb", 1e6),
+    "sm_count": ("sm_count", 1),
+    "power_limit_watts": ("power_limit_watts", 1.0),
+    "sm_clock_maximum_hertz": ("sm_clock_maximum_mhz", 1e6),
+    "pcie_generation": ("pcie_generation", 1),
+    "pcie_width": ("pcie_width", 1),
+    "nvlink_generation": ("nvlink_generation", 1),
+    # The file has the sum of both directions, a board one direction.
+    "nvlink_bytes_per_second": ("nvlink_total_gbs", 1e9 / 2),
+    "infinity_fabric_bytes_per_second": ("infinity_fabric_total_gbs", 1e9 / 2),
+    "linked_gpu_count": ("linked_gpus", 1),
 }
-"""Optional texts with their defaults."""
+"""Numbers of a board: key in a file, and the unit that they are in there."""
 _CAPABILITY: Final = re.compile(r"\d{1,3}\.\d")
 _USUAL_PCIE: Final = FactOrigin(OriginKind.ASSUMED, "PCIe 4 with 16 lanes, as most have it")
-_NVLINK: Final = frozenset({"nvlink_generation", "nvlink_total_gbs"})
+_USUAL: Final[Mapping[str, int]] = {"pcie_generation": 4, "pcie_width": 16}
 _MEASURED: Final = "kernel-tables"
 _OVERHEAD_BYTES: Final = 205 * 2**20
 """Subtracted once per instance and once more by its share. Matches an H100 within 0.3%
 (9984, 20096, 40448 and 81152 MiB) and an A100 80 GB within 1.5% (9856 MiB)."""
 
 
-class Figure(NamedTuple):
-    """Number of a board: field, key in a file, and bounds there."""
-
-    field: str
-    key: str
-    least: Any
-    most: Any
-    unit: float | None
-    """Unit of the number in the file; `None` for an integer."""
-    otherwise: Any = None
-    """Default if an entry omits it; `_NEEDED` makes that a fault."""
+def _capability(value: object) -> object:
+    if not _CAPABILITY.fullmatch(str(value)):
+        raise ValueError(f'must be a text (got {value!r}); write it like "9.0"')
+    return str(value)
 
 
-_MEMORY: Final = (
-    Figure("nominal_memory_bytes", "memory_gb", 1, 10_000, 1e9),
-    Figure("memory_bytes", "memory_mib", 1024, 10_000_000, 2.0**20, _NEEDED),
-    Figure("memory_bandwidth_bytes_per_second", "memory_bandwidth_gbs", 10, 100_000, 1e9, _NEEDED),
-    Figure("l2_bytes", "l2_mb", 0.1, 10_000, 1e6),
-)
-FIGURES: Final = (
-    *_MEMORY,
-    Figure("sm_count", "sm_count", 1, 10_000, None, _NEEDED),
-    Figure("power_limit_watts", "power_limit_watts", 1, 10_000, 1.0, _NEEDED),
-    Figure("sm_clock_maximum_hertz", "sm_clock_maximum_mhz", 100, 10_000, 1e6),
-    Figure("pcie_generation", "pcie_generation", 1, 6, None, 4),
-    Figure("pcie_width", "pcie_width", 1, 32, None, 16),
-    Figure("nvlink_generation", "nvlink_generation", 1, 20, None),
-    # The file has the sum of both directions, a board one direction.
-    Figure("nvlink_bytes_per_second", "nvlink_total_gbs", 1, 100_000, 1e9 / 2, 0.0),
-    Figure(
-        "infinity_fabric_bytes_per_second", "infinity_fabric_total_gbs", 1, 100_000, 1e9 / 2, 0.0
-    ),
-    Figure("linked_gpu_count", "linked_gpus", 2, 10_000, None),
-)
-_KNOWN: Final = (
-    "names",
-    "other_names",
-    "architecture",
-    "compute_capability",
-    "release_year",
-    "dense_peak_tera",
-    "efficiency",
-    "all_reduce",
-    "mig_profiles",
-    "verified",
-    *(figure.key for figure in FIGURES),
-    *_TEXTS,
-)
+def _share(value: object) -> object:
+    """Share as a number, which may be written `1/7`."""
+    above, slash, under = str(value).partition("/")
+    try:
+        return float(above) / float(under) if slash else value
+    except (ValueError, ZeroDivisionError):
+        raise ValueError(f"must be a share like 1/7 or 0.125 (got '{value}')") from None
 
 
-def read_board(
-    key: str, row: Row, texts: Mapping[str, str], assumptions: Mapping[str, Mapping[str, Any]]
-) -> Board:
-    """Read a board from its entry; faults go to the row.
-
-    `texts`: sources by the short names used in entries; `assumptions`: the tables of efficiencies
-    and of all-reduce costs in the catalogue file.
-    """
-    row.refuse_unknown(_KNOWN)
-    if 0 < sum(row.values.get(name) is not None for name in _NVLINK) < len(_NVLINK):
-        row.fault("nvlink_total_gbs", "NVLink needs nvlink_generation and nvlink_total_gbs both")
-    bare = Board(
-        key=key,
-        names=row.texts("names"),
-        other_names=row.texts("other_names"),
-        architecture=row.needed_text("architecture"),
-        compute_capability=_capability(row),
-        release_year=row.count("release_year", 2006, 2100),
-        **{figure.field: _number(row, figure) for figure in _MEMORY},
-        peak_per_second=_peaks(row),
-        **{figure.field: _number(row, figure) for figure in FIGURES if figure not in _MEMORY},
-        **dict[str, Any]({name: row.text(name) or usual for name, usual in _TEXTS.items()}),
-    )
-    measured = FactOrigin(OriginKind.MEASURED, texts.get(_MEASURED, ""))
-    known, of_efficiency = _with_efficiency(row, bare, assumptions["efficiency"], measured)
-    costs, of_all_reduce = _all_reduce(row, bare, assumptions["all_reduce"], measured)
-    checked = row.row("verified")
-    verified = {
-        figure: FactOrigin(OriginKind.VERIFIED, texts.get(source, source))
-        for source in checked.values
-        for figure in checked.texts(source)
-    }
-    pcie = ("pcie_generation", "pcie_width")
-    usual = {name: _USUAL_PCIE for name in pcie if name not in row.values}
-    return replace(
-        known,
-        mig_profiles=tuple(_mig_profiles(row, bare.memory_bytes)),
-        all_reduce=costs,
-        origins=usual | of_efficiency | of_all_reduce | verified,
-    )
+def _text_keys(value: object) -> object:
+    return {str(key): item for key, item in value.items()} if isinstance(value, dict) else value
 
 
-def _number(row: Row, figure: Figure) -> Any:
-    is_needed = figure.otherwise is _NEEDED
-    read: Callable[[str, Any, Any], float | None]
-    if figure.unit is None:
-        read = row.needed_count if is_needed else row.count
-    else:
-        read = row.needed_number if is_needed else row.number
-    value = read(figure.key, figure.least, figure.most)
-    return figure.otherwise if value is None else value * (figure.unit or 1)
+Count: TypeAlias = Annotated[int, Spec(within=(1, 10_000))]
+Share: TypeAlias = Annotated[float, Spec(within=(0.001, 1.0), parse=_share)]
+Ratios: TypeAlias = Mapping[Precision, Annotated[float, Spec(within=(0.001, 1.0))]]
+Peaks: TypeAlias = Mapping[Precision, Annotated[float, Spec(within=(0.001, 1e6))]]
 
 
-def _capability(row: Row) -> tuple[int, int]:
-    value = row.values.get("compute_capability")
-    if value is None or not _CAPABILITY.fullmatch(str(value)):
-        given = "is required" if value is None else f"must be a text (got {value!r})"
-        row.fault("compute_capability", f'{given}; write it like "9.0"')
-        return (0, 0)
-    major, minor = str(value).split(".")
-    return int(major), int(minor)
+class AllReduceCells(Struct, frozen=True, array_like=True):
+    """Bus bandwidth, in GB/s or as a part of the interconnect's, and the least delay."""
+
+    bandwidth: Annotated[float, Spec(within=(1e-3, 1e5))]
+    microseconds: Annotated[float, Spec(within=(1e-3, 1e6))]
+
+    def cost(self, unit: float) -> AllReduce:
+        """Cost with the bandwidth in a unit."""
+        return AllReduce(self.bandwidth * unit, self.microseconds / 1e6)
 
 
-def _peaks(row: Row) -> dict[Precision, float]:
-    peaks = _ratios(row.row("dense_peak_tera"), 1e6)
-    if Precision.BF16 not in peaks:
-        row.fault("dense_peak_tera", "needs bf16, in dense tera-operations: {bf16: 989.4}")
-    return {precision: peak * 1e12 for precision, peak in peaks.items()}
+class AllReduceEntry(Struct, frozen=True):
+    """Measured all-reduces by the number of GPUs."""
+
+    two: AllReduceCells | None = field(name="2", default=None)
+    four: AllReduceCells | None = field(name="4", default=None)
+    eight: AllReduceCells | None = field(name="8", default=None)
+
+    @property
+    def by_count(self) -> Mapping[int, AllReduceCells | None]:
+        """Cells by the number of GPUs."""
+        return {2: self.two, 4: self.four, 8: self.eight}
 
 
-def _ratios(row: Row, most: float) -> dict[Precision, float]:
-    row.refuse_unknown(tuple(Precision))
-    numbers = {precision: row.number(precision, 1e-3, most) for precision in Precision}
-    return {precision: number for precision, number in numbers.items() if number is not None}
+class AllReduceTable(AllReduceEntry, frozen=True):
+    """Usual all-reduces over an interconnect."""
+
+    source: str = ""
+
+
+class EfficiencyEntry(Struct, frozen=True):
+    """Measured parts of peaks and of the memory bandwidth."""
+
+    gemm: Ratios = {}
+    weight_read: Ratios = {}
+    decode_attention: Ratios = {}
+
+
+class EfficiencyTable(EfficiencyEntry, frozen=True):
+    """Usual parts of similar boards."""
+
+    full_speed_watts_per_tera: float | None = None
+    """Watts for each dense 16-bit tera-operation that hold the clocks; 0 for any."""
+    source: str = ""
+
+
+class CatalogueAssumptions(Struct, frozen=True):
+    """What is taken where nothing was measured."""
+
+    efficiency: Mapping[str, EfficiencyTable]
+    all_reduce: Mapping[str, Annotated[AllReduceTable, Spec(parse=_text_keys)]]
+
+
+class MigCells(Struct, frozen=True, array_like=True):
+    """Profile of MIG instances."""
+
+    name: str
+    compute_share: Share
+    memory_share: Share
+    sm_count: Count | None
+    maximum_count: Annotated[int, Spec(within=(1, 100))]
+    visible_mib: Annotated[float | None, Spec(within=(1, 10_000_000))] = None
+
+    def profile(self, board_bytes: float) -> MigProfile:
+        """Profile on a board with this much memory."""
+        overhead_bytes = _OVERHEAD_BYTES * (1.0 + self.memory_share)
+        assumed_bytes = max(0.0, board_bytes * self.memory_share - overhead_bytes)
+        mib = self.visible_mib
+        return MigProfile(
+            name=self.name,
+            compute_share=self.compute_share,
+            memory_share=self.memory_share,
+            sm_count=self.sm_count,
+            maximum_count=self.maximum_count,
+            memory_bytes=assumed_bytes if mib is None else mib * 2.0**20,
+            is_memory_assumed=mib is None,
+        )
+
+
+class BoardEntry(Struct, frozen=True):
+    """Entry of a board."""
+
+    architecture: str
+    compute_capability: Annotated[str, Spec(parse=_capability)]
+    sm_count: Count
+    memory_mib: Annotated[float, Spec(within=(1024, 10_000_000))]
+    memory_bandwidth_gbs: Annotated[float, Spec(within=(10, 100_000))]
+    power_limit_watts: Annotated[float, Spec(within=(1, 10_000))]
+    dense_peak_tera: Peaks
+    names: tuple[str, ...] = ()
+    other_names: tuple[str, ...] = ()
+    release_year: Annotated[int | None, Spec(within=(2006, 2100))] = None
+    memory_gb: Annotated[float | None, Spec(within=(1, 10_000))] = None
+    l2_mb: Annotated[float | None, Spec(within=(0.1, 10_000))] = None
+    sm_clock_maximum_mhz: Annotated[float | None, Spec(within=(100, 10_000))] = None
+    pcie_generation: Annotated[int | None, Spec(within=(1, 6))] = None
+    pcie_width: Annotated[int | None, Spec(within=(1, 32))] = None
+    nvlink_generation: Annotated[int | None, Spec(within=(1, 20))] = None
+    nvlink_total_gbs: Annotated[float, Spec(within=(1, 100_000))] = 0.0
+    infinity_fabric_total_gbs: Annotated[float, Spec(within=(1, 100_000))] = 0.0
+    linked_gpus: Annotated[int | None, Spec(within=(2, 10_000))] = None
+    efficiency: EfficiencyEntry = EfficiencyEntry()
+    all_reduce: Annotated[AllReduceEntry, Spec(parse=_text_keys)] = AllReduceEntry()
+    mig_profiles: tuple[MigCells, ...] = ()
+    verified: Mapping[str, tuple[str, ...]] = {}
+    vendor: str = "NVIDIA"
+    form_factor: str = ""
+    memory_type: str = ""
+    source: str = ""
+    notes: str = ""
+
+    def __post_init__(self) -> None:
+        if bool(self.nvlink_generation) != bool(self.nvlink_total_gbs):
+            fault = "NVLink needs nvlink_generation and nvlink_total_gbs both"
+            raise ValueError(f"nvlink_total_gbs: {fault}")
+        if Precision.BF16 not in self.dense_peak_tera:
+            fault = "needs bf16, in dense tera-operations: {bf16: 989.4}"
+            raise ValueError(f"dense_peak_tera: {fault}")
+
+    def board(self, key: str, texts: Mapping[str, str], assumptions: CatalogueAssumptions) -> Board:
+        """Board by key; `texts` has the sources by the short names used in entries."""
+        assumed = {name: usual for name, usual in _USUAL.items() if getattr(self, name) is None}
+        entry = replace(self, **assumed)
+        major, minor = self.compute_capability.split(".")
+        bare = Board(
+            key=key,
+            names=self.names,
+            other_names=self.other_names,
+            architecture=self.architecture,
+            compute_capability=(int(major), int(minor)),
+            release_year=self.release_year,
+            peak_per_second={each: peak * 1e12 for each, peak in self.dense_peak_tera.items()},
+            vendor=self.vendor,
+            form_factor=self.form_factor,
+            memory_type=self.memory_type,
+            source=self.source,
+            notes=self.notes,
+            **entry.figures(),
+        )
+        measured = FactOrigin(OriginKind.MEASURED, texts.get(_MEASURED, ""))
+        known, of_efficiency = _with_efficiency(self.efficiency, bare, assumptions, measured)
+        costs, of_all_reduce = _all_reduce(self.all_reduce, bare, assumptions, measured)
+        verified = {
+            figure: FactOrigin(OriginKind.VERIFIED, texts.get(source, source))
+            for source, figures in self.verified.items()
+            for figure in figures
+        }
+        usual = dict.fromkeys(assumed, _USUAL_PCIE)
+        return replace(
+            known,
+            mig_profiles=tuple(cells.profile(bare.memory_bytes) for cells in self.mig_profiles),
+            all_reduce=costs,
+            origins=usual | of_efficiency | of_all_reduce | verified,
+        )
+
+    def figures(self) -> dict[str, Any]:
+        """Numbers of the board in its own units."""
+        given = ((name, getattr(self, key), unit) for name, (key, unit) in FIGURES.items())
+        return {name: None if value is None else value * unit for name, value, unit in given}
 
 
 def _with_efficiency(
-    row: Row, board: Board, tables: Mapping[str, Mapping[str, Any]], measured: FactOrigin
+    entry: EfficiencyEntry, board: Board, assumptions: CatalogueAssumptions, measured: FactOrigin
 ) -> tuple[Board, dict[str, FactOrigin]]:
     """Add the efficiency to a board, with the origin of each figure.
 
     Among tables of similar boards, the most specific wins, per figure. A power limit lowers the
     clock, which follows its square root, but not the fraction of cycles in which a pipe is busy.
     """
-    own = row.row("efficiency")
-    own.refuse_unknown(EFFICIENCIES)
-    given = {kind: _ratios(own.row(kind), 1.0) for kind in EFFICIENCIES}
+    given: dict[str, Mapping[Precision, float]] = {
+        kind: getattr(entry, kind) for kind in EFFICIENCIES
+    }
     capability = "{}.{}".format(*board.compute_capability)
     names = ("default", board.architecture, f"{board.architecture} {capability}", board.key)
-    alike = [tables.get(name, {}) for name in names]
-    latest = {key: value for table in alike for key, value in table.items()}
+    tables = [table for name in names if (table := assumptions.efficiency.get(name))]
     assumed: dict[str, dict[Precision, float]] = {kind: {} for kind in EFFICIENCIES}
-    for table, kind in product(alike, EFFICIENCIES):
-        assumed[kind] |= {Precision(each): ratio for each, ratio in table.get(kind, {}).items()}
+    for table, kind in product(tables, EFFICIENCIES):
+        assumed[kind] |= getattr(table, kind)
+    watts = [table.full_speed_watts_per_tera for table in tables]
+    watts_per_tera = next((each for each in reversed(watts) if each is not None), 0.0)
+    source = next((table.source for table in reversed(tables) if table.source), "")
     is_measured = Precision.BF16 in given["gemm"]
-    cap = 1.0
     peak = board.peak_per_second
-    watts_per_tera = latest.get("full_speed_watts_per_tera")
-    if not is_measured and watts_per_tera is not None and Precision.BF16 in peak:
-        needed = watts_per_tera * peak[Precision.BF16] / 1e12
-        cap = min(1.0, math.sqrt(board.power_limit_watts / needed))
+    needed = 0.0 if is_measured else watts_per_tera * peak[Precision.BF16] / 1e12
+    cap = min(1.0, math.sqrt(board.power_limit_watts / needed)) if needed else 1.0
     gemm = {
         precision: ratio * (1.0 if precision is Precision.FP32 else cap)
         for precision, ratio in assumed["gemm"].items()
         if precision in peak
     }
     usual = {**assumed, "gemm": gemm}
-    reached = {kind: usual[kind] | given[kind] for kind in EFFICIENCIES}
+    reached = {kind: {**usual[kind], **given[kind]} for kind in EFFICIENCIES}
     efficiency = Efficiency(**reached, power_cap_ratio=cap)
-    origins = {"efficiency": FactOrigin(OriginKind.ASSUMED, latest.get("source", ""))} | {
+    origins = {"efficiency": FactOrigin(OriginKind.ASSUMED, source)} | {
         f"efficiency.{kind}.{precision}": measured for kind in given for precision in given[kind]
     }
     known = replace(
@@ -208,24 +279,20 @@ def _with_efficiency(
 
 
 def _all_reduce(
-    row: Row, board: Board, tables: Mapping[str, Mapping[Any, Any]], measured: FactOrigin
+    entry: AllReduceEntry, board: Board, assumptions: CatalogueAssumptions, measured: FactOrigin
 ) -> tuple[dict[int, AllReduce], dict[str, FactOrigin]]:
-    own = row.row("all_reduce")
-    counts = (2, 4, 8)
-    own.refuse_unknown(tuple(map(str, counts)))
     costs: dict[int, AllReduce] = {}
     origins: dict[str, FactOrigin] = {}
-    for count in counts:
+    for count, given in entry.by_count.items():
         interconnect, bandwidth = _interconnect(board, count)
-        table = tables.get(interconnect, {})
-        given = _measured_all_reduce(own, count)
+        table = assumptions.all_reduce.get(interconnect, AllReduceTable())
+        usual = table.by_count[count]
         if given is not None:
-            costs[count] = given
+            costs[count] = given.cost(1e9)
             origins[f"all_reduce.{count}"] = measured
-        elif count in table:
-            share, microseconds = table[count]
-            costs[count] = AllReduce(share * bandwidth, microseconds / 1e6)
-            source = f"{interconnect}: {table.get('source', '')}"
+        elif usual is not None:
+            costs[count] = usual.cost(bandwidth)
+            source = f"{interconnect}: {table.source}"
             origins[f"all_reduce.{count}"] = FactOrigin(OriginKind.ASSUMED, source)
     return costs, origins
 
@@ -237,56 +304,3 @@ def _interconnect(board: Board, count: int) -> tuple[str, float]:
         interconnect = "Infinity Fabric" if generation is None else f"NVLink {generation}"
         return interconnect, board.link_bytes_per_second
     return f"PCIe {board.pcie_generation}", board.pcie_bytes_per_second
-
-
-def _measured_all_reduce(row: Row, count: int) -> AllReduce | None:
-    cells = row.values.get(count)
-    key = str(count)
-    match cells:
-        case None:
-            return None
-        case [given_bandwidth, given_latency]:
-            bandwidth = row.checked_number(key, given_bandwidth, 1e-3, 1e5)
-            microseconds = row.checked_number(key, given_latency, 1e-3, 1e6)
-            if bandwidth is not None and microseconds is not None:
-                return AllReduce(bandwidth * 1e9, microseconds / 1e6)
-        case _:
-            row.fault(key, "must be [bus bandwidth in GB/s, microseconds of a small message]")
-    return None
-
-
-def _mig_profiles(row: Row, board_bytes: float) -> Iterator[MigProfile]:
-    key = "mig_profiles"
-    for cells in row.items(key):
-        try:
-            given = cells if isinstance(cells, list) else []
-            name, compute, memory, sm_count, maximum, *visible = given
-            share = _share(compute)
-            memory_share = _share(memory)
-        except (ValueError, ZeroDivisionError):
-            wanted = "must be like [1g.10gb, 1/7, 1/8, 16, 7], with SMs or null"
-            row.fault(key, f"{wanted} (got {shown(cells)})")
-            continue
-        if not (0 < share <= 1 and 0 < memory_share <= 1):
-            got = f"{shown(compute)}, {shown(memory)}"
-            row.fault(key, f"{name}: shares must be above 0 and at most 1 (got {got})")
-        mib = row.checked_number(key, visible[0], 1, 10_000_000) if visible else None
-        sms = row.checked_number(key, sm_count, 1, 10_000)
-        assumed_bytes = max(
-            0.0, board_bytes * memory_share - _OVERHEAD_BYTES * (1.0 + memory_share)
-        )
-        yield MigProfile(
-            name=str(name),
-            compute_share=share,
-            memory_share=memory_share,
-            sm_count=None if sms is None else int(sms),
-            maximum_count=int(row.checked_number(key, maximum, 1, 100) or 1),
-            memory_bytes=assumed_bytes if mib is None else mib * 2.0**20,
-            is_memory_assumed=mib is None,
-        )
-
-
-def _share(value: Any) -> float:
-    """Parse `1/7` or `0.125`."""
-    above, _, below = str(value).partition("/")
-    return float(above) / float(below or 1)

@@ -10,17 +10,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rightsizer.catalogue.board import Board, FactOrigin, MigProfile, OriginKind
-from rightsizer.catalogue.board_parser import read_board
-from rightsizer.config.row import Faults, Row
+from rightsizer.catalogue.board_parser import BoardEntry, CatalogueAssumptions
+from rightsizer.config.loader import read_document
 from rightsizer.io.near import near_words
 from rightsizer.io.yaml import Document, YamlError, load_yaml, yaml_text
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.errors import ConfigurationError, UsageError
 
 _BOARDS: Final = "boards"
-_SOURCES: Final = "sources"
 _SOURCE: Final = "source"
-_ASSUMPTIONS: Final = "assumptions"
 _NO_FIGURES: Final = frozenset({_SOURCE, "notes", "verified"})
 _NOISE: Final = re.compile(
     r"nvidia|tesla|geforce|quadro|rtx|grid|amd|instinct|generation|[^a-z0-9]+"
@@ -36,16 +34,18 @@ _ALIKE: Final = 2**0.5
 _FILE: Final = "boards.yaml"
 
 
-def merged(below: Mapping[Any, Any], above: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Merge two trees; `above` wins unless its value is null; nested mappings are merged."""
-    both = dict(below)
-    for key, value in above.items():
-        if value is None:
-            continue
-        under = both.get(key)
-        is_tree = isinstance(value, Mapping) and isinstance(under, Mapping)
-        both[key] = merged(under, value) if is_tree and under is not None else value
-    return both
+def merged(under: Any, over: Any) -> Any:
+    """Merge two trees; `over` wins unless its value is null; nested mappings are merged."""
+    if not isinstance(under, Mapping) or not isinstance(over, Mapping):
+        return under if over is None else over
+    return {**under, **{key: merged(under.get(key), value) for key, value in over.items()}}
+
+
+def below(data: Any, *keys: str) -> Mapping[Any, Any]:
+    """Mapping below some keys of data; empty if there is none."""
+    for key in keys:
+        data = below(data).get(key)
+    return data if isinstance(data, Mapping) else {}
 
 
 def named_values(tree: Mapping[Any, Any], prefix: str = "") -> Iterator[str]:
@@ -60,34 +60,39 @@ def named_values(tree: Mapping[Any, Any], prefix: str = "") -> Iterator[str]:
             yield name
 
 
+class CatalogueDocument(Struct, frozen=True):
+    """Contents of a catalogue file, merged over the packaged one."""
+
+    assumptions: CatalogueAssumptions
+    boards: Mapping[str, BoardEntry] = {}
+    sources: Mapping[str, str] = {}
+
+
 def read_boards(document: Document) -> dict[str, Board]:
     """Read all boards of a complete catalogue file."""
-    faults = Faults(document)
-    boards = _boards(document.data, faults)
-    faults.refuse()
-    return boards
+    read = read_document(CatalogueDocument, document)
+    return {
+        key: entry.board(key, read.sources, read.assumptions) for key, entry in read.boards.items()
+    }
 
 
 def extend_boards(packaged: Document, own: Document) -> dict[str, Board]:
     """Merge the operator's boards over the packaged ones, per figure; lists are replaced."""
-    faults = Faults(own)
-    top = Row({} if own.data is None else own.data, (), faults)
-    top.refuse_unknown((_BOARDS, _SOURCES))
-    rows = top.row(_BOARDS)
-    entries = {str(key): rows.row(key).values for key in rows.values}
-    texts = top.row(_SOURCES)
-    sources = {str(name): texts.text(name) for name in texts.values}
+    entries = below(own.data, _BOARDS)
     # The source of a change does not apply to the rest of the board.
-    changes = {key: dict(entry) for key, entry in entries.items() if entry}
-    for key in changes.keys() & packaged.data[_BOARDS].keys():
-        changes[key].pop(_SOURCE, None)
-    data = merged(packaged.data, {_BOARDS: changes, _SOURCES: sources})
-    boards = _boards(data, faults)
-    faults.refuse()
-    for key in changes:
+    changes = {
+        key: {name: value for name, value in entry.items() if name != _SOURCE}
+        if isinstance(entry, Mapping) and key in packaged.data[_BOARDS]
+        else entry
+        for key, entry in entries.items()
+    }
+    data = {**own.data, _BOARDS: changes} if entries else own.data
+    boards = read_boards(replace(own, data=merged(packaged.data, data)))
+    for key, entry in entries.items():
+        if not entry:
+            continue
         # For these figures the operator is the origin.
         board = boards[key]
-        entry = entries[key]
         origin = FactOrigin(OriginKind.STATED, entry.get(_SOURCE) or own.name)
         figures = {name: value for name, value in entry.items() if name not in _NO_FIGURES}
         stated = dict.fromkeys(named_values(figures), origin)
@@ -97,17 +102,6 @@ def extend_boards(packaged: Document, own: Document) -> dict[str, Board]:
             origins={**board.origins, **stated},
         )
     return boards
-
-
-def _boards(data: Any, faults: Faults) -> dict[str, Board]:
-    top = Row(data, (), faults)
-    if _ASSUMPTIONS not in top.values:
-        top.fault(_ASSUMPTIONS, "is required: the tables of the packaged file")
-        return {}
-    texts = top.row(_SOURCES).values
-    assumptions = top.values[_ASSUMPTIONS]
-    rows = top.row(_BOARDS)
-    return {key: read_board(key, rows.row(key), texts, assumptions) for key in rows.values}
 
 
 def plain_name(name: str) -> str:
@@ -273,10 +267,10 @@ def read_catalogue(file: Path | None) -> Catalogue:
     """Packaged catalogue, extended by a file if given."""
     if file is None:
         return built_in()
-    return Catalogue(extend_boards(packaged(_FILE), read_document(file)))
+    return Catalogue(extend_boards(packaged(_FILE), load_document(file)))
 
 
-def read_document(file: Path) -> Document:
+def load_document(file: Path) -> Document:
     """Load a YAML file; raise `ConfigurationError` if unreadable."""
     try:
         return load_yaml(yaml_text(file), str(file))

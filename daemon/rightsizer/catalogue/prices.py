@@ -1,13 +1,16 @@
 """Prices of boards, rented, reserved and owned, and the cloud instances that contain them."""
 
+import datetime as dt
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Final
+from math import isnan, nan
+from typing import Annotated, Final, TypeAlias
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, field
+from msgspec.structs import force_setattr, replace
 
+from rightsizer.model.settings import Spec
 from rightsizer.model.table import table_rows
 
 _MARKETPLACE: Final = "marketplace"
@@ -47,17 +50,47 @@ def built_in_instances() -> tuple[Instance, ...]:
     )
 
 
+def date_text(value: object) -> object:
+    """Text of a date, since YAML parses values that look like dates as dates."""
+    return value.isoformat() if isinstance(value, dt.date) else value
+
+
+def _listed(value: object) -> object:
+    """Assumed value without a range, as a list."""
+    return value if isinstance(value, list) else [value]
+
+
+def _assumed(least: float, most: float) -> Spec:
+    return Spec(unit="", within=(least, most), parse=_listed)
+
+
+PerHour: TypeAlias = Annotated[float, Spec(within=(0.0, 10_000.0))]
+Years: TypeAlias = Annotated[int, Spec(within=(1, None))]
+DateText: TypeAlias = Annotated[str, Spec(parse=date_text)]
+POWER_FACTORS: Final = (1.0, 10.0)
 _MONTH: Final = re.compile(r"\d{4}(?:-\d\d)?")
 
 
 class OnDemand(Struct, frozen=True):
-    """Cloud list prices of one GPU, without commitment."""
+    """Cloud list prices of one GPU, without commitment; the median alone has no range."""
 
-    low_dollars_per_hour: float
-    median_dollars_per_hour: float
-    high_dollars_per_hour: float
-    hyperscaler_dollars_per_hour: float | None = None
+    median_dollars_per_hour: PerHour = field(name="median")
+    low_dollars_per_hour: PerHour = field(name="low", default=nan)
+    high_dollars_per_hour: PerHour = field(name="high", default=nan)
+    hyperscaler_dollars_per_hour: PerHour | None = field(name="hyperscaler", default=None)
     """Median over AWS, Azure, GCP and OCI only."""
+
+    def __post_init__(self) -> None:
+        for name in ("low_dollars_per_hour", "high_dollars_per_hour"):
+            if isnan(getattr(self, name)):
+                force_setattr(self, name, self.median_dollars_per_hour)
+        rising = (
+            self.low_dollars_per_hour,
+            self.median_dollars_per_hour,
+            self.high_dollars_per_hour,
+        )
+        if sorted(rising) != list(rising):
+            raise ValueError(f"low, median and high must rise (got {', '.join(map(str, rising))})")
 
 
 def _spread(offers: Sequence[OnDemand]) -> OnDemand | None:
@@ -65,15 +98,15 @@ def _spread(offers: Sequence[OnDemand]) -> OnDemand | None:
         return None
     middle = sum(each.median_dollars_per_hour for each in offers) / len(offers)
     low = min(each.low_dollars_per_hour for each in offers)
-    return OnDemand(low, middle, max(each.high_dollars_per_hour for each in offers))
+    return OnDemand(middle, low, max(each.high_dollars_per_hour for each in offers))
 
 
 class Purchase(Struct, frozen=True):
     """Price of one board without its server."""
 
-    dollars: float
-    date: str
-    source: str
+    dollars: Annotated[float, Spec(within=(0.0, 10_000_000.0))]
+    date: DateText = ""
+    source: str = ""
 
 
 class Price(Struct, frozen=True):
@@ -114,12 +147,19 @@ class Price(Struct, frozen=True):
         return " to ".join(dict.fromkeys((months[0], months[-1]))) if months else "undated"
 
 
-class Assumption(Struct, frozen=True):
-    """Usual value and its range."""
+class Assumption(Struct, frozen=True, array_like=True):
+    """Usual value and its range; the value alone has none."""
 
     value: float
-    low: float
-    high: float
+    low: float = nan
+    high: float = nan
+
+    def __post_init__(self) -> None:
+        for name in ("low", "high"):
+            if isnan(getattr(self, name)):
+                force_setattr(self, name, self.value)
+        if not self.low <= self.value <= self.high:
+            raise ValueError("must be [usual, lowest, highest]")
 
 
 class Reserved(Struct, frozen=True):
@@ -135,20 +175,28 @@ class Reserved(Struct, frozen=True):
 class OnPremises(Struct, frozen=True):
     """Assumptions about the cost of owned GPUs beyond the boards."""
 
-    years: Assumption
+    years: Annotated[Assumption, _assumed(0.1, 30.0)]
     """Depreciation period."""
-    server_uplift_ratio: Assumption
+    server_uplift_ratio: Annotated[Assumption, _assumed(0.0, 10.0)]
     """Rest of the server, as a fraction of the price of its GPUs."""
-    node_power_factor: Assumption
+    node_power_factor: Annotated[Assumption, _assumed(*POWER_FACTORS)]
     """Power of a whole node divided by that of its GPUs."""
-    pue_ratio: Assumption
+    pue_ratio: Annotated[Assumption, _assumed(1.0, 5.0)]
     """Power usage effectiveness: power of the building divided by that of the node."""
-    operation_ratio_per_year: Assumption
+    operation_ratio_per_year: Annotated[Assumption, _assumed(0.0, 2.0)]
     """Staff, space and repairs, as a fraction of the price."""
-    dollars_per_kilowatt_hour: Assumption
-    utilization_ratio: Assumption
+    dollars_per_kilowatt_hour: Annotated[Assumption, _assumed(0.0, 10.0)]
+    utilization_ratio: Annotated[Assumption, _assumed(0.001, 1.0)]
     """Fraction of hours in use."""
-    source: str
+    source: str = ""
+
+
+class ReservedTerms(Struct, frozen=True):
+    """Usual discounts under a commitment."""
+
+    discounts: Mapping[Years, Annotated[Assumption, _assumed(0.0, 1.0)]] = {}
+    """Fraction of the on-demand price, by years of commitment."""
+    source: str = ""
 
 
 class Prices(Struct, frozen=True):
@@ -156,9 +204,7 @@ class Prices(Struct, frozen=True):
 
     by_board: Mapping[str, Price]
     on_premises: OnPremises
-    reserved_discounts: Mapping[int, Assumption]
-    """Fraction of the on-demand price, by years of commitment."""
-    reserved_source: str = ""
+    reserved_terms: ReservedTerms
 
     def of(self, key: str) -> Price | None:
         """Prices of a board, or `None` if unknown."""
@@ -187,7 +233,7 @@ class Prices(Struct, frozen=True):
             known = self.of(key) or Price(key)
             own[key] = Price(
                 key,
-                on_demand=OnDemand(dollars, dollars, dollars),
+                on_demand=OnDemand(dollars),
                 sources=(source,),
                 purchases=known.purchases,
                 node_power_factor=known.node_power_factor,
@@ -227,7 +273,7 @@ class Prices(Struct, frozen=True):
         terms = self.on_premises
         if price is None or price.node_power_factor is None:
             return terms
-        return replace(terms, node_power_factor=Assumption(*(price.node_power_factor,) * 3))
+        return replace(terms, node_power_factor=Assumption(price.node_power_factor))
 
     def dollars_per_hour(self, key: str) -> float | None:
         """Cloud price of one GPU without commitment, or `None` if unknown."""
@@ -242,7 +288,7 @@ class Prices(Struct, frozen=True):
         stated = price.reserved_dollars_per_hour.get(years)
         if stated is not None:
             return Reserved(stated, stated, stated, is_assumed=False)
-        discount = self.reserved_discounts.get(years)
+        discount = self.reserved_terms.discounts.get(years)
         full = price.dollars_per_hour
         if discount is None or full is None:
             return None

@@ -17,7 +17,7 @@ from rightsizer.model.units import Unit
 _SCALARS: Final = (bool, int, float, str)
 
 
-class Scalar(Struct, frozen=True):
+class Scalar(Struct, frozen=True, dict=True):
     """One value: text, boolean, number or enumeration."""
 
     type: type
@@ -37,7 +37,7 @@ class Scalar(Struct, frozen=True):
         """Written like `512MiB` or as an integer, stored in bytes."""
         return self.unit == Unit.BYTES
 
-    @property
+    @cached_property
     def choices(self) -> tuple[str, ...]:
         """Allowed words; empty for any."""
         return tuple(map(str, self.type)) if issubclass(self.type, StrEnum) else self.words
@@ -100,7 +100,7 @@ class Group(Struct, frozen=True, dict=True):
     """Settings."""
     constants: tuple[ShapeEntry, ...] = ()
 
-    @property
+    @cached_property
     def is_list(self) -> bool:
         """Whether it is written as a list of its values, in the order of the fields."""
         return bool(cast(Any, self.type).__struct_config__.array_like)
@@ -121,16 +121,18 @@ class Group(Struct, frozen=True, dict=True):
 Shape: TypeAlias = Scalar | Nullable | Many | Named | Parsed | Group
 
 
-def shape_of(settings: type, defaults: Any = None, *, live: bool = False) -> Group:
+def shape_of(
+    settings: type, defaults: Any = None, *, live: bool = False, bounds: Bounds | None = None
+) -> Group:
     """Shape of a settings class.
 
     Values in the instance `defaults` override the class's defaults; `live`: whether a reload
-    applies fields that do not specify it.
+    applies fields that do not specify it; `bounds`: of values without bounds of their own.
 
     Raises:
         TypeError: a field has a type unsupported in a configuration file, or a duplicate key.
     """
-    entries = tuple(_entries(settings, defaults, live))
+    entries = tuple(_entries(settings, defaults, live, bounds))
     constants = tuple(entry for entry in entries if entry.is_constant)
     group = Group(settings, tuple(entry for entry in entries if not entry.is_constant), constants)
     if len(group.by_key) < len(entries):
@@ -138,10 +140,16 @@ def shape_of(settings: type, defaults: Any = None, *, live: bool = False) -> Gro
     return group
 
 
-def _entries(settings: type, defaults: Any, live: bool) -> Iterator[ShapeEntry]:  # noqa: FBT001 - passed on.
+def _entries(
+    settings: type,
+    defaults: Any,
+    live: bool,  # noqa: FBT001 - passed on.
+    outer: Bounds | None,
+) -> Iterator[ShapeEntry]:
     for declared in declared_fields(settings):
         default = declared.default if defaults is None else getattr(defaults, declared.name)
-        bounds = None if declared.is_group else declared.bounds
+        has_own_bounds = outer is None or declared.spec.within is not None
+        bounds = declared.bounds if has_own_bounds else outer
         is_entry_live = live if declared.spec.is_live is None else declared.spec.is_live
         parse = declared.spec.parse
         try:
@@ -180,7 +188,9 @@ def _shape(hint: Any, bounds: Bounds | None, default: Any, live: bool) -> Shape:
         key = _shape(arguments[0], None, None, live)
         return Named(_shape(arguments[1], bounds, None, live), key)
     if isinstance(hint, type) and issubclass(hint, Struct):
-        return shape_of(hint, default if isinstance(default, hint) else None, live=live)
+        is_list = cast(Any, hint).__struct_config__.array_like
+        defaults = default if isinstance(default, hint) else None
+        return shape_of(hint, defaults, live=live, bounds=bounds if is_list else None)
     if isinstance(hint, type) and (hint in _SCALARS or issubclass(hint, StrEnum)):
         if bounds is None:
             return Scalar(hint)

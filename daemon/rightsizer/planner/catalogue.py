@@ -28,7 +28,7 @@ _HELP: Final = help_of(__file__)
 _FIGURES: Final[Mapping[str, str]] = {
     "names": "names",
     "sm_count": "sm_count",
-    **{figure.field: figure.key for figure in FIGURES},
+    **{name: key for name, (key, _) in FIGURES.items()},
 }
 """Names of figures here, with those of the catalogue's file."""
 _IDENTITY: Final = (
@@ -40,6 +40,12 @@ _IDENTITY: Final = (
     "form_factor",
     "memory_type",
     "release_year",
+)
+_OFFER: Final = (
+    "low_dollars_per_hour",
+    "median_dollars_per_hour",
+    "high_dollars_per_hour",
+    "hyperscaler_dollars_per_hour",
 )
 _TERMS: Final = (1, 3)
 _REMEDY: Final = """\
@@ -89,17 +95,18 @@ def _encode_board(board: Board, prices: Prices) -> dict[str, Any]:
 def _encode_price(price: Price | None, prices: Prices) -> dict[str, Any] | None:
     if price is None:
         return None
+    offer = price.on_demand
     reserved = {years: prices.reserved(price.key, years) for years in _TERMS}
     return {
         "dates": price.dates,
         "sources": price.sources,
         "is_stated": price.is_stated,
-        "on_demand": None if price.on_demand is None else plain_fields(price.on_demand),
+        "on_demand": None if offer is None else {name: getattr(offer, name) for name in _OFFER},
         "spot_dollars_per_hour": price.spot_dollars_per_hour,
         "reserved": {
-            str(years): plain_fields(offer)
-            for years, offer in reserved.items()
-            if offer is not None
+            str(years): plain_fields(terms)
+            for years, terms in reserved.items()
+            if terms is not None
         },
         "clouds": price.clouds,
         "purchases": [plain_fields(purchase) for purchase in price.purchases],

@@ -59,7 +59,7 @@ def _costs(key: str, prices: Prices, notes: SourceNotes) -> Iterator[tuple[str, 
     for years, label in _TERMS.items():
         offer = prices.reserved(key, years)
         if offer is not None:
-            assumed = f"assumed {notes.mark(prices.reserved_source)}".rstrip()
+            assumed = f"assumed {notes.mark(prices.reserved_terms.source)}".rstrip()
             low = offer.low_dollars_per_hour
             high = offer.high_dollars_per_hour
             text = _hourly(offer.dollars_per_hour, low, high)

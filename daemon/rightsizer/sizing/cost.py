@@ -76,7 +76,7 @@ def hourly_costs(board: Board, prices: Prices) -> Iterator[HourlyCost]:
             low = offer.low_dollars_per_hour
             high = offer.high_dollars_per_hour
             dollars = EstimateInterval(offer.dollars_per_hour, low, high)
-            named = prices.reserved_source if offer.is_assumed else source
+            named = prices.reserved_terms.source if offer.is_assumed else source
             yield HourlyCost(billing, dollars, named, date, offer.is_assumed)
     if (spot := price.spot_dollars_per_hour) is not None:
         yield HourlyCost(Billing.SPOT, EstimateInterval.exactly(spot), source, date)
