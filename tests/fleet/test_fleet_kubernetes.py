@@ -10,14 +10,8 @@ from rightsizer.fleet.cache.grid import DAY
 from rightsizer.fleet.model import FleetInventory
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
-from rightsizer.fleet.sources.kubernetes import (
-    KubernetesState,
-    LookbackSpan,
-    Pod,
-    PodOwners,
-    namespace_key,
-    workload_key,
-)
+from rightsizer.fleet.sources.kubernetes import KubernetesState, namespace_key
+from rightsizer.fleet.sources.pod_owners import LookbackSpan, Pod, PodOwners, workload_key
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 from rightsizer.model.workload import WorkloadClass, WorkloadKind, owner_of_pod
 

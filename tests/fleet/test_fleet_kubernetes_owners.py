@@ -11,13 +11,10 @@ from rightsizer.fleet.cache.grid import DAY
 from rightsizer.fleet.model import CloudPlace
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
-from rightsizer.fleet.sources.kubernetes import (
-    KubernetesState,
-    LookbackSpan,
-    Pod,
-    PodOwners,
-    waiting_pods,
-)
+from rightsizer.fleet.sources.gpu_requests import GpuUnits, slots_by_node, units_of
+from rightsizer.fleet.sources.kubernetes import KubernetesState
+from rightsizer.fleet.sources.pod_owners import LookbackSpan, Pod, PodOwners
+from rightsizer.fleet.sources.waiting_pods import waiting_pods
 from rightsizer.model.workload import WorkloadClass
 
 pytestmark = pytest.mark.prometheus
@@ -110,10 +107,16 @@ def test_pod_belongs_to_what_outlives_its_controller(
     assert (owner.name, owner.workload_class) == (name, workload_class)
 
 
-def test_parts_of_a_gpu_are_no_gpus(store: PrometheusStore) -> None:
-    """HAMi requests megabytes and percent by resources of their own."""
-    (waiting,) = waiting_pods(store, PodOwners(), (), {}, NOW)
-    assert (waiting.gpus, waiting.gpus_each) == (1.0, 1.0)
+@pytest.mark.parametrize(
+    ("memory_bytes", "gpus"), [(None, 0.3), (80e9, 0.3), (16 * 2**30, 8000 / 16384)]
+)
+def test_a_part_of_a_gpu_is_its_scarcer_resource(
+    store: PrometheusStore, memory_bytes: float | None, gpus: float
+) -> None:
+    """HAMi requests mebibytes and percent of each GPU by resources of their own."""
+    units = GpuUnits(memory_bytes=memory_bytes)
+    (waiting,) = waiting_pods(store, PodOwners(), (), units, NOW)
+    assert (waiting.gpus, waiting.gpus_each) == (pytest.approx(gpus), pytest.approx(gpus))
 
 
 @pytest.mark.parametrize(
@@ -141,7 +144,8 @@ def test_requests_are_parts_of_a_gpu_where_nodes_offer_several_of_each(
     for node, capacity in capacities.items():
         past.series("kube_node_status_capacity", {"node": node, **name}, capacity, 23)
     with stored(past) as store:
-        (waiting,) = waiting_pods(store, PodOwners(), (), {"a": 8, "b": 4}, NOW)
+        units = units_of(slots_by_node(store, {"a": 8, "b": 4}, NOW))
+        (waiting,) = waiting_pods(store, PodOwners(), (), units, NOW)
 
     assert (waiting.gpus, waiting.gpus_each) == (pytest.approx(gpus), pytest.approx(gpus))
 

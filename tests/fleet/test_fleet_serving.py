@@ -13,7 +13,7 @@ from rightsizer.fleet.cache.grid import DAY
 from rightsizer.fleet.model import FleetDay
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
-from rightsizer.fleet.sources.kubernetes import Pod
+from rightsizer.fleet.sources.pod_owners import Pod
 from rightsizer.fleet.sources.serving import ServingMetrics
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition, Resource

@@ -15,7 +15,7 @@ from rightsizer.fleet.judge import FleetJudge
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.run import run_once
 from rightsizer.fleet.settings import FleetConfig, FleetSettings, StoreSettings
-from rightsizer.fleet.sources.kubernetes import LookbackSpan, object_labels
+from rightsizer.fleet.sources.pod_owners import LookbackSpan, object_labels
 from rightsizer.fleet.sources.series import divided, names_of
 from rightsizer.io.clock import FastClock
 from rightsizer.model.errors import StoreLimitError

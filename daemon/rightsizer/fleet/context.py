@@ -18,8 +18,9 @@ from rightsizer.fleet.settings import FleetConfig, FleetSettings
 from rightsizer.fleet.source import FleetSource, MetricStore, SourceReport
 from rightsizer.fleet.sources.agent.source import AgentSource
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
-from rightsizer.fleet.sources.kubernetes import KubernetesState, LookbackSpan
+from rightsizer.fleet.sources.kubernetes import KubernetesState
 from rightsizer.fleet.sources.node_witnesses import with_witnesses
+from rightsizer.fleet.sources.pod_owners import LookbackSpan
 from rightsizer.fleet.sources.series import last_seen
 from rightsizer.fleet.sources.serving import ServingMetrics
 from rightsizer.fleet.sources.slurm import SlurmState

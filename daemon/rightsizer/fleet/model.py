@@ -88,6 +88,13 @@ class FleetDevice(Struct, frozen=True):
     cloud: CloudPlace = CloudPlace()
     witness: NodeWitness | None = None
     """What others say of its node, if it is gone."""
+    slot_ratio: float = 1.0
+    """Part of it that one `nvidia.com/gpu` of its node is."""
+
+    @property
+    def is_shareable(self) -> bool:
+        """Whether its node offers it several times, so that holders have what they requested."""
+        return self.slot_ratio < 1.0
 
 
 class DeviceHolding(Struct, frozen=True):
@@ -231,7 +238,15 @@ class FleetPool(Struct, frozen=True):
     size_by_node: Mapping[str, int]
     node_free: Mapping[str, HourlySeries] = {}
     """GPUs without a holder, by node and hour."""
+    shared_room: Mapping[str, tuple[float, ...]] = {}
+    """Parts without a holder now of GPUs that several may share, by node."""
     cluster: str = ""
+
+    def has_room(self, part: float) -> bool:
+        """Whether a node has room now for a number of GPUs, or for a part of one."""
+        if max(self.free_by_node.values(), default=0) >= part:
+            return True
+        return any(room >= part for rooms in self.shared_room.values() for room in rooms)
 
     @property
     def gpus(self) -> float:

@@ -124,7 +124,7 @@ def uses_of(
     rows = tuple(rows)
     by_day = by_first_day(rows)
     found: Uses = {}
-    hours = device.device.capacity_ratio / HOUR_SECONDS
+    hours = _hours_per_second(device)
 
     def add(holder: str, use: UseSum) -> None:
         owner = _NOBODY.get(holder) or owners.get(holder, _NOBODY[_UNNAMED])
@@ -146,7 +146,7 @@ def uses_of(
         add(holder, UseSum(unknown=silent * hours))
     for day in days.days:
         for first, last, shares in _stretches(day, by_day.get(day.frame.grid.day, ()), span):
-            for holder, use in _divided(day, first, last, shares, hours).items():
+            for holder, use in _divided(device, day, first, last, shares).items():
                 add(holder, use)
     return found
 
@@ -202,10 +202,15 @@ _OTHERS: Final = tuple(
 )
 
 
+def _hours_per_second(device: FleetDevice) -> float:
+    return device.device.capacity_ratio / HOUR_SECONDS
+
+
 def _divided(
-    day: SummedDay, first: int, last: int, shares: Mapping[str, float], hours: float
+    device: FleetDevice, day: SummedDay, first: int, last: int, shares: Mapping[str, float]
 ) -> dict[str, UseSum]:
-    """Divide a run of a device's day by holder; `hours` are counted per second."""
+    """Divide a run of a device's day by holder."""
+    hours = _hours_per_second(device)
     known = day.known_over(first, last)
     silent = max(0.0, day.like.present_over(first, last)[day.row] - known)
     used = day.sum_over(_USED, first, last)
@@ -213,7 +218,10 @@ def _divided(
     given = sum(shares.values())
     held = {key: share / max(1.0, given) for key, share in shares.items()}
     rest = max(0.0, 1.0 - sum(held.values()))
-    free = min(rest * known, day.sum_over(IDLE_EMPTY_STATE, first, last))
+    free = rest * known
+    # Of a GPU that is offered once, something without a label may use what nobody holds.
+    if not (held and device.is_shareable):
+        free = min(free, day.sum_over(IDLE_EMPTY_STATE, first, last))
     times = {key: share * known for key, share in held.items()}
     times |= {_UNNAMED: rest * known - free, _FREE_TIME: free}
     idle = max(0.0, day.sum_over(_IDLE, first, last) - free)

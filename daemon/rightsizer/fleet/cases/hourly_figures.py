@@ -174,7 +174,7 @@ class NodeSums:
         mine = self.found.setdefault((device.pool, device.cluster, device.node), {})
         for day in days.days:
             grid = day.frame.grid
-            counts = _counts(day, device.device.capacity_ratio, by_day.get(grid.day, ()))
+            counts = _counts(device, day, by_day.get(grid.day, ()))
             add_counts(mine, (grid.day, grid.days), counts)
 
     def merge(self, other: NodeSums) -> None:
@@ -195,7 +195,7 @@ class NodeSums:
                 yield node, by_day
 
 
-def _counts(day: SummedDay, ratio: float, rows: Sequence[HoldingRow]) -> GpuCounts:
+def _counts(device: FleetDevice, day: SummedDay, rows: Sequence[HoldingRow]) -> GpuCounts:
     """Count as held what a scheduler allocated, and what is in use otherwise."""
     grid = day.frame.grid
     present, used, active = (each[day.row] for each in day.like.use)
@@ -204,4 +204,8 @@ def _counts(day: SummedDay, ratio: float, rows: Sequence[HoldingRow]) -> GpuCoun
         first, last = row.places(grid)
         inside = slice(max(0, first), max(0, last))
         shares[inside] = np.minimum(1.0, shares[inside] + row.share_ratio)
-    return GpuCounts(grid, ratio * np.stack((present, np.maximum(shares, used), active)))
+    held = np.maximum(shares, used)
+    if device.is_shareable:
+        held = np.where(shares > 0, shares, used)
+        active = np.minimum(active, held)
+    return GpuCounts(grid, device.device.capacity_ratio * np.stack((present, held, active)))

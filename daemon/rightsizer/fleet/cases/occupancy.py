@@ -94,6 +94,8 @@ def held_since(
         if is_taken or is_away:
             break
         first = min(row, first, key=lambda each: each.start)
+    if first.first < first.last:
+        return first.start
     return first.start + round((1.0 - first.share_ratio) * first.grid.step)
 
 

@@ -52,6 +52,8 @@ class BatchContribution:
     """Present devices."""
     free: set[str] = field(default_factory=set)
     """Uuids of devices without a holder."""
+    room: dict[str, float] = field(default_factory=dict)
+    """Part without a holder of held GPUs that several may share, by uuid."""
     known_seconds: dict[Nanoseconds, float] = field(default_factory=dict)
     """Over present devices, by span."""
     empty: dict[str, Nanoseconds] = field(default_factory=dict)
@@ -68,6 +70,7 @@ class BatchContribution:
             self.workloads.setdefault(span, []).extend(found)
         self.present += other.present
         self.free |= other.free
+        self.room |= other.room
         for span, known in other.known_seconds.items():
             self.known_seconds[span] = self.known_seconds.get(span, 0.0) + known
         self.empty |= other.empty
@@ -98,6 +101,8 @@ def contribution_of(
             # Of what has no label of a holder, something may still be running.
             found.free.update(uuid for uuid in uuids if cases.days(uuid).is_empty)
             found.empty.update(_empty(cases, uuids))
+        else:
+            found.room.update(_room(cases, uuids))
     views: dict[str, FleetWorkload] = {}
     for span, of_span in sorted(spans.items(), reverse=True):
         start = cases.now - span
@@ -130,6 +135,16 @@ def _empty(cases: FleetCases, uuids: Iterable[str]) -> Iterator[tuple[str, Nanos
         if since is None or days.window(uuid, cases.now - DAY, cases.now).tier is Tier.NONE:
             continue
         yield uuid, since
+
+
+def _room(cases: FleetCases, uuids: Iterable[str]) -> Iterator[tuple[str, float]]:
+    """Yield which part of the GPUs that several may share no holder has now."""
+    for uuid in uuids:
+        rows = cases.rows(uuid)
+        last = max((row.end for row in rows), default=0)
+        room = 1.0 - sum(row.share_ratio for row in rows if row.end == last)
+        if cases.devices[uuid].is_shareable and room > 0.0:
+            yield uuid, room
 
 
 def _lost(cases: FleetCases, device: FleetDevice) -> Iterator[LostDevice]:
@@ -236,6 +251,10 @@ def _pool(
     boards = {device.device.board for device in devices}
     sizes = _gpus(devices)
     held = {each.device.board_uuid for each in devices if each.device.uuid not in parts.free}
+    shared_room: defaultdict[str, tuple[float, ...]] = defaultdict(tuple)
+    for each in devices:
+        if each.device.uuid in parts.room:
+            shared_room[each.node] += (parts.room[each.device.uuid],)
     whole: dict[int, GpuCounts] = {}
     node_free = {}
     for node, days in parts.sums.days_of(name):
@@ -256,6 +275,7 @@ def _pool(
         free_by_node=_gpus(each for each in devices if each.device.board_uuid not in held),
         size_by_node=sizes,
         node_free=node_free,
+        shared_room=dict(shared_room),
         cluster=devices[0].cluster,
     )
 

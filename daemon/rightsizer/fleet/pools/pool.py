@@ -241,13 +241,12 @@ def waiting_parts(view: FleetView, pool: FleetPool) -> list[float]:
 
 
 def _may_wait(view: FleetView, pool: FleetPool) -> list[WaitingWork]:
-    most_free = max(pool.free_by_node.values(), default=0)
     return [
         *waiting_for(view, pool),
         *(
             each
             for each in view.waiting
-            if not each.pool and _could_hold(pool, each) and most_free < part_of(each, pool)
+            if not each.pool and _could_hold(pool, each) and not pool.has_room(part_of(each, pool))
         ),
     ]
 

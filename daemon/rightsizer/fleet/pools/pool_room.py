@@ -160,6 +160,43 @@ class RoomOption(Struct, frozen=True):
     moves: Defragmentation | None = None
 
 
+class GpuParts:
+    """Parts of GPUs of one node that are free, each of another GPU."""
+
+    def __init__(self, whole: int = 0, shared: Iterable[float] = ()) -> None:
+        self._parts = [1.0] * whole + list(shared)
+
+    @property
+    def gpus(self) -> float:
+        """Sum of all parts."""
+        return sum(self._parts)
+
+    @property
+    def whole(self) -> int:
+        """Number of whole GPUs."""
+        return sum(part >= 1.0 for part in self._parts)
+
+    def add(self, gpus: int) -> None:
+        """Add whole GPUs."""
+        self._parts += [1.0] * gpus
+
+    def take(self, piece: float) -> bool:
+        """Take whole GPUs, or a part of one, from where it leaves least; return whether it fits."""
+        if piece >= 1.0:
+            wanted = math.ceil(piece)
+            if fits := self.whole >= wanted:
+                self._parts.sort(reverse=True)
+                del self._parts[:wanted]
+            return fits
+        # Rounding of thirds may leave slightly less than zero, which means no room.
+        fitting = [part for part in self._parts if round(part - piece, _PLACES) >= 0]
+        if piece > 0 and fitting:
+            tightest = min(fitting)
+            self._parts.remove(tightest)
+            self._parts.append(max(0.0, round(tightest - piece, _PLACES)))
+        return piece <= 0 or bool(fitting)
+
+
 class PoolRoom:
     """Free capacity of a pool, reserved piece by piece."""
 
@@ -167,8 +204,14 @@ class PoolRoom:
         self, pool: FleetPool, reclaims: Iterable[Reclaim], workloads: Iterable[FleetWorkload]
     ) -> None:
         self.pool = pool
-        self._free = {node: float(gpus) for node, gpus in pool.free_by_node.items()}
-        self._freed: defaultdict[str, float] = defaultdict(float)
+        self._free = defaultdict(
+            GpuParts,
+            {
+                node: GpuParts(pool.free_by_node.get(node, 0), pool.shared_room.get(node, ()))
+                for node in (*pool.free_by_node, *pool.shared_room)
+            },
+        )
+        self._freed: defaultdict[str, GpuParts] = defaultdict(GpuParts)
         self._steps: defaultdict[str, list[ReclaimStep]] = defaultdict(list)
         self._reclaims: defaultdict[str, list[Reclaim]] = defaultdict(list)
         for each in sorted(
@@ -184,13 +227,9 @@ class PoolRoom:
     def give_now(self, part: float, most: float) -> list[tuple[str, float]]:
         """Reserve up to `most` free GPUs by node, in parts, fullest nodes first."""
         given: list[tuple[str, float]] = []
-        for node in sorted(self._free, key=lambda name: (self._free[name], name)):
+        for node in sorted(self._free, key=lambda name: (self._free[name].gpus, name)):
             here = 0.0
-            while most > 0 and (piece := min(part, most)):
-                left = _without(self._free[node], piece)
-                if left is None:
-                    break
-                self._free[node] = left
+            while most > 0 and (piece := min(part, most)) and self._free[node].take(piece):
                 here += piece
                 most = round(most - piece, _PLACES)
             if here:
@@ -220,7 +259,7 @@ class PoolRoom:
             self._note(ReclaimStep(each.action, each.advice, each.workloads, frees))
         for move in () if way.moves is None else way.moves.moves:
             self._gone.add(move.key)
-            self._free[move.target] -= move.gpus
+            self._free[move.target].take(move.gpus)
             frees = ((move.source, move.gpus),)
             self._note(ReclaimStep(Action.MOVE_GPUS, "", (move.key,), frees, move.target))
         given = 0.0
@@ -230,20 +269,18 @@ class PoolRoom:
         return round(given, _PLACES), tuple(self._steps[way.node])
 
     def _take_any(self, node: str, piece: float) -> bool:
-        if (left := _without(self._freed[node], piece)) is not None:
-            self._freed[node] = left
+        if self._freed[node].take(piece):
             return True
         wanted = math.ceil(piece)
-        whole = math.floor(self._freed[node])
+        freed = self._freed[node].whole
         if self._whole(node) < wanted:
             return False
-        self._freed[node] -= whole
-        self._free[node] = self._free.get(node, 0.0) - (wanted - whole)
-        return True
+        self._freed[node].take(freed)
+        return self._free[node].take(wanted - freed)
 
     def _whole(self, node: str) -> int:
         """Return the whole GPUs of a node that are free, or freed by the steps so far."""
-        return math.floor(self._free.get(node, 0.0)) + math.floor(self._freed[node])
+        return self._free[node].whole + self._freed[node].whole
 
     def _way(self, node: str, wanted: int) -> RoomOption | None:
         have = self._whole(node)
@@ -262,7 +299,7 @@ class PoolRoom:
         return RoomOption(node, (moves, disruption, -idle_hours, len(chosen), node), tuple(chosen))
 
     def _by_moves(self, wanted: int) -> RoomOption | None:
-        free = {node: math.floor(gpus) for node, gpus in self._free.items()}
+        free = {node: parts.whole for node, parts in self._free.items()}
         if sum(free.values()) < wanted:
             return None
         left = {each.case.key: each for each in self._movable if each.case.key not in self._gone}
@@ -275,16 +312,5 @@ class PoolRoom:
 
     def _note(self, step: ReclaimStep) -> None:
         for node, gpus in step.frees:
-            self._freed[node] += gpus
+            self._freed[node].add(gpus)
             self._steps[node].append(step)
-
-
-def _without(left: float, piece: float) -> float | None:
-    """Return the GPUs left; a fraction must fit in one GPU, `None` without room."""
-    whole = math.floor(left)
-    if piece >= 1:
-        return left - math.ceil(piece) if whole >= math.ceil(piece) else None
-    if round(left - whole - piece, _PLACES) >= 0:
-        # Rounding of thirds may leave slightly less than zero, which means no room.
-        return max(0.0, round(left - piece, _PLACES))
-    return whole - piece if whole >= 1 else None

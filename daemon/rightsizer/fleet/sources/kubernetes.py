@@ -1,375 +1,34 @@
-"""Kubernetes objects in a store with kube-state-metrics: pods, nodes and owners."""
+"""Kubernetes in a store with kube-state-metrics: pools, teams and pending pods of a fleet."""
 
-import re
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from rightsizer.catalogue.prices import built_in_instances
 from rightsizer.fleet.cache.grid import COARSE_STEP
-from rightsizer.fleet.model import CloudPlace, FleetInventory, WaitingWork
-from rightsizer.fleet.prometheus.selector import selector
+from rightsizer.fleet.model import CloudPlace, FleetInventory
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import MetricStore, SourceReport
-from rightsizer.fleet.sources.series import first_label, names_of, names_of_node, shares_of
-from rightsizer.model.errors import StoreLimitError
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
-from rightsizer.model.workload import (
-    PodController,
-    PodOwner,
-    Workload,
-    WorkloadClass,
-    WorkloadKind,
-    cron_run_of,
-    lasting_name,
-    owner_of_pod,
+from rightsizer.fleet.sources.gpu_requests import slots_by_node, units_of
+from rightsizer.fleet.sources.pod_owners import (
+    NAMESPACE_LABELS,
+    NODE_LABELS,
+    POD,
+    POD_LABELS,
+    LookbackSpan,
+    Pod,
+    PodOwners,
+    namespace_in,
+    object_labels,
 )
-from rightsizer.owners.pod_controllers import CONTROLLER_KINDS
-
-POD_LABELS: Final = ("exported_pod", "pod")
-"""Without honorLabels, `pod` is that of kube-state-metrics itself."""
-NAMESPACE_LABELS: Final = ("exported_namespace", "namespace")
-NODE_LABELS: Final = ("exported_node", "node")
-
-
-class Pod(NamedTuple):
-    """A pod by name."""
-
-    namespace: str
-    name: str
-
-    @classmethod
-    def of(cls, labels: Mapping[str, str]) -> "Pod":
-        """Return the pod of a series."""
-        return cls(namespace_in(labels), first_label(labels, POD_LABELS))
-
-
-class LookbackSpan(Struct, frozen=True):
-    """Span in which something was present."""
-
-    end: Nanoseconds
-    length: Nanoseconds
-
-
-def namespace_in(labels: Mapping[str, str]) -> str:
-    """Return the namespace of a series' object."""
-    return first_label(labels, NAMESPACE_LABELS)
-
-
-def object_labels(
-    store: MetricStore,
-    metric: str,
-    names: tuple[Sequence[str], Collection[str]],
-    by: Sequence[str],
-    span: LookbackSpan,
-) -> list[Mapping[str, str]]:
-    """Return the labels of a metric's series over a span, for objects with some names.
-
-    `names` has the labels that may contain the name, and the names; `by` the labels to return
-    beside those and the namespace.
-    """
-    labels, wanted = names
-    listed = ", ".join(dict.fromkeys((*NAMESPACE_LABELS, *labels, *by)))
-    found: list[Mapping[str, str]] = []
-    for some in shares_of(sorted(wanted)):
-        values = [selector(metric, {label: some}) for label in labels]
-        found += _labels_over(store, listed, values, span)
-    return found
-
-
-_SHORTEST: Final[Nanoseconds] = COARSE_STEP // 4
-
-
-def _labels_over(
-    store: MetricStore, listed: str, values: Sequence[str], span: LookbackSpan
-) -> list[Mapping[str, str]]:
-    """Query some selectors; halves the span if a store limits it."""
-    past = f"[{span.length // NANOSECONDS_PER_SECOND}s]"
-    parts = " or ".join(f"last_over_time({value}{past})" for value in values)
-    try:
-        found = store.instant(f"group by ({listed}) ({parts})", span.end)
-    except StoreLimitError:
-        if (half := span.length // 2) < _SHORTEST:
-            raise
-        halves = LookbackSpan(span.end - half, span.length - half), LookbackSpan(span.end, half)
-        return [each for part in halves for each in _labels_over(store, listed, values, part)]
-    return [series.labels for series in found]
-
-
-_BATCH: Final = re.compile(r".*Job")
-"""Each training operator has a kind of job of its own."""
-_NAMED_LIKE_ITS_PODS: Final = frozenset({"", "<none>", "Node", "StatefulSet"})
-"""Pods of a stateful set keep their names, and `llama-2` is no replica of `llama`."""
-_NO_OWNER: Final = frozenset({"", "<none>"})
-_OWNER: Final = ("owner_kind", "owner_name", "owner_is_controller")
-_NAME_LABELS: Final[Mapping[str, tuple[str, Sequence[str]]]] = {
-    "Job": ("kube_job_owner", ("job_name",)),
-    "Pod": ("kube_pod_owner", POD_LABELS),
-    # Of a LeaderWorkerSet, the set of a group's workers is named like their leader's pod.
-    "StatefulSet": ("kube_pod_owner", POD_LABELS),
-}
-"""Metric of the owner, and labels of the name, by kind where they do not follow from the kind."""
-_LONGEST_CHAIN: Final = 6
-"""Pod, ReplicaSet, Deployment, and revision, configuration and service of Knative."""
-
-ObjectName = tuple[str, str]
-"""Kind and name within a namespace."""
-
-
-def workload_key(pod: Pod, owner: PodOwner) -> str:
-    """Return the key of a pod's workload, which its successors share."""
-    return f"kubernetes:{pod.namespace}/{owner.name}"
-
-
-class PodOwners:
-    """Owners of pods, each read once: pod names are unique over time."""
-
-    def __init__(self) -> None:
-        self._known: dict[Pod, PodOwner] = {}
-
-    def of(
-        self, store: MetricStore, pods: Iterable[Pod], span: LookbackSpan
-    ) -> Mapping[Pod, PodOwner]:
-        """Return the owners of the pods that were present in a span."""
-        wanted = set(pods)
-        if unknown := wanted - self._known.keys():
-            chains = _chains(store, unknown, span)
-            labeled = _labeled(store, (pod for pod in unknown if not chains[pod].is_whole), span)
-            for pod, chain in chains.items():
-                self._known[pod] = _owner(pod, chain, labeled.get(pod))
-        return {pod: self._known[pod] for pod in wanted}
-
-
-class _OwnerChain(NamedTuple):
-    """Objects above a pod, nearest first."""
-
-    objects: tuple[ObjectName, ...]
-    is_whole: bool
-    """Whether nothing is above the last, or the pod without any."""
-
-
-def _chains(
-    store: MetricStore, pods: AbstractSet[Pod], span: LookbackSpan
-) -> dict[Pod, _OwnerChain]:
-    """Follow the owners of pods as far as the store tells them."""
-    owners: dict[tuple[str, ObjectName], ObjectName] = {}
-    due = {(pod.namespace, ("Pod", pod.name)) for pod in pods}
-    asked = set[tuple[str, ObjectName]]()
-    for _ in range(_LONGEST_CHAIN):
-        asked |= due
-        names: defaultdict[str, set[str]] = defaultdict(set)
-        for _, (kind, name) in due:
-            names[kind].add(name)
-        for kind, some in sorted(names.items()):
-            owners |= _owners_of(store, kind, some, span)
-        above = {(one[0], owners[one]) for one in due if one in owners}
-        due = {one for one in above - asked if one[1][0] not in _NO_OWNER}
-        if not due:
-            break
-    return {pod: _chain(pod, owners) for pod in pods}
-
-
-def _owners_of(
-    store: MetricStore, kind: str, names: Collection[str], span: LookbackSpan
-) -> dict[tuple[str, ObjectName], ObjectName]:
-    """Return what owns some objects of a kind, by namespace and object."""
-    if not kind.isidentifier():
-        return {}
-    usual = f"kube_{kind.lower()}_owner", (kind.lower(),)
-    metric, by = _NAME_LABELS.get(kind, usual)
-    series = object_labels(store, metric, (by, names), _OWNER, span)
-    # The controller comes last, so it wins.
-    series.sort(key=lambda labels: labels.get("owner_is_controller", ""))
-    return {
-        (namespace_in(labels), (kind, first_label(labels, by))): (
-            labels.get("owner_kind", ""),
-            labels.get("owner_name", ""),
-        )
-        for labels in series
-    }
-
-
-def _chain(pod: Pod, owners: Mapping[tuple[str, ObjectName], ObjectName]) -> _OwnerChain:
-    objects: list[ObjectName] = []
-    last: ObjectName = ("Pod", pod.name)
-    while len(objects) < _LONGEST_CHAIN:
-        above = owners.get((pod.namespace, last))
-        if above is None:
-            return _OwnerChain(tuple(objects), is_whole=False)
-        if above[0] in _NO_OWNER:
-            # That no pod has a set's name does not tell what owns the set.
-            return _OwnerChain(tuple(objects), is_whole=last[0] != "StatefulSet")
-        objects.append(above)
-        last = above
-    return _OwnerChain(tuple(objects), is_whole=False)
-
-
-_LABELS_BY_KIND: Final = {
-    kind: [f"label_{re.sub(r'[^a-zA-Z0-9]', '_', label)}" for label in row.labels]
-    for kind, row in CONTROLLER_KINDS.items()
-    if row.labels
-}
-
-
-def _labeled(
-    store: MetricStore, pods: Iterable[Pod], span: LookbackSpan
-) -> dict[Pod, PodController]:
-    """Return what made pods by the labels that operators give them, the topmost object."""
-    wanted = {*pods}
-    names = POD_LABELS, {pod.name for pod in wanted}
-    by = sorted(set(chain.from_iterable(_LABELS_BY_KIND.values())))
-    found: dict[Pod, PodController] = {}
-    for labels in object_labels(store, "kube_pod_labels", names, by, span):
-        pod = Pod.of(labels)
-        for kind, (name_label, *kind_labels) in _LABELS_BY_KIND.items():
-            name = labels.get(name_label)
-            if name and pod in wanted and all(labels.get(label) == kind for label in kind_labels):
-                is_last = not CONTROLLER_KINDS[kind].may_be_owned
-                found.setdefault(pod, PodController(kind, name, is_last))
-    return found
-
-
-def _owner(pod: Pod, above: _OwnerChain, labeled: PodController | None) -> PodOwner:
-    """Return the owner of a pod: a name that its successors share, and what to change."""
-    guessed = owner_of_pod(pod.name)
-    controller = labeled or _controller(pod, above)
-    name, workload_class = _lasting(pod, above, guessed)
-    of_labels = CONTROLLER_KINDS[labeled.kind].workload_class if labeled else None
-    return PodOwner(name, of_labels or workload_class, controller)
-
-
-def _controller(pod: Pod, above: _OwnerChain) -> PodController | None:
-    """Return the last object of a chain; `None` if nothing is told."""
-    if not above.objects:
-        return PodController("Pod", pod.name) if above.is_whole else None
-    kind, name = above.objects[-1]
-    row = CONTROLLER_KINDS.get(kind)
-    is_last = above.is_whole or (row is not None and not row.may_be_owned)
-    return PodController(kind, name, is_last)
-
-
-def _lasting(pod: Pod, above: _OwnerChain, guessed: PodOwner) -> tuple[str, WorkloadClass]:
-    """Return the name that a pod shares with its successors, and its class."""
-    if not above.objects:
-        name = pod.name if above.is_whole else guessed.name
-        return name, guessed.workload_class
-    controller, *higher = above.objects
-    top = higher[0] if higher else None
-    if controller[0] in _NAMED_LIKE_ITS_PODS:
-        return controller[1] if top else pod.name, guessed.workload_class
-    has_owner = top is not None and top[0] not in _NAMED_LIKE_ITS_PODS
-    if not has_owner and controller[0] == "ReplicaSet" and not above.is_whole:
-        # Without kube_replicaset_owner, its name has the Deployment's and a hash.
-        deployment = lasting_name(controller[1].rpartition("-")[0])
-        if deployment:
-            return deployment, WorkloadClass.SERVING
-        return guessed.name, guessed.workload_class
-    if top is None and not above.is_whole and cron_run_of(pod.name):
-        # Without kube_job_owner, each run would be a workload of its own.
-        return guessed.name, guessed.workload_class
-    kind, name = top if top is not None and has_owner else controller
-    known = _class_of(kind) or _class_of(controller[0])
-    return lasting_name(name), known or guessed.workload_class
-
-
-def _class_of(kind: str) -> WorkloadClass | None:
-    row = CONTROLLER_KINDS.get(kind)
-    if row is not None:
-        return row.workload_class
-    return WorkloadClass.BATCH if _BATCH.fullmatch(kind) else None
-
-
-_POD: Final = ", ".join((*POD_LABELS, *NAMESPACE_LABELS))
-_REQUESTED: Final = (
-    f"max by ({_POD}, container, exported_container, resource)"
-    ' (kube_pod_container_resource_requests{resource=~"nvidia_com_(gpu(_.+)?|mig_.+)"})'
-)
-"""Not HAMi's `nvidia.com/gpumem` and `nvidia.com/gpucores`: parts of the GPUs beside them."""
-# Pods are also pending while images are pulled, on a node whose GPUs they already hold.
-_PENDING: Final = (
-    f'max by ({_POD}) (kube_pod_status_phase{{phase="Pending"}}) == 1 unless on ({_POD})'
-    f' (max by ({_POD}) (kube_pod_status_scheduled{{condition="true"}}) == 1)'
-)
-_SLICE: Final = re.compile(r"nvidia_com_mig_(\d)g")
-_SLICES: Final = 7
-"""Per whole GPU, on boards with MIG."""
-
-
-_CAPACITY: Final = (
-    f"max by ({', '.join(NODE_LABELS)}, resource)"
-    ' (kube_node_status_capacity{resource=~"nvidia_com_gpu(_.+)?"}) > 0'
-)
-
-
-def gpus_of_resources(
-    store: MetricStore, boards: Mapping[str, int], now: Nanoseconds
-) -> Mapping[str, float]:
-    """Return how many GPUs one of each resource is: time slicing and MIG give several of a GPU.
-
-    `boards` counts the GPUs by node. Where nodes differ, the largest part counts.
-    """
-    found: dict[str, float] = {}
-    for series in store.instant(_CAPACITY, now):
-        node = first_label(series.labels, NODE_LABELS)
-        if count := max(boards.get(name, 0) for name in names_of_node(node)):
-            part = min(1.0, count / series.value)
-            resource = series.labels.get("resource", "")
-            found[resource] = max(part, found.get(resource, 0.0))
-    return found
-
-
-def waiting_pods(
-    store: MetricStore,
-    owners: PodOwners,
-    selectors: Sequence[str],
-    boards: Mapping[str, int],
-    now: Nanoseconds,
-) -> tuple[WaitingWork, ...]:
-    """Return the work that waits now, by workload: pending pods without a node.
-
-    `selectors` are labels of `kube_pod_nodeselectors` that name a pool, in order of preference.
-    """
-    requested = store.instant(f"{_REQUESTED} and on ({_POD}) ({_PENDING})", now)
-    if not requested:
-        return ()
-    gpus: defaultdict[Pod, float] = defaultdict(float)
-    parts = gpus_of_resources(store, boards, now)
-    for series in requested:
-        resource = series.labels.get("resource", "")
-        mig = _SLICE.match(resource)
-        part = int(mig[1]) / _SLICES if mig else parts.get(resource, 1.0)
-        gpus[Pod.of(series.labels)] += series.value * part
-    created = f"max by ({_POD}) (kube_pod_created) and on ({_POD}) ({_PENDING})"
-    since = {Pod.of(series.labels): series.value for series in store.instant(created, now)}
-    pools: dict[Pod, str] = {}
-    if selectors:
-        by = ", ".join((_POD, *selectors))
-        query = f"group by ({by}) (kube_pod_nodeselectors) and on ({_POD}) ({_PENDING})"
-        for series in store.instant(query, now):
-            pools[Pod.of(series.labels)] = first_label(series.labels, selectors)
-    owner_by_pod = owners.of(store, gpus, LookbackSpan(now, COARSE_STEP))
-    pods: defaultdict[str, list[Pod]] = defaultdict(list)
-    for pod in sorted(gpus):
-        pods[workload_key(pod, owner_by_pod[pod])].append(pod)
-    return tuple(
-        WaitingWork(
-            key=key,
-            pool=next((pools[pod] for pod in some if pools.get(pod)), ""),
-            gpus=sum(gpus[pod] for pod in some),
-            since_seconds=max(
-                (seconds(now) - since[pod] for pod in some if pod in since), default=None
-            ),
-            gpus_each=max(gpus[pod] for pod in some),
-            namespace=some[0].namespace,
-        )
-        for key, some in sorted(pods.items())
-    )
-
+from rightsizer.fleet.sources.series import first_label, names_of, names_of_node
+from rightsizer.fleet.sources.waiting_pods import PENDING, waiting_pods
+from rightsizer.model.units import Nanoseconds
+from rightsizer.model.workload import Workload, WorkloadKind
 
 _NAMES: Final = (
     "kube_pod_owner",
@@ -406,7 +65,7 @@ def _cannot(store: MetricStore, metrics: AbstractSet[str], now: Nanoseconds) -> 
     for names, _, cannot in _MEANINGS:
         if missing := [name for name in names if name not in metrics]:
             yield f"{cannot}: {' and '.join(missing)} {'are' if missing[1:] else 'is'} not there."
-    if store.instant(f"count({_CLAIMED} and on ({_POD}) ({_PENDING}))", now):
+    if store.instant(f"count({_CLAIMED} and on ({POD}) ({PENDING}))", now):
         yield f"Pods that wait for a ResourceClaim are not counted: {_CLAIMED} tells no sizes."
     for name, queue in _QUEUES:
         if store.instant(f"count({name} > 0)", now):
@@ -451,6 +110,7 @@ class KubernetesState:
         devices = dict(inventory.devices)
         boards = {each.device.board_uuid: {*names_of_node(each.node)} for each in devices.values()}
         gpus = Counter(chain.from_iterable(boards.values()))
+        slots = slots_by_node(store, gpus, now)
         present, pools, clouds = self._pools(store, gpus.keys(), LookbackSpan(now, lookback))
         for uuid, device in inventory.devices.items():
             names = names_of_node(device.node)
@@ -459,7 +119,10 @@ class KubernetesState:
             is_listed = not present.isdisjoint(names)
             scheduler = WorkloadKind.KUBERNETES if is_listed else device.scheduler
             cloud = next((clouds[name] for name in names if name in clouds), device.cloud)
-            devices[uuid] = replace(device, pool=pool, scheduler=scheduler, cloud=cloud)
+            slot_ratio = min(next(filter(None, map(slots.get, names)), {}).values(), default=1.0)
+            devices[uuid] = replace(
+                device, pool=pool, scheduler=scheduler, cloud=cloud, slot_ratio=slot_ratio
+            )
         teams = {**self._teams(store, inventory.workloads.values(), now), **inventory.teams}
         # Node selector labels of pods that name a pool, as spelled by kube-state-metrics.
         selectors = tuple(
@@ -467,7 +130,8 @@ class KubernetesState:
             for label in self._settings.pool_labels
             if label.startswith(_NODE_LABEL)
         )
-        waiting = waiting_pods(store, self._owners, selectors, gpus, now)
+        units = units_of(slots, devices.values())
+        waiting = waiting_pods(store, self._owners, selectors, units, now)
         return replace(
             inventory,
             devices=devices,

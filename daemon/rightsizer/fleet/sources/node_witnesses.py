@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from rightsizer.fleet.model import FleetInventory, NodeWitness
 from rightsizer.fleet.prometheus.selector import any_of, quoted, selector
 from rightsizer.fleet.source import MetricStore, SampledSeries
-from rightsizer.fleet.sources.kubernetes import NODE_LABELS
+from rightsizer.fleet.sources.pod_owners import NODE_LABELS
 from rightsizer.fleet.sources.series import first_label, instance_of, names_of_node, shares_of
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 

@@ -13,7 +13,7 @@ from rightsizer.fleet.cache.day_frame import Floats
 from rightsizer.fleet.cache.grid import FINE_STEP, Grid
 from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.source import MetricStore, SourceReport
-from rightsizer.fleet.sources.kubernetes import Pod
+from rightsizer.fleet.sources.pod_owners import Pod
 from rightsizer.fleet.sources.series import first_label, names_of, placed, shares_of, together
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,13 +16,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rightsizer.fleet.cache.day_frame import Floats
-from rightsizer.fleet.cache.grid import COARSE_STEP, Grid
+from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, Grid
 from rightsizer.fleet.model import DeviceHolding
 from rightsizer.fleet.source import MetricStore, SampledSeries
 from rightsizer.fleet.sources.dcgm_exporter.probe import device_of
-from rightsizer.fleet.sources.kubernetes import LookbackSpan, Pod, PodOwners, workload_key
+from rightsizer.fleet.sources.gpu_requests import GpuUnits, containers_of, requests_within
+from rightsizer.fleet.sources.pod_owners import LookbackSpan, Pod, PodOwners, workload_key
 from rightsizer.fleet.sources.series import placed, runs_of
 from rightsizer.model.dcgm_fields import holder_of
+from rightsizer.model.device import Device
 from rightsizer.model.errors import StoreLimitError
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.model.workload import Workload
@@ -242,15 +244,46 @@ def _between(column: Floats, step: Nanoseconds) -> Floats:
     return found
 
 
+def requested_shares(
+    store: MetricStore,
+    grid: Grid,
+    devices: Iterable[Device],
+    found: Mapping[str, ExporterPresence],
+    slots: Mapping[str, float],
+) -> dict[str, dict[Workload, float]]:
+    """Return which part of each device its pods requested, where GPUs are offered several times.
+
+    `slots` has these GPUs, with the part of them that one `nvidia.com/gpu` is.
+    """
+    sliced = [each for each in devices if each.uuid in slots and each.mig is None]
+    if not sliced:
+        return {}
+    containers = containers_of(store.instant(requests_within(grid.days * DAY), grid.end))
+    holders = (holder for one in found.values() for holder in one.counts if holder is not None)
+    gpus_held = Counter(Pod(holder.namespace, holder.pod) for holder in holders)
+    shares: dict[str, dict[Workload, float]] = {}
+    for device in sliced:
+        units = GpuUnits(slots[device.uuid], memory_bytes=device.memory_total_bytes)
+        of_device = shares.setdefault(device.uuid, {})
+        for holder in found[device.uuid].counts:
+            pod = Pod(holder.namespace, holder.pod) if holder is not None else None
+            if holder is not None and pod in containers:
+                gpus = units.gpus_of(containers[pod]) / gpus_held[pod]
+                of_device[holder] = min(1.0, gpus)
+    return shares
+
+
 def held_runs(
     presence: ExporterPresence,
     workloads: Mapping[Workload, Workload],
     step: Nanoseconds = COARSE_STEP,
+    requested: Mapping[Workload, float] | None = None,
 ) -> tuple[DeviceHolding, ...]:
     """Return each workload's share of the device, as runs of intervals with the same share.
 
     Consecutive pods of one workload are merged. Holders that share an interval divide it by
-    their samples, as an exporter does not report what each uses.
+    their samples, as an exporter does not report what each uses; a holder that requested a part
+    of the device has no more, and the rest is free.
     """
     counts = dict(presence.counts)
     if presence.has_own_series:
@@ -259,13 +292,20 @@ def held_runs(
     else:
         counts = _without_lapses(counts, step)
     total: Floats = sum(counts.values(), np.zeros(()))
+    at_once = presence.series_at_once() if requested else np.ones(())
+    parts = {
+        holder: column
+        * (1.0 if holder is None or not requested else at_once * requested.get(holder, 1.0))
+        for holder, column in counts.items()
+    }
+    whole = np.maximum(total, sum(parts.values(), np.zeros(())))
     shares: dict[str, Floats] = {}
     known: dict[str, tuple[int, Workload]] = {}
-    for holder, column in counts.items():
+    for holder, column in parts.items():
         workload = workloads.get(holder) if holder else None
         there = np.flatnonzero(column)
         if workload is not None and len(there):
-            part = column / np.where(total > 0, total, 1.0)
+            part = column / np.where(whole > 0, whole, 1.0)
             shares[workload.key] = shares.get(workload.key, 0.0) + part
             latest = int(there[-1]), workload  # The latest pod represents it.
             known[workload.key] = max(known.get(workload.key, latest), latest, key=itemgetter(0))

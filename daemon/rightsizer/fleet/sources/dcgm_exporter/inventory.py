@@ -16,7 +16,7 @@ from rightsizer.fleet.source import MetricStore, SampledSeries, SourceReport
 from rightsizer.fleet.sources.dcgm_exporter import probe as dcgm
 from rightsizer.fleet.sources.dcgm_exporter.holdings import HolderNames, pods_of_exporters
 from rightsizer.fleet.sources.dcgm_exporter.hosts import hosts_of, node_of, shared_hosts
-from rightsizer.fleet.sources.kubernetes import (
+from rightsizer.fleet.sources.pod_owners import (
     NODE_LABELS,
     POD_LABELS,
     LookbackSpan,

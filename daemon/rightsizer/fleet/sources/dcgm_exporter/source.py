@@ -23,6 +23,7 @@ from rightsizer.fleet.sources.dcgm_exporter.holdings import (
     held_runs,
     pods_of_exporters,
     presences,
+    requested_shares,
     workloads_of,
 )
 from rightsizer.fleet.sources.dcgm_exporter.interval_queries import COUNTED
@@ -34,7 +35,7 @@ from rightsizer.fleet.sources.dcgm_exporter.readings import (
     read_devices,
 )
 from rightsizer.fleet.sources.dcgm_exporter.recording_rules import with_recorded
-from rightsizer.fleet.sources.kubernetes import LookbackSpan, Pod, PodOwners
+from rightsizer.fleet.sources.pod_owners import LookbackSpan, Pod, PodOwners
 from rightsizer.fleet.sources.series import divided, one_of, over_time, together
 from rightsizer.fleet.sources.serving import ServingMetrics, ServingSignals
 from rightsizer.model.dcgm_fields import UUID_LABELS
@@ -128,6 +129,7 @@ class DcgmExporterSource(Struct, frozen=True):
         """
         names = dcgm.presence_names(report.metrics)
         chosen = [_limited(each) for each in devices]
+        slots = {each.device.uuid: each.slot_ratio for each in devices if each.is_shareable}
         if not names or not chosen:
             return FleetDay({})
         all_names = (*names, *dcgm.other_presence_names(report.metrics))
@@ -138,8 +140,8 @@ class DcgmExporterSource(Struct, frozen=True):
         of_recorded = replace(of_recorded, recorded=report.metrics)
         some = [each for each in chosen if each.uuid in uuids]
         rest = [each for each in chosen if each.uuid not in uuids]
-        ones = self._day(report, some, of_recorded, holder_labels)
-        others = self._day(report, rest, queries, holder_labels)
+        ones = self._day(report, some, of_recorded, holder_labels, slots)
+        others = self._day(report, rest, queries, holder_labels, slots)
         return FleetDay({**ones.frames, **others.frames}, {**ones.holdings, **others.holdings})
 
     def _day(
@@ -148,6 +150,7 @@ class DcgmExporterSource(Struct, frozen=True):
         chosen: Sequence[Device],
         queries: DayQueries,
         holder_labels: HolderNames,
+        slots: Mapping[str, float],
     ) -> FleetDay:
         if not chosen:
             return FleetDay({})
@@ -179,7 +182,10 @@ class DcgmExporterSource(Struct, frozen=True):
         if report.time is not None:  # The last interval may have just begun.
             past = np.clip((report.time - grid.start) / grid.step - np.arange(grid.count), 0, 1)
             known = np.minimum(known, past * seconds(grid.step))
-        holdings = [held_runs(each, workloads, grid.step) for each in found]
+        requested = requested_shares(store, grid, chosen, present, slots)
+        holdings = [
+            held_runs(present[uuid], workloads, grid.step, requested.get(uuid, {})) for uuid in rows
+        ]
         watched = WatchedDevices(chosen, holdings, known, grid)
         frames = zip(rows, accounted_days(watched, read, self.books), strict=True)
         is_read = read.is_read

@@ -1,0 +1,119 @@
+"""What pods request of GPUs, as parts of one: whole GPUs, time slices, MIG slices and percents."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from rightsizer.fleet.model import FleetDevice
+from rightsizer.fleet.source import MetricStore, SampledSeries
+from rightsizer.fleet.sources.pod_owners import NODE_LABELS, POD, Pod
+from rightsizer.fleet.sources.series import first_label, names_of_node
+from rightsizer.model.units import MIB, NANOSECONDS_PER_SECOND, Nanoseconds
+
+_BY: Final = f"{POD}, container, exported_container, resource"
+_REQUESTED: Final = 'kube_pod_container_resource_requests{resource=~"nvidia_com_(gpu.*|mig_.+)"}'
+"""GPUs, and the parts of them that HAMi's `gpucores` and `gpumem` limit."""
+REQUESTS: Final = f"max by ({_BY}) ({_REQUESTED})"
+"""By pod, container and resource, now."""
+_OFFERED: Final = (
+    f"max by ({', '.join(NODE_LABELS)}, resource)"
+    ' ({__name__=~"kube_node_status_(capacity|allocatable)",resource=~"nvidia_com_gpu(_.+)?"}) > 0'
+)
+_GPUS: Final = re.compile(r"nvidia_com_gpu(_.+)?")
+_MIG: Final = re.compile(r"nvidia_com_mig_(\d)g")
+_MIG_SLICES: Final = 7
+"""Per whole GPU, on boards with MIG."""
+_MEMORY: Final = "nvidia_com_gpumem"
+"""Mebibytes of each GPU."""
+_PERCENTS: Final = ("nvidia_com_gpucores", "nvidia_com_gpumem_percentage")
+_PERCENT: Final = 100.0
+
+Resources = Mapping[str, float]
+"""How many of each resource a container requests."""
+
+
+class GpuUnits(Struct, frozen=True):
+    """How much of a GPU one of a resource is."""
+
+    slot_ratio: float = 1.0
+    """Part of a GPU that one `nvidia.com/gpu` is, whatever an operator calls it."""
+    slots: Mapping[str, float] = {}
+    """The same by resource, where resources differ."""
+    memory_bytes: float | None = None
+    """Of one GPU; `None` if unknown."""
+
+    def gpus_of(self, containers: Iterable[Resources]) -> float:
+        """Return the GPUs that the containers of a pod request.
+
+        Where they say how much of a GPU they need, its scarcer part counts, whatever the number of
+        pods that may share one.
+        """
+        return sum(
+            number * self._part(resource, container)
+            for container in containers
+            for resource, number in container.items()
+        )
+
+    def _part(self, resource: str, container: Resources) -> float:
+        if mig := _MIG.match(resource):
+            return int(mig[1]) / _MIG_SLICES
+        if not _GPUS.fullmatch(resource):
+            return 0.0
+        parts = [container[name] / _PERCENT for name in _PERCENTS if name in container]
+        if self.memory_bytes and _MEMORY in container:
+            parts.append(container[_MEMORY] * MIB / self.memory_bytes)
+        if parts:
+            return min(1.0, max(parts))
+        return self.slots.get(resource, self.slot_ratio)
+
+
+def requests_within(length: Nanoseconds) -> str:
+    """Return the query for what pods requested within a span, also those that are gone."""
+    past = f"[{length // NANOSECONDS_PER_SECOND}s]"
+    return f"max by ({_BY}) (max_over_time({_REQUESTED}{past}))"
+
+
+def containers_of(series: Iterable[SampledSeries]) -> dict[Pod, list[Resources]]:
+    """Return what each pod's containers request, from requests by pod, container and resource."""
+    found: defaultdict[Pod, defaultdict[str, dict[str, float]]] = defaultdict(
+        lambda: defaultdict(dict)
+    )
+    for each in series:
+        container = first_label(each.labels, ("exported_container", "container"))
+        resource = each.labels.get("resource", "")
+        found[Pod.of(each.labels)][container][resource] = each.value
+    return {pod: list(containers.values()) for pod, containers in found.items()}
+
+
+def slots_by_node(
+    store: MetricStore, boards: Mapping[str, int], now: Nanoseconds
+) -> dict[str, dict[str, float]]:
+    """Return how many GPUs one of each resource is on each node that offers several of a GPU.
+
+    `boards` counts the GPUs by name of a node.
+    """
+    found: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for series in store.instant(_OFFERED, now):
+        node = first_label(series.labels, NODE_LABELS)
+        names = names_of_node(node)
+        if count := max(boards.get(name, 0) for name in names):
+            part = min(1.0, count / series.value)
+            for name in names:
+                found[name][series.labels.get("resource", "")] = part
+    return dict(found)
+
+
+def units_of(
+    slots: Mapping[str, Mapping[str, float]], devices: Iterable[FleetDevice] = ()
+) -> GpuUnits:
+    """Return the units of a cluster: of nodes that differ, the largest part counts."""
+    largest: dict[str, float] = {}
+    for of_node in slots.values():
+        for resource, part in of_node.items():
+            largest[resource] = max(part, largest.get(resource, 0.0))
+    memories = (each.device.memory_total_bytes for each in devices if each.device.mig is None)
+    smallest = min((each for each in memories if each), default=None)
+    return GpuUnits(slots=largest, memory_bytes=smallest)
