@@ -1,6 +1,7 @@
 """CSV of scripts and of Grafana, whose headings name what their columns hold."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -92,15 +93,56 @@ def test_ratios_are_reported_by_their_values(replay: Replays, write: Writes) -> 
     assert played.values("index:0", Signal.GPU_BUSY) == [1.0, 0.25]
 
 
-@pytest.mark.parametrize(("rows", "is_read"), [(9, True), (10_000, False)])
-def test_zero_is_zero_in_any_unit(
-    replay: Replays, write: Writes, *, rows: int, is_read: bool
-) -> None:
-    """A GPU is idle all the time; in a longer log, a later value may tell the unit."""
-    idle = "".join(f"{1614031442 + at},0,0,20000\n" for at in range(rows))
+def test_zero_is_zero_in_any_unit(replay: Replays, write: Writes) -> None:
+    """A GPU is idle all the time."""
+    idle = "".join(f"{1614031442 + at},0,0,20000\n" for at in range(9))
     played = replay(write(f"time,gpu,util,memory_used\n{idle}"))
-    assert (played.values("index:0", Signal.GPU_BUSY)[0] == 0.0) is is_read
-    assert ("the unit of 'util' is not known" in played.warnings) is not is_read
+    assert played.values("index:0", Signal.GPU_BUSY)[0] == 0.0
+    assert "the unit of 'util' is not known" not in played.warnings
+
+
+def test_last_row_of_a_long_log_tells_its_unit(replay: Replays, write: Writes) -> None:
+    """Hours in which a GPU was idle do not hide that 97 is a percent."""
+    idle = "".join(f"{1614031442 + at},0,0,20000\n" for at in range(11_000))
+    played = replay(write(f"time,gpu,util,memory_used\n{idle}{1614031442 + 11_000},0,97,20000\n"))
+    assert played.values("index:0", Signal.GPU_BUSY)[-1] == 0.97
+
+
+def test_last_rows_of_a_long_log_tell_the_order_of_day_and_month(
+    replay: Replays, write: Writes
+) -> None:
+    """63 of 11,063 dates settle it; the others leave it open, all of one day."""
+    days = [datetime(2024, 3, day, tzinfo=UTC) for day in (1, 13)]
+    times = [
+        day + timedelta(seconds=at)
+        for day, count in zip(days, (11_000, 63), strict=True)
+        for at in range(count)
+    ]
+    rows = "".join(f"{time:%d/%m/%Y %H:%M:%S},{time.second}\n" for time in times)
+    played = replay(write(f"timestamp,gpu_util_pct\n{rows}"))
+    assert played.snapshots[0].wall_time // 10**9 == int(times[0].timestamp())
+    assert "the day comes first in its dates: 63 of 11,063 settle it" in played.warnings
+
+
+def test_constant_index_is_no_device_beside_one_that_varies(replay: Replays, write: Writes) -> None:
+    """Also where each row has a time of its own, so that no two are of one poll."""
+    rows = "".join(
+        f"{1714550400 + at}.{gpu}07,0,{gpu},{90 - 80 * gpu}\n" for at in range(9) for gpu in (0, 1)
+    )
+    played = replay(write(f"time,index,gpu,util_pct\n{rows}"))
+    assert [each.uuid for each in played.source.devices] == ["index:0", "index:1"]
+    assert "GPUs are told apart by 'gpu', not 'index'" in played.warnings
+
+
+@pytest.mark.parametrize("heading", ["mem_mb", "mem MiB", "memory (MB)"])
+def test_memory_and_watts_of_rows_that_name_their_gpu(
+    replay: Replays, write: Writes, heading: str
+) -> None:
+    """Beside a column of GPUs, and none of the host, they are the GPU's."""
+    rows = "".join(f"{1714550400 + at},0,90,{20000 + at},250.5\n" for at in range(4))
+    played = replay(write(f"time,gpu,util %,{heading},W\n{rows}"))
+    assert played.values("index:0", Signal.MEMORY_USED_BYTES)[0] == 20000 * 2**20
+    assert played.values("index:0", Signal.POWER_WATTS)[0] == 250.5
 
 
 def test_unit_is_found_beside_cells_without_a_number(replay: Replays, write: Writes) -> None:

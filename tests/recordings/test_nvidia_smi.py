@@ -237,7 +237,7 @@ def test_exporters_spell_columns_as_headings_do() -> None:
     ("text", "message"),
     [
         ("index, utilization.gpu [%]\n0, 5 %\n", "no timestamp among the columns index, util"),
-        ("2024/01/31 12:34:56.789, 0, 5 %\n", "no heading; name its columns in their"),
+        ("2024/01/31 12:34:56.789, 0, 5 %\n", r"--fields timestamp,x,util_pct --device 0"),
         ("timestamp, name, pstate\n2024/01/31 12:34:56.789, Tesla T4, P0\n", "tells how busy"),
         ("timestamp, utilization.gpu [%]\n", "there is no reading of any device"),
         ("timestamp, utilization.gpu [%]\nlater, 5 %\n", ":2: unreadable timestamp: 'later'"),

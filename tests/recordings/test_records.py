@@ -188,3 +188,16 @@ def test_text_of_another_tool_is_no_table(replay: Replays, write: Writes) -> Non
     text = "n1  2024-05-01T08:00:00  550.54\nGPU 0 NVIDIA L4 is at 45'C and 90 % busy\n"
     with pytest.raises(Exception, match="record with 'rightsizer record'"):
         replay(write(text))
+
+
+def test_gpu_before_the_pairs_of_a_line(replay: Replays, write: Writes) -> None:
+    """As scripts log it; units stand beside the numbers."""
+    text = "".join(
+        f"2026-03-02 09:00:0{at},123 INFO GPU {gpu}: util=9{gpu}% mem=30{at}00MiB power=250.5W\n"
+        for at in range(3)
+        for gpu in (0, 1)
+    )
+    played = replay(write(text))
+    assert played.values("index:1", Signal.GPU_BUSY) == [0.91] * 3
+    assert played.values("index:0", Signal.MEMORY_USED_BYTES)[2] == 30200 * 2**20
+    assert played.values("index:0", Signal.POWER_WATTS) == [250.5] * 3

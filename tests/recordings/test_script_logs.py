@@ -52,7 +52,7 @@ def test_time_before_each_line_of_a_query(
 def test_date_above_rows_without_a_heading(replay: Replays, write: Writes) -> None:
     """The columns are stated; without, the error says so."""
     path = write(_lines("2024-05-01 12:00:0{at}", "90 %, 250.5 W", "0 %, 60.5 W", times=9))
-    with pytest.raises(RecordingError, match="times stand above the rows: name the columns"):
+    with pytest.raises(RecordingError, match="--fields util_pct,power_w'"):
         replay(path)
     played = replay(path, fields="utilization.gpu,power.draw")
     assert played.values("index:0", Signal.POWER_WATTS) == [250.5] * 9
@@ -246,13 +246,16 @@ def test_free_memory_is_not_suggested_as_used(replay: Replays, write: Writes) ->
     assert "--fields" not in played.warnings
 
 
-def test_fields_of_a_table_whose_time_is_unknown_keep_its_headings(
+def test_clock_without_a_name_of_time_is_known_by_its_values(
     replay: Replays, write: Writes
 ) -> None:
-    """The number of a job was suggested as utilization."""
-    text = f"job,began,gpu_util,gpu_mem_mb\n{_lines('{at},2024-05-01 12:00:0{at},90,2000')}"
-    with pytest.raises(RecordingError, match="--fields x,timestamp,gpu_util,gpu_mem_mb"):
-        replay(write(text))
+    """The only column of dates that go on; the number of a job is none."""
+    text = f"job,began,gpu_util,gpu_mem_mb\n{_lines('{at},2024-05-01 12:00:0{at},90,2{at}00')}"
+    played = replay(write(text))
+    assert [each.wall_time // 10**9 for each in played.snapshots] == [
+        1714564800 + at for at in range(3)
+    ]
+    assert "its clock is 'began', by its values" in played.warnings
 
 
 @pytest.mark.parametrize("of_gpu", [False, True], ids=["time above", "time of each"])

@@ -118,4 +118,7 @@ def test_day_above_twelve_tells_the_order_of_day_and_month(
     texts: list[str], expected: int | None
 ) -> None:
     """Of one file: where no date tells it, or they contradict each other, it stays unknown."""
-    assert DayAndMonth(texts).parse(texts[0]) == expected
+    order = DayAndMonth()
+    for text in texts:
+        order.add(text)
+    assert order.parse(texts[0]) == expected

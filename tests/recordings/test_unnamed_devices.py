@@ -224,5 +224,5 @@ def test_a_log_without_a_heading_is_read_by_its_fields(
     log = write("".join(f"{delimiter.join(cells)}\n" for cells in lines))
     played = replay(log, fields="timestamp,index,utilization.gpu")
     assert played.values("index:0", Signal.GPU_BUSY) == [0.05, 0.07]
-    with pytest.raises(RecordingError, match="like --fields timestamp,index,"):
+    with pytest.raises(RecordingError, match=r"--fields timestamp,x,util_pct --device 0"):
         replay(write("2024/01/31 12:34:56.789, 0, 5 %\n"))

@@ -1,11 +1,10 @@
-"""Choice among columns that may be the clock or the device, scored on the first rows."""
+"""Choice among columns that may be the clock or the device, scored on all rows of a file."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-Rows = Sequence[Sequence[str]]
+Row = Sequence[str]
 
 _LEAST_ORDER: Final = 0.75
 """Share of steps in one direction from which a count is a clock.
@@ -14,55 +13,119 @@ Source: a log sorted either way has 1, numbers without order .5."""
 _LEAST_SEPARATION: Final = 0.99
 """Share of rows that a column keeps apart from the others of their poll."""
 _MOST_DEVICES: Final = 64
+_COLLECTED_ROWS: Final = 10_000
+"""Rows that are collected into polls where these are not written one after the other."""
 
 
-def order_of(times: Sequence[int]) -> float:
-    """Return the share of steps in the usual direction; 1 for less than two times."""
-    steps = [after - before for before, after in pairwise(times)]
-    ups = sum(step > 0 for step in steps)
-    downs = sum(step < 0 for step in steps)
-    return max(ups, downs) / (ups + downs) if ups + downs else 1.0
+class Order:
+    """How steadily numbers go in one direction."""
+
+    def __init__(self) -> None:
+        self._last: float | None = None
+        self._ups = 0
+        self._downs = 0
+
+    def add(self, number: float) -> None:
+        """Add the next number."""
+        if self._last is not None:
+            self._ups += number > self._last
+            self._downs += number < self._last
+        self._last = number
+
+    @property
+    def ratio(self) -> float:
+        """Share of steps in the usual direction; 1 without any."""
+        steps = self._ups + self._downs
+        return max(self._ups, self._downs) / steps if steps else 1.0
+
+    @property
+    def is_of_clock(self) -> bool:
+        """Whether the numbers go on as those of a clock do."""
+        return self.ratio >= _LEAST_ORDER
 
 
-def is_ordered(times: Sequence[int]) -> bool:
-    """Whether numbers go on as those of a clock do."""
-    return order_of(times) >= _LEAST_ORDER
+class DeviceScores:
+    """Scores of columns as names of devices: by the rows of each poll, and how often names recur.
 
-
-def device_place(
-    candidates: Sequence[int],
-    others: Container[int | None],
-    time: Callable[[Sequence[str]], str],
-    rows: Rows,
-) -> int | None:
-    """Return the column that separates the rows of a poll; `candidates` have names of devices.
-
-    Without one that does, a column with a few names is taken that come again in each poll, `others`
-    apart; else the first candidate.
+    `candidates` have headings of devices; `others` are columns that cannot name one.
     """
-    polls: defaultdict[str, list[Sequence[str]]] = defaultdict(list)
-    for cells in rows:
-        polls[time(cells)].append(cells)
-    shared = [poll for poll in polls.values() if len(poll) > 1]
-    first = candidates[0] if candidates else None
-    if not shared:
-        return first
-    width = min(map(len, rows))
-    unnamed = (at for at in range(width) if at not in others and _is_of_names(at, shared))
-    places = (*candidates, *unnamed)
-    return next((at for at in places if _separates(at, shared)), first)
 
+    def __init__(
+        self, candidates: Sequence[int], others: Iterable[int | None], time: Callable[[Row], str]
+    ) -> None:
+        self.candidates = candidates
+        self._others = {*others}
+        self._time = time
+        self._poll: list[Row] = []
+        self._poll_time = ""
+        self._rows = 0
+        self._polls = 0
+        self._apart: Counter[int] = Counter()
+        """Different cells of each column within polls, summed."""
+        self._names: dict[int, Counter[str]] = {}
+        """Names within polls, by column."""
+        self._seen: dict[int, set[str]] = {at: set() for at in candidates}
+        """Some names of each candidate, in polls or not."""
+        self._collected: defaultdict[str, list[Row]] | None = defaultdict(list)
+        """First rows by time, until two of one poll follow each other."""
+        self._count = 0
 
-def _separates(at: int, polls: Sequence[Rows]) -> bool:
-    apart = sum(len({cells[at] for cells in poll}) for poll in polls)
-    return apart >= _LEAST_SEPARATION * sum(map(len, polls))
+    def add(self, cells: Row) -> None:
+        """Add a row."""
+        time = self._time(cells)
+        if self._collected is not None and self._count < _COLLECTED_ROWS:
+            self._collected[time].append(cells)
+        self._count += 1
+        for at, seen in self._seen.items():
+            if len(seen) <= 1:
+                seen.add(cells[at])
+        if time != self._poll_time:
+            self._end_poll(self._poll)
+            self._poll = []
+            self._poll_time = time
+        self._poll.append(cells)
 
+    def choice(self) -> int | None:
+        """Return the first column that separates the rows of polls, named ones before others.
 
-def _is_of_names(at: int, polls: Sequence[Rows]) -> bool:
-    """Whether a column has a few words, each in most polls."""
-    counts = Counter(cells[at].strip() for poll in polls for cells in poll)
-    return (
-        len(counts) <= _MOST_DEVICES
-        and all(name and not name[0].isdigit() for name in counts)
-        and all(2 * count > len(polls) for count in counts.values())
-    )
+        Without one it is the first candidate that has several names, else the first of all.
+        """
+        self._end_poll(self._poll)
+        self._poll = []
+        if not self._rows:
+            for poll in (self._collected or {}).values():
+                self._end_poll(poll)
+        unnamed = (at for at in self._names if at not in self.candidates and self._are_names(at))
+        for at in (*self.candidates, *unnamed):
+            if self._rows and self._apart[at] >= _LEAST_SEPARATION * self._rows:
+                return at
+        several = (at for at, seen in self._seen.items() if len(seen) > 1)
+        return next(several, next(iter(self.candidates), None))
+
+    def separation(self, place: int) -> float:
+        """Return the share of rows that a column keeps apart from the others of their poll."""
+        return self._apart[place] / self._rows if self._rows else 1.0
+
+    def _end_poll(self, poll: Sequence[Row]) -> None:
+        if len(poll) < 2:  # noqa: PLR2004 - a pair.
+            return
+        self._collected = None
+        self._rows += len(poll)
+        self._polls += 1
+        for at in range(min(map(len, poll))):
+            if at in self._others and at not in self.candidates:
+                continue
+            names = [cells[at] for cells in poll]
+            self._apart[at] += len({*names})
+            counts = self._names.setdefault(at, Counter())
+            if len(counts) <= _MOST_DEVICES:
+                counts.update(names)
+
+    def _are_names(self, at: int) -> bool:
+        """Whether a column has a few words, each in most polls."""
+        counts = self._names[at]
+        return (
+            len(counts) <= _MOST_DEVICES
+            and all((word := name.strip()) and not word[0].isdigit() for name in counts)
+            and all(2 * count > self._polls for count in counts.values())
+        )

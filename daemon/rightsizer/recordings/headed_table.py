@@ -5,7 +5,9 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from itertools import islice
+from string import ascii_letters
 from typing import Final
 
 from msgspec import Struct
@@ -16,7 +18,7 @@ from rightsizer.model.errors import RecordingError
 from rightsizer.model.evidence import EvidenceKind
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import DAY, Nanoseconds, Unit, convert
-from rightsizer.recordings.column_choice import is_ordered
+from rightsizer.recordings.column_choice import Order
 from rightsizer.recordings.heading_words import (
     EPOCH,
     UNITS,
@@ -32,6 +34,7 @@ from rightsizer.recordings.text_file import TextFile, delimiter_of, split_csv_li
 from rightsizer.recordings.timestamps import (
     DayAndMonth,
     DayTimes,
+    has_open_order,
     is_timestamp,
     leading_time,
     page_time,
@@ -40,11 +43,10 @@ from rightsizer.recordings.timestamps import (
     seconds_text,
 )
 
-SAMPLED_ROWS: Final = 10_000
-"""Rows by which missing units are inferred."""
-_MICROSECONDS: Final = 1_000_000
 _ROWS_WITH_UNITS: Final = 100
 """Rows whose cells may have units that the headings lack."""
+_FEWEST_TIMES: Final = 3
+"""Rows by which a column is known to be a clock."""
 _BYTES_FROM: Final = 2**20
 """Maximum from which memory must be in bytes: as MiB it would be 1 TiB."""
 _MILLIWATTS_FROM: Final = 5000
@@ -63,6 +65,7 @@ _DECIMAL: Final = {"GiB": ("GB", 0.002), "MiB": ("MB", 0.0005)}
 than what ECC takes, wider than what rounding does."""
 _ERRATIC_RATIO: Final = 0.01
 """Share of numbers that may be garbage."""
+_UNIT_ENDS: Final = f"%°{ascii_letters}"
 _NO_ROW: Final = re.compile(r"sep=|#(?:group|datatype|default)\b|(?=[-+|: ]+$).*--")
 """A directive for spreadsheets, annotations of InfluxDB, and rules of text tables."""
 _QUANTITY: Final = re.compile(r"([+-]?\d[\d.,]*) ?(%|°?[A-Za-z]+)?")
@@ -87,10 +90,34 @@ class HeadedTable(Struct, frozen=True):
     is_csv: bool = True
     """Whether its columns can be stated by `--fields`."""
 
-    def sample(self) -> list[Sequence[str]]:
-        """Return the first rows."""
-        rows = self.rows(RecordingNotes(self.text.name))
-        return [cells for _, cells in islice(rows, SAMPLED_ROWS)]
+    def cells(self) -> Iterator[Sequence[str]]:
+        """Yield the cells of all rows."""
+        return (cells for _, cells in self.rows(RecordingNotes(self.text.name)))
+
+
+def with_clock(
+    headings: Sequence[str], rows: Iterable[Sequence[str]]
+) -> tuple[Sequence[str], str | None]:
+    """Return headings, and that of the column which is named a time here by its cells.
+
+    Where no heading is of a time, it is the only column whose first cells are dates, or else
+    numbers of today, that only grow.
+    """
+    sample = [] if time_places(headings) else [*islice(rows, _ROWS_WITH_UNITS)]
+    clocks = [at for at in range(len(headings)) if _is_clock([cells[at] for cells in sample])]
+    dated = [at for at in clocks if not sample[0][at].strip().replace(".", "").isdecimal()]
+    if len(dated or clocks) != 1:
+        return headings, None
+    at = (dated or clocks)[0]
+    return [*headings[:at], "timestamp", *headings[at + 1 :]], headings[at]
+
+
+def _is_clock(cells: Sequence[str]) -> bool:
+    texts = [cell.strip() for cell in cells]
+    if len(texts) < _FEWEST_TIMES or not all(map(is_timestamp, texts)):
+        return False
+    times = [*map(parse_timestamp, texts)]
+    return times == sorted(times) and times[0] < times[-1]
 
 
 def heading_line(head: Sequence[str]) -> tuple[str, list[str]]:
@@ -213,8 +240,8 @@ def csv_rows(
 class TimeColumns:
     """The column of times, or those of date and time of day.
 
-    `stated` is the place of another column, and how its times are read; `sample` has the first
-    rows, whose dates may tell the order of day and month.
+    `stated` is the place of another column, and how its times are read; `rows` yields the cells of
+    all rows, which tell the clock among several columns, and the order of day and month.
     """
 
     def __init__(
@@ -222,44 +249,54 @@ class TimeColumns:
         headings: Sequence[str],
         notes: RecordingNotes,
         stated: tuple[int, Callable[[str], Nanoseconds]] | None = None,
-        sample: Sequence[Sequence[str]] = (),
+        rows: Callable[[], Iterable[Sequence[str]]] = tuple,
     ) -> None:
         self._headings = headings
         self._notes = notes
         self._stated = stated
         self._days = DayTimes(notes, "write dates too")
-        self.places = self._chosen(sample) if stated is None else stated[:1]
+        self.places = self._chosen(rows) if stated is None else stated[:1]
         # What counts from 0 on tells its unit by the heading alone.
         self._heading = headings[self.places[0]] if self.places else ""
         words = words_of(self._heading)
         self._unit = EPOCH_UNITS.get(words[-1]) if words else None
-        self._sample = sample
-        self._dates = DayAndMonth(map(self.text, sample) if self.places else ())
+        self._dates = DayAndMonth()
+        if self.places and has_open_order(map(self.text, islice(rows(), 1))):
+            for cells in rows():
+                self._dates.add(self.text(cells))
+            if text := self._dates.evidence:
+                notes.remark(text, EvidenceKind.READ)
 
-    def _chosen(self, sample: Sequence[Sequence[str]]) -> Sequence[int]:
+    def _chosen(self, rows: Callable[[], Iterable[Sequence[str]]]) -> Sequence[int]:
         """Return the first of the clocks that go on; fail if the only one counts up and down."""
         clocks = clock_places(self._headings)
-        for places in clocks if sample else ():
-            texts = [" ".join(cells[at].strip() for at in places) for cells in sample]
-            # Dates may be out of order; numbers that are have another meaning.
-            if is_timestamp(texts[0]) or is_ordered(_counts(texts)):
-                if places != clocks[0]:
-                    self._notes.remark(
-                        f"its clock is '{self._headings[places[0]]}': "
-                        f"'{self._headings[clocks[0][0]]}' goes up and down",
-                        EvidenceKind.READ,
-                    )
-                return places
-        if clocks and sample and not is_time(self._headings[clocks[0][0]]):
-            raise RecordingError(
-                f"{self._notes.file}: '{self._headings[clocks[0][0]]}' goes up and down and is no "
-                "clock; add a column timestamp"
+        if not clocks or (len(clocks) == 1 and is_time(self._headings[clocks[0][0]])):
+            return clocks[0] if clocks else []
+        scores = [_ClockScore(places) for places in clocks]
+        for cells in rows():
+            for score in scores:
+                score.add(cells)
+        best = next((score for score in scores if score.is_clock), None)
+        first = self._headings[clocks[0][0]]
+        if best is not None and best is not scores[0]:
+            self._notes.remark(
+                f"its clock is '{self._headings[best.places[0]]}': '{first}' goes up and down, "
+                f"{scores[0].order.ratio:.0%} of its steps in one direction",
+                EvidenceKind.READ,
             )
-        return clocks[0] if clocks else []
+        if best is None and not is_time(first):
+            raise RecordingError(
+                f"{self._notes.file}: '{first}' goes up and down and is no clock; add a column "
+                "timestamp"
+            )
+        return (best or scores[0]).places
 
     def again(self, notes: RecordingNotes) -> "TimeColumns":
         """Return the same columns for another pass."""
-        return TimeColumns(self._headings, notes, self._stated, self._sample)
+        other = copy(self)
+        other._notes = notes  # noqa: SLF001 - its own kind.
+        other._days = DayTimes(notes, "write dates too")  # noqa: SLF001
+        return other
 
     def text(self, cells: Sequence[str]) -> str:
         """Return the time of a row as written, with its date first."""
@@ -289,19 +326,32 @@ class TimeColumns:
         return parse_timestamp(text)
 
 
-def _counts(texts: Iterable[str]) -> list[int]:
-    """Return the numbers of a column that may be a clock."""
-    counts: list[int] = []
-    for text in texts:
+class _ClockScore:
+    """Evidence for a column as the clock of a table."""
+
+    def __init__(self, places: Sequence[int]) -> None:
+        self.places = places
+        self.order = Order()
+        self._is_dated: bool | None = None
+
+    def add(self, cells: Sequence[str]) -> None:
+        """Add a row."""
+        text = " ".join(cells[at].strip() for at in self.places)
+        if self._is_dated is None and text:
+            self._is_dated = is_timestamp(text)
         with contextlib.suppress(ValueError):
-            counts.append(round(float(text) * _MICROSECONDS))
-    return counts
+            self.order.add(float(text))
+
+    @property
+    def is_clock(self) -> bool:
+        """Whether it goes on; dates may be out of order, numbers that are have another meaning."""
+        return bool(self._is_dated) or self.order.is_of_clock
 
 
 class UnitSample:
-    """Extremes of each signal's numbers in the first rows, by which missing units are inferred."""
+    """Extremes of each signal's numbers, by which missing units are inferred."""
 
-    def __init__(self, *, has_all: bool) -> None:
+    def __init__(self) -> None:
         self._most: dict[tuple[Signal, str], float] = {}
         self._fractions: set[Signal] = set()
         self._stated: Counter[str] = Counter()
@@ -309,13 +359,11 @@ class UnitSample:
         """Numbers of each stated unit, and those that no board has."""
         self._smaller: Counter[str] = Counter()
         """Those that are possible in the smaller unit."""
-        self._has_all = has_all
-        """Whether no other rows follow."""
 
     def add(self, heading: Heading, cell: str) -> float | None:
         """Add a cell; return its number, or `None` for one without a finite number."""
         try:
-            number = float(cell.strip().partition(" ")[0].rstrip("%").replace(",", "."))
+            number = float(cell.strip().partition(" ")[0].rstrip(_UNIT_ENDS).replace(",", "."))
         except ValueError:
             return None
         if not math.isfinite(number):
@@ -333,7 +381,7 @@ class UnitSample:
         return number
 
     def unit_of(self, heading: Heading) -> str | None:
-        """Return the unit of a heading; `None` if it, or that of later values, is ambiguous."""
+        """Return the unit of a heading; `None` if it is ambiguous."""
         if (unit := heading.unit) is not None:
             # Scripts head nvidia-smi's mebibytes by GB, and NVML's milliwatts by W.
             wrong = self._impossible[unit]
@@ -343,7 +391,7 @@ class UnitSample:
             return _SMALLER[unit][1] if is_wrong else self._of_size(unit, unit)
         signal = heading.signal
         most = self._most.get((heading.signal, ""), 0.0)
-        if (signal, "") in self._most and self._has_all and not most:
+        if (signal, "") in self._most and not most:
             return signal.unit.value
         if signal.unit is Unit.WATTS:
             return "mW" if most >= _MILLIWATTS_FROM else "W"

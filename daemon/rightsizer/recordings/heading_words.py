@@ -155,11 +155,12 @@ def heading_of(text: str, *, is_of_host: bool = False, has_devices: bool = False
     meanings = {_SYNONYMS.get(word, word) for word in words if word not in UNITS}
     names_gpu = device is not None or not _OF_GPUS.isdisjoint(words)
     telling = frozenset(meanings - _FILLERS - (_GPU_FILLERS if names_gpu else set()))
-    if names_gpu and ((telling <= _MEMORY and unit in _SIZES) or (telling == _MEMORY and not unit)):
+    is_of_gpu = names_gpu or (has_devices and not is_of_host)
+    if is_of_gpu and ((telling <= _MEMORY and unit in _SIZES) or (telling == _MEMORY and not unit)):
         return Heading(Signal.MEMORY_USED_BYTES, unit, device, facts, is_bare=True)
-    if names_gpu and not telling and unit is not None:
-        signal = _ALONE.get(unit)
-        return None if signal is None else Heading(Signal(signal), unit, device, facts)
+    if is_of_gpu and not telling and unit in _ALONE:
+        alone = Signal(_ALONE[unit])
+        return Heading(alone, unit, device, facts) if names_gpu or alone in _OF_ROWS else None
     signal, usual = _SIGNALS.get(telling, (None, None))
     if signal is None and (column := SIGNAL_COLUMNS.get(column_name(text))) is not None:
         return Heading(column.signal, unit or column.unit, is_exact=True, rank=column.rank)

@@ -10,7 +10,6 @@ from rightsizer.model.device import BY_INDEX
 from rightsizer.model.units import Unit, convert
 from rightsizer.recordings.dcgm_sample import sample_row
 from rightsizer.recordings.headed_table import (
-    SAMPLED_ROWS,
     HeadedTable,
     TimeColumns,
     UnitSample,
@@ -158,15 +157,14 @@ def _by_words(
 def long_rows(
     table: HeadedTable,
     columns: SampleColumns,
-    sample: Sequence[Sequence[str]],
     notes: RecordingNotes,
 ) -> Iterator[RecordingRow]:
     """Yield a row a sample: metrics of a device may have different times."""
-    metrics = _sampled(columns, table, sample)
+    metrics = _metrics(columns, table)
     units = _units(metrics, notes)
     has_hosts = any(map(names_host, metrics))
     series_of = cache(partial(_series, has_hosts=has_hosts))
-    times = TimeColumns(table.headings, notes, sample=sample)
+    times = TimeColumns(table.headings, notes, rows=table.cells)
     for number, cells in table.rows(notes):
         metric, value = columns.sample(cells)
         series = series_of(metric, columns.labels(cells), units.get(metric))
@@ -183,20 +181,14 @@ def long_rows(
             yield sample_row(series, series.signal, time, found, table.text.name)
 
 
-def _sampled(
-    columns: SampleColumns, table: HeadedTable, sample: Sequence[Sequence[str]]
-) -> _Metrics:
-    """Return the metrics of a table with their values, where they are of GPUs by their words.
-
-    Where a table is longer than its sample, one metric may follow another: all of it is searched.
-    """
-    all_rows = (cells for _, cells in table.rows(RecordingNotes(table.text.name)))
+def _metrics(columns: SampleColumns, table: HeadedTable) -> _Metrics:
+    """Return the metrics of a table with their values, where they are of GPUs by their words."""
     found: _Metrics = {}
-    for cells in sample if len(sample) < SAMPLED_ROWS else all_rows:
+    for cells in table.cells():
         metric, value = columns.sample(cells)
         if metric not in found:
             heading = heading_of(metric)
-            found[metric] = None if heading is None else (heading, UnitSample(has_all=True))
+            found[metric] = None if heading is None else (heading, UnitSample())
         if (of_metric := found[metric]) is not None:
             of_metric[1].add(of_metric[0], value)
     return found

@@ -6,10 +6,10 @@ from typing import Final
 
 from rightsizer.model.evidence import EvidenceKind
 from rightsizer.model.signal import Signal
-from rightsizer.recordings.column_choice import device_place
+from rightsizer.recordings.column_choice import DeviceScores
 from rightsizer.recordings.headed_table import (
-    SAMPLED_ROWS,
     HeadedTable,
+    TimeColumns,
     UnitSample,
     with_units_of_cells,
 )
@@ -80,42 +80,44 @@ def has_named_columns(headings: Sequence[str], rows: Iterable[Sequence[str]]) ->
     )
 
 
-def named_columns(
-    table: HeadedTable, sample: Sequence[Sequence[str]], notes: RecordingNotes
-) -> LayoutColumns:
+def named_columns(table: HeadedTable, times: TimeColumns, notes: RecordingNotes) -> LayoutColumns:
     """Return the columns of a table by their names, with a remark where words tell them."""
     headings = table.headings
     uuid, device, node, board = (place_of(headings, of) for of in (UUIDS, DEVICES, NODES, NAMES))
-    read = read_headings(with_units_of_cells(headings, sample))
-    if uuid is None and not any(each.device for each in read.values()):
-        device = _device_place(headings, sample, frozenset({*read, node, board}), notes)
+    read = read_headings(with_units_of_cells(headings, table.cells()))
+    is_open = uuid is None and not any(each.device for each in read.values())
+    others = {*times.places, *read, node, board}
+    # Names of processes separate the rows of a GPU.
+    if place_of(headings, PIDS) is not None:
+        others.update(range(len(headings)))
+    scores = DeviceScores(places_of(headings, DEVICES), others, times.text)
+    units = _Units(read, device if uuid is None else uuid)
+    for cells in table.cells() if is_open or units.are_wanted else ():
+        units.add(cells)
+        if is_open:
+            scores.add(cells)
+    if is_open:
+        device = _device_place(headings, scores, notes)
     if uuid is None and device is None:
         read = _of_named_devices(read, headings, notes)
-    of_rows = _column_sample(sample, read, device if uuid is None else uuid)
-    found = _with_units(read, table, of_rows, notes)
+    found = _with_units(read, table, units, notes)
     _remark_words(found, table, notes)
     return LayoutColumns(found, uuid, device, node, board)
 
 
 def _device_place(
-    headings: Sequence[str],
-    sample: Sequence[Sequence[str]],
-    others: frozenset[int | None],
-    notes: RecordingNotes,
+    headings: Sequence[str], scores: DeviceScores, notes: RecordingNotes
 ) -> int | None:
     """Return the column that separates devices, and remark on one that is not named for it."""
-    times = time_places(headings)
-    candidates = places_of(headings, DEVICES)
-    # Names of processes separate the rows of a GPU.
-    is_of_processes = place_of(headings, PIDS) is not None
-    at = device_place(
-        candidates,
-        range(len(headings)) if is_of_processes else others.union(times),
-        lambda cells: " ".join(cells[at] for at in times),
-        sample,
-    )
+    at = scores.choice()
+    candidates = scores.candidates
     if at is not None and at not in candidates[:1]:
-        runner_up = f", not '{headings[candidates[0]]}'" if candidates else ""
+        runner_up = (
+            f", not '{headings[candidates[0]]}', which separates "
+            f"{scores.separation(candidates[0]):.0%} of the rows of a poll"
+            if candidates
+            else ""
+        )
         notes.remark(f"GPUs are told apart by '{headings[at]}'{runner_up}", EvidenceKind.READ)
     return at
 
@@ -123,17 +125,16 @@ def _device_place(
 def _with_units(
     read: dict[int, Heading],
     table: HeadedTable,
-    sample: tuple[UnitSample, bool],
+    units: "_Units",
     notes: RecordingNotes,
 ) -> dict[int, Heading]:
     """Return the columns whose units are known, with them."""
-    units, has_varying = sample
     found: dict[int, Heading] = {}
     for at, heading in read.items():
         # The size of the whole memory never changes.
-        if heading.is_bare and not has_varying:
+        if heading.is_bare and not units.has_varying:
             continue
-        if (unit := units.unit_of(heading)) is not None:
+        if (unit := units.sample.unit_of(heading)) is not None:
             found[at] = heading._replace(unit=unit)
             continue
         title = table.headings[at]
@@ -175,17 +176,28 @@ def _remark_words(read: Mapping[int, Heading], table: HeadedTable, notes: Record
         )
 
 
-def _column_sample(
-    rows: Sequence[Sequence[str]], read: Mapping[int, Heading], device_at: int | None
-) -> tuple[UnitSample, bool]:
-    """Return numbers by which missing units are inferred, and whether bare memory ever varies."""
-    units = UnitSample(has_all=len(rows) < SAMPLED_ROWS)
-    varies = False
-    wanted = {at: each for at, each in read.items() if not each.is_exact or each.unit is None}
-    last: dict[tuple[int, str], float] = {}
-    for cells in rows if wanted else ():
-        for at, heading in wanted.items():
-            if (number := units.add(heading, cells[at])) is not None and heading.is_bare:
-                key = at, "" if device_at is None else cells[device_at]
-                varies |= last.setdefault(key, number) != number
-    return units, varies
+class _Units:
+    """Numbers of all rows by which missing units are inferred."""
+
+    def __init__(self, read: Mapping[int, Heading], device_at: int | None) -> None:
+        self.sample = UnitSample()
+        self.has_varying = False
+        """Whether bare memory ever varies for a device."""
+        self._device_at = device_at
+        self._wanted = {
+            at: each for at, each in read.items() if not each.is_exact or each.unit is None
+        }
+        self._last: dict[tuple[int, str], float] = {}
+
+    @property
+    def are_wanted(self) -> bool:
+        """Whether any unit is open."""
+        return bool(self._wanted)
+
+    def add(self, cells: Sequence[str]) -> None:
+        """Add a row."""
+        for at, heading in self._wanted.items():
+            number = self.sample.add(heading, cells[at])
+            if number is not None and heading.is_bare:
+                key = at, "" if self._device_at is None else cells[self._device_at]
+                self.has_varying |= self._last.setdefault(key, number) != number

@@ -1,7 +1,6 @@
 """CSV logs of `nvidia-smi --query-gpu=... --format=csv[,nounits] -l N`."""
 
 import contextlib
-import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -50,21 +49,16 @@ from rightsizer.recordings.text_file import (
     delimiter_of,
     split_csv_line,
 )
-from rightsizer.recordings.timestamps import has_open_order, leading_time, parse_timestamp
+from rightsizer.recordings.timestamps import leading_time, parse_timestamp
 from rightsizer.telemetry.device_description import DeviceDescription, mig_profile
 
-_DATA_START: Final = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(\.\d+)?\s*,")
 _MIB: Final = 2.0**20
-_FIELDS: Final = "--fields timestamp,index,utilization.gpu,memory.used,power.draw"
 
 
 def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
     heading = _heading_of(text.head)
     if heading is None:
-        raise RecordingError(
-            f"{text.name}:1: this nvidia-smi log has no heading; name its columns in their order, "
-            f"like {_FIELDS}, or record without 'noheader'"
-        )
+        return
     delimiter = delimiter_of(heading)
     layout: _QueryLogLayout | None = None
     for number, line in _lines(text, heading, notes):
@@ -95,7 +89,7 @@ def _lines(text: TextFile, heading: str, notes: RecordingNotes) -> Iterator[tupl
 
 
 NVIDIA_SMI_LOG: Final = RecordingFormat(
-    "nvidia-smi CSV log", lambda head: bool(_heading_of(head) or _DATA_START.match(head[0])), _rows
+    "nvidia-smi CSV log", lambda head: _heading_of(head) is not None, _rows
 )
 """Any columns in any order, units in heading or cell, several devices per poll."""
 
@@ -182,8 +176,7 @@ class _QueryLogLayout:
         )
         stated = (at["timestamp"], parse_timestamp) if "timestamp" in at else None
         table = HeadedTable(text, self.headings, self._rows_below)
-        sample = table.sample() if has_open_order(text.head) else ()
-        self.times = TimeColumns(self.headings, notes, stated, sample)
+        self.times = TimeColumns(self.headings, notes, stated, table.cells)
         self._layout = TableLayout(table, columns, self.times, notes)
 
     def _rows_below(self, notes: RecordingNotes) -> Iterator[NumberedRow]:

@@ -9,6 +9,9 @@ from itertools import groupby, islice
 from operator import attrgetter
 from typing import Final
 
+from msgspec.structs import replace
+
+from rightsizer.model.evidence import EvidenceKind
 from rightsizer.model.reading import Process
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds
@@ -20,6 +23,7 @@ from rightsizer.recordings.headed_table import (
     csv_table,
     heading_line,
     untimed_headings,
+    with_clock,
 )
 from rightsizer.recordings.heading_words import PIDS, heading_of, place_of, time_places
 from rightsizer.recordings.json_records import (
@@ -59,6 +63,8 @@ _OF_PROCESSES: Final = (Signal.GPU_BUSY, Signal.MEMORY_USED_BYTES)
 """Signals of which each process has a part."""
 _SAMPLED: Final = 1000
 """Records by which the columns are known."""
+_SAMPLED_ROWS: Final = 10_000
+"""Rows by which the layout is known."""
 _OBJECT: Final = re.compile(r"\{")
 _PART: Final = r"(?:\\.|[^\\, =])+"
 _FIELD: Final = re.compile(rf'({_PART})=("(?:\\.|[^"\\])*"|[^ ,"]+)')
@@ -69,6 +75,8 @@ _POINT: Final = re.compile(
 """`telegraf --test` begins each point with an arrow."""
 _TAG: Final = re.compile(rf"({_PART})=({_PART})")
 _PAIR: Final = re.compile(r'(?<![^\s,;|])([A-Za-z_][\w.@%/-]*)=("(?:\\.|[^"\\])*"|[^\s,;"]*)')
+_GPU: Final = re.compile(r"\bgpu\W{0,3}(\d+)\b", re.IGNORECASE)
+"""The GPU that a line names before its pairs."""
 _FEWEST_PAIRS: Final = 3
 _REMEMBERED: Final = 10_000
 """Most names of metrics whose meanings are kept."""
@@ -79,21 +87,25 @@ _ESCAPED: Final = re.compile(r"\\(.)")
 
 def _is_of_gpus(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     """Whether a table, given its first rows, has readings of GPUs."""
-    return has_named_columns(headings, rows) or SampleColumns(headings, rows).are_complete
+    timed, _ = with_clock(headings, rows)
+    return has_named_columns(timed, rows) or SampleColumns(timed, rows).are_complete
 
 
 def _table_rows(table: HeadedTable, notes: RecordingNotes) -> Iterator[RecordingRow]:
     """Yield the rows of a table in either layout."""
-    sample = table.sample()
-    columns = SampleColumns(table.headings, sample)
+    headings, clock = with_clock(table.headings, table.cells())
+    if clock is not None:
+        table = replace(table, headings=headings)
+        notes.remark(f"its clock is '{clock}', by its values", EvidenceKind.READ)
+    columns = SampleColumns(table.headings, islice(table.cells(), _SAMPLED_ROWS))
     if columns.are_complete:
-        yield from long_rows(table, columns, sample, notes)
+        yield from long_rows(table, columns, notes)
         return
-    named = named_columns(table, sample, notes)
+    times = TimeColumns(table.headings, notes, rows=table.cells)
+    named = named_columns(table, times, notes)
     if place_of(table.headings, PIDS) is not None:
-        yield from _process_rows(table, sample, named, notes)
+        yield from _process_rows(table, named, times, notes)
         return
-    times = TimeColumns(table.headings, notes, sample=sample)
     layout = TableLayout(table, named, times, notes)
     processes_at = place_of(table.headings, {PROCESSES})
     for number, cells in table.rows(notes):
@@ -103,10 +115,7 @@ def _table_rows(table: HeadedTable, notes: RecordingNotes) -> Iterator[Recording
 
 
 def _process_rows(
-    table: HeadedTable,
-    sample: Sequence[Sequence[str]],
-    columns: LayoutColumns,
-    notes: RecordingNotes,
+    table: HeadedTable, columns: LayoutColumns, times: TimeColumns, notes: RecordingNotes
 ) -> Iterator[RecordingRow]:
     """Yield the rows of GPUs by those of their processes, whose parts are added up.
 
@@ -114,8 +123,7 @@ def _process_rows(
     """
 
     def polls(notes: RecordingNotes) -> Iterator[list[RecordingRow]]:
-        times = TimeColumns(table.headings, notes, sample=sample)
-        layout = TableLayout(table, columns, times, notes)
+        layout = TableLayout(table, columns, times.again(notes), notes)
         rows = (row for numbered in table.rows(notes) for row in layout.rows(*numbered))
         for _, at_once in groupby(rows, attrgetter("time")):
             by_device: dict[str, list[RecordingRow]] = {}
@@ -275,6 +283,8 @@ def _records_of_line(line: str, notes: RecordingNotes) -> list[Record]:
     first = next((key for key in keys if keys.count(key) > 1), "")
     time, _ = leading_time(line[: pairs[0].start()], notes)
     records: list[Record] = [{} if time is None else {"time": str(time)}]
+    if (gpu := _GPU.search(line, 0, pairs[0].start())) is not None:
+        records[0]["gpu"] = gpu[1]
     for found in pairs:
         if found[1] == first:
             records.append(dict(records[0]))

@@ -2,10 +2,10 @@
 
 import contextlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import lru_cache
-from itertools import pairwise
+from operator import sub
 from typing import Final
 
 from rightsizer.model.epoch import parse_epoch, storable
@@ -73,20 +73,52 @@ def parse_timestamp(text: str) -> Nanoseconds:
 class DayAndMonth:
     """Order of day and month, if the dates of a file tell it: by a day above 12, or their steps."""
 
-    def __init__(self, texts: Iterable[str]) -> None:
-        found = [date for date in map(_DAY_AND_MONTH.fullmatch, texts) if date]
-        days = [any(int(date[at]) > _MONTHS for date in found) for at in (1, 2)]
-        self._day: int | None = None
-        if sum(days) == 1:
-            self._day = days.index(True)
-        elif found and not any(days):
-            self._day = _steadier(found)
+    def __init__(self) -> None:
+        self._above = [0, 0]
+        """Dates whose first or second number can be no month."""
+        self._longest: list[Nanoseconds] = [0, 0]
+        """Longest step where the day comes first or second."""
+        self._last: list[Nanoseconds] | None = None
+        self._count = 0
+
+    def add(self, text: str) -> None:
+        """Add a date of the file, in its order."""
+        if (date := _DAY_AND_MONTH.fullmatch(text)) is None:
+            return
+        self._count += 1
+        for at in (0, 1):
+            self._above[at] += int(date[at + 1]) > _MONTHS
+        if any(self._above):
+            return
+        times = [_date_in_order(date, day) for day in (0, 1)]
+        steps = map(sub, times, self._last or times)
+        self._longest = [*map(max, self._longest, map(abs, steps))]
+        self._last = times
+
+    @property
+    def _day(self) -> int | None:
+        """Place of the day, or `None` if it is open."""
+        if any(self._above):
+            return None if all(self._above) else int(self._above[1] > 0)
+        steady = self._longest.index(min(self._longest))
+        return steady if max(self._longest) > _STEADIER * min(self._longest) else None
+
+    @property
+    def evidence(self) -> str:
+        """Why the order is what it is taken for; empty if it is open."""
+        if self._day is None:
+            return ""
+        order = "the month" if self._day else "the day"
+        if settling := max(self._above):
+            return f"{order} comes first in its dates: {settling:,} of {self._count:,} settle it"
+        return f"{order} comes first in its dates: read otherwise, they make steps of months"
 
     def parse(self, text: str) -> Nanoseconds | None:
         """Return the time of a date; `None` for others, and an unknown order."""
-        if self._day is None or (found := _DAY_AND_MONTH.fullmatch(text)) is None:
+        if not self._count or (day := self._day) is None:
             return None
-        return _date_in_order(found, self._day)
+        found = _DAY_AND_MONTH.fullmatch(text)
+        return None if found is None else _date_in_order(found, day)
 
 
 def _date_in_order(date: re.Match[str], day: int) -> Nanoseconds:
@@ -95,16 +127,6 @@ def _date_in_order(date: re.Match[str], day: int) -> Nanoseconds:
     if date[6]:
         hour = hour % _HALF_DAY_HOURS + _HALF_DAY_HOURS * (date[6] == "PM")
     return parse_calendar(f"{date[3]}-{date[2 - day]:0>2}-{date[1 + day]:0>2} {hour:02}{date[5]}")
-
-
-def _steadier(dates: Sequence[re.Match[str]]) -> int | None:
-    """Return the place of the day for which dates follow each other more closely, or `None`."""
-    longest = []
-    for day in (0, 1):
-        times = [_date_in_order(date, day) for date in dates]
-        longest.append(max((abs(b - a) for a, b in pairwise(times)), default=0))
-    steady = longest.index(min(longest))
-    return steady if max(longest) > _STEADIER * min(longest) else None
 
 
 def has_open_order(lines: Iterable[str]) -> bool:

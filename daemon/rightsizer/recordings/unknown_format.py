@@ -12,13 +12,15 @@ from rightsizer.model.table import table_rows
 from rightsizer.recordings.headed_table import heading_line
 from rightsizer.recordings.heading_words import (
     DEVICES,
+    UNITS,
     place_of,
     read_headings,
     time_places,
+    words_of,
 )
 from rightsizer.recordings.row import MESSAGE
 from rightsizer.recordings.text_file import TextFile, delimiter_of, split_csv_line
-from rightsizer.recordings.timestamps import is_timestamp, page_time
+from rightsizer.recordings.timestamps import is_timestamp, page_time, seconds_text
 
 _SHOWN: Final = 80
 _COLUMNS: Final = "timestamp,gpu_index,util_pct,memory_used_mib,power_w"
@@ -26,6 +28,17 @@ _JQ_FILTERS: Final = {row["key"]: row["filter"] for row in table_rows(__file__, 
 """By keys that only answers of CloudWatch, Google Cloud, Azure, Datadog and Zabbix have."""
 _NUMBER: Final = re.compile(r"-?\d+(?:[.,]\d+)? ?%?")
 _PERCENT: Final = re.compile(r"(?:100|\d{1,2})(?:[.,]\d+)? ?%?")
+_QUANTITY: Final = re.compile(r"-?\d[\d.,]* ?(?:%|°?[A-Za-z]+)?")
+_UTIL: Final = "util_pct"
+_LEFT_OUT: Final = "x"
+_NAMES_BY_UNIT: Final = {
+    **dict.fromkeys(UNITS.values(), _LEFT_OUT),
+    "%": _UTIL,
+    "MiB": "memory_used_mib",
+    "GiB": "memory_used_gib",
+    "W": "power_w",
+    "mW": "power_mw",
+}
 _DIGITS: Final = re.compile(r"\d+")
 _GPU: Final = re.compile(r"gpu\W{0,3}(\d+)", re.IGNORECASE)
 _OTHER_TOOLS: Final = {
@@ -84,7 +97,7 @@ def unknown_format(
     elif (
         (is_table := _is_table(text.head))
         and (fields := stated_fields(text.head))
-        and is_read(fields, device := None if "gpu" in fields else "0")
+        and is_read(fields, device := _only_device(text.head, fields))
     ):
         flags = f"--fields {fields}" + ("" if device is None else f" --device {device}")
         remedy = (
@@ -92,11 +105,6 @@ def unknown_format(
             f"'rightsizer replay {quote(text.name)} {flags}'; other columns are util_ratio, "
             "memory_used_mib and power_w, of several GPUs in a row gpu0_util_pct; "
             "--columns MAP.yaml takes any"
-        )
-    elif page_time(first) is not None and len(text.head) > 1:
-        remedy = (
-            "its times stand above the rows: name the columns of these in their order, like "
-            f"'rightsizer replay {quote(text.name)} --fields utilization.gpu,memory.used'"
         )
     elif told := _told_but_busy(heading_line(text.head)[1]):
         remedy = f"it tells {told} of GPUs, but not how busy they are: record utilization.gpu too"
@@ -131,48 +139,83 @@ def _is_table(head: Sequence[str]) -> bool:
     return max(widths) > 1 and (mark != " " or len(widths) == 1 < len(head))
 
 
+def _rows(head: Sequence[str]) -> tuple[list[list[str]], bool]:
+    """Return the cells of rows, all as many as those of the first, and whether times are above.
+
+    Such a time is put before the cells.
+    """
+    mark = delimiter_of(heading_line(head)[0])
+    # A row may look like a date with a fraction.
+    is_paged = page_time(head[0]) is not None and None in map(page_time, head)
+    above: list[str] = []
+    rows: list[list[str]] = []
+    for line in head:
+        if is_paged and (time := page_time(line)) is not None:
+            above = [seconds_text(time)]
+            continue
+        row = above + [cell.strip() for cell in split_csv_line(line, mark)]
+        if any(map(is_timestamp, row)) and len(row) == len((rows or [row])[0]):
+            rows.append(row)
+    return rows, is_paged
+
+
+def _only_device(head: Sequence[str], fields: str) -> str | None:
+    """Return the index of the only GPU, unless a column names it or rows share a time."""
+    rows, _ = _rows(head)
+    times = [next(filter(is_timestamp, row), "") for row in rows]
+    return None if "gpu" in fields or len({*times}) < len(times) else "0"
+
+
 def stated_fields(head: Sequence[str]) -> str:
     """Return `--fields` for a CSV without GPU metrics in its headings.
 
-    A time and the number beside it that may be in percent, the last of several, or all of these
-    whose headings differ in their digits alone; empty where no line has both, and for a table of
-    many numbers.
+    A time, what units tell, and the number that may be in percent: the last of several, or all of
+    these whose headings differ in their digits alone. Empty where there is none, and for a table
+    of many numbers.
     """
-    heading, headings = heading_line(head)
-    lines = (split_csv_line(line, delimiter_of(heading)) for line in head)
-    rows = [[cell.strip() for cell in cells] for cells in lines if any(map(is_timestamp, cells))]
-    rows = [row for row in rows if len(row) == len(rows[0])]
+    _, headings = heading_line(head)
+    rows, is_paged = _rows(head)
     first = rows[0] if rows else []
     time_at = next((at for at, cell in enumerate(first) if is_timestamp(cell)), None)
     is_titled = len(headings) == len(first) and headings != first
     titles = headings if is_titled else [""] * len(first)
     device_at = place_of(titles, DEVICES)
     read = read_headings(titles)
-    numbers = [
-        at
-        for at, cell in enumerate(first)
-        if at not in (time_at, device_at, *read) and _NUMBER.fullmatch(cell)
-    ]
+    others = [at for at in range(len(first)) if at not in (time_at, device_at, *read)]
+    names = _named_by_units(others, titles, rows)
+    numbers = [at for at in others if at not in names and _NUMBER.fullmatch(first[at])]
     shares = [at for at in numbers if _may_be_percent([row[at] for row in rows])]
     gpus = [_gpu_number(titles[at]) for at in shares]
     stems = {_DIGITS.sub("", titles[at]) for at in shares}
-    is_told = any(each.signal is Signal.GPU_BUSY for each in read.values())
-    if time_at is None or not (shares or is_told):
-        return ""
-    if is_told:
+    if any(each.signal is Signal.GPU_BUSY for each in read.values()):
         # The time alone is unknown.
         names = {at: titles[at] for at in read}
     elif device_at is None and all(gpus) and len(stems) < len(shares) == len({*gpus}):
         names = {at: f"gpu{gpu}_util_pct" for at, gpu in zip(shares, gpus, strict=True)}
-    elif is_titled and len(numbers) > _MOST_UNKNOWN:
-        return ""
-    else:
-        names = {shares[-1]: "util_pct"}
+    elif _UTIL not in names.values():
+        if not shares or (is_titled and len(numbers) > _MOST_UNKNOWN):
+            return ""
+        names[shares[-1]] = _UTIL
+    if _UTIL in names.values():
         if device_at is None:
             device_at = _telling_column(rows, time_at, names)
         names |= {} if device_at is None else {device_at: "gpu_index"}
-    names[time_at] = "timestamp"
-    return ",".join(names.get(at, "x") for at in range(len(first)))
+    names |= {} if time_at is None else {time_at: "timestamp"}
+    return ",".join(names.get(at, _LEFT_OUT) for at in range(is_paged, len(first)))
+
+
+def _named_by_units(
+    places: Sequence[int], titles: Sequence[str], rows: Sequence[Sequence[str]]
+) -> dict[int, str]:
+    """Return names of columns by the units of their headings or cells: of each unit the first."""
+    found: dict[str, int] = {}
+    for at in places:
+        words = words_of(titles[at]) or words_of(rows[0][at].lstrip("-+.,0123456789"))
+        name = next((_NAMES_BY_UNIT[UNITS[word]] for word in words if word in UNITS), "")
+        is_number = _QUANTITY.fullmatch(rows[0][at]) is not None
+        if name and is_number and (name != _UTIL or _may_be_percent([row[at] for row in rows])):
+            found.setdefault(name, at)
+    return {at: name for name, at in found.items() if name != _LEFT_OUT}
 
 
 def _may_be_percent(cells: Sequence[str]) -> bool:
@@ -185,10 +228,10 @@ def _may_be_percent(cells: Sequence[str]) -> bool:
 
 
 def _telling_column(
-    rows: Sequence[Sequence[str]], time_at: int, names: Container[int]
+    rows: Sequence[Sequence[str]], time_at: int | None, names: Container[int]
 ) -> int | None:
     """Return the first other column that differs between the rows of the first time."""
-    poll = [row for row in rows if row[time_at] == rows[0][time_at]]
+    poll = [] if time_at is None else [row for row in rows if row[time_at] == rows[0][time_at]]
     columns = enumerate(zip(*poll, strict=True))
     telling = (at for at, cells in columns if len({*cells}) == len(cells) > 1)
     return next((at for at in telling if at != time_at and at not in names), None)
