@@ -80,7 +80,7 @@ def test_empty_source_is_not_listed_as_found() -> None:
     text = text_of(advice=(), node_advice=(), judgements=(), tallies={})
     assert "  slurm" not in text
     assert "  not in the store: slurm" in text
-    assert "0 recommendations are open." in text
+    assert "0 open recommendations." in text
     assert "No rule found anything that holds over both of its spans" in text
     assert "Rules that would not say anything" not in text
 
@@ -104,7 +104,7 @@ def test_long_lists_are_cut_and_say_so() -> None:
     )
     text = text_of(view=replace(answer.view, pools=pools), advice=advice)
     assert "and 5 pools more; --json has all" in text
-    assert "  and 10 more; --top shows more, --json has all" in text
+    assert "and 20 more; --top shows more, --json has all" in text
 
 
 def test_a_look_answers_in_every_form(config: Path, tmp_path: Path) -> None:

@@ -24,6 +24,8 @@ def piece(name: str, dollars: float = 1.0, **facts: Any) -> dict[str, Any]:
         "summary": f"{name}: idle,\nand held.",
         "devices": [f"GPU-{name}"],
         "exclusive_group": None,
+        "severity": "high",
+        "confidence": 0.9,
         "savings": {
             **_SAVINGS,
             "dollars_per_hour_low": dollars,
@@ -97,3 +99,11 @@ def test_commands_are_a_script_for_review() -> None:
     assert "# 4 idle pods of team research: $72 a day\n# id-p0: p0: idle, and held.\n" in text
     commands = [line for line in text.splitlines() if line and not line.startswith("#")]
     assert commands == [f"kubectl delete pod/{name}" for name in ("p0", "p1", "p2", "alone")]
+
+
+def test_what_is_critical_comes_before_what_is_dear() -> None:
+    """As on a node: broken hardware saves nothing and cannot wait."""
+    broken = piece("broken", 0.0, severity="critical", action="none", reasons=["XidReported"])
+    first, second = groups_of([piece("idle", 9.0), broken])
+    assert (first.subject, first.heading) == ("kubernetes:ml/broken", "Xid reported")
+    assert (second.heading, second.gpus, second.confidence) == ("Idle held: release", 1.0, 0.9)

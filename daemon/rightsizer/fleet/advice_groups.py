@@ -5,15 +5,16 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from rightsizer.advice.compatible import ExclusiveKey, compatible
+from rightsizer.advice.compatible import ExclusiveKey, compatible, savings_of
 from rightsizer.console.advice import dollars_per_day
-from rightsizer.model.finding import FindingKind
+from rightsizer.model.finding import Action, FindingKind, Rank, Severity, worth_rank
 from rightsizer.model.units import dollars_text
-from rightsizer.report.labels import reason_label, uncapitalized
+from rightsizer.report.labels import first_names, readable_name, reason_label, uncapitalized
 
 _Piece = Mapping[str, Any]
 _FEWEST: Final = 3
 """Two are as short one by one."""
+_MOST_NAMED: Final = 4
 _SHELL: Final = "sh"
 _HEAD: Final = """\
 #!/bin/sh
@@ -27,9 +28,47 @@ class AdviceGroup(Struct, frozen=True):
     pieces: tuple[_Piece, ...]
 
     @property
+    def rank(self) -> Rank:
+        """Sort key, as on a node: critical first, then by savings."""
+        severity = max(
+            (Severity(piece["severity"]) for piece in self.pieces),
+            key=lambda severity: severity.rank,
+        )
+        return worth_rank(severity, self.dollars_per_day, self.confidence)
+
+    @property
+    def gpus(self) -> float:
+        """GPUs that those give back that can be added up."""
+        return sum(savings_of(piece).gpus for piece in self._added)
+
+    @property
+    def confidence(self) -> float:
+        """Of the least certain."""
+        return min(float(piece["confidence"]) for piece in self.pieces)
+
+    @property
+    def heading(self) -> str:
+        """Why and what to do, as in `Idle, held: release`."""
+        first = self.pieces[0]
+        what = "" if first["action"] == Action.NONE else f": {readable_name(first['action'])}"
+        return f"{reason_label(first['reasons'][0])}{what}"
+
+    @property
+    def subject(self) -> str:
+        """Whom it concerns: a workload, a node, a pool, GPUs; of several, how many of whom."""
+        first = self.pieces[0]
+        if len(self.pieces) > 1:
+            return f"{len(self.pieces)} {_noun(self.pieces)} of {_team(first)}"
+        return str(first["key"]) or first_names(first["devices"], _MOST_NAMED)
+
+    @property
     def dollars_per_day(self) -> float:
         """Savings of those that can be added up."""
-        return sum(map(dollars_per_day, compatible(self.pieces, ExclusiveKey.of_form)))
+        return sum(map(dollars_per_day, self._added))
+
+    @property
+    def _added(self) -> list[_Piece]:
+        return compatible(self.pieces, ExclusiveKey.of_form)
 
     @property
     def title(self) -> str:
@@ -65,7 +104,7 @@ def groups_of(advice: Sequence[_Piece]) -> list[AdviceGroup]:
         together = [pieces] if len(pieces) >= _FEWEST else [[piece] for piece in pieces]
         groups += [AdviceGroup(tuple(some)) for some in together]
     places = {piece["id"]: place for place, piece in enumerate(advice)}
-    groups.sort(key=lambda group: (-group.dollars_per_day, places[group.pieces[0]["id"]]))
+    groups.sort(key=lambda group: (group.rank, places[group.pieces[0]["id"]]))
     return groups
 
 

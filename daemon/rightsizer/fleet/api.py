@@ -5,14 +5,13 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from rightsizer.fleet.encoder import FleetAnswer, encode_answer
-from rightsizer.fleet.page import fleet_document
+from rightsizer.fleet.page import fleet_document, page_policy
 from rightsizer.model.units import Nanoseconds, format_duration, seconds
 from rightsizer.web.message import WebRequest, WebResponse
 from rightsizer.web.router import Route
 
 _LOOKS: Final = 3
 """Consecutive failed runs before the answer counts as too old."""
-_POLICY: Final = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
 
 
 class FleetApi:
@@ -47,7 +46,9 @@ class FleetApi:
         if (answer := self._latest()) is None:
             return self._ready(request)
         page = self._encoded(answer)[1]
-        return WebResponse(page, "text/html; charset=utf-8", headers=_POLICY)
+        return WebResponse(
+            page, "text/html; charset=utf-8", headers={"Content-Security-Policy": page_policy()}
+        )
 
     def _fleet(self, _: WebRequest) -> WebResponse:
         answer = self._latest()

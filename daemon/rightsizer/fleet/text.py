@@ -1,13 +1,14 @@
-"""Terminal text of a fleet answer: pools, teams, advice, waiting work, sources, fetch plan."""
+"""Terminal text of a fleet answer: what to do, teams, waiting work, pools, what it rests on."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, groupby
 from typing import Any, Final
 
-from rightsizer.console.advice import advice_lines, heading
-from rightsizer.fleet.advice_groups import AdviceGroup, groups_of
+from rightsizer.console.advice import advice_lines
+from rightsizer.fleet.advice_groups import AdviceGroup
 from rightsizer.fleet.answers import opened
 from rightsizer.fleet.pools.placement import gpus_text
+from rightsizer.fleet.summary import summary_of
 from rightsizer.io.terminal import aligned, counted, wrapped
 from rightsizer.model.finding import Reason
 from rightsizer.model.units import MIB, format_duration, percent_text, utc_text
@@ -107,27 +108,37 @@ def _step(step: Mapping[str, Any]) -> str:
     return f"{action} {who}{to}{advice}, which frees {gpus_text(sum(step['frees'].values()))}"
 
 
-_MOST_PIECES: Final = 20
+_MOST_GROUPS: Final = 10
 _MOST_IDS: Final = 3
 
 
-def _advice(advice: Sequence[Mapping[str, Any]], top: int) -> Iterator[str]:
-    still_open = opened(advice)
-    if still_open:
-        yield from heading(still_open, "by savings, then by severity")
-    groups = groups_of(still_open)
+def _advice(groups: Sequence[AdviceGroup], top: int) -> Iterator[str]:
+    """Yield a table of what to do, most savings first, and then each row in sentences."""
+    if not groups:
+        return
+    header = ("$ a day", "GPUs", "sure", "what", "where", "id")
+    rows = [
+        (
+            _figure(group.dollars_per_day or None, 0),
+            f"{group.gpus:,.1f}" if group.gpus else "-",
+            percent_text(group.confidence),
+            group.heading,
+            _short(group.subject, _WIDEST_SUBJECT),
+            group.pieces[0]["id"] if len(group.pieces) == 1 else "below",
+        )
+        for group in groups[:top]
+    ]
+    yield from aligned(header, rows, ("what", "where", "id"))
+    if more := sum(len(group.pieces) for group in groups[top:]):
+        yield f"and {more} more; --top shows more, --json has all"
+    yield ""
     for group in groups[:top]:
         if len(group.pieces) > 1:
             yield from _group(group)
         else:
             (each,) = group.pieces
             yield from advice_lines(each, _action(each["action"]), each["key"] or "")
-    if more := sum(len(group.pieces) for group in groups[top:]):
-        yield f"  and {more} more; --top shows more, --json has all"
-    if still_open:
-        yield ""
-    is_or_are = counted(len(still_open), "recommendation is", "recommendations are")
-    yield f"{is_or_are} open."
+    yield ""
 
 
 def _group(group: AdviceGroup) -> Iterator[str]:
@@ -151,12 +162,12 @@ def _node_advice(
     known = {each["id"] for each in opened(advice)}
     same = sum(each["id"] in known for each in pieces)
     same_text = f", {same} of them listed above too" if same else ""
-    yield ""
     yield f"The nodes' own agents have {counted(len(pieces), 'open recommendation')}{same_text}:"
     ordered = sorted(pieces, key=lambda each: (each["reason"], each["action"], each["id"]))
     for (reason, action), group in groupby(ordered, key=lambda e: (e["reason"], e["action"])):
         named = first_names(list(dict.fromkeys(each["id"] for each in group)), _MOST_IDS)
         yield from wrapped(f"{reason}, {_action(action)}: {named}", 2)
+    yield ""
 
 
 def _action(action: str) -> str:
@@ -165,6 +176,7 @@ def _action(action: str) -> str:
 
 _MOST_ROWS: Final = 20
 _WIDEST_NAME: Final = 26
+_WIDEST_SUBJECT: Final = 34
 _NEXT: Final = (
     "--explain ID tells why, --html FILE makes a page of it, --save keeps it; then "
     "'rightsizer claim --fleet ID' says that you act on it."
@@ -174,8 +186,12 @@ _NOTHING_FOUND: Final = (
 )
 
 
-def fleet_text(answer: Mapping[str, Any], top: int = _MOST_PIECES) -> str:
-    """Format the output of `rightsizer fleet --json` in 100 columns, except for long names."""
+def fleet_text(answer: Mapping[str, Any], top: int = _MOST_GROUPS) -> str:
+    """Format the output of `rightsizer fleet --json` in 100 columns, except for long names.
+
+    What it costs and what to do come first, what it rests on last.
+    """
+    summary = summary_of(answer)
     gpus = f"{round(answer['gpus'], 2):g} GPU{'' if answer['gpus'] == 1 else 's'}"
     pools = counted(len(answer["pools"]), "pool")
     workloads = counted(answer["workloads"], "workload")
@@ -193,24 +209,26 @@ def fleet_text(answer: Mapping[str, Any], top: int = _MOST_PIECES) -> str:
     )
     # If one scheduler has all of it, the table of teams contains the same.
     kinds = [*usage["kinds"], {**usage["total"], "name": "all"}] if len(usage["kinds"]) > 1 else []
+    warnings = len(answer["notes"]) + sum(len(each["warnings"]) for each in answer["sources"])
+    look = f" {counted(warnings, 'warning')} at the end." if warnings else ""
     lines = [
-        *wrapped(title),
-        *(line for note in answer["notes"] for line in wrapped(f"! {note}", 2)),
+        *wrapped(title + look),
+        *wrapped(summary.headline),
+        *wrapped(f"{summary.reclaim_text}."),
         "",
-        *_sources(answer["sources"], answer["time"]),
-        "",
+        *_advice(summary.groups, top),
+        *_used("team", by_waste(answer["teams"])),
+        *_used("kind", kinds),
+        *_waiting(answer["waiting_work"]),
         *_clusters(answer["clusters"]),
         *_pools(answer["pools"]),
-        *_waiting(answer["waiting_work"]),
-        *_bill(answer["usage"]["total"]),
-        *_used("team", answer["teams"]),
-        *_used("kind", kinds),
-        *_advice(answer["advice"], top),
         *_node_advice(answer["node_advice"], answer["advice"]),
         *_silent(answer["verdicts"]),
+        *_sources(answer["sources"], answer["time"]),
+        *(line for note in answer["notes"] for line in wrapped(f"! {note}", 2)),
         "",
         *wrapped(asked, 0, 0),
-        *wrapped(_NEXT if opened(answer["advice"]) else _NOTHING_FOUND, 0, 0),
+        *wrapped(_NEXT if summary.advice else _NOTHING_FOUND, 0, 0),
     ]
     return "\n".join(lines)
 
@@ -232,30 +250,6 @@ def _pools(pools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield from _table(header, rows, ("pool", "board"))
 
 
-_PARTS: Final = {
-    "used": "used",
-    "headroom": "left over by work",
-    "idle": "held idle",
-    "stalled": "stalled",
-    "lost": "lost otherwise",
-    "unknown": "unknown",
-    "free": "free",
-}
-"""Parts of the hours of all GPUs, each hour in one, and their names."""
-
-
-def _bill(total: Mapping[str, Any]) -> Iterator[str]:
-    hours = {part: total[f"{part}_gpu_hours"] for part in _PARTS}
-    if whole := sum(hours.values()):
-        parts = (
-            f"{percent_text(hours[part] / whole)} {name}"
-            for part, name in _PARTS.items()
-            if hours[part]
-        )
-        yield from wrapped(f"Of {whole:,.1f} GPU-hours: {', '.join(parts)}.", 0)
-        yield ""
-
-
 def _used(name: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     header = (name, "workloads", "GPU-hours", "used", "wasted", "kWh", "dollars", "wasted $")
     is_several = len({row["cluster"] for row in rows}) > 1
@@ -270,6 +264,16 @@ def _used(name: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         for row in _shown(rows)
     ]
     yield from _table(header, lines, (name,), len(rows))
+
+
+def by_waste(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return rows of a bill by what they waste, most first; what nobody holds comes last."""
+
+    def rank(row: Mapping[str, Any]) -> tuple[bool, float, float]:
+        is_nobody = not row["workloads"]
+        return is_nobody, -(row["wasted_dollars"] or {}).get("value", 0.0), -row["wasted_gpu_hours"]
+
+    return sorted(rows, key=rank)
 
 
 def _shown(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
@@ -311,14 +315,14 @@ def _silent(verdicts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
             why = next(iter(counts["missing"])) if is_lacking else str(most)
             rules.setdefault(why, []).append(rule)
     if rules:
-        yield ""
         yield "Rules that abstained everywhere:"
         for reason, silent in sorted(rules.items()):
             yield from wrapped(f"{reason}: {', '.join(silent)}", 2)
+        yield ""
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= _WIDEST_NAME else f"{name[: _WIDEST_NAME - 1]}…"
+def _short(name: str, widest: int = _WIDEST_NAME) -> str:
+    return name if len(name) <= widest else f"{name[: widest - 1]}…"
 
 
 def _figure(value: float | None, places: int = 1) -> str:

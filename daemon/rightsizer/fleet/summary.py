@@ -1,0 +1,115 @@
+"""What a fleet costs, how much of that is wasted, and what its recommendations give back."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from rightsizer.advice.compatible import ExclusiveKey, compatible, savings_of
+from rightsizer.fleet.advice_groups import AdviceGroup, groups_of
+from rightsizer.fleet.answers import opened
+from rightsizer.io.terminal import counted
+from rightsizer.model.finding import Savings
+from rightsizer.model.units import DAY_SECONDS, dollars_text, percent_text
+from rightsizer.report.advice_rows import sum_known
+from rightsizer.report.figures import dollars, number
+from rightsizer.report.labels import HOURS_A_DAY
+from rightsizer.sizing.estimate import EstimateInterval
+
+_HOUR_PARTS: Final = {
+    "used": "used",
+    "headroom": "left over by work",
+    "idle": "held idle",
+    "stalled": "stalled",
+    "lost": "lost otherwise",
+    "unknown": "unknown",
+    "free": "free",
+}
+"""Parts of the hours of all GPUs, each hour in one, and their names."""
+
+
+class HourPart(Struct, frozen=True):
+    """A part of all GPU-hours."""
+
+    key: str
+    name: str
+    hours: float
+    ratio: float
+
+
+class FleetSummary(Struct, frozen=True):
+    """Money of a fleet a day, its hours by what became of them, and what to do."""
+
+    spent: EstimateInterval | None
+    """Dollars a day; `None` where a price is unknown."""
+    wasted: EstimateInterval | None
+    reclaimable: EstimateInterval | None
+    """Dollars a day of recommendations that can be done together."""
+    gpus: float | None
+    """GPUs that they give back at least."""
+    hours: float
+    parts: tuple[HourPart, ...]
+    advice: tuple[Mapping[str, Any], ...]
+    """Open recommendations, by savings, then by severity."""
+    groups: tuple[AdviceGroup, ...]
+    waiting_gpus: float
+
+    @property
+    def headline(self) -> str:
+        """What is spent, what is wasted, and why, in a sentence; empty without GPU-hours."""
+        shares = ", ".join(f"{percent_text(part.ratio)} {part.name}" for part in self.parts)
+        if not shares:
+            return ""
+        if self.spent is None or self.wasted is None:
+            return f"Of {self.hours:,.1f} GPU-hours: {shares}."
+        spent = dollars_text(self.spent.value)
+        wasted = dollars_text(self.wasted.value)
+        return f"Costs {spent} a day, {wasted} of it wasted. Of the GPU-hours: {shares}."
+
+    @property
+    def reclaim_text(self) -> str:
+        """What the recommendations give back together."""
+        pieces = [counted(len(self.advice), "open recommendation")]
+        if self.gpus:
+            pieces.append(f"{number(self.gpus)} GPU{'' if self.gpus == 1 else 's'}")
+        if (money := self.reclaimable) is not None:
+            pieces.append(f"{dollars(money.low, money.high, money.value)} a day together")
+        return ", ".join(pieces)
+
+
+def summary_of(answer: Mapping[str, Any]) -> FleetSummary:
+    """Return the summary of an answer in JSON."""
+    total = answer["usage"]["total"]
+    days = answer["lookback_seconds"] / DAY_SECONDS
+    advice = tuple(opened(answer["advice"]))
+    savings = [savings_of(each) for each in compatible(advice, ExclusiveKey.of_form)]
+    hours = {part: total[f"{part}_gpu_hours"] for part in _HOUR_PARTS}
+    whole = sum(hours.values())
+    return FleetSummary(
+        spent=_a_day(total["dollars"], days),
+        wasted=_a_day(total["wasted_dollars"], days),
+        reclaimable=_reclaimable(savings),
+        gpus=sum_known(each.gpus_low for each in savings),
+        hours=whole,
+        parts=tuple(
+            HourPart(part, name, hours[part], hours[part] / whole)
+            for part, name in _HOUR_PARTS.items()
+            if hours[part]
+        ),
+        advice=advice,
+        groups=tuple(groups_of(advice)),
+        waiting_gpus=sum(each["gpus"] for each in answer["waiting"]),
+    )
+
+
+def _a_day(span: Mapping[str, float] | None, days: float) -> EstimateInterval | None:
+    return None if span is None else EstimateInterval(**span).scaled(1.0 / days)
+
+
+def _reclaimable(savings: Sequence[Savings]) -> EstimateInterval | None:
+    low = sum_known(each.dollars_per_hour_low for each in savings)
+    high = sum_known(each.dollars_per_hour_high for each in savings)
+    if low is None or high is None:
+        return None
+    value = sum(each.dollars_per_hour for each in savings)
+    return EstimateInterval(value, low, high).scaled(HOURS_A_DAY)
