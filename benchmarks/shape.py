@@ -31,7 +31,17 @@ from measured import machine, table
 from profile_examples import launch_bound_trace
 from rightsizer.cli.config import WholeSettings
 from rightsizer.cli.main import COMMANDS
-from rightsizer.config.shape import Group, Many, Named, Nullable, Parsed, Scalar, Shape, shape_of
+from rightsizer.config.shape import (
+    Group,
+    Many,
+    Named,
+    Nullable,
+    Parsed,
+    Scalar,
+    Shape,
+    Tagged,
+    shape_of,
+)
 
 ROOT: Final = Path(__file__).parents[1]
 PACKAGE: Final = ROOT / "daemon" / "rightsizer"
@@ -147,6 +157,9 @@ def _groups(shape: Shape) -> Iterator[Group]:
                 yield from _groups(entry.shape)
         case Nullable(inner=value) | Parsed(inner=value) | Many(item=value) | Named(value=value):
             yield from _groups(value)
+        case Tagged(groups=groups):
+            for group in groups.values():
+                yield from _groups(group)
         case Scalar():
             return
 

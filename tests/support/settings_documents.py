@@ -16,6 +16,7 @@ from rightsizer.config.shape import (
     Scalar,
     Shape,
     ShapeEntry,
+    Tagged,
     shape_of,
 )
 from rightsizer.config.spelling import plain
@@ -67,6 +68,8 @@ def _limits(shape: Shape) -> str:
     match shape:
         case Nullable(inner) | Many(inner) | Named(inner) | Parsed(inner):
             return _limits(inner)
+        case Tagged():
+            return ""
         case Scalar():
             return limits(shape)
         case Group():
@@ -86,6 +89,8 @@ def help_of(shape: Shape) -> str:
             return _summary(shape.type)
         case Nullable(inner) | Many(inner) | Named(inner) | Parsed(inner):
             return help_of(inner)
+        case Tagged():
+            return ""
         case Scalar():
             return ""
 
@@ -363,7 +368,7 @@ def _schema(shape: Shape) -> dict[str, Any]:
             return _scalar(shape)
         case Nullable(inner):
             return {"anyOf": [_schema(inner), {"type": "null"}]}
-        case Parsed():
+        case Parsed() | Tagged():
             return {}  # What it may be rewritten from, no type says.
         case Many(item):
             return {"type": "array", "items": _schema(item)}

@@ -40,7 +40,6 @@ _STEP: Final = "__"
 _Settings = TypeVar("_Settings")
 _REMEDY: Final = "check the path, or leave the flag out to run with the defaults"
 _NOTHING: Final[Mapping[str, str]] = {}
-_NO_KEYS: Final = Group(Struct, ())
 _NAMES: Final = (
     "accounting acting actions broker catalogue fleet grafana history labels log node path"
     " placement policies prices profiles recommender sampling sizing sources web webhooks"
@@ -200,7 +199,7 @@ def _load(
         answer = validate(shape, overridden({}, said))
         found = answer if isinstance(answer, list) else []
         theirs = [fault for fault in found if _variable(fault, said) is not None]
-        faults.extend(_lines(theirs, Document("", None, {}), said, shape))
+        faults.extend(_lines(theirs, Document("", None, {}), said))
         faults.append(escaped_line(" ".join(str(error).split())))
         raise ConfigurationError("\n".join(faults)) from None
     for name in gone.keys() & environ.keys():
@@ -218,7 +217,7 @@ def _load(
         return defaults, origins
     answer = validate(shape, {} if data is None else data)
     if isinstance(answer, list):
-        faults.extend(_lines(answer, document, said, shape))
+        faults.extend(_lines(answer, document, said))
     if faults:
         raise ConfigurationError("\n".join(faults))
     return cast(_Settings, answer), origins
@@ -243,20 +242,19 @@ def read_document(
     answer = validate(shape, {} if data is None else data)
     faults = [*beside, *(answer if isinstance(answer, list) else ())]
     if faults:
-        raise refusal(document, faults, shape, shows_values=shows_values)
+        raise refusal(document, faults, shows_values=shows_values)
     return cast(_Settings, answer)
 
 
 def refusal(
     document: Document,
     faults: Iterable[Fault],
-    shape: Group = _NO_KEYS,
     *,
     shows_values: bool = True,
 ) -> ConfigurationError:
     """Error with faults of a document, one per line, in order of their places."""
     shown = faults if shows_values else [fault.hidden() for fault in faults]
-    return ConfigurationError("\n".join(_lines(shown, document, (), shape)))
+    return ConfigurationError("\n".join(_lines(shown, document, ())))
 
 
 def _stated(data: Any) -> Any:
@@ -430,9 +428,7 @@ def _warn(where: str, message: str) -> None:
     sys.stderr.write(f"warning: {where}: {message}\n")
 
 
-def _lines(
-    faults: Iterable[Fault], document: Document, said: Iterable[Override], shape: Group
-) -> Iterable[str]:
+def _lines(faults: Iterable[Fault], document: Document, said: Iterable[Override]) -> Iterable[str]:
     def place(fault: Fault) -> tuple[str, Place, str]:
         return document.file(fault.path), document.place(fault.path), str(fault.path)
 
@@ -444,7 +440,7 @@ def _lines(
         else:
             where = variable.variable
             key = spell_path(fault.path[len(variable.path) :])
-        yield escaped_line(": ".join(filter(None, (where, key, explain(fault, shape)))))
+        yield escaped_line(": ".join(filter(None, (where, key, explain(fault)))))
 
 
 def _variable(fault: Fault, said: Iterable[Override]) -> Override | None:

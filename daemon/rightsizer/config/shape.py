@@ -11,9 +11,10 @@ from typing import Any, Final, TypeAlias, Union, cast, get_args, get_origin
 
 from msgspec import NODEFAULT, Struct
 
-from rightsizer.model.settings import Bounds, bounds_by, declared_fields, split_hint
+from rightsizer.model.settings import Bounds, Spec, bounds_by, declared_fields, split_hint
 from rightsizer.model.units import Unit
 
+_AMOUNT: Final = "amount"
 _SCALARS: Final = (bool, int, float, str)
 
 
@@ -31,6 +32,11 @@ class Scalar(Struct, frozen=True, dict=True):
     def is_duration(self) -> bool:
         """Written like `10m`, stored in seconds."""
         return self.unit == Unit.SECONDS
+
+    @property
+    def is_amount(self) -> bool:
+        """Written like `70B` or as a number."""
+        return self.unit == _AMOUNT
 
     @property
     def is_size(self) -> bool:
@@ -68,6 +74,14 @@ class Parsed(Struct, frozen=True):
     inner: "Shape"
     parse: Callable[[Any], Any]
     """Raises `ValueError` with the remedy."""
+
+
+class Tagged(Struct, frozen=True):
+    """Mapping whose keys depend on the word that one of them has."""
+
+    key: str
+    groups: "Mapping[str, Group]"
+    usual: str | None = None
 
 
 class ShapeEntry(Struct, frozen=True):
@@ -118,7 +132,7 @@ class Group(Struct, frozen=True, dict=True):
         return self.type(**{field.name: field.default for field in fields})
 
 
-Shape: TypeAlias = Scalar | Nullable | Many | Named | Parsed | Group
+Shape: TypeAlias = Scalar | Nullable | Many | Named | Parsed | Tagged | Group
 
 
 def shape_of(
@@ -132,7 +146,8 @@ def shape_of(
     Raises:
         TypeError: a field has a type unsupported in a configuration file, or a duplicate key.
     """
-    entries = tuple(_entries(settings, defaults, live, bounds))
+    has_limits = bounds is not None and (bounds.minimum, bounds.maximum) != (None, None)
+    entries = tuple(_entries(settings, defaults, live, bounds if has_limits else None))
     constants = tuple(entry for entry in entries if entry.is_constant)
     group = Group(settings, tuple(entry for entry in entries if not entry.is_constant), constants)
     if len(group.by_key) < len(entries):
@@ -151,15 +166,14 @@ def _entries(
         has_own_bounds = outer is None or declared.spec.within is not None
         bounds = declared.bounds if has_own_bounds else outer
         is_entry_live = live if declared.spec.is_live is None else declared.spec.is_live
-        parse = declared.spec.parse
         try:
-            shape = _shape(declared.hint, bounds, default, is_entry_live)
+            shape = _specified(declared.hint, declared.spec, bounds, default, is_entry_live)
         except TypeError as error:
             raise TypeError(f"{settings.__name__}.{declared.name}: {error}") from None
         yield ShapeEntry(
-            key=declared.key,
+            key=declared.key(bounds or declared.bounds),
             name=declared.name,
-            shape=shape if parse is None else Parsed(shape, parse),
+            shape=shape,
             default=default,
             settings=settings,
             is_live=is_entry_live,
@@ -171,12 +185,29 @@ def _has_only_constants(shape: Shape) -> bool:
     return isinstance(shape, Group) and bool(shape.constants) and not shape.entries
 
 
+def _specified(
+    hint: Any,
+    spec: Spec,
+    bounds: Bounds | None,
+    default: Any,
+    live: bool,  # noqa: FBT001 - passed on.
+) -> Shape:
+    """Shape of a type with what its annotations say."""
+    if spec.kinds is None:
+        shape = _shape(hint, bounds, default, live)
+    else:
+        kinds = spec.kinds
+        groups = {word: shape_of(kind, bounds=bounds) for word, kind in kinds.types.items()}
+        shape = Tagged(kinds.key, groups, kinds.usual)
+    return shape if spec.parse is None else Parsed(shape, spec.parse)
+
+
 def _shape(hint: Any, bounds: Bounds | None, default: Any, live: bool) -> Shape:  # noqa: FBT001 - passed on.
-    hint, spec = split_hint(hint)
-    if spec.parse is not None:
-        return Parsed(_shape(hint, bounds_by(spec, ""), default, live), spec.parse)
-    if spec.within is not None or spec.unit is not None or spec.words is not None:
-        bounds = bounds_by(spec, "")
+    inner, spec = split_hint(hint)
+    if inner is not hint:
+        is_bounded = (spec.within, spec.unit, spec.words) != (None, None, None)
+        stated = bounds_by(spec, "") if is_bounded else bounds
+        return _specified(inner, spec, stated, default, live)
     origin = get_origin(hint)
     arguments = get_args(hint)
     if origin in (Union, types.UnionType) and len(arguments) == 2 and type(None) in arguments:  # noqa: PLR2004 - a value or `None`.
@@ -188,9 +219,8 @@ def _shape(hint: Any, bounds: Bounds | None, default: Any, live: bool) -> Shape:
         key = _shape(arguments[0], None, None, live)
         return Named(_shape(arguments[1], bounds, None, live), key)
     if isinstance(hint, type) and issubclass(hint, Struct):
-        is_list = cast(Any, hint).__struct_config__.array_like
         defaults = default if isinstance(default, hint) else None
-        return shape_of(hint, defaults, live=live, bounds=bounds if is_list else None)
+        return shape_of(hint, defaults, live=live, bounds=bounds)
     if isinstance(hint, type) and (hint in _SCALARS or issubclass(hint, StrEnum)):
         if bounds is None:
             return Scalar(hint)

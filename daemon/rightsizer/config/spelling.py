@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
-from rightsizer.config.shape import Group, Many, Named, Nullable, Parsed, Scalar, Shape
-from rightsizer.model.units import Unit, convert, parse_duration
+from rightsizer.config.shape import Group, Many, Named, Nullable, Parsed, Scalar, Shape, Tagged
+from rightsizer.model.units import Unit, convert, parse_amount, parse_duration
 
 _NUMBER_AND_UNIT: Final = re.compile(r"(\d+(?:\.\d+)?) ?([A-Za-z]+)")
 _MILLISECONDS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
@@ -29,6 +29,18 @@ def parse_seconds(value: Any) -> float:
             return 0.0
         raise ValueError(f"{value} has no unit; write it like '{value:g}s' or '10m'")
     raise ValueError(f"must be a duration (got {show(value)}); write it like '10m'")
+
+
+def parse_number(value: Any) -> Any:
+    """Parse a number that may be written like `70B`; raise `ValueError` if a text is not one."""
+    try:
+        number = parse_amount(value) if isinstance(value, str) else value
+    except ValueError:
+        raise ValueError(
+            f"must be a number (got {show(value)}); write it like 20, 7e9 or 7B"
+        ) from None
+    is_whole = isinstance(number, float) and number.is_integer()
+    return int(number) if is_whole else number
 
 
 def parse_size(value: Any) -> int | float:
@@ -97,6 +109,9 @@ def plain(value: Any, shape: Shape) -> Any:
             return None if value is None else plain(value, inner)
         case Parsed(inner):
             return plain(value, inner)
+        case Tagged(key, groups):
+            pairs = ((word, group) for word, group in groups.items() if group.type is type(value))
+            return next({key: word, **plain(value, group)} for word, group in pairs)
         case Scalar():
             return spell(value, shape)
 

@@ -4,7 +4,7 @@ A library for this would add 9 MB or more to an agent that should need less than
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum, auto
 from types import MappingProxyType
 from typing import Any, Final
@@ -12,8 +12,18 @@ from typing import Any, Final
 from msgspec import NODEFAULT, Struct
 from msgspec.structs import replace
 
-from rightsizer.config.shape import Group, Many, Named, Nullable, Parsed, Scalar, Shape, ShapeEntry
-from rightsizer.config.spelling import parse_seconds, parse_size, show, spell
+from rightsizer.config.shape import (
+    Group,
+    Many,
+    Named,
+    Nullable,
+    Parsed,
+    Scalar,
+    Shape,
+    ShapeEntry,
+    Tagged,
+)
+from rightsizer.config.spelling import parse_number, parse_seconds, parse_size, show, spell
 from rightsizer.io.near import near_words
 
 _Path = tuple[str | int, ...]
@@ -57,6 +67,9 @@ class Fault(Struct, frozen=True):
     kind: FaultKind
     value: Any
     message: str = ""
+    """With the remedy, where the shape has none."""
+    shape: Shape | None = None
+    """What should stand there, or what a key should stand in."""
 
     def hidden(self) -> "Fault":
         """Fault without its value, which may be a secret; a wrong choice is none."""
@@ -91,40 +104,62 @@ class _Validator:
                 try:
                     plain = parse(value)
                 except ValueError as error:
-                    return self._fault(path, FaultKind.TEXT, value, str(error))
+                    return self._text_fault(path, value, str(error))
                 return self.read(inner, plain, path)
+            case Tagged():
+                return self._tagged(shape, value, path)
             case Many(item):
                 if not isinstance(value, list):
-                    return self._fault(path, FaultKind.TYPE, value)
+                    return self._fault(path, FaultKind.TYPE, value, shape)
                 return tuple(self.read(item, each, (*path, at)) for at, each in enumerate(value))
-            case Named(inner, key_shape):
-                if not isinstance(value, dict):
-                    return self._fault(path, FaultKind.TYPE, value)
-                entries = ((self._key(key_shape, key, path), key) for key in value)
-                return MappingProxyType(
-                    {
-                        name: self.read(inner, value[key], (*path, str(key)))
-                        for name, key in entries
-                        if name is not NODEFAULT
-                    }
-                )
+            case Named():
+                return self._named(shape, value, path)
             case Group():
                 return self._group(shape, value, path)
 
-    def _fault(self, path: _Path, kind: FaultKind, value: Any, message: str = "") -> Any:
-        self.faults.append(Fault(path, kind, value, message))
+    def _fault(self, path: _Path, kind: FaultKind, value: Any, shape: Shape) -> Any:
+        self.faults.append(Fault(path, kind, value, shape=_value_of(shape)))
         return NODEFAULT
+
+    def _text_fault(self, path: _Path, value: Any, message: str) -> Any:
+        self.faults.append(Fault(path, FaultKind.TEXT, value, message))
+        return NODEFAULT
+
+    def _tagged(self, tagged: Tagged, value: Any, path: _Path) -> Any:
+        if not isinstance(value, dict):
+            return self._fault(path, FaultKind.TYPE, value, tagged)
+        key = tagged.key
+        words = Scalar(str, words=tuple(tagged.groups))
+        word = self._scalar(words, value.get(key, tagged.usual), (*path, key))
+        if word is NODEFAULT:
+            return NODEFAULT
+        rest = {name: item for name, item in value.items() if name != key}
+        return self._group(tagged.groups[word], rest, path)
+
+    def _named(self, named: Named, value: Any, path: _Path) -> Any:
+        if not isinstance(value, dict):
+            return self._fault(path, FaultKind.TYPE, value, named)
+        names = ((self._key(named, key, path), key) for key in value)
+        return MappingProxyType(
+            {
+                name: self.read(named.value, value[key], (*path, str(key)))
+                for name, key in names
+                if name is not NODEFAULT
+            }
+        )
 
     def _scalar(self, scalar: Scalar, value: Any, path: _Path) -> Any:
         if scalar.choices:
-            is_known = isinstance(value, str) and value in scalar.choices
-            return scalar.type(value) if is_known else self._fault(path, FaultKind.CHOICE, value)
+            for word in (value, value.lower()) if isinstance(value, str) else ():
+                if word in scalar.choices:
+                    return scalar.type(word)
+            return self._fault(path, FaultKind.CHOICE, value, scalar)
         if scalar.type in (bool, str):
             if type(value) is not scalar.type:
-                return self._fault(path, FaultKind.TYPE, value)
+                return self._fault(path, FaultKind.TYPE, value, scalar)
             if isinstance(value, str) and value.startswith(_OF_A_SHELL):
                 message = f"{show(value)} is no whole path, and no shell reads it; begin it with /"
-                return self._fault(path, FaultKind.TEXT, value, message)
+                return self._text_fault(path, value, message)
             return value
         return self._number(scalar, value, path)
 
@@ -135,16 +170,18 @@ class _Validator:
                 number = parse_seconds(value)
             elif scalar.is_size:
                 number = parse_size(value)
+            elif scalar.is_amount:
+                number = parse_number(value)
         except ValueError as error:
-            return self._fault(path, FaultKind.TEXT, value, str(error))
+            return self._text_fault(path, value, str(error))
         allowed = int if scalar.type is int else int | float
         is_number = isinstance(number, allowed) and not isinstance(number, bool)
         if not is_number or not math.isfinite(number := scalar.type(number)):
-            return self._fault(path, FaultKind.TYPE, number)
+            return self._fault(path, FaultKind.TYPE, number, scalar)
         least = -math.inf if scalar.minimum is None else scalar.minimum
         most = math.inf if scalar.maximum is None else scalar.maximum
         if not least <= number <= most:
-            return self._fault(path, FaultKind.BOUNDS, number)
+            return self._fault(path, FaultKind.BOUNDS, number, scalar)
         return number
 
     def _group(self, group: Group, value: Any, path: _Path) -> Any:
@@ -165,10 +202,10 @@ class _Validator:
     def _keyed(self, group: Group, value: Any, path: _Path) -> Any:
         """Read the fields of a mapping."""
         if not isinstance(value, dict):
-            return self._fault(path, FaultKind.TYPE, value)
+            return self._fault(path, FaultKind.TYPE, value, group)
         for key in value:
             if self._is_key(key, path) and key not in group.by_key:
-                self._fault((*path, key), FaultKind.UNKNOWN_KEY, value[key])
+                self._fault((*path, key), FaultKind.UNKNOWN_KEY, value[key], group)
         fields = group.by_key.values()
         return {field.name: self._entry(field, value, (*path, field.key)) for field in fields}
 
@@ -176,10 +213,10 @@ class _Validator:
         """Read the fields of a list, of which the last ones may be left out."""
         needed = sum(entry.is_required for entry in group.entries)
         if not isinstance(value, list):
-            return self._fault(path, FaultKind.TYPE, value)
+            return self._fault(path, FaultKind.TYPE, value, group)
         if not needed <= len(value) <= len(group.entries):
             message = f"must be {_listed_keys(group)} (got {len(value)} values)"
-            return self._fault(path, FaultKind.TEXT, value, message)
+            return self._text_fault(path, value, message)
         pairs = enumerate(zip(group.entries, value, strict=False))
         return {
             entry.name: self.read(entry.shape, cell, (*path, at)) for at, (entry, cell) in pairs
@@ -190,34 +227,35 @@ class _Validator:
         place, _, text = line.partition(": ")
         key, *below = place.split(".")
         if key in group.by_key:
-            self._fault((*path, key, *below), FaultKind.TEXT, value, text)
+            self._text_fault((*path, key, *below), value, text)
         else:
-            self._fault(path, FaultKind.TEXT, value, line)
+            self._text_fault(path, value, line)
 
     def _entry(self, entry: ShapeEntry, values: Mapping[str, Any], path: _Path) -> Any:
         if entry.key not in values:
-            is_given = not entry.is_required
-            return entry.default if is_given else self._fault(path, FaultKind.MISSING, None)
+            if entry.is_required:
+                return self._fault(path, FaultKind.MISSING, None, entry.shape)
+            return entry.default
         value = values[entry.key]
         # A key with all contents commented out has its default.
         is_empty = value is None and isinstance(entry.shape, Group | Many | Named)
         is_default = is_empty and not entry.is_required
         return entry.default if is_default else self.read(entry.shape, value, path)
 
-    def _key(self, shape: Shape, key: Any, path: _Path) -> Any:
+    def _key(self, named: Named, key: Any, path: _Path) -> Any:
         """Read a key; what is no choice is an unknown key."""
         before = len(self.faults)
-        name = self.read(shape, key, (*path, str(key)))
+        name = self.read(named.key, key, (*path, str(key)))
         for at, fault in enumerate(self.faults[before:], before):
-            is_rule = fault.kind is FaultKind.TEXT
-            is_choice = fault.kind is FaultKind.CHOICE
-            kind = FaultKind.UNKNOWN_KEY if is_choice else FaultKind.KEY_TYPE
-            self.faults[at] = fault if is_rule else Fault(fault.path, kind, None)
+            if fault.kind is FaultKind.CHOICE:
+                self.faults[at] = Fault(fault.path, FaultKind.UNKNOWN_KEY, None, shape=named)
+            elif fault.kind is not FaultKind.TEXT:
+                self.faults[at] = replace(fault, kind=FaultKind.KEY_TYPE)
         return name
 
     def _is_key(self, key: Any, path: _Path) -> bool:
         if not isinstance(key, str):
-            self._fault((*path, str(key)), FaultKind.KEY_TYPE, key)
+            self._fault((*path, str(key)), FaultKind.KEY_TYPE, key, Scalar(str))
         return isinstance(key, str)
 
 
@@ -230,6 +268,8 @@ def kind(shape: Shape) -> str:
             return f"{kind(inner)} or null"
         case Parsed(inner):
             return kind(inner)
+        case Tagged():
+            return "mapping"
         case Many(item):
             return f"list of {_plural(item)}"
         case Named(value):
@@ -265,27 +305,28 @@ def _scalar_kind(scalar: Scalar) -> str:
     if scalar.is_size:
         return "size"
     name = _KINDS[scalar.type]
-    return f"{name} in {scalar.unit}" if scalar.unit not in ("", "ratio", "count") else name
+    return (
+        f"{name} in {scalar.unit}" if scalar.unit not in ("", "ratio", "count", "amount") else name
+    )
 
 
 def _spell_limit(limit: float, scalar: Scalar) -> object:
     if scalar.is_duration or scalar.is_size:
         return spell(limit, scalar)
-    return int(limit) if limit == int(limit) else limit
+    return f"{limit:.10g}"
 
 
-def explain(fault: Fault, root: Group) -> str:
+def explain(fault: Fault) -> str:
     """Describe a fault and its remedy."""
-    if fault.kind is FaultKind.TEXT:
+    shape = fault.shape
+    if shape is None:
         return fault.message
-    if fault.kind in (FaultKind.UNKNOWN_KEY, FaultKind.KEY_TYPE):
-        around = _shape_at(root, fault.path[:-1])
-        if fault.kind is FaultKind.UNKNOWN_KEY:
-            return _unknown_key(str(fault.path[-1]), around, fault.value)
-        return _wrong_key(around)
+    if fault.kind is FaultKind.UNKNOWN_KEY:
+        return _unknown_key(str(fault.path[-1]), shape, fault.value)
+    if fault.kind is FaultKind.KEY_TYPE:
+        return _wrong_key(shape)
     if fault.kind is FaultKind.MISSING:
-        return f"is required ({kind(_shape_at(root, fault.path))})"
-    shape = _shape_at(root, fault.path)
+        return f"is required ({kind(shape)})"
     if isinstance(shape, Scalar) and fault.kind is FaultKind.CHOICE:
         nearest = near_words(str(fault.value).lower(), shape.choices)
         if nearest and len(shape.choices) > _LISTED:
@@ -307,25 +348,11 @@ def _got(value: Any) -> str:
     return f" (got {value:g})" if isinstance(value, float) else f" (got {show(value)})"
 
 
-def _wrong_key(around: Shape) -> str:
-    key = _value_of(around.key) if isinstance(around, Named) else Scalar(str)
+def _wrong_key(key: Shape) -> str:
     if not isinstance(key, Scalar) or key.type is str:
         return "a key must be text; put it in quotes"
     within = limits(key)
     return f"a key must be a {kind(key)}{within and ', '}{within}"
-
-
-def _shape_at(root: Shape, path: Iterable[str | int]) -> Shape:
-    shape = _value_of(root)
-    for step in path:
-        match shape:
-            case Group(is_list=True) if isinstance(step, int):
-                shape = _value_of(shape.entries[step].shape)
-            case Group() if step in shape.by_key:
-                shape = _value_of(shape.by_key[str(step)].shape)
-            case Many(inner) | Named(inner):
-                shape = _value_of(inner)
-    return shape
 
 
 def _value_of(shape: Shape) -> Shape:
@@ -348,12 +375,16 @@ def _unknown_key(key: str, around: Shape, value: object) -> str:
     inside = [
         f"{each}.{found}"
         for each in known
-        if isinstance(around, Group) and isinstance(inner := _shape_at(around, (each,)), Group)
+        if isinstance(inner := _shape_below(around, each), Group)
         for found in near_words(key.lower(), [entry.key for entry in inner.entries], 1, _SURE)
     ]
     if nearest or inside:
         return f"unknown key; did you mean '{(nearest or inside)[0]}'?"
-    if isinstance(value, int | float) and isinstance(_shape_at(around, known[:1]), Named):
+    if (
+        known
+        and isinstance(value, int | float)
+        and isinstance(_shape_below(around, known[0]), Named)
+    ):
         return f"unknown key; write it like {known[0]}: {{{key}: {show(value)}}}"
     return f"unknown key; known keys: {', '.join(known) or 'none'}"
 
@@ -366,6 +397,10 @@ def _keys_of(shape: Shape) -> Sequence[str]:
             return choices
         case _:
             return ()
+
+
+def _shape_below(around: Shape, key: str) -> Shape | None:
+    return _value_of(around.by_key[key].shape) if isinstance(around, Group) else None
 
 
 def _has_key(group: Shape, path: list[str]) -> bool:

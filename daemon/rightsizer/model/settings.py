@@ -20,6 +20,15 @@ _WITHIN: Final[Mapping[str, tuple[float | None, float | None]]] = MappingProxyTy
 _ATTRIBUTE: Final = re.compile(r"^(\w+): (.*(?:\n {4}.*)*)", re.MULTILINE)
 
 
+class Kinds(Struct, frozen=True):
+    """Value classes of a mapping, by the word that one of its keys has."""
+
+    key: str
+    types: Mapping[str, type]
+    usual: str | None = None
+    """Word where the key is absent; `None` if it is required."""
+
+
 class Spec(Struct, frozen=True, kw_only=True):
     """What a field may hold, as in `count: Annotated[int, Spec(within=(1, 64))] = 4`.
 
@@ -28,12 +37,14 @@ class Spec(Struct, frozen=True, kw_only=True):
     begins with `Source:`. A field shared by several classes states both itself.
 
     Attributes:
-        unit: `ratio`, `seconds`, `bytes`, `watts`; empty for text and switches; by default derived
+        unit: `ratio`, `seconds`, `bytes`, `watts`; `amount` for a number that may be written
+            `70B`; empty for text and switches; by default derived
             from the end of the field's name. A field in seconds is a float, written as a duration
             (`10m`) in the configuration, and one in bytes is written as a size (`512MiB`), both
             without the unit at the end of their names.
         within: Minimum and maximum, `None` for unlimited; by default ratios are limited to 0..1,
             and seconds and bytes must not be negative.
+        kinds: The classes of which a mapping has one.
         words: The texts that are allowed, where they are no enumeration of their own.
         help: Effect of the field, in one sentence.
         source: Origin of the default: a paper, a document, a data file.
@@ -46,6 +57,7 @@ class Spec(Struct, frozen=True, kw_only=True):
 
     unit: str | None = None
     within: tuple[float | None, float | None] | None = None
+    kinds: Kinds | None = None
     words: tuple[str, ...] | None = None
     help: str | None = None
     source: str | None = None
@@ -99,12 +111,11 @@ class DeclaredField(Struct, frozen=True):
         """Unit and limits, by its `Spec` or else by its name."""
         return bounds_by(self.spec, self.name)
 
-    @property
-    def key(self) -> str:
+    def key(self, bounds: Bounds) -> str:
         """Its key in a file."""
         if self.document_name not in ("", self.name):
             return self.document_name
-        return key_in_file(self.name, None if self.is_group else self.bounds)
+        return key_in_file(self.name, None if self.is_group else bounds)
 
 
 def bounds_by(spec: Spec, name: str) -> Bounds:
